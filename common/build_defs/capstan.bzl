@@ -1,0 +1,29 @@
+"""Macros around the native C++ rules: they set warnings, and nothing else."""
+
+_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Wconversion",
+    "-Wno-sign-conversion",
+    "-Werror",
+]
+
+def capstan_cc_library(name, copts = [], **kwargs):
+    """A cc_library with the project's warnings as errors."""
+    native.cc_library(name = name, copts = _COPTS + copts, **kwargs)
+
+def capstan_cc_binary(name, copts = [], **kwargs):
+    """A cc_binary with the project's warnings as errors."""
+    native.cc_binary(name = name, copts = _COPTS + copts, **kwargs)
+
+def capstan_cc_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
+    """A Catch2 test: links the shared main, so that a test file holds only its cases."""
+    native.cc_test(
+        name = name,
+        size = size,
+        srcs = srcs,
+        copts = _COPTS + copts,
+        deps = deps + ["//common/testing:catch2_main"],
+        **kwargs
+    )
