@@ -1,0 +1,79 @@
+// ModelPlan: a model with every shape known and every parameter given its place in a table.
+//
+// Made from the job's model by inferring shapes layer by layer (common/model/plan_model.h). The scheduler
+// makes it to admit a job and lay out tables; a worker makes it to build its network; both get the same
+// plan from the same job. Pure data. Thread safety: values.
+#ifndef CAPSTAN_COMMON_MODEL_MODEL_PLAN_H_
+#define CAPSTAN_COMMON_MODEL_MODEL_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace capstan {
+
+// Shape of one sample (no batch dimension): an image [h, w, c], or a vector with h = w = 1.
+struct SampleShape {
+  int64_t h = 1, w = 1, c = 1;
+  int64_t count() const { return h * w * c; }
+  friend bool operator==(const SampleShape&, const SampleShape&) = default;
+};
+
+enum class LayerKind {
+  kConvolution,
+  kMaxPooling,
+  kAveragePooling,
+  kGlobalAveragePooling,
+  kFullyConnected,
+  kRelu,
+  kBatchNormalization,
+  kAdd,
+  kFlatten,
+  kDropout,
+  kEmbedding,
+};
+
+struct Initial {
+  enum class Kind { kConstant, kUniform, kNormal };
+  Kind kind = Kind::kConstant;
+  float value = 0.0f;  // The constant, the bound of [-bound, bound), or the standard deviation.
+};
+
+// A named tensor in a table.
+struct PlannedTensor {
+  std::string name;            // "<layer>.weight", ".bias", ".running_mean", ".running_variance".
+  std::vector<int64_t> shape;  // As op.h lays weights out (convolution: OHWI).
+  int64_t offset = 0;          // First element in its table.
+  int64_t count = 0;
+  Initial initial;
+  float momentum = 0.0f;       // Statistics only: weight of a new batch.
+};
+
+struct PlannedLayer {
+  std::string name;
+  LayerKind kind = LayerKind::kRelu;
+  std::vector<int> inputs;  // Indices of layers before this one; -1 is the network's input.
+  SampleShape in, out;      // Of inputs[0] and of the output.
+  int64_t kernel = 1, stride = 1, padding = 0;
+  bool has_bias = false;
+  float epsilon = 0.0f;       // Batch normalisation.
+  float dropout_rate = 0.0f;
+  int64_t rows = 0;           // Embedding.
+  // Indices in ModelPlan::parameters and ::statistics; -1: none.
+  int weight = -1, bias = -1;                   // Batch normalisation: scale and shift.
+  int running_mean = -1, running_variance = -1;
+};
+
+struct ModelPlan {
+  SampleShape input;
+  int64_t classes = 0;  // Of the last layer's output.
+  std::vector<PlannedLayer> layers;
+  std::vector<PlannedTensor> parameters;  // Table "parameters": trained by the job's optimizer.
+  std::vector<PlannedTensor> statistics;  // Table "statistics": moving averages; empty without batch norm.
+  int64_t parameter_count = 0;            // Elements.
+  int64_t statistic_count = 0;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_MODEL_MODEL_PLAN_H_

@@ -1,0 +1,28 @@
+// Channels: how a client reaches a daemon; limits and keepalive in one place.
+#ifndef CAPSTAN_COMMON_NET_CHANNEL_H_
+#define CAPSTAN_COMMON_NET_CHANNEL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace capstan {
+
+// Largest message either side accepts, bytes: the data plane packs at most 4 MiB shards up to this.
+inline constexpr int kMessageBytesMax = 64 << 20;
+
+enum class ChannelKind { kControl, kData };  // Kinds never share a connection.
+
+// Connects lazily and reconnects with a backoff of 50 ms to 1 s.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKind kind);
+
+// Every call has a deadline: sets it on `context`, measured from now.
+void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_CHANNEL_H_
