@@ -5,6 +5,7 @@ _COPTS = [
     "-Wextra",
     "-Wshadow",
     "-Wconversion",
+    "-Wno-missing-field-initializers",
     "-Wno-sign-conversion",
     "-Werror",
 ]

@@ -1,0 +1,321 @@
+#include "worker/core/push_pull_session.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr int64_t kBytesPerElement = 4;  // fp32.
+
+const char* Verb(OpKind kind) { return kind == OpKind::kPush ? "push" : "pull"; }
+
+bool IsRetryable(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kFailedPrecondition:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+PushPullSession::PushPullSession(const Options& options) : options_(options) {}
+
+void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionActions* actions) {
+  if (routing.generation <= routing_.generation && !routing_.shards.empty()) return;
+  // The shards of a job never change, only where they are: per-shard state stays by index.
+  if (per_shard_.size() != routing.shards.size()) per_shard_.resize(routing.shards.size());
+  routing_ = routing;
+  routing_stale_ = false;
+  in_flight_.clear();
+  for (auto& [id, op] : ops_) {
+    for (ShardState& state : op.shards) {
+      if (state == ShardState::kInFlight) state = ShardState::kTodo;
+    }
+  }
+  BuildChunks();
+  Pump(now, actions);
+}
+
+void PushPullSession::BuildChunks() {
+  chunks_.clear();
+  for (size_t server = 0; server < routing_.servers.size(); ++server) {
+    int64_t bytes = 0;
+    bool open = false;
+    for (size_t i = 0; i < routing_.shards.size(); ++i) {
+      const ShardRoute& shard = routing_.shards[i];
+      if (shard.server != static_cast<int>(server)) continue;
+      const int64_t shard_bytes = shard.elements.size() * kBytesPerElement;
+      if (!open || bytes + shard_bytes > options_.chunk_bytes_max) {
+        chunks_.push_back(Chunk{.server = static_cast<int>(server)});
+        open = true;
+        bytes = 0;
+      }
+      chunks_.back().shards.push_back(static_cast<int>(i));
+      bytes += shard_bytes;
+    }
+  }
+}
+
+absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant now,
+                                    SessionActions* actions) {
+  if (!failed_.ok()) return failed_;
+  if (routing_.shards.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Verb(request.kind), ": no routing table has been received yet"));
+  }
+  if (static_cast<int>(ops_.size()) >= options_.operations_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        Verb(request.kind), ": ", ops_.size(), " operations are in flight, at most ",
+        options_.operations_max));
+  }
+  Op op{.request = request, .started = now};
+  op.shards.assign(routing_.shards.size(), ShardState::kTodo);
+  op.undone = static_cast<int64_t>(op.shards.size());
+  if (request.kind == OpKind::kPush) {
+    for (PerShard& shard : per_shard_) {
+      op.sequences.push_back(shard.next);
+      shard.unanswered[shard.next] = true;
+      ++shard.next;
+    }
+  }
+  ops_[id] = std::move(op);
+  Pump(now, actions);
+  return absl::OkStatus();
+}
+
+bool PushPullSession::HasWork(const Chunk& chunk, const Op& op) {
+  return std::any_of(chunk.shards.begin(), chunk.shards.end(), [&op](int i) {
+    return op.shards[static_cast<size_t>(i)] == ShardState::kTodo;
+  });
+}
+
+bool PushPullSession::HasWork(const Chunk& chunk) const {
+  return std::any_of(ops_.begin(), ops_.end(),
+                     [&chunk](const auto& entry) { return HasWork(chunk, entry.second); });
+}
+
+void PushPullSession::Pump(Instant now, SessionActions* actions) {
+  if (routing_stale_) return;
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    Chunk& chunk = chunks_[c];
+    if (chunk.in_flight.value() != 0 || now < chunk.not_before) continue;
+    for (auto& [id, op] : ops_) {
+      if (!HasWork(chunk, op)) continue;
+      SendChunk(static_cast<int>(c), id, op, actions);
+      break;
+    }
+  }
+}
+
+void PushPullSession::SendChunk(int chunk_index, OpId op_id, Op& op, SessionActions* actions) {
+  Chunk& chunk = chunks_[static_cast<size_t>(chunk_index)];
+  SendMessage message{.message = MessageId(next_message_++),
+                      .op = op_id,
+                      .request = op.request,
+                      .server = chunk.server,
+                      .generation = routing_.generation};
+  InFlight in_flight{.op = op_id, .chunk = chunk_index};
+  for (const int i : chunk.shards) {
+    const auto index = static_cast<size_t>(i);
+    if (op.shards[index] != ShardState::kTodo) continue;
+    op.shards[index] = ShardState::kInFlight;
+    SendMessage::Shard shard{.key = routing_.shards[index].key,
+                             .elements = routing_.shards[index].elements};
+    if (op.request.kind == OpKind::kPush) {
+      shard.sequence = op.sequences[index];
+      shard.sequence_low_water = per_shard_[index].unanswered.begin()->first;
+    } else {
+      shard.held_version = per_shard_[index].held_version;
+    }
+    message.shards.push_back(shard);
+    in_flight.shards.push_back(i);
+  }
+  chunk.in_flight = message.message;
+  in_flight_[message.message] = std::move(in_flight);
+  actions->send.push_back(std::move(message));
+}
+
+bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
+                              const std::vector<ShardReply>& replies,
+                              const std::vector<Waiting>& waiting, Instant now,
+                              SessionActions* actions) {
+  const auto found = in_flight_.find(message);
+  if (found == in_flight_.end()) return false;
+  const InFlight record = std::move(found->second);
+  in_flight_.erase(found);
+  Chunk& chunk = chunks_[static_cast<size_t>(record.chunk)];
+  chunk.in_flight = MessageId();
+  Op& op = ops_.at(record.op);
+  absl::Status outcome = status;
+  if (outcome.ok() && replies.size() != record.shards.size()) {
+    outcome = absl::InternalError(absl::StrCat("answered ", replies.size(), " shards, expected ",
+                                               record.shards.size()));
+  }
+  if (outcome.ok()) {
+    chunk.delay = absl::ZeroDuration();
+    op.waiting_for = waiting;
+    RecordReplies(record, op, replies);
+    if (op.undone == 0) {
+      Finish(record.op, op.past ? absl::OutOfRangeError("the iteration is past") : absl::OkStatus(),
+             actions);
+    }
+  } else if (outcome.code() == absl::StatusCode::kAborted) {
+    FailAll(absl::AbortedError(absl::StrCat(ServerName(chunk.server), ": ", outcome.message())),
+            actions);
+  } else if (IsRetryable(outcome)) {
+    if (outcome.code() == absl::StatusCode::kFailedPrecondition) {
+      routing_stale_ = true;
+      actions->need_routing = true;
+    }
+    Retry(chunk, record, outcome, now);
+  } else {
+    const OpId id = record.op;
+    Finish(id, absl::Status(outcome.code(), absl::StrCat(Verb(op.request.kind), " of iteration ",
+                                                         op.request.iteration.value(), " to ",
+                                                         ServerName(chunk.server), ": ",
+                                                         outcome.message())),
+           actions);
+  }
+  Pump(now, actions);
+  return true;
+}
+
+void PushPullSession::RecordReplies(const InFlight& message, Op& op,
+                                    const std::vector<ShardReply>& replies) {
+  for (size_t k = 0; k < replies.size(); ++k) {
+    const auto index = static_cast<size_t>(message.shards[k]);
+    const ShardReply& reply = replies[k];
+    if (reply.outcome == ShardReply::Outcome::kNotReady) {
+      op.shards[index] = ShardState::kTodo;
+      continue;
+    }
+    op.shards[index] = ShardState::kDone;
+    --op.undone;
+    if (op.request.kind == OpKind::kPush) {
+      per_shard_[index].unanswered.erase(op.sequences[index]);
+    } else if (reply.outcome == ShardReply::Outcome::kPast) {
+      op.past = true;
+      op.oldest = std::max(op.oldest, Iteration(reply.version.value()));
+    } else {
+      per_shard_[index].held_version = reply.version.value();
+      op.staleness = std::max(op.staleness, reply.staleness);
+    }
+  }
+}
+
+void PushPullSession::Retry(Chunk& chunk, const InFlight& message, const absl::Status& status,
+                            Instant now) {
+  Op& op = ops_.at(message.op);
+  for (const int i : message.shards) op.shards[static_cast<size_t>(i)] = ShardState::kTodo;
+  chunk.delay = chunk.delay == absl::ZeroDuration()
+                    ? options_.retry_delay_min
+                    : std::min(chunk.delay * 2, options_.retry_delay_max);
+  chunk.not_before = now + chunk.delay;
+  chunk.last_error = status;
+}
+
+void PushPullSession::CancelPull(OpId op, Instant now, SessionActions* actions) {
+  const auto found = ops_.find(op);
+  if (found == ops_.end() || found->second.request.kind != OpKind::kPull) return;
+  ForgetMessages(op);
+  ops_.erase(found);
+  Pump(now, actions);
+}
+
+void PushPullSession::ForgetMessages(OpId op) {
+  for (auto it = in_flight_.begin(); it != in_flight_.end();) {
+    if (it->second.op != op) {
+      ++it;
+      continue;
+    }
+    chunks_[static_cast<size_t>(it->second.chunk)].in_flight = MessageId();
+    it = in_flight_.erase(it);
+  }
+}
+
+void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions* actions) {
+  const Op& op = ops_.at(id);
+  actions->done.push_back(
+      {.op = id, .status = status, .staleness = op.staleness, .oldest = op.oldest});
+  ForgetMessages(id);
+  ops_.erase(id);
+}
+
+void PushPullSession::FailAll(const absl::Status& status, SessionActions* actions) {
+  failed_ = status;
+  while (!ops_.empty()) Finish(ops_.begin()->first, status, actions);
+}
+
+void PushPullSession::Tick(Instant now, SessionActions* actions) {
+  std::vector<OpId> late;
+  for (const auto& [id, op] : ops_) {
+    if (now >= op.started + options_.wait_max) late.push_back(id);
+  }
+  for (const OpId id : late) Finish(id, TooLong(ops_.at(id)), actions);
+  Pump(now, actions);
+}
+
+Instant PushPullSession::NextDeadline() const {
+  Instant next = Instant::InfiniteFuture();
+  for (const auto& [id, op] : ops_) next = std::min(next, op.started + options_.wait_max);
+  if (ops_.empty() || routing_stale_) return next;
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.in_flight.value() == 0 && HasWork(chunk)) next = std::min(next, chunk.not_before);
+  }
+  return next;
+}
+
+absl::Status PushPullSession::TooLong(const Op& op) const {
+  const auto shard = std::find_if(op.shards.begin(), op.shards.end(),
+                                  [](ShardState s) { return s != ShardState::kDone; });
+  const auto index = static_cast<size_t>(shard - op.shards.begin());
+  std::string message =
+      absl::StrCat(Verb(op.request.kind), " of iteration ", op.request.iteration.value(),
+                   " has waited ", absl::FormatDuration(options_.wait_max), " for ",
+                   ServerName(routing_.shards[index].server));
+  for (const Waiting& w : op.waiting_for) {
+    absl::StrAppend(&message, "; table ", w.shard.table.value(), " shard ", w.shard.shard.value(),
+                    " waits for iteration ", w.iteration.value());
+    if (!w.ranks.empty()) absl::StrAppend(&message, " of workers ", absl::StrJoin(w.ranks, ", "));
+    if (!w.slots.empty()) absl::StrAppend(&message, " of slots ", absl::StrJoin(w.slots, ", "));
+  }
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.last_error.ok() || chunk.delay == absl::ZeroDuration()) continue;
+    absl::StrAppend(&message, "; last error of ", ServerName(chunk.server), ": ",
+                    chunk.last_error.message());
+  }
+  return absl::DeadlineExceededError(message);
+}
+
+SessionWait PushPullSession::CurrentWait() const {
+  if (ops_.empty()) return {};
+  const Op& op = ops_.begin()->second;
+  SessionWait wait{.waiting = true,
+                   .request = op.request,
+                   .since = op.started,
+                   .peer = {},
+                   .waiting_for = op.waiting_for};
+  if (routing_stale_) return wait;
+  for (size_t i = 0; i < op.shards.size(); ++i) {
+    if (op.shards[i] == ShardState::kDone) continue;
+    wait.peer = ServerName(routing_.shards[i].server);
+    break;
+  }
+  return wait;
+}
+
+std::string PushPullSession::ServerName(int server) const {
+  return routing_.servers[static_cast<size_t>(server)];
+}
+
+}  // namespace capstan::worker

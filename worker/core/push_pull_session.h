@@ -1,0 +1,217 @@
+// PushPullSession: how one worker task talks to the servers that hold its job's shards.
+//
+// It numbers every push, packs the shards of one server into messages, keeps one message per chunk in
+// flight, repeats a lost one with the same ids, waits for a new routing table when a server says that the
+// old one is out of date, and stops for good when it is fenced. Payloads stay with the caller: the session
+// deals in shard keys, sequences and versions.
+//
+// Pure: no clock, threads, sockets or logging. Time comes in, actions go out.
+// Thread safety: thread-compatible; PushPullClient serializes all calls.
+// Invariants: (1) a shard's pushes are sent in the order of their sequences, and a pull of a shard is sent
+//                 only after every earlier push of that shard was acknowledged (a worker reads its writes).
+//             (2) at most one message per chunk is in flight; chunks are at most chunk_bytes_max.
+//             (3) a repeated push carries the sequence of the first attempt.
+//
+//            Start                    reply: all shards done
+//   (none) --------> TODO --> IN FLIGHT -----------------------> DONE
+//                     ^  \       | lost: back off, same ids; not ready: ask again
+//                     |   \------/
+//                     '-- new routing table: every shard that is not done goes back to TODO
+#ifndef CAPSTAN_WORKER_CORE_PUSH_PULL_SESSION_H_
+#define CAPSTAN_WORKER_CORE_PUSH_PULL_SESSION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+
+namespace capstan::worker {
+
+using OpId = StrongInt<struct OpIdTag, uint64_t>;
+using MessageId = StrongInt<struct MessageIdTag, uint64_t>;
+
+struct ShardRoute {
+  ShardKey key;
+  Range elements;  // Of the table.
+  int server = 0;  // Index in Routing::servers.
+};
+
+struct Routing {
+  Generation generation;
+  std::vector<ShardRoute> shards;    // Ordered by key.
+  std::vector<std::string> servers;  // Names for people; the shell maps indices to channels.
+};
+
+enum class OpKind { kPush, kPull };
+
+// What an operation asks for.
+struct OpRequest {
+  OpKind kind = OpKind::kPull;
+  Iteration iteration;
+  Range slots;            // Push under BSP; empty otherwise.
+  bool snapshot = false;  // Pull: read what is there, without waiting.
+};
+
+// One message to one server; the shell fills in the payload of a push and sends it.
+struct SendMessage {
+  MessageId message;
+  OpId op;
+  OpRequest request;
+  int server = 0;
+  Generation generation;
+  struct Shard {
+    ShardKey key;
+    Range elements;
+    Sequence sequence;            // Push.
+    Sequence sequence_low_water;  // Push: everything below has been answered.
+    int64_t held_version = -1;    // Pull.
+  };
+  std::vector<Shard> shards;
+};
+
+// A shard's part of a reply.
+struct ShardReply {
+  enum class Outcome { kDone, kNotReady, kPast };
+  Outcome outcome = Outcome::kDone;
+  Version version;
+  int64_t staleness = 0;  // Pull.
+};
+
+// Who keeps a pull waiting, as a server said.
+struct Waiting {
+  ShardKey shard;
+  Iteration iteration;
+  std::vector<int32_t> ranks;
+  std::vector<int32_t> slots;
+  friend bool operator==(const Waiting&, const Waiting&) = default;
+};
+
+// An operation has ended.
+struct OpDone {
+  OpId op;
+  absl::Status status;     // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
+  int64_t staleness = 0;   // Pull: the largest seen over the shards.
+  Iteration oldest;        // With kOutOfRange: the oldest iteration that can be read everywhere.
+};
+
+// What the shell does after a call, in this order.
+struct SessionActions {
+  std::vector<SendMessage> send;
+  std::vector<OpDone> done;
+  bool need_routing = false;  // Ask the scheduler for a routing table newer than the one held.
+};
+
+// What the session waits for now, for `job describe`.
+struct SessionWait {
+  bool waiting = false;
+  OpRequest request;
+  Instant since;
+  std::string peer;  // The server that has not answered; empty while waiting for a routing table.
+  std::vector<Waiting> waiting_for;
+};
+
+class PushPullSession {
+ public:
+  struct Options {
+    int64_t chunk_bytes_max = 4 << 20;   // > 0. Values in one message; one shard may exceed it alone.
+    absl::Duration retry_delay_min = absl::Milliseconds(50);
+    absl::Duration retry_delay_max = absl::Seconds(1);
+    absl::Duration wait_max = absl::Minutes(5);  // An operation that takes longer fails, naming its peer.
+    int operations_max = 64;             // Bound on operations that are not done.
+  };
+  explicit PushPullSession(const Options& options);
+
+  // Takes in a routing table; older or equal generations are ignored. Shards not yet done are sent again.
+  void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
+
+  // Starts an operation on every shard of the job. REQUIRES: a routing table is set.
+  // Errors: kResourceExhausted   operations_max are not done.
+  //         kFailedPrecondition  no routing table yet, or the session has failed.
+  absl::Status Start(OpId op, const OpRequest& request, Instant now, SessionActions* actions);
+
+  // Forgets a pull: late replies to it are ignored. No effect on pushes or unknown ids.
+  void CancelPull(OpId op, Instant now, SessionActions* actions);
+
+  // The answer to a message. `replies` are in the order of its shards if `status` is OK.
+  // kUnavailable, kDeadlineExceeded, kCancelled: sent again with the same ids after a delay.
+  // kFailedPrecondition: held back until a newer routing table comes.
+  // kAborted: fenced; every operation fails with it, and so does every later one.
+  // Anything else ends the operation with that status, the server's name in front.
+  // Returns false if the message is no longer known (then nothing of it may be used).
+  bool OnReply(MessageId message, const absl::Status& status, const std::vector<ShardReply>& replies,
+               const std::vector<Waiting>& waiting, Instant now, SessionActions* actions);
+
+  // Whether a reply to this message would still be used.
+  bool Expects(MessageId message) const { return in_flight_.contains(message); }
+
+  void Tick(Instant now, SessionActions* actions);
+  Instant NextDeadline() const;
+
+  SessionWait CurrentWait() const;
+  Generation routing_generation() const { return routing_.generation; }
+
+ private:
+  enum class ShardState : uint8_t { kTodo, kInFlight, kDone };
+
+  struct Op {
+    OpRequest request;
+    Instant started;
+    std::vector<ShardState> shards;    // By index in routing_.shards.
+    std::vector<Sequence> sequences;   // Push: by the same index.
+    int64_t undone = 0;
+    int64_t staleness = 0;
+    bool past = false;
+    Iteration oldest;
+    std::vector<Waiting> waiting_for;
+  };
+  struct Chunk {
+    int server = 0;
+    std::vector<int> shards;  // Indices in routing_.shards.
+    MessageId in_flight;      // 0: none.
+    Instant not_before;       // Back-off.
+    absl::Duration delay;     // Next back-off; zero after a success.
+    absl::Status last_error;
+  };
+  struct InFlight {
+    OpId op;
+    int chunk = 0;
+    std::vector<int> shards;
+  };
+  struct PerShard {
+    Sequence next{1};
+    absl::btree_map<Sequence, bool> unanswered;  // Ordered: the first is the low-water mark.
+    int64_t held_version = -1;
+  };
+
+  static bool HasWork(const Chunk& chunk, const Op& op);
+  bool HasWork(const Chunk& chunk) const;
+  void BuildChunks();
+  void Pump(Instant now, SessionActions* actions);
+  void SendChunk(int chunk_index, OpId op_id, Op& op, SessionActions* actions);
+  void RecordReplies(const InFlight& message, Op& op, const std::vector<ShardReply>& replies);
+  void Retry(Chunk& chunk, const InFlight& message, const absl::Status& status, Instant now);
+  void Finish(OpId op, const absl::Status& status, SessionActions* actions);
+  void FailAll(const absl::Status& status, SessionActions* actions);
+  void ForgetMessages(OpId op);
+  absl::Status TooLong(const Op& op) const;
+  std::string ServerName(int server) const;
+
+  const Options options_;  // Constant after construction.
+  Routing routing_;
+  bool routing_stale_ = false;  // A server knows a newer table.
+  absl::Status failed_;         // Not OK once fenced.
+  uint64_t next_message_ = 1;
+  std::vector<Chunk> chunks_;
+  std::vector<PerShard> per_shard_;                // By index in routing_.shards.
+  absl::btree_map<OpId, Op> ops_;                  // In the order they were started.
+  absl::btree_map<MessageId, InFlight> in_flight_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CORE_PUSH_PULL_SESSION_H_

@@ -1,0 +1,243 @@
+#include "worker/core/push_pull_session.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+// Two servers, three shards: 0 and 1 on alpha, 2 on beta.
+Routing TwoServers(uint64_t generation) {
+  Routing routing;
+  routing.generation = Generation(generation);
+  routing.servers = {"alpha", "beta"};
+  for (int i = 0; i < 3; ++i) {
+    routing.shards.push_back({.key = {TableId(0), ShardId(i)},
+                              .elements = {i * 8, (i + 1) * 8},
+                              .server = i < 2 ? 0 : 1});
+  }
+  return routing;
+}
+
+// A session with a clock, what it sent and what ended.
+struct Story {
+  explicit Story(PushPullSession::Options options = {}) : session(options) {
+    session.SetRouting(TwoServers(1), now, &actions);
+  }
+  void Push(uint64_t op, int64_t iteration) {
+    REQUIRE_OK(session.Start(OpId(op), {.kind = OpKind::kPush, .iteration = Iteration(iteration)},
+                             now, &actions));
+  }
+  void Pull(uint64_t op, int64_t iteration) {
+    REQUIRE_OK(session.Start(OpId(op), {.kind = OpKind::kPull, .iteration = Iteration(iteration)},
+                             now, &actions));
+  }
+  std::vector<SendMessage> Sent() { return std::exchange(actions.send, {}); }
+  std::vector<OpDone> Ended() { return std::exchange(actions.done, {}); }
+  bool Answer(const SendMessage& m, ShardReply reply = {}, std::vector<Waiting> waiting = {}) {
+    return session.OnReply(m.message, absl::OkStatus(),
+                           std::vector<ShardReply>(m.shards.size(), reply), waiting, now, &actions);
+  }
+  bool Refuse(const SendMessage& m, const absl::Status& status) {
+    return session.OnReply(m.message, status, {}, {}, now, &actions);
+  }
+  void Wait(absl::Duration time) {
+    now = now + time;
+    session.Tick(now, &actions);
+  }
+
+  Instant now;
+  SessionActions actions;
+  PushPullSession session;
+};
+
+TEST_CASE("Session: a push goes to every server once, and ends when all have answered",
+          "[worker][core]") {
+  Story story;
+  story.Push(1, 0);
+  const auto sent = story.Sent();
+  REQUIRE(sent.size() == 2);
+  CHECK(sent[0].shards.size() == 2);
+  CHECK(sent[1].shards.size() == 1);
+  CHECK(sent[0].shards[0].sequence == Sequence(1));
+  story.Answer(sent[0]);
+  CHECK(story.Ended().empty());
+  story.Answer(sent[1]);
+  const auto ended = story.Ended();
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].status.ok());
+}
+
+TEST_CASE("Session: a pull follows the acknowledgement of the push before it", "[worker][core]") {
+  Story story;
+  story.Push(1, 0);
+  const auto pushes = story.Sent();
+  story.Pull(2, 1);
+  CHECK(story.Sent().empty());
+  story.Answer(pushes[1]);
+  const auto pulls = story.Sent();
+  REQUIRE(pulls.size() == 1);  // Only of the server that has answered.
+  CHECK(pulls[0].request.kind == OpKind::kPull);
+  CHECK(pulls[0].server == 1);
+}
+
+TEST_CASE("Session: a lost message is repeated with the same sequence after a delay",
+          "[worker][core]") {
+  Story story;
+  story.Push(1, 0);
+  const auto sent = story.Sent();
+  story.Answer(sent[1]);
+  story.Refuse(sent[0], absl::UnavailableError("connection refused"));
+  CHECK(story.Sent().empty());
+  CHECK(story.session.NextDeadline() == story.now + absl::Milliseconds(50));
+  story.Wait(absl::Milliseconds(50));
+  const auto again = story.Sent();
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].message != sent[0].message);
+  CHECK(again[0].shards[0].sequence == Sequence(1));
+  CHECK_FALSE(story.Answer(sent[0]));  // The lost one's answer comes late: not used.
+  CHECK(story.Answer(again[0]));
+  CHECK(story.Ended().size() == 1);
+}
+
+TEST_CASE("Session: the low-water mark trails the oldest unanswered push", "[worker][core]") {
+  Story story;
+  story.Push(1, 0);
+  story.Push(2, 1);
+  const auto first = story.Sent();
+  CHECK(first[0].shards[0].sequence_low_water == Sequence(1));
+  story.Answer(first[0]);
+  const auto second = story.Sent();
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].shards[0].sequence == Sequence(2));
+  CHECK(second[0].shards[0].sequence_low_water == Sequence(2));
+}
+
+TEST_CASE("Session: a shard that is not ready is asked for again and names its culprit",
+          "[worker][core]") {
+  Story story;
+  story.Pull(1, 4);
+  const auto sent = story.Sent();
+  story.Answer(sent[0], {.version = Version(4)});
+  const Waiting waiting{.shard = {TableId(0), ShardId(2)},
+                        .iteration = Iteration(3),
+                        .ranks = {1},
+                        .slots = {}};
+  story.Answer(sent[1], {.outcome = ShardReply::Outcome::kNotReady}, {waiting});
+  const auto again = story.Sent();
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].server == 1);
+  const SessionWait wait = story.session.CurrentWait();
+  CHECK(wait.waiting);
+  CHECK(wait.peer == "beta");
+  CHECK(wait.waiting_for == std::vector<Waiting>{waiting});
+}
+
+TEST_CASE("Session: a wait past its deadline fails and says for whom", "[worker][core]") {
+  Story story({.wait_max = absl::Seconds(10)});
+  story.Pull(1, 4);
+  const auto sent = story.Sent();
+  story.Answer(sent[0], {.version = Version(4)});
+  story.Answer(sent[1], {.outcome = ShardReply::Outcome::kNotReady},
+               {{.shard = {TableId(0), ShardId(2)}, .iteration = Iteration(3), .ranks = {}, .slots = {5}}});
+  story.Wait(absl::Seconds(10));
+  const auto ended = story.Ended();
+  REQUIRE(ended.size() == 1);
+  CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "waited 10s for beta");
+  CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "slots 5");
+}
+
+TEST_CASE("Session: BSP's past iteration ends the pull with the oldest common one",
+          "[worker][core]") {
+  Story story;
+  story.Pull(1, 2);
+  const auto sent = story.Sent();
+  story.Answer(sent[0], {.outcome = ShardReply::Outcome::kPast, .version = Version(5)});
+  story.Answer(sent[1], {.outcome = ShardReply::Outcome::kPast, .version = Version(4)});
+  const auto ended = story.Ended();
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].status.code() == absl::StatusCode::kOutOfRange);
+  CHECK(ended[0].oldest == Iteration(5));
+}
+
+TEST_CASE("Session: an old incarnation is fenced for good", "[worker][core]") {
+  Story story;
+  story.Push(1, 0);
+  story.Pull(2, 1);
+  const auto sent = story.Sent();
+  story.Refuse(sent[0], absl::AbortedError("incarnation 3 is fenced by 4"));
+  CHECK(story.Ended().size() == 2);
+  CHECK_STATUS(story.session.Start(OpId(3), {}, story.now, &story.actions),
+               absl::StatusCode::kAborted, "fenced by 4");
+}
+
+TEST_CASE("Session: a stale routing table holds messages back until a newer one comes",
+          "[worker][core]") {
+  Story story;
+  story.Push(1, 0);
+  const auto sent = story.Sent();
+  story.Answer(sent[0]);
+  story.Refuse(sent[1], absl::FailedPreconditionError("generation 1, mine is 2"));
+  CHECK(story.actions.need_routing);
+  story.Wait(absl::Seconds(2));
+  CHECK(story.Sent().empty());
+  Routing moved = TwoServers(2);
+  moved.shards[2].server = 0;
+  story.session.SetRouting(moved, story.now, &story.actions);
+  const auto again = story.Sent();
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].server == 0);
+  CHECK(again[0].generation == Generation(2));
+  REQUIRE(again[0].shards.size() == 1);
+  CHECK(again[0].shards[0].key.shard == ShardId(2));
+  CHECK(again[0].shards[0].sequence == Sequence(1));
+}
+
+TEST_CASE("Session: a cancelled pull frees its chunks and its answers are ignored",
+          "[worker][core]") {
+  Story story;
+  story.Pull(1, 3);
+  const auto sent = story.Sent();
+  story.session.CancelPull(OpId(1), story.now, &story.actions);
+  CHECK_FALSE(story.session.Expects(sent[0].message));
+  CHECK_FALSE(story.Answer(sent[0]));
+  story.Pull(2, 2);
+  CHECK(story.Sent().size() == 2);
+}
+
+TEST_CASE("Session: operations are bounded", "[worker][core]") {
+  Story story({.operations_max = 1});
+  story.Push(1, 0);
+  CHECK_STATUS(story.session.Start(OpId(2), {.kind = OpKind::kPush}, story.now, &story.actions),
+               absl::StatusCode::kResourceExhausted, "at most 1");
+}
+
+TEST_CASE("Session: a refusal that is not worth repeating ends the operation with the server's name",
+          "[worker][core]") {
+  Story story;
+  story.Push(7, 3);
+  const auto sent = story.Sent();
+  story.Refuse(sent[1], absl::InvalidArgumentError("shard 2 got 3 values"));
+  const auto ended = story.Ended();
+  REQUIRE(ended.size() == 1);
+  CHECK_STATUS(ended[0].status, absl::StatusCode::kInvalidArgument,
+               "push of iteration 3 to beta: shard 2 got 3 values");
+}
+
+TEST_CASE("Session: an idle session has no deadline, so its shell does not spin", "[worker][core]") {
+  Story story;
+  story.Push(1, 0);
+  const auto sent = story.Sent();
+  story.Refuse(sent[0], absl::UnavailableError("gone"));
+  story.Answer(sent[1]);
+  story.Wait(absl::Milliseconds(50));
+  for (const auto& m : story.Sent()) story.Answer(m);
+  CHECK(story.session.NextDeadline() == Instant::InfiniteFuture());
+}
+
+}  // namespace
+}  // namespace capstan::worker

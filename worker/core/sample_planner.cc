@@ -1,0 +1,80 @@
+#include "worker/core/sample_planner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::worker {
+
+SamplePlanner::Lease* SamplePlanner::Find(LeaseId id) {
+  const auto found = std::find_if(leases_.begin(), leases_.end(),
+                                  [id](const Lease& lease) { return lease.lease.lease == id; });
+  return found == leases_.end() ? nullptr : &*found;
+}
+
+void SamplePlanner::Assign(const std::vector<SampleLease>& leases) {
+  std::vector<Lease> assigned;
+  for (const SampleLease& lease : leases) {
+    if (const Lease* held = Find(lease.lease); held != nullptr) {
+      assigned.push_back(*held);
+      continue;
+    }
+    assigned.push_back({.lease = lease,
+                        .next = lease.positions.begin,
+                        .progress = {.lease = lease.lease,
+                                     .position_done = lease.positions.begin}});
+  }
+  leases_ = std::move(assigned);
+}
+
+std::optional<SampleWork> SamplePlanner::Next() const {
+  for (const Lease& lease : leases_) {
+    const int64_t end = lease.lease.positions.end;
+    if (lease.next >= end) continue;
+    return SampleWork{lease.lease.lease, {lease.next, std::min(lease.next + batch_size_, end)}};
+  }
+  return std::nullopt;
+}
+
+std::vector<SampleWork> SamplePlanner::Upcoming(int count) const {
+  std::vector<SampleWork> works;
+  for (const Lease& lease : leases_) {
+    const int64_t end = lease.lease.positions.end;
+    for (int64_t begin = lease.next; begin < end; begin += batch_size_) {
+      if (static_cast<int>(works.size()) == count) return works;
+      works.push_back({lease.lease.lease, {begin, std::min(begin + batch_size_, end)}});
+    }
+  }
+  return works;
+}
+
+void SamplePlanner::Started(const SampleWork& work) {
+  if (Lease* lease = Find(work.lease); lease != nullptr) {
+    lease->next = std::max(lease->next, work.positions.end);
+  }
+}
+
+void SamplePlanner::Done(const SampleWork& work, double loss_sum, int64_t correct) {
+  Lease* lease = Find(work.lease);
+  if (lease == nullptr || lease->progress.position_done >= work.positions.end) return;
+  lease->progress.position_done = work.positions.end;
+  lease->progress.loss_sum += loss_sum;
+  lease->progress.correct += correct;
+  lease->next = std::max(lease->next, work.positions.end);
+}
+
+bool SamplePlanner::Finished() const { return UnfinishedLeases() == 0; }
+
+int SamplePlanner::UnfinishedLeases() const {
+  return static_cast<int>(
+      std::count_if(leases_.begin(), leases_.end(), [](const Lease& lease) {
+        return lease.progress.position_done < lease.lease.positions.end;
+      }));
+}
+
+std::vector<SampleProgress> SamplePlanner::Progress() const {
+  std::vector<SampleProgress> progress;
+  for (const Lease& lease : leases_) progress.push_back(lease.progress);
+  return progress;
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,72 @@
+// SamplePlanner: which samples a worker task trains (SSP, ASP) or evaluates next.
+//
+// The scheduler leases ranges of positions in the epoch's order; the planner cuts them into batches, in order,
+// and keeps what was acknowledged, so that only the rest of a dead task's leases goes to the others.
+// Pure. Thread safety: thread-compatible.
+// Invariant: begin <= done <= next <= end for every lease.
+#ifndef CAPSTAN_WORKER_CORE_SAMPLE_PLANNER_H_
+#define CAPSTAN_WORKER_CORE_SAMPLE_PLANNER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/types/ids.h"
+
+namespace capstan::worker {
+
+struct SampleLease {
+  LeaseId lease;
+  Range positions;  // Of the epoch's order.
+};
+
+// A batch to compute.
+struct SampleWork {
+  LeaseId lease;
+  Range positions;
+  friend bool operator==(const SampleWork&, const SampleWork&) = default;
+};
+
+struct SampleProgress {
+  LeaseId lease;
+  int64_t position_done = 0;  // Every position of the lease below it is done.
+  double loss_sum = 0.0;      // Over the done positions.
+  int64_t correct = 0;
+};
+
+class SamplePlanner {
+ public:
+  explicit SamplePlanner(int64_t batch_size) : batch_size_(batch_size) {}  // REQUIRES: >= 1.
+
+  // Replaces the leases; one that is held already keeps its progress.
+  void Assign(const std::vector<SampleLease>& leases);
+
+  std::optional<SampleWork> Next() const;
+  std::vector<SampleWork> Upcoming(int count) const;  // The next `count` batches in order.
+  void Started(const SampleWork& work);
+
+  // `work` is acknowledged (or evaluated). Batches of a lease are done in order.
+  void Done(const SampleWork& work, double loss_sum, int64_t correct);
+
+  bool Finished() const;  // Every lease is done.
+
+  // Leases that are not done: the task asks for more when there are few.
+  int UnfinishedLeases() const;
+
+  std::vector<SampleProgress> Progress() const;  // In the order of the leases.
+
+ private:
+  struct Lease {
+    SampleLease lease;
+    int64_t next = 0;
+    SampleProgress progress;
+  };
+  Lease* Find(LeaseId id);
+
+  const int64_t batch_size_;
+  std::vector<Lease> leases_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CORE_SAMPLE_PLANNER_H_

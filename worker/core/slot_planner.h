@@ -1,0 +1,70 @@
+// SlotPlanner: which BSP micro-batch a worker task computes next.
+//
+// The scheduler leases slots: "compute slot m of every iteration in [begin, end)". A task that takes over a
+// dead worker's slot starts behind the others, so each slot has its own next iteration and the smallest goes
+// first. Pure. Thread safety: thread-compatible.
+// Invariants: (1) done <= next <= end for every slot; (2) next and done of a held slot never decrease.
+#ifndef CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
+#define CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "common/types/ids.h"
+
+namespace capstan::worker {
+
+struct SlotLease {
+  SlotId slot;
+  Iteration begin;
+  Iteration end;
+};
+
+struct SlotProgress {
+  SlotId slot;
+  Iteration done;  // Every iteration of the lease below it is acknowledged.
+};
+
+// A micro-batch to compute.
+struct SlotWork {
+  Iteration iteration;
+  SlotId slot;
+  friend bool operator==(const SlotWork&, const SlotWork&) = default;
+};
+
+class SlotPlanner {
+ public:
+  // Replaces the leases. A slot that is held already keeps what it has done beyond the lease's begin.
+  void Assign(const std::vector<SlotLease>& leases);
+
+  // The micro-batch of the lowest iteration not yet started, by slot within it; nothing if all are started.
+  std::optional<SlotWork> Next() const;
+
+  // The next `count` micro-batches in order, to decode them ahead of use.
+  std::vector<SlotWork> Upcoming(int count) const;
+
+  // `work` has been handed to the session: Next() moves on.
+  void Started(const SlotWork& work);
+
+  // `work` has been acknowledged by every shard.
+  void Done(const SlotWork& work);
+
+  // The servers hold nothing older than `oldest`: earlier iterations were completed by somebody else.
+  void SkipTo(Iteration oldest);
+
+  // True if nothing is left to start or to be acknowledged.
+  bool Finished() const;
+
+  std::vector<SlotProgress> Progress() const;  // Ordered by slot.
+
+ private:
+  struct Slot {
+    Iteration next, done, end;
+  };
+  absl::btree_map<SlotId, Slot> slots_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
