@@ -32,10 +32,13 @@ void FillNormal(uint64_t key, float std, int64_t begin, int64_t end, float* out)
   }
 }
 
-void FillTensor(const v1::Initializer& initializer, uint64_t key, int64_t begin, int64_t end, float* out) {
+void FillTensor(const v1::Initializer& initializer, uint64_t key, int64_t begin, int64_t end,
+                float* out) {
   switch (initializer.kind_case()) {
-    case v1::Initializer::kUniformBound: return FillUniform(key, initializer.uniform_bound(), begin, end, out);
-    case v1::Initializer::kNormalStd: return FillNormal(key, initializer.normal_std(), begin, end, out);
+    case v1::Initializer::kUniformBound:
+      return FillUniform(key, initializer.uniform_bound(), begin, end, out);
+    case v1::Initializer::kNormalStd:
+      return FillNormal(key, initializer.normal_std(), begin, end, out);
     case v1::Initializer::kConstant:
     case v1::Initializer::KIND_NOT_SET: break;
   }
@@ -44,7 +47,8 @@ void FillTensor(const v1::Initializer& initializer, uint64_t key, int64_t begin,
 
 }  // namespace
 
-void FillInitialValues(const v1::TableSpec& table, uint64_t seed, int64_t begin, absl::Span<float> out) {
+void FillInitialValues(const v1::TableSpec& table, uint64_t seed, int64_t begin,
+                       absl::Span<float> out) {
   const uint64_t key = MixKey(MixKey(seed, 0), static_cast<uint64_t>(table.table()));
   const int64_t end = begin + static_cast<int64_t>(out.size());
   for (const v1::TensorSpec& tensor : table.tensors()) {

@@ -48,7 +48,8 @@ TEST_CASE("Initial values: the same bits whatever the table is cut into", "[comm
   }
 }
 
-TEST_CASE("Initial values: uniform stays in its bounds and follows the documented word", "[common][model]") {
+TEST_CASE("Initial values: uniform stays in its bounds and follows the documented word",
+          "[common][model]") {
   const std::vector<float> values = Fill(MixedTable(), 9, 0, 1001);
   double sum = 0;
   for (size_t e = 0; e < values.size(); ++e) {
@@ -69,7 +70,7 @@ TEST_CASE("Initial values: normal has the mean and spread asked for", "[common][
     sum += v;
     squares += static_cast<double>(v) * v;
   }
-  CHECK(std::abs(sum / 20000) < 0.1);              // Standard error 0.021.
+  CHECK(std::abs(sum / 20000) < 0.1);                           // Standard error 0.021.
   CHECK(std::sqrt(squares / 20000) == Approx(3).margin(0.07));  // Standard error 0.015.
 }
 

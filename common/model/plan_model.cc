@@ -46,18 +46,20 @@ const char* KindName(v1::Layer::KindCase kind) {
 bool IsLayerName(absl::string_view name) {
   if (name.empty() || name.size() > kLayerNameBytesMax) return false;
   for (const char c : name) {
-    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && c != '-') return false;
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && c != '-')
+      return false;
   }
   return true;
 }
 
 Initial Constant(float value) { return {Initial::Kind::kConstant, value}; }
 Initial UniformByFanIn(int64_t fan_in) {
-  return {Initial::Kind::kUniform, static_cast<float>(1.0 / std::sqrt(static_cast<double>(fan_in)))};
+  return {Initial::Kind::kUniform,
+          static_cast<float>(1.0 / std::sqrt(static_cast<double>(fan_in)))};
 }
 
-// Turns layers into planned layers one after the other. `name_`, `kind_` and `layer_` are of the layer being
-// planned; errors speak of it.
+// Turns layers into planned layers one after the other. `name_`, `kind_` and `layer_` are of the
+// layer being planned; errors speak of it.
 class Planner {
  public:
   Planner(SampleShape input, int64_t classes) {
@@ -86,9 +88,9 @@ class Planner {
     const PlannedLayer& last = plan_.layers.back();
     for (size_t i = 0; i + 1 < plan_.layers.size(); ++i) {
       if (read_[i]) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("layer \"", plan_.layers[i].name, "\": no layer reads its output, expected that of \"",
-                       last.name, "\" (the last layer) to be the only one unread"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "layer \"", plan_.layers[i].name, "\": no layer reads its output, expected that of \"",
+          last.name, "\" (the last layer) to be the only one unread"));
     }
     if (last.out != SampleShape{1, 1, plan_.classes}) {
       return absl::InvalidArgumentError(
@@ -106,13 +108,14 @@ class Planner {
   absl::Status CheckName(int index, const v1::Layer& layer) const {
     const std::string& name = layer.name();
     if (!IsLayerName(name)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "model.layers[", index, "].name is \"", name, "\", expected 1 to ", kLayerNameBytesMax,
-          " letters, digits, '_', '.' or '-'"));
+      return absl::InvalidArgumentError(absl::StrCat("model.layers[", index, "].name is \"", name,
+                                                     "\", expected 1 to ", kLayerNameBytesMax,
+                                                     " letters, digits, '_', '.' or '-'"));
     }
     if (name == "input") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "model.layers[", index, "].name is \"input\", which names the network's input; expected another"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.layers[", index,
+                       "].name is \"input\", which names the network's input; expected another"));
     }
     const auto found = index_of_.find(name);
     if (found != index_of_.end()) {
@@ -150,7 +153,8 @@ class Planner {
       const std::string& input = layer.inputs(i);
       const auto found = index_of_.find(input);
       if (input != "input" && found == index_of_.end()) {
-        return Error("inputs[", i, "] is \"", input, "\", expected \"input\" or the name of a layer before it");
+        return Error("inputs[", i, "] is \"", input,
+                     "\", expected \"input\" or the name of a layer before it");
       }
       layer_.inputs.push_back(input == "input" ? kNetworkInput : found->second);
     }
@@ -168,24 +172,26 @@ class Planner {
     switch (layer.kind_case()) {
       case v1::Layer::kConvolution: return PlanConvolution(layer.convolution());
       case v1::Layer::kMaxPooling: return PlanPooling(LayerKind::kMaxPooling, layer.max_pooling());
-      case v1::Layer::kAveragePooling: return PlanPooling(LayerKind::kAveragePooling, layer.average_pooling());
+      case v1::Layer::kAveragePooling:
+        return PlanPooling(LayerKind::kAveragePooling, layer.average_pooling());
       case v1::Layer::kFullyConnected: return PlanFullyConnected(layer.fully_connected());
-      case v1::Layer::kBatchNormalization: return PlanBatchNormalization(layer.batch_normalization());
+      case v1::Layer::kBatchNormalization:
+        return PlanBatchNormalization(layer.batch_normalization());
       case v1::Layer::kAdd: return PlanAdd(layer);
       case v1::Layer::kDropout: return PlanDropout(layer.dropout());
       case v1::Layer::kGlobalAveragePooling: return PlanGlobalAveragePooling();
       case v1::Layer::kEmbedding: return PlanEmbedding(layer.embedding());
-      case v1::Layer::kRelu:
-        layer_.kind = LayerKind::kRelu;
-        return absl::OkStatus();
+      case v1::Layer::kRelu: layer_.kind = LayerKind::kRelu; return absl::OkStatus();
       case v1::Layer::kFlatten:
         layer_.kind = LayerKind::kFlatten;
         layer_.out = {1, 1, layer_.in.count()};
         return absl::OkStatus();
       case v1::Layer::KIND_NOT_SET: break;
     }
-    return Error("it has no kind, expected one of convolution, max_pooling, average_pooling, fully_connected, "
-                 "relu, batch_normalization, add, flatten, dropout, global_average_pooling, embedding");
+    return Error(
+        "it has no kind, expected one of convolution, max_pooling, average_pooling, "
+        "fully_connected, "
+        "relu, batch_normalization, add, flatten, dropout, global_average_pooling, embedding");
   }
 
   // Sets the window's fields and the output's height and width.
@@ -214,16 +220,18 @@ class Planner {
     layer_.out.c = spec.filters();
     const int64_t k = spec.kernel(), c = layer_.in.c;
     const Initial initial = UniformByFanIn(MultiplyUpTo(k * k, c, kTableElementsMax));
-    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {spec.filters(), k, k, c}, initial));
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight,
+                             AddParameter("weight", {spec.filters(), k, k, c}, initial));
     return AddBias(spec.has_bias() ? spec.bias() : true, spec.filters(), initial);
   }
 
   absl::Status PlanPooling(LayerKind kind, const v1::Pooling& spec) {
     layer_.kind = kind;
-    CAPSTAN_RETURN_IF_ERROR(
-        PlanWindow(spec.kernel(), spec.has_stride() ? spec.stride() : spec.kernel(), spec.padding()));
+    CAPSTAN_RETURN_IF_ERROR(PlanWindow(
+        spec.kernel(), spec.has_stride() ? spec.stride() : spec.kernel(), spec.padding()));
     if (spec.padding() >= spec.kernel()) {
-      return FieldError("padding", spec.padding(), ", expected less than the kernel, ", spec.kernel());
+      return FieldError("padding", spec.padding(), ", expected less than the kernel, ",
+                        spec.kernel());
     }
     return absl::OkStatus();
   }
@@ -234,7 +242,8 @@ class Planner {
     const int64_t inputs = layer_.in.count();
     layer_.out = {1, 1, spec.units()};
     const Initial initial = UniformByFanIn(inputs);
-    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {spec.units(), inputs}, initial));
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight,
+                             AddParameter("weight", {spec.units(), inputs}, initial));
     return AddBias(spec.has_bias() ? spec.bias() : true, spec.units(), initial);
   }
 
@@ -252,7 +261,8 @@ class Planner {
     CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {c}, Constant(1)));
     CAPSTAN_ASSIGN_OR_RETURN(layer_.bias, AddParameter("bias", {c}, Constant(0)));
     layer_.has_bias = true;
-    CAPSTAN_ASSIGN_OR_RETURN(layer_.running_mean, AddStatistic("running_mean", c, Constant(0), momentum));
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.running_mean,
+                             AddStatistic("running_mean", c, Constant(0), momentum));
     CAPSTAN_ASSIGN_OR_RETURN(layer_.running_variance,
                              AddStatistic("running_variance", c, Constant(1), momentum));
     return absl::OkStatus();
@@ -262,8 +272,8 @@ class Planner {
     layer_.kind = LayerKind::kAdd;
     const SampleShape& other = OutputOf(layer_.inputs[1]);
     if (layer_.in == other) return absl::OkStatus();
-    return Error("adds \"", layer.inputs(0), "\" of ", ToString(layer_.in), " and \"", layer.inputs(1),
-                 "\" of ", ToString(other), ", expected one shape");
+    return Error("adds \"", layer.inputs(0), "\" of ", ToString(layer_.in), " and \"",
+                 layer.inputs(1), "\" of ", ToString(other), ", expected one shape");
   }
 
   absl::Status PlanDropout(const v1::Dropout& spec) {
@@ -276,7 +286,8 @@ class Planner {
   absl::Status PlanGlobalAveragePooling() {
     layer_.kind = LayerKind::kGlobalAveragePooling;
     if (layer_.in.h != layer_.in.w) {
-      return Error(kind_, " reads ", ToString(layer_.in), ", expected an image as high as it is wide");
+      return Error(kind_, " reads ", ToString(layer_.in),
+                   ", expected an image as high as it is wide");
     }
     layer_.kernel = layer_.in.h;
     layer_.out = {1, 1, layer_.in.c};
@@ -293,8 +304,8 @@ class Planner {
     CAPSTAN_RETURN_IF_ERROR(CheckAtLeast("dim", spec.dim(), 1));
     layer_.rows = spec.rows();
     layer_.out = {1, 1, MultiplyUpTo(layer_.in.count(), spec.dim(), kSampleElementsMax)};
-    CAPSTAN_ASSIGN_OR_RETURN(
-        layer_.weight, AddParameter("weight", {spec.rows(), spec.dim()}, {Initial::Kind::kNormal, 1.0f}));
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {spec.rows(), spec.dim()},
+                                                         {Initial::Kind::kNormal, 1.0f}));
     return absl::OkStatus();
   }
 
@@ -305,15 +316,19 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<int> AddParameter(const char* suffix, std::vector<int64_t> shape, Initial initial) {
-    return AddTensor(suffix, std::move(shape), initial, 0.0f, plan_.parameters, plan_.parameter_count);
+  absl::StatusOr<int> AddParameter(const char* suffix, std::vector<int64_t> shape,
+                                   Initial initial) {
+    return AddTensor(suffix, std::move(shape), initial, 0.0f, plan_.parameters,
+                     plan_.parameter_count);
   }
-  absl::StatusOr<int> AddStatistic(const char* suffix, int64_t count, Initial initial, float momentum) {
+  absl::StatusOr<int> AddStatistic(const char* suffix, int64_t count, Initial initial,
+                                   float momentum) {
     return AddTensor(suffix, {count}, initial, momentum, plan_.statistics, plan_.statistic_count);
   }
 
-  absl::StatusOr<int> AddTensor(const char* suffix, std::vector<int64_t> shape, Initial initial, float momentum,
-                                std::vector<PlannedTensor>& table, int64_t& table_count) const {
+  absl::StatusOr<int> AddTensor(const char* suffix, std::vector<int64_t> shape, Initial initial,
+                                float momentum, std::vector<PlannedTensor>& table,
+                                int64_t& table_count) const {
     int64_t count = 1;
     for (const int64_t d : shape) count = MultiplyUpTo(count, d, kTableElementsMax);
     if (count > kTableElementsMax - table_count) {
@@ -335,9 +350,10 @@ class Planner {
   absl::Status CheckOutputSize() const {
     const SampleShape& out = layer_.out;
     const int64_t pixels = MultiplyUpTo(out.h, out.w, kSampleElementsMax);
-    if (MultiplyUpTo(pixels, out.c, kSampleElementsMax) <= kSampleElementsMax) return absl::OkStatus();
-    return Error("its output of ", ToString(out), " values a sample is too large, expected at most ",
-                 kSampleElementsMax);
+    if (MultiplyUpTo(pixels, out.c, kSampleElementsMax) <= kSampleElementsMax)
+      return absl::OkStatus();
+    return Error("its output of ", ToString(out),
+                 " values a sample is too large, expected at most ", kSampleElementsMax);
   }
 
   ModelPlan plan_;
@@ -350,11 +366,12 @@ class Planner {
 absl::Status CheckInput(const SampleShape& input) {
   if (input.h >= 1 && input.w >= 1 && input.c >= 1) {
     const int64_t pixels = MultiplyUpTo(input.h, input.w, kSampleElementsMax);
-    if (MultiplyUpTo(pixels, input.c, kSampleElementsMax) <= kSampleElementsMax) return absl::OkStatus();
+    if (MultiplyUpTo(pixels, input.c, kSampleElementsMax) <= kSampleElementsMax)
+      return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("input image is ", input.h, "x", input.w, "x", input.c,
-                                                 ", expected sizes of at least 1 and at most ",
-                                                 kSampleElementsMax, " values"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("input image is ", input.h, "x", input.w, "x", input.c,
+                   ", expected sizes of at least 1 and at most ", kSampleElementsMax, " values"));
 }
 
 }  // namespace
@@ -367,8 +384,8 @@ std::string ToString(const SampleShape& shape) {
 absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, int64_t classes) {
   CAPSTAN_RETURN_IF_ERROR(CheckInput(input));
   if (classes < kClassesMin || classes > kClassesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("model.classes is ", classes, ", expected ", kClassesMin,
-                                                   " to ", kClassesMax));
+    return absl::InvalidArgumentError(absl::StrCat("model.classes is ", classes, ", expected ",
+                                                   kClassesMin, " to ", kClassesMax));
   }
   if (model.zoo().empty() == model.layers().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(

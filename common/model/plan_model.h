@@ -1,9 +1,8 @@
 // PlanModel: from a job's model to a plan with every shape known, or an error that names the layer.
 //
-// Parameters start as in PyTorch's defaults: weights and biases of convolutions and fully connected layers
-// uniform in [-b, b) with b = 1 / sqrt(inputs of one output), batch normalisation with scale 1 and shift 0,
-// embeddings normal with standard deviation 1.
-// Thread safety: a pure function.
+// Parameters start as in PyTorch's defaults: weights and biases of convolutions and fully connected
+// layers uniform in [-b, b) with b = 1 / sqrt(inputs of one output), batch normalisation with scale
+// 1 and shift 0, embeddings normal with standard deviation 1. Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_MODEL_PLAN_MODEL_H_
 #define CAPSTAN_COMMON_MODEL_PLAN_MODEL_H_
 
@@ -20,12 +19,13 @@ inline constexpr int kLayersMax = 10'000;
 inline constexpr int kLayerNameBytesMax = 128;
 inline constexpr int64_t kClassesMin = 2;
 inline constexpr int64_t kClassesMax = 1'000'000;
-inline constexpr int64_t kSampleElementsMax = int64_t{1} << 31;  // Of one layer's output, one sample.
+inline constexpr int64_t kSampleElementsMax = int64_t{1}
+                                              << 31;  // Of one layer's output, one sample.
 inline constexpr int64_t kTableElementsMax = int64_t{1} << 40;
 
-// Plans `model` for samples of shape `input`; `classes` is the number of classes that it must tell apart
-// (the caller decides between model.classes and the data format's).
-// Errors: kInvalidArgument  anything about the model that does not fit; the message names the layer, the
+// Plans `model` for samples of shape `input`; `classes` is the number of classes that it must tell
+// apart (the caller decides between model.classes and the data format's). Errors: kInvalidArgument
+// anything about the model that does not fit; the message names the layer, the
 //                           field, its value and what was expected.
 absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, int64_t classes);
 

@@ -17,7 +17,8 @@ v1::Model Parse(const std::string& text) {
   return model;
 }
 
-absl::StatusOr<ModelPlan> Plan(const std::string& text, SampleShape input = {8, 8, 3}, int64_t classes = 10) {
+absl::StatusOr<ModelPlan> Plan(const std::string& text, SampleShape input = {8, 8, 3},
+                               int64_t classes = 10) {
   return PlanModel(Parse(text), input, classes);
 }
 
@@ -32,7 +33,8 @@ constexpr char kResidual[] = R"(
   layers { name: "f" fully_connected { units: 10 } }
 )";
 
-TEST_CASE("Model plan: shapes, inputs and places in the tables follow from the layers", "[common][model]") {
+TEST_CASE("Model plan: shapes, inputs and places in the tables follow from the layers",
+          "[common][model]") {
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(kResidual));
   REQUIRE(plan.layers.size() == 8);
   CHECK(plan.layers[0].inputs == std::vector<int>{-1});
@@ -71,7 +73,8 @@ TEST_CASE("Model plan: initial values are PyTorch's defaults", "[common][model]"
 TEST_CASE("Model plan: an embedding reads the network's input", "[common][model]") {
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(R"(
     layers { name: "e" embedding { rows: 100 dim: 4 } }
-    layers { name: "f" fully_connected { units: 10 bias: false } })", {1, 1, 6}));
+    layers { name: "f" fully_connected { units: 10 bias: false } })",
+                                                   {1, 1, 6}));
   CHECK(plan.layers[0].out == SampleShape{1, 1, 24});
   CHECK(plan.parameters[0].initial.kind == Initial::Kind::kNormal);
   CHECK(plan.parameter_count == 400 + 240);
@@ -82,11 +85,13 @@ struct BadModel {
   const char* message;
 };
 
-TEST_CASE("Model plan: an error names the layer, its field, the value and what was expected", "[common][model]") {
+TEST_CASE("Model plan: an error names the layer, its field, the value and what was expected",
+          "[common][model]") {
   const BadModel cases[] = {
       {"", "model has neither zoo nor layers"},
       {"zoo: 'lenet' layers { name: 'f' relu {} }", "model has both zoo and layers"},
-      {"zoo: 'vgg'", "model.zoo is \"vgg\", expected one of lenet, mlp, resnet20, softmax_regression"},
+      {"zoo: 'vgg'",
+       "model.zoo is \"vgg\", expected one of lenet, mlp, resnet20, softmax_regression"},
       {"layers { relu {} }", "model.layers[0].name is \"\", expected 1 to 128 letters"},
       {"layers { name: 'a b' relu {} }", "model.layers[0].name is \"a b\""},
       {"layers { name: 'input' relu {} }", "names the network's input"},
@@ -95,24 +100,33 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
       {"layers { name: 'a' }", "layer \"a\": it has no kind, expected one of convolution"},
       {"layers { name: 'a' inputs: 'z' relu {} }",
        "layer \"a\": inputs[0] is \"z\", expected \"input\" or the name of a layer before it"},
-      {"layers { name: 'a' inputs: 'b' relu {} } layers { name: 'b' relu {} }", "inputs[0] is \"b\""},
-      {"layers { name: 'a' inputs: 'input' inputs: 'input' relu {} }", "inputs has 2 names, expected 1 for relu"},
+      {"layers { name: 'a' inputs: 'b' relu {} } layers { name: 'b' relu {} }",
+       "inputs[0] is \"b\""},
+      {"layers { name: 'a' inputs: 'input' inputs: 'input' relu {} }",
+       "inputs has 2 names, expected 1 for relu"},
       {"layers { name: 'a' add {} }", "layer \"a\": inputs has 0 names, expected 2 for add"},
       {"layers { name: 'c' convolution { filters: -3 kernel: 3 } }",
        "layer \"c\": convolution.filters is -3, expected at least 1"},
-      {"layers { name: 'c' convolution { filters: 3 } }", "convolution.kernel is 0, expected at least 1"},
-      {"layers { name: 'c' convolution { filters: 3 kernel: 1 stride: 0 } }", "convolution.stride is 0"},
-      {"layers { name: 'c' convolution { filters: 3 kernel: 1 padding: -1 } }", "convolution.padding is -1"},
+      {"layers { name: 'c' convolution { filters: 3 } }",
+       "convolution.kernel is 0, expected at least 1"},
+      {"layers { name: 'c' convolution { filters: 3 kernel: 1 stride: 0 } }",
+       "convolution.stride is 0"},
+      {"layers { name: 'c' convolution { filters: 3 kernel: 1 padding: -1 } }",
+       "convolution.padding is -1"},
       {"layers { name: 'c' convolution { filters: 3 kernel: 11 padding: 1 } }",
        "convolution.kernel is 11, expected at most 10: its input is 8x8x3 with padding 1"},
-      {"layers { name: 'p' max_pooling { kernel: 9 } }", "max_pooling.kernel is 9, expected at most 8"},
+      {"layers { name: 'p' max_pooling { kernel: 9 } }",
+       "max_pooling.kernel is 9, expected at most 8"},
       {"layers { name: 'p' average_pooling { kernel: 2 padding: 2 } }",
        "average_pooling.padding is 2, expected less than the kernel, 2"},
       {"layers { name: 'f' fully_connected { units: -1 } }", "fully_connected.units is -1"},
-      {"layers { name: 'd' dropout { rate: 1 } }", "dropout.rate is 1, expected at least 0 and less than 1"},
+      {"layers { name: 'd' dropout { rate: 1 } }",
+       "dropout.rate is 1, expected at least 0 and less than 1"},
       {"layers { name: 'd' dropout { rate: nan } }", "dropout.rate is nan"},
-      {"layers { name: 'b' batch_normalization { momentum: 0 } }", "batch_normalization.momentum is 0"},
-      {"layers { name: 'b' batch_normalization { epsilon: -1 } }", "batch_normalization.epsilon is -1"},
+      {"layers { name: 'b' batch_normalization { momentum: 0 } }",
+       "batch_normalization.momentum is 0"},
+      {"layers { name: 'b' batch_normalization { epsilon: -1 } }",
+       "batch_normalization.epsilon is -1"},
       {"layers { name: 'e' embedding { rows: 0 dim: 1 } }", "embedding.rows is 0"},
       {"layers { name: 'e' embedding { rows: 1 dim: -2 } }", "embedding.dim is -2"},
       {"layers { name: 'r' relu {} } layers { name: 'e' embedding { rows: 1 dim: 1 } }",
@@ -122,17 +136,21 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
        "layer \"s\": adds \"c\" of 6x6x2 and \"input\" of 8x8x3, expected one shape"},
       {"layers { name: 'f' fully_connected { units: 11 } }",
        "layer \"f\" is the last: its output is 11, expected 10, one value a class"},
-      {"layers { name: 'c' convolution { filters: 10 kernel: 3 } }", "its output is 6x6x10, expected 10"},
-      {"layers { name: 'a' relu {} } layers { name: 'f' inputs: 'input' fully_connected { units: 10 } }",
+      {"layers { name: 'c' convolution { filters: 10 kernel: 3 } }",
+       "its output is 6x6x10, expected 10"},
+      {"layers { name: 'a' relu {} } layers { name: 'f' inputs: 'input' fully_connected { units: "
+       "10 } }",
        "layer \"a\": no layer reads its output"},
-      {"layers { name: 'g' inputs: 'input' global_average_pooling {} }", "its output is 3, expected 10"},
+      {"layers { name: 'g' inputs: 'input' global_average_pooling {} }",
+       "its output is 3, expected 10"},
       // 8 * 8 * 3 * 2^31 and 2^33 x 2^33 pixels: neither may overflow.
       {"layers { name: 'f' fully_connected { units: 2147483647 } }"
        "layers { name: 'g' fully_connected { units: 2147483647 } }",
        "layer \"g\": its weight makes the model larger than 1099511627776 elements"},
       {"layers { name: 'c' convolution { filters: 2147483647 kernel: 1 padding: 2147483647 } }",
        "values a sample is too large, expected at most 2147483648"},
-      {"layers { name: 'e' embedding { rows: 2 dim: 2147483647 } }", "too large, expected at most 2147483648"},
+      {"layers { name: 'e' embedding { rows: 2 dim: 2147483647 } }",
+       "too large, expected at most 2147483648"},
   };
   for (const BadModel& bad : cases) {
     INFO(bad.text);
@@ -143,12 +161,15 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
 TEST_CASE("Model plan: inputs and classes out of range are refused", "[common][model]") {
   const std::string fc = "layers { name: 'f' fully_connected { units: 10 } }";
   CHECK_STATUS(Plan(fc, {0, 8, 1}), absl::StatusCode::kInvalidArgument, "input image is 0x8x1");
-  CHECK_STATUS(Plan(fc, {1 << 20, 1 << 20, 1 << 30}), absl::StatusCode::kInvalidArgument, "input image is");
-  CHECK_STATUS(Plan(fc, {8, 8, 1}, 1), absl::StatusCode::kInvalidArgument, "model.classes is 1, expected 2 to");
+  CHECK_STATUS(Plan(fc, {1 << 20, 1 << 20, 1 << 30}), absl::StatusCode::kInvalidArgument,
+               "input image is");
+  CHECK_STATUS(Plan(fc, {8, 8, 1}, 1), absl::StatusCode::kInvalidArgument,
+               "model.classes is 1, expected 2 to");
   CHECK_STATUS(Plan("layers { name: 'r' relu {} }", {1, 1, 10}), absl::StatusCode::kInvalidArgument,
                "no layer has parameters");
   CHECK_STATUS(Plan("layers { name: 'g' global_average_pooling {} }", {4, 8, 1}),
-               absl::StatusCode::kInvalidArgument, "layer \"g\": global_average_pooling reads 4x8x1");
+               absl::StatusCode::kInvalidArgument,
+               "layer \"g\": global_average_pooling reads 4x8x1");
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ v1::Initializer MakeInitializer(const Initial& initial) {
   return result;
 }
 
-v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule, const std::vector<PlannedTensor>& tensors,
-                        int64_t elements) {
+v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
+                        const std::vector<PlannedTensor>& tensors, int64_t elements) {
   v1::TableSpec spec;
   spec.set_table(table);
   spec.set_name(name);
@@ -49,22 +49,26 @@ float InitializerValue(const v1::Initializer& initializer) {
   return 0.0f;
 }
 
-absl::Status ValidateTensor(const v1::TensorSpec& tensor, int64_t offset_expected, v1::UpdateRule rule) {
+absl::Status ValidateTensor(const v1::TensorSpec& tensor, int64_t offset_expected,
+                            v1::UpdateRule rule) {
   if (tensor.offset() != offset_expected) {
-    return absl::InvalidArgumentError(absl::StrCat("offset is ", tensor.offset(), ", expected ", offset_expected,
+    return absl::InvalidArgumentError(absl::StrCat("offset is ", tensor.offset(), ", expected ",
+                                                   offset_expected,
                                                    ", the end of the tensor before"));
   }
   int64_t count = 1;
   for (const int64_t d : tensor.shape()) {
     if (d < 1 || d > kTableElementsMax / count) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "shape has a dimension of ", d, ", expected at least 1 and a product of at most ", kTableElementsMax));
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape has a dimension of ", d,
+                       ", expected at least 1 and a product of at most ", kTableElementsMax));
     }
     count *= d;
   }
   const float initial = InitializerValue(tensor.initializer());
   if (!std::isfinite(initial)) {
-    return absl::InvalidArgumentError(absl::StrCat("initializer is ", initial, ", expected a finite number"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("initializer is ", initial, ", expected a finite number"));
   }
   const bool averaged = rule == v1::MOVING_AVERAGE;
   if (averaged && !(tensor.momentum() > 0 && tensor.momentum() <= 1)) {
@@ -77,11 +81,11 @@ absl::Status ValidateTensor(const v1::TensorSpec& tensor, int64_t offset_expecte
 }  // namespace
 
 std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan) {
-  std::vector<v1::TableSpec> tables = {
-      MakeTable(kParametersTable, "parameters", v1::OPTIMIZER, plan.parameters, plan.parameter_count)};
+  std::vector<v1::TableSpec> tables = {MakeTable(kParametersTable, "parameters", v1::OPTIMIZER,
+                                                 plan.parameters, plan.parameter_count)};
   if (!plan.statistics.empty()) {
-    tables.push_back(
-        MakeTable(kStatisticsTable, "statistics", v1::MOVING_AVERAGE, plan.statistics, plan.statistic_count));
+    tables.push_back(MakeTable(kStatisticsTable, "statistics", v1::MOVING_AVERAGE, plan.statistics,
+                               plan.statistic_count));
   }
   return tables;
 }
@@ -94,7 +98,8 @@ int64_t ElementCount(const v1::TensorSpec& tensor) {
 
 absl::Status ValidateTable(const v1::TableSpec& table) {
   if (table.table() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("table is ", table.table(), ", expected at least 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("table is ", table.table(), ", expected at least 0"));
   }
   if (table.rule() != v1::OPTIMIZER && table.rule() != v1::MOVING_AVERAGE) {
     return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": rule is ",
@@ -103,19 +108,21 @@ absl::Status ValidateTable(const v1::TableSpec& table) {
   }
   int64_t end = 0;
   for (const v1::TensorSpec& tensor : table.tensors()) {
-    CAPSTAN_RETURN_IF_ERROR(Annotate(ValidateTensor(tensor, end, table.rule()),
-                                     absl::StrCat("table ", table.table(), ", tensor \"", tensor.name(), "\"")));
+    CAPSTAN_RETURN_IF_ERROR(
+        Annotate(ValidateTensor(tensor, end, table.rule()),
+                 absl::StrCat("table ", table.table(), ", tensor \"", tensor.name(), "\"")));
     const int64_t count = ElementCount(tensor);
     if (count > kTableElementsMax - end) {
-      return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ", tensor \"", tensor.name(),
-                                                     "\": the table is larger than ", kTableElementsMax,
-                                                     " elements"));
+      return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ", tensor \"",
+                                                     tensor.name(), "\": the table is larger than ",
+                                                     kTableElementsMax, " elements"));
     }
     end += count;
   }
   if (table.elements() != end) {
-    return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": elements is ", table.elements(),
-                                                   ", expected ", end, ", the sum of its tensors'"));
+    return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": elements is ",
+                                                   table.elements(), ", expected ", end,
+                                                   ", the sum of its tensors'"));
   }
   return absl::OkStatus();
 }

@@ -29,7 +29,8 @@ TEST_CASE("Tables: a model without batch normalisation has parameters only", "[c
   REQUIRE_OK(ValidateTable(tables[0]));
 }
 
-TEST_CASE("Tables: batch normalisation adds moving averages with their momentum", "[common][model]") {
+TEST_CASE("Tables: batch normalisation adds moving averages with their momentum",
+          "[common][model]") {
   const auto tables = ZooTables("resnet20");
   REQUIRE(tables.size() == 2);
   CHECK(tables[1].name() == "statistics");
@@ -71,7 +72,8 @@ TEST_CASE("Tables: a table from the network is checked before it is believed", "
     check("momentum is 0, expected more than 0");
   }
   SECTION("initializer") {
-    table.mutable_tensors(0)->mutable_initializer()->set_normal_std(std::numeric_limits<float>::infinity());
+    table.mutable_tensors(0)->mutable_initializer()->set_normal_std(
+        std::numeric_limits<float>::infinity());
     check("initializer is inf");
   }
   SECTION("index") {

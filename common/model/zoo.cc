@@ -30,11 +30,11 @@ class LayerList {
     convolution.set_filters(filters);
     convolution.set_kernel(kernel);
   }
-  // A convolution without bias (the normalisation's shift takes its part) that keeps the image's size at
-  // stride 1, then batch normalisation.
-  void NormalizedConvolution(const std::string& convolution_name, const std::string& normalization_name,
-                             int filters, int kernel, int stride,
-                             const std::vector<std::string>& inputs = {}) {
+  // A convolution without bias (the normalisation's shift takes its part) that keeps the image's
+  // size at stride 1, then batch normalisation.
+  void NormalizedConvolution(const std::string& convolution_name,
+                             const std::string& normalization_name, int filters, int kernel,
+                             int stride, const std::vector<std::string>& inputs = {}) {
     v1::Convolution& convolution = *Add(convolution_name, inputs).mutable_convolution();
     convolution.set_filters(filters);
     convolution.set_kernel(kernel);
@@ -78,8 +78,8 @@ std::vector<v1::Layer> Lenet(int64_t classes) {
 }
 
 // Two 3x3 convolutions and a shortcut around them; returns the name of the block's output.
-std::string ResidualBlock(LayerList& list, const std::string& name, const std::string& input, int filters,
-                          int stride) {
+std::string ResidualBlock(LayerList& list, const std::string& name, const std::string& input,
+                          int filters, int stride) {
   list.NormalizedConvolution(name + ".conv1", name + ".bn1", filters, 3, stride, {input});
   list.Relu(name + ".relu1");
   list.NormalizedConvolution(name + ".conv2", name + ".bn2", filters, 3, 1);
@@ -101,7 +101,8 @@ std::vector<v1::Layer> Resnet20(int64_t classes) {
   for (int stage = 1; stage <= 3; ++stage) {
     for (int block = 1; block <= 3; ++block) {
       const int stride = stage > 1 && block == 1 ? 2 : 1;
-      output = ResidualBlock(list, absl::StrCat("stage", stage, ".block", block), output, 8 << stage, stride);
+      output = ResidualBlock(list, absl::StrCat("stage", stage, ".block", block), output,
+                             8 << stage, stride);
     }
   }
   list.Add("pool").mutable_global_average_pooling();
@@ -133,8 +134,8 @@ absl::StatusOr<std::vector<v1::Layer>> ExpandZoo(absl::string_view name, int64_t
   for (const ZooEntry& entry : kZoo) {
     if (name == entry.name) return entry.layers(classes);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("model.zoo is \"", name, "\", expected one of ", absl::StrJoin(ZooNames(), ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("model.zoo is \"", name, "\", expected one of ",
+                                                 absl::StrJoin(ZooNames(), ", ")));
 }
 
 }  // namespace capstan

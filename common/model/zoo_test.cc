@@ -17,7 +17,8 @@ ModelPlan PlanZoo(const std::string& name, SampleShape input, int64_t classes) {
   return plan;
 }
 
-TEST_CASE("Zoo: every model plans for Fashion-MNIST with its published number of parameters", "[common][model]") {
+TEST_CASE("Zoo: every model plans for Fashion-MNIST with its published number of parameters",
+          "[common][model]") {
   const std::map<std::string, int64_t> expected = {
       {"softmax_regression", 7850},
       {"mlp", 784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10},
@@ -61,8 +62,9 @@ TEST_CASE("Zoo: resnet20 for CIFAR-10 has 20 weighted layers on its main path", 
 }
 
 TEST_CASE("Zoo: an unknown name lists those that are known", "[common][model]") {
-  CHECK_STATUS(ExpandZoo("alexnet", 10), absl::StatusCode::kInvalidArgument,
-               "model.zoo is \"alexnet\", expected one of lenet, mlp, resnet20, softmax_regression");
+  CHECK_STATUS(
+      ExpandZoo("alexnet", 10), absl::StatusCode::kInvalidArgument,
+      "model.zoo is \"alexnet\", expected one of lenet, mlp, resnet20, softmax_regression");
   for (const std::string& name : ZooNames()) CHECK(ExpandZoo(name, 10).ok());
 }
 
