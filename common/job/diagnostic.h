@@ -13,13 +13,17 @@
 namespace capstan {
 
 struct Diagnostic {
-  std::string field;     // Path from the job: "training.batch_size", "model.layers[2].convolution.filters".
+  std::string
+      field;  // Path from the job: "training.batch_size", "model.layers[2].convolution.filters".
   std::string value;     // What stands there, as text; "nothing" if it is missing.
   std::string expected;  // "at least 1".
   std::string message;   // "got -4, expected at least 1".
 
-  // "training.batch_size: got -4, expected at least 1"; only the message when no field is concerned.
-  std::string ToString() const { return field.empty() ? message : absl::StrCat(field, ": ", message); }
+  // "training.batch_size: got -4, expected at least 1"; only the message when no field is
+  // concerned.
+  std::string ToString() const {
+    return field.empty() ? message : absl::StrCat(field, ": ", message);
+  }
 };
 
 // A diagnostic of the usual form, with the message "got <value>, expected <expected>".

@@ -20,7 +20,8 @@ std::string ValueText(absl::string_view number, bool zero, Presence presence) {
 
 bool Contains(const RealRange& range, double value) {
   if (!std::isfinite(value)) return false;
-  const bool above = range.low_end == RealRange::End::kClosed ? value >= range.low : value > range.low;
+  const bool above =
+      range.low_end == RealRange::End::kClosed ? value >= range.low : value > range.low;
   const bool below =
       range.high_end == RealRange::End::kClosed ? value <= range.high : value < range.high;
   return above && below;
@@ -38,9 +39,7 @@ std::string Describe(const RealRange& range) {
 
 }  // namespace
 
-RealRange Finite() {
-  return {-kInfinity, RealRange::End::kOpen, kInfinity, RealRange::End::kOpen};
-}
+RealRange Finite() { return {-kInfinity, RealRange::End::kOpen, kInfinity, RealRange::End::kOpen}; }
 RealRange Above(double low) {
   return {low, RealRange::End::kOpen, kInfinity, RealRange::End::kOpen};
 }
@@ -67,14 +66,16 @@ FieldChecker FieldChecker::In(absl::string_view field) const {
 bool FieldChecker::IntegerAtLeast(absl::string_view field, int64_t value, int64_t low,
                                   Presence presence) {
   if (value >= low) return true;
-  Wrong(field, ValueText(absl::StrCat(value), value == 0, presence), absl::StrCat("at least ", low));
+  Wrong(field, ValueText(absl::StrCat(value), value == 0, presence),
+        absl::StrCat("at least ", low));
   return false;
 }
 
 bool FieldChecker::IntegerBetween(absl::string_view field, int64_t value, int64_t low, int64_t high,
                                   Presence presence) {
   if (value >= low && value <= high) return true;
-  Wrong(field, ValueText(absl::StrCat(value), value == 0, presence), absl::StrCat(low, " to ", high));
+  Wrong(field, ValueText(absl::StrCat(value), value == 0, presence),
+        absl::StrCat(low, " to ", high));
   return false;
 }
 
@@ -102,7 +103,8 @@ std::string FieldChecker::Path(absl::string_view field) const {
 
 std::string Quote(absl::string_view value) {
   const bool cut = value.size() > kQuotedBytesMax;
-  return absl::StrCat("\"", absl::CHexEscape(value.substr(0, kQuotedBytesMax)), cut ? "...\"" : "\"");
+  return absl::StrCat("\"", absl::CHexEscape(value.substr(0, kQuotedBytesMax)),
+                      cut ? "...\"" : "\"");
 }
 
 }  // namespace capstan

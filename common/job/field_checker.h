@@ -1,8 +1,8 @@
 // FieldChecker: collects diagnostics about the fields of one message of a job.
 //
-// Knows the path of its message ("model.layers[2]") so that a check names only its own field. All methods
-// append to the list given at construction and say whether the field was right.
-// Thread safety: thread-compatible.
+// Knows the path of its message ("model.layers[2]") so that a check names only its own field. All
+// methods append to the list given at construction and say whether the field was right. Thread
+// safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_JOB_FIELD_CHECKER_H_
 #define CAPSTAN_COMMON_JOB_FIELD_CHECKER_H_
 
@@ -15,8 +15,8 @@
 
 namespace capstan {
 
-// Whether proto3 can tell a missing field from zero. kImplicit: it cannot, so a message about 0 says that
-// the field may be missing.
+// Whether proto3 can tell a missing field from zero. kImplicit: it cannot, so a message about 0
+// says that the field may be missing.
 enum class Presence { kImplicit, kExplicit };
 
 // An interval of real numbers; infinite ends are open in any case, since no infinity is accepted.
@@ -27,12 +27,12 @@ struct RealRange {
   double high = 0.0;
   End high_end = End::kOpen;
 };
-RealRange Finite();                                // (-inf, inf)
-RealRange Above(double low);                       // (low, inf)
-RealRange AtLeast(double low);                     // [low, inf)
-RealRange ClosedOpen(double low, double high);     // [low, high)
-RealRange OpenOpen(double low, double high);       // (low, high)
-RealRange OpenClosed(double low, double high);     // (low, high]
+RealRange Finite();                             // (-inf, inf)
+RealRange Above(double low);                    // (low, inf)
+RealRange AtLeast(double low);                  // [low, inf)
+RealRange ClosedOpen(double low, double high);  // [low, high)
+RealRange OpenOpen(double low, double high);    // (low, high)
+RealRange OpenClosed(double low, double high);  // (low, high]
 
 class FieldChecker {
  public:

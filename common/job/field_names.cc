@@ -63,9 +63,8 @@ Diagnostic UnknownField(const google::protobuf::Descriptor& message, absl::strin
   std::vector<std::string> known;
   for (int i = 0; i < message.field_count(); ++i) known.push_back(message.field(i)->name());
   const std::string whole = path.empty() ? "a job" : std::string(path);
-  const std::string has =
-      known.empty() ? absl::StrCat(whole, " has no fields")
-                    : absl::StrCat(whole, " has ", absl::StrJoin(known, ", "));
+  const std::string has = known.empty() ? absl::StrCat(whole, " has no fields")
+                                        : absl::StrCat(whole, " has ", absl::StrJoin(known, ", "));
   const std::string hint = DidYouMean(name, known);
   return {Join(path, name), std::string(name), absl::StrCat("one of ", absl::StrJoin(known, ", ")),
           absl::StrCat("no such field", hint, hint.empty() ? "; " : " ", has)};

@@ -44,9 +44,8 @@ absl::StatusOr<std::string> ReadJobFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": got a folder, expected a job file"));
   }
   if (info.st_size > kFileBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": got ", info.st_size,
-                                                   " bytes, expected a job file of at most ",
-                                                   kFileBytesMax));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": got ", info.st_size, " bytes, expected a job file of at most ", kFileBytesMax));
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot read the job file"));

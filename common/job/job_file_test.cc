@@ -115,9 +115,11 @@ TEST_CASE("JobFile: what is wrong is said with file, line and column", "[job]") 
        "layers { name: 'a' relu {} }\n layers {\n name: 'b' dropout {\n rate: 2 } }",
        "job.textproto:6:2: model.layers[1].dropout.rate: got 2, expected a number in [0, 1)"},
       {"zoo: \"lenet\"", "layers { name: 'a' relu {} inputs: ['input',\n 'b'] }",
-       "job.textproto:3:36: model.layers[0].inputs: got 2 names, expected at most 1, since only add "
+       "job.textproto:3:36: model.layers[0].inputs: got 2 names, expected at most 1, since only "
+       "add "
        "reads two\n"
-       "job.textproto:3:36: model.layers[0].inputs[1]: got \"b\", expected \"input\" or the name of a "
+       "job.textproto:3:36: model.layers[0].inputs[1]: got \"b\", expected \"input\" or the name "
+       "of a "
        "layer above"},
   };
   for (const Case& c : cases) {
@@ -133,7 +135,8 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
   };
   const Case cases[] = {
       {"training {\n  epochs: 1\n  batchsize: 4\n}",
-       "j:3:3: training.batchsize: no such field; did you mean \"batch_size\"? training has epochs, "
+       "j:3:3: training.batchsize: no such field; did you mean \"batch_size\"? training has "
+       "epochs, "
        "batch_size, slots, seed, iterations_max"},
       {"model { layers { name: 'a' } layers { convolution { size: 3 } } }",
        "j:1:53: model.layers[1].convolution.size: no such field; model.layers[1].convolution has "
@@ -148,8 +151,9 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
       {"training { epochs: 99999999999 }",
        "j:1:20: training.epochs: integer out of range (99999999999)"},
       {"training { epochs 4 }", "j:1:19: training.epochs: expected \":\", found \"4\""},
-      {"# {\n training { epochs:", "j:2:20: training.epochs: expected integer, got: the end of the "
-                                    "file"},
+      {"# {\n training { epochs:",
+       "j:2:20: training.epochs: expected integer, got: the end of the "
+       "file"},
       {"training {", "j:1:11: training: expected identifier, got: the end of the file"},
       {"training { epochs: 1 epochs: 2 }",
        "j:1:22: training.epochs: non-repeated field \"epochs\" is specified multiple times"},
@@ -227,8 +231,7 @@ TEST_CASE("JobFile: an override is validated and blamed by its own text", "[job]
 TEST_CASE("JobFile: an overridden path starts at the working directory", "[job]") {
   JobFile file = Parse("job.textproto", kGoodText);
   REQUIRE_OK(file.Set("data.train.images=x/y"));
-  CHECK(file.spec().data().train().images() ==
-        (std::filesystem::current_path() / "x/y").string());
+  CHECK(file.spec().data().train().images() == (std::filesystem::current_path() / "x/y").string());
 }
 
 TEST_CASE("JobFile: files are read from disk, and what is no job file is refused", "[job]") {

@@ -119,7 +119,8 @@ class JsonReader {
   bool ReadString(std::string* value) {
     const size_t begin = ++at_;
     while (at_ < text_.size() && text_[at_] != '"') {
-      if (static_cast<unsigned char>(text_[at_]) < 0x20) return Fail("no control character in a string");
+      if (static_cast<unsigned char>(text_[at_]) < 0x20)
+        return Fail("no control character in a string");
       at_ += text_[at_] == '\\' ? 2 : 1;
     }
     if (at_ >= text_.size()) {

@@ -1,7 +1,7 @@
 // JsonDocument: JSON (RFC 8259) as a tree that knows where each part stands in the text.
 //
-// protobuf reads JSON into messages but gives no positions; this finds them. It keeps structure, keys and
-// positions; the values stay in the text. Thread safety: values.
+// protobuf reads JSON into messages but gives no positions; this finds them. It keeps structure,
+// keys and positions; the values stay in the text. Thread safety: values.
 #ifndef CAPSTAN_COMMON_JOB_JSON_DOCUMENT_H_
 #define CAPSTAN_COMMON_JOB_JSON_DOCUMENT_H_
 
@@ -16,8 +16,9 @@ struct JsonNode {
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject };
   Kind kind = Kind::kNull;
   Position position;
-  std::vector<JsonNode> children;      // Array items or object values, in order.
-  // Objects only, one a child: the key and where it stands. An escaped key is kept as it is written.
+  std::vector<JsonNode> children;  // Array items or object values, in order.
+  // Objects only, one a child: the key and where it stands. An escaped key is kept as it is
+  // written.
   std::vector<std::string> keys;
   std::vector<Position> key_positions;
 };

@@ -6,7 +6,8 @@ namespace capstan {
 namespace {
 
 TEST_CASE("JsonDocument: keeps structure, keys and positions", "[job]") {
-  const JsonDocument document = ParseJsonDocument("{\n  \"a\": [1, -2.5e+3, \"x\\\"y\"],\n  \"b\": null}");
+  const JsonDocument document =
+      ParseJsonDocument("{\n  \"a\": [1, -2.5e+3, \"x\\\"y\"],\n  \"b\": null}");
   CHECK(document.error == "");
   REQUIRE(document.root.children.size() == 2);
   CHECK(document.root.keys == std::vector<std::string>{"a", "b"});

@@ -33,9 +33,10 @@ absl::StatusOr<Step> ParseStep(absl::string_view text) {
   if (open == absl::string_view::npos) return Step{std::string(text), -1};
   absl::string_view index = text.substr(open + 1);
   Step step{std::string(text.substr(0, open)), -1};
-  if (!absl::ConsumeSuffix(&index, "]") || !absl::SimpleAtoi(index, &step.index) || step.index < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("got ", Quote(text), ", expected a field name, or one with an index: layers[0]"));
+  if (!absl::ConsumeSuffix(&index, "]") || !absl::SimpleAtoi(index, &step.index) ||
+      step.index < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "got ", Quote(text), ", expected a field name, or one with an index: layers[0]"));
   }
   return step;
 }
@@ -68,8 +69,8 @@ absl::Status SetLeaf(const FieldDescriptor& field, int index, const std::string&
                      const std::string& value, Message* message) {
   const Reflection* reflection = message->GetReflection();
   if (index >= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": single items cannot be set; set the whole list or a field of the item"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": single items cannot be set; set the whole list or a field of the item"));
   }
   std::string literal = value;
   const bool quoted = !value.empty() && (value[0] == '"' || value[0] == '\'');
@@ -102,8 +103,9 @@ absl::StatusOr<Message*> Descend(const FieldDescriptor& field, int index, const 
   const int count = reflection->FieldSize(*message, &field);
   if (index < 0 || index >= count) {
     const std::string given = index < 0 ? "no index" : absl::StrCat("index ", index);
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": got ", given, ", expected 0 to ", count - 1, ", as the list has ", count, " items"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": got ", given, ", expected 0 to ",
+                                                   count - 1, ", as the list has ", count,
+                                                   " items"));
   }
   return reflection->MutableRepeatedMessage(message, &field, index);
 }

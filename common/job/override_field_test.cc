@@ -72,7 +72,8 @@ TEST_CASE("OverrideField: what does not fit is named and changes nothing", "[job
       {"model.layers[x].name", "b",
        "got \"layers[x]\", expected a field name, or one with an index: layers[0]"},
       {"data.train.files[0]", "b",
-       "data.train.files[0]: single items cannot be set; set the whole list or a field of the item"},
+       "data.train.files[0]: single items cannot be set; set the whole list or a field of the "
+       "item"},
       {"data.format", "IDY",
        "data.format: got \"IDY\", expected one of IDX, CIFAR10_BINARY; did you mean \"IDX\"?"},
       {"training", "3", "training: got \"3\", expected {fields of Training}"},

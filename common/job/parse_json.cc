@@ -54,7 +54,8 @@ class StructureChecker {
         job_->errors.push_back({node.key_positions[i], UnknownField(descriptor, path, key)});
         continue;
       }
-      const std::string child = path.empty() ? field->name() : absl::StrCat(path, ".", field->name());
+      const std::string child =
+          path.empty() ? field->name() : absl::StrCat(path, ".", field->name());
       if (!seen.insert(field).second) {
         job_->errors.push_back(
             {node.key_positions[i], {child, "", "", "given twice, expected once"}});
@@ -98,10 +99,13 @@ LocatedDiagnostic ExplainValueError(absl::string_view message, const FieldPositi
   const std::string path(message.substr(1, close - 1));
   absl::string_view rest = message.substr(close + 1);
   absl::ConsumePrefix(&rest, ": ");
-  const std::string words = absl::StrReplaceAll(
-      rest, {{"type.googleapis.com/capstan.v1.", ""}, {"TYPE_INT32", "32-bit integer"},
-             {"TYPE_INT64", "64-bit integer"}, {"TYPE_UINT64", "unsigned 64-bit integer"},
-             {"TYPE_FLOAT", "float"}, {"TYPE_STRING", "string"}, {"TYPE_BOOL", "boolean"}});
+  const std::string words = absl::StrReplaceAll(rest, {{"type.googleapis.com/capstan.v1.", ""},
+                                                       {"TYPE_INT32", "32-bit integer"},
+                                                       {"TYPE_INT64", "64-bit integer"},
+                                                       {"TYPE_UINT64", "unsigned 64-bit integer"},
+                                                       {"TYPE_FLOAT", "float"},
+                                                       {"TYPE_STRING", "string"},
+                                                       {"TYPE_BOOL", "boolean"}});
   const auto position = positions.find(path);
   return {position == positions.end() ? Position{} : position->second, {path, "", "", words}};
 }

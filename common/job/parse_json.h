@@ -1,4 +1,5 @@
-// ParseJsonJob: a job from JSON (protobuf's mapping), with the position of every field and every error.
+// ParseJsonJob: a job from JSON (protobuf's mapping), with the position of every field and every
+// error.
 #ifndef CAPSTAN_COMMON_JOB_PARSE_JSON_H_
 #define CAPSTAN_COMMON_JOB_PARSE_JSON_H_
 
@@ -8,8 +9,8 @@
 
 namespace capstan {
 
-// Keys are field names (batch_size) or their JSON form (batchSize). Unknown and repeated keys are errors.
-// Never fails otherwise: the result's `errors` say what is wrong.
+// Keys are field names (batch_size) or their JSON form (batchSize). Unknown and repeated keys are
+// errors. Never fails otherwise: the result's `errors` say what is wrong.
 ParsedJob ParseJsonJob(const std::string& text);
 
 }  // namespace capstan

@@ -48,9 +48,9 @@ Position PositionOf(const std::string& text, size_t offset) {
 // What encloses a byte of a text-format file.
 struct Surroundings {
   struct Level {
-    std::string name;                           // Of the field that opened this message.
-    int index = 0;                              // Fields of that name before it in its message.
-    absl::btree_map<std::string, int> children; // Messages opened in it so far, by field name.
+    std::string name;                            // Of the field that opened this message.
+    int index = 0;                               // Fields of that name before it in its message.
+    absl::btree_map<std::string, int> children;  // Messages opened in it so far, by field name.
   };
   std::vector<Level> levels{1};  // Open messages, outermost first; [0] is the job.
   std::string name;              // The last field name before the byte in the innermost one.
@@ -73,7 +73,8 @@ size_t SkipString(const std::string& text, size_t at) {
   return at + 1;
 }
 
-// Scans tokens up to `end`. Only ever used to word an error, so that it need not understand everything.
+// Scans tokens up to `end`. Only ever used to word an error, so that it need not understand
+// everything.
 Surroundings SurroundingsOf(const std::string& text, size_t end) {
   Surroundings result;
   bool value_next = false;  // After ':' an identifier is a value.
@@ -86,7 +87,8 @@ Surroundings SurroundingsOf(const std::string& text, size_t end) {
       value_next = false;
     } else if (absl::ascii_isalpha(static_cast<unsigned char>(c)) || c == '_') {
       const size_t begin = at;
-      while (at < end && (absl::ascii_isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_')) {
+      while (at < end &&
+             (absl::ascii_isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_')) {
         ++at;
       }
       if (!value_next) {
@@ -162,11 +164,12 @@ class ErrorReader final : public google::protobuf::io::ErrorCollector {
     const Place place = PlaceOf(around);
     const FieldDescriptor* field =
         place.descriptor == nullptr ? nullptr : place.descriptor->FindFieldByName(around.name);
-    // "Expected identifier": a field was to begin, so that the one before has nothing to do with it.
-    const bool of_field =
-        !around.name.empty() && !absl::StartsWith(message, "Expected identifier");
+    // "Expected identifier": a field was to begin, so that the one before has nothing to do with
+    // it.
+    const bool of_field = !around.name.empty() && !absl::StartsWith(message, "Expected identifier");
     const std::string path =
-        of_field ? absl::StrCat(place.path, place.path.empty() ? "" : ".", around.name) : place.path;
+        of_field ? absl::StrCat(place.path, place.path.empty() ? "" : ".", around.name)
+                 : place.path;
     absl::string_view rest = message;
     if (field != nullptr && field->enum_type() != nullptr &&
         absl::ConsumePrefix(&rest, kUnknownValue)) {
@@ -188,7 +191,8 @@ void CollectPositions(const std::string& text, const Descriptor& descriptor,
                       FieldPositions* positions) {
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor* field = descriptor.field(i);
-    const std::string path = prefix.empty() ? field->name() : absl::StrCat(prefix, ".", field->name());
+    const std::string path =
+        prefix.empty() ? field->name() : absl::StrCat(prefix, ".", field->name());
     for (int index = 0;; ++index) {
       const int asked = field->is_repeated() ? index : -1;
       const TextFormat::ParseLocation location = tree.GetLocation(field, asked);

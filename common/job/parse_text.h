@@ -1,4 +1,5 @@
-// ParseTextJob: a job from protobuf's text format, with the position of every field and every error.
+// ParseTextJob: a job from protobuf's text format, with the position of every field and every
+// error.
 #ifndef CAPSTAN_COMMON_JOB_PARSE_TEXT_H_
 #define CAPSTAN_COMMON_JOB_PARSE_TEXT_H_
 

@@ -31,7 +31,8 @@ void ValidateIdxSplit(const v1::Split& split, FieldChecker check) {
   if (split.images().empty()) check.Missing("images", "the path of an IDX images file");
   if (split.labels().empty()) check.Missing("labels", "the path of an IDX labels file");
   if (split.files_size() > 0) {
-    check.Wrong("files", absl::StrCat(split.files_size(), split.files_size() == 1 ? " path" : " paths"),
+    check.Wrong("files",
+                absl::StrCat(split.files_size(), split.files_size() == 1 ? " path" : " paths"),
                 "none: format IDX reads images and labels");
   }
 }
@@ -56,8 +57,9 @@ void ValidateAugmentation(v1::Data::Format format, const v1::Augmentation& augme
   const int channels = ImageChannels(format);
   const auto length = [&](absl::string_view field, int count) {
     if (count == 0 || channels == 0 || count == channels) return;
-    check.Wrong(field, absl::StrCat(count, count == 1 ? " value" : " values"),
-                absl::StrCat(channels, ", one a channel of format ", v1::Data::Format_Name(format)));
+    check.Wrong(
+        field, absl::StrCat(count, count == 1 ? " value" : " values"),
+        absl::StrCat(channels, ", one a channel of format ", v1::Data::Format_Name(format)));
   };
   length("mean", augmentation.mean_size());
   length("std", augmentation.std_size());
@@ -120,9 +122,9 @@ void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
       check.IntegerBetween("workers", resources.workers(), 1, kWorkersMax, Presence::kImplicit);
   const bool bsp = !spec.consistency().has_ssp() && !spec.consistency().has_asp();
   if (workers && bsp && !spec.training().has_slots() && resources.workers() > kSlotsMax) {
-    check.Wrong("workers", absl::StrCat(resources.workers()),
-                absl::StrCat("at most ", kSlotsMax,
-                             " under bsp, since training.slots defaults to it"));
+    check.Wrong(
+        "workers", absl::StrCat(resources.workers()),
+        absl::StrCat("at most ", kSlotsMax, " under bsp, since training.slots defaults to it"));
   }
   check.IntegerAtLeast("servers", resources.servers(), 0, Presence::kExplicit);
   if (resources.has_threads()) {
@@ -173,8 +175,8 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
     check.Missing("optimizer", "a kind, such as sgd {}, and learning_rate");
   }
   if (spec.consistency().has_ssp()) {
-    check.IntegerAtLeast("consistency.ssp.staleness_bound", spec.consistency().ssp().staleness_bound(),
-                         0, Presence::kExplicit);
+    check.IntegerAtLeast("consistency.ssp.staleness_bound",
+                         spec.consistency().ssp().staleness_bound(), 0, Presence::kExplicit);
   }
   if (spec.has_resources()) {
     ValidateResources(spec, check.In("resources"));

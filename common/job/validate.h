@@ -1,7 +1,7 @@
 // ValidateJob: everything that can be said of a job without its files and without shapes.
 //
-// The command line and the scheduler both call it; what it lets through may still name a missing file or a
-// kernel larger than its image (common/job/check_job.h says that).
+// The command line and the scheduler both call it; what it lets through may still name a missing
+// file or a kernel larger than its image (common/job/check_job.h says that).
 #ifndef CAPSTAN_COMMON_JOB_VALIDATE_H_
 #define CAPSTAN_COMMON_JOB_VALIDATE_H_
 
@@ -12,8 +12,9 @@
 
 namespace capstan {
 
-// Checks `spec` against the ranges in proto/job.proto. Empty: nothing is wrong. In the order of the fields.
-// Never fails and bounds its output: at most 100 diagnostics, the last saying how many were left out.
+// Checks `spec` against the ranges in proto/job.proto. Empty: nothing is wrong. In the order of the
+// fields. Never fails and bounds its output: at most 100 diagnostics, the last saying how many were
+// left out.
 std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec);
 
 // Channels of an image in `format`, the length of augmentation.mean and .std. 0: unknown format.

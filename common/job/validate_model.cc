@@ -84,9 +84,10 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
     case v1::Layer::kGlobalAveragePooling:
       return;
     case v1::Layer::KIND_NOT_SET:
-      check.Missing("",
-                    "one of convolution, max_pooling, average_pooling, fully_connected, relu, "
-                    "batch_normalization, add, flatten, dropout, global_average_pooling, embedding");
+      check.Missing(
+          "",
+          "one of convolution, max_pooling, average_pooling, fully_connected, relu, "
+          "batch_normalization, add, flatten, dropout, global_average_pooling, embedding");
       return;
   }
 }
@@ -118,9 +119,9 @@ void ValidateLayers(const v1::Model& model, FieldChecker check) {
     if (layer.name().empty()) {
       in_layer.Missing("name", "a name that no other layer has");
     } else if (!IsLayerName(layer.name())) {
-      in_layer.Wrong("name", Quote(layer.name()),
-                     absl::StrCat("1 to ", kLayerNameBytesMax,
-                                  " letters, digits, '_', '.' or '-'"));
+      in_layer.Wrong(
+          "name", Quote(layer.name()),
+          absl::StrCat("1 to ", kLayerNameBytesMax, " letters, digits, '_', '.' or '-'"));
     } else if (layer.name() == kInputName) {
       in_layer.Wrong("name", Quote(layer.name()), "another name: \"input\" is the image");
     } else if (names.contains(layer.name())) {

@@ -116,8 +116,7 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
        "training.slots: got 2, expected nothing: only bsp has slots, and consistency is ssp"},
       {"training { slots: 2 } consistency { asp {} }",
        "training.slots: got 2, expected nothing: only bsp has slots, and consistency is asp"},
-      {"training { iterations_max: -1 }",
-       "training.iterations_max: got -1, expected at least 0"},
+      {"training { iterations_max: -1 }", "training.iterations_max: got -1, expected at least 0"},
       {"consistency { ssp { staleness_bound: -1 } }",
        "consistency.ssp.staleness_bound: got -1, expected at least 0"},
       {"resources { workers: 0 }", "resources.workers: got 0 or nothing, expected 1 to 4096"},
@@ -145,7 +144,8 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
       {"learning_rate: inf", "optimizer.learning_rate: got inf, expected a finite number above 0"},
       {"learning_rate: 0",
        "optimizer.learning_rate: got 0 or nothing, expected a finite number above 0"},
-      {"weight_decay: -1", "optimizer.weight_decay: got -1, expected a finite number of at least 0"},
+      {"weight_decay: -1",
+       "optimizer.weight_decay: got -1, expected a finite number of at least 0"},
       {"clip_value: 0", "optimizer.clip_value: got 0, expected a finite number above 0"},
       {"clip_norm: 0", "optimizer.clip_norm: got 0, expected a finite number above 0"},
       {"momentum { momentum: 1 }",
@@ -187,8 +187,9 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
 
 TEST_CASE("ValidateJob: each layer setting out of its range is named by layer and field", "[job]") {
   const Case cases[] = {
-      {"layers { relu {} }", "model.layers[0].name: got nothing, expected a name that no other layer "
-                             "has"},
+      {"layers { relu {} }",
+       "model.layers[0].name: got nothing, expected a name that no other layer "
+       "has"},
       {"layers { name: 'a/b' relu {} }",
        "model.layers[0].name: got \"a/b\", expected 1 to 128 letters, digits, '_', '.' or '-'"},
       {"layers { name: 'input' relu {} }",
@@ -270,8 +271,7 @@ TEST_CASE("ValidateJob: augmentation values must be finite and std positive", "[
   spec = Parse(kGood);
   spec.mutable_data()->mutable_augmentation()->set_mean(0, -2.0f);
   CHECK(Errors(spec) == Lines{});
-  spec.mutable_data()->mutable_augmentation()->set_mean(
-      0, std::numeric_limits<float>::quiet_NaN());
+  spec.mutable_data()->mutable_augmentation()->set_mean(0, std::numeric_limits<float>::quiet_NaN());
   CHECK(Errors(spec) == Lines{"data.augmentation.mean[0]: got nan, expected a finite number"});
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/model/zoo.h"
 #include "common/status/status_macros.h"
@@ -204,6 +205,9 @@ class Planner {
       return FieldError("kernel", kernel, ", expected at most ", std::min(h, w), ": its input is ",
                         ToString(layer_.in), " with padding ", padding);
     }
+    if (padding >= kernel) {
+      return FieldError("padding", padding, ", expected less than the kernel, ", kernel);
+    }
     layer_.kernel = kernel;
     layer_.stride = stride;
     layer_.padding = padding;
@@ -227,13 +231,8 @@ class Planner {
 
   absl::Status PlanPooling(LayerKind kind, const v1::Pooling& spec) {
     layer_.kind = kind;
-    CAPSTAN_RETURN_IF_ERROR(PlanWindow(
-        spec.kernel(), spec.has_stride() ? spec.stride() : spec.kernel(), spec.padding()));
-    if (spec.padding() >= spec.kernel()) {
-      return FieldError("padding", spec.padding(), ", expected less than the kernel, ",
-                        spec.kernel());
-    }
-    return absl::OkStatus();
+    return PlanWindow(spec.kernel(), spec.has_stride() ? spec.stride() : spec.kernel(),
+                      spec.padding());
   }
 
   absl::Status PlanFullyConnected(const v1::FullyConnected& spec) {
@@ -300,10 +299,12 @@ class Planner {
       return Error("embedding reads \"", plan_.layers[static_cast<size_t>(layer_.inputs[0])].name,
                    "\", expected \"input\": row numbers have no gradient");
     }
-    CAPSTAN_RETURN_IF_ERROR(CheckAtLeast("rows", spec.rows(), 1));
+    if (spec.rows() < 1 || spec.rows() > kEmbeddingRowsMax) {
+      return FieldError("rows", spec.rows(), ", expected 1 to ", kEmbeddingRowsMax);
+    }
     CAPSTAN_RETURN_IF_ERROR(CheckAtLeast("dim", spec.dim(), 1));
     layer_.rows = spec.rows();
-    layer_.out = {1, 1, MultiplyUpTo(layer_.in.count(), spec.dim(), kSampleElementsMax)};
+    layer_.out = {1, 1, MultiplyUpTo(layer_.in.count(), spec.dim(), kArrayElementsMax)};
     CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {spec.rows(), spec.dim()},
                                                          {Initial::Kind::kNormal, 1.0f}));
     return absl::OkStatus();
@@ -330,7 +331,11 @@ class Planner {
                                 float momentum, std::vector<PlannedTensor>& table,
                                 int64_t& table_count) const {
     int64_t count = 1;
-    for (const int64_t d : shape) count = MultiplyUpTo(count, d, kTableElementsMax);
+    for (const int64_t d : shape) count = MultiplyUpTo(count, d, kArrayElementsMax);
+    if (count > kArrayElementsMax) {
+      return Error("its ", suffix, " of ", absl::StrJoin(shape, "x"),
+                   " elements is too large, expected at most ", kArrayElementsMax);
+    }
     if (count > kTableElementsMax - table_count) {
       return Error("its ", suffix, " makes the model larger than ", kTableElementsMax,
                    " elements, the most that a table may hold");
@@ -349,11 +354,11 @@ class Planner {
 
   absl::Status CheckOutputSize() const {
     const SampleShape& out = layer_.out;
-    const int64_t pixels = MultiplyUpTo(out.h, out.w, kSampleElementsMax);
-    if (MultiplyUpTo(pixels, out.c, kSampleElementsMax) <= kSampleElementsMax)
+    const int64_t pixels = MultiplyUpTo(out.h, out.w, kArrayElementsMax);
+    if (MultiplyUpTo(pixels, out.c, kArrayElementsMax) <= kArrayElementsMax)
       return absl::OkStatus();
     return Error("its output of ", ToString(out),
-                 " values a sample is too large, expected at most ", kSampleElementsMax);
+                 " values a sample is too large, expected at most ", kArrayElementsMax);
   }
 
   ModelPlan plan_;
@@ -365,13 +370,13 @@ class Planner {
 
 absl::Status CheckInput(const SampleShape& input) {
   if (input.h >= 1 && input.w >= 1 && input.c >= 1) {
-    const int64_t pixels = MultiplyUpTo(input.h, input.w, kSampleElementsMax);
-    if (MultiplyUpTo(pixels, input.c, kSampleElementsMax) <= kSampleElementsMax)
+    const int64_t pixels = MultiplyUpTo(input.h, input.w, kArrayElementsMax);
+    if (MultiplyUpTo(pixels, input.c, kArrayElementsMax) <= kArrayElementsMax)
       return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("input image is ", input.h, "x", input.w, "x", input.c,
-                   ", expected sizes of at least 1 and at most ", kSampleElementsMax, " values"));
+                   ", expected sizes of at least 1 and at most ", kArrayElementsMax, " values"));
 }
 
 }  // namespace

@@ -19,8 +19,10 @@ inline constexpr int kLayersMax = 10'000;
 inline constexpr int kLayerNameBytesMax = 128;
 inline constexpr int64_t kClassesMin = 2;
 inline constexpr int64_t kClassesMax = 1'000'000;
-inline constexpr int64_t kSampleElementsMax = int64_t{1}
-                                              << 31;  // Of one layer's output, one sample.
+// The largest array that a kernel takes (kernels/op_check.h): a tensor, or a layer's output for one
+// sample.
+inline constexpr int64_t kArrayElementsMax = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kEmbeddingRowsMax = int64_t{1} << 24;  // Row numbers come as fp32.
 inline constexpr int64_t kTableElementsMax = int64_t{1} << 40;
 
 // Plans `model` for samples of shape `input`; `classes` is the number of classes that it must tell

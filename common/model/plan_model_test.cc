@@ -113,6 +113,8 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
        "convolution.stride is 0"},
       {"layers { name: 'c' convolution { filters: 3 kernel: 1 padding: -1 } }",
        "convolution.padding is -1"},
+      {"layers { name: 'c' convolution { filters: 3 kernel: 1 padding: 1 } }",
+       "convolution.padding is 1, expected less than the kernel, 1"},
       {"layers { name: 'c' convolution { filters: 3 kernel: 11 padding: 1 } }",
        "convolution.kernel is 11, expected at most 10: its input is 8x8x3 with padding 1"},
       {"layers { name: 'p' max_pooling { kernel: 9 } }",
@@ -127,7 +129,8 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
        "batch_normalization.momentum is 0"},
       {"layers { name: 'b' batch_normalization { epsilon: -1 } }",
        "batch_normalization.epsilon is -1"},
-      {"layers { name: 'e' embedding { rows: 0 dim: 1 } }", "embedding.rows is 0"},
+      {"layers { name: 'e' embedding { rows: 0 dim: 1 } }",
+       "embedding.rows is 0, expected 1 to 16777216"},
       {"layers { name: 'e' embedding { rows: 1 dim: -2 } }", "embedding.dim is -2"},
       {"layers { name: 'r' relu {} } layers { name: 'e' embedding { rows: 1 dim: 1 } }",
        "layer \"e\": embedding reads \"r\", expected \"input\""},
@@ -143,14 +146,17 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
        "layer \"a\": no layer reads its output"},
       {"layers { name: 'g' inputs: 'input' global_average_pooling {} }",
        "its output is 3, expected 10"},
-      // 8 * 8 * 3 * 2^31 and 2^33 x 2^33 pixels: neither may overflow.
-      {"layers { name: 'f' fully_connected { units: 2147483647 } }"
-       "layers { name: 'g' fully_connected { units: 2147483647 } }",
-       "layer \"g\": its weight makes the model larger than 1099511627776 elements"},
-      {"layers { name: 'c' convolution { filters: 2147483647 kernel: 1 padding: 2147483647 } }",
-       "values a sample is too large, expected at most 2147483648"},
-      {"layers { name: 'e' embedding { rows: 2 dim: 2147483647 } }",
-       "too large, expected at most 2147483648"},
+      // Sizes whose products do not fit 64 bits.
+      {"layers { name: 'f' fully_connected { units: 2147483647 } }",
+       "layer \"f\": its weight of 2147483647x192 elements is too large, expected at most "
+       "2147483647"},
+      {"layers { name: 'c' convolution { filters: 2147483647 kernel: 2147483647 padding: "
+       "2147483646 } }",
+       "layer \"c\": its weight of 2147483647x2147483647x2147483647x3 elements is too large"},
+      {"layers { name: 'p' max_pooling { kernel: 2147483647 stride: 1 padding: 2147483646 } }",
+       "layer \"p\": its output of 2147483654x2147483654x3 values a sample is too large"},
+      {"layers { name: 'e' embedding { rows: 1 dim: 2147483647 } }",
+       "too large, expected at most 2147483647"},
   };
   for (const BadModel& bad : cases) {
     INFO(bad.text);
