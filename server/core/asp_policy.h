@@ -1,4 +1,5 @@
-// AspPolicy: a push is applied at once and a pull never waits; clocks only measure the staleness seen.
+// AspPolicy: a push is applied at once and a pull never waits; clocks only measure the staleness
+// seen.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_ASP_POLICY_H_

@@ -6,16 +6,17 @@ namespace capstan::server {
 
 absl::Status BspPolicy::CheckPush(const PushHead& push, const ShardVersions& versions) const {
   if (push.iteration.value() > versions.current.value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("iteration ", push.iteration.value(), ": expected at most ", versions.current.value(),
-                     ", the shard's version; a gradient is made from the version of its iteration"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "iteration ", push.iteration.value(), ": expected at most ", versions.current.value(),
+        ", the shard's version; a gradient is made from the version of its iteration"));
   }
   return tree_.CheckNode(push.slot_begin, push.slot_end);
 }
 
 PushDecision BspPolicy::Push(const PushHead& push, const ShardVersions& versions) {
   PushDecision decision;
-  if (push.iteration.value() < versions.current.value()) {  // Applied with all slots of its iteration.
+  if (push.iteration.value() <
+      versions.current.value()) {  // Applied with all slots of its iteration.
     decision.outcome = PushOutcome::kDuplicate;
     return decision;
   }
@@ -42,7 +43,8 @@ PullDecision BspPolicy::Pull(Iteration iteration, const ShardVersions& versions)
 }
 
 Culprits BspPolicy::WaitingFor(Iteration, const ShardVersions& versions) const {
-  return {.iteration = Iteration(versions.current.value()), .ranks = {}, .slots = tree_.MissingSlots()};
+  return {
+      .iteration = Iteration(versions.current.value()), .ranks = {}, .slots = tree_.MissingSlots()};
 }
 
 }  // namespace capstan::server

@@ -1,12 +1,13 @@
-// BspPolicy: an iteration is M slots; when all are in they are summed in a fixed tree and applied once.
+// BspPolicy: an iteration is M slots; when all are in they are summed in a fixed tree and applied
+// once.
 //
-// A pull at iteration c reads exactly version c. After iteration c is applied (version c + 1), version c
-// stays readable until the first push for iteration c + 1: its sender has seen the whole model at c + 1, so
-// every shard has finished c and nobody needs version c again. Until then a slot of a worker that died can
-// be computed once more by another.
+// A pull at iteration c reads exactly version c. After iteration c is applied (version c + 1),
+// version c stays readable until the first push for iteration c + 1: its sender has seen the whole
+// model at c + 1, so every shard has finished c and nobody needs version c again. Until then a slot
+// of a worker that died can be computed once more by another.
 //
-//   version v, tree empty, v-1 readable --first push at v--> tree filling --last slot--> version v+1,
-//                                                                              tree empty, v readable
+//   version v, tree empty,  --first push at v-->  tree filling  --last slot-->  version v+1, tree
+//   v-1 readable                                  v readable                    empty, v readable
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_BSP_POLICY_H_

@@ -1,8 +1,9 @@
-// ConsistencyPolicy: the rule of one shard that says when gradients are applied and who may read what.
+// ConsistencyPolicy: the rule of one shard that says when gradients are applied and who may read
+// what.
 //
-// One file per rule (bsp_policy, ssp_policy, asp_policy), so that a change of a rule touches one file.
-// A policy sees pushes that have passed fencing and, unless it deduplicates by slot, the duplicate filter.
-// ShardCore carries its decisions out. Thread safety: thread-compatible.
+// One file per rule (bsp_policy, ssp_policy, asp_policy), so that a change of a rule touches one
+// file. A policy sees pushes that have passed fencing and, unless it deduplicates by slot, the
+// duplicate filter. ShardCore carries its decisions out. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_CONSISTENCY_POLICY_H_
 #define CAPSTAN_SERVER_CORE_CONSISTENCY_POLICY_H_
 
@@ -37,7 +38,7 @@ struct PushDecision {
   SlotArrival gradients;          // BSP: what to drop, keep and add.
   bool apply = false;             // Then apply `apply_gradient`.
   GradientId apply_gradient = kIncomingGradient;
-  bool keep_previous = false;     // Of that update.
+  bool keep_previous = false;  // Of that update.
 };
 
 struct PullDecision {
@@ -53,7 +54,7 @@ class ConsistencyPolicy {
   // True: a repeated push is known by its slots; false: by its sequence number.
   virtual bool DeduplicatesBySlot() const = 0;
 
-  // Errors: kInvalidArgument  the iteration or the slots cannot be pushed; the message says what can.
+  // Errors: kInvalidArgument  the iteration or the slots cannot be pushed.
   virtual absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const = 0;
 
   // Takes a push in. REQUIRES: CheckPush is OK.

@@ -10,9 +10,9 @@ namespace capstan::server {
 absl::Status DuplicateFilter::CheckIncarnation(Rank rank, Incarnation incarnation) const {
   const auto it = lives_.find(rank);
   if (it == lives_.end() || incarnation >= it->second.incarnation) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("incarnation ", incarnation.value(), " of rank ", rank.value(),
-                                         " is fenced off: expected ", it->second.incarnation.value(),
-                                         " or higher"));
+  return absl::AbortedError(absl::StrCat("incarnation ", incarnation.value(), " of rank ",
+                                         rank.value(), " is fenced off: expected ",
+                                         it->second.incarnation.value(), " or higher"));
 }
 
 void DuplicateFilter::Admit(Rank rank, Incarnation incarnation) {
@@ -26,9 +26,9 @@ absl::StatusOr<PushOutcome> DuplicateFilter::Check(const PushHead& push) const {
     return absl::InvalidArgumentError("sequence 0: expected 1 or higher");
   }
   if (push.sequence_low_water > push.sequence) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence_low_water ", push.sequence_low_water.value(),
-                                                   ": expected at most the push's own sequence ",
-                                                   push.sequence.value()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence_low_water ", push.sequence_low_water.value(),
+                     ": expected at most the push's own sequence ", push.sequence.value()));
   }
   const auto it = lives_.find(push.rank);
   const bool known = it != lives_.end() && it->second.incarnation == push.incarnation;
@@ -41,9 +41,9 @@ absl::StatusOr<PushOutcome> DuplicateFilter::Check(const PushHead& push) const {
   const uint64_t ahead = push.sequence.value() - low_water.value();
   if (ahead >= kSequenceWindow) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("sequence ", push.sequence.value(), " of rank ", push.rank.value(), " is ", ahead,
-                     " beyond the low-water mark ", low_water.value(), ": expected less than ",
-                     kSequenceWindow, "; wait for answers first"));
+        absl::StrCat("sequence ", push.sequence.value(), " of rank ", push.rank.value(), " is ",
+                     ahead, " beyond the low-water mark ", low_water.value(),
+                     ": expected less than ", kSequenceWindow, "; wait for answers first"));
   }
   return PushOutcome::kRecorded;
 }

@@ -1,16 +1,17 @@
 // DuplicateFilter: remembers, for one shard, which pushes of which worker life have been applied.
 //
 // For each rank: the lowest incarnation that is still accepted, a low-water mark below which every
-// sequence of that incarnation counts as applied, and the applied ones in a bounded window above it.
-// The mark rises over gaplessly applied sequences and to whatever the client says has been answered, so a
-// client in order costs no window at all.
+// sequence of that incarnation counts as applied, and the applied ones in a bounded window above
+// it. The mark rises over gaplessly applied sequences and to whatever the client says has been
+// answered, so a client in order costs no window at all.
 //
-//   (unknown) --push or membership, incarnation i--> life i --higher incarnation j--> life j, nothing applied
-//                                                       |
-//                     left out of a membership that had listed it (dead): marks dropped, i fenced off
+//   (unknown) --push or membership of life i--> LIFE i --higher incarnation j--> LIFE j, no marks
+//                                                 |
+//              no longer a member: dead           +----> FENCED up to i, no marks
 //
 // Thread safety: thread-compatible.
-// Invariants: (1) a rank's accepted incarnation never decreases. (2) at most kSequenceWindow marks a rank.
+// Invariants: (1) a rank's accepted incarnation never decreases. (2) at most kSequenceWindow marks
+// a rank.
 #ifndef CAPSTAN_SERVER_CORE_DUPLICATE_FILTER_H_
 #define CAPSTAN_SERVER_CORE_DUPLICATE_FILTER_H_
 
@@ -47,17 +48,17 @@ class DuplicateFilter {
   // REQUIRES: Check(push) is OK.
   void Record(const PushHead& push);
 
-  // Forgets and fences off listed lives that are no longer members; fences lives below the listed ones.
-  // A life that pushed before any membership listed it stays.
+  // Forgets and fences off listed lives that are no longer members; fences lives below the listed
+  // ones. A life that pushed before any membership listed it stays.
   void SetMembership(const Membership& membership);
 
   int64_t marks() const;  // Applied sequences held in windows, over all ranks.
 
  private:
   struct Life {
-    Incarnation incarnation;  // The lowest that is accepted.
-    bool listed = false;      // A membership has named this incarnation.
-    Sequence low_water{1};    // Every sequence below it counts as applied.
+    Incarnation incarnation;            // The lowest that is accepted.
+    bool listed = false;                // A membership has named this incarnation.
+    Sequence low_water{1};              // Every sequence below it counts as applied.
     absl::btree_set<Sequence> applied;  // At or above low_water.
   };
   static void RaiseLowWater(Life& life, Sequence low_water);

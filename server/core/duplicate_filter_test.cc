@@ -26,17 +26,19 @@ absl::StatusOr<PushOutcome> Take(DuplicateFilter& filter, const PushHead& push) 
 Membership Members(uint64_t generation, std::vector<std::pair<int32_t, uint64_t>> lives) {
   Membership membership{.generation = Generation(generation), .members = {}};
   for (const auto& [rank, incarnation] : lives) {
-    membership.members.push_back(
-        {.rank = Rank(rank), .incarnation = Incarnation(incarnation), .active = true, .start_iteration = {}});
+    membership.members.push_back({.rank = Rank(rank),
+                                  .incarnation = Incarnation(incarnation),
+                                  .active = true,
+                                  .start_iteration = {}});
   }
   return membership;
 }
 
-#define CHECK_OUTCOME(expression, expected)              \
-  do {                                                   \
+#define CHECK_OUTCOME(expression, expected)               \
+  do {                                                    \
     const absl::StatusOr<PushOutcome> got = (expression); \
-    REQUIRE_OK(got);                                     \
-    CHECK(*got == (expected));                           \
+    REQUIRE_OK(got);                                      \
+    CHECK(*got == (expected));                            \
   } while (false)
 
 TEST_CASE("Duplicate filter: a repeated sequence is a duplicate, in any order", "[server][core]") {
@@ -91,8 +93,9 @@ TEST_CASE("Duplicate filter: the client's low-water mark forgets a gap and what 
 TEST_CASE("Duplicate filter: a sequence beyond the window is refused by name", "[server][core]") {
   DuplicateFilter filter;
   CHECK_OUTCOME(Take(filter, PushOf(3, 1, 1024)), PushOutcome::kRecorded);
-  CHECK_STATUS(Take(filter, PushOf(3, 1, 1025)), StatusCode::kResourceExhausted,
-               "sequence 1025 of rank 3 is 1024 beyond the low-water mark 1: expected less than 1024");
+  CHECK_STATUS(
+      Take(filter, PushOf(3, 1, 1025)), StatusCode::kResourceExhausted,
+      "sequence 1025 of rank 3 is 1024 beyond the low-water mark 1: expected less than 1024");
   CHECK_OUTCOME(Take(filter, PushOf(3, 1, 1025, 2)), PushOutcome::kRecorded);
 }
 
@@ -104,7 +107,8 @@ TEST_CASE("Duplicate filter: sequence numbers that cannot be are refused", "[ser
                "sequence_low_water 9: expected at most the push's own sequence 7");
 }
 
-TEST_CASE("Duplicate filter: a dead life is forgotten, and its late retry is refused", "[server][core]") {
+TEST_CASE("Duplicate filter: a dead life is forgotten, and its late retry is refused",
+          "[server][core]") {
   DuplicateFilter filter;
   filter.SetMembership(Members(1, {{0, 1}, {1, 2}}));
   CHECK_OUTCOME(Take(filter, PushOf(1, 2, 5)), PushOutcome::kRecorded);

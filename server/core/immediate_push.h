@@ -31,7 +31,8 @@ inline PushDecision ApplyAtOnce() {
           .keep_previous = false};
 }
 
-// How many iterations the slowest active worker is behind a reader at `iteration`; 0 if none is active.
+// How many iterations the slowest active worker is behind a reader at `iteration`; 0 if none is
+// active.
 inline int64_t SeenStaleness(Iteration iteration, std::optional<Iteration> finished_by_all) {
   if (!finished_by_all.has_value()) return 0;
   return std::max<int64_t>(0, iteration.value() - finished_by_all->value());

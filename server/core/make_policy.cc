@@ -23,8 +23,8 @@ absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyC
     case ConsistencyMode::kAsp:
       return std::make_unique<AspPolicy>();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("consistency mode: ", static_cast<int>(config.mode), ", expected BSP, SSP or ASP"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "consistency mode: ", static_cast<int>(config.mode), ", expected BSP, SSP or ASP"));
 }
 
 }  // namespace capstan::server

@@ -1,4 +1,5 @@
-// What goes into and comes out of a shard's core: heads of pushes and pulls in, ordered actions out.
+// What goes into and comes out of a shard's core: heads of pushes and pulls in, ordered actions
+// out.
 //
 // Payloads stay with the shell: the core names gradients by id and callers by token. Pure data.
 // Thread safety: values.
@@ -14,7 +15,8 @@
 
 namespace capstan::server {
 
-// The shell's name for a call that awaits an answer; chosen by the shell, unique per shard while pending.
+// The shell's name for a call that awaits an answer; chosen by the shell, unique per shard while
+// pending.
 using PushToken = StrongInt<struct PushTokenTag, uint64_t>;
 using PullToken = StrongInt<struct PullTokenTag, uint64_t>;
 
@@ -28,7 +30,8 @@ struct PushHead {
   Rank rank;
   Incarnation incarnation;
   Iteration iteration;
-  int32_t slot_begin = 0;  // BSP: [slot_begin, slot_end) is a node of the summation tree. Others: both 0.
+  // BSP: [slot_begin, slot_end) is a node of the summation tree. SSP, ASP: both 0.
+  int32_t slot_begin = 0;
   int32_t slot_end = 0;
   Sequence sequence;            // From 1 up.
   Sequence sequence_low_water;  // All below it are answered. At most `sequence`.
@@ -62,7 +65,7 @@ struct Culprits {
   friend bool operator==(const Culprits&, const Culprits&) = default;
 };
 
-// ---------------------------------------------------------------- actions, in the order to carry out
+// ------------------------------------------------------ actions, to be carried out in order
 
 struct KeepGradient {  // Copy the incoming payload into a buffer of its own.
   GradientId as;
@@ -91,9 +94,10 @@ struct ReplyPull {
   PullToken token;
   PullOutcome outcome = PullOutcome::kValues;
   ReadFrom read_from = ReadFrom::kNothing;  // kValues only.
-  Version version;         // Of the values; kPast: the oldest readable one; kNotReady: the current one.
-  int64_t staleness = 0;   // SSP, ASP: the caller's iteration minus those finished by every active worker.
-  Culprits waiting_for;    // kNotReady only.
+  Version version;  // Of the values; kPast: the oldest readable one; kNotReady: the current one.
+  // SSP, ASP: the caller's iteration minus those finished by every active worker.
+  int64_t staleness = 0;
+  Culprits waiting_for;  // kNotReady only.
 };
 
 using Action = std::variant<KeepGradient, AddGradient, DropGradient, ReleasePrevious, ApplyGradient,

@@ -47,7 +47,8 @@ absl::Status ShardCore::Push(const PushHead& push, Actions& actions) {
 absl::Status ShardCore::CheckPull(const PullHead& pull) const {
   if (pull.rank == kReaderRank) {
     if (pull.snapshot) return absl::OkStatus();
-    return absl::InvalidArgumentError("rank -1: a reader that is no worker may only pull snapshots");
+    return absl::InvalidArgumentError(
+        "rank -1: a reader that is no worker may only pull snapshots");
   }
   if (!pull.snapshot && pull.iteration < Iteration(0)) {
     return absl::InvalidArgumentError(
@@ -55,8 +56,9 @@ absl::Status ShardCore::CheckPull(const PullHead& pull) const {
   }
   CAPSTAN_RETURN_IF_ERROR(filter_.CheckIncarnation(pull.rank, pull.incarnation));
   if (pulls_pending() >= kPendingPullsMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        pulls_pending(), " pulls wait on this shard already: expected fewer than ", kPendingPullsMax));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(pulls_pending(), " pulls wait on this shard already: expected fewer than ",
+                     kPendingPullsMax));
   }
   return absl::OkStatus();
 }
@@ -123,7 +125,8 @@ void ShardCore::CarryOut(const PushDecision& decision, Actions& actions) {
 bool ShardCore::TryAnswer(const PullHead& pull, Actions& actions) const {
   PullDecision decision;  // A snapshot reads what is there.
   if (!pull.snapshot) decision = policy_->Pull(pull.iteration, versions_);
-  ReplyPull reply{.token = pull.token, .version = versions_.current, .staleness = decision.staleness};
+  ReplyPull reply{
+      .token = pull.token, .version = versions_.current, .staleness = decision.staleness};
   switch (decision.kind) {
     case PullDecision::Kind::kWait:
       return false;

@@ -1,18 +1,18 @@
 // ShardCore: one shard's state machine: heads of pushes and pulls in, ordered actions out.
 //
-//          push --> fenced? --> repeated? --> policy: keep / add / apply --> ReplyPush
-//                     |            |                        |
-//                  kAborted    ReplyPush               version + 1 --> pending pulls are looked at again
-//                              kDuplicate
+//   push --> fenced? --> repeated? --> policy: keep / add / apply --> ReplyPush kRecorded
+//              |            |                        |
+//           kAborted    ReplyPush               version + 1 --> pending pulls are tried again
+//                       kDuplicate
 //
-//          pull --> fenced? --> policy: current / previous -----------------> ReplyPull kValues, kUnchanged
-//                     |            |  past ---------------------------------> ReplyPull kPast
-//                  kAborted        |  wait --> PENDING --push, membership---> ReplyPull kValues
-//                                                 |------Tick(deadline)-----> ReplyPull kNotReady + culprits
-//                                                 '------CancelPull---------> forgotten
+//   pull --> fenced? --> policy: current / previous --------------> ReplyPull kValues, kUnchanged
+//              |            |  past ------------------------------> ReplyPull kPast
+//           kAborted        |  wait --> PENDING --push, members---> ReplyPull kValues, kUnchanged
+//                                          |------Tick(deadline)--> ReplyPull kNotReady, culprits
+//                                          '------CancelPull------> forgotten
 //
-// Pure: no clock, threads, sockets or logging. Gradients and values are the shell's, named by id. Actions are
-// to be carried out in their order, before the next call.
+// Pure: no clock, threads, sockets or logging. Gradients and values are the shell's, named by id.
+// Actions are to be carried out in their order, before the next call.
 // Thread safety: thread-compatible; the shell serializes all calls.
 // Invariants: (1) a push that was answered kRecorded is applied exactly once, a repetition never.
 //             (2) the version never decreases, and grows by one per ApplyGradient.
@@ -45,8 +45,8 @@ class ShardCore {
   // Errors: kInvalidArgument  as MakePolicy.
   static absl::StatusOr<ShardCore> Make(const ConsistencyConfig& config);
 
-  // Whether Push would take the push in. Changes nothing, so that a message of many shards can be checked
-  // as a whole before any of it is carried out.
+  // Whether Push would take the push in. Changes nothing, so that a message of many shards can be
+  // checked as a whole before any of it is carried out.
   // Errors: kAborted            the rank's life is fenced off.
   //         kInvalidArgument    iteration, slots or sequence numbers that cannot be.
   //         kResourceExhausted  the sequence is too far beyond the low-water mark.
@@ -56,7 +56,7 @@ class ShardCore {
   absl::Status Push(const PushHead& push, Actions& actions);
 
   // Errors: kAborted            the rank's life is fenced off.
-  //         kInvalidArgument    a reader (kReaderRank) asks for more than a snapshot; a negative iteration.
+  //         kInvalidArgument    a reader that asks for more than a snapshot; a negative iteration.
   //         kResourceExhausted  kPendingPullsMax pulls are waiting.
   absl::Status CheckPull(const PullHead& pull) const;
 

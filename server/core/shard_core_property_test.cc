@@ -23,9 +23,11 @@ class Dice {
   uint64_t next_ = 0;
 };
 
-// The gradient of a slot or batch: integers whose sums tell every set of gradients apart well enough.
+// The gradient of a slot or batch: integers whose sums tell every set of gradients apart well
+// enough.
 int64_t GradientOf(int64_t iteration, int64_t slot) {
-  return static_cast<int64_t>(PhiloxWord(static_cast<uint64_t>(iteration), static_cast<uint64_t>(slot)));
+  return static_cast<int64_t>(
+      PhiloxWord(static_cast<uint64_t>(iteration), static_cast<uint64_t>(slot)));
 }
 
 // A push that travels: it may be delivered late, twice, or after its sender's death.
@@ -53,7 +55,8 @@ TEST_CASE("Property: BSP applies each slot once and reads the exact sums, under 
     for (int step = 0; shard.core().version() < Version(iterations); ++step) {
       REQUIRE(step < 100'000);
       const int64_t version = shard.core().version().value();
-      // A worker (any rank, any life that is not fenced: ranks never change lives here) pushes a node.
+      // A worker (any rank, any life that is not fenced: ranks never change lives here) pushes a
+      // node.
       const int32_t size = 1 << dice.Below(3);
       const int32_t begin = static_cast<int32_t>(dice.Below(slots)) / size * size;
       Letter letter{SlotPush(version, begin, static_cast<int32_t>(dice.Below(4))), 0};
@@ -65,7 +68,8 @@ TEST_CASE("Property: BSP applies each slot once and reads the exact sums, under 
       old_letters.push_back(letter);
       if (dice.OneIn(3)) letter = old_letters[dice.Below(static_cast<int64_t>(old_letters.size()))];
       const ReplyPush reply = shard.Push(letter.head, letter.gradient);
-      if (letter.head.iteration.value() < version) REQUIRE(reply.outcome == PushOutcome::kDuplicate);
+      if (letter.head.iteration.value() < version)
+        REQUIRE(reply.outcome == PushOutcome::kDuplicate);
       if (reply.outcome == PushOutcome::kRecorded) ++recorded_slots_lower_bound;
       REQUIRE(shard.value() == model[shard.core().version().value()]);
 
@@ -86,7 +90,8 @@ TEST_CASE("Property: BSP applies each slot once and reads the exact sums, under 
   }
 }
 
-// Workers of a job without slots: each sends batches with sequence numbers, retries, dies, comes back.
+// Workers of a job without slots: each sends batches with sequence numbers, retries, dies, comes
+// back.
 struct Life {
   uint64_t incarnation = 0;
   int64_t iteration = 0;
@@ -106,10 +111,14 @@ class BatchWorld {
   void Run(int steps) {
     for (int step = 0; step < steps; ++step) {
       const int64_t choice = dice_.Below(100);
-      if (choice < 40) SendNew();
-      else if (choice < 75) Deliver();
-      else if (choice < 97) Read();
-      else KillOne();
+      if (choice < 40)
+        SendNew();
+      else if (choice < 75)
+        Deliver();
+      else if (choice < 97)
+        Read();
+      else
+        KillOne();
       CheckLedger();
     }
     while (!letters_.empty()) Deliver();
@@ -138,7 +147,8 @@ class BatchWorld {
     PushHead head = BatchPush(rank, life.incarnation, life.iteration++, ++life.sequence);
     life.unanswered.insert(life.sequence);
     head.sequence_low_water = Sequence(*life.unanswered.begin());
-    letters_.push_back({head, GradientOf(static_cast<int64_t>(life.incarnation), head.iteration.value())});
+    letters_.push_back(
+        {head, GradientOf(static_cast<int64_t>(life.incarnation), head.iteration.value())});
   }
 
   void Deliver() {
@@ -158,7 +168,8 @@ class BatchWorld {
     ledger_[id] = letter.gradient;
     int64_t& finished = finished_[letter.head.rank.value()];
     finished = std::max(finished, letter.head.iteration.value() + 1);
-    if (!dice_.OneIn(5)) life->second.unanswered.erase(letter.head.sequence.value());  // Reply not lost.
+    if (!dice_.OneIn(5))
+      life->second.unanswered.erase(letter.head.sequence.value());  // Reply not lost.
   }
 
   void Read() {

@@ -10,13 +10,13 @@ namespace {
 
 using absl::StatusCode;
 
-#define CHECK_READS(story, token, expected_value, expected_version)     \
-  do {                                                                  \
-    const auto answer = (story).AnswerTo(token);                        \
-    REQUIRE(answer.has_value());                                        \
-    CHECK(answer->reply.outcome == PullOutcome::kValues);               \
-    CHECK(answer->value == (expected_value));                           \
-    CHECK(answer->reply.version == Version(expected_version));          \
+#define CHECK_READS(story, token, expected_value, expected_version) \
+  do {                                                              \
+    const auto answer = (story).AnswerTo(token);                    \
+    REQUIRE(answer.has_value());                                    \
+    CHECK(answer->reply.outcome == PullOutcome::kValues);           \
+    CHECK(answer->value == (expected_value));                       \
+    CHECK(answer->reply.version == Version(expected_version));      \
   } while (false)
 
 // ---------------------------------------------------------------- BSP
@@ -39,7 +39,8 @@ TEST_CASE("BSP: the previous version is readable until the first push of the nex
   ShardStory shard(Bsp(2));
   shard.Push(SlotPush(0, 0), 5);
   shard.Push(SlotPush(0, 1), 6);
-  CHECK_READS(shard, shard.Pull(0), 0, 0);  // The new holder of a dead worker's slot computes it once more.
+  CHECK_READS(shard, shard.Pull(0), 0,
+              0);  // The new holder of a dead worker's slot computes it once more.
   CHECK(shard.Push(SlotPush(0, 1), 6).outcome == PushOutcome::kDuplicate);
   CHECK_READS(shard, shard.Pull(0), 0, 0);
 
@@ -77,8 +78,10 @@ TEST_CASE("BSP: a late repetition of an applied slot is a duplicate", "[server][
 TEST_CASE("BSP: any worker may compute any slot, and the second to do so changes nothing",
           "[server][core]") {
   ShardStory shard(Bsp(2));
-  CHECK(shard.Push(SlotPush(0, 1, /*rank=*/0, /*incarnation=*/1), 6).outcome == PushOutcome::kRecorded);
-  CHECK(shard.Push(SlotPush(0, 1, /*rank=*/1, /*incarnation=*/2), 6).outcome == PushOutcome::kDuplicate);
+  CHECK(shard.Push(SlotPush(0, 1, /*rank=*/0, /*incarnation=*/1), 6).outcome ==
+        PushOutcome::kRecorded);
+  CHECK(shard.Push(SlotPush(0, 1, /*rank=*/1, /*incarnation=*/2), 6).outcome ==
+        PushOutcome::kDuplicate);
   shard.Push(SlotPush(0, 0, /*rank=*/1, /*incarnation=*/2), 5);
   CHECK(shard.value() == 11);
 }
@@ -120,8 +123,9 @@ TEST_CASE("BSP: a pull past its deadline is told which slots are missing", "[ser
   CHECK(shard.core().NextDeadline() == Instant::InfiniteFuture());
 }
 
-TEST_CASE("BSP: steady training keeps one gradient or one previous version, never both for one slot",
-          "[server][core]") {
+TEST_CASE(
+    "BSP: steady training keeps one gradient or one previous version, never both for one slot",
+    "[server][core]") {
   ShardStory shard(Bsp(1));
   for (int64_t iteration = 0; iteration < 10; ++iteration) {
     shard.Push(SlotPush(iteration, 0), 1);
@@ -183,7 +187,8 @@ TEST_CASE("SSP: a new member is waited for from its start iteration on", "[serve
   CHECK_FALSE(shard.Waits(shard.Pull(11)));
 }
 
-TEST_CASE("SSP: before any member is known only pulls within the bound are answered", "[server][core]") {
+TEST_CASE("SSP: before any member is known only pulls within the bound are answered",
+          "[server][core]") {
   ShardStory shard(Ssp(2));
   CHECK_READS(shard, shard.Pull(2), 0, 0);
   const PullToken pull = shard.Pull(3);
@@ -194,7 +199,8 @@ TEST_CASE("SSP: before any member is known only pulls within the bound are answe
 
 TEST_CASE("SSP: a pull past its deadline is told which ranks are behind", "[server][core]") {
   ShardStory shard(Ssp(1));
-  shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2), ActiveMember(2, 3, 4), RestingMember(3, 4)});
+  shard.SetMembers(
+      {ActiveMember(0, 1), ActiveMember(1, 2), ActiveMember(2, 3, 4), RestingMember(3, 4)});
   for (int64_t iteration = 0; iteration < 4; ++iteration) {
     shard.Push(BatchPush(0, 1, iteration, iteration + 1), 1);
   }
@@ -251,7 +257,8 @@ TEST_CASE("ASP: a repeated push is applied once", "[server][core]") {
 TEST_CASE("Shard: a pull of what the caller holds costs no values", "[server][core]") {
   ShardStory shard(Asp());
   shard.Push(BatchPush(0, 1, 0, 1), 5);
-  PullHead pull{.token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
+  PullHead pull{
+      .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
   pull.held_version = Version(1);
   const auto same = shard.AnswerTo(shard.Pull(pull));
   REQUIRE(same.has_value());
@@ -324,9 +331,11 @@ TEST_CASE("Shard: a cancelled pull is forgotten", "[server][core]") {
   CHECK(shard.Waits(pull));
 }
 
-TEST_CASE("Shard: a pull without patience is answered at once, with the culprits", "[server][core]") {
+TEST_CASE("Shard: a pull without patience is answered at once, with the culprits",
+          "[server][core]") {
   ShardStory shard(Bsp(2));
-  PullHead pull{.token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
+  PullHead pull{
+      .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
   pull.deadline = shard.now();
   const auto answer = shard.AnswerTo(shard.Pull(pull));
   REQUIRE(answer.has_value());
@@ -336,7 +345,8 @@ TEST_CASE("Shard: a pull without patience is answered at once, with the culprits
 
 TEST_CASE("Shard: deadlines are kept in the order of time", "[server][core]") {
   ShardStory shard(Bsp(1));
-  PullHead pull{.token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
+  PullHead pull{
+      .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
   pull.deadline = shard.now() + absl::Seconds(9);
   const PullToken late = shard.Pull(pull);
   pull.deadline = shard.now() + absl::Seconds(3);
@@ -350,16 +360,19 @@ TEST_CASE("Shard: deadlines are kept in the order of time", "[server][core]") {
 TEST_CASE("Shard: waiting pulls are bounded", "[server][core]") {
   ShardStory shard(Bsp(1));
   for (int i = 0; i < ShardCore::kPendingPullsMax; ++i) shard.Pull(1);
-  PullHead pull{.token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
+  PullHead pull{
+      .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
   CHECK_STATUS(shard.TryPull(pull), StatusCode::kResourceExhausted, "8192 pulls wait");
 }
 
 TEST_CASE("Shard: what no client sends is refused by name", "[server][core]") {
   ShardStory shard(Ssp(0));
   const auto invalid = StatusCode::kInvalidArgument;
-  CHECK_STATUS(shard.TryPush(BatchPush(0, 1, -1, 1), 1), invalid, "iteration -1: expected 0 or more");
+  CHECK_STATUS(shard.TryPush(BatchPush(0, 1, -1, 1), 1), invalid,
+               "iteration -1: expected 0 or more");
   CHECK_STATUS(shard.TryPush(BatchPush(0, 1, 0, 0), 1), invalid, "sequence 0");
-  PullHead pull{.token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(-7)};
+  PullHead pull{
+      .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(-7)};
   CHECK_STATUS(shard.TryPull(pull), invalid, "iteration -7: expected 0 or more");
   CHECK_STATUS(ShardCore::Make(Bsp(0)), invalid, "slots: 0, expected 1 to 1024");
   CHECK_STATUS(ShardCore::Make(Bsp(1025)), invalid, "slots: 1025");

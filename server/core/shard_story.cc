@@ -111,8 +111,8 @@ std::optional<ShardStory::Answer> ShardStory::AnswerTo(PullToken token) const {
 
 void ShardStory::SetMembers(std::vector<Member> members) {
   Actions actions;
-  core_.SetMembership({.generation = Generation(++membership_generation_), .members = std::move(members)},
-                      actions);
+  core_.SetMembership(
+      {.generation = Generation(++membership_generation_), .members = std::move(members)}, actions);
   CarryOut(actions, 0);
 }
 
@@ -130,31 +130,34 @@ void ShardStory::CarryOut(const Actions& actions, int64_t incoming) {
   };
   for (const Action& each : actions) {
     std::visit(
-        Overloaded{
-            [&](const KeepGradient& keep) { REQUIRE(gradients_.insert({keep.as, incoming}).second); },
-            [&](const AddGradient& add) {
-              gradients_.at(add.into) += gradient(add.from);
-              gradients_.erase(add.from);
-            },
-            [&](const DropGradient& drop) { REQUIRE(gradients_.erase(drop.gradient) == 1); },
-            [&](const ReleasePrevious&) {
-              REQUIRE(previous_.has_value());
-              previous_.reset();
-            },
-            [&](const ApplyGradient& apply) {
-              REQUIRE(apply.step == applied_count_++);
-              REQUIRE_FALSE(previous_.has_value());
-              if (apply.keep_previous) previous_ = value_;
-              value_ += gradient(apply.gradient);
-              gradients_.erase(apply.gradient);
-            },
-            [&](const ReplyPush& reply) { REQUIRE(push_replies_.insert({reply.token, reply}).second); },
-            [&](const ReplyPull& reply) {
-              Answer answer{.reply = reply};
-              if (reply.read_from == ReadFrom::kCurrent) answer.value = value_;
-              if (reply.read_from == ReadFrom::kPrevious) answer.value = previous_.value();
-              REQUIRE(answers_.insert({reply.token, answer}).second);
-            }},
+        Overloaded{[&](const KeepGradient& keep) {
+                     REQUIRE(gradients_.insert({keep.as, incoming}).second);
+                   },
+                   [&](const AddGradient& add) {
+                     gradients_.at(add.into) += gradient(add.from);
+                     gradients_.erase(add.from);
+                   },
+                   [&](const DropGradient& drop) { REQUIRE(gradients_.erase(drop.gradient) == 1); },
+                   [&](const ReleasePrevious&) {
+                     REQUIRE(previous_.has_value());
+                     previous_.reset();
+                   },
+                   [&](const ApplyGradient& apply) {
+                     REQUIRE(apply.step == applied_count_++);
+                     REQUIRE_FALSE(previous_.has_value());
+                     if (apply.keep_previous) previous_ = value_;
+                     value_ += gradient(apply.gradient);
+                     gradients_.erase(apply.gradient);
+                   },
+                   [&](const ReplyPush& reply) {
+                     REQUIRE(push_replies_.insert({reply.token, reply}).second);
+                   },
+                   [&](const ReplyPull& reply) {
+                     Answer answer{.reply = reply};
+                     if (reply.read_from == ReadFrom::kCurrent) answer.value = value_;
+                     if (reply.read_from == ReadFrom::kPrevious) answer.value = previous_.value();
+                     REQUIRE(answers_.insert({reply.token, answer}).second);
+                   }},
         each);
   }
 }

@@ -1,7 +1,8 @@
 // ShardStory: a ShardCore with a one-number table, so that a test reads as a story.
 //
-// Carries the core's actions out strictly (a gradient or previous value that does not exist fails the test).
-// The table's value is the sum of all applied gradients; integers, so that no order of additions hides.
+// Carries the core's actions out strictly (a gradient or previous value that does not exist fails
+// the test). The table's value is the sum of all applied gradients; integers, so that no order of
+// additions hides.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_SHARD_STORY_H_
 #define CAPSTAN_SERVER_CORE_SHARD_STORY_H_
@@ -62,7 +63,8 @@ class ShardStory {
   ShardCore& core() { return core_; }
   Instant now() const { return now_; }
 
-  static constexpr absl::Duration kPatience = absl::Seconds(30);  // Of a Pull without its own deadline.
+  // How long a Pull without its own deadline waits.
+  static constexpr absl::Duration kPatience = absl::Seconds(30);
 
  private:
   void CarryOut(const Actions& actions, int64_t incoming);

@@ -14,13 +14,14 @@ SlotTree::SlotTree(int32_t slots)
 
 absl::Status SlotTree::CheckNode(int32_t begin, int32_t end) const {
   if (begin < 0 || end <= begin || end > slots_) {
-    return absl::InvalidArgumentError(absl::StrCat("slots [", begin, ", ", end,
-                                                   "): expected a range inside [0, ", slots_, ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("slots [", begin, ", ", end, "): expected a range inside [0, ", slots_, ")"));
   }
   const int32_t size = end - begin;
   if (!std::has_single_bit(static_cast<uint32_t>(size)) || begin % size != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("slots [", begin, ", ", end, "): expected a node of the summation tree, whose size "
+        absl::StrCat("slots [", begin, ", ", end,
+                     "): expected a node of the summation tree, whose size "
                      "is a power of two and whose begin is a multiple of its size"));
   }
   return absl::OkStatus();

@@ -13,8 +13,8 @@
 namespace capstan::server {
 namespace {
 
-// A sum as text, "(a+b)" with the lower slots on the left: equal texts are equal bits in any arithmetic
-// whose addition commutes.
+// A sum as text, "(a+b)" with the lower slots on the left: equal texts are equal bits in any
+// arithmetic whose addition commutes.
 struct Sum {
   int32_t begin = 0;
   std::string text;
@@ -117,7 +117,8 @@ TEST_CASE("Slot tree: 1000 slots in random order add the same pairs, with at mos
   }
 }
 
-TEST_CASE("Slot tree: random nodes, overlapping and repeated, add the same pairs", "[server][core]") {
+TEST_CASE("Slot tree: random nodes, overlapping and repeated, add the same pairs",
+          "[server][core]") {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     CAPTURE(seed);
     const int32_t slots = 1 + static_cast<int32_t>(seed % 13);
@@ -167,7 +168,8 @@ TEST_CASE("Slot tree: a node replaces the parts of it that have arrived", "[serv
   CHECK(arrival.dropped.size() == 2);
   CHECK(arrival.keep);
   CHECK(tree.kept() == 1);
-  CHECK(tree.tree().MissingSlots() == std::vector<SlotId>{SlotId(4), SlotId(5), SlotId(6), SlotId(7)});
+  CHECK(tree.tree().MissingSlots() ==
+        std::vector<SlotId>{SlotId(4), SlotId(5), SlotId(6), SlotId(7)});
   CHECK(tree.Push(4, 8).complete);
   CHECK(tree.root() == ExpectedRoot(8).text);
 }
@@ -195,8 +197,8 @@ TEST_CASE("Slot tree: ranges that are no node are refused by name", "[server][co
 TEST_CASE("Slot tree: fp32 sums have the same bits in every order", "[server][core]") {
   std::vector<int32_t> order = Slots(6);
   const auto gradient = [](int32_t slot) { return ToUnitFloat(PhiloxWord(7, slot)) * 1e3f - 3e2f; };
-  const float expected = ((gradient(0) + gradient(1)) + (gradient(2) + gradient(3))) +
-                         (gradient(4) + gradient(5));
+  const float expected =
+      ((gradient(0) + gradient(1)) + (gradient(2) + gradient(3))) + (gradient(4) + gradient(5));
   do {
     SlotTree tree(6);
     std::map<GradientId, float> kept;

@@ -1,9 +1,10 @@
-// SspPolicy: a push is applied at once; a reader at iteration c waits for workers more than s behind.
+// SspPolicy: a push is applied at once; a reader at iteration c waits for workers more than s
+// behind.
 //
-// A pull at iteration c is answered when every active member has finished iteration c - 1 - s (of its own
-// count), so with s = 0 it waits exactly where BSP waits. Inactive members are not waited for, and a death
-// releases those who waited for the dead. As long as no members are known, only pulls at c <= s are answered:
-// no worker can be too far behind them.
+// A pull at iteration c is answered when every active member has finished iteration c - 1 - s (of
+// its own count), so with s = 0 it waits exactly where BSP waits. Inactive members are not waited
+// for, and a death releases those who waited for the dead. As long as no members are known, only
+// pulls at c <= s are answered: no worker can be too far behind them.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_SSP_POLICY_H_
 #define CAPSTAN_SERVER_CORE_SSP_POLICY_H_
@@ -25,8 +26,11 @@ class SspPolicy final : public ConsistencyPolicy {
   void SetMembership(const Membership& membership) override { clocks_.SetMembership(membership); }
 
  private:
-  // Iterations that every active member must have finished before a pull at `iteration` is answered.
-  Iteration Needed(Iteration iteration) const { return Iteration(iteration.value() - staleness_bound_); }
+  // Iterations that every active member must have finished before a pull at `iteration` is
+  // answered.
+  Iteration Needed(Iteration iteration) const {
+    return Iteration(iteration.value() - staleness_bound_);
+  }
 
   const int32_t staleness_bound_;
   WorkerClocks clocks_;

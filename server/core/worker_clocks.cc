@@ -15,7 +15,8 @@ void WorkerClocks::SetMembership(const Membership& membership) {
     const auto before = members_.find(member.rank);
     if (before != members_.end() && before->second.incarnation == member.incarnation) {
       clock.finished = before->second.finished;
-      // Another start means that it rested and came back in memberships that this server has not seen.
+      // Another start means that it rested and came back in memberships that this server has not
+      // seen.
       if (before->second.active && before->second.start_iteration == member.start_iteration) {
         becomes_active = false;
       }
@@ -38,7 +39,8 @@ void WorkerClocks::RecordPush(Rank rank, Incarnation incarnation, Iteration iter
   const auto member = members_.find(rank);
   if (member != members_.end() && incarnation <= member->second.incarnation) {
     Clock& clock = member->second;
-    if (incarnation == clock.incarnation) clock.finished = std::max(clock.finished, iteration.Next());
+    if (incarnation == clock.incarnation)
+      clock.finished = std::max(clock.finished, iteration.Next());
     return;
   }
   Clock& clock = early_[rank];

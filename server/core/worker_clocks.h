@@ -1,8 +1,9 @@
-// WorkerClocks: how many iterations each worker has finished on one shard ("clock" in the SSP sense).
+// WorkerClocks: how many iterations each worker has finished on one shard ("clock" in the SSP
+// sense).
 //
-// A member's clock is 1 + the highest iteration that it has pushed, and at least the start_iteration with
-// which the membership made it active. Pushes that arrive before the membership that lists their life are
-// remembered for it. Thread safety: thread-compatible.
+// A member's clock is 1 + the highest iteration that it has pushed, and at least the
+// start_iteration with which the membership made it active. Pushes that arrive before the
+// membership that lists their life are remembered for it. Thread safety: thread-compatible.
 // Invariant: a life's clock never decreases.
 #ifndef CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
 #define CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
@@ -39,7 +40,8 @@ class WorkerClocks {
 
   bool members_known_ = false;
   absl::btree_map<Rank, Clock> members_;
-  absl::btree_map<Rank, Clock> early_;  // Lives above the listed one (or unlisted) that have pushed.
+  absl::btree_map<Rank, Clock>
+      early_;  // Lives above the listed one (or unlisted) that have pushed.
 };
 
 }  // namespace capstan::server

@@ -88,7 +88,8 @@ TEST_CASE("Worker clocks: a new life does not inherit the count of the old one",
   CHECK(clocks.FinishedByAll() == Iteration(40));
 }
 
-TEST_CASE("Worker clocks: a push that comes before its membership is counted with it", "[server][core]") {
+TEST_CASE("Worker clocks: a push that comes before its membership is counted with it",
+          "[server][core]") {
   WorkerClocks clocks;
   clocks.SetMembership(Members({MemberOf(0, 1)}));
   Push(clocks, 1, 2, 12);
