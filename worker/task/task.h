@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -52,11 +54,13 @@ class Task {
   absl::Status EnsureParameters(Iteration iteration, bool* ready);
   absl::Status EnsureSnapshot(Epoch epoch, Phase phase);
   absl::Status PullAhead();
+  std::vector<MicroBatch> BatchesAhead(const Work& work);
   absl::Status PushGradient(const Work& work, const WorkResult& result);
   // Waits until at most `left` pushes are outstanding.
   absl::Status AwaitPushes(size_t left);
   absl::Status AwaitUninterrupted(OpId op, OpResult* result);
   bool Fenced();
+  bool PlanIsOld();  // A newer assignment has come since NextWork.
   std::shared_ptr<TableArrays> FreeGradient();
 
   v1::SyncTaskRequest Report();
@@ -72,6 +76,7 @@ class Task {
   TableArrays parameters_;
   std::vector<std::shared_ptr<TableArrays>> gradients_;  // A pool; free when nobody else holds one.
   std::deque<Outstanding> outstanding_;
+  Generation planned_;                        // Of the assignment that the current work is of.
   std::optional<Iteration> held_iteration_;   // What parameters_ hold, if it is one iteration's.
   std::optional<std::pair<OpId, Iteration>> pull_;  // Started ahead.
   std::optional<std::pair<Phase, Epoch>> held_snapshot_;
