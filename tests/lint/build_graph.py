@@ -51,6 +51,9 @@ class _Context:
             target.deps += [flag for flag in _strings(arguments.get(attribute))
                             if flag.startswith(("-l", "-pthread"))]
         self.targets[label] = target
+        for out in _strings(arguments.get("outs")):
+            made = absolute(out, self.package)
+            self.targets[made] = Target(made, "generated file", target.testonly, deps=[label])
 
 
 def _strings(value):

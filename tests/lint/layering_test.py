@@ -19,7 +19,7 @@ def check_targets(targets):
                 continue
             reached = reached or build_graph.closure(targets, label)
             for dep in reached:
-                is_file = dep not in targets and layers.FILES.match(dep)
+                is_file = layers.FILES.match(dep)
                 wrong = (rule["never"] and rule["never"].match(dep)) or (
                     rule["may_reach"] and not is_file and not rule["may_reach"].match(dep))
                 if wrong:
