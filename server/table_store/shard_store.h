@@ -7,7 +7,7 @@
 // and at most one more buffer.
 //
 //   values v, previous v-1 --first push at v--> previous's buffer takes the gradient
-//   values v, gradient     --apply-->           gradient's buffer takes v+1, values' buffer is previous
+//   values v, gradient --apply--> gradient's buffer takes v+1, the values' buffer is previous
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_SHARD_STORE_H_
@@ -43,7 +43,7 @@ class ShardStore {
 
   // Each carries out the action of its argument; `payload` is the push being handled, size()
   // floats.
-  // Errors: kResourceExhausted  no memory for a gradient; the push is lost and the shard of no more use.
+  // Errors: kResourceExhausted  no memory for a gradient; the push is lost, the shard unusable.
   absl::Status Keep(const KeepGradient& action, absl::Span<const float> payload);
   void Add(const AddGradient& action, absl::Span<const float> payload);
   void Drop(const DropGradient& action);
