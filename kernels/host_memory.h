@@ -6,7 +6,11 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace capstan::kernels {
 
@@ -17,6 +21,15 @@ inline void* AllocateHost(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX - kAlignment) return nullptr;
   const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return std::aligned_alloc(kAlignment, static_cast<size_t>(rounded == 0 ? kAlignment : rounded));
+}
+
+// Backend::Copy where both sides are host memory. Errors: kInvalidArgument  bytes is negative.
+inline absl::Status CopyHost(void* to, const void* from, int64_t bytes) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("copy of ", bytes, " bytes, expected >= 0"));
+  }
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  return absl::OkStatus();
 }
 
 struct HostDeleter {

@@ -24,9 +24,9 @@ void PlanesToNhwc(const uint8_t* planes, uint8_t* pixels) {
 absl::Status AppendCifar10(absl::string_view name, absl::Span<const uint8_t> bytes,
                            std::vector<uint8_t>& pixels, std::vector<uint8_t>& labels) {
   if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
-    return absl::DataLossError(
-        absl::StrCat(name, ": ", bytes.size(), " bytes, expected a whole number of records of ",
-                     kRecordBytes, " bytes, at least one"));
+    return absl::DataLossError(absl::StrCat(name, ": ", bytes.size(),
+                                            " bytes, expected a whole number of records of ",
+                                            kRecordBytes, " bytes, at least one"));
   }
   const size_t records = bytes.size() / kRecordBytes;
   for (size_t i = 0; i < records; ++i) {

@@ -1,4 +1,4 @@
-// CIFAR-10's binary format: records of 1 label byte and 3,072 pixel bytes (planes R, G, B of 32 x 32).
+// CIFAR-10's binary format: records of a label byte and 3,072 pixel bytes (planes R, G, B).
 //
 // A file has no header: a whole number of records is all there is to check, and the labels.
 // Reference: https://www.cs.toronto.edu/~kriz/cifar.html. Thread safety: pure functions.
@@ -14,8 +14,8 @@
 
 namespace capstan {
 
-inline constexpr int64_t kCifar10Side = 32;      // Pixels, height and width.
-inline constexpr int64_t kCifar10Channels = 3;   // R, G, B.
+inline constexpr int64_t kCifar10Side = 32;     // Pixels, height and width.
+inline constexpr int64_t kCifar10Channels = 3;  // R, G, B.
 inline constexpr int64_t kCifar10Classes = 10;
 inline constexpr int64_t kCifar10RecordBytes = 1 + kCifar10Side * kCifar10Side * kCifar10Channels;
 

@@ -19,9 +19,9 @@ constexpr int64_t kIdxClasses = 10;
 
 absl::StatusOr<Dataset> LoadIdx(const v1::Split& split) {
   if (split.images().empty() || split.labels().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("format IDX: images is '", split.images(), "' and labels is '", split.labels(),
-                     "', expected the path of a file in each"));
+    return absl::InvalidArgumentError(absl::StrCat("format IDX: images is '", split.images(),
+                                                   "' and labels is '", split.labels(),
+                                                   "', expected the path of a file in each"));
   }
   if (split.files_size() > 0) {
     return absl::InvalidArgumentError(
@@ -29,14 +29,15 @@ absl::StatusOr<Dataset> LoadIdx(const v1::Split& split) {
                      "', expected none: IDX is read from images and labels"));
   }
   CAPSTAN_ASSIGN_OR_RETURN(auto image_bytes, ReadDataFile(split.images(), kSplitBytesMax));
-  CAPSTAN_ASSIGN_OR_RETURN(IdxImages images, ParseIdxImages(split.images(), std::move(image_bytes)));
+  CAPSTAN_ASSIGN_OR_RETURN(IdxImages images,
+                           ParseIdxImages(split.images(), std::move(image_bytes)));
   CAPSTAN_ASSIGN_OR_RETURN(auto label_bytes, ReadDataFile(split.labels(), kSplitBytesMax));
-  CAPSTAN_ASSIGN_OR_RETURN(
-      auto labels, ParseIdxLabels(split.labels(), std::move(label_bytes), kIdxClasses));
+  CAPSTAN_ASSIGN_OR_RETURN(auto labels,
+                           ParseIdxLabels(split.labels(), std::move(label_bytes), kIdxClasses));
   if (images.count != static_cast<int64_t>(labels.size())) {
-    return absl::DataLossError(absl::StrCat(split.labels(), ": ", labels.size(), " labels, expected ",
-                                            images.count, ", one for each image of ",
-                                            split.images()));
+    return absl::DataLossError(absl::StrCat(split.labels(), ": ", labels.size(),
+                                            " labels, expected ", images.count,
+                                            ", one for each image of ", split.images()));
   }
   Dataset dataset;
   dataset.shape = {.h = images.h, .w = images.w, .c = 1};

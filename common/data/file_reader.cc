@@ -131,7 +131,7 @@ class Inflater {
     return absl::OkStatus();
   }
 
-  // Makes room for at least one byte of output. One byte above bytes_max tells "just fits" from more.
+  // Makes room for at least one byte of output. One byte above bytes_max: more than fits.
   absl::Status Grow() {
     if (filled_ > bytes_max_) return TooLarge(path_, static_cast<int64_t>(bytes_max_));
     if (filled_ == output_.size()) {
@@ -147,9 +147,9 @@ class Inflater {
     while (true) {
       CAPSTAN_RETURN_IF_ERROR(Refill());
       if (stream_.avail_in == 0) {
-        return absl::DataLossError(absl::StrCat(
-            path_, ": truncated: the gzip data stops after ", compressed_bytes_,
-            " bytes (", filled_, " decompressed), before its end mark"));
+        return absl::DataLossError(absl::StrCat(path_, ": truncated: the gzip data stops after ",
+                                                compressed_bytes_, " bytes (", filled_,
+                                                " decompressed), before its end mark"));
       }
       CAPSTAN_RETURN_IF_ERROR(Grow());
       const size_t room = stream_.avail_out;
@@ -171,9 +171,9 @@ class Inflater {
   }
 
   absl::Status TrailingBytes() const {
-    return absl::DataLossError(absl::StrCat(
-        path_, ": bytes that are no gzip data follow the compressed data at byte ",
-        compressed_bytes_ - stream_.avail_in, ", expected the end of the file"));
+    return absl::DataLossError(
+        absl::StrCat(path_, ": bytes that are no gzip data follow the compressed data at byte ",
+                     compressed_bytes_ - stream_.avail_in, ", expected the end of the file"));
   }
 
   const std::string& path_;

@@ -41,7 +41,8 @@ TEST_CASE("Data file: members of a gzip file follow one another", "[common][data
   const TemporaryFolder folder;
   const Bytes first = NoisyBytes(300'000, 1);
   const Bytes second = NoisyBytes(5, 2);
-  const std::string path = folder.Write("two.gz", Concatenate({Gzip(first), Gzip({}), Gzip(second)}));
+  const std::string path =
+      folder.Write("two.gz", Concatenate({Gzip(first), Gzip({}), Gzip(second)}));
   REQUIRE_OK_AND_ASSIGN(const Bytes bytes, ReadDataFile(path, kRoom));
   CHECK(bytes == Concatenate({first, second}));
 }

@@ -70,10 +70,8 @@ absl::StatusOr<IdxImages> ParseIdxImages(absl::string_view name, std::vector<uin
   std::array<uint32_t, 3> dimensions;
   CAPSTAN_RETURN_IF_ERROR(
       TakeHeader(name, kImagesMagic, "images", absl::MakeSpan(dimensions), bytes));
-  return IdxImages{.count = dimensions[0],
-                   .h = dimensions[1],
-                   .w = dimensions[2],
-                   .pixels = std::move(bytes)};
+  return IdxImages{
+      .count = dimensions[0], .h = dimensions[1], .w = dimensions[2], .pixels = std::move(bytes)};
 }
 
 absl::StatusOr<std::vector<uint8_t>> ParseIdxLabels(absl::string_view name,

@@ -16,9 +16,9 @@
 namespace capstan {
 
 struct IdxImages {
-  int64_t count = 0;  // >= 1.
-  int64_t h = 0;      // Pixels, >= 1.
-  int64_t w = 0;      // Pixels, >= 1.
+  int64_t count = 0;            // >= 1.
+  int64_t h = 0;                // Pixels, >= 1.
+  int64_t w = 0;                // Pixels, >= 1.
   std::vector<uint8_t> pixels;  // [count, h, w].
 };
 

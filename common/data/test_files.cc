@@ -62,7 +62,8 @@ Bytes Concatenate(const std::vector<Bytes>& parts) {
 Bytes IdxFile(uint32_t magic, const std::vector<uint32_t>& sizes, const Bytes& body) {
   Bytes bytes;
   const auto append = [&bytes](uint32_t word) {
-    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<uint8_t>(word >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      bytes.push_back(static_cast<uint8_t>(word >> shift));
   };
   append(magic);
   for (const uint32_t size : sizes) append(size);

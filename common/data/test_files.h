@@ -1,4 +1,4 @@
-// Test files: a temporary folder, gzip, and small IDX and CIFAR-10 contents, for tests of data readers.
+// Test files: a temporary folder, gzip, and small IDX and CIFAR-10 contents, for tests.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_DATA_TEST_FILES_H_

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/observability/utf8.h"
 
 namespace capstan {
 namespace {
@@ -11,25 +12,6 @@ std::string FormatTimestamp(absl::Time time) {
 }
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
-
-// Bytes of the UTF-8 sequence that `text` starts with, or 0 if it starts with none (overlong forms,
-// surrogates and code points above U+10FFFF are none).
-size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  if (first == 0xE0 && second < 0xA0) return 0;
-  if (first == 0xED && second > 0x9F) return 0;
-  if (first == 0xF0 && second < 0x90) return 0;
-  if (first == 0xF4 && second > 0x8F) return 0;
-  return length;
-}
 
 // The escape that JSON and text share, or empty if `c` is printed as it is.
 std::string ControlEscape(char c) {
@@ -59,7 +41,7 @@ void AppendText(std::string_view text, std::string* out) {
 std::string JsonQuote(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
-    const size_t length = Utf8Length(text);
+    const size_t length = Utf8SequenceLength(text);
     if (length == 0) {
       out.append("\\ufffd");
       text.remove_prefix(1);

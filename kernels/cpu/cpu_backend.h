@@ -1,7 +1,7 @@
-// The CPU backend: oneDNN and own vectorised loops, behind the Backend interface.
+// The CPU backend: own vectorised loops for AVX-512, AVX2 or any x86-64, behind the Backend interface.
 //
-// Which implementation an op gets is a rule of its descriptor and of the processor's instruction set,
-// never of a timing; so on one machine the same thread count gives the same bits on every run.
+// Which implementation an op gets is a rule of its descriptor and of the instruction set, never of a
+// timing; so the same instruction set gives the same bits on every run, whatever the thread count.
 // Scratch belongs to the plans: Run allocates nothing.
 // Thread safety: as Backend. Backends on different threads are independent.
 #ifndef CAPSTAN_KERNELS_CPU_CPU_BACKEND_H_
@@ -13,12 +13,20 @@
 
 namespace capstan::kernels {
 
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
+
 struct CpuOptions {
   int threads = 1;  // OpenMP threads an op may use; values below 1 count as 1.
+  // The newest instruction set to use; what the processor lacks is not used. A lower limit makes a mixed
+  // set of machines compute the same bits.
+  InstructionSet instruction_set_max = InstructionSet::kAvx512;
 };
 
-// Supports every OpKind.
+// Supports every OpKind. Its Name is "cpu".
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options = {});
+
+// The newest one that this processor and operating system support.
+InstructionSet BestInstructionSet();
 
 }  // namespace capstan::kernels
 

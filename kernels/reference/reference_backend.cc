@@ -1,9 +1,7 @@
 #include "kernels/reference/reference_backend.h"
 
-#include <cstring>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "kernels/host_memory.h"
@@ -122,11 +120,7 @@ class ReferenceBackend : public Backend {
   void* Allocate(int64_t bytes) override { return AllocateHost(bytes); }
   void Free(void* memory) override { std::free(memory); }
   absl::Status Copy(void* to, const void* from, int64_t bytes) override {
-    if (bytes < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("copy of ", bytes, " bytes, expected >= 0"));
-    }
-    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
-    return absl::OkStatus();
+    return CopyHost(to, from, bytes);
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 };

@@ -126,9 +126,8 @@ absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int6
     }
   }
   if (spec.crop_padding() < 0 || spec.crop_padding() > kCropPaddingMax) {
-    return absl::InvalidArgumentError(absl::StrCat("augmentation.crop_padding is ",
-                                                   spec.crop_padding(), ", expected 0 to ",
-                                                   kCropPaddingMax));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "augmentation.crop_padding is ", spec.crop_padding(), ", expected 0 to ", kCropPaddingMax));
   }
   Augmentation augmentation;
   augmentation.mean.assign(spec.mean().begin(), spec.mean().end());

@@ -1,4 +1,4 @@
-// BatchLoader: chosen samples of a dataset as a batch ready for the network: scaled, normalised, augmented.
+// BatchLoader: chosen samples of a dataset as a batch: scaled, normalised, augmented.
 //
 // A pixel byte p of channel c becomes (p / 255 - mean[c]) / std[c]: 256 possible values a channel,
 // computed once a batch in fp64 and looked up, so that the bits do not depend on the compiler's
@@ -32,8 +32,8 @@ struct Augmentation {
 };
 
 // The job's augmentation for images of `channels` channels.
-// Errors: kInvalidArgument  mean or std has neither 0 nor `channels` values; a mean that is not finite; a
-//                           std that is not finite and > 0; crop_padding outside [0, 1024].
+// Errors: kInvalidArgument  mean or std has neither 0 nor `channels` values; a mean is not finite;
+//                           a std is not finite and > 0; crop_padding is outside [0, 1024].
 absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int64_t channels);
 
 // Decodes `samples` (indices in the dataset) in their order.

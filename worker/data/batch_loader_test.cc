@@ -81,8 +81,7 @@ TEST_CASE("Batch: pixels are scaled to [0, 1] and labels copied in the order ask
   Dataset dataset = NoisyDataset({.h = 1, .w = 2, .c = 1}, 3);
   dataset.pixels = {0, 255, 51, 102, 1, 254};
   const Batch batch = Load(dataset, {2, 0, 1, 0}, 0, 1, {}, false);
-  CHECK(batch.images ==
-        std::vector<float>{1 / 255.0f, 254 / 255.0f, 0, 1, 0.2f, 0.4f, 0, 1});
+  CHECK(batch.images == std::vector<float>{1 / 255.0f, 254 / 255.0f, 0, 1, 0.2f, 0.4f, 0, 1});
   CHECK(batch.labels == std::vector<int32_t>{2, 0, 1, 0});
 }
 
@@ -97,8 +96,8 @@ TEST_CASE("Batch: mean and standard deviation are those of the channel", "[worke
 }
 
 TEST_CASE("Batch: crop and mirror agree with the specification", "[worker][data]") {
-  for (const SampleShape shape : {SampleShape{.h = 6, .w = 5, .c = 1}, {.h = 4, .w = 7, .c = 3},
-                                  {.h = 1, .w = 1, .c = 2}}) {
+  for (const SampleShape shape :
+       {SampleShape{.h = 6, .w = 5, .c = 1}, {.h = 4, .w = 7, .c = 3}, {.h = 1, .w = 1, .c = 2}}) {
     const Dataset dataset = NoisyDataset(shape, 40);
     Augmentation augmentation{.mean = std::vector<float>(static_cast<size_t>(shape.c), 0.3f),
                               .std = std::vector<float>(static_cast<size_t>(shape.c), 0.7f)};
@@ -140,7 +139,7 @@ TEST_CASE("Batch: a sample's augmentation depends on seed, epoch and sample alon
 }
 
 TEST_CASE("Batch: every crop and both mirrorings occur about equally often", "[worker][data]") {
-  // One bright pixel in the middle of 3 x 3: where it lands tells the crop; its place is mirrored too.
+  // One bright pixel in the middle of 3 x 3: where it lands tells the crop.
   Dataset dataset = NoisyDataset({.h = 3, .w = 3, .c = 1}, 1);
   dataset.pixels = {0, 0, 0, 0, 255, 0, 0, 0, 0};
   const Augmentation augmentation{.crop_padding = 1};

@@ -77,9 +77,9 @@ absl::Status BatchPrefetcher::Next(absl::Duration timeout, DecodedBatch& batch) 
 
 int64_t BatchPrefetcher::ready_count() const {
   const std::lock_guard lock(mutex_);
-  return std::count_if(
-      entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(started_count_),
-      [](const Entry& entry) { return entry.state == Entry::State::kReady; });
+  return std::count_if(entries_.begin(),
+                       entries_.begin() + static_cast<std::ptrdiff_t>(started_count_),
+                       [](const Entry& entry) { return entry.state == Entry::State::kReady; });
 }
 
 void BatchPrefetcher::Stop() {
@@ -110,9 +110,8 @@ void BatchPrefetcher::DecodeLoop() {
   std::unique_lock lock(mutex_);
   while (true) {
     Entry* entry = nullptr;
-    work_changed_.wait(lock, [this, &entry] {
-      return stopping_ || (entry = TakeWaitingLocked()) != nullptr;
-    });
+    work_changed_.wait(
+        lock, [this, &entry] { return stopping_ || (entry = TakeWaitingLocked()) != nullptr; });
     if (stopping_) return;
     lock.unlock();
     // A kDecoding entry belongs to this thread: nobody removes it or looks into its batch.

@@ -1,7 +1,8 @@
-// BatchPrefetcher: decodes batches in background threads ahead of their use, in order, in bounded memory.
+// BatchPrefetcher: decodes batches in background threads ahead of their use, in order, in bounds.
 //
 //   DatasetDecoder decoder(dataset, seed, augmentation, DatasetDecoder::Mode::kTraining);
-//   BatchPrefetcher prefetcher([&](const BatchRange& r, DecodedBatch& b) { return decoder.Decode(r, b); }, {});
+//   BatchPrefetcher prefetcher(
+//       [&](const BatchRange& r, DecodedBatch& b) { return decoder.Decode(r, b); }, {});
 //   prefetcher.Start();
 //   prefetcher.Add(ranges_of_a_lease);           // any time, also while batches are taken
 //   DecodedBatch batch;                          // its memory is swapped, not allocated anew
@@ -11,9 +12,9 @@
 //             Start            Stop, destructor
 //   CREATED ---------> RUNNING ----------------> STOPPED
 //
-// Thread safety: thread-safe; Next is meant for one consumer (with several, each batch goes to one).
+// Thread safety: thread-safe; meant for one consumer (with several, each batch goes to one).
 // Invariants: (1) batches come out in the order of their ranges, whatever thread decoded them;
-//             (2) at most `batches_ahead_max` batches are decoded or being decoded and not yet taken;
+//             (2) at most `batches_ahead_max` batches are decoded, or being so, and not taken;
 //             (3) after a decoder's error, the batches before it still come out, nothing after it.
 #ifndef CAPSTAN_WORKER_DATA_BATCH_PREFETCHER_H_
 #define CAPSTAN_WORKER_DATA_BATCH_PREFETCHER_H_
@@ -106,7 +107,7 @@ class BatchPrefetcher {
   std::condition_variable work_changed_;   // An entry may be decoded, or stopping_.
   std::condition_variable front_changed_;  // The front entry is ready or failed, or stopping_.
 
-  // Guarded by mutex_. A deque: pointers to entries stay valid while others come and go at its ends.
+  // Guarded by mutex_. A deque: entries stay where they are while others come and go.
   std::deque<Entry> entries_;
   size_t started_count_ = 0;  // entries_[0, started_count_) are past kWaiting.
   bool failed_ = false;       // Some entry is kFailed: nothing more is started.

@@ -208,8 +208,8 @@ TEST_CASE("Prefetcher: starting twice is refused, never starting is fine", "[wor
   BatchPrefetcher never_started(DecodePositions, {});
   REQUIRE_OK(never_started.Add(Ranges(1)));
   DecodedBatch batch;
-  CHECK_STATUS(never_started.Next(absl::ZeroDuration(), batch),
-               absl::StatusCode::kDeadlineExceeded, "not decoded within 0");
+  CHECK_STATUS(never_started.Next(absl::ZeroDuration(), batch), absl::StatusCode::kDeadlineExceeded,
+               "not decoded within 0");
 }
 
 TEST_CASE("Prefetcher: the list of waiting ranges is bounded", "[worker][data]") {

@@ -1,5 +1,5 @@
-// DatasetDecoder: decodes ranges of positions of a dataset: an epoch's order in training, file order in
-// evaluation. The decoder that a worker task gives to its BatchPrefetcher.
+// DatasetDecoder: decodes ranges of positions of a dataset: an epoch's order in training, file
+// order in evaluation. The decoder that a worker task gives to its BatchPrefetcher.
 //
 // Thread safety: Decode is thread-safe.
 #ifndef CAPSTAN_WORKER_DATA_DATASET_DECODER_H_
@@ -23,7 +23,8 @@ class DatasetDecoder {
   };
 
   // `dataset` is borrowed and must outlive the decoder. REQUIRES: `augmentation` fits its channels.
-  DatasetDecoder(const Dataset& dataset, uint64_t seed, const Augmentation& augmentation, Mode mode);
+  DatasetDecoder(const Dataset& dataset, uint64_t seed, const Augmentation& augmentation,
+                 Mode mode);
 
   // Fills `batch` with the samples of `range`, reusing its memory.
   // Errors (`batch` is then unspecified):

@@ -1,7 +1,7 @@
 // EpochOrder: which sample stands at which position of an epoch; from (seed, epoch) alone.
 //
-// Position p of epoch e holds sample MakePermutation(MixKey(MixKey(seed, 1), e), count)[p]. The last
-// epoch asked for is kept, since a task stays in one epoch for thousands of batches.
+// Position p of epoch e holds sample MakePermutation(MixKey(MixKey(seed, 1), e), count)[p]. The
+// last epoch asked for is kept, since a task stays in one epoch for thousands of batches.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_WORKER_DATA_EPOCH_ORDER_H_
 #define CAPSTAN_WORKER_DATA_EPOCH_ORDER_H_
