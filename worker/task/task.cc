@@ -257,8 +257,9 @@ absl::Status Task::EnsureSnapshot(Epoch epoch, Phase phase) {
   CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
   CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
                            client_.Pull(Iteration(0), PullMode::kSnapshot, &parameters_));
-  OpResult ignored;
-  CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(op, &ignored));
+  OpResult result;
+  CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(op, &result));
+  held_versions_ = std::move(result.versions);
   held_snapshot_ = wanted;
   return absl::OkStatus();
 }
@@ -281,8 +282,13 @@ std::optional<v1::Failure> Task::EvaluateOne(const Work& work) {
 std::optional<v1::Failure> Task::Export(const Work& work) {
   absl::Status status = EnsureSnapshot(work.epoch, Phase::kExport);
   if (status.ok()) {
-    status = WriteModel(work.export_path, assignment_.job_id(), assignment_.spec(), specs_,
-                        parameters_);
+    std::vector<TableValues> tables;
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      tables.push_back({.spec = &specs_[i],
+                        .version = held_versions_.at(TableId(static_cast<int32_t>(i))).value(),
+                        .values = parameters_[i]});
+    }
+    status = WriteModelFiles(work.export_path, assignment_.job_id(), assignment_.spec(), tables);
   }
   if (!status.ok()) return FailureOf(status);
   LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
