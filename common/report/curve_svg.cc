@@ -238,10 +238,14 @@ void LastAccuracy(std::string* out, const Curve& curve, const Scale& scale) {
     if (!std::isfinite(epoch->test_accuracy)) continue;
     const XY at = {scale.X(static_cast<double>(epoch->last_iteration)),
                    scale.Y(epoch->test_accuracy)};
-    const bool high = at.y < kTop + 30;
-    Text(out, {at.x - 8, high ? at.y + 20 : at.y - 10}, "end", 13, kAccuracyColor,
-         absl::StrFormat("%.2f %%", 100 * std::clamp(epoch->test_accuracy, 0.0, 1.0)),
-         " font-weight=\"bold\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"");
+    const XY corner = {at.x - 8, at.y < kTop + 30 ? at.y + 20 : at.y - 10};
+    const std::string text =
+        absl::StrFormat("%.2f %%", 100 * std::clamp(epoch->test_accuracy, 0.0, 1.0));
+    // First as a white outline, so that it stands off the lines behind it.
+    for (const absl::string_view extra :
+         {" font-weight=\"bold\" stroke=\"#ffffff\" stroke-width=\"4\"", " font-weight=\"bold\""}) {
+      Text(out, corner, "end", 13, kAccuracyColor, text, extra);
+    }
     return;
   }
 }
