@@ -1,0 +1,187 @@
+#include "kernels/cpu/fully_connected.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/tiling.h"
+#include "kernels/host_memory.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr int64_t kUnitsOfItem = 48;  // Units that a thread takes at a time: whole tiles of 6 or 8.
+
+class FullyConnectedPlan : public CpuPlan {
+ public:
+  using CpuPlan::CpuPlan;
+
+ protected:
+  absl::Status AllocateScratch(int64_t floats) {
+    scratch_ = AllocateFloats(floats);
+    if (scratch_ != nullptr) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(ToString(desc()), ": no memory for ", floats, " floats of scratch"));
+  }
+  float* scratch() const { return scratch_.get(); }
+
+ private:
+  HostFloats scratch_;
+};
+
+// Computes the transpose of y, [units, n]: then only x, which is small, must be packed, and the weights
+// are read once, as they lie. Tiles are transposed back when they are stored.
+class Forward : public FullyConnectedPlan {
+ public:
+  using FullyConnectedPlan::FullyConnectedPlan;
+
+  absl::Status Init() {
+    panels_ = SplitColumns(simd(), desc().n);
+    return AllocateScratch(desc().c * PaddedColumns(panels_));
+  }
+
+  absl::Status Execute(Views in, Views out, const RunOptions&) override {
+    const OpDesc& d = desc();
+    float* packed = scratch();
+    for (const Panel& panel : panels_) {
+      PackPanel(panel, d.c, in[0].f32(), 1, d.c, packed);
+      packed += d.c * panel.padded;
+    }
+    ParallelForChunks(threads(), d.out_c, kUnitsOfItem, [&](int64_t begin, int64_t end) {
+      RunUnits(begin, end, in[1].f32(), FloatsOf(in, 2), out[0].f32());
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  void RunUnits(int64_t begin, int64_t end, const float* weight, const float* bias,
+                float* y) const {
+    const OpDesc& d = desc();
+    float tile[kTileRowsMax * kTileVectorsMax * 16];
+    const float* packed = scratch();
+    for (const Panel& panel : panels_) {
+      TileArgs args;
+      args.b = packed;
+      args.b_step = panel.padded;
+      args.length = d.c;
+      int64_t height = 0;
+      RunTiles(
+          simd(), panel, args, end - begin,
+          [&](int64_t u) { return weight + (begin + u) * d.c; },
+          [&](int64_t) { return tile + height++ * panel.padded; },
+          [&](int64_t row, int64_t rows) {
+            StoreTransposed(panel, tile, begin + row, rows, bias, y);
+            height = 0;
+          });
+      packed += d.c * panel.padded;
+    }
+  }
+
+  void StoreTransposed(const Panel& panel, const float* tile, int64_t unit, int64_t rows,
+                       const float* bias, float* y) const {
+    const OpDesc& d = desc();
+    for (int64_t j = 0; j < panel.columns; ++j) {
+      float* to = y + (panel.begin + j) * d.out_c + unit;
+      for (int64_t r = 0; r < rows; ++r) {
+        float value = tile[r * panel.padded + j];
+        if (bias != nullptr) value += bias[unit + r];
+        to[r] = d.fuse_relu && value < 0.0f ? 0.0f : value;
+      }
+    }
+  }
+
+  std::vector<Panel> panels_;  // Of the batch.
+};
+
+// dx[n, c]: rows are samples, columns those of the weights, the sum runs over units.
+class BackwardData : public FullyConnectedPlan {
+ public:
+  using FullyConnectedPlan::FullyConnectedPlan;
+
+  absl::Status Init() {
+    panels_ = SplitColumns(simd(), desc().c);
+    return absl::OkStatus();
+  }
+
+  absl::Status Execute(Views in, Views out, const RunOptions&) override {
+    const OpDesc& d = desc();
+    const float* dy = in[0].f32();
+    const float* weight = in[1].f32();
+    float* dx = out[0].f32();
+    const auto panel_count = static_cast<int64_t>(panels_.size());
+    ParallelFor(threads(), panel_count, [&](int64_t item, int) {
+      const Panel& panel = panels_[static_cast<size_t>(item)];
+      TileArgs args;
+      args.b = weight + panel.begin;
+      args.b_step = d.c;
+      args.length = d.out_c;
+      RunTiles(
+          simd(), panel, args, d.n, [&](int64_t n) { return dy + n * d.out_c; },
+          [&](int64_t n) { return dx + n * d.c + panel.begin; });
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<Panel> panels_;  // Of the inputs.
+};
+
+// dweight[unit, c]: rows are units, columns inputs, the sum runs over samples.
+class BackwardWeights : public FullyConnectedPlan {
+ public:
+  using FullyConnectedPlan::FullyConnectedPlan;
+
+  absl::Status Init() {
+    panels_ = SplitColumns(simd(), desc().c);
+    return absl::OkStatus();
+  }
+
+  absl::Status Execute(Views in, Views out, const RunOptions&) override {
+    const OpDesc& d = desc();
+    const float* x = in[0].f32();
+    const float* dy = in[1].f32();
+    float* dweight = out[0].f32();
+    const auto panel_count = static_cast<int64_t>(panels_.size());
+    ParallelFor(threads(), panel_count, [&](int64_t item, int) {
+      const Panel& panel = panels_[static_cast<size_t>(item)];
+      TileArgs args;
+      args.a_step = d.out_c;
+      args.b = x + panel.begin;
+      args.b_step = d.c;
+      args.length = d.n;
+      RunTiles(
+          simd(), panel, args, d.out_c, [&](int64_t u) { return dy + u; },
+          [&](int64_t u) { return dweight + u * d.c + panel.begin; });
+    });
+    if (float* dbias = FloatsOf(out, 1); dbias != nullptr) {
+      std::fill_n(dbias, d.out_c, 0.0f);
+      simd().add_rows(d.n, d.out_c, dy, dbias);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<Panel> panels_;  // Of the inputs.
+};
+
+template <typename PlanType>
+absl::StatusOr<std::unique_ptr<CpuPlan>> Make(const OpSignature& signature,
+                                              const CpuContext& context) {
+  auto plan = std::make_unique<PlanType>(signature, context);
+  if (absl::Status status = plan->Init(); !status.ok()) return status;
+  return std::unique_ptr<CpuPlan>(std::move(plan));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuPlan>> MakeFullyConnectedPlan(const OpSignature& signature,
+                                                                const CpuContext& context) {
+  switch (signature.desc.kind) {
+    case OpKind::kFullyConnectedForward: return Make<Forward>(signature, context);
+    case OpKind::kFullyConnectedBackwardData: return Make<BackwardData>(signature, context);
+    default: return Make<BackwardWeights>(signature, context);
+  }
+}
+
+}  // namespace capstan::kernels

@@ -1,0 +1,20 @@
+// Fully connected layers as matrix products over register tiles.
+//
+// Thread safety: as Plan.
+#ifndef CAPSTAN_KERNELS_CPU_FULLY_CONNECTED_H_
+#define CAPSTAN_KERNELS_CPU_FULLY_CONNECTED_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/cpu_plan.h"
+
+namespace capstan::kernels {
+
+// REQUIRES: signature is of a fully connected op. Errors: kResourceExhausted  no memory for scratch.
+absl::StatusOr<std::unique_ptr<CpuPlan>> MakeFullyConnectedPlan(const OpSignature& signature,
+                                                                const CpuContext& context);
+
+}  // namespace capstan::kernels
+
+#endif  // CAPSTAN_KERNELS_CPU_FULLY_CONNECTED_H_

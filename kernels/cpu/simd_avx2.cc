@@ -1,0 +1,16 @@
+// The inner loops for AVX2 with FMA; see simd.h.
+#include <immintrin.h>
+
+#include "kernels/cpu/simd.h"
+
+namespace capstan::kernels {
+namespace {
+#include "kernels/cpu/simd_vector.inc"
+#include "kernels/cpu/simd_tiles.inc"
+#include "kernels/cpu/simd_loops.inc"
+#include "kernels/cpu/simd_table.inc"
+}  // namespace
+
+CAPSTAN_SIMD_TABLE(kSimdAvx2, "avx2");
+
+}  // namespace capstan::kernels

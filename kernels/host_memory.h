@@ -1,0 +1,48 @@
+// Host memory of the CPU backends: 64-byte aligned (a cache line, an AVX-512 register).
+//
+// Thread safety: pure functions; HostBuffer is a value that owns its memory.
+#ifndef CAPSTAN_KERNELS_HOST_MEMORY_H_
+#define CAPSTAN_KERNELS_HOST_MEMORY_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace capstan::kernels {
+
+// `bytes` of uninitialised memory; nullptr if there is none, or if bytes is negative or near 2^63.
+// At least one cache line, so the result for 0 bytes is distinct and may be freed.
+inline void* AllocateHost(int64_t bytes) {
+  constexpr int64_t kAlignment = 64;
+  if (bytes < 0 || bytes > INT64_MAX - kAlignment) return nullptr;
+  const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return std::aligned_alloc(kAlignment, static_cast<size_t>(rounded == 0 ? kAlignment : rounded));
+}
+
+// Backend::Copy where both sides are host memory. Errors: kInvalidArgument  bytes is negative.
+inline absl::Status CopyHost(void* to, const void* from, int64_t bytes) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("copy of ", bytes, " bytes, expected >= 0"));
+  }
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+struct HostDeleter {
+  void operator()(void* memory) const { std::free(memory); }
+};
+using HostFloats = std::unique_ptr<float[], HostDeleter>;
+
+// `count` uninitialised floats; null if there is no memory for them.
+inline HostFloats AllocateFloats(int64_t count) {
+  if (count < 0 || count > INT64_MAX / 8) return nullptr;
+  return HostFloats(static_cast<float*>(AllocateHost(count * 4)));
+}
+
+}  // namespace capstan::kernels
+
+#endif  // CAPSTAN_KERNELS_HOST_MEMORY_H_

@@ -1,0 +1,83 @@
+#include "kernels/op.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::kernels {
+namespace {
+
+const char* KindName(OpKind kind) {
+  switch (kind) {
+    case OpKind::kConvolutionForward: return "convolution_forward";
+    case OpKind::kConvolutionBackwardData: return "convolution_backward_data";
+    case OpKind::kConvolutionBackwardWeights: return "convolution_backward_weights";
+    case OpKind::kMaxPoolForward: return "max_pool_forward";
+    case OpKind::kMaxPoolBackward: return "max_pool_backward";
+    case OpKind::kAveragePoolForward: return "average_pool_forward";
+    case OpKind::kAveragePoolBackward: return "average_pool_backward";
+    case OpKind::kFullyConnectedForward: return "fully_connected_forward";
+    case OpKind::kFullyConnectedBackwardData: return "fully_connected_backward_data";
+    case OpKind::kFullyConnectedBackwardWeights: return "fully_connected_backward_weights";
+    case OpKind::kReluForward: return "relu_forward";
+    case OpKind::kReluBackward: return "relu_backward";
+    case OpKind::kBatchNormForward: return "batch_norm_forward";
+    case OpKind::kBatchNormInference: return "batch_norm_inference";
+    case OpKind::kBatchNormBackward: return "batch_norm_backward";
+    case OpKind::kAdd: return "add";
+    case OpKind::kDropoutForward: return "dropout_forward";
+    case OpKind::kDropoutBackward: return "dropout_backward";
+    case OpKind::kSoftmaxCrossEntropyForward: return "softmax_cross_entropy_forward";
+    case OpKind::kSoftmaxCrossEntropyBackward: return "softmax_cross_entropy_backward";
+    case OpKind::kEmbeddingForward: return "embedding_forward";
+    case OpKind::kEmbeddingBackward: return "embedding_backward";
+  }
+  return "unknown_op";
+}
+
+// The shapes as "28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0", "800 -> 500", ...
+std::string Shapes(const OpDesc& d) {
+  const std::string image = absl::StrCat(d.h, "x", d.w, "x", d.c);
+  switch (d.kind) {
+    case OpKind::kConvolutionForward:
+    case OpKind::kConvolutionBackwardData:
+    case OpKind::kConvolutionBackwardWeights:
+    case OpKind::kMaxPoolForward:
+    case OpKind::kMaxPoolBackward:
+    case OpKind::kAveragePoolForward:
+    case OpKind::kAveragePoolBackward:
+      return absl::StrCat(image, " -> ", d.out_h, "x", d.out_w, "x", d.out_c, " kernel ", d.kernel,
+                          " stride ", d.stride, " padding ", d.padding);
+    case OpKind::kFullyConnectedForward:
+    case OpKind::kFullyConnectedBackwardData:
+    case OpKind::kFullyConnectedBackwardWeights:
+      return absl::StrCat(d.c, " -> ", d.out_c);
+    case OpKind::kBatchNormForward:
+    case OpKind::kBatchNormInference:
+    case OpKind::kBatchNormBackward:
+      return absl::StrCat(image, " epsilon ", d.epsilon);
+    case OpKind::kDropoutForward:
+    case OpKind::kDropoutBackward:
+      return absl::StrCat(image, " rate ", d.dropout_rate);
+    case OpKind::kSoftmaxCrossEntropyForward:
+    case OpKind::kSoftmaxCrossEntropyBackward:
+      return absl::StrCat(d.c, " classes");
+    case OpKind::kEmbeddingForward:
+    case OpKind::kEmbeddingBackward:
+      return absl::StrCat(d.c, " of ", d.rows, " rows x ", d.out_c);
+    case OpKind::kReluForward:
+    case OpKind::kReluBackward:
+    case OpKind::kAdd:
+      break;
+  }
+  return image;
+}
+
+}  // namespace
+
+std::string ToString(const OpDesc& desc) {
+  return absl::StrCat(KindName(desc.kind), " n=", desc.n, " ", Shapes(desc),
+                      desc.has_bias ? " bias" : "", desc.fuse_relu ? " relu" : "");
+}
+
+}  // namespace capstan::kernels

@@ -1,0 +1,204 @@
+#include "kernels/reference/image_ops.h"
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace capstan::kernels::reference {
+namespace {
+
+// Calls visit(y index without channel, x index without channel, kernel offset) for every pair of an
+// output position and an input position in its window, outputs in order, offsets row-major. Positions
+// in the padding are left out.
+template <typename Visit>
+void ForEachWindow(const OpDesc& d, const Visit& visit) {
+  for (int64_t n = 0; n < d.n; ++n) {
+    for (int64_t oh = 0; oh < d.out_h; ++oh) {
+      for (int64_t ow = 0; ow < d.out_w; ++ow) {
+        const int64_t y = (n * d.out_h + oh) * d.out_w + ow;
+        for (int64_t k = 0; k < d.kernel * d.kernel; ++k) {
+          const int64_t h = oh * d.stride - d.padding + k / d.kernel;
+          const int64_t w = ow * d.stride - d.padding + k % d.kernel;
+          if (h < 0 || h >= d.h || w < 0 || w >= d.w) continue;
+          visit(y, (n * d.h + h) * d.w + w, k);
+        }
+      }
+    }
+  }
+}
+
+void Store(const std::vector<double>& from, float* to) {
+  for (size_t i = 0; i < from.size(); ++i) to[i] = static_cast<float>(from[i]);
+}
+
+std::vector<double> Zeros(int64_t count) { return std::vector<double>(static_cast<size_t>(count)); }
+
+// The weight of (filter o, kernel offset k, channel c) in OHWI.
+int64_t WeightIndex(const OpDesc& d, int64_t o, int64_t k, int64_t c) {
+  return (o * d.kernel * d.kernel + k) * d.c + c;
+}
+
+// Positions of each window that are not padding, by y index without channel.
+std::vector<double> WindowSizes(const OpDesc& d) {
+  std::vector<double> sizes = Zeros(d.n * d.out_h * d.out_w);
+  ForEachWindow(d, [&](int64_t yi, int64_t, int64_t) { sizes[static_cast<size_t>(yi)] += 1.0; });
+  return sizes;
+}
+
+double Relu(double value) { return value < 0.0 ? 0.0 : value; }
+
+}  // namespace
+
+void ConvolutionForward(const OpDesc& d, const float* x, const float* weight, const float* bias,
+                        float* y) {
+  std::vector<double> sums = Zeros(d.n * d.out_h * d.out_w * d.out_c);
+  ForEachWindow(d, [&](int64_t yi, int64_t xi, int64_t k) {
+    for (int64_t o = 0; o < d.out_c; ++o) {
+      for (int64_t c = 0; c < d.c; ++c) {
+        sums[static_cast<size_t>(yi * d.out_c + o)] +=
+            double{x[xi * d.c + c]} * double{weight[WeightIndex(d, o, k, c)]};
+      }
+    }
+  });
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (bias != nullptr) sums[i] += double{bias[static_cast<int64_t>(i) % d.out_c]};
+    if (d.fuse_relu) sums[i] = Relu(sums[i]);
+  }
+  Store(sums, y);
+}
+
+void ConvolutionBackwardData(const OpDesc& d, const float* dy, const float* weight, float* dx) {
+  std::vector<double> sums = Zeros(d.n * d.h * d.w * d.c);
+  ForEachWindow(d, [&](int64_t yi, int64_t xi, int64_t k) {
+    for (int64_t o = 0; o < d.out_c; ++o) {
+      for (int64_t c = 0; c < d.c; ++c) {
+        sums[static_cast<size_t>(xi * d.c + c)] +=
+            double{dy[yi * d.out_c + o]} * double{weight[WeightIndex(d, o, k, c)]};
+      }
+    }
+  });
+  Store(sums, dx);
+}
+
+void ConvolutionBackwardWeights(const OpDesc& d, const float* x, const float* dy, float* dweight,
+                                float* dbias) {
+  std::vector<double> sums = Zeros(d.out_c * d.kernel * d.kernel * d.c);
+  ForEachWindow(d, [&](int64_t yi, int64_t xi, int64_t k) {
+    for (int64_t o = 0; o < d.out_c; ++o) {
+      for (int64_t c = 0; c < d.c; ++c) {
+        sums[static_cast<size_t>(WeightIndex(d, o, k, c))] +=
+            double{dy[yi * d.out_c + o]} * double{x[xi * d.c + c]};
+      }
+    }
+  });
+  Store(sums, dweight);
+  if (dbias == nullptr) return;
+  std::vector<double> bias_sums = Zeros(d.out_c);
+  for (int64_t i = 0; i < d.n * d.out_h * d.out_w * d.out_c; ++i) {
+    bias_sums[static_cast<size_t>(i % d.out_c)] += double{dy[i]};
+  }
+  Store(bias_sums, dbias);
+}
+
+void MaxPoolForward(const OpDesc& d, const float* x, float* y, int32_t* index) {
+  for (int64_t i = 0; i < d.n * d.out_h * d.out_w * d.c; ++i) index[i] = -1;
+  ForEachWindow(d, [&](int64_t yi, int64_t xi, int64_t k) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      const float value = x[xi * d.c + c];
+      float& best = y[yi * d.c + c];
+      int32_t& winner = index[yi * d.c + c];
+      if (winner >= 0 && !(value > best) && !std::isnan(value)) continue;
+      best = value;
+      winner = static_cast<int32_t>(k);
+    }
+  });
+}
+
+void MaxPoolBackward(const OpDesc& d, const float* dy, const int32_t* index, float* dx) {
+  std::vector<double> sums = Zeros(d.n * d.h * d.w * d.c);
+  ForEachWindow(d, [&](int64_t yi, int64_t xi, int64_t k) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      if (index[yi * d.c + c] != k) continue;
+      sums[static_cast<size_t>(xi * d.c + c)] += double{dy[yi * d.c + c]};
+    }
+  });
+  Store(sums, dx);
+}
+
+void AveragePoolForward(const OpDesc& d, const float* x, float* y) {
+  const std::vector<double> sizes = WindowSizes(d);
+  std::vector<double> sums = Zeros(d.n * d.out_h * d.out_w * d.c);
+  ForEachWindow(d, [&](int64_t yi, int64_t xi, int64_t) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      sums[static_cast<size_t>(yi * d.c + c)] += double{x[xi * d.c + c]};
+    }
+  });
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] /= sizes[i / static_cast<size_t>(d.c)];
+  Store(sums, y);
+}
+
+void AveragePoolBackward(const OpDesc& d, const float* dy, float* dx) {
+  const std::vector<double> sizes = WindowSizes(d);
+  std::vector<double> sums = Zeros(d.n * d.h * d.w * d.c);
+  ForEachWindow(d, [&](int64_t yi, int64_t xi, int64_t) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      sums[static_cast<size_t>(xi * d.c + c)] +=
+          double{dy[yi * d.c + c]} / sizes[static_cast<size_t>(yi)];
+    }
+  });
+  Store(sums, dx);
+}
+
+void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
+                      float* y, float* mean, float* variance) {
+  const int64_t positions = d.n * d.h * d.w;
+  for (int64_t c = 0; c < d.c; ++c) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < positions; ++i) sum += double{x[i * d.c + c]};
+    const double center = positions == 0 ? 0.0 : sum / static_cast<double>(positions);
+    double squares = 0.0;
+    for (int64_t i = 0; i < positions; ++i) {
+      const double deviation = double{x[i * d.c + c]} - center;
+      squares += deviation * deviation;
+    }
+    mean[c] = static_cast<float>(center);
+    variance[c] = static_cast<float>(
+        positions == 0 ? 0.0 : squares / static_cast<double>(positions));
+  }
+  BatchNormInference(d, x, scale, shift, mean, variance, y);
+}
+
+void BatchNormInference(const OpDesc& d, const float* x, const float* scale, const float* shift,
+                        const float* mean, const float* variance, float* y) {
+  for (int64_t i = 0; i < d.n * d.h * d.w * d.c; ++i) {
+    const int64_t c = i % d.c;
+    const double normal = (double{x[i]} - double{mean[c]}) /
+                          std::sqrt(double{variance[c]} + double{d.epsilon});
+    y[i] = static_cast<float>(normal * double{scale[c]} + double{shift[c]});
+  }
+}
+
+void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
+                       const float* mean, const float* variance, float* dx, float* dscale,
+                       float* dshift) {
+  const int64_t positions = d.n * d.h * d.w;
+  for (int64_t c = 0; c < d.c; ++c) {
+    const double inverse = 1.0 / std::sqrt(double{variance[c]} + double{d.epsilon});
+    const auto normal = [&](int64_t i) { return (double{x[i]} - double{mean[c]}) * inverse; };
+    double sum = 0.0;
+    double sum_normal = 0.0;
+    for (int64_t i = c; i < positions * d.c; i += d.c) {
+      sum += double{dy[i]};
+      sum_normal += double{dy[i]} * normal(i);
+    }
+    const auto count = static_cast<double>(positions);
+    for (int64_t i = c; i < positions * d.c; i += d.c) {
+      const double centred = double{dy[i]} - sum / count - normal(i) * sum_normal / count;
+      dx[i] = static_cast<float>(double{scale[c]} * inverse * centred);
+    }
+    dscale[c] = static_cast<float>(sum_normal);
+    dshift[c] = static_cast<float>(sum);
+  }
+}
+
+}  // namespace capstan::kernels::reference

@@ -1,0 +1,36 @@
+// Naive convolution, pooling and batch normalisation. Layouts, operand order and what is left open in
+// op.h: see kernels/op.h and reference_backend.h.
+//
+// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts.
+// A null bias or dbias means: none. Thread safety: pure functions of their arguments.
+#ifndef CAPSTAN_KERNELS_REFERENCE_IMAGE_OPS_H_
+#define CAPSTAN_KERNELS_REFERENCE_IMAGE_OPS_H_
+
+#include <cstdint>
+
+#include "kernels/op.h"
+
+namespace capstan::kernels::reference {
+
+void ConvolutionForward(const OpDesc& d, const float* x, const float* weight, const float* bias,
+                        float* y);
+void ConvolutionBackwardData(const OpDesc& d, const float* dy, const float* weight, float* dx);
+void ConvolutionBackwardWeights(const OpDesc& d, const float* x, const float* dy, float* dweight,
+                                float* dbias);
+
+void MaxPoolForward(const OpDesc& d, const float* x, float* y, int32_t* index);
+void MaxPoolBackward(const OpDesc& d, const float* dy, const int32_t* index, float* dx);
+void AveragePoolForward(const OpDesc& d, const float* x, float* y);
+void AveragePoolBackward(const OpDesc& d, const float* dy, float* dx);
+
+void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
+                      float* y, float* mean, float* variance);
+void BatchNormInference(const OpDesc& d, const float* x, const float* scale, const float* shift,
+                        const float* mean, const float* variance, float* y);
+void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
+                       const float* mean, const float* variance, float* dx, float* dscale,
+                       float* dshift);
+
+}  // namespace capstan::kernels::reference
+
+#endif  // CAPSTAN_KERNELS_REFERENCE_IMAGE_OPS_H_

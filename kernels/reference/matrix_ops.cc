@@ -1,0 +1,115 @@
+#include "kernels/reference/matrix_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "common/random/philox.h"
+
+namespace capstan::kernels::reference {
+
+void FullyConnectedForward(const OpDesc& d, const float* x, const float* weight, const float* bias,
+                           float* y) {
+  for (int64_t n = 0; n < d.n; ++n) {
+    for (int64_t o = 0; o < d.out_c; ++o) {
+      double sum = bias == nullptr ? 0.0 : double{bias[o]};
+      for (int64_t c = 0; c < d.c; ++c) sum += double{x[n * d.c + c]} * double{weight[o * d.c + c]};
+      if (d.fuse_relu && sum < 0.0) sum = 0.0;
+      y[n * d.out_c + o] = static_cast<float>(sum);
+    }
+  }
+}
+
+void FullyConnectedBackwardData(const OpDesc& d, const float* dy, const float* weight, float* dx) {
+  for (int64_t n = 0; n < d.n; ++n) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      double sum = 0.0;
+      for (int64_t o = 0; o < d.out_c; ++o) {
+        sum += double{dy[n * d.out_c + o]} * double{weight[o * d.c + c]};
+      }
+      dx[n * d.c + c] = static_cast<float>(sum);
+    }
+  }
+}
+
+void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float* dy, float* dweight,
+                                   float* dbias) {
+  for (int64_t o = 0; o < d.out_c; ++o) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      double sum = 0.0;
+      for (int64_t n = 0; n < d.n; ++n) sum += double{dy[n * d.out_c + o]} * double{x[n * d.c + c]};
+      dweight[o * d.c + c] = static_cast<float>(sum);
+    }
+    if (dbias == nullptr) continue;
+    double sum = 0.0;
+    for (int64_t n = 0; n < d.n; ++n) sum += double{dy[n * d.out_c + o]};
+    dbias[o] = static_cast<float>(sum);
+  }
+}
+
+void ReluForward(int64_t count, const float* x, float* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+void ReluBackward(int64_t count, const float* y, const float* dy, float* dx) {
+  for (int64_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+void Add(int64_t count, const float* a, const float* b, float* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
+}
+
+void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y) {
+  const double threshold = double{rate} * 0x1p32;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t word = PhiloxWord(key, static_cast<uint64_t>(i));
+    const bool keep = static_cast<double>(word) >= threshold;
+    y[i] = keep ? static_cast<float>(double{x[i]} / (1.0 - double{rate})) : 0.0f;
+  }
+}
+
+void SoftmaxCrossEntropyForward(const OpDesc& d, const float* logits, const int32_t* labels,
+                                float* probabilities, float* loss) {
+  for (int64_t n = 0; n < d.n; ++n) {
+    const float* row = logits + n * d.c;
+    const double largest = double{*std::max_element(row, row + d.c)};
+    double sum = 0.0;
+    for (int64_t c = 0; c < d.c; ++c) sum += std::exp(double{row[c]} - largest);
+    for (int64_t c = 0; c < d.c; ++c) {
+      probabilities[n * d.c + c] = static_cast<float>(std::exp(double{row[c]} - largest) / sum);
+    }
+    loss[n] = static_cast<float>(std::log(sum) + largest - double{row[labels[n]]});
+  }
+}
+
+void SoftmaxCrossEntropyBackward(const OpDesc& d, const float* probabilities, const int32_t* labels,
+                                 float scale, float* dlogits) {
+  for (int64_t n = 0; n < d.n; ++n) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      const double target = c == labels[n] ? 1.0 : 0.0;
+      dlogits[n * d.c + c] =
+          static_cast<float>((double{probabilities[n * d.c + c]} - target) * double{scale});
+    }
+  }
+}
+
+void EmbeddingForward(const OpDesc& d, const float* row_numbers, const float* weight, float* y) {
+  for (int64_t i = 0; i < d.n * d.c; ++i) {
+    const auto row = static_cast<int64_t>(row_numbers[i]);
+    std::copy_n(weight + row * d.out_c, d.out_c, y + i * d.out_c);
+  }
+}
+
+void EmbeddingBackward(const OpDesc& d, const float* row_numbers, const float* dy, float* dweight) {
+  std::vector<double> sums(static_cast<size_t>(d.rows * d.out_c));
+  for (int64_t i = 0; i < d.n * d.c; ++i) {
+    const auto row = static_cast<int64_t>(row_numbers[i]);
+    for (int64_t j = 0; j < d.out_c; ++j) {
+      sums[static_cast<size_t>(row * d.out_c + j)] += double{dy[i * d.out_c + j]};
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) dweight[i] = static_cast<float>(sums[i]);
+}
+
+}  // namespace capstan::kernels::reference
