@@ -57,7 +57,8 @@ struct SchedulerService::Answers {
   };
   struct Job {
     Call<v1::GetJobResponse> call;
-    absl::StatusOr<v1::JobStatus> status;
+    absl::Status error;  // Not ok: the rest is empty.
+    v1::JobStatus status;
   };
   std::vector<Node> nodes;
   std::vector<Task> tasks;
@@ -161,7 +162,7 @@ SchedulerService::Answers SchedulerService::Collect(Actions actions) {
     const auto call = job_calls_.extract(reply.ticket);
     if (call.empty()) continue;
     const absl::StatusOr<JobView> view = core_.Job(reply.job, clock_->Now());
-    Answers::Job answer{call.mapped(), view.status()};
+    Answers::Job answer{call.mapped(), view.status(), {}};
     if (view.ok()) answer.status = StatusOf(*view, StatusDetail::kWhole);
     answers.jobs.push_back(std::move(answer));
   }
@@ -190,8 +191,8 @@ void SchedulerService::Perform(Answers answers) {
   if (answers.jobs.empty()) return;
   output_.Post([jobs = std::move(answers.jobs)] {
     for (const Answers::Job& job : jobs) {
-      if (job.status.ok()) *job.call.response->mutable_status() = *job.status;
-      FinishWith(job.call.reactor, job.status.status());
+      if (job.error.ok()) *job.call.response->mutable_status() = job.status;
+      FinishWith(job.call.reactor, job.error);
     }
   });
 }
@@ -348,6 +349,7 @@ absl::Status SchedulerService::Submit(AdmittedJob job, v1::SubmitJobResponse* re
 grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext* context,
                                                      const v1::ListJobsRequest*,
                                                      v1::ListJobsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::Status status;
   {
     absl::MutexLock lock(&mutex_);
@@ -356,7 +358,8 @@ grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext
       *response->add_jobs() = StatusOf(view, StatusDetail::kList);
     }
   }
-  return FinishWith(context->DefaultReactor(), status);
+  output_.Post([reactor, status] { FinishWith(reactor, status); });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* context,
@@ -391,6 +394,7 @@ grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext* context,
                                                     const v1::StopJobRequest* request,
                                                     v1::StopJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::Status status;
   Answers answers;
   {
@@ -405,7 +409,8 @@ grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext*
     }
   }
   Perform(std::move(answers));
-  return FinishWith(context->DefaultReactor(), status);
+  output_.Post([reactor, status] { FinishWith(reactor, status); });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContext* context,
