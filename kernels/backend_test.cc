@@ -99,6 +99,16 @@ TEST_CASE("Backend: a plan of another backend is refused", "[kernels]") {
   CHECK_STATUS(reference->Run(*cpu_plan, {view}, {view}), kInvalid, "another backend");
 }
 
+TEST_CASE("Backend: scratch that cannot be had is an error, not a crash", "[kernels]") {
+  OpDesc d;  // One pixel in a padded image of 25 GB, for each of 1024 threads.
+  d.kind = OpKind::kConvolutionForward;
+  d.n = 1;
+  d.kernel = d.out_h = d.out_w = 40000;
+  d.padding = 39999;
+  CHECK_STATUS(MakeCpuBackend({.threads = 5000})->Prepare(d),
+               absl::StatusCode::kResourceExhausted, "no memory for 65");
+}
+
 TEST_CASE("Backend: labels and row numbers out of range are refused at run time", "[kernels]") {
   for (const auto& backend : AllBackends()) {
     std::vector<float> values(16);

@@ -306,9 +306,9 @@ OpDesc MatrixDesc(K kind, int64_t n, int64_t c, int64_t out_c) {
 
 TEST_CASE("CPU fully connected: forward and gradients agree with the reference",
           "[kernels][cpu]") {
-  for (const int64_t n : {0, 1, 3, 16, 64, 70}) {
-    for (const int64_t c : {1, 5, 64, 100, 129}) {
-      for (const int64_t units : {1, 10, 16, 50, 97}) {
+  for (const int64_t n : {0, 1, 3, 64, 70}) {
+    for (const int64_t c : {1, 64, 129}) {
+      for (const int64_t units : {1, 10, 97}) {
         for (const bool bias : {false, true}) {
           OpDesc d = MatrixDesc(K::kFullyConnectedForward, n, c, units);
           d.has_bias = bias;

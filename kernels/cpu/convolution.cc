@@ -44,7 +44,7 @@ class ConvolutionPlan : public CpuPlan {
       return absl::ResourceExhaustedError(absl::StrCat(ToString(desc()), ": no memory for ",
                                                        padded + floats, " floats of scratch"));
     }
-    std::fill_n(memory_.get(), padded + floats, 0.0f);
+    std::fill_n(memory_.get(), padded, 0.0f);
     scratch_ = memory_.get() + padded;
     return absl::OkStatus();
   }
@@ -80,11 +80,6 @@ class Forward : public ConvolutionPlan {
   absl::Status Init() {
     const OpDesc& d = desc();
     panels_ = SplitColumns(simd(), d.out_c);
-    for (int64_t oh = 0; oh < d.out_h; ++oh) {
-      for (int64_t ow = 0; ow < d.out_w; ++ow) {
-        windows_.push_back(oh * d.stride * g_.row + ow * d.stride * d.c);
-      }
-    }
     return AllocateScratch(d.kernel * g_.segment * PaddedColumns(panels_));
   }
 
@@ -119,16 +114,24 @@ class Forward : public ConvolutionPlan {
       args.length = g_.segment;
       args.bias = bias == nullptr ? nullptr : bias + panel.begin;
       args.relu = d.fuse_relu;
-      RunTiles(
-          simd(), panel, args, g_.positions,
-          [&](int64_t p) { return x + windows_[static_cast<size_t>(p)]; },
-          [&](int64_t p) { return y + p * d.out_c + panel.begin; });
+      // RunTiles asks for the windows in order: left to right, then down.
+      const float* row = x;
+      int64_t ow = 0;
+      const auto next_window = [&](int64_t) {
+        const float* window = row + ow * d.stride * d.c;
+        if (++ow == d.out_w) {
+          ow = 0;
+          row += d.stride * g_.row;
+        }
+        return window;
+      };
+      RunTiles(simd(), panel, args, g_.positions, next_window,
+               [&](int64_t p) { return y + p * d.out_c + panel.begin; });
       packed += d.kernel * g_.segment * panel.padded;
     }
   }
 
-  std::vector<Panel> panels_;     // Of the filters.
-  std::vector<int64_t> windows_;  // Where the window of each output position starts.
+  std::vector<Panel> panels_;  // Of the filters.
 };
 
 // dx[window, segment column] += dy[position, :] * weight[:, kernel row, segment column]: rows are output

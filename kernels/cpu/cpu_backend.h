@@ -18,7 +18,7 @@ namespace capstan::kernels {
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
 struct CpuOptions {
-  int threads = 1;  // OpenMP threads an op may use; values below 1 count as 1.
+  int threads = 1;  // OpenMP threads an op may use; taken as the nearest in [1, 1024].
   // The newest instruction set to use; what the processor lacks is not used. Any limit below the default
   // also leaves oneDNN out (it chooses for itself), so that a mixed set of machines that all reach
   // the limit compute the same bits.

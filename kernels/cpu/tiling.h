@@ -33,7 +33,8 @@ void PackPanel(const Panel& panel, int64_t rows, const float* b, int64_t row_ste
                int64_t column_step, float* packed);
 
 // Runs the tiles of `rows` rows against one panel: c_of(row) (+)= a_of(row) * b.
-// `args` gives everything but the pointers a and c. After each tile calls done(first row, rows).
+// `args` gives everything but the pointers a and c. Asks for each row once, in order. After each tile calls
+// done(first row, rows).
 template <typename RowOfA, typename RowOfC, typename Done>
 void RunTiles(const Simd& simd, const Panel& panel, TileArgs args, int64_t rows,
               const RowOfA& a_of, const RowOfC& c_of, const Done& done) {
