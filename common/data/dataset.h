@@ -1,4 +1,4 @@
-// Dataset: labelled images in memory, as they stood in the files (bytes, NHWC), and how to load them.
+// Dataset: labelled images in memory, as they stood in the files (bytes, NHWC), and their loading.
 //
 // Thread safety: immutable after loading; safe to read from many threads.
 #ifndef CAPSTAN_COMMON_DATA_DATASET_H_
@@ -24,8 +24,10 @@ struct Dataset {
 // Reads a split whole, checking magic numbers, sizes, truncation and labels.
 // Errors: kNotFound            a file does not exist.
 //         kPermissionDenied    it cannot be read.
-//         kInvalidArgument     the format's paths are missing from the split, or label out of range.
-//         kDataLoss            wrong magic, truncated, trailing bytes, images and labels that differ in number.
+//         kInvalidArgument     the format's paths are missing from the split, or label out of
+//                              range.
+//         kDataLoss            wrong magic, truncated, trailing bytes, images and labels that
+//                              differ in number.
 // Every message names the file and says what was found and what was expected.
 absl::StatusOr<Dataset> LoadDataset(v1::Data::Format format, const v1::Split& split);
 

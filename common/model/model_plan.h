@@ -1,8 +1,8 @@
 // ModelPlan: a model with every shape known and every parameter given its place in a table.
 //
-// Made from the job's model by inferring shapes layer by layer (common/model/plan_model.h). The scheduler
-// makes it to admit a job and lay out tables; a worker makes it to build its network; both get the same
-// plan from the same job. Pure data. Thread safety: values.
+// Made from the job's model by inferring shapes layer by layer (common/model/plan_model.h). The
+// scheduler makes it to admit a job and lay out tables; a worker makes it to build its network;
+// both get the same plan from the same job. Pure data. Thread safety: values.
 #ifndef CAPSTAN_COMMON_MODEL_MODEL_PLAN_H_
 #define CAPSTAN_COMMON_MODEL_MODEL_PLAN_H_
 
@@ -46,7 +46,7 @@ struct PlannedTensor {
   int64_t offset = 0;          // First element in its table.
   int64_t count = 0;
   Initial initial;
-  float momentum = 0.0f;       // Statistics only: weight of a new batch.
+  float momentum = 0.0f;  // Statistics only: weight of a new batch.
 };
 
 struct PlannedLayer {
@@ -56,11 +56,11 @@ struct PlannedLayer {
   SampleShape in, out;      // Of inputs[0] and of the output.
   int64_t kernel = 1, stride = 1, padding = 0;
   bool has_bias = false;
-  float epsilon = 0.0f;       // Batch normalisation.
+  float epsilon = 0.0f;  // Batch normalisation.
   float dropout_rate = 0.0f;
-  int64_t rows = 0;           // Embedding.
+  int64_t rows = 0;  // Embedding.
   // Indices in ModelPlan::parameters and ::statistics; -1: none.
-  int weight = -1, bias = -1;                   // Batch normalisation: scale and shift.
+  int weight = -1, bias = -1;  // Batch normalisation: scale and shift.
   int running_mean = -1, running_variance = -1;
 };
 
@@ -69,8 +69,9 @@ struct ModelPlan {
   int64_t classes = 0;  // Of the last layer's output.
   std::vector<PlannedLayer> layers;
   std::vector<PlannedTensor> parameters;  // Table "parameters": trained by the job's optimizer.
-  std::vector<PlannedTensor> statistics;  // Table "statistics": moving averages; empty without batch norm.
-  int64_t parameter_count = 0;            // Elements.
+  std::vector<PlannedTensor>
+      statistics;               // Table "statistics": moving averages; empty without batch norm.
+  int64_t parameter_count = 0;  // Elements.
   int64_t statistic_count = 0;
 };
 

@@ -17,7 +17,8 @@ inline constexpr int kMessageBytesMax = 64 << 20;
 
 enum class ChannelKind { kControl, kData };  // Kinds never share a connection.
 
-// Connects lazily and reconnects with a backoff of 50 ms to 1 s.
+// Connects lazily and reconnects with a backoff of 100 ms to 1 s. Each data channel has its own
+// connection; control channels to one address share one.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKind kind);
 
 // Every call has a deadline: sets it on `context`, measured from now.

@@ -28,7 +28,7 @@ _PKG_CONFIG_LIBRARIES = {
 
 # Libraries without a .pc file, and flags that pkg-config does not know of.
 _EXTRA_LINKOPTS = {
-    "grpc": {"reflection": ["-Wl,--no-as-needed", "-lgrpc++_reflection", "-Wl,--as-needed"]},
+    "grpc": {"reflection": ["-Wl,--push-state,--no-as-needed", "-lgrpc++_reflection", "-Wl,--pop-state"]},
 }
 
 _PLAIN_LIBRARIES = {

@@ -1,8 +1,8 @@
 // Network: a ModelPlan made executable on a backend: loss and gradient of a batch.
 //
-// Parameters and gradients are flat arrays in table order (ModelPlan::parameters), so that shards are
-// slices of them and nothing is copied between training and the wire.
-// Thread safety: used by one thread at a time.
+// Parameters and gradients are flat arrays in table order (ModelPlan::parameters), so that shards
+// are slices of them and nothing is copied between training and the wire. Thread safety: used by
+// one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_NETWORK_H_
 #define CAPSTAN_WORKER_TRAINING_NETWORK_H_
 
@@ -30,24 +30,32 @@ struct BatchResult {
 
 class Network {
  public:
-  // Errors: those of Backend::Prepare; kResourceExhausted when activations do not fit, with the bytes needed.
-  static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan, kernels::Backend& backend,
+  // Errors: those of Backend::Prepare; kResourceExhausted when activations do not fit, with the
+  // bytes needed.
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
+                                                         kernels::Backend& backend,
                                                          int64_t batch_size_max);
   virtual ~Network() = default;
 
   // One forward and backward pass in training mode.
   //   parameters   [plan.parameter_count]   read
-  //   gradient     [plan.parameter_count]   overwritten: gradient_scale * d(sum of losses)/d(parameter)
-  //   batch_statistics [plan.statistic_count] overwritten: means and (unbiased, as PyTorch's) variances of this batch
-  //   dropout_key  draws every mask of this pass
-  // REQUIRES: 1 <= batch.n() <= batch_size_max.
-  virtual absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
+  //   gradient     [plan.parameter_count]   overwritten: gradient_scale * d(sum of
+  //   losses)/d(parameter) batch_statistics [plan.statistic_count] overwritten: means and
+  //   (unbiased, as PyTorch's) variances of this batch dropout_key  draws every mask of this pass
+  // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
+  // a label is
+  //                             out of range.
+  //         kResourceExhausted  activations do not fit in memory; says how many bytes they need.
+  //         else                those of Backend::Prepare and Run, with the layer's name.
+  virtual absl::StatusOr<BatchResult> Train(const BatchView& batch,
+                                            absl::Span<const float> parameters,
                                             float gradient_scale, uint64_t dropout_key,
                                             absl::Span<float> gradient,
                                             absl::Span<float> batch_statistics) = 0;
 
-  // One forward pass in inference mode (running statistics, no dropout).
-  virtual absl::StatusOr<BatchResult> Evaluate(const BatchView& batch, absl::Span<const float> parameters,
+  // One forward pass in inference mode (running statistics, no dropout). Errors: as Train.
+  virtual absl::StatusOr<BatchResult> Evaluate(const BatchView& batch,
+                                               absl::Span<const float> parameters,
                                                absl::Span<const float> statistics) = 0;
 };
 

@@ -1,0 +1,133 @@
+#include "common/data/dataset.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "common/data/test_files.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+using ::capstan::testing::Bytes;
+using ::capstan::testing::Concatenate;
+using ::capstan::testing::Gzip;
+using ::capstan::testing::IdxFile;
+using ::capstan::testing::IdxImagesFile;
+using ::capstan::testing::IdxLabelsFile;
+using ::capstan::testing::NoisyBytes;
+using ::capstan::testing::TemporaryFolder;
+
+// A split of two files written into a temporary folder.
+struct IdxFixture {
+  absl::StatusOr<Dataset> Load(const Bytes& images, const Bytes& labels) const {
+    v1::Split split;
+    split.set_images(folder.Write("images", images));
+    split.set_labels(folder.Write("labels", labels));
+    return LoadDataset(v1::Data::IDX, split);
+  }
+  TemporaryFolder folder;
+};
+
+TEST_CASE("Dataset: IDX images and labels, plain and gzip", "[common][data]") {
+  const TemporaryFolder folder;
+  v1::Split split;
+  split.set_images(folder.Write("images.gz", Gzip(IdxImagesFile(2, 3, 4))));
+  split.set_labels(folder.Write("labels", IdxLabelsFile({7, 0})));
+  REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadDataset(v1::Data::IDX, split));
+  CHECK(dataset.shape == SampleShape{.h = 3, .w = 4, .c = 1});
+  CHECK(dataset.count == 2);
+  CHECK(dataset.classes == 10);
+  CHECK(dataset.pixels == NoisyBytes(24));
+  CHECK(dataset.labels == Bytes{7, 0});
+}
+
+TEST_CASE("Dataset: CIFAR-10 files are concatenated", "[common][data]") {
+  const TemporaryFolder folder;
+  v1::Split split;
+  split.add_files(folder.Write("1.bin", Concatenate({{3}, Bytes(3072, 30)})));
+  split.add_files(folder.Write("2.bin.gz", Gzip(Concatenate({{4}, Bytes(3072, 40)}))));
+  REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadDataset(v1::Data::CIFAR10_BINARY, split));
+  CHECK(dataset.shape == SampleShape{.h = 32, .w = 32, .c = 3});
+  CHECK(dataset.count == 2);
+  CHECK(dataset.classes == 10);
+  CHECK(dataset.labels == Bytes{3, 4});
+  CHECK(dataset.pixels == Concatenate({Bytes(3072, 30), Bytes(3072, 40)}));
+}
+
+TEST_CASE("Dataset: paths that the format needs must be there, and no others", "[common][data]") {
+  v1::Split split;
+  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kInvalidArgument,
+               "expected the path of a file in each");
+  CHECK_STATUS(LoadDataset(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kInvalidArgument,
+               "files is empty");
+  CHECK_STATUS(LoadDataset(v1::Data::FORMAT_UNSPECIFIED, split), absl::StatusCode::kInvalidArgument,
+               "expected IDX or CIFAR10_BINARY");
+  split.set_images("i");
+  split.set_labels("l");
+  split.add_files("batch.bin");
+  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kInvalidArgument,
+               "files names 'batch.bin', expected none");
+  CHECK_STATUS(LoadDataset(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kInvalidArgument,
+               "expected neither");
+}
+
+TEST_CASE("Dataset: every bad IDX file is refused by name", "[common][data]") {
+  const IdxFixture idx;
+  const Bytes images = IdxImagesFile(2, 3, 3);
+  const Bytes labels = IdxLabelsFile({1, 2});
+  REQUIRE_OK(idx.Load(images, labels));
+
+  CHECK_STATUS(idx.Load(images, IdxLabelsFile({1, 2, 3})), absl::StatusCode::kDataLoss,
+               "labels: 3 labels, expected 2, one for each image of");
+  CHECK_STATUS(idx.Load(images, IdxLabelsFile({1, 10})), absl::StatusCode::kInvalidArgument,
+               "labels: label number 1 is 10, expected 0 to 9");
+  CHECK_STATUS(idx.Load({}, labels), absl::StatusCode::kDataLoss, "images: 0 bytes");
+  CHECK_STATUS(idx.Load(images, {}), absl::StatusCode::kDataLoss, "labels: 0 bytes");
+  CHECK_STATUS(idx.Load(labels, images), absl::StatusCode::kDataLoss, "images: magic number");
+  CHECK_STATUS(idx.Load(IdxFile(0x803, {3, 3, 3}, NoisyBytes(18)), labels),
+               absl::StatusCode::kDataLoss, "images: 18 bytes after the header");
+}
+
+TEST_CASE("Dataset: missing and damaged files are refused by name", "[common][data]") {
+  const TemporaryFolder folder;
+  v1::Split split;
+  split.set_images(folder.Path("images.gz"));
+  split.set_labels(folder.Write("labels", IdxLabelsFile({7, 0})));
+  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kNotFound, "images.gz");
+  Bytes compressed = Gzip(IdxImagesFile(2, 3, 4));
+  compressed.resize(compressed.size() - 3);
+  folder.Write("images.gz", compressed);
+  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kDataLoss, "truncated");
+  split.Clear();
+  split.add_files(folder.Path("none.bin"));
+  CHECK_STATUS(LoadDataset(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kNotFound,
+               "none.bin");
+}
+
+TEST_CASE("Dataset: the real Fashion-MNIST has 10 balanced classes", "[common][data]") {
+  const std::string folder = "/usr/share/datasets/fashion-mnist";
+  if (!std::filesystem::exists(folder)) {
+    std::cout << "skipped: " << folder << " is missing (package dataset-fashion-mnist)\n";
+    return;
+  }
+  const auto check = [&folder](const std::string& prefix, int64_t count) {
+    v1::Split split;
+    split.set_images(folder + "/" + prefix + "-images-idx3-ubyte.gz");
+    split.set_labels(folder + "/" + prefix + "-labels-idx1-ubyte.gz");
+    REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadDataset(v1::Data::IDX, split));
+    CHECK(dataset.shape == SampleShape{.h = 28, .w = 28, .c = 1});
+    CHECK(dataset.count == count);
+    CHECK(dataset.pixels.size() == static_cast<size_t>(count) * 28 * 28);
+    for (uint8_t label = 0; label < 10; ++label) {
+      CHECK(std::count(dataset.labels.begin(), dataset.labels.end(), label) == count / 10);
+    }
+  };
+  check("train", 60000);
+  check("t10k", 10000);
+}
+
+}  // namespace
+}  // namespace capstan

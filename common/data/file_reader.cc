@@ -1,0 +1,198 @@
+#include "common/data/file_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+constexpr size_t kChunkBytes = 256 * 1024;
+constexpr uint8_t kGzipFirstByte = 0x1f;
+constexpr int kGzipWindowBits = 15 + 16;  // zlib: the largest window, a gzip header and trailer.
+
+absl::Status ErrorOf(const std::string& path, int error_number) {
+  const std::string message = absl::StrCat(path, ": cannot be read: ", std::strerror(error_number));
+  if (error_number == ENOENT || error_number == ENOTDIR) return absl::NotFoundError(message);
+  return absl::PermissionDeniedError(message);
+}
+
+absl::Status TooLarge(const std::string& path, int64_t bytes_max) {
+  return absl::DataLossError(
+      absl::StrCat(path, ": holds more than the ", bytes_max, " bytes expected at most"));
+}
+
+// An open file, read front to back.
+class InputFile {
+ public:
+  static absl::StatusOr<InputFile> Open(const std::string& path) {
+    // O_NONBLOCK: opening a pipe without a writer must not wait for one.
+    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return ErrorOf(path, errno);
+    InputFile file(path, descriptor);
+    struct stat status;
+    if (fstat(descriptor, &status) != 0) return ErrorOf(path, errno);
+    if (!S_ISREG(status.st_mode)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat(path, ": cannot be read: ", S_ISDIR(status.st_mode) ? "a folder" : "no file",
+                       ", expected a regular file"));
+    }
+    file.bytes_ = status.st_size;
+    return file;
+  }
+  InputFile(InputFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        descriptor_(std::exchange(other.descriptor_, -1)),
+        bytes_(other.bytes_) {}
+  InputFile& operator=(InputFile&&) = delete;
+  ~InputFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+  int64_t bytes() const { return bytes_; }  // When it was opened.
+
+  // Fills `buffer` from the file; fewer bytes than asked for mean its end.
+  absl::StatusOr<size_t> Read(absl::Span<uint8_t> buffer) {
+    size_t filled = 0;
+    while (filled < buffer.size()) {
+      const ssize_t got = read(descriptor_, buffer.data() + filled, buffer.size() - filled);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return ErrorOf(path_, errno);
+      if (got == 0) break;
+      filled += static_cast<size_t>(got);
+    }
+    return filled;
+  }
+
+ private:
+  InputFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+  std::string path_;
+  int descriptor_;
+  int64_t bytes_ = 0;
+};
+
+absl::StatusOr<std::vector<uint8_t>> ReadPlain(const std::string& path, InputFile& file,
+                                               int64_t bytes_max) {
+  if (file.bytes() > bytes_max) return TooLarge(path, bytes_max);
+  std::vector<uint8_t> bytes(static_cast<size_t>(file.bytes()));
+  CAPSTAN_ASSIGN_OR_RETURN(const size_t got, file.Read(absl::MakeSpan(bytes)));
+  bytes.resize(got);  // Shorter if the file shrank meanwhile; the format's checks will say so.
+  return bytes;
+}
+
+// Decompresses a gzip file member by member.
+class Inflater {
+ public:
+  Inflater(const std::string& path, InputFile& file, int64_t bytes_max)
+      : path_(path), file_(file), bytes_max_(static_cast<size_t>(bytes_max)), input_(kChunkBytes) {}
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  ~Inflater() {
+    if (started_) inflateEnd(&stream_);
+  }
+
+  absl::StatusOr<std::vector<uint8_t>> Run() {
+    if (inflateInit2(&stream_, kGzipWindowBits) != Z_OK) {
+      return absl::ResourceExhaustedError(absl::StrCat(path_, ": zlib has no memory to start"));
+    }
+    started_ = true;
+    while (true) {
+      CAPSTAN_RETURN_IF_ERROR(InflateMember());
+      CAPSTAN_RETURN_IF_ERROR(Refill());
+      if (stream_.avail_in == 0) break;  // The end of the file, between two members.
+      if (*stream_.next_in != kGzipFirstByte) return TrailingBytes();
+      inflateReset(&stream_);
+    }
+    output_.resize(filled_);
+    return std::move(output_);
+  }
+
+ private:
+  absl::Status Refill() {
+    if (stream_.avail_in > 0) return absl::OkStatus();
+    CAPSTAN_ASSIGN_OR_RETURN(const size_t got, file_.Read(absl::MakeSpan(input_)));
+    compressed_bytes_ += got;
+    stream_.next_in = input_.data();
+    stream_.avail_in = static_cast<uInt>(got);
+    return absl::OkStatus();
+  }
+
+  // Makes room for at least one byte of output. One byte above bytes_max: more than fits.
+  absl::Status Grow() {
+    if (filled_ > bytes_max_) return TooLarge(path_, static_cast<int64_t>(bytes_max_));
+    if (filled_ == output_.size()) {
+      output_.resize(std::min(std::max(2 * output_.size(), kChunkBytes), bytes_max_ + 1));
+    }
+    const size_t room = std::min(output_.size() - filled_, kChunkBytes);
+    stream_.next_out = output_.data() + filled_;
+    stream_.avail_out = static_cast<uInt>(room);
+    return absl::OkStatus();
+  }
+
+  absl::Status InflateMember() {
+    while (true) {
+      CAPSTAN_RETURN_IF_ERROR(Refill());
+      if (stream_.avail_in == 0) {
+        return absl::DataLossError(absl::StrCat(path_, ": truncated: the gzip data stops after ",
+                                                compressed_bytes_, " bytes (", filled_,
+                                                " decompressed), before its end mark"));
+      }
+      CAPSTAN_RETURN_IF_ERROR(Grow());
+      const size_t room = stream_.avail_out;
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      filled_ += room - stream_.avail_out;
+      if (filled_ > bytes_max_) return TooLarge(path_, static_cast<int64_t>(bytes_max_));
+      if (result == Z_STREAM_END) return absl::OkStatus();
+      if (result == Z_MEM_ERROR) {
+        return absl::ResourceExhaustedError(absl::StrCat(path_, ": zlib has no memory to go on"));
+      }
+      if (result != Z_OK && result != Z_BUF_ERROR) return Corrupt();
+    }
+  }
+
+  absl::Status Corrupt() const {
+    return absl::DataLossError(absl::StrCat(
+        path_, ": corrupt gzip data near byte ", compressed_bytes_ - stream_.avail_in, ": ",
+        stream_.msg != nullptr ? stream_.msg : "unknown compression", ", expected a gzip file"));
+  }
+
+  absl::Status TrailingBytes() const {
+    return absl::DataLossError(
+        absl::StrCat(path_, ": bytes that are no gzip data follow the compressed data at byte ",
+                     compressed_bytes_ - stream_.avail_in, ", expected the end of the file"));
+  }
+
+  const std::string& path_;
+  InputFile& file_;
+  const size_t bytes_max_;
+  std::vector<uint8_t> input_;
+  std::vector<uint8_t> output_;
+  size_t filled_ = 0;            // Of output_.
+  size_t compressed_bytes_ = 0;  // Read so far.
+  bool started_ = false;
+  z_stream stream_ = {};
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<uint8_t>> ReadDataFile(const std::string& path, int64_t bytes_max) {
+  CAPSTAN_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  if (!absl::EndsWith(path, ".gz")) return ReadPlain(path, file, bytes_max);
+  return Inflater(path, file, bytes_max).Run();
+}
+
+}  // namespace capstan

@@ -1,0 +1,27 @@
+// FileReader: a data file whole in memory; a name that ends in ".gz" is decompressed.
+//
+// Never trusts a size: reading stops at `bytes_max`, so that a small .gz cannot fill the memory.
+// Thread safety: a pure function of the file.
+#ifndef CAPSTAN_COMMON_DATA_FILE_READER_H_
+#define CAPSTAN_COMMON_DATA_FILE_READER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace capstan {
+
+// The bytes of the regular file `path`, decompressed if the name ends in ".gz". Members of a .gz
+// that stand one after the other give their contents one after the other, as gzip does.
+// Errors: kNotFound          no such file.
+//         kPermissionDenied  it cannot be read, or is not a regular file (a folder, a pipe).
+//         kDataLoss          .gz: truncated, corrupt, or bytes follow the compressed data;
+//                            more than `bytes_max` bytes (decompressed).
+// Every message begins with the path.
+absl::StatusOr<std::vector<uint8_t>> ReadDataFile(const std::string& path, int64_t bytes_max);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_DATA_FILE_READER_H_

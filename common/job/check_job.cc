@@ -1,0 +1,132 @@
+#include "common/job/check_job.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/data/dataset.h"
+#include "common/job/field_checker.h"
+#include "common/job/validate.h"
+#include "common/model/plan_model.h"
+
+namespace capstan {
+namespace {
+
+// What the checks need of a split once its pixels are gone.
+struct SplitFacts {
+  SampleShape shape;
+  int64_t count = 0;
+  int64_t classes = 0;
+  int64_t label_max = 0;
+};
+
+// The field of `split` whose path begins `message`; the split itself if none does.
+std::string FieldOfPath(const v1::Split& split, const std::string& field,
+                        absl::string_view message) {
+  const auto about = [&](const std::string& path) {
+    return !path.empty() && absl::StartsWith(message, absl::StrCat(path, ":"));
+  };
+  if (about(split.images())) return absl::StrCat(field, ".images");
+  if (about(split.labels())) return absl::StrCat(field, ".labels");
+  for (int i = 0; i < split.files_size(); ++i) {
+    if (about(split.files(i))) return absl::StrCat(field, ".files[", i, "]");
+  }
+  return field;
+}
+
+bool ReadSplit(v1::Data::Format format, const v1::Split& split, const std::string& field,
+               SplitFacts* facts, std::vector<Diagnostic>* diagnostics) {
+  const absl::StatusOr<Dataset> dataset = LoadDataset(format, split);
+  if (!dataset.ok()) {
+    const std::string message(dataset.status().message());
+    diagnostics->push_back({FieldOfPath(split, field, message), "", "", message});
+    return false;
+  }
+  facts->shape = dataset->shape;
+  facts->count = dataset->count;
+  facts->classes = dataset->classes;
+  for (const uint8_t label : dataset->labels) {
+    facts->label_max = std::max<int64_t>(facts->label_max, label);
+  }
+  return true;
+}
+
+void CompareSplits(const v1::JobSpec& spec, const SplitFacts& train, const SplitFacts& test,
+                   std::vector<Diagnostic>* diagnostics) {
+  FieldChecker check("", diagnostics);
+  if (spec.data().has_test() && !(test.shape == train.shape)) {
+    check.Wrong("data.test", absl::StrCat("images of ", ToString(test.shape)),
+                absl::StrCat(ToString(train.shape), ", as in data.train"));
+  }
+  const int64_t labels = std::max(train.label_max, test.label_max) + 1;
+  if (spec.model().has_classes() && spec.model().classes() < labels) {
+    check.Wrong("model.classes", absl::StrCat(spec.model().classes()),
+                absl::StrCat("at least ", labels, ", as the data has label ", labels - 1));
+  }
+  if (spec.training().batch_size() > train.count) {
+    check.Wrong("training.batch_size", absl::StrCat(spec.training().batch_size()),
+                absl::StrCat("at most ", train.count, ", the number of training images"));
+  }
+  const int64_t side = std::min(train.shape.h, train.shape.w);
+  if (spec.data().augmentation().crop_padding() > side) {
+    check.Wrong("data.augmentation.crop_padding",
+                absl::StrCat(spec.data().augmentation().crop_padding()),
+                absl::StrCat("at most ", side, ", as images are ", ToString(train.shape)));
+  }
+}
+
+// Where the job says what PlanModel complains of: `layer "b": convolution.kernel is ...` is about
+// model.layers[1].convolution.kernel.
+std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) {
+  if (!model.zoo().empty()) return "model.zoo";
+  absl::string_view rest = message;
+  if (!absl::ConsumePrefix(&rest, "layer \"")) return "model";
+  const absl::string_view name = rest.substr(0, rest.find('"'));
+  for (int i = 0; i < model.layers_size(); ++i) {
+    if (model.layers(i).name() != name) continue;
+    rest.remove_prefix(name.size());
+    if (!absl::ConsumePrefix(&rest, "\": ")) return absl::StrCat("model.layers[", i, "]");
+    const absl::string_view word = rest.substr(0, rest.find(' '));
+    const bool is_field = absl::StrContains(word, '.') || absl::StartsWith(word, "inputs");
+    return absl::StrCat("model.layers[", i, "]", is_field ? "." : "", is_field ? word : "");
+  }
+  return "model";
+}
+
+}  // namespace
+
+JobCheck CheckJob(const v1::JobSpec& spec) {
+  JobCheck result;
+  result.diagnostics = ValidateJob(spec);
+  if (!result.diagnostics.empty()) return result;
+
+  SplitFacts train, test;
+  const v1::Data& data = spec.data();
+  const bool train_read =
+      ReadSplit(data.format(), data.train(), "data.train", &train, &result.diagnostics);
+  const bool test_read = !data.has_test() || ReadSplit(data.format(), data.test(), "data.test",
+                                                       &test, &result.diagnostics);
+  if (!train_read || !test_read) return result;
+  CompareSplits(spec, train, test, &result.diagnostics);
+  if (!result.diagnostics.empty()) return result;
+
+  const int64_t classes = spec.model().has_classes() ? spec.model().classes() : train.classes;
+  absl::StatusOr<ModelPlan> plan = PlanModel(spec.model(), train.shape, classes);
+  if (!plan.ok()) {
+    const std::string message(plan.status().message());
+    result.diagnostics.push_back({FieldOfPlanError(spec.model(), message), "", "", message});
+    return result;
+  }
+  result.plan = *std::move(plan);
+  result.train_count = train.count;
+  result.test_count = test.count;
+  return result;
+}
+
+}  // namespace capstan

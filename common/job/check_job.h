@@ -1,0 +1,31 @@
+// CheckJob: the whole check of a job, files and shapes included, before anything starts.
+//
+// Reads the data files, so that it takes a moment; ValidateJob alone is immediate.
+// Thread safety: a pure function of the job and its files.
+#ifndef CAPSTAN_COMMON_JOB_CHECK_JOB_H_
+#define CAPSTAN_COMMON_JOB_CHECK_JOB_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/job/diagnostic.h"
+#include "common/model/model_plan.h"
+#include "proto/job.pb.h"
+
+namespace capstan {
+
+struct JobCheck {
+  std::vector<Diagnostic> diagnostics;  // Empty: the job can be run, and the rest is valid.
+  ModelPlan plan;
+  int64_t train_count = 0;  // Images.
+  int64_t test_count = 0;   // Images; 0 without a test split.
+};
+
+// In this order, each step only if the ones before found nothing: ValidateJob; both splits are read
+// whole and compared with each other, with the classes, the batch size and the augmentation;
+// PlanModel. Paths that are not absolute start at the working directory.
+JobCheck CheckJob(const v1::JobSpec& spec);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_JOB_CHECK_JOB_H_

@@ -1,0 +1,123 @@
+#include "common/job/check_job.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "common/data/test_files.h"
+#include "common/job/job_file.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+using testing::IdxImagesFile;
+using testing::IdxLabelsFile;
+
+constexpr char kJob[] = R"(model {
+  layers { name: "conv" convolution { filters: 4 kernel: 3 } }
+  layers { name: "out" fully_connected { units: 10 } }
+}
+data {
+  format: IDX
+  train { images: "train-images" labels: "train-labels" }
+  test { images: "test-images" labels: "test-labels" }
+}
+training { epochs: 1 batch_size: 2 }
+optimizer { sgd {} learning_rate: 0.1 }
+resources { workers: 1 }
+)";
+
+// A folder with six training images and two test images of 5 x 5.
+class Folder {
+ public:
+  Folder() {
+    folder_.Write("train-images", IdxImagesFile(6, 5, 5));
+    folder_.Write("train-labels", IdxLabelsFile({0, 1, 2, 3, 4, 9}));
+    folder_.Write("test-images", IdxImagesFile(2, 5, 5));
+    folder_.Write("test-labels", IdxLabelsFile({0, 1}));
+    folder_.Write("wide-images", IdxImagesFile(2, 5, 6));
+    folder_.Write("bad-labels", IdxLabelsFile({0, 10}));
+  }
+
+  // What CheckJob says of kJob with `from` replaced by `to`; FOLDER stands for the folder.
+  std::string Errors(const std::string& from, const std::string& to) const {
+    const std::string text = absl::StrReplaceAll(kJob, {{from, to}});
+    REQUIRE_OK_AND_ASSIGN(const JobFile file, JobFile::Parse("j", text, folder_.Path("")));
+    std::vector<std::string> lines;
+    for (const Diagnostic& diagnostic : CheckJob(file.spec()).diagnostics) {
+      lines.push_back(file.Render(diagnostic));
+    }
+    return absl::StrReplaceAll(absl::StrJoin(lines, "\n"), {{folder_.Path(""), "FOLDER/"}});
+  }
+
+  v1::JobSpec Spec() const {
+    REQUIRE_OK_AND_ASSIGN(const JobFile file, JobFile::Parse("j", kJob, folder_.Path("")));
+    return file.spec();
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+TEST_CASE("CheckJob: a good job comes with its plan and its sample counts", "[job]") {
+  const Folder folder;
+  const JobCheck check = CheckJob(folder.Spec());
+  CHECK(check.diagnostics.empty());
+  CHECK(check.train_count == 6);
+  CHECK(check.test_count == 2);
+  CHECK(check.plan.input == SampleShape{5, 5, 1});
+  CHECK(check.plan.classes == 10);
+  CHECK(check.plan.parameter_count == 4 * 9 + 4 + 36 * 10 + 10);
+}
+
+TEST_CASE("CheckJob: ranges are checked before files are read", "[job]") {
+  const Folder folder;
+  v1::JobSpec spec = folder.Spec();
+  spec.mutable_data()->mutable_train()->set_images("/none");
+  spec.mutable_training()->set_batch_size(0);
+  const JobCheck check = CheckJob(spec);
+  REQUIRE(check.diagnostics.size() == 1);
+  CHECK(check.diagnostics[0].field == "training.batch_size");
+}
+
+TEST_CASE("CheckJob: a data file that cannot be used is located where the job names it", "[job]") {
+  const Folder folder;
+  CHECK_THAT(folder.Errors("train-images", "none"),
+             Catch::StartsWith("j:7:11: data.train.images: FOLDER/none: "));
+  CHECK_THAT(folder.Errors("test-labels", "none"),
+             Catch::StartsWith("j:8:32: data.test.labels: FOLDER/none: "));
+  CHECK_THAT(
+      folder.Errors("test-labels", "bad-labels"),
+      Catch::StartsWith("j:8:32: data.test.labels: FOLDER/bad-labels: ") && Catch::Contains("10"));
+  CHECK_THAT(folder.Errors("train-images", "train-labels"),
+             Catch::StartsWith("j:7:11: data.train.images: FOLDER/train-labels: "));
+}
+
+TEST_CASE("CheckJob: data, classes, batch and augmentation must fit together", "[job]") {
+  const Folder folder;
+  CHECK(folder.Errors("test-images", "wide-images") ==
+        "j:8:3: data.test: got images of 5x6x1, expected 5x5x1, as in data.train");
+  CHECK(folder.Errors("units: 10 } }", "units: 9 } }\n  classes: 9") ==
+        "j:4:3: model.classes: got 9, expected at least 10, as the data has label 9");
+  CHECK(folder.Errors("batch_size: 2", "batch_size: 7") ==
+        "j:10:22: training.batch_size: got 7, expected at most 6, the number of training images");
+  CHECK(folder.Errors("format: IDX", "format: IDX augmentation { crop_padding: 6 }") ==
+        "j:6:30: data.augmentation.crop_padding: got 6, expected at most 5, as images are 5x5x1");
+}
+
+TEST_CASE("CheckJob: a shape that does not fit names the layer and is located", "[job]") {
+  const Folder folder;
+  CHECK(folder.Errors("kernel: 3", "kernel: 6") ==
+        "j:2:50: model.layers[0].convolution.kernel: layer \"conv\": convolution.kernel is 6, "
+        "expected at most 5: its input is 5x5x1 with padding 0");
+  CHECK(
+      folder.Errors("units: 10", "units: 11") ==
+      "j:3:3: model.layers[1]: layer \"out\" is the last: its output is 11, expected 10, one value "
+      "a class");
+}
+
+}  // namespace
+}  // namespace capstan

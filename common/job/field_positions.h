@@ -1,0 +1,40 @@
+// FieldPositions: where each field of a job stands in the file that it came from.
+//
+// Thread safety: values.
+#ifndef CAPSTAN_COMMON_JOB_FIELD_POSITIONS_H_
+#define CAPSTAN_COMMON_JOB_FIELD_POSITIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "common/job/diagnostic.h"
+#include "proto/job.pb.h"
+
+namespace capstan {
+
+// Counted from 1; columns are bytes. 0: unknown.
+struct Position {
+  int line = 0;
+  int column = 0;
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+// Field path ("model.layers[2].name"; a whole list too: "model.layers") -> its first byte.
+using FieldPositions = absl::btree_map<std::string, Position>;
+
+struct LocatedDiagnostic {
+  Position position;
+  Diagnostic diagnostic;
+};
+
+// A file's job, or what kept it from being read. `positions` holds what was seen before an error.
+struct ParsedJob {
+  v1::JobSpec spec;
+  FieldPositions positions;
+  std::vector<LocatedDiagnostic> errors;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_JOB_FIELD_POSITIONS_H_

@@ -1,0 +1,37 @@
+// JsonDocument: JSON (RFC 8259) as a tree that knows where each part stands in the text.
+//
+// protobuf reads JSON into messages but gives no positions; this finds them. It keeps structure,
+// keys and positions; the values stay in the text. Thread safety: values.
+#ifndef CAPSTAN_COMMON_JOB_JSON_DOCUMENT_H_
+#define CAPSTAN_COMMON_JOB_JSON_DOCUMENT_H_
+
+#include <string>
+#include <vector>
+
+#include "common/job/field_positions.h"
+
+namespace capstan {
+
+struct JsonNode {
+  enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject };
+  Kind kind = Kind::kNull;
+  Position position;
+  std::vector<JsonNode> children;  // Array items or object values, in order.
+  // Objects only, one a child: the key and where it stands. An escaped key is kept as it is
+  // written.
+  std::vector<std::string> keys;
+  std::vector<Position> key_positions;
+};
+
+struct JsonDocument {
+  JsonNode root;
+  // The first syntax error: nesting above 100 levels counts as one. Empty: none.
+  std::string error;
+  Position error_position;
+};
+
+JsonDocument ParseJsonDocument(const std::string& text);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_JOB_JSON_DOCUMENT_H_

@@ -1,0 +1,18 @@
+// ParseTextJob: a job from protobuf's text format, with the position of every field and every
+// error.
+#ifndef CAPSTAN_COMMON_JOB_PARSE_TEXT_H_
+#define CAPSTAN_COMMON_JOB_PARSE_TEXT_H_
+
+#include <string>
+
+#include "common/job/field_positions.h"
+
+namespace capstan {
+
+// Unknown fields are errors, all of them are reported; a syntax error ends the reading. Never fails
+// otherwise: the result's `errors` say what is wrong.
+ParsedJob ParseTextJob(const std::string& text);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_JOB_PARSE_TEXT_H_

@@ -1,0 +1,190 @@
+#include "common/job/validate.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/field_checker.h"
+#include "common/job/validate_model.h"
+#include "common/job/validate_optimizer.h"
+
+namespace capstan {
+namespace {
+
+constexpr size_t kDiagnosticsMax = 100;
+constexpr size_t kNameBytesMax = 64;
+constexpr int kSlotsMax = 1024;
+constexpr int kWorkersMax = 4096;
+
+void ValidateName(const std::string& name, FieldChecker check) {
+  if (name.empty()) return;  // The default applies.
+  const bool charset = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '_';
+  });
+  if (charset && name.size() <= kNameBytesMax) return;
+  check.Wrong("name", Quote(name),
+              absl::StrCat("1 to ", kNameBytesMax, " letters, digits, '-' or '_'"));
+}
+
+void ValidateIdxSplit(const v1::Split& split, FieldChecker check) {
+  if (split.images().empty()) check.Missing("images", "the path of an IDX images file");
+  if (split.labels().empty()) check.Missing("labels", "the path of an IDX labels file");
+  if (split.files_size() > 0) {
+    check.Wrong("files",
+                absl::StrCat(split.files_size(), split.files_size() == 1 ? " path" : " paths"),
+                "none: format IDX reads images and labels");
+  }
+}
+
+void ValidateCifarSplit(const v1::Split& split, FieldChecker check) {
+  constexpr absl::string_view kReadsFiles = "nothing: format CIFAR10_BINARY reads files";
+  if (!split.images().empty()) check.Wrong("images", Quote(split.images()), kReadsFiles);
+  if (!split.labels().empty()) check.Wrong("labels", Quote(split.labels()), kReadsFiles);
+  if (split.files_size() == 0) check.Missing("files", "the paths of one or more CIFAR-10 files");
+  for (int i = 0; i < split.files_size(); ++i) {
+    if (split.files(i).empty()) check.Missing(absl::StrCat("files[", i, "]"), "a path");
+  }
+}
+
+void ValidateSplit(v1::Data::Format format, const v1::Split& split, FieldChecker check) {
+  if (format == v1::Data::IDX) ValidateIdxSplit(split, check);
+  if (format == v1::Data::CIFAR10_BINARY) ValidateCifarSplit(split, check);
+}
+
+void ValidateAugmentation(v1::Data::Format format, const v1::Augmentation& augmentation,
+                          FieldChecker check) {
+  const int channels = ImageChannels(format);
+  const auto length = [&](absl::string_view field, int count) {
+    if (count == 0 || channels == 0 || count == channels) return;
+    check.Wrong(
+        field, absl::StrCat(count, count == 1 ? " value" : " values"),
+        absl::StrCat(channels, ", one a channel of format ", v1::Data::Format_Name(format)));
+  };
+  length("mean", augmentation.mean_size());
+  length("std", augmentation.std_size());
+  for (int i = 0; i < augmentation.mean_size(); ++i) {
+    check.Real(absl::StrCat("mean[", i, "]"), augmentation.mean(i), Finite(), Presence::kExplicit);
+  }
+  for (int i = 0; i < augmentation.std_size(); ++i) {
+    check.Real(absl::StrCat("std[", i, "]"), augmentation.std(i), Above(0), Presence::kExplicit);
+  }
+  check.IntegerAtLeast("crop_padding", augmentation.crop_padding(), 0, Presence::kExplicit);
+}
+
+void ValidateData(const v1::Data& data, FieldChecker check) {
+  if (data.format() == v1::Data::FORMAT_UNSPECIFIED) {
+    check.Missing("format", "IDX or CIFAR10_BINARY");
+  } else if (ImageChannels(data.format()) == 0) {
+    check.Wrong("format", absl::StrCat(static_cast<int>(data.format())), "IDX or CIFAR10_BINARY");
+  }
+  if (data.has_train()) {
+    ValidateSplit(data.format(), data.train(), check.In("train"));
+  } else {
+    check.Missing("train", "the files to train on");
+  }
+  if (data.has_test()) ValidateSplit(data.format(), data.test(), check.In("test"));
+  ValidateAugmentation(data.format(), data.augmentation(), check.In("augmentation"));
+}
+
+const char* ModeName(const v1::Consistency& consistency) {
+  switch (consistency.mode_case()) {
+    case v1::Consistency::kSsp:
+      return "ssp";
+    case v1::Consistency::kAsp:
+      return "asp";
+    case v1::Consistency::kBsp:
+    case v1::Consistency::MODE_NOT_SET:
+      return "bsp";
+  }
+  return "bsp";
+}
+
+void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Training& training = spec.training();
+  check.IntegerAtLeast("epochs", training.epochs(), 1, Presence::kImplicit);
+  check.IntegerAtLeast("batch_size", training.batch_size(), 1, Presence::kImplicit);
+  if (training.has_slots()) {
+    if (spec.consistency().has_ssp() || spec.consistency().has_asp()) {
+      check.Wrong("slots", absl::StrCat(training.slots()),
+                  absl::StrCat("nothing: only bsp has slots, and consistency is ",
+                               ModeName(spec.consistency())));
+    } else {
+      check.IntegerBetween("slots", training.slots(), 1, kSlotsMax, Presence::kExplicit);
+    }
+  }
+  check.IntegerAtLeast("iterations_max", training.iterations_max(), 0, Presence::kExplicit);
+}
+
+void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Resources& resources = spec.resources();
+  const bool workers =
+      check.IntegerBetween("workers", resources.workers(), 1, kWorkersMax, Presence::kImplicit);
+  const bool bsp = !spec.consistency().has_ssp() && !spec.consistency().has_asp();
+  if (workers && bsp && !spec.training().has_slots() && resources.workers() > kSlotsMax) {
+    check.Wrong(
+        "workers", absl::StrCat(resources.workers()),
+        absl::StrCat("at most ", kSlotsMax, " under bsp, since training.slots defaults to it"));
+  }
+  check.IntegerAtLeast("servers", resources.servers(), 0, Presence::kExplicit);
+  if (resources.has_threads()) {
+    check.IntegerAtLeast("threads", resources.threads(), 1, Presence::kExplicit);
+  }
+  if (resources.has_max_restarts()) {
+    check.IntegerAtLeast("max_restarts", resources.max_restarts(), 0, Presence::kExplicit);
+  }
+  if (resources.has_worker_wait_seconds()) {
+    check.IntegerAtLeast("worker_wait_seconds", resources.worker_wait_seconds(), 0,
+                         Presence::kExplicit);
+  }
+}
+
+void Cut(std::vector<Diagnostic>& diagnostics) {
+  if (diagnostics.size() <= kDiagnosticsMax) return;
+  const size_t left_out = diagnostics.size() - (kDiagnosticsMax - 1);
+  diagnostics.resize(kDiagnosticsMax - 1);
+  diagnostics.push_back({"", "", "", absl::StrCat("and ", left_out, " more errors")});
+}
+
+}  // namespace
+
+int ImageChannels(v1::Data::Format format) {
+  if (format == v1::Data::IDX) return 1;
+  if (format == v1::Data::CIFAR10_BINARY) return 3;
+  return 0;
+}
+
+std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
+  std::vector<Diagnostic> diagnostics;
+  FieldChecker check("", &diagnostics);
+  ValidateName(spec.name(), check);
+  ValidateModel(spec.model(), check.In("model"));
+  if (spec.has_data()) {
+    ValidateData(spec.data(), check.In("data"));
+  } else {
+    check.Missing("data", "a format and the files to train on");
+  }
+  if (spec.has_training()) {
+    ValidateTraining(spec, check.In("training"));
+  } else {
+    check.Missing("training", "epochs and batch_size");
+  }
+  if (spec.has_optimizer()) {
+    ValidateOptimizer(spec.optimizer(), check.In("optimizer"));
+  } else {
+    check.Missing("optimizer", "a kind, such as sgd {}, and learning_rate");
+  }
+  if (spec.consistency().has_ssp()) {
+    check.IntegerAtLeast("consistency.ssp.staleness_bound",
+                         spec.consistency().ssp().staleness_bound(), 0, Presence::kExplicit);
+  }
+  if (spec.has_resources()) {
+    ValidateResources(spec, check.In("resources"));
+  } else {
+    check.Missing("resources", "workers");
+  }
+  Cut(diagnostics);
+  return diagnostics;
+}
+
+}  // namespace capstan

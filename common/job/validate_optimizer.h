@@ -1,0 +1,15 @@
+// ValidateOptimizer: a job's `optimizer` message. Part of ValidateJob.
+#ifndef CAPSTAN_COMMON_JOB_VALIDATE_OPTIMIZER_H_
+#define CAPSTAN_COMMON_JOB_VALIDATE_OPTIMIZER_H_
+
+#include "common/job/field_checker.h"
+#include "proto/job.pb.h"
+
+namespace capstan {
+
+// Appends what is wrong to the list of `checker`, whose path is that of `optimizer`.
+void ValidateOptimizer(const v1::Optimizer& optimizer, FieldChecker checker);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_JOB_VALIDATE_OPTIMIZER_H_

@@ -1,0 +1,288 @@
+#include "common/job/validate.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace capstan {
+namespace {
+
+constexpr char kGood[] = R"(
+  name: "lenet-1"
+  model {
+    layers { name: "conv1" convolution { filters: 20 kernel: 5 } }
+    layers { name: "relu1" relu {} }
+    layers { name: "sum" inputs: "conv1" inputs: "relu1" add {} }
+    layers { name: "pool" max_pooling { kernel: 2 stride: 2 padding: 1 } }
+    layers { name: "drop" dropout { rate: 0.5 } }
+    layers { name: "out" fully_connected { units: 10 } }
+  }
+  data {
+    format: IDX
+    train { images: "/d/images" labels: "/d/labels" }
+    test { images: "/d/test-images" labels: "/d/test-labels" }
+    augmentation { mean: 0.5 std: 0.25 crop_padding: 2 }
+  }
+  training { epochs: 1 batch_size: 64 }
+  optimizer { momentum { momentum: 0.9 } learning_rate: 0.01 }
+  resources { workers: 2 }
+)";
+
+v1::JobSpec Parse(const std::string& text) {
+  v1::JobSpec spec;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &spec));
+  return spec;
+}
+
+std::vector<std::string> Errors(const v1::JobSpec& spec) {
+  std::vector<std::string> lines;
+  for (const Diagnostic& diagnostic : ValidateJob(spec)) lines.push_back(diagnostic.ToString());
+  return lines;
+}
+
+// What is wrong with the good job once the text `change` is merged into it.
+std::vector<std::string> ErrorsAfter(const std::string& change) {
+  v1::JobSpec spec = Parse(kGood);
+  REQUIRE(google::protobuf::TextFormat::MergeFromString(change, &spec));
+  return Errors(spec);
+}
+
+// The same with its layers replaced.
+std::vector<std::string> ErrorsOfLayers(const std::string& layers) {
+  v1::JobSpec spec = Parse(kGood);
+  spec.mutable_model()->clear_layers();
+  REQUIRE(google::protobuf::TextFormat::MergeFromString("model {" + layers + "}", &spec));
+  return Errors(spec);
+}
+using Lines = std::vector<std::string>;
+
+TEST_CASE("ValidateJob: a job that keeps to the ranges has no diagnostics", "[job]") {
+  CHECK(ErrorsAfter("") == Lines{});
+  CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 0 } }") == Lines{});
+  CHECK(ErrorsAfter("consistency { bsp {} } training { slots: 1024 }") == Lines{});
+  CHECK(ErrorsAfter("optimizer { schedule { cosine { steps: 10 } warmup_steps: 5 } }") == Lines{});
+}
+
+TEST_CASE("ValidateJob: an empty job names every part that is missing", "[job]") {
+  CHECK(Errors({}) ==
+        Lines{
+            "model: got nothing, expected layers, or zoo: one of softmax_regression, mlp, lenet, "
+            "resnet20",
+            "data: got nothing, expected a format and the files to train on",
+            "training: got nothing, expected epochs and batch_size",
+            "optimizer: got nothing, expected a kind, such as sgd {}, and learning_rate",
+            "resources: got nothing, expected workers",
+        });
+}
+
+TEST_CASE("ValidateJob: a diagnostic carries field, value and what was expected", "[job]") {
+  v1::JobSpec spec = Parse(kGood);
+  spec.mutable_training()->set_batch_size(-4);
+  const std::vector<Diagnostic> diagnostics = ValidateJob(spec);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics[0].field == "training.batch_size");
+  CHECK(diagnostics[0].value == "-4");
+  CHECK(diagnostics[0].expected == "at least 1");
+  CHECK(diagnostics[0].message == "got -4, expected at least 1");
+}
+
+struct Case {
+  const char* change;
+  const char* error;
+};
+
+TEST_CASE("ValidateJob: each field out of its range is named with its value", "[job]") {
+  const Case cases[] = {
+      {"name: 'a b'", "name: got \"a b\", expected 1 to 64 letters, digits, '-' or '_'"},
+      {"name: '../x'", "name: got \"../x\", expected 1 to 64 letters, digits, '-' or '_'"},
+      {"model { classes: 1 }", "model.classes: got 1, expected 2 to 1000000"},
+      {"model { zoo: 'lenet' }", "model: got both zoo and 6 layers, expected one of them"},
+      {"data { augmentation { mean: 1 } }",
+       "data.augmentation.mean: got 2 values, expected 1, one a channel of format IDX"},
+      {"data { augmentation { std: 1 } }",
+       "data.augmentation.std: got 2 values, expected 1, one a channel of format IDX"},
+      {"data { augmentation { crop_padding: -1 } }",
+       "data.augmentation.crop_padding: got -1, expected at least 0"},
+      {"data { train { files: 'x' } }",
+       "data.train.files: got 1 path, expected none: format IDX reads images and labels"},
+      {"training { epochs: 0 }", "training.epochs: got 0 or nothing, expected at least 1"},
+      {"training { batch_size: -4 }", "training.batch_size: got -4, expected at least 1"},
+      {"training { slots: 0 }", "training.slots: got 0, expected 1 to 1024"},
+      {"training { slots: 1025 }", "training.slots: got 1025, expected 1 to 1024"},
+      {"training { slots: 2 } consistency { ssp { staleness_bound: 2 } }",
+       "training.slots: got 2, expected nothing: only bsp has slots, and consistency is ssp"},
+      {"training { slots: 2 } consistency { asp {} }",
+       "training.slots: got 2, expected nothing: only bsp has slots, and consistency is asp"},
+      {"training { iterations_max: -1 }", "training.iterations_max: got -1, expected at least 0"},
+      {"consistency { ssp { staleness_bound: -1 } }",
+       "consistency.ssp.staleness_bound: got -1, expected at least 0"},
+      {"resources { workers: 0 }", "resources.workers: got 0 or nothing, expected 1 to 4096"},
+      {"resources { workers: 5000 }", "resources.workers: got 5000, expected 1 to 4096"},
+      {"resources { workers: 1025 }",
+       "resources.workers: got 1025, expected at most 1024 under bsp, since training.slots "
+       "defaults to it"},
+      {"resources { servers: -1 }", "resources.servers: got -1, expected at least 0"},
+      {"resources { threads: 0 }", "resources.threads: got 0, expected at least 1"},
+      {"resources { max_restarts: -1 }", "resources.max_restarts: got -1, expected at least 0"},
+      {"resources { worker_wait_seconds: -1 }",
+       "resources.worker_wait_seconds: got -1, expected at least 0"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.change);
+    CHECK(ErrorsAfter(c.change) == Lines{c.error});
+  }
+}
+
+TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job]") {
+  const Case cases[] = {
+      {"learning_rate: -0.5",
+       "optimizer.learning_rate: got -0.5, expected a finite number above 0"},
+      {"learning_rate: nan", "optimizer.learning_rate: got nan, expected a finite number above 0"},
+      {"learning_rate: inf", "optimizer.learning_rate: got inf, expected a finite number above 0"},
+      {"learning_rate: 0",
+       "optimizer.learning_rate: got 0 or nothing, expected a finite number above 0"},
+      {"weight_decay: -1",
+       "optimizer.weight_decay: got -1, expected a finite number of at least 0"},
+      {"clip_value: 0", "optimizer.clip_value: got 0, expected a finite number above 0"},
+      {"clip_norm: 0", "optimizer.clip_norm: got 0, expected a finite number above 0"},
+      {"momentum { momentum: 1 }",
+       "optimizer.momentum.momentum: got 1, expected a number in [0, 1)"},
+      {"nesterov { momentum: 0 }",
+       "optimizer.nesterov.momentum: got 0, expected a number in (0, 1)"},
+      {"adagrad { epsilon: 0 }",
+       "optimizer.adagrad.epsilon: got 0, expected a finite number above 0"},
+      {"adagrad { initial_accumulator: -1 }",
+       "optimizer.adagrad.initial_accumulator: got -1, expected a finite number of at least 0"},
+      {"rmsprop { alpha: 1 }", "optimizer.rmsprop.alpha: got 1, expected a number in [0, 1)"},
+      {"rmsprop { epsilon: 0 }",
+       "optimizer.rmsprop.epsilon: got 0, expected a finite number above 0"},
+      {"rmsprop { momentum: -1 }",
+       "optimizer.rmsprop.momentum: got -1, expected a number in [0, 1)"},
+      {"adam { beta1: 1 }", "optimizer.adam.beta1: got 1, expected a number in [0, 1)"},
+      {"adamw { beta2: 2 }", "optimizer.adamw.beta2: got 2, expected a number in [0, 1)"},
+      {"adamw { epsilon: 0 }", "optimizer.adamw.epsilon: got 0, expected a finite number above 0"},
+      {"schedule { step { factor: 0.5 } }",
+       "optimizer.schedule.step.every: got 0 or nothing, expected at least 1"},
+      {"schedule { step { every: 5 factor: 1.5 } }",
+       "optimizer.schedule.step.factor: got 1.5, expected a number in (0, 1]"},
+      {"schedule { cosine { minimum: 0.1 } }",
+       "optimizer.schedule.cosine.steps: got 0 or nothing, expected at least 1"},
+      {"schedule { cosine { steps: 5 minimum: -1 } }",
+       "optimizer.schedule.cosine.minimum: got -1, expected a finite number of at least 0"},
+      {"schedule { warmup_steps: -1 }",
+       "optimizer.schedule.warmup_steps: got -1, expected at least 0"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.change);
+    CHECK(ErrorsAfter(std::string("optimizer {") + c.change + "}") == Lines{c.error});
+  }
+  v1::JobSpec spec = Parse(kGood);
+  spec.mutable_optimizer()->clear_kind();
+  CHECK(Errors(spec) == Lines{"optimizer: got nothing, expected one of sgd, momentum, nesterov, "
+                              "adagrad, rmsprop, adam, adamw"});
+}
+
+TEST_CASE("ValidateJob: each layer setting out of its range is named by layer and field", "[job]") {
+  const Case cases[] = {
+      {"layers { relu {} }",
+       "model.layers[0].name: got nothing, expected a name that no other layer "
+       "has"},
+      {"layers { name: 'a/b' relu {} }",
+       "model.layers[0].name: got \"a/b\", expected 1 to 128 letters, digits, '_', '.' or '-'"},
+      {"layers { name: 'input' relu {} }",
+       "model.layers[0].name: got \"input\", expected another name: \"input\" is the image"},
+      {"layers { name: 'a' relu {} } layers { name: 'a' relu {} }",
+       "model.layers[1].name: got \"a\", expected a name that no other layer has"},
+      {"layers { name: 'a' }",
+       "model.layers[0]: got nothing, expected one of convolution, max_pooling, average_pooling, "
+       "fully_connected, relu, batch_normalization, add, flatten, dropout, "
+       "global_average_pooling, embedding"},
+      {"layers { name: 'a' inputs: 'b' relu {} }",
+       "model.layers[0].inputs[0]: got \"b\", expected \"input\" or the name of a layer above"},
+      {"layers { name: 'a' inputs: 'a' relu {} }",
+       "model.layers[0].inputs[0]: got \"a\", expected \"input\" or the name of a layer above"},
+      {"layers { name: 'a' inputs: 'input' inputs: 'input' relu {} }",
+       "model.layers[0].inputs: got 2 names, expected at most 1, since only add reads two"},
+      {"layers { name: 'a' inputs: 'input' add {} }",
+       "model.layers[0].inputs: got 1 name, expected 2, since add reads two"},
+      {"layers { name: 'a' convolution { kernel: 5 } }",
+       "model.layers[0].convolution.filters: got 0 or nothing, expected at least 1"},
+      {"layers { name: 'a' convolution { filters: 2 kernel: -5 } }",
+       "model.layers[0].convolution.kernel: got -5, expected at least 1"},
+      {"layers { name: 'a' convolution { filters: 2 kernel: 5 stride: 0 } }",
+       "model.layers[0].convolution.stride: got 0, expected at least 1"},
+      {"layers { name: 'a' convolution { filters: 2 kernel: 5 padding: -1 } }",
+       "model.layers[0].convolution.padding: got -1, expected at least 0"},
+      {"layers { name: 'a' max_pooling { kernel: 0 } }",
+       "model.layers[0].max_pooling.kernel: got 0 or nothing, expected at least 1"},
+      {"layers { name: 'a' average_pooling { kernel: 2 padding: 2 } }",
+       "model.layers[0].average_pooling.padding: got 2, expected less than the kernel, 2"},
+      {"layers { name: 'a' average_pooling { kernel: 2 stride: -1 } }",
+       "model.layers[0].average_pooling.stride: got -1, expected at least 1"},
+      {"layers { name: 'a' fully_connected {} }",
+       "model.layers[0].fully_connected.units: got 0 or nothing, expected at least 1"},
+      {"layers { name: 'a' batch_normalization { momentum: 0 } }",
+       "model.layers[0].batch_normalization.momentum: got 0, expected a number in (0, 1]"},
+      {"layers { name: 'a' batch_normalization { epsilon: 0 } }",
+       "model.layers[0].batch_normalization.epsilon: got 0, expected a finite number above 0"},
+      {"layers { name: 'a' dropout { rate: 1 } }",
+       "model.layers[0].dropout.rate: got 1, expected a number in [0, 1)"},
+      {"layers { name: 'a' embedding { dim: 4 } }",
+       "model.layers[0].embedding.rows: got 0 or nothing, expected at least 1"},
+      {"zoo: 'lenett'",
+       "model.zoo: got \"lenett\", expected one of softmax_regression, mlp, lenet, resnet20"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.change);
+    CHECK(ErrorsOfLayers(c.change) == Lines{c.error});
+  }
+}
+
+TEST_CASE("ValidateJob: the split must name the files that its format reads", "[job]") {
+  v1::JobSpec spec = Parse(kGood);
+  spec.mutable_data()->set_format(v1::Data::CIFAR10_BINARY);
+  spec.mutable_data()->clear_test();
+  CHECK(Errors(spec) ==
+        Lines{
+            "data.train.images: got \"/d/images\", expected nothing: format CIFAR10_BINARY reads "
+            "files",
+            "data.train.labels: got \"/d/labels\", expected nothing: format CIFAR10_BINARY reads "
+            "files",
+            "data.train.files: got nothing, expected the paths of one or more CIFAR-10 files",
+            "data.augmentation.mean: got 1 value, expected 3, one a channel of format "
+            "CIFAR10_BINARY",
+            "data.augmentation.std: got 1 value, expected 3, one a channel of format "
+            "CIFAR10_BINARY",
+        });
+  spec = Parse(kGood);
+  spec.mutable_data()->clear_format();
+  spec.mutable_data()->clear_train();
+  CHECK(Errors(spec) == Lines{"data.format: got nothing, expected IDX or CIFAR10_BINARY",
+                              "data.train: got nothing, expected the files to train on"});
+}
+
+TEST_CASE("ValidateJob: augmentation values must be finite and std positive", "[job]") {
+  v1::JobSpec spec = Parse(kGood);
+  spec.mutable_data()->mutable_augmentation()->set_std(0, 0.0f);
+  CHECK(Errors(spec) == Lines{"data.augmentation.std[0]: got 0, expected a finite number above 0"});
+  spec = Parse(kGood);
+  spec.mutable_data()->mutable_augmentation()->set_mean(0, -2.0f);
+  CHECK(Errors(spec) == Lines{});
+  spec.mutable_data()->mutable_augmentation()->set_mean(0, std::numeric_limits<float>::quiet_NaN());
+  CHECK(Errors(spec) == Lines{"data.augmentation.mean[0]: got nan, expected a finite number"});
+}
+
+TEST_CASE("ValidateJob: a job with thousands of errors reports a hundred lines", "[job]") {
+  v1::JobSpec spec = Parse(kGood);
+  spec.mutable_model()->clear_layers();
+  for (int i = 0; i < 5000; ++i) spec.mutable_model()->add_layers()->mutable_relu();
+  const Lines lines = Errors(spec);
+  REQUIRE(lines.size() == 100);
+  CHECK(lines.back() == "and 4901 more errors");
+}
+
+}  // namespace
+}  // namespace capstan

@@ -1,0 +1,130 @@
+#include "common/model/tables.h"
+
+#include <cmath>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/model/plan_model.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+v1::Initializer MakeInitializer(const Initial& initial) {
+  v1::Initializer result;
+  switch (initial.kind) {
+    case Initial::Kind::kConstant: result.set_constant(initial.value); break;
+    case Initial::Kind::kUniform: result.set_uniform_bound(initial.value); break;
+    case Initial::Kind::kNormal: result.set_normal_std(initial.value); break;
+  }
+  return result;
+}
+
+v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
+                        const std::vector<PlannedTensor>& tensors, int64_t elements) {
+  v1::TableSpec spec;
+  spec.set_table(table);
+  spec.set_name(name);
+  spec.set_elements(elements);
+  spec.set_rule(rule);
+  for (const PlannedTensor& tensor : tensors) {
+    v1::TensorSpec& out = *spec.add_tensors();
+    out.set_name(tensor.name);
+    for (const int64_t d : tensor.shape) out.add_shape(d);
+    out.set_offset(tensor.offset);
+    *out.mutable_initializer() = MakeInitializer(tensor.initial);
+    if (rule == v1::MOVING_AVERAGE) out.set_momentum(tensor.momentum);
+  }
+  return spec;
+}
+
+float InitializerValue(const v1::Initializer& initializer) {
+  switch (initializer.kind_case()) {
+    case v1::Initializer::kConstant: return initializer.constant();
+    case v1::Initializer::kUniformBound: return initializer.uniform_bound();
+    case v1::Initializer::kNormalStd: return initializer.normal_std();
+    case v1::Initializer::KIND_NOT_SET: break;
+  }
+  return 0.0f;
+}
+
+absl::Status ValidateTensor(const v1::TensorSpec& tensor, int64_t offset_expected,
+                            v1::UpdateRule rule) {
+  if (tensor.offset() != offset_expected) {
+    return absl::InvalidArgumentError(absl::StrCat("offset is ", tensor.offset(), ", expected ",
+                                                   offset_expected,
+                                                   ", the end of the tensor before"));
+  }
+  int64_t count = 1;
+  for (const int64_t d : tensor.shape()) {
+    if (d < 1 || d > kTableElementsMax / count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape has a dimension of ", d,
+                       ", expected at least 1 and a product of at most ", kTableElementsMax));
+    }
+    count *= d;
+  }
+  const float initial = InitializerValue(tensor.initializer());
+  if (!std::isfinite(initial)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("initializer is ", initial, ", expected a finite number"));
+  }
+  const bool averaged = rule == v1::MOVING_AVERAGE;
+  if (averaged && !(tensor.momentum() > 0 && tensor.momentum() <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("momentum is ", tensor.momentum(), ", expected more than 0 and at most 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan) {
+  std::vector<v1::TableSpec> tables = {MakeTable(kParametersTable, "parameters", v1::OPTIMIZER,
+                                                 plan.parameters, plan.parameter_count)};
+  if (!plan.statistics.empty()) {
+    tables.push_back(MakeTable(kStatisticsTable, "statistics", v1::MOVING_AVERAGE, plan.statistics,
+                               plan.statistic_count));
+  }
+  return tables;
+}
+
+int64_t ElementCount(const v1::TensorSpec& tensor) {
+  int64_t count = 1;
+  for (const int64_t d : tensor.shape()) count *= d;
+  return count;
+}
+
+absl::Status ValidateTable(const v1::TableSpec& table) {
+  if (table.table() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("table is ", table.table(), ", expected at least 0"));
+  }
+  if (table.rule() != v1::OPTIMIZER && table.rule() != v1::MOVING_AVERAGE) {
+    return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": rule is ",
+                                                   static_cast<int>(table.rule()),
+                                                   ", expected OPTIMIZER or MOVING_AVERAGE"));
+  }
+  int64_t end = 0;
+  for (const v1::TensorSpec& tensor : table.tensors()) {
+    CAPSTAN_RETURN_IF_ERROR(
+        Annotate(ValidateTensor(tensor, end, table.rule()),
+                 absl::StrCat("table ", table.table(), ", tensor \"", tensor.name(), "\"")));
+    const int64_t count = ElementCount(tensor);
+    if (count > kTableElementsMax - end) {
+      return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ", tensor \"",
+                                                     tensor.name(), "\": the table is larger than ",
+                                                     kTableElementsMax, " elements"));
+    }
+    end += count;
+  }
+  if (table.elements() != end) {
+    return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": elements is ",
+                                                   table.elements(), ", expected ", end,
+                                                   ", the sum of its tensors'"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace capstan

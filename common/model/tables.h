@@ -1,0 +1,34 @@
+// Tables: how a plan's tensors lie in the job's tables, as the servers are told.
+//
+// Table 0 "parameters" is updated by the job's optimizer; table 1 "statistics" holds moving
+// averages and exists only if a layer has any (batch normalisation). Thread safety: pure functions.
+#ifndef CAPSTAN_COMMON_MODEL_TABLES_H_
+#define CAPSTAN_COMMON_MODEL_TABLES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/model/model_plan.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan {
+
+inline constexpr int kParametersTable = 0;
+inline constexpr int kStatisticsTable = 1;
+
+// One or two tables, ordered by index.
+std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);
+
+// Checks a table that came over the network: tensors lie end to end from element 0, shapes are
+// positive and agree with the element count, initial values are finite, the momentum of a moving
+// average is in (0, 1]. Errors: kInvalidArgument  naming the table, the tensor, the value and what
+// was expected.
+absl::Status ValidateTable(const v1::TableSpec& table);
+
+// Elements of a tensor. REQUIRES: it is of a table that ValidateTable accepted.
+int64_t ElementCount(const v1::TensorSpec& tensor);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_MODEL_TABLES_H_

@@ -1,0 +1,86 @@
+#include "common/model/tables.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "common/model/plan_model.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+std::vector<v1::TableSpec> ZooTables(const char* zoo) {
+  v1::Model model;
+  model.set_zoo(zoo);
+  REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, PlanModel(model, {32, 32, 3}, 10));
+  return MakeTables(plan);
+}
+
+TEST_CASE("Tables: a model without batch normalisation has parameters only", "[common][model]") {
+  const auto tables = ZooTables("lenet");
+  REQUIRE(tables.size() == 1);
+  CHECK(tables[0].name() == "parameters");
+  CHECK(tables[0].table() == 0);
+  CHECK(tables[0].rule() == v1::OPTIMIZER);
+  REQUIRE(tables[0].tensors_size() == 8);
+  CHECK(tables[0].tensors(2).name() == "conv2.weight");
+  CHECK(tables[0].tensors(2).offset() == 75 * 20 + 20);
+  CHECK(tables[0].tensors(2).initializer().uniform_bound() > 0);
+  REQUIRE_OK(ValidateTable(tables[0]));
+}
+
+TEST_CASE("Tables: batch normalisation adds moving averages with their momentum",
+          "[common][model]") {
+  const auto tables = ZooTables("resnet20");
+  REQUIRE(tables.size() == 2);
+  CHECK(tables[1].name() == "statistics");
+  CHECK(tables[1].table() == 1);
+  CHECK(tables[1].rule() == v1::MOVING_AVERAGE);
+  CHECK(tables[1].tensors(0).name() == "bn1.running_mean");
+  CHECK(tables[1].tensors(0).momentum() == 0.1f);
+  CHECK(tables[1].tensors(1).initializer().constant() == 1.0f);
+  for (const v1::TableSpec& table : tables) REQUIRE_OK(ValidateTable(table));
+}
+
+TEST_CASE("Tables: a table from the network is checked before it is believed", "[common][model]") {
+  v1::TableSpec table = ZooTables("resnet20")[1];
+  const auto check = [&table](const char* message) {
+    CHECK_STATUS(ValidateTable(table), absl::StatusCode::kInvalidArgument, message);
+  };
+  SECTION("offset") {
+    table.mutable_tensors(1)->set_offset(17);
+    check("table 1, tensor \"bn1.running_variance\": offset is 17, expected 16");
+  }
+  SECTION("negative dimension") {
+    table.mutable_tensors(0)->set_shape(0, -16);
+    check("shape has a dimension of -16, expected at least 1");
+  }
+  SECTION("overflowing product") {
+    table.mutable_tensors(0)->add_shape(std::numeric_limits<int64_t>::max());
+    check("a product of at most");
+  }
+  SECTION("elements") {
+    table.set_elements(1);
+    check("table 1: elements is 1, expected");
+  }
+  SECTION("rule") {
+    table.set_rule(v1::UPDATE_RULE_UNSPECIFIED);
+    check("table 1: rule is 0");
+  }
+  SECTION("momentum") {
+    table.mutable_tensors(0)->set_momentum(0);
+    check("momentum is 0, expected more than 0");
+  }
+  SECTION("initializer") {
+    table.mutable_tensors(0)->mutable_initializer()->set_normal_std(
+        std::numeric_limits<float>::infinity());
+    check("initializer is inf");
+  }
+  SECTION("index") {
+    table.set_table(-1);
+    check("table is -1");
+  }
+}
+
+}  // namespace
+}  // namespace capstan

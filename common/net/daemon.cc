@@ -1,0 +1,136 @@
+#include "common/net/daemon.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/observability/log.h"
+#include "common/process/version.h"
+
+namespace capstan {
+namespace {
+
+constexpr int kExitUsage = 2;
+
+// CLI11 lets a configuration file win over the environment; this reader leaves out what the environment
+// sets.
+class EnvironmentFirst final : public CLI::ConfigTOML {
+ public:
+  explicit EnvironmentFirst(const CLI::App* app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> found = CLI::ConfigTOML::from_config(input);
+    std::erase_if(found, [this](const CLI::ConfigItem& item) { return InEnvironment(item.name); });
+    return found;
+  }
+
+ private:
+  bool InEnvironment(const std::string& name) const {
+    const CLI::Option* option = app_->get_option_no_throw("--" + name);
+    if (option == nullptr || option->get_envname().empty()) return false;
+    const char* value = std::getenv(option->get_envname().c_str());
+    return value != nullptr && *value != '\0';
+  }
+
+  const CLI::App* app_;  // Owns this.
+};
+
+sigset_t ShutdownSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+absl::Status WriteAll(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::UnavailableError(strerror(errno));
+    done += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flags) {
+  app.add_option("--listen", flags->listen, "host:port to listen on; port 0 picks a free one")
+      ->capture_default_str();
+  app.add_option("--name", flags->name, "Node id to ask for; by default the scheduler picks one");
+  app.add_flag("--reflection", flags->reflection, "Offer gRPC reflection");
+  app.add_option("--log-format", flags->log_format, "Format of log lines")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.add_option("--log-file", flags->log_file, "Append log lines here instead of standard error");
+  app.add_option("--port-file", flags->port_file, "Write host:port here once the daemon listens");
+  app.set_config("--config", "", "Read flags from this file: lines of `flag = value`");
+  app.config_formatter(std::make_shared<EnvironmentFirst>(&app));
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.set_version_flag("--version", absl::StrCat(program, " ", kVersion));
+}
+
+std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {  // CLI11's only way to report, --help included.
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+}
+
+void InitDaemonLogging(const DaemonFlags& flags, const std::string& role) {
+  InitLogging({.role = role, .file = flags.log_file, .json = flags.log_format == "json"});
+}
+
+absl::Status WritePortFile(const std::string& path, const std::string& address) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  const auto failed = [&](absl::string_view cause) {
+    unlink(temporary.c_str());
+    return absl::UnavailableError(absl::StrCat("port file ", path, ": ", cause));
+  };
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return failed(strerror(errno));
+  const absl::Status written = WriteAll(fd, address + "\n");
+  close(fd);
+  if (!written.ok()) return failed(written.message());
+  if (rename(temporary.c_str(), path.c_str()) != 0) return failed(strerror(errno));
+  return absl::OkStatus();
+}
+
+void BlockSignals() {
+  const sigset_t signals = ShutdownSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+std::optional<int> WaitForShutdownSignal(absl::Duration timeout) {
+  const sigset_t signals = ShutdownSignals();
+  const absl::Time deadline = absl::Now() + timeout;
+  while (true) {
+    // In slices, as timespec knows no infinity.
+    const absl::Duration left = deadline - absl::Now();
+    const timespec slice =
+        absl::ToTimespec(std::clamp(left, absl::ZeroDuration(), absl::Hours(1)));
+    const int received = sigtimedwait(&signals, nullptr, &slice);
+    if (received > 0) return received;
+    if (absl::Now() >= deadline) return std::nullopt;
+  }
+}
+
+void RequestShutdown() { kill(getpid(), SIGTERM); }
+
+}  // namespace capstan

@@ -1,0 +1,61 @@
+// What every daemon's main shares: flags, the port file, logging, and the wait for a signal to stop.
+//
+//   BlockSignals();                                     // first thing in main
+//   CLI::App app("capstan-server: holds parameter shards");
+//   DaemonFlags flags;
+//   AddDaemonFlags(app, "capstan-server", &flags);
+//   if (const auto exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
+//   InitDaemonLogging(flags, "server");
+//   ...start, WritePortFile(flags.port_file, advertised address)...
+//   WaitForShutdownSignal(absl::InfiniteDuration());
+//
+// Thread safety: functions for main; RequestShutdown may be called from any thread.
+#ifndef CAPSTAN_COMMON_NET_DAEMON_H_
+#define CAPSTAN_COMMON_NET_DAEMON_H_
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace capstan {
+
+struct DaemonFlags {
+  std::string listen = "127.0.0.1:0";  // --listen: host:port; port 0 picks a free one.
+  std::string name;                    // --name: wished node id; empty: the scheduler picks one.
+  bool reflection = false;             // --reflection: offer gRPC reflection.
+  std::string log_format = "text";     // --log-format: "text" or "json".
+  std::string log_file;                // --log-file: empty is standard error.
+  std::string port_file;               // --port-file: see WritePortFile; empty: none.
+};
+
+// Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an error) and
+// --version. `flags` must outlive the parsing; its values are the defaults shown by --help.
+void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flags);
+
+// Parses with the precedence flag > environment > --config file > default. Returns nothing to go on, or
+// the exit code with which to end: 0 after --help or --version, 2 after a usage error (which it prints).
+std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
+
+void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
+
+// Writes "<address>\n" (host:port) to `path` by an atomic rename: a reader sees all of it or no file.
+// Errors: kUnavailable  the file cannot be written; names it and the cause.
+absl::Status WritePortFile(const std::string& path, const std::string& address);
+
+// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE.
+// REQUIRES: no other thread runs yet.
+void BlockSignals();
+
+// Waits for SIGTERM or SIGINT (or RequestShutdown) and returns the signal; nothing if `timeout` passes
+// first. REQUIRES: BlockSignals was called.
+std::optional<int> WaitForShutdownSignal(absl::Duration timeout);
+
+// Sends this process a SIGTERM: WaitForShutdownSignal returns.
+void RequestShutdown();
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_DAEMON_H_

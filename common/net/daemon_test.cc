@@ -1,0 +1,115 @@
+#include "common/net/daemon.h"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+std::string TestFile(const std::string& name) {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  return std::string(folder != nullptr ? folder : "/tmp") + "/" + name;
+}
+
+struct Parsed {
+  std::optional<int> exit_code;
+  DaemonFlags flags;
+  std::string scheduler = "none";
+};
+
+// Parses as a daemon does that also has --scheduler (environment: CAPSTAN_TEST_SCHEDULER).
+Parsed Parse(std::vector<const char*> arguments) {
+  Parsed parsed;
+  CLI::App app("a test daemon");
+  app.add_option("--scheduler", parsed.scheduler, "host:port")->envname("CAPSTAN_TEST_SCHEDULER");
+  AddDaemonFlags(app, "capstan-test", &parsed.flags);
+  arguments.insert(arguments.begin(), "capstan-test");
+  parsed.exit_code =
+      ParseCommandLine(app, static_cast<int>(arguments.size()), arguments.data());
+  return parsed;
+}
+
+std::string WriteConfig(const std::string& text) {
+  const std::string path = TestFile("daemon.toml");
+  std::ofstream(path) << text;
+  return "--config=" + path;
+}
+
+TEST_CASE("Daemon flags: defaults are a free port on loopback and text logs", "[daemon]") {
+  const Parsed parsed = Parse({});
+  CHECK_FALSE(parsed.exit_code.has_value());
+  CHECK(parsed.flags.listen == "127.0.0.1:0");
+  CHECK(parsed.flags.log_format == "text");
+  CHECK_FALSE(parsed.flags.reflection);
+}
+
+TEST_CASE("Daemon flags: --help and --version end with 0, a usage error with 2", "[daemon]") {
+  CHECK(Parse({"--help"}).exit_code == 0);
+  CHECK(Parse({"--version"}).exit_code == 0);
+  CHECK(Parse({"--no-such-flag"}).exit_code == 2);
+  CHECK(Parse({"--log-format=xml"}).exit_code == 2);
+}
+
+TEST_CASE("Daemon flags: a config file sets flags and is checked", "[daemon]") {
+  const std::string good = WriteConfig("listen = \"0.0.0.0:7070\"\nreflection = true\n");
+  const Parsed parsed = Parse({good.c_str()});
+  CHECK_FALSE(parsed.exit_code.has_value());
+  CHECK(parsed.flags.listen == "0.0.0.0:7070");
+  CHECK(parsed.flags.reflection);
+
+  const std::string unknown = WriteConfig("no_such_flag = 1\n");
+  CHECK(Parse({unknown.c_str()}).exit_code == 2);
+  CHECK(Parse({"--config=/proc/none.toml"}).exit_code == 2);
+}
+
+TEST_CASE("Daemon flags: flag wins over environment, environment over file", "[daemon]") {
+  const std::string config = WriteConfig("scheduler = \"from-file:1\"\n");
+  CHECK(Parse({config.c_str()}).scheduler == "from-file:1");
+  setenv("CAPSTAN_TEST_SCHEDULER", "from-environment:1", 1);
+  CHECK(Parse({config.c_str()}).scheduler == "from-environment:1");
+  CHECK(Parse({config.c_str(), "--scheduler=from-flag:1"}).scheduler == "from-flag:1");
+  unsetenv("CAPSTAN_TEST_SCHEDULER");
+  CHECK(Parse({}).scheduler == "none");
+}
+
+TEST_CASE("Port file: holds the address, replaces an old one, leaves nothing beside it", "[daemon]") {
+  const std::string folder = TestFile("port_file");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/port";
+  REQUIRE_OK(WritePortFile(path, "127.0.0.1:1"));
+  REQUIRE_OK(WritePortFile(path, "127.0.0.1:4242"));
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  CHECK(text.str() == "127.0.0.1:4242\n");
+  const std::filesystem::directory_iterator files(folder);
+  CHECK(std::distance(begin(files), end(files)) == 1);
+}
+
+TEST_CASE("Port file: a folder that does not exist is named", "[daemon]") {
+  CHECK_STATUS(WritePortFile("/proc/none/port", "127.0.0.1:1"), absl::StatusCode::kUnavailable,
+               "/proc/none/port: No such file");
+}
+
+TEST_CASE("Signals: each way to ask for the end is seen by the waiting thread", "[daemon]") {
+  BlockSignals();
+  CHECK_FALSE(WaitForShutdownSignal(absl::ZeroDuration()).has_value());
+  kill(getpid(), SIGINT);
+  CHECK(WaitForShutdownSignal(absl::Seconds(20)) == SIGINT);
+  std::thread requester(RequestShutdown);
+  CHECK(WaitForShutdownSignal(absl::InfiniteDuration()) == SIGTERM);
+  requester.join();
+  raise(SIGPIPE);  // Ignored: a peer that hangs up ends no daemon.
+}
+
+}  // namespace
+}  // namespace capstan

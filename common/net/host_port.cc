@@ -1,0 +1,63 @@
+#include "common/net/host_port.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace capstan {
+namespace {
+
+constexpr int kPortMax = 65535;
+
+absl::Status Malformed(const std::string& text) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("address \"", text, "\": expected host:port with a port of 0 to 65535, such as ",
+                   "127.0.0.1:7070 or [::1]:7070"));
+}
+
+bool IsPort(const std::string& digits, int* port) {
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos) return false;
+  return absl::SimpleAtoi(digits, port) && *port <= kPortMax;
+}
+
+}  // namespace
+
+absl::StatusOr<HostPort> ParseHostPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return Malformed(text);
+  HostPort address;
+  if (!IsPort(text.substr(colon + 1), &address.port)) return Malformed(text);
+  address.host = text.substr(0, colon);
+  if (address.host.front() == '[') {
+    if (address.host.size() < 3 || address.host.back() != ']') return Malformed(text);
+    address.host = address.host.substr(1, address.host.size() - 2);
+  } else if (address.host.find(':') != std::string::npos) {
+    return Malformed(text);  // An IPv6 host without brackets: which colon ends it?
+  }
+  if (address.host.find_first_of("[]/ \t") != std::string::npos) return Malformed(text);
+  return address;
+}
+
+std::string FormatHostPort(const HostPort& address) {
+  if (address.host.find(':') == std::string::npos) {
+    return absl::StrCat(address.host, ":", address.port);
+  }
+  return absl::StrCat("[", address.host, "]:", address.port);
+}
+
+HostPort AdvertisedAddress(HostPort listener, const std::string& hostname) {
+  if (listener.host == "0.0.0.0" || listener.host == "::") listener.host = hostname;
+  return listener;
+}
+
+std::string LocalHostname() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  return name.data();
+}
+
+}  // namespace capstan

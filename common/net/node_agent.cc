@@ -1,0 +1,229 @@
+#include "common/net/node_agent.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/observability/log.h"
+#include "common/process/version.h"
+#include "common/status/annotate.h"
+
+namespace capstan {
+namespace {
+
+constexpr absl::Duration kRegisterTimeout = absl::Seconds(5);
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);  // On top of the sync interval.
+constexpr absl::Duration kSyncIntervalMax = absl::Minutes(1);
+constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
+constexpr absl::Duration kBackoffMax = absl::Seconds(1);
+constexpr absl::Duration kShortLife = absl::Seconds(5);
+// A scheduler that answers "nothing new" this fast does not hold calls: then the agent paces itself.
+constexpr absl::Duration kHeldMin = absl::Milliseconds(20);
+
+NodeAgent::Options Complete(NodeAgent::Options options) {
+  options.self.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+  options.self.set_version(kVersion);
+  return options;
+}
+
+}  // namespace
+
+NodeAgent::NodeAgent(Options options, NodeHandler* handler)
+    : options_(Complete(std::move(options))),
+      handler_(handler),
+      stub_(v1::Scheduler::NewStub(MakeChannel(options_.scheduler, ChannelKind::kControl))),
+      backoff_(kBackoffMin) {}
+
+NodeAgent::~NodeAgent() { Stop(); }
+
+void NodeAgent::Start() { thread_ = std::thread(&NodeAgent::Run, this); }
+
+void NodeAgent::Wake() {
+  absl::MutexLock lock(&mutex_);
+  wake_ = true;
+  if (in_flight_ != nullptr) in_flight_->TryCancel();
+}
+
+absl::Status NodeAgent::Leave(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  const int asked = ++leaves_asked_;
+  wake_ = true;
+  if (in_flight_ != nullptr) in_flight_->TryCancel();
+  const auto answered = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return leaves_answered_ >= asked;
+  };
+  if (mutex_.AwaitWithTimeout(absl::Condition(&answered), timeout)) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("leave: the scheduler at ", options_.scheduler, " did not answer within ",
+                   absl::FormatDuration(timeout)));
+}
+
+void NodeAgent::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (in_flight_ != nullptr) in_flight_->TryCancel();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void NodeAgent::Run() {
+  while (!Stopping()) {
+    switch (incarnation_.value() == 0 ? Register() : Sync()) {
+      case Outcome::kGoOn: break;
+      case Outcome::kBackOff: BackOff(); break;
+      case Outcome::kEnd: return;
+    }
+  }
+}
+
+NodeAgent::Outcome NodeAgent::Register() {
+  grpc::ClientContext context;
+  SetDeadline(context, kRegisterTimeout);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (leaves_asked_ > 0) {  // Not registered, nothing to leave; a new life would only get work.
+      leaves_answered_ = std::numeric_limits<int>::max();
+      return Outcome::kEnd;
+    }
+  }
+  v1::RegisterResponse response;
+  BeginCall(&context);
+  const absl::Status status = FromGrpcStatus(stub_->Register(&context, options_.self, &response));
+  if (EndCall() && absl::IsCancelled(status)) return Outcome::kGoOn;
+  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+      absl::IsUnimplemented(status)) {
+    return Fatal(status);
+  }
+  if (!status.ok()) return Unreachable(status);
+  if (response.protocol_version() != v1::PROTOCOL_VERSION_CURRENT) {
+    return Fatal(absl::FailedPreconditionError(
+        absl::StrCat("the scheduler speaks protocol version ", response.protocol_version(),
+                     ", this program version ", v1::PROTOCOL_VERSION_CURRENT)));
+  }
+  if (response.node_id().empty() || response.incarnation() == 0) {
+    return Fatal(absl::InternalError("the scheduler's answer to Register holds no node id"));
+  }
+  Reached();
+  node_id_ = response.node_id();
+  incarnation_ = Incarnation(response.incarnation());
+  generation_seen_ = 0;
+  life_began_ = absl::Now();
+  sync_interval_ = std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin,
+                              kSyncIntervalMax);
+  handler_->Restarted(node_id_, incarnation_);
+  LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
+          incarnation_.value(), options_.scheduler);
+  return Outcome::kGoOn;
+}
+
+NodeAgent::Outcome NodeAgent::Sync() {
+  grpc::ClientContext context;
+  SetDeadline(context, sync_interval_ + kAnswerTimeout);
+  BeginCall(&context);  // Before the state is read: what changes after that cancels this call.
+  v1::SyncNodeRequest request;
+  request.set_node_id(node_id_);
+  request.set_incarnation(incarnation_.value());
+  request.set_generation_seen(generation_seen_);
+  int leaves_told;
+  {
+    absl::MutexLock lock(&mutex_);
+    leaves_told = leaves_asked_;
+  }
+  request.set_leaving(leaves_told > 0);
+  handler_->FillState(request);
+  v1::SyncNodeResponse response;
+  const absl::Time sent = absl::Now();
+  const absl::Status status = FromGrpcStatus(stub_->SyncNode(&context, request, &response));
+  if (EndCall() && absl::IsCancelled(status)) return Outcome::kGoOn;
+  if (absl::IsAborted(status) || absl::IsNotFound(status)) {
+    Reached();
+    return EndLife(status);
+  }
+  if (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status)) return Fatal(status);
+  if (!status.ok()) return Unreachable(status);
+  Reached();
+  {
+    absl::MutexLock lock(&mutex_);
+    leaves_answered_ = leaves_told;
+  }
+  if (response.generation() != generation_seen_) {
+    generation_seen_ = response.generation();
+    handler_->TakeDesired(response);
+  } else if (absl::Now() - sent < kHeldMin) {
+    Pause(kBackoffMin);
+  }
+  return Outcome::kGoOn;
+}
+
+NodeAgent::Outcome NodeAgent::Fatal(const absl::Status& status) {
+  const absl::Status fatal =
+      Annotate(status, absl::StrCat("the scheduler at ", options_.scheduler, " refuses this node"));
+  LogError({}, "{}", std::string(fatal.message()));
+  if (options_.on_fatal) options_.on_fatal(fatal);
+  return Outcome::kEnd;
+}
+
+NodeAgent::Outcome NodeAgent::Unreachable(const absl::Status& status) {
+  if (reachable_) {
+    reachable_ = false;
+    unreachable_since_ = absl::Now();
+    LogWarning({}, "no answer from the scheduler at {}, trying again: {}", options_.scheduler,
+               status.ToString());
+  }
+  return Outcome::kBackOff;
+}
+
+void NodeAgent::Reached() {
+  if (reachable_) return;
+  reachable_ = true;
+  backoff_ = kBackoffMin;
+  LogInfo({}, "the scheduler at {} answers again after {}", options_.scheduler,
+          absl::FormatDuration(absl::Now() - unreachable_since_));
+}
+
+NodeAgent::Outcome NodeAgent::EndLife(const absl::Status& status) {
+  LogWarning({}, "the scheduler ended the life of {}, incarnation {}: {}; registering again",
+             node_id_, incarnation_.value(), std::string(status.message()));
+  incarnation_ = Incarnation(0);
+  // Short lives are paced: two daemons of one name would replace each other without end.
+  if (absl::Now() - life_began_ < kShortLife) return Outcome::kBackOff;
+  backoff_ = kBackoffMin;
+  return Outcome::kGoOn;
+}
+
+void NodeAgent::BeginCall(grpc::ClientContext* context) {
+  absl::MutexLock lock(&mutex_);
+  wake_ = false;
+  in_flight_ = context;
+  if (stopping_) context->TryCancel();
+}
+
+bool NodeAgent::EndCall() {
+  absl::MutexLock lock(&mutex_);
+  in_flight_ = nullptr;
+  return wake_ || stopping_;
+}
+
+bool NodeAgent::Stopping() {
+  absl::MutexLock lock(&mutex_);
+  return stopping_;
+}
+
+void NodeAgent::Pause(absl::Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return wake_ || stopping_; };
+  mutex_.AwaitWithTimeout(absl::Condition(&woken), duration);
+}
+
+void NodeAgent::BackOff() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff_);
+  backoff_ = std::min(backoff_ * 2, kBackoffMax);
+}
+
+}  // namespace capstan

@@ -1,0 +1,114 @@
+// NodeAgent: a server's or worker daemon's tie to the scheduler: registers, keeps the lease, and trades
+// the node's state for the desired one.
+//
+//                Register ok -> Restarted()
+//   REGISTERING ---------------------------> SYNCING --+ SyncNode ok, new generation -> TakeDesired()
+//        ^  |                                  |  ^    |
+//        |  | unreachable: back off            |  +----+ unreachable: back off; the life goes on
+//        |  +--> REGISTERING                   |
+//        +-------------------------------------+ ABORTED or NOT_FOUND: this life is over
+//   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or INVALID_ARGUMENT to Register: on_fatal, end.
+//
+// One thread runs all calls to the handler, one at a time, under no lock of the agent's.
+// Thread safety: thread-safe, except that Start, Leave and Stop are one thread's.
+#ifndef CAPSTAN_COMMON_NET_NODE_AGENT_H_
+#define CAPSTAN_COMMON_NET_NODE_AGENT_H_
+
+#include <grpcpp/client_context.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/types/ids.h"
+#include "proto/scheduler.grpc.pb.h"
+
+namespace capstan {
+
+// What a daemon does with its tie. Called by the agent's thread only.
+class NodeHandler {
+ public:
+  virtual ~NodeHandler() = default;
+  // A new life has begun (the first one too): whatever an earlier one held is void; drop all of it.
+  virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
+  // Adds the node's state (`tables` or `tasks`) to a request; the rest is the agent's.
+  virtual void FillState(v1::SyncNodeRequest& request) = 0;
+  // Takes in the whole desired state. Must not wait: what takes long is done elsewhere, then Wake().
+  virtual void TakeDesired(const v1::SyncNodeResponse& response) = 0;
+};
+
+class NodeAgent {
+ public:
+  struct Options {
+    std::string scheduler;      // host:port.
+    v1::RegisterRequest self;   // The protocol and program versions are filled in.
+    // Called at most once, by the agent's thread, which then ends: the daemon can do nothing but exit.
+    std::function<void(const absl::Status&)> on_fatal;
+  };
+
+  NodeAgent(Options options, NodeHandler* handler);  // The handler outlives the agent.
+  ~NodeAgent();                                      // Stops.
+
+  void Start();
+  // Syncs at once: a call that the scheduler holds is cancelled and sent again with the new state.
+  void Wake();
+  // Tells the scheduler that this node goes, so that it gets no more work; every later sync says so too.
+  // Returns once a state read after this call began is answered: call it again to report the last ends.
+  // Errors: kDeadlineExceeded  no answer in time; the lease will run out instead.
+  absl::Status Leave(absl::Duration timeout);
+  // Cancels the call in flight and ends the thread. Idempotent.
+  void Stop();
+
+ private:
+  enum class Outcome { kGoOn, kBackOff, kEnd };
+
+  void Run();
+  Outcome Register();
+  Outcome Sync();
+  Outcome Fatal(const absl::Status& status);
+  Outcome Unreachable(const absl::Status& status);
+  void Reached();
+  Outcome EndLife(const absl::Status& status);
+  // Makes `context` the one that Wake and Stop cancel; clears the wish to wake.
+  void BeginCall(grpc::ClientContext* context);
+  // True if the call was, or was to be, cancelled by this agent.
+  bool EndCall();
+  bool Stopping();
+  // Waits for `duration`, a wake or a stop.
+  void Pause(absl::Duration duration);
+  // Waits out a pause of the backoff and lengthens the next one; only a stop ends it early.
+  void BackOff();
+
+  // Constant after construction.
+  const Options options_;
+  NodeHandler* const handler_;
+  const std::unique_ptr<v1::Scheduler::Stub> stub_;
+
+  // The agent's thread only.
+  NodeId node_id_;
+  Incarnation incarnation_;  // 0: not registered.
+  uint64_t generation_seen_ = 0;
+  absl::Time life_began_;
+  absl::Duration sync_interval_;
+  absl::Duration backoff_;
+  bool reachable_ = true;  // As last logged.
+  absl::Time unreachable_since_;
+
+  absl::Mutex mutex_;
+  bool wake_ ABSL_GUARDED_BY(mutex_) = false;
+  int leaves_asked_ ABSL_GUARDED_BY(mutex_) = 0;     // Calls of Leave.
+  int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;  // Of those, known to the scheduler.
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
+
+  std::thread thread_;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_NODE_AGENT_H_

@@ -1,0 +1,223 @@
+#include "common/net/node_agent.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/net/fake_scheduler.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// A daemon that holds the names of jobs, and reports a table for each.
+class FakeNode final : public NodeHandler {
+ public:
+  void Restarted(const NodeId& node_id, Incarnation incarnation) override {
+    absl::MutexLock lock(&mutex_);
+    jobs_.clear();
+    lives_.push_back(node_id + "#" + std::to_string(incarnation.value()));
+  }
+  void FillState(v1::SyncNodeRequest& request) override {
+    absl::MutexLock lock(&mutex_);
+    for (const std::string& job : jobs_) request.add_tables()->set_job_id(job);
+  }
+  void TakeDesired(const v1::SyncNodeResponse& response) override {
+    absl::MutexLock lock(&mutex_);
+    jobs_.clear();
+    for (const v1::TableAssignment& table : response.tables()) jobs_.push_back(table.job_id());
+    ++taken_;
+  }
+
+  void Hold(const std::string& job) {
+    absl::MutexLock lock(&mutex_);
+    jobs_.push_back(job);
+  }
+  std::vector<std::string> lives() {
+    absl::MutexLock lock(&mutex_);
+    return lives_;
+  }
+  std::vector<std::string> jobs() {
+    absl::MutexLock lock(&mutex_);
+    return jobs_;
+  }
+  int taken() {
+    absl::MutexLock lock(&mutex_);
+    return taken_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<std::string> jobs_;
+  std::vector<std::string> lives_;
+  int taken_ = 0;
+};
+
+NodeAgent::Options OptionsFor(const std::string& scheduler) {
+  NodeAgent::Options options;
+  options.scheduler = scheduler;
+  options.self.set_role(v1::SERVER);
+  options.self.set_name("server-1");
+  options.self.set_address("127.0.0.1:4242");
+  return options;
+}
+
+v1::SyncNodeResponse Desired(const std::string& job) {
+  v1::SyncNodeResponse desired;
+  desired.add_tables()->set_job_id(job);
+  return desired;
+}
+
+auto Reports(const std::string& job) {
+  return [job](const v1::SyncNodeRequest& request) {
+    return request.tables_size() == 1 && request.tables(0).job_id() == job;
+  };
+}
+
+TEST_CASE("NodeAgent: registers with its address and both versions, then takes the desired state",
+          "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  const auto registered = scheduler.WaitForRegister(1);
+  REQUIRE(registered.has_value());
+  CHECK(registered->address() == "127.0.0.1:4242");
+  CHECK(registered->protocol_version() == v1::PROTOCOL_VERSION_CURRENT);
+  CHECK_FALSE(registered->version().empty());
+
+  REQUIRE(scheduler.WaitUntilHeld());
+  scheduler.SetDesired(Desired("lenet-1"));
+  const auto report = scheduler.WaitForSync(Reports("lenet-1"));
+  REQUIRE(report.has_value());
+  CHECK(report->node_id() == "server-1");
+  CHECK(report->incarnation() == 1);
+  CHECK(report->generation_seen() == 1);
+  CHECK(node.lives() == std::vector<std::string>{"server-1#1"});
+}
+
+TEST_CASE("NodeAgent: Wake sends the new state at once though a call is held", "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  const absl::Time before = absl::Now();
+  node.Hold("lenet-7");
+  agent.Wake();
+  REQUIRE(scheduler.WaitForSync(Reports("lenet-7")).has_value());
+  CHECK(absl::Now() - before < absl::Seconds(5));  // The sync interval is 10 s.
+}
+
+TEST_CASE("NodeAgent: the end of a life leads to a new one that starts empty", "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  node.Hold("lenet-1");
+  const absl::StatusCode code =
+      GENERATE(absl::StatusCode::kAborted, absl::StatusCode::kNotFound);
+  scheduler.FailSync({absl::Status(code, "the lease ran out")});
+  const auto second = scheduler.WaitForSync(
+      [](const v1::SyncNodeRequest& request) { return request.incarnation() == 2; });
+  REQUIRE(second.has_value());
+  CHECK(second->generation_seen() == 0);
+  CHECK(second->tables_size() == 0);
+  CHECK(node.lives() == std::vector<std::string>{"server-1#1", "server-1#2"});
+}
+
+TEST_CASE("NodeAgent: a scheduler that is away for a while is found again in the same life",
+          "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  scheduler.Down();
+  node.Hold("lenet-3");
+  agent.Wake();
+  scheduler.Up();
+  REQUIRE(scheduler.WaitForSync(Reports("lenet-3")).has_value());
+  CHECK(node.lives().size() == 1);
+}
+
+TEST_CASE("NodeAgent: errors that may pass are tried again", "[net]") {
+  testing::FakeScheduler scheduler;
+  scheduler.FailRegister({absl::UnavailableError("not yet"), absl::DeadlineExceededError("slow")});
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitForRegister(1).has_value());
+  CHECK(scheduler.register_attempts() == 3);
+}
+
+TEST_CASE("NodeAgent: a refusal ends it with the scheduler's words", "[net]") {
+  testing::FakeScheduler scheduler;
+  const absl::Status refusal = GENERATE(
+      absl::FailedPreconditionError("protocol version 1, expected 2"),
+      absl::InvalidArgumentError("name: \"a b\": expected letters"));
+  scheduler.FailRegister({refusal});
+  FakeNode node;
+  NodeAgent::Options options = OptionsFor(scheduler.address());
+  absl::Status fatal;
+  absl::Notification ended;
+  options.on_fatal = [&](const absl::Status& status) {
+    fatal = status;
+    ended.Notify();
+  };
+  NodeAgent agent(options, &node);
+  agent.Start();
+  REQUIRE(ended.WaitForNotificationWithTimeout(kPatience));
+  agent.Stop();
+  CHECK_STATUS(fatal, refusal.code(), std::string(refusal.message()));
+  CHECK_STATUS(fatal, refusal.code(), scheduler.address());
+  CHECK(scheduler.register_attempts() == 1);
+  CHECK(node.lives().empty());
+}
+
+TEST_CASE("NodeAgent: Leave is answered, and later calls still say so", "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  REQUIRE_OK(agent.Leave(kPatience));
+  node.Hold("late");
+  agent.Wake();
+  const auto later = scheduler.WaitForSync(Reports("late"));
+  REQUIRE(later.has_value());
+  CHECK(later->leaving());
+}
+
+TEST_CASE("NodeAgent: Leave gives up when the scheduler does not answer", "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  scheduler.Down();
+  CHECK_STATUS(agent.Leave(absl::Milliseconds(50)), absl::StatusCode::kDeadlineExceeded,
+               scheduler.address());
+}
+
+TEST_CASE("NodeAgent: Stop ends a held call and may be called twice", "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  const absl::Time before = absl::Now();
+  agent.Stop();
+  agent.Stop();
+  CHECK(absl::Now() - before < absl::Seconds(5));  // The sync interval is 10 s.
+}
+
+}  // namespace
+}  // namespace capstan

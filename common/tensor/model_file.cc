@@ -1,0 +1,85 @@
+#include "common/tensor/model_file.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/tables.h"
+#include "common/status/status_macros.h"
+#include "common/tensor/durable_file.h"
+#include "common/tensor/safetensors.h"
+
+namespace capstan {
+namespace {
+
+absl::Status CheckTable(const TableValues& table) {
+  CAPSTAN_RETURN_IF_ERROR(ValidateTable(*table.spec));
+  const auto count = static_cast<int64_t>(table.values.size());
+  if (count == table.spec->elements()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("table \"", table.spec->name(), "\" has ", count,
+                                                 " values, expected ", table.spec->elements()));
+}
+
+void AddTensors(const TableValues& table, std::vector<NamedTensorView>* tensors) {
+  for (const v1::TensorSpec& tensor : table.spec->tensors()) {
+    tensors->push_back({tensor.name(),
+                        {tensor.shape().begin(), tensor.shape().end()},
+                        table.values.subspan(static_cast<size_t>(tensor.offset()),
+                                             static_cast<size_t>(ElementCount(tensor)))});
+  }
+}
+
+v1::ModelManifest MakeManifest(const std::string& job_id, const v1::JobSpec& job,
+                               absl::Span<const TableValues> tables) {
+  v1::ModelManifest manifest;
+  manifest.set_format(1);
+  manifest.set_job_id(job_id);
+  *manifest.mutable_spec() = job;
+  manifest.set_tensors_file(kModelTensorsFile);
+  for (const TableValues& table : tables) {
+    v1::SavedTable& saved = *manifest.add_tables();
+    saved.set_name(table.spec->name());
+    saved.set_elements(table.spec->elements());
+    saved.set_version(table.version);
+    for (const v1::TensorSpec& tensor : table.spec->tensors()) {
+      v1::SavedTensor& out = *manifest.add_tensors();
+      out.set_name(tensor.name());
+      out.set_table(table.spec->name());
+      *out.mutable_shape() = tensor.shape();
+    }
+  }
+  return manifest;
+}
+
+absl::Status WriteManifest(const std::string& path, const v1::ModelManifest& manifest) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(manifest, &json, options);
+  if (!status.ok()) {
+    return absl::InternalError(
+        absl::StrCat("cannot write the manifest as JSON: ", status.ToString()));
+  }
+  return WriteFileDurably(path, {json});
+}
+
+}  // namespace
+
+absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
+                             const v1::JobSpec& job, absl::Span<const TableValues> tables) {
+  std::vector<NamedTensorView> tensors;
+  for (const TableValues& table : tables) {
+    CAPSTAN_RETURN_IF_ERROR(CheckTable(table));
+    AddTensors(table, &tensors);
+  }
+  CAPSTAN_RETURN_IF_ERROR(MakeDirectories(directory));
+  const std::filesystem::path folder(directory);
+  CAPSTAN_RETURN_IF_ERROR(WriteSafetensors(folder / kModelTensorsFile, tensors));
+  return WriteManifest(folder / kModelManifestFile, MakeManifest(job_id, job, tables));
+}
+
+}  // namespace capstan

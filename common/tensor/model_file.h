@@ -1,0 +1,44 @@
+// Model files: a trained model as it is handed to the user.
+//
+//   model.safetensors  every tensor of every table, in table order. No job id and no time: the
+//   bytes
+//                      depend on names, shapes and values alone, so equal models have equal hashes.
+//   model.json         v1::ModelManifest as JSON: the job, its tables' versions, the tensors'
+//   shapes.
+// Weights are laid out as kernels/op.h says (convolution OHWI, fully connected [units, inputs]).
+// Thread safety: pure but for the files.
+#ifndef CAPSTAN_COMMON_TENSOR_MODEL_FILE_H_
+#define CAPSTAN_COMMON_TENSOR_MODEL_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan {
+
+inline constexpr char kModelTensorsFile[] = "model.safetensors";
+inline constexpr char kModelManifestFile[] = "model.json";
+
+// A table with its values. Borrowed for the call.
+struct TableValues {
+  const v1::TableSpec* spec = nullptr;  // As ValidateTable accepts it.
+  int64_t version = 0;                  // Updates applied; the lowest over its shards.
+  absl::Span<const float> values;       // [spec->elements()]
+};
+
+// Writes both files into `directory`, which is made if missing; the manifest last, so that a
+// manifest's tensors are always there.
+//   job_id  empty for a model made without a cluster
+// Errors: kInvalidArgument  a table's values do not fit its spec.
+//         else              those of WriteFileDurably and MakeDirectories.
+absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
+                             const v1::JobSpec& job, absl::Span<const TableValues> tables);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_TENSOR_MODEL_FILE_H_

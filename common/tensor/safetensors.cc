@@ -1,0 +1,137 @@
+#include "common/tensor/safetensors.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "common/tensor/durable_file.h"
+#include "common/tensor/safetensors_header.h"
+
+namespace capstan {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "values are written as they lie in memory");
+
+constexpr int64_t kLengthBytes = 8;
+constexpr int64_t kHeaderBytesMax = 100'000'000;  // As in the format's own implementation.
+
+absl::Status CheckTensor(const NamedTensorView& tensor) {
+  const auto values = static_cast<int64_t>(tensor.values.size());
+  int64_t count = 1;
+  for (const int64_t d : tensor.shape) {
+    if (d < 0) count = -1;
+    if (count > 0) count = d > values / count ? (d == 0 ? 0 : -1) : count * d;
+  }
+  if (count == values) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name, "\" has ", values,
+                                                 " values, expected as many as its shape [",
+                                                 absl::StrJoin(tensor.shape, ","), "] holds"));
+}
+
+absl::StatusOr<std::vector<TensorEntry>> MakeEntries(absl::Span<const NamedTensorView> tensors) {
+  std::vector<TensorEntry> entries;
+  absl::btree_set<std::string> names;
+  int64_t end = 0;
+  for (const NamedTensorView& tensor : tensors) {
+    if (tensor.name.empty() || tensor.name == "__metadata__" || !names.insert(tensor.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor name \"", tensor.name,
+                       "\": expected one that is not empty, reserved or repeated"));
+    }
+    CAPSTAN_RETURN_IF_ERROR(CheckTensor(tensor));
+    const auto bytes = static_cast<int64_t>(tensor.values.size() * sizeof(float));
+    entries.push_back({tensor.name, tensor.shape, end, end + bytes});
+    end += bytes;
+  }
+  return entries;
+}
+
+// A file being read, with its size.
+class FileReader {
+ public:
+  static absl::StatusOr<FileReader> Open(const std::string& path) {
+    std::error_code error;
+    const uintmax_t size = std::filesystem::file_size(path, error);
+    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", path));
+    errno = 0;
+    std::ifstream stream(path, std::ios::binary);
+    if (!stream) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    return FileReader(std::move(stream), static_cast<int64_t>(size));
+  }
+  int64_t size() const { return size_; }
+  absl::Status Read(void* to, int64_t bytes) {
+    if (stream_.read(static_cast<char*>(to), bytes)) return absl::OkStatus();
+    return absl::DataLossError("the file ends early");
+  }
+
+ private:
+  FileReader(std::ifstream stream, int64_t size) : stream_(std::move(stream)), size_(size) {}
+  std::ifstream stream_;
+  int64_t size_;
+};
+
+absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
+  if (file.size() < kLengthBytes) {
+    return absl::DataLossError(
+        absl::StrCat("the file has ", file.size(), " bytes, expected at least ", kLengthBytes));
+  }
+  uint64_t header_bytes = 0;
+  CAPSTAN_RETURN_IF_ERROR(file.Read(&header_bytes, kLengthBytes));
+  const auto header_bytes_max =
+      static_cast<uint64_t>(std::min(kHeaderBytesMax, file.size() - kLengthBytes));
+  if (header_bytes > header_bytes_max) {
+    return absl::DataLossError(absl::StrCat("the header's length is ", header_bytes,
+                                            ", expected at most ", header_bytes_max));
+  }
+  std::string header(header_bytes, '\0');
+  CAPSTAN_RETURN_IF_ERROR(file.Read(header.data(), static_cast<int64_t>(header_bytes)));
+  const int64_t data_bytes = file.size() - kLengthBytes - static_cast<int64_t>(header_bytes);
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<TensorEntry> entries,
+                           DecodeSafetensorsHeader(header, data_bytes));
+  std::vector<NamedTensor> tensors;
+  for (TensorEntry& entry : entries) {  // In the order of their places, without gaps.
+    const int64_t bytes = entry.end - entry.begin;
+    std::vector<float> values(static_cast<size_t>(bytes) / sizeof(float));
+    CAPSTAN_RETURN_IF_ERROR(file.Read(values.data(), bytes));
+    tensors.push_back({std::move(entry.name), std::move(entry.shape), std::move(values)});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensorView> tensors) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TensorEntry> entries, MakeEntries(tensors));
+  const std::string header = EncodeSafetensorsHeader(entries);
+  const uint64_t header_bytes = header.size();
+  char length[kLengthBytes];
+  std::memcpy(length, &header_bytes, kLengthBytes);
+  std::vector<absl::string_view> parts = {absl::string_view(length, kLengthBytes), header};
+  for (const NamedTensorView& tensor : tensors) {
+    parts.emplace_back(reinterpret_cast<const char*>(tensor.values.data()),
+                       tensor.values.size() * sizeof(float));
+  }
+  return WriteFileDurably(path, parts);
+}
+
+absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path) {
+  CAPSTAN_ASSIGN_OR_RETURN(FileReader file, FileReader::Open(path));
+  absl::StatusOr<std::vector<NamedTensor>> tensors = ReadTensors(file);
+  if (!tensors.ok()) return Annotate(tensors.status(), path);
+  return tensors;
+}
+
+}  // namespace capstan

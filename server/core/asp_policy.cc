@@ -1,0 +1,25 @@
+#include "server/core/asp_policy.h"
+
+#include "server/core/immediate_push.h"
+
+namespace capstan::server {
+
+absl::Status AspPolicy::CheckPush(const PushHead& push, const ShardVersions&) const {
+  return CheckNoSlots(push);
+}
+
+PushDecision AspPolicy::Push(const PushHead& push, const ShardVersions&) {
+  clocks_.RecordPush(push.rank, push.incarnation, push.iteration);
+  return ApplyAtOnce();
+}
+
+PullDecision AspPolicy::Pull(Iteration iteration, const ShardVersions&) const {
+  return {.kind = PullDecision::Kind::kCurrent,
+          .staleness = SeenStaleness(iteration, clocks_.FinishedByAll())};
+}
+
+Culprits AspPolicy::WaitingFor(Iteration iteration, const ShardVersions&) const {
+  return {.iteration = iteration, .ranks = {}, .slots = {}};  // Never asked: no pull waits.
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,28 @@
+// AspPolicy: a push is applied at once and a pull never waits; clocks only measure the staleness
+// seen.
+//
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_CORE_ASP_POLICY_H_
+#define CAPSTAN_SERVER_CORE_ASP_POLICY_H_
+
+#include "server/core/consistency_policy.h"
+#include "server/core/worker_clocks.h"
+
+namespace capstan::server {
+
+class AspPolicy final : public ConsistencyPolicy {
+ public:
+  bool DeduplicatesBySlot() const override { return false; }
+  absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;
+  PushDecision Push(const PushHead& push, const ShardVersions& versions) override;
+  PullDecision Pull(Iteration iteration, const ShardVersions& versions) const override;
+  Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const override;
+  void SetMembership(const Membership& membership) override { clocks_.SetMembership(membership); }
+
+ private:
+  WorkerClocks clocks_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_ASP_POLICY_H_

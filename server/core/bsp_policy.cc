@@ -1,0 +1,50 @@
+#include "server/core/bsp_policy.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::server {
+
+absl::Status BspPolicy::CheckPush(const PushHead& push, const ShardVersions& versions) const {
+  if (push.iteration.value() > versions.current.value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "iteration ", push.iteration.value(), ": expected at most ", versions.current.value(),
+        ", the shard's version; a gradient is made from the version of its iteration"));
+  }
+  return tree_.CheckNode(push.slot_begin, push.slot_end);
+}
+
+PushDecision BspPolicy::Push(const PushHead& push, const ShardVersions& versions) {
+  PushDecision decision;
+  if (push.iteration.value() <
+      versions.current.value()) {  // Applied with all slots of its iteration.
+    decision.outcome = PushOutcome::kDuplicate;
+    return decision;
+  }
+  const bool is_first = tree_.empty();
+  decision.gradients = tree_.Arrive(push.slot_begin, push.slot_end);
+  if (decision.gradients.duplicate) {
+    decision.outcome = PushOutcome::kDuplicate;
+    return decision;
+  }
+  decision.release_previous = is_first && versions.previous_readable;
+  if (decision.gradients.complete) {
+    decision.apply = true;
+    decision.apply_gradient = decision.gradients.root;
+    decision.keep_previous = true;
+  }
+  return decision;
+}
+
+PullDecision BspPolicy::Pull(Iteration iteration, const ShardVersions& versions) const {
+  const int64_t behind = versions.current.value() - iteration.value();
+  if (behind == 0) return {.kind = PullDecision::Kind::kCurrent};
+  if (behind == 1 && versions.previous_readable) return {.kind = PullDecision::Kind::kPrevious};
+  return {.kind = behind < 0 ? PullDecision::Kind::kWait : PullDecision::Kind::kPast};
+}
+
+Culprits BspPolicy::WaitingFor(Iteration, const ShardVersions& versions) const {
+  return {
+      .iteration = Iteration(versions.current.value()), .ranks = {}, .slots = tree_.MissingSlots()};
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,38 @@
+// BspPolicy: an iteration is M slots; when all are in they are summed in a fixed tree and applied
+// once.
+//
+// A pull at iteration c reads exactly version c. After iteration c is applied (version c + 1),
+// version c stays readable until the first push for iteration c + 1: its sender has seen the whole
+// model at c + 1, so every shard has finished c and nobody needs version c again. Until then a slot
+// of a worker that died can be computed once more by another.
+//
+//   version v, tree empty,  --first push at v-->  tree filling  --last slot-->  version v+1, tree
+//   v-1 readable                                  v readable                    empty, v readable
+//
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_CORE_BSP_POLICY_H_
+#define CAPSTAN_SERVER_CORE_BSP_POLICY_H_
+
+#include "server/core/consistency_policy.h"
+
+namespace capstan::server {
+
+class BspPolicy final : public ConsistencyPolicy {
+ public:
+  explicit BspPolicy(int32_t slots) : tree_(slots) {}  // REQUIRES: as SlotTree.
+
+  bool DeduplicatesBySlot() const override { return true; }
+  absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;
+  PushDecision Push(const PushHead& push, const ShardVersions& versions) override;
+  PullDecision Pull(Iteration iteration, const ShardVersions& versions) const override;
+  Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const override;
+  // Slots, not workers, are counted: nothing depends on who is a member.
+  void SetMembership(const Membership&) override {}
+
+ private:
+  SlotTree tree_;  // Of iteration `versions.current`.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_BSP_POLICY_H_

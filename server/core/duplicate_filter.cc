@@ -1,0 +1,96 @@
+#include "server/core/duplicate_filter.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::server {
+
+absl::Status DuplicateFilter::CheckIncarnation(Rank rank, Incarnation incarnation) const {
+  const auto it = lives_.find(rank);
+  if (it == lives_.end() || incarnation >= it->second.incarnation) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("incarnation ", incarnation.value(), " of rank ",
+                                         rank.value(), " is fenced off: expected ",
+                                         it->second.incarnation.value(), " or higher"));
+}
+
+void DuplicateFilter::Admit(Rank rank, Incarnation incarnation) {
+  const auto [it, inserted] = lives_.try_emplace(rank, Fresh(incarnation));
+  if (!inserted && it->second.incarnation < incarnation) it->second = Fresh(incarnation);
+}
+
+absl::StatusOr<PushOutcome> DuplicateFilter::Check(const PushHead& push) const {
+  CAPSTAN_RETURN_IF_ERROR(CheckIncarnation(push.rank, push.incarnation));
+  if (push.sequence.value() == 0) {
+    return absl::InvalidArgumentError("sequence 0: expected 1 or higher");
+  }
+  if (push.sequence_low_water > push.sequence) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence_low_water ", push.sequence_low_water.value(),
+                     ": expected at most the push's own sequence ", push.sequence.value()));
+  }
+  const auto it = lives_.find(push.rank);
+  const bool known = it != lives_.end() && it->second.incarnation == push.incarnation;
+  Sequence low_water = std::max(push.sequence_low_water, Sequence(1));
+  if (known) {
+    if (push.sequence < it->second.low_water) return PushOutcome::kDuplicate;
+    if (it->second.applied.contains(push.sequence)) return PushOutcome::kDuplicate;
+    low_water = std::max(low_water, it->second.low_water);
+  }
+  const uint64_t ahead = push.sequence.value() - low_water.value();
+  if (ahead >= kSequenceWindow) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("sequence ", push.sequence.value(), " of rank ", push.rank.value(), " is ",
+                     ahead, " beyond the low-water mark ", low_water.value(),
+                     ": expected less than ", kSequenceWindow, "; wait for answers first"));
+  }
+  return PushOutcome::kRecorded;
+}
+
+void DuplicateFilter::Record(const PushHead& push) {
+  Admit(push.rank, push.incarnation);
+  Life& life = lives_.find(push.rank)->second;
+  if (push.sequence >= life.low_water) life.applied.insert(push.sequence);
+  RaiseLowWater(life, push.sequence_low_water);
+}
+
+void DuplicateFilter::SetMembership(const Membership& membership) {
+  auto member = membership.members.begin();
+  for (auto& [rank, life] : lives_) {
+    while (member != membership.members.end() && member->rank < rank) ++member;
+    const bool is_member = member != membership.members.end() && member->rank == rank;
+    if (is_member || !life.listed) continue;
+    life = Fresh(life.incarnation.Next());
+  }
+  for (const Member& each : membership.members) {
+    const auto [it, inserted] = lives_.try_emplace(each.rank, Fresh(each.incarnation));
+    if (it->second.incarnation < each.incarnation) it->second = Fresh(each.incarnation);
+    if (it->second.incarnation == each.incarnation) it->second.listed = true;
+  }
+}
+
+int64_t DuplicateFilter::marks() const {
+  int64_t marks = 0;
+  for (const auto& [rank, life] : lives_) marks += static_cast<int64_t>(life.applied.size());
+  return marks;
+}
+
+void DuplicateFilter::RaiseLowWater(Life& life, Sequence low_water) {
+  if (low_water > life.low_water) {
+    life.low_water = low_water;
+    life.applied.erase(life.applied.begin(), life.applied.lower_bound(low_water));
+  }
+  while (!life.applied.empty() && *life.applied.begin() == life.low_water) {
+    life.applied.erase(life.applied.begin());
+    ++life.low_water;
+  }
+}
+
+DuplicateFilter::Life DuplicateFilter::Fresh(Incarnation incarnation) {
+  Life life;
+  life.incarnation = incarnation;
+  return life;
+}
+
+}  // namespace capstan::server

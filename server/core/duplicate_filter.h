@@ -1,0 +1,72 @@
+// DuplicateFilter: remembers, for one shard, which pushes of which worker life have been applied.
+//
+// For each rank: the lowest incarnation that is still accepted, a low-water mark below which every
+// sequence of that incarnation counts as applied, and the applied ones in a bounded window above
+// it. The mark rises over gaplessly applied sequences and to whatever the client says has been
+// answered, so a client in order costs no window at all.
+//
+//   (unknown) --push or membership of life i--> LIFE i --higher incarnation j--> LIFE j, no marks
+//                                                 |
+//              no longer a member: dead           +----> FENCED up to i, no marks
+//
+// Thread safety: thread-compatible.
+// Invariants: (1) a rank's accepted incarnation never decreases. (2) at most kSequenceWindow marks
+// a rank.
+#ifndef CAPSTAN_SERVER_CORE_DUPLICATE_FILTER_H_
+#define CAPSTAN_SERVER_CORE_DUPLICATE_FILTER_H_
+
+#include <cstdint>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/types/ids.h"
+#include "server/core/membership.h"
+#include "server/core/messages.h"
+
+namespace capstan::server {
+
+class DuplicateFilter {
+ public:
+  // Sequences that one worker may have beyond its low-water mark.
+  static constexpr uint64_t kSequenceWindow = 1024;
+
+  // Errors: kAborted  a newer incarnation of the rank is known, or this one is dead.
+  absl::Status CheckIncarnation(Rank rank, Incarnation incarnation) const;
+
+  // From now on lower incarnations of the rank are refused. REQUIRES: CheckIncarnation is OK.
+  void Admit(Rank rank, Incarnation incarnation);
+
+  // Whether the push has been applied (kDuplicate) or is new (kRecorded). Changes nothing.
+  // Errors: kAborted            as CheckIncarnation.
+  //         kInvalidArgument    sequence 0, or a low-water mark above the sequence.
+  //         kResourceExhausted  the sequence is kSequenceWindow or more beyond the low-water mark.
+  absl::StatusOr<PushOutcome> Check(const PushHead& push) const;
+
+  // Marks the push as applied and forgets what the client's low-water mark covers.
+  // REQUIRES: Check(push) is OK.
+  void Record(const PushHead& push);
+
+  // Forgets and fences off listed lives that are no longer members; fences lives below the listed
+  // ones. A life that pushed before any membership listed it stays.
+  void SetMembership(const Membership& membership);
+
+  int64_t marks() const;  // Applied sequences held in windows, over all ranks.
+
+ private:
+  struct Life {
+    Incarnation incarnation;            // The lowest that is accepted.
+    bool listed = false;                // A membership has named this incarnation.
+    Sequence low_water{1};              // Every sequence below it counts as applied.
+    absl::btree_set<Sequence> applied;  // At or above low_water.
+  };
+  static void RaiseLowWater(Life& life, Sequence low_water);
+  static Life Fresh(Incarnation incarnation);
+
+  absl::btree_map<Rank, Life> lives_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_DUPLICATE_FILTER_H_

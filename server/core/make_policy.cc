@@ -1,0 +1,30 @@
+#include "absl/strings/str_cat.h"
+#include "server/core/asp_policy.h"
+#include "server/core/bsp_policy.h"
+#include "server/core/consistency_policy.h"
+#include "server/core/ssp_policy.h"
+
+namespace capstan::server {
+
+absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyConfig& config) {
+  switch (config.mode) {
+    case ConsistencyMode::kBsp:
+      if (config.slots < 1 || config.slots > SlotTree::kSlotsMax) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("slots: ", config.slots, ", expected 1 to ", SlotTree::kSlotsMax));
+      }
+      return std::make_unique<BspPolicy>(config.slots);
+    case ConsistencyMode::kSsp:
+      if (config.staleness_bound < 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("staleness_bound: ", config.staleness_bound, ", expected 0 or more"));
+      }
+      return std::make_unique<SspPolicy>(config.staleness_bound);
+    case ConsistencyMode::kAsp:
+      return std::make_unique<AspPolicy>();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "consistency mode: ", static_cast<int>(config.mode), ", expected BSP, SSP or ASP"));
+}
+
+}  // namespace capstan::server

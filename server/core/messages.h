@@ -1,0 +1,109 @@
+// What goes into and comes out of a shard's core: heads of pushes and pulls in, ordered actions
+// out.
+//
+// Payloads stay with the shell: the core names gradients by id and callers by token. Pure data.
+// Thread safety: values.
+#ifndef CAPSTAN_SERVER_CORE_MESSAGES_H_
+#define CAPSTAN_SERVER_CORE_MESSAGES_H_
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+
+namespace capstan::server {
+
+// The shell's name for a call that awaits an answer; chosen by the shell, unique per shard while
+// pending.
+using PushToken = StrongInt<struct PushTokenTag, uint64_t>;
+using PullToken = StrongInt<struct PullTokenTag, uint64_t>;
+
+// A gradient that the shell keeps for a shard. Ids are issued by the shard's core and never reused.
+using GradientId = StrongInt<struct GradientIdTag, uint64_t>;
+// The payload of the push being handled; valid only in the actions of that push.
+inline constexpr GradientId kIncomingGradient{0};
+
+struct PushHead {
+  PushToken token;
+  Rank rank;
+  Incarnation incarnation;
+  Iteration iteration;
+  // BSP: [slot_begin, slot_end) is a node of the summation tree. SSP, ASP: both 0.
+  int32_t slot_begin = 0;
+  int32_t slot_end = 0;
+  Sequence sequence;            // From 1 up.
+  Sequence sequence_low_water;  // All below it are answered. At most `sequence`.
+  friend bool operator==(const PushHead&, const PushHead&) = default;
+};
+
+// A reader that is no worker; it may only read snapshots.
+inline constexpr Rank kReaderRank{-1};
+
+struct PullHead {
+  PullToken token;
+  Rank rank;
+  Incarnation incarnation;
+  Iteration iteration;       // About to be computed.
+  bool snapshot = false;     // Read the current values without waiting; `iteration` is ignored.
+  Version held_version{-1};  // The values are left out if this is the version to be read. -1: none.
+  Instant deadline;          // Answered kNotReady when it passes.
+  friend bool operator==(const PullHead&, const PullHead&) = default;
+};
+
+enum class PushOutcome { kRecorded, kDuplicate };
+enum class PullOutcome { kValues, kUnchanged, kNotReady, kPast };
+// Which of a shard's two readable buffers a pull is answered from.
+enum class ReadFrom { kNothing, kCurrent, kPrevious };
+
+// Who keeps a pull waiting, and which iteration must be finished first.
+struct Culprits {
+  Iteration iteration;
+  std::vector<Rank> ranks;    // SSP: workers that have not finished it. Ascending.
+  std::vector<SlotId> slots;  // BSP: slots that have not arrived. Ascending.
+  friend bool operator==(const Culprits&, const Culprits&) = default;
+};
+
+// ------------------------------------------------------ actions, to be carried out in order
+
+struct KeepGradient {  // Copy the incoming payload into a buffer of its own.
+  GradientId as;
+};
+struct AddGradient {  // into += from, element by element; `from` is gone unless it is the payload.
+  GradientId into;
+  GradientId from;
+};
+struct DropGradient {
+  GradientId gradient;
+};
+struct ReleasePrevious {};  // Nobody may read the previous version any more; its buffer is free.
+// values = update number `step` (from 0) of values with the gradient, which is gone afterwards.
+struct ApplyGradient {
+  GradientId gradient;
+  int64_t step = 0;
+  bool keep_previous = false;  // The values before the update stay readable as ReadFrom::kPrevious.
+};
+struct ReplyPush {
+  PushToken token;
+  PushOutcome outcome = PushOutcome::kRecorded;
+  Version version;  // After the push.
+};
+// The shell reads the values at this point of the order: a later action may change them.
+struct ReplyPull {
+  PullToken token;
+  PullOutcome outcome = PullOutcome::kValues;
+  ReadFrom read_from = ReadFrom::kNothing;  // kValues only.
+  Version version;  // Of the values; kPast: the oldest readable one; kNotReady: the current one.
+  // SSP, ASP: the caller's iteration minus those finished by every active worker.
+  int64_t staleness = 0;
+  Culprits waiting_for;  // kNotReady only.
+};
+
+using Action = std::variant<KeepGradient, AddGradient, DropGradient, ReleasePrevious, ApplyGradient,
+                            ReplyPush, ReplyPull>;
+using Actions = std::vector<Action>;
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_MESSAGES_H_

@@ -1,0 +1,101 @@
+// ShardCore: one shard's state machine: heads of pushes and pulls in, ordered actions out.
+//
+//   push --> fenced? --> repeated? --> policy: keep / add / apply --> ReplyPush kRecorded
+//              |            |                        |
+//           kAborted    ReplyPush               version + 1 --> pending pulls are tried again
+//                       kDuplicate
+//
+//   pull --> fenced? --> policy: current / previous --------------> ReplyPull kValues, kUnchanged
+//              |            |  past ------------------------------> ReplyPull kPast
+//           kAborted        |  wait --> PENDING --push, members---> ReplyPull kValues, kUnchanged
+//                                          |------Tick(deadline)--> ReplyPull kNotReady, culprits
+//                                          '------CancelPull------> forgotten
+//
+// Pure: no clock, threads, sockets or logging. Gradients and values are the shell's, named by id.
+// Actions are to be carried out in their order, before the next call.
+// Thread safety: thread-compatible; the shell serializes all calls.
+// Invariants: (1) a push that was answered kRecorded is applied exactly once, a repetition never.
+//             (2) the version never decreases, and grows by one per ApplyGradient.
+//             (3) every pull gets exactly one ReplyPull, unless cancelled, by its deadline.
+#ifndef CAPSTAN_SERVER_CORE_SHARD_CORE_H_
+#define CAPSTAN_SERVER_CORE_SHARD_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "server/core/consistency_policy.h"
+#include "server/core/duplicate_filter.h"
+#include "server/core/membership.h"
+#include "server/core/messages.h"
+
+namespace capstan::server {
+
+class ShardCore {
+ public:
+  // Pulls that may wait on one shard at a time.
+  static constexpr int kPendingPullsMax = 8192;
+
+  // Errors: kInvalidArgument  as MakePolicy.
+  static absl::StatusOr<ShardCore> Make(const ConsistencyConfig& config);
+
+  // Whether Push would take the push in. Changes nothing, so that a message of many shards can be
+  // checked as a whole before any of it is carried out.
+  // Errors: kAborted            the rank's life is fenced off.
+  //         kInvalidArgument    iteration, slots or sequence numbers that cannot be.
+  //         kResourceExhausted  the sequence is too far beyond the low-water mark.
+  absl::Status CheckPush(const PushHead& push) const;
+
+  // Takes a push in and answers it at once. Errors: as CheckPush; then nothing changes.
+  absl::Status Push(const PushHead& push, Actions& actions);
+
+  // Errors: kAborted            the rank's life is fenced off.
+  //         kInvalidArgument    a reader that asks for more than a snapshot; a negative iteration.
+  //         kResourceExhausted  kPendingPullsMax pulls are waiting.
+  absl::Status CheckPull(const PullHead& pull) const;
+
+  // Answers the pull, or keeps it until it can be answered or its deadline passes.
+  // REQUIRES: the token is not pending. Errors: as CheckPull; then nothing changes.
+  absl::Status Pull(const PullHead& pull, Instant now, Actions& actions);
+
+  void CancelPull(PullToken token);  // Its caller is gone. Unknown tokens are ignored.
+
+  // Ignored unless its generation is above that of the membership known.
+  void SetMembership(const Membership& membership, Actions& actions);
+
+  void Tick(Instant now, Actions& actions);  // Answers pulls whose deadline has passed.
+  Instant NextDeadline() const;              // InfiniteFuture() if no pull waits.
+
+  Version version() const { return versions_.current; }
+  int64_t pushes_recorded() const { return pushes_recorded_; }
+  int64_t pushes_duplicate() const { return pushes_duplicate_; }
+  int pulls_pending() const { return static_cast<int>(pending_.size()); }
+
+ private:
+  explicit ShardCore(std::unique_ptr<ConsistencyPolicy> policy) : policy_(std::move(policy)) {}
+
+  void CarryOut(const PushDecision& decision, Actions& actions);
+  // Appends the answer if there is one; false: the pull has to wait.
+  bool TryAnswer(const PullHead& pull, Actions& actions) const;
+  void AnswerPending(Actions& actions);
+  void AnswerNotReady(const PullHead& pull, Actions& actions) const;
+
+  std::unique_ptr<ConsistencyPolicy> policy_;
+  DuplicateFilter filter_;
+  ShardVersions versions_;
+  Generation membership_generation_;
+  int64_t pushes_recorded_ = 0;
+  int64_t pushes_duplicate_ = 0;
+  absl::btree_map<PullToken, PullHead> pending_;  // Ordered: the order of answers is observable.
+  absl::btree_set<std::pair<Instant, PullToken>> deadlines_;  // Of pending_.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_SHARD_CORE_H_

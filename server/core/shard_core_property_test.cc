@@ -1,0 +1,273 @@
+// Random schedules against a ledger: a failing case prints its seed, which replays it exactly.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "common/random/philox.h"
+#include "common/testing/status_matchers.h"
+#include "server/core/shard_core.h"
+#include "server/core/shard_story.h"
+
+namespace capstan::server {
+namespace {
+
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : key_(MixKey(0xCA95, seed)) {}
+  int64_t Below(int64_t n) { return PhiloxWord(key_, next_++) % n; }
+  bool OneIn(int64_t n) { return Below(n) == 0; }
+
+ private:
+  uint64_t key_;
+  uint64_t next_ = 0;
+};
+
+// The gradient of a slot or batch: integers whose sums tell every set of gradients apart well
+// enough.
+int64_t GradientOf(int64_t iteration, int64_t slot) {
+  return static_cast<int64_t>(
+      PhiloxWord(static_cast<uint64_t>(iteration), static_cast<uint64_t>(slot)));
+}
+
+// A push that travels: it may be delivered late, twice, or after its sender's death.
+struct Letter {
+  PushHead head;
+  int64_t gradient = 0;
+};
+
+TEST_CASE("Property: BSP applies each slot once and reads the exact sums, under any schedule",
+          "[server][core]") {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    CAPTURE(seed);
+    Dice dice(seed);
+    const int32_t slots = 1 + static_cast<int32_t>(dice.Below(9));
+    const int64_t iterations = 1 + dice.Below(8);
+    ShardStory shard(Bsp(slots));
+    std::vector<int64_t> model = {0};  // [c]: the value at version c.
+    for (int64_t c = 0; c < iterations; ++c) {
+      int64_t sum = model.back();
+      for (int32_t slot = 0; slot < slots; ++slot) sum += GradientOf(c, slot);
+      model.push_back(sum);
+    }
+    std::vector<Letter> old_letters;
+    int64_t recorded_slots_lower_bound = 0;
+    for (int step = 0; shard.core().version() < Version(iterations); ++step) {
+      REQUIRE(step < 100'000);
+      const int64_t version = shard.core().version().value();
+      // A worker (any rank, any life that is not fenced: ranks never change lives here) pushes a
+      // node.
+      const int32_t size = 1 << dice.Below(3);
+      const int32_t begin = static_cast<int32_t>(dice.Below(slots)) / size * size;
+      Letter letter{SlotPush(version, begin, static_cast<int32_t>(dice.Below(4))), 0};
+      letter.head.slot_end = std::min(begin + size, slots);
+      if (letter.head.slot_end - begin != size) letter.head.slot_end = begin + 1;
+      for (int32_t slot = begin; slot < letter.head.slot_end; ++slot) {
+        letter.gradient += GradientOf(version, slot);
+      }
+      old_letters.push_back(letter);
+      if (dice.OneIn(3)) letter = old_letters[dice.Below(static_cast<int64_t>(old_letters.size()))];
+      const ReplyPush reply = shard.Push(letter.head, letter.gradient);
+      if (letter.head.iteration.value() < version)
+        REQUIRE(reply.outcome == PushOutcome::kDuplicate);
+      if (reply.outcome == PushOutcome::kRecorded) ++recorded_slots_lower_bound;
+      REQUIRE(shard.value() == model[shard.core().version().value()]);
+
+      const int64_t asked = std::max<int64_t>(0, shard.core().version().value() - dice.Below(3));
+      const auto answer = shard.AnswerTo(shard.Pull(asked));
+      REQUIRE(answer.has_value());
+      if (answer->reply.outcome == PullOutcome::kValues) {
+        REQUIRE(answer->reply.version == Version(asked));
+        REQUIRE(answer->value == model[asked]);
+      } else {
+        REQUIRE(answer->reply.outcome == PullOutcome::kPast);
+        REQUIRE(answer->reply.version.value() > asked);
+      }
+    }
+    CHECK(shard.value() == model.back());
+    CHECK(shard.gradients_kept() == 0);
+    CHECK(recorded_slots_lower_bound == shard.core().pushes_recorded());
+  }
+}
+
+// Workers of a job without slots: each sends batches with sequence numbers, retries, dies, comes
+// back.
+struct Life {
+  uint64_t incarnation = 0;
+  int64_t iteration = 0;
+  uint64_t sequence = 0;
+  std::set<uint64_t> unanswered;
+};
+
+class BatchWorld {
+ public:
+  BatchWorld(const ConsistencyConfig& config, uint64_t seed)
+      : dice_(seed), bound_(config.staleness_bound), mode_(config.mode), shard_(config) {
+    ranks_ = 1 + static_cast<int32_t>(dice_.Below(4));
+    for (int32_t rank = 0; rank < ranks_; ++rank) StartLife(rank, 0);
+    TellMembers();
+  }
+
+  void Run(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      const int64_t choice = dice_.Below(100);
+      if (choice < 40)
+        SendNew();
+      else if (choice < 75)
+        Deliver();
+      else if (choice < 97)
+        Read();
+      else
+        KillOne();
+      CheckLedger();
+    }
+    while (!letters_.empty()) Deliver();
+    CheckLedger();
+  }
+
+ private:
+  void StartLife(int32_t rank, int64_t start) {
+    lives_[rank] = Life{.incarnation = next_incarnation_++, .iteration = start};
+    starts_[rank] = start;
+    finished_[rank] = start;
+  }
+
+  void TellMembers() {
+    std::vector<Member> members;
+    for (const auto& [rank, life] : lives_) {
+      members.push_back(ActiveMember(rank, life.incarnation, starts_[rank]));
+    }
+    shard_.SetMembers(members);
+  }
+
+  void SendNew() {
+    const int32_t rank = static_cast<int32_t>(dice_.Below(ranks_));
+    Life& life = lives_[rank];
+    if (life.unanswered.size() > 8) return;
+    PushHead head = BatchPush(rank, life.incarnation, life.iteration++, ++life.sequence);
+    life.unanswered.insert(life.sequence);
+    head.sequence_low_water = Sequence(*life.unanswered.begin());
+    letters_.push_back(
+        {head, GradientOf(static_cast<int64_t>(life.incarnation), head.iteration.value())});
+  }
+
+  void Deliver() {
+    if (letters_.empty()) return;
+    const int64_t index = dice_.Below(static_cast<int64_t>(letters_.size()));
+    const Letter letter = letters_[index];
+    if (!dice_.OneIn(4)) letters_.erase(letters_.begin() + index);  // Else it comes once more.
+    const auto life = lives_.find(letter.head.rank.value());
+    const bool alive = life->second.incarnation == letter.head.incarnation.value();
+    const auto id = std::pair(letter.head.incarnation, letter.head.sequence);
+    const absl::Status status = shard_.TryPush(letter.head, letter.gradient);
+    if (!alive) {
+      REQUIRE(status.code() == absl::StatusCode::kAborted);
+      return;
+    }
+    REQUIRE_OK(status);
+    ledger_[id] = letter.gradient;
+    int64_t& finished = finished_[letter.head.rank.value()];
+    finished = std::max(finished, letter.head.iteration.value() + 1);
+    if (!dice_.OneIn(5))
+      life->second.unanswered.erase(letter.head.sequence.value());  // Reply not lost.
+  }
+
+  void Read() {
+    const int32_t rank = static_cast<int32_t>(dice_.Below(ranks_));
+    const Life& life = lives_[rank];
+    const int64_t iteration = life.iteration;
+    int64_t slowest = finished_.begin()->second;
+    for (const auto& [unused, count] : finished_) slowest = std::min(slowest, count);
+    const PullToken pull = shard_.Pull(iteration, rank, life.incarnation);
+    const bool may_read = mode_ == ConsistencyMode::kAsp || slowest >= iteration - bound_;
+    REQUIRE(shard_.Waits(pull) == !may_read);
+    if (!may_read) return;
+    CHECK(shard_.AnswerTo(pull)->value == shard_.value());
+    const int64_t staleness = shard_.AnswerTo(pull)->reply.staleness;
+    CHECK(staleness == std::max<int64_t>(0, iteration - slowest));
+    if (mode_ == ConsistencyMode::kSsp) CHECK(staleness <= bound_);
+  }
+
+  void KillOne() {
+    const int32_t rank = static_cast<int32_t>(dice_.Below(ranks_));
+    int64_t start = 0;
+    for (const auto& [unused, count] : finished_) start = std::max(start, count);
+    StartLife(rank, start);
+    TellMembers();
+  }
+
+  void CheckLedger() {
+    int64_t sum = 0;
+    for (const auto& [id, gradient] : ledger_) sum += gradient;
+    REQUIRE(shard_.value() == sum);
+    REQUIRE(shard_.core().version() == Version(static_cast<int64_t>(ledger_.size())));
+  }
+
+  Dice dice_;
+  int64_t bound_;
+  ConsistencyMode mode_;
+  ShardStory shard_;
+  int32_t ranks_ = 0;
+  uint64_t next_incarnation_ = 1;
+  std::map<int32_t, Life> lives_;
+  std::map<int32_t, int64_t> starts_, finished_;
+  std::vector<Letter> letters_;
+  std::map<std::pair<Incarnation, Sequence>, int64_t> ledger_;  // Acknowledged pushes.
+};
+
+TEST_CASE("Property: SSP applies each acknowledged push once and never reads beyond the bound",
+          "[server][core]") {
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    CAPTURE(seed);
+    BatchWorld(Ssp(static_cast<int32_t>(seed % 4)), seed).Run(150);
+  }
+}
+
+TEST_CASE("Property: ASP applies each acknowledged push once and never waits", "[server][core]") {
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    CAPTURE(seed);
+    BatchWorld(Asp(), seed).Run(150);
+  }
+}
+
+TEST_CASE("Property: SSP(0) waits exactly where BSP waits", "[server][core]") {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    CAPTURE(seed);
+    Dice dice(seed);
+    const int32_t workers = 1 + static_cast<int32_t>(dice.Below(6));
+    ShardStory bsp(Bsp(workers)), ssp(Ssp(0));
+    std::vector<Member> members;
+    for (int32_t rank = 0; rank < workers; ++rank) members.push_back(ActiveMember(rank, rank + 1));
+    bsp.SetMembers(members);
+    ssp.SetMembers(members);
+    // Each worker alternates: pull its iteration, and once both have answered push it.
+    struct Worker {
+      int64_t iteration = 0;
+      bool pulling = false;
+      PullToken in_bsp, in_ssp;
+    };
+    std::vector<Worker> all(workers);
+    for (int step = 0; step < 200; ++step) {
+      const int32_t rank = static_cast<int32_t>(dice.Below(workers));
+      Worker& worker = all[rank];
+      if (!worker.pulling) {
+        worker.in_bsp = bsp.Pull(worker.iteration, rank, rank + 1);
+        worker.in_ssp = ssp.Pull(worker.iteration, rank, rank + 1);
+        worker.pulling = true;
+      } else if (!bsp.Waits(worker.in_bsp)) {
+        const int64_t gradient = GradientOf(worker.iteration, rank);
+        bsp.Push(SlotPush(worker.iteration, rank, rank, rank + 1), gradient);
+        ssp.Push(BatchPush(rank, rank + 1, worker.iteration, worker.iteration + 1), gradient);
+        ++worker.iteration;
+        worker.pulling = false;
+      }
+      for (const Worker& each : all) {
+        if (each.pulling) REQUIRE(bsp.Waits(each.in_bsp) == ssp.Waits(each.in_ssp));
+      }
+    }
+    REQUIRE(bsp.core().version().value() * workers <= ssp.core().version().value());
+  }
+}
+
+}  // namespace
+}  // namespace capstan::server

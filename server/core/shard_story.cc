@@ -1,0 +1,165 @@
+#include "server/core/shard_story.h"
+
+#include <catch2/catch.hpp>
+#include <utility>
+#include <variant>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::server {
+namespace {
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+ShardCore MakeCore(const ConsistencyConfig& config) {
+  REQUIRE_OK_AND_ASSIGN(ShardCore core, ShardCore::Make(config));
+  return core;
+}
+
+}  // namespace
+
+ConsistencyConfig Bsp(int32_t slots) { return {.mode = ConsistencyMode::kBsp, .slots = slots}; }
+ConsistencyConfig Ssp(int32_t staleness_bound) {
+  return {.mode = ConsistencyMode::kSsp, .staleness_bound = staleness_bound};
+}
+ConsistencyConfig Asp() { return {.mode = ConsistencyMode::kAsp}; }
+
+PushHead SlotPush(int64_t iteration, int32_t slot, int32_t rank, uint64_t incarnation) {
+  PushHead head;
+  head.rank = Rank(rank);
+  head.incarnation = Incarnation(incarnation);
+  head.iteration = Iteration(iteration);
+  head.slot_begin = slot;
+  head.slot_end = slot + 1;
+  head.sequence = Sequence(1);
+  return head;
+}
+
+PushHead BatchPush(int32_t rank, uint64_t incarnation, int64_t iteration, uint64_t sequence) {
+  PushHead head;
+  head.rank = Rank(rank);
+  head.incarnation = Incarnation(incarnation);
+  head.iteration = Iteration(iteration);
+  head.sequence = Sequence(sequence);
+  return head;
+}
+
+Member ActiveMember(int32_t rank, uint64_t incarnation, int64_t start_iteration) {
+  return {.rank = Rank(rank),
+          .incarnation = Incarnation(incarnation),
+          .active = true,
+          .start_iteration = Iteration(start_iteration)};
+}
+
+Member RestingMember(int32_t rank, uint64_t incarnation) {
+  return {.rank = Rank(rank),
+          .incarnation = Incarnation(incarnation),
+          .active = false,
+          .start_iteration = Iteration(0)};
+}
+
+ShardStory::ShardStory(const ConsistencyConfig& config) : core_(MakeCore(config)) {}
+
+ReplyPush ShardStory::Push(PushHead head, int64_t gradient) {
+  REQUIRE_OK(TryPush(head, gradient));
+  return push_replies_.at(PushToken(next_token_ - 1));
+}
+
+absl::Status ShardStory::TryPush(PushHead head, int64_t gradient) {
+  head.token = PushToken(next_token_++);
+  Actions actions;
+  const absl::Status status = core_.Push(head, actions);
+  if (!status.ok()) REQUIRE(actions.empty());
+  CarryOut(actions, gradient);
+  REQUIRE(status.ok() == push_replies_.contains(head.token));
+  return status;
+}
+
+PullToken ShardStory::Pull(int64_t iteration, int32_t rank, uint64_t incarnation) {
+  PullHead head;
+  head.rank = Rank(rank);
+  head.incarnation = Incarnation(incarnation);
+  head.iteration = Iteration(iteration);
+  head.deadline = now_ + kPatience;
+  return Pull(head);
+}
+
+PullToken ShardStory::Pull(PullHead head) {
+  REQUIRE_OK(TryPull(head));
+  return PullToken(next_token_ - 1);
+}
+
+absl::Status ShardStory::TryPull(PullHead head) {
+  head.token = PullToken(next_token_++);
+  Actions actions;
+  const absl::Status status = core_.Pull(head, now_, actions);
+  if (!status.ok()) REQUIRE(actions.empty());
+  CarryOut(actions, 0);
+  return status;
+}
+
+std::optional<ShardStory::Answer> ShardStory::AnswerTo(PullToken token) const {
+  const auto it = answers_.find(token);
+  if (it == answers_.end()) return std::nullopt;
+  return it->second;
+}
+
+void ShardStory::SetMembers(std::vector<Member> members) {
+  Actions actions;
+  core_.SetMembership(
+      {.generation = Generation(++membership_generation_), .members = std::move(members)}, actions);
+  CarryOut(actions, 0);
+}
+
+void ShardStory::Pass(absl::Duration time) {
+  now_ = now_ + time;
+  Actions actions;
+  core_.Tick(now_, actions);
+  CarryOut(actions, 0);
+  REQUIRE(core_.NextDeadline() > now_);
+}
+
+void ShardStory::CarryOut(const Actions& actions, int64_t incoming) {
+  const auto gradient = [&](GradientId id) {
+    return id == kIncomingGradient ? incoming : gradients_.at(id);
+  };
+  for (const Action& each : actions) {
+    std::visit(
+        Overloaded{[&](const KeepGradient& keep) {
+                     REQUIRE(gradients_.insert({keep.as, incoming}).second);
+                   },
+                   [&](const AddGradient& add) {
+                     gradients_.at(add.into) += gradient(add.from);
+                     gradients_.erase(add.from);
+                   },
+                   [&](const DropGradient& drop) { REQUIRE(gradients_.erase(drop.gradient) == 1); },
+                   [&](const ReleasePrevious&) {
+                     REQUIRE(previous_.has_value());
+                     previous_.reset();
+                   },
+                   [&](const ApplyGradient& apply) {
+                     REQUIRE(apply.step == applied_count_++);
+                     REQUIRE_FALSE(previous_.has_value());
+                     if (apply.keep_previous) previous_ = value_;
+                     value_ += gradient(apply.gradient);
+                     gradients_.erase(apply.gradient);
+                   },
+                   [&](const ReplyPush& reply) {
+                     REQUIRE(push_replies_.insert({reply.token, reply}).second);
+                   },
+                   [&](const ReplyPull& reply) {
+                     Answer answer{.reply = reply};
+                     if (reply.read_from == ReadFrom::kCurrent) answer.value = value_;
+                     if (reply.read_from == ReadFrom::kPrevious) answer.value = previous_.value();
+                     REQUIRE(answers_.insert({reply.token, answer}).second);
+                   }},
+        each);
+  }
+}
+
+}  // namespace capstan::server

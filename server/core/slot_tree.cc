@@ -1,0 +1,113 @@
+#include "server/core/slot_tree.h"
+
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::server {
+
+SlotTree::SlotTree(int32_t slots)
+    : slots_(slots),
+      leaf_count_(static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(slots)))),
+      present_(2 * leaf_count_),
+      gradients_(2 * leaf_count_) {}
+
+absl::Status SlotTree::CheckNode(int32_t begin, int32_t end) const {
+  if (begin < 0 || end <= begin || end > slots_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slots [", begin, ", ", end, "): expected a range inside [0, ", slots_, ")"));
+  }
+  const int32_t size = end - begin;
+  if (!std::has_single_bit(static_cast<uint32_t>(size)) || begin % size != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slots [", begin, ", ", end,
+                     "): expected a node of the summation tree, whose size "
+                     "is a power of two and whose begin is a multiple of its size"));
+  }
+  return absl::OkStatus();
+}
+
+SlotArrival SlotTree::Arrive(int32_t begin, int32_t end) {
+  SlotArrival arrival;
+  int32_t node = NodeOf(begin, end);
+  if (IsCovered(node)) {
+    arrival.duplicate = true;
+    return arrival;
+  }
+  DropDescendants(node, arrival);
+  GradientId gradient = kIncomingGradient;
+  while (node != 1) {
+    const int32_t sibling = node ^ 1;
+    if (IsPresent(sibling)) {
+      const GradientId into = Take(sibling);
+      arrival.additions.push_back({.into = into, .from = gradient});
+      gradient = into;
+    } else if (FirstSlot(sibling) < slots_) {
+      break;  // The sibling is still to come.
+    }
+    node /= 2;
+  }
+  if (node == 1) {
+    arrival.complete = true;
+    arrival.root = gradient;
+    return arrival;
+  }
+  if (gradient == kIncomingGradient) {
+    gradient = next_gradient_;
+    ++next_gradient_;
+    arrival.keep = true;
+    arrival.kept = gradient;
+  }
+  Put(node, gradient);
+  return arrival;
+}
+
+std::vector<SlotId> SlotTree::MissingSlots() const {
+  std::vector<SlotId> missing;
+  for (int32_t slot = 0; slot < slots_; ++slot) {
+    if (!IsCovered(leaf_count_ + slot)) missing.push_back(SlotId(slot));
+  }
+  return missing;
+}
+
+int32_t SlotTree::NodeOf(int32_t begin, int32_t end) const {
+  const int32_t size = end - begin;
+  return (leaf_count_ + begin) / size;
+}
+
+int32_t SlotTree::FirstSlot(int32_t node) const {
+  while (node < leaf_count_) node *= 2;
+  return node - leaf_count_;
+}
+
+bool SlotTree::IsCovered(int32_t node) const {
+  for (; node >= 1; node /= 2) {
+    if (IsPresent(node)) return true;
+  }
+  return false;
+}
+
+void SlotTree::DropDescendants(int32_t node, SlotArrival& arrival) {
+  int32_t first = node, count = 1;
+  while (first < leaf_count_) {
+    first *= 2;
+    count *= 2;
+    for (int32_t child = first; child < first + count; ++child) {
+      if (IsPresent(child)) arrival.dropped.push_back(Take(child));
+    }
+  }
+}
+
+void SlotTree::Put(int32_t node, GradientId gradient) {
+  present_[node] = true;
+  gradients_[node] = gradient;
+  ++present_count_;
+}
+
+GradientId SlotTree::Take(int32_t node) {
+  present_[node] = false;
+  --present_count_;
+  return gradients_[node];
+}
+
+}  // namespace capstan::server

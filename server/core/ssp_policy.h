@@ -1,0 +1,41 @@
+// SspPolicy: a push is applied at once; a reader at iteration c waits for workers more than s
+// behind.
+//
+// A pull at iteration c is answered when every active member has finished iteration c - 1 - s (of
+// its own count), so with s = 0 it waits exactly where BSP waits. Inactive members are not waited
+// for, and a death releases those who waited for the dead. As long as no members are known, only
+// pulls at c <= s are answered: no worker can be too far behind them.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_CORE_SSP_POLICY_H_
+#define CAPSTAN_SERVER_CORE_SSP_POLICY_H_
+
+#include "server/core/consistency_policy.h"
+#include "server/core/worker_clocks.h"
+
+namespace capstan::server {
+
+class SspPolicy final : public ConsistencyPolicy {
+ public:
+  explicit SspPolicy(int32_t staleness_bound) : staleness_bound_(staleness_bound) {}
+
+  bool DeduplicatesBySlot() const override { return false; }
+  absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;
+  PushDecision Push(const PushHead& push, const ShardVersions& versions) override;
+  PullDecision Pull(Iteration iteration, const ShardVersions& versions) const override;
+  Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const override;
+  void SetMembership(const Membership& membership) override { clocks_.SetMembership(membership); }
+
+ private:
+  // Iterations that every active member must have finished before a pull at `iteration` is
+  // answered.
+  Iteration Needed(Iteration iteration) const {
+    return Iteration(iteration.value() - staleness_bound_);
+  }
+
+  const int32_t staleness_bound_;
+  WorkerClocks clocks_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_SSP_POLICY_H_

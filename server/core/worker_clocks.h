@@ -1,0 +1,49 @@
+// WorkerClocks: how many iterations each worker has finished on one shard ("clock" in the SSP
+// sense).
+//
+// A member's clock is 1 + the highest iteration that it has pushed, and at least the
+// start_iteration with which the membership made it active. Pushes that arrive before the
+// membership that lists their life are remembered for it. Thread safety: thread-compatible.
+// Invariant: a life's clock never decreases.
+#ifndef CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
+#define CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "common/types/ids.h"
+#include "server/core/membership.h"
+
+namespace capstan::server {
+
+class WorkerClocks {
+ public:
+  void SetMembership(const Membership& membership);
+  void RecordPush(Rank rank, Incarnation incarnation, Iteration iteration);
+
+  bool members_known() const { return members_known_; }
+
+  // Iterations that every active member has finished; nullopt if no member is active.
+  std::optional<Iteration> FinishedByAll() const;
+
+  // Active members that have finished fewer than `count` iterations, ascending.
+  std::vector<Rank> Behind(Iteration count) const;
+
+ private:
+  struct Clock {
+    Incarnation incarnation;
+    Iteration finished;  // Count of iterations.
+    bool active = false;
+    Iteration start_iteration;  // As last told.
+  };
+
+  bool members_known_ = false;
+  absl::btree_map<Rank, Clock> members_;
+  absl::btree_map<Rank, Clock>
+      early_;  // Lives above the listed one (or unlisted) that have pushed.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_

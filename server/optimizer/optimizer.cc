@@ -1,0 +1,39 @@
+#include "server/optimizer/optimizer.h"
+
+#include "server/optimizer/step_scalars.h"
+#include "server/optimizer/update_loops.h"
+
+namespace capstan::server {
+
+int StateSlots(const OptimizerConfig& config) {
+  switch (config.kind) {
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kMovingAverage:
+      return 0;
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kNesterov:
+    case OptimizerKind::kAdagrad:
+      return 1;
+    case OptimizerKind::kRmsProp:
+      return config.momentum > 0.0f ? 2 : 1;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return 2;
+  }
+  return 0;
+}
+
+float InitialState(const OptimizerConfig& config, int /*slot*/) {
+  return config.kind == OptimizerKind::kAdagrad ? config.initial_accumulator : 0.0f;
+}
+
+float LearningRate(const OptimizerConfig& config, int64_t step) {
+  return static_cast<float>(ScheduledLearningRate(config, step));
+}
+
+void Apply(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
+           const float* gradient, absl::Span<float* const> state, float* out) {
+  ApplyWith(BestInstructionSet(), config, step, n, in, gradient, state, out);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,50 @@
+// OptimizerConfig: which update rule a table uses, with every number it needs. Plain data, made
+// from the job's protobuf by optimizer_from_proto.h. Numbers are fp32: what the job file can say.
+//
+// Thread safety: values.
+#ifndef CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_CONFIG_H_
+#define CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_CONFIG_H_
+
+#include <cstdint>
+
+namespace capstan::server {
+
+enum class OptimizerKind {
+  kSgd,
+  kMomentum,
+  kNesterov,
+  kAdagrad,
+  kRmsProp,
+  kAdam,
+  kAdamW,
+  kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
+};
+
+enum class ScheduleKind { kConstant, kStep, kCosine };
+
+// Steps are updates applied to a shard, counted from 0.
+struct ScheduleConfig {
+  ScheduleKind kind = ScheduleKind::kConstant;
+  int64_t step_every = 1;       // kStep: >= 1.
+  float step_factor = 1.0f;     // kStep: (0, 1].
+  int64_t cosine_steps = 1;     // kCosine: >= 1, updates until the minimum is reached.
+  float cosine_minimum = 0.0f;  // kCosine: >= 0.
+  int64_t warmup_steps = 0;     // >= 0. Linear warm-up, multiplied with the schedule's value.
+};
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  float learning_rate = 0.0f;
+  ScheduleConfig schedule;
+  float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW.
+  float clip_value = 0.0f;    // Gradient elements are clipped to [-v, v] before decay. 0: off.
+  float momentum = 0.9f;  // Momentum, Nesterov, RMSProp; kMovingAverage: weight of the new value.
+  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW.
+  float alpha = 0.99f;                 // RMSProp.
+  float epsilon = 1e-8f;               // Adagrad, RMSProp, Adam, AdamW; added after the root.
+  float initial_accumulator = 0.0f;    // Adagrad.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_CONFIG_H_

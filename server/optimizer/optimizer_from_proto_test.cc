@@ -1,0 +1,151 @@
+#include "server/optimizer/optimizer_from_proto.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::server {
+namespace {
+
+absl::StatusOr<OptimizerConfig> Read(const std::string& text) {
+  v1::Optimizer proto;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &proto)) {
+    return absl::InternalError("the test's own text does not parse: " + text);
+  }
+  return OptimizerFromProto(proto);
+}
+
+constexpr absl::StatusCode kBad = absl::StatusCode::kInvalidArgument;
+
+TEST_CASE("OptimizerFromProto: defaults are those of the job file's comments",
+          "[server][optimizer]") {
+  const std::string lr = " learning_rate: 0.5";
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig sgd, Read("sgd {}" + lr));
+  CHECK(sgd.kind == OptimizerKind::kSgd);
+  CHECK(sgd.learning_rate == 0.5f);
+  CHECK(sgd.weight_decay == 0.0f);
+  CHECK(sgd.clip_value == 0.0f);
+  CHECK(sgd.schedule.kind == ScheduleKind::kConstant);
+  CHECK(sgd.schedule.warmup_steps == 0);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig momentum, Read("momentum {}" + lr));
+  CHECK(momentum.kind == OptimizerKind::kMomentum);
+  CHECK(momentum.momentum == 0.9f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig nesterov, Read("nesterov {}" + lr));
+  CHECK(nesterov.kind == OptimizerKind::kNesterov);
+  CHECK(nesterov.momentum == 0.9f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adagrad, Read("adagrad {}" + lr));
+  CHECK(adagrad.kind == OptimizerKind::kAdagrad);
+  CHECK(adagrad.epsilon == 1e-10f);
+  CHECK(adagrad.initial_accumulator == 0.0f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig rmsprop, Read("rmsprop {}" + lr));
+  CHECK(rmsprop.kind == OptimizerKind::kRmsProp);
+  CHECK(rmsprop.alpha == 0.99f);
+  CHECK(rmsprop.epsilon == 1e-8f);
+  CHECK(rmsprop.momentum == 0.0f);
+  for (const std::string name : {"adam", "adamw"}) {
+    REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adam, Read(name + " {}" + lr));
+    CHECK(adam.kind == (name == "adam" ? OptimizerKind::kAdam : OptimizerKind::kAdamW));
+    CHECK(adam.beta1 == 0.9f);
+    CHECK(adam.beta2 == 0.999f);
+    CHECK(adam.epsilon == 1e-8f);
+  }
+}
+
+TEST_CASE("OptimizerFromProto: every field reaches the config", "[server][optimizer]") {
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig rmsprop, Read(R"pb(
+                          rmsprop { alpha: 0.5 epsilon: 0.25 momentum: 0.125 }
+                          learning_rate: 2
+                          weight_decay: 3
+                          clip_value: 4
+                          clip_norm: 5
+                          schedule {
+                            warmup_steps: 6
+                            step { every: 7 factor: 0.75 }
+                          })pb"));
+  CHECK(rmsprop.alpha == 0.5f);
+  CHECK(rmsprop.epsilon == 0.25f);
+  CHECK(rmsprop.momentum == 0.125f);
+  CHECK(rmsprop.learning_rate == 2.0f);
+  CHECK(rmsprop.weight_decay == 3.0f);
+  CHECK(rmsprop.clip_value == 4.0f);
+  CHECK(rmsprop.schedule.warmup_steps == 6);
+  CHECK(rmsprop.schedule.kind == ScheduleKind::kStep);
+  CHECK(rmsprop.schedule.step_every == 7);
+  CHECK(rmsprop.schedule.step_factor == 0.75f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adam, Read(R"pb(
+                          adam { beta1: 0 beta2: 0.5 epsilon: 1 }
+                          learning_rate: 1
+                          schedule { cosine { steps: 8 minimum: 0.5 } })pb"));
+  CHECK(adam.beta1 == 0.0f);
+  CHECK(adam.beta2 == 0.5f);
+  CHECK(adam.epsilon == 1.0f);
+  CHECK(adam.schedule.kind == ScheduleKind::kCosine);
+  CHECK(adam.schedule.cosine_steps == 8);
+  CHECK(adam.schedule.cosine_minimum == 0.5f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adagrad, Read(R"pb(
+                          adagrad { epsilon: 0.5 initial_accumulator: 0.25 }
+                          learning_rate: 1
+                          schedule { constant {} })pb"));
+  CHECK(adagrad.epsilon == 0.5f);
+  CHECK(adagrad.initial_accumulator == 0.25f);
+  CHECK(adagrad.schedule.kind == ScheduleKind::kConstant);
+}
+
+TEST_CASE("OptimizerFromProto: without a rule the error lists them", "[server][optimizer]") {
+  CHECK_STATUS(Read("learning_rate: 1"), kBad, "expected one of sgd, momentum");
+}
+
+TEST_CASE("OptimizerFromProto: a value out of range is named with its value and the range",
+          "[server][optimizer]") {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"sgd {}", "optimizer.learning_rate: 0; expected a finite number > 0"},
+      {"sgd {} learning_rate: -1", "optimizer.learning_rate: -1; expected a finite number > 0"},
+      {"sgd {} learning_rate: inf", "optimizer.learning_rate: inf; expected"},
+      {"sgd {} learning_rate: nan", "optimizer.learning_rate: nan; expected"},
+      {"sgd {} learning_rate: 1 weight_decay: -0.5", "optimizer.weight_decay: -0.5; expected"},
+      {"sgd {} learning_rate: 1 weight_decay: inf", "optimizer.weight_decay: inf; expected"},
+      {"sgd {} learning_rate: 1 clip_value: 0", "optimizer.clip_value: 0; expected"},
+      {"sgd {} learning_rate: 1 clip_norm: 0", "optimizer.clip_norm: 0; expected"},
+      {"sgd {} learning_rate: 1 clip_norm: nan", "optimizer.clip_norm: nan; expected"},
+      {"momentum { momentum: 1 }", "optimizer.momentum.momentum: 1; expected a number in [0, 1)"},
+      {"momentum { momentum: -0.5 }", "optimizer.momentum.momentum: -0.5; expected"},
+      {"nesterov { momentum: 0 }", "optimizer.nesterov.momentum: 0; expected a number in (0, 1)"},
+      {"nesterov { momentum: 1 }", "optimizer.nesterov.momentum: 1; expected"},
+      {"adagrad { epsilon: 0 }", "optimizer.adagrad.epsilon: 0; expected"},
+      {"adagrad { initial_accumulator: -1 }",
+       "optimizer.adagrad.initial_accumulator: -1; expected"},
+      {"rmsprop { alpha: 1 }", "optimizer.rmsprop.alpha: 1; expected"},
+      {"rmsprop { epsilon: -1 }", "optimizer.rmsprop.epsilon: -1; expected"},
+      {"rmsprop { momentum: nan }", "optimizer.rmsprop.momentum: nan; expected"},
+      {"adam { beta1: 1 }", "optimizer.adam.beta1: 1; expected"},
+      {"adam { beta2: 1.5 }", "optimizer.adam.beta2: 1.5; expected"},
+      {"adamw { beta2: -1 }", "optimizer.adamw.beta2: -1; expected"},
+      {"adamw { epsilon: 0 }", "optimizer.adamw.epsilon: 0; expected"},
+      {"sgd {} learning_rate: 1 schedule { warmup_steps: -1 }",
+       "optimizer.schedule.warmup_steps: -1; expected a whole number >= 0"},
+      {"sgd {} learning_rate: 1 schedule { step { factor: 0.5 } }",
+       "optimizer.schedule.step.every: 0; expected a whole number >= 1"},
+      {"sgd {} learning_rate: 1 schedule { step { every: 1 } }",
+       "optimizer.schedule.step.factor: 0; expected a number in (0, 1]"},
+      {"sgd {} learning_rate: 1 schedule { step { every: 1 factor: 1.5 } }",
+       "optimizer.schedule.step.factor: 1.5; expected"},
+      {"sgd {} learning_rate: 1 schedule { cosine {} }",
+       "optimizer.schedule.cosine.steps: 0; expected a whole number >= 1"},
+      {"sgd {} learning_rate: 1 schedule { cosine { steps: 1 minimum: -1 } }",
+       "optimizer.schedule.cosine.minimum: -1; expected a finite number >= 0"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.text);
+    CHECK_STATUS(Read(c.text), kBad, c.message);
+  }
+}
+
+}  // namespace
+}  // namespace capstan::server

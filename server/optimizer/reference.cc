@@ -1,0 +1,72 @@
+#include "server/optimizer/reference.h"
+
+#include <cmath>
+
+#include "server/optimizer/step_scalars.h"
+
+namespace capstan::server {
+namespace {
+
+// g after clipping and L2 decay. A NaN stays a NaN. No decay leaves g alone even if w is infinite.
+float Gradient(const StepScalars& c, float w, float g) {
+  if (g < -c.clip) g = -c.clip;
+  if (g > c.clip) g = c.clip;
+  if (c.weight_decay != 0.0f) g = g + c.weight_decay * w;
+  return g;
+}
+
+float Adam(const StepScalars& c, float w, float g, float* m, float* v) {
+  *m = c.beta1 * *m + c.one_minus_beta1 * g;
+  *v = c.beta2 * *v + (c.one_minus_beta2 * g) * g;
+  return w - (c.lr * *m) / (std::sqrt(*v) * c.root_scale + c.epsilon);
+}
+
+float RmsProp(const StepScalars& c, float w, float g, float* s, float* buffer) {
+  *s = c.beta2 * *s + (c.one_minus_beta2 * g) * g;
+  const float root = std::sqrt(*s) + c.epsilon;
+  if (buffer == nullptr) return w - (c.lr * g) / root;
+  *buffer = c.momentum * *buffer + g / root;
+  return w - c.lr * *buffer;
+}
+
+}  // namespace
+
+void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
+                    const float* gradient, absl::Span<float* const> state, float* out) {
+  const StepScalars c = MakeStepScalars(config, step);
+  for (int64_t i = 0; i < n; ++i) {
+    const float w = in[i];
+    const float g = Gradient(c, w, gradient[i]);
+    float* const s0 = state.size() > 0 ? state[0] + i : nullptr;
+    float* const s1 = state.size() > 1 ? state[1] + i : nullptr;
+    switch (config.kind) {
+      case OptimizerKind::kSgd:
+        out[i] = w - c.lr * g;
+        break;
+      case OptimizerKind::kMomentum:
+        *s0 = c.momentum * *s0 + g;
+        out[i] = w - c.lr * *s0;
+        break;
+      case OptimizerKind::kNesterov:
+        *s0 = c.momentum * *s0 + g;
+        out[i] = w - c.lr * (g + c.momentum * *s0);
+        break;
+      case OptimizerKind::kAdagrad:
+        *s0 = *s0 + g * g;
+        out[i] = w - (c.lr * g) / (std::sqrt(*s0) + c.epsilon);
+        break;
+      case OptimizerKind::kRmsProp:
+        out[i] = RmsProp(c, w, g, s0, s1);
+        break;
+      case OptimizerKind::kAdam:
+      case OptimizerKind::kAdamW:
+        out[i] = Adam(c, w * c.keep, g, s0, s1);
+        break;
+      case OptimizerKind::kMovingAverage:
+        out[i] = w + c.momentum * (gradient[i] - w);
+        break;
+    }
+  }
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,75 @@
+#include "server/optimizer/step_scalars.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace capstan::server {
+namespace {
+
+// base^exponent by repeated squaring. Relative error at most about exponent * 2^-53.
+double IntegerPower(double base, int64_t exponent) {
+  double result = 1.0;
+  for (; exponent > 0; exponent >>= 1) {
+    if (exponent & 1) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
+double ScheduleValue(const ScheduleConfig& schedule, double base, int64_t step) {
+  switch (schedule.kind) {
+    case ScheduleKind::kConstant:
+      return base;
+    case ScheduleKind::kStep:
+      return base * IntegerPower(schedule.step_factor, step / schedule.step_every);
+    case ScheduleKind::kCosine: {
+      if (step >= schedule.cosine_steps) return schedule.cosine_minimum;
+      const double done = static_cast<double>(step) / static_cast<double>(schedule.cosine_steps);
+      const double minimum = schedule.cosine_minimum;
+      return minimum + (base - minimum) * 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+    }
+  }
+  return base;
+}
+
+}  // namespace
+
+double ScheduledLearningRate(const OptimizerConfig& config, int64_t step) {
+  const ScheduleConfig& schedule = config.schedule;
+  const double value = ScheduleValue(schedule, config.learning_rate, step);
+  if (step >= schedule.warmup_steps) return value;
+  return value * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup_steps);
+}
+
+StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
+  const double lr = ScheduledLearningRate(config, step);
+  StepScalars scalars;
+  scalars.lr = static_cast<float>(lr);
+  scalars.clip =
+      config.clip_value > 0.0f ? config.clip_value : std::numeric_limits<float>::infinity();
+  scalars.weight_decay = config.weight_decay;
+  scalars.momentum = config.momentum;
+  scalars.epsilon = config.epsilon;
+  if (config.kind == OptimizerKind::kRmsProp) {
+    scalars.beta2 = config.alpha;
+    scalars.one_minus_beta2 = static_cast<float>(1.0 - config.alpha);
+  }
+  if (config.kind == OptimizerKind::kAdam || config.kind == OptimizerKind::kAdamW) {
+    const double beta1 = config.beta1;
+    const double beta2 = config.beta2;
+    scalars.beta1 = config.beta1;
+    scalars.beta2 = config.beta2;
+    scalars.one_minus_beta1 = static_cast<float>(1.0 - beta1);
+    scalars.one_minus_beta2 = static_cast<float>(1.0 - beta2);
+    scalars.lr = static_cast<float>(lr / (1.0 - IntegerPower(beta1, step + 1)));
+    scalars.root_scale = static_cast<float>(1.0 / std::sqrt(1.0 - IntegerPower(beta2, step + 1)));
+  }
+  if (config.kind == OptimizerKind::kAdamW) {
+    scalars.keep = static_cast<float>(1.0 - lr * config.weight_decay);
+    scalars.weight_decay = 0.0f;
+  }
+  return scalars;
+}
+
+}  // namespace capstan::server

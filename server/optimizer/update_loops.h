@@ -1,0 +1,31 @@
+// UpdateLoops: the vectorised loops behind Apply, one compiled form for each instruction set.
+//
+// One source, compiled for the baseline CPU, AVX2 and AVX-512; the arithmetic is element-wise and
+// never fused, so all forms give the same bits. Chosen at run time by a plain call rather than by
+// an ifunc (target_clones), so that a test can run each form and sanitizers work.
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SERVER_OPTIMIZER_UPDATE_LOOPS_H_
+#define CAPSTAN_SERVER_OPTIMIZER_UPDATE_LOOPS_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "server/optimizer/optimizer_config.h"
+
+namespace capstan::server {
+
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
+
+// True if this CPU (and this build) can run the form for `set`. kBaseline always can.
+bool IsSupported(InstructionSet set);
+
+// The widest one that is supported. Cached: costs a load.
+InstructionSet BestInstructionSet();
+
+// Apply (optimizer.h) with the form for `set`. REQUIRES: IsSupported(set).
+void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, int64_t n,
+               const float* in, const float* gradient, absl::Span<float* const> state, float* out);
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_OPTIMIZER_UPDATE_LOOPS_H_

@@ -1,0 +1,82 @@
+"""BSP's promise: the trained model is bit-identical whoever computed it and whoever died.
+
+One job with slots: 4 runs on 1, 2 and 4 workers times 1, 2 and 3 servers, with and without a worker killed in
+the middle; every exported file has one sha256: that of the reference trainer (one process, no network).
+"""
+
+import argparse
+import hashlib
+import subprocess
+import sys
+
+import cluster
+import synthetic
+
+MODEL = """
+  layers { name: "conv1" convolution { filters: 8 kernel: 3 padding: 1 bias: false } }
+  layers { name: "norm1" batch_normalization {} }
+  layers { name: "relu1" relu {} }
+  layers { name: "pool1" max_pooling { kernel: 2 } }
+  layers { name: "conv2" convolution { filters: 8 kernel: 3 padding: 1 } }
+  layers { name: "join" inputs: "conv2" inputs: "pool1" add {} }
+  layers { name: "fc1" fully_connected { units: 400 } }
+  layers { name: "relu2" relu {} }
+  layers { name: "drop" dropout { rate: 0.25 } }
+  layers { name: "out" fully_connected { units: 10 } }
+"""
+
+
+def digest(folder):
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def job_text(live, workers, servers, epochs):
+    data = live.data + "data { augmentation { crop_padding: 1 horizontal_flip: true } }"
+    return synthetic.job(live.folder, name=f"w{workers}s{servers}", model=MODEL, workers=workers, servers=servers,
+                         epochs=epochs, batch_size=16, training="slots: 4 seed: 11", data=data,
+                         optimizer="adam {} learning_rate: 0.002 weight_decay: 0.0001 clip_norm: 1.0 "
+                                   "schedule { cosine { steps: 60 minimum: 0.0001 } warmup_steps: 5 }")
+
+
+def reference(live, epochs):
+    path = live.write_job(job_text(live, 4, 1, epochs), "reference.textproto")
+    out = live.folder / "reference"
+    subprocess.run([str(cluster.runfile("tests/convergence/reference_trainer")), f"--job={path}", f"--output={out}"],
+                   check=True, stdout=subprocess.DEVNULL)
+    return digest(out)
+
+
+def run(live, workers, servers, epochs, kill):
+    job = live.submit(job_text(live, workers, servers, epochs))
+    if kill:
+        live.wait_iteration(job, 15)
+        live.kill_task(job, workers - 1)
+    status = live.wait(job)
+    if status["state"] != "SUCCEEDED":
+        sys.exit(f"{job}: {status}\n{live.logs()}")
+    if kill and status.get("restarts", 0) != 1:
+        sys.exit(f"{job}: the killed worker was not noticed: {status}")
+    return digest(live.output(job))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=6)
+    arguments = parser.parse_args()
+    with cluster.Cluster(servers=3, workers=4) as live:
+        live.data = synthetic.data_block(live.folder, train=1000, test=200, side=10)
+        expected = reference(live, arguments.epochs)
+        print(f"reference trainer          {expected}", flush=True)
+        wrong = 0
+        for workers in (1, 2, 4):
+            for servers in (1, 2, 3):
+                for kill in (False, True):
+                    got = run(live, workers, servers, arguments.epochs, kill)
+                    wrong += got != expected
+                    print(f"workers {workers} servers {servers} {'kill' if kill else '    '}   {got}"
+                          f"{'' if got == expected else '  DIFFERS'}", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

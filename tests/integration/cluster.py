@@ -1,0 +1,247 @@
+"""A cluster of real daemons on loopback, for tests: started, watched, hurt and taken down.
+
+    with Cluster(servers=2, workers=2) as cluster:
+        job = cluster.submit(JOB_TEXT)
+        cluster.kill_task(0)
+        status = cluster.wait(job)
+
+Everything lives in one temporary folder; nothing uses a fixed port; every wait has a deadline.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+DEADLINE_SECONDS = 120
+POLL_SECONDS = 0.02
+
+
+def runfile(path):
+    """Path of a file that the Bazel target names in `data`."""
+    for root in (os.environ.get("RUNFILES_DIR", ""), os.environ.get("TEST_SRCDIR", "")):
+        candidate = pathlib.Path(root, "capstan", path)
+        if root and candidate.exists():
+            return candidate
+    candidate = pathlib.Path(path)
+    if candidate.exists():
+        return candidate.resolve()
+    raise FileNotFoundError(f"{path}: not among this target's data")
+
+
+def until(what, condition, seconds=DEADLINE_SECONDS):
+    """Waits until condition() is true and returns its value; fails with `what` after the deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds} s until {what}")
+        time.sleep(POLL_SECONDS)
+
+
+def children(pid):
+    """Process ids of the direct children of `pid`."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text()
+        except OSError:
+            continue
+        if int(stat.rpartition(")")[2].split()[1]) == pid:
+            found.append(int(entry.name))
+    return found
+
+
+def command_line(pid):
+    try:
+        return pathlib.Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+class Daemon:
+    """One daemon process with its own log."""
+
+    def __init__(self, name, binary, arguments, folder):
+        self.name = name
+        self.port_file = folder / f"{name}.port"
+        self.log = folder / f"{name}.log"
+        self.command = [str(runfile(binary)), "--listen=127.0.0.1:0", f"--port-file={self.port_file}"]
+        self.command += arguments
+        self.start()
+
+    def start(self):
+        self.port_file.unlink(missing_ok=True)
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def address(self):
+        def read():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{self.log.read_text()}")
+            return self.port_file.exists() and self.port_file.read_text().strip()
+
+        return until(f"{self.name} listens", read)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Cluster:
+    """One scheduler, servers and workers; `lease` is the daemons' and tasks' lease."""
+
+    def __init__(self, servers=1, workers=1, lease="2s"):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="capstan-", dir=os.environ.get("TEST_TMPDIR")))
+        self.daemons = {}
+        try:
+            self._start(servers, workers, lease)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, servers, workers, lease):
+        scheduler = Daemon(
+            "scheduler",
+            "scheduler/capstan-scheduler",
+            [f"--data-dir={self.folder / 'scheduler'}", f"--lease={lease}"],
+            self.folder,
+        )
+        self.daemons["scheduler"] = scheduler
+        self.scheduler = scheduler.address()
+        for number in range(servers):
+            self.add("server", number)
+        for number in range(workers):
+            self.add("worker", number)
+        self.wait_for_nodes(servers + workers)
+
+    def add(self, role, number):
+        name = f"{role}-{number}"
+        arguments = [f"--scheduler={self.scheduler}", f"--name={name}"]
+        if role == "worker":
+            arguments.append(f"--work-dir={self.folder / name}")
+        self.daemons[name] = Daemon(name, f"{role}/capstan-{role}", arguments, self.folder)
+
+    def wait_for_nodes(self, count):
+        def alive():
+            nodes = self.json("node", "list").get("nodes", [])
+            return sum(1 for node in nodes if node.get("alive")) >= count
+
+        until(f"{count} nodes are alive", alive)
+
+    def run(self, *arguments, timeout=DEADLINE_SECONDS, check=True, env=None):
+        """The CLI on this cluster; returns the finished process with text output."""
+        done = subprocess.run(
+            [str(runfile("scheduler/cli/capstan")), *arguments],
+            env={**os.environ, "CAPSTAN_SCHEDULER": self.scheduler, "HOME": str(self.folder), **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            raise RuntimeError(f"capstan {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+    def json(self, *arguments):
+        return json.loads(self.run(*arguments, "-o", "json").stdout)
+
+    def write_job(self, text, name="job.textproto"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def submit(self, text, name="job.textproto"):
+        """Submits a job without following it; returns its id."""
+        path = self.write_job(text, name)
+        out = self.run("job", "submit", str(path), "--no-wait", "-o", "json").stdout
+        return json.loads(out)["jobId"]
+
+    def status(self, job):
+        return self.json("job", "status", job)
+
+    def wait(self, job, seconds=DEADLINE_SECONDS):
+        """The job's status once it has ended."""
+
+        def ended():
+            status = self.status(job)
+            return status if status["state"] in ("SUCCEEDED", "FAILED", "STOPPED") else None
+
+        try:
+            return until(f"{job} ends", ended, seconds)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.run('job', 'describe', job, check=False).stdout}") from None
+
+    def wait_iteration(self, job, iteration):
+        """Waits until the job has passed an iteration (or has ended, which fails)."""
+
+        def passed():
+            status = self.status(job)
+            if status["state"] in ("FAILED", "STOPPED", "SUCCEEDED"):
+                raise RuntimeError(f"{job} ended before iteration {iteration}: {status}")
+            return int(status.get("iteration", 0)) >= iteration
+
+        until(f"{job} passes iteration {iteration}", passed)
+
+    def task_pids(self, job):
+        """rank -> pid of the job's live task processes, over all worker daemons."""
+        found = {}
+        for name, daemon in self.daemons.items():
+            if not name.startswith("worker") or daemon.process.poll() is not None:
+                continue
+            for pid in children(daemon.process.pid):
+                line = b" ".join(command_line(pid)).decode()
+                if "--task" in line and f"/{job}/" in line:
+                    rank = line.split(f"/{job}/")[1].split("-")[0]
+                    found[int(rank)] = pid
+        return found
+
+    def kill_task(self, job, rank):
+        pid = until(f"task {rank} of {job} runs", lambda: self.task_pids(job).get(rank))
+        os.kill(pid, signal.SIGKILL)
+
+    def output(self, job):
+        return pathlib.Path(self.status(job)["outputDirectory"])
+
+    def logs(self):
+        return "\n".join(f"--- {d.name}\n{d.log.read_text()[-4000:]}" for d in self.daemons.values())
+
+    def close(self):
+        """Stops every daemon and checks that none of their tasks is left."""
+        tasks = []
+        for name, daemon in self.daemons.items():
+            if name.startswith("worker") and daemon.process.poll() is None:
+                tasks += children(daemon.process.pid)
+        for name in sorted(self.daemons, key=lambda n: n == "scheduler"):
+            self.daemons[name].stop()
+        left = [pid for pid in tasks if pathlib.Path("/proc", str(pid)).exists() and command_line(pid) != [b""]]
+        until("no task process is left", lambda: not any(b"--task" in command_line(p) for p in left), 10)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:
+            print(self.logs())
+        self.close()
+        if error is None:
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,90 @@
+"""Jobs on a cluster of real daemons: run, queue, stop, watch, export."""
+
+import json
+import unittest
+
+import cluster
+import synthetic
+
+
+class JobsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cluster.Cluster(servers=2, workers=2)
+        cls.addClassCleanup(cls.cluster.close)
+        cls.data = synthetic.data_block(cls.cluster.folder)
+
+    def job(self, **arguments):
+        return synthetic.job(self.cluster.folder, data=self.data, **arguments)
+
+    def test_each_mode_trains_and_leaves_its_files(self):
+        for mode in ("bsp {}", "ssp { staleness_bound: 2 }", "asp {}"):
+            with self.subTest(mode=mode):
+                job = self.cluster.submit(self.job(consistency=mode, epochs=4))
+                status = self.cluster.wait(job)
+                self.assertEqual(status["state"], "SUCCEEDED", status)
+                self.assertEqual(len(status["results"]), 4)
+                self.assertGreater(status["results"][-1]["testAccuracy"], 0.95)
+                self.assertEqual(int(status["results"][-1]["testSamples"]), 500)
+                output = self.cluster.output(job)
+                for file in ("model.safetensors", "model.json", "metrics.jsonl", "curve.svg"):
+                    self.assertTrue((output / file).stat().st_size > 0, file)
+                lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+                self.assertTrue(all(line["job"] == job for line in lines))
+                self.assertIn("<svg", (output / "curve.svg").read_text())
+
+    def test_every_sample_is_trained_once_an_epoch(self):
+        job = self.cluster.submit(self.job(consistency="asp {}", epochs=3))
+        status = self.cluster.wait(job)
+        self.assertEqual(int(status["samplesDone"]), 3 * 2000)
+
+    def test_submit_follows_the_job_and_exits_with_its_result(self):
+        path = self.cluster.write_job(self.job(), "followed.textproto")
+        done = self.cluster.run("job", "submit", str(path))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("SUCCEEDED", done.stdout + done.stderr)
+
+    def test_two_jobs_run_one_after_the_other(self):
+        first = self.cluster.submit(self.job(name="first", epochs=20))
+        second = self.cluster.submit(self.job(name="second"))
+        self.assertEqual(self.cluster.status(second)["state"], "PENDING")
+        self.assertEqual(self.cluster.wait(first)["state"], "SUCCEEDED")
+        self.assertEqual(self.cluster.wait(second)["state"], "SUCCEEDED")
+        ids = [job["jobId"] for job in self.cluster.json("job", "list")["jobs"]]
+        self.assertLess(ids.index(first), ids.index(second))
+
+    def test_a_stopped_job_leaves_no_task_and_frees_its_place(self):
+        job = self.cluster.submit(self.job(name="endless", epochs=100000))
+        self.cluster.wait_iteration(job, 20)
+        self.cluster.run("job", "stop", job)
+        self.assertEqual(self.cluster.wait(job)["state"], "STOPPED")
+        cluster.until("its tasks have ended", lambda: not self.cluster.task_pids(job))
+        after = self.cluster.submit(self.job(name="after"))
+        self.assertEqual(self.cluster.wait(after)["state"], "SUCCEEDED")
+
+    def test_a_job_that_asks_for_too_many_workers_waits_and_says_why(self):
+        job = self.cluster.submit(self.job(name="greedy", workers=5))
+        status = self.cluster.status(job)
+        self.assertEqual(status["state"], "PENDING")
+        described = self.cluster.run("job", "describe", job).stdout
+        self.assertIn("5 workers", described)
+        self.cluster.run("job", "stop", job)
+        self.assertEqual(self.cluster.wait(job)["state"], "STOPPED")
+
+    def test_tables_of_a_running_job_can_be_listed_and_exported(self):
+        job = self.cluster.submit(self.job(name="tables", epochs=100000))
+        self.cluster.wait_iteration(job, 5)
+        self.assertIn("parameters", self.cluster.run("table", "list", job).stdout)
+        folder = self.cluster.folder / "exported"
+        self.cluster.run("table", "export", job, "-O", str(folder))
+        self.assertTrue((folder / "model.safetensors").stat().st_size > 0)
+        self.cluster.run("job", "stop", job)
+
+    def test_logs_of_a_task_can_be_read(self):
+        job = self.cluster.submit(self.job(name="logged"))
+        self.cluster.wait(job)
+        self.assertIn("training samples", self.cluster.run("job", "logs", job).stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+"""Small image data with a known structure, written as IDX files: real files for fast tests."""
+
+import gzip
+import random
+import struct
+
+
+def write_idx(folder, name, count, side=8, classes=10, seed=1, noise=40):
+    """Writes <name>-images.gz and <name>-labels; returns their paths.
+
+    Each class is a fixed random pattern of side x side bytes; a sample is its pattern plus noise.
+    """
+    patterns = random.Random(7)
+    centres = [[patterns.randrange(40, 216) for _ in range(side * side)] for _ in range(classes)]
+    draw = random.Random(seed)
+    labels = bytes(draw.randrange(classes) for _ in range(count))
+    pixels = bytearray()
+    for label in labels:
+        pixels += bytes(min(255, max(0, c + draw.randrange(-noise, noise + 1))) for c in centres[label])
+    images_path = folder / f"{name}-images.gz"
+    labels_path = folder / f"{name}-labels"
+    with gzip.open(images_path, "wb", compresslevel=1) as out:
+        out.write(struct.pack(">IIII", 0x803, count, side, side) + pixels)
+    labels_path.write_bytes(struct.pack(">II", 0x801, count) + labels)
+    return images_path, labels_path
+
+
+def data_block(folder, train=2000, test=500, side=8):
+    """The `data` part of a job file over freshly written files."""
+    train_images, train_labels = write_idx(folder, "train", train, side, seed=1)
+    test_images, test_labels = write_idx(folder, "test", test, side, seed=2)
+    return f"""
+data {{
+  format: IDX
+  train {{ images: "{train_images}" labels: "{train_labels}" }}
+  test {{ images: "{test_images}" labels: "{test_labels}" }}
+}}
+"""
+
+
+def job(folder, name="job", model='zoo: "softmax_regression"', consistency="bsp {}", workers=2, servers=0,
+        epochs=2, batch_size=20, training="", optimizer="momentum {} learning_rate: 0.05", resources="",
+        data=None):
+    """A whole job file."""
+    return f"""
+name: "{name}"
+model {{ {model} }}
+{data or data_block(folder)}
+training {{ epochs: {epochs} batch_size: {batch_size} {training} }}
+optimizer {{ {optimizer} }}
+consistency {{ {consistency} }}
+resources {{ workers: {workers} servers: {servers} {resources} }}
+"""

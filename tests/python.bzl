@@ -1,0 +1,40 @@
+"""Python tests and tools over the real binaries: Bazel 4.2.3's own Python rules want a toolchain."""
+
+_CLUSTER = [
+    "//scheduler:capstan-scheduler",
+    "//scheduler/cli:capstan",
+    "//server:capstan-server",
+    "//worker:capstan-worker",
+]
+
+def capstan_python_test(name, src, data = [], size = "medium", tags = [], args = [], **kwargs):
+    """A Python program that passes by exiting with 0.
+
+    Args:
+      name: the test's name.
+      src: the program.
+      data: files that it needs; the cluster's binaries are always there.
+      size: Bazel's test size; sets the timeout.
+      tags: as usual. Tests of whole clusters are "exclusive": they measure time and share few cores.
+      args: passed to the program.
+      **kwargs: as usual.
+    """
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tests:run_python.sh"],
+        args = ["$(location %s)" % src] + args,
+        data = [src, "//tests/integration:cluster.py"] + _CLUSTER + data,
+        tags = tags,
+        **kwargs
+    )
+
+def capstan_python_binary(name, src, data = [], args = [], **kwargs):
+    """A Python program to be started with `bazel run`; data and args as above."""
+    native.sh_binary(
+        name = name,
+        srcs = ["//tests:run_python.sh"],
+        args = ["$(location %s)" % src] + args,
+        data = [src, "//tests/integration:cluster.py"] + _CLUSTER + data,
+        **kwargs
+    )

@@ -1,0 +1,140 @@
+// PushPullClient: the C++ library by which a worker pushes gradients and pulls parameters.
+//
+//   PushPullClient client({.job = "lenet-1", .rank = Rank(0), .incarnation = Incarnation(7)}, clock);
+//   client.SetRouting(routing);                         // from the scheduler
+//   client.Pull(Iteration(0), PullMode::kTrain, &parameters) -> op;  client.Wait(op);
+//   client.Push(Iteration(0), {0, 1}, gradient) -> op;  client.Wait(op);
+//
+// The gRPC shell around PushPullSession: it owns channels, calls and the copies between messages and arrays.
+// Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor cancels what is in flight.
+#ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
+#define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/time/clock.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "worker/core/push_pull_session.h"
+
+namespace capstan::worker {
+
+// One array of fp32 a table, by table id, each as long as the table.
+using TableArrays = std::vector<std::vector<float>>;
+
+enum class PullMode {
+  kTrain,     // Under the job's consistency rule.
+  kSnapshot,  // What the servers hold now.
+};
+
+struct OpResult {
+  int64_t staleness = 0;                       // Pull: the largest seen.
+  absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
+};
+
+class PushPullClient {
+ public:
+  struct Options {
+    JobId job;
+    Rank rank;
+    Incarnation incarnation;
+    PushPullSession::Options session;
+    // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
+    absl::Duration pull_wait_limit = absl::Milliseconds(500);
+    absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait included.
+  };
+  PushPullClient(const Options& options, const Clock& clock);
+  ~PushPullClient();
+  PushPullClient(const PushPullClient&) = delete;
+  PushPullClient& operator=(const PushPullClient&) = delete;
+
+  // Takes in a routing table; older ones are ignored.
+  // Errors: kInvalidArgument  a shard names a server or a range that is not there.
+  absl::Status SetRouting(const v1::RoutingTable& routing);
+
+  // Starts pushing `gradient` (kept alive until acknowledged) as iteration's slots (BSP; else empty).
+  // Errors: those of PushPullSession::Start; kInvalidArgument if a table is shorter than its shards.
+  absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
+                            std::shared_ptr<const TableArrays> gradient);
+
+  // Starts pulling into `*destination`, which must live until the operation has ended or was cancelled.
+  // REQUIRES: the same arrays for every pull of one client: a shard that has not changed is not sent again.
+  absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, TableArrays* destination);
+
+  // Waits for an operation to end and returns its result, once.
+  // Errors: kOutOfRange      BSP, the iteration is past: OldestIteration() says where to go on.
+  //         kCancelled       Interrupt() was called; the operation goes on, wait again or cancel it.
+  //         kAborted         this incarnation is fenced off.
+  //         others           as PushPullSession ends operations.
+  absl::StatusOr<OpResult> Wait(OpId op);
+
+  // After Wait returned kOutOfRange.
+  Iteration OldestIteration() const;
+
+  // Gives a pull up: nothing is written to its destination afterwards.
+  void CancelPull(OpId op);
+
+  // Makes the current or the next Wait return kCancelled.
+  void Interrupt();
+
+  SessionWait CurrentWait() const;
+  Generation routing_generation() const;  // 0: none yet.
+  bool needs_routing() const;             // A server knows a newer table.
+
+ private:
+  struct Call;
+  struct Payload {
+    std::shared_ptr<const TableArrays> gradient;  // Push.
+    TableArrays* destination = nullptr;           // Pull.
+  };
+
+  absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
+  absl::Status CheckArrays(const TableArrays& arrays) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Turns what the session wants into calls; they are started after the lock is released.
+  std::vector<std::shared_ptr<Call>> TakeActionsLocked(SessionActions& actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Call> MakeCallLocked(const SendMessage& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillPush(const SendMessage& message, const TableArrays& gradient,
+                v1::PushRequest& request) const;
+  void FillPull(const SendMessage& message, v1::PullRequest& request) const;
+  void FillCaller(const SendMessage& message, v1::Caller& caller) const;
+  void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
+  void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
+  absl::Status ReadPush(const Call& call, std::vector<ShardReply>* replies) const;
+  absl::Status ReadPull(const Call& call, std::vector<ShardReply>* replies,
+                        std::vector<Waiting>* waiting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;  // Constant after construction.
+  const Clock& clock_;
+
+  mutable absl::Mutex mutex_;
+  absl::CondVar changed_;
+  PushPullSession session_ ABSL_GUARDED_BY(mutex_);
+  Routing routing_ ABSL_GUARDED_BY(mutex_);
+  // By the index of the server in routing_.
+  std::vector<std::shared_ptr<v1::ParameterServer::Stub>> stubs_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<std::string, std::shared_ptr<v1::ParameterServer::Stub>> stub_by_address_
+      ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<OpId, Payload> payloads_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
+  Iteration oldest_ ABSL_GUARDED_BY(mutex_);
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool needs_routing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_

@@ -1,0 +1,186 @@
+#include "worker/client/push_pull_client.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/net/grpc_server.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+// A server of two shards that adds what is pushed and answers as told.
+class FakeServer final : public v1::ParameterServer::Service {
+ public:
+  grpc::Status Push(grpc::ServerContext*, const v1::PushRequest* request,
+                    v1::PushResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    for (const v1::ShardPush& shard : request->shards()) sequences_.push_back(shard.sequence());
+    if (fail_pushes_ > 0) {
+      --fail_pushes_;
+      return {grpc::StatusCode::UNAVAILABLE, "try again"};
+    }
+    for (const v1::ShardPush& shard : request->shards()) {
+      const auto* values = reinterpret_cast<const float*>(shard.values().data());
+      for (size_t i = 0; i < 4; ++i)
+        values_[static_cast<size_t>(shard.shard()) * 4 + i] += values[i];
+      response->add_shards()->set_version(1);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Pull(grpc::ServerContext* context, const v1::PullRequest* request,
+                    v1::PullResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    ++pulls_;
+    while (blocked_ && !context->IsCancelled()) {
+      changed_.WaitWithTimeout(&mutex_, absl::Milliseconds(5));
+    }
+    if (fence_) return {grpc::StatusCode::ABORTED, "incarnation 1 is fenced by 2"};
+    for (const v1::ShardPull& shard : request->shards()) {
+      v1::ShardValues* out = response->add_shards();
+      out->set_outcome(v1::ShardValues::VALUES);
+      out->set_version(3);
+      out->set_staleness(shard.shard());
+      out->set_values(&values_[static_cast<size_t>(shard.shard()) * 4], bytes_);
+    }
+    return grpc::Status::OK;
+  }
+
+  void Set(int fail_pushes, bool blocked, bool fence, size_t bytes) {
+    absl::MutexLock lock(&mutex_);
+    fail_pushes_ = fail_pushes;
+    blocked_ = blocked;
+    fence_ = fence;
+    bytes_ = bytes;
+  }
+  void AwaitPulls(int count) {
+    absl::MutexLock lock(&mutex_);
+    auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pulls_ >= count; };
+    mutex_.Await(absl::Condition(&enough));
+  }
+  std::vector<uint64_t> Sequences() {
+    absl::MutexLock lock(&mutex_);
+    return sequences_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  std::vector<float> values_ = std::vector<float>(8);
+  std::vector<uint64_t> sequences_;
+  int fail_pushes_ = 0;
+  bool blocked_ = false;
+  bool fence_ = false;
+  size_t bytes_ = 16;
+  int pulls_ = 0;
+};
+
+struct Fixture {
+  Fixture() {
+    auto started = GrpcServer::Start({.services = {&fake}});
+    REQUIRE_OK(started);
+    server = *std::move(started);
+    v1::RoutingTable routing;
+    routing.set_generation(1);
+    routing.add_servers()->set_address(server->address());
+    for (int i = 0; i < 2; ++i) {
+      v1::ShardRoute* shard = routing.add_shards();
+      shard->set_shard(i);
+      shard->set_element_begin(i * 4);
+      shard->set_element_end(i * 4 + 4);
+    }
+    REQUIRE_OK(client.SetRouting(routing));
+  }
+
+  SteadyClock clock;
+  FakeServer fake;
+  std::unique_ptr<GrpcServer> server;
+  TableArrays parameters = {std::vector<float>(8)};
+  PushPullClient client{{.job = "job-1", .rank = Rank(0), .incarnation = Incarnation(1)}, clock};
+};
+
+std::shared_ptr<TableArrays> Gradient() {
+  return std::make_shared<TableArrays>(TableArrays{{1, 2, 3, 4, 5, 6, 7, 8}});
+}
+
+TEST_CASE("Client: what is pushed is added and comes back with a pull", "[worker][client]") {
+  Fixture f;
+  REQUIRE_OK_AND_ASSIGN(const OpId push, f.client.Push(Iteration(0), {}, Gradient()));
+  REQUIRE_OK_AND_ASSIGN(const OpId pull,
+                        f.client.Pull(Iteration(1), PullMode::kTrain, &f.parameters));
+  REQUIRE_OK(f.client.Wait(push));
+  REQUIRE_OK_AND_ASSIGN(const OpResult result, f.client.Wait(pull));
+  CHECK(result.staleness == 1);
+  CHECK(f.parameters == *Gradient());
+}
+
+TEST_CASE("Client: a push that the server could not take is repeated with its sequence",
+          "[worker][client]") {
+  Fixture f;
+  f.fake.Set(2, false, false, 16);
+  REQUIRE_OK_AND_ASSIGN(const OpId push, f.client.Push(Iteration(0), {}, Gradient()));
+  REQUIRE_OK(f.client.Wait(push));
+  CHECK(f.fake.Sequences() == std::vector<uint64_t>{1, 1, 1, 1, 1, 1});
+}
+
+TEST_CASE("Client: a waiting pull can be interrupted and given up", "[worker][client]") {
+  Fixture f;
+  f.fake.Set(0, true, false, 16);
+  REQUIRE_OK_AND_ASSIGN(const OpId pull,
+                        f.client.Pull(Iteration(5), PullMode::kTrain, &f.parameters));
+  std::thread interrupter([&f] {
+    f.fake.AwaitPulls(1);
+    f.client.Interrupt();
+  });
+  CHECK(absl::IsCancelled(f.client.Wait(pull).status()));
+  interrupter.join();
+  CHECK(f.client.CurrentWait().waiting);
+  f.client.CancelPull(pull);
+  CHECK_FALSE(f.client.CurrentWait().waiting);
+  f.fake.Set(0, false, false, 16);
+  REQUIRE_OK_AND_ASSIGN(const OpId again,
+                        f.client.Pull(Iteration(4), PullMode::kTrain, &f.parameters));
+  REQUIRE_OK(f.client.Wait(again));
+}
+
+TEST_CASE("Client: fenced off, it stops for good", "[worker][client]") {
+  Fixture f;
+  f.fake.Set(0, false, true, 16);
+  REQUIRE_OK_AND_ASSIGN(const OpId pull,
+                        f.client.Pull(Iteration(0), PullMode::kTrain, &f.parameters));
+  CHECK_STATUS(f.client.Wait(pull), absl::StatusCode::kAborted, "fenced by 2");
+  CHECK_STATUS(f.client.Push(Iteration(0), {}, Gradient()), absl::StatusCode::kAborted, "fenced");
+}
+
+TEST_CASE("Client: a reply of the wrong length is an error, not a crash", "[worker][client]") {
+  Fixture f;
+  f.fake.Set(0, false, false, 3);
+  REQUIRE_OK_AND_ASSIGN(const OpId pull,
+                        f.client.Pull(Iteration(0), PullMode::kTrain, &f.parameters));
+  CHECK_STATUS(f.client.Wait(pull), absl::StatusCode::kInternal, "3 bytes, expected 16");
+}
+
+TEST_CASE("Client: arrays shorter than the table are refused", "[worker][client]") {
+  Fixture f;
+  TableArrays small = {std::vector<float>(7)};
+  CHECK_STATUS(f.client.Pull(Iteration(0), PullMode::kTrain, &small),
+               absl::StatusCode::kInvalidArgument, "7 elements here, expected at least 8");
+}
+
+TEST_CASE("Client: a routing table that names no server is refused", "[worker][client]") {
+  Fixture f;
+  v1::RoutingTable routing;
+  routing.set_generation(2);
+  routing.add_shards()->set_server(3);
+  CHECK_STATUS(f.client.SetRouting(routing), absl::StatusCode::kInvalidArgument, "names server 3");
+}
+
+}  // namespace
+}  // namespace capstan::worker

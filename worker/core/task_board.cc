@@ -1,0 +1,136 @@
+#include "worker/core/task_board.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+namespace capstan::worker {
+
+TaskBoard::TaskBoard(const Options& options)
+    : options_(options),
+      training_(options.batch_size),
+      evaluation_(options.evaluation_batch_size) {}
+
+bool TaskBoard::Take(const Assignment& assignment) {
+  if (assignment.generation <= assignment_.generation) return false;
+  const bool same_phase =
+      assignment.phase == assignment_.phase && assignment.epoch == assignment_.epoch;
+  assignment_ = assignment;
+  if (!same_phase) exported_ = false;
+  slots_.Assign(assignment.slots);
+  samples().Assign(assignment.samples);
+  next_iteration_ = std::max(next_iteration_, assignment.start_iteration);
+  iterations_done_ = std::max(iterations_done_, assignment.start_iteration);
+  return true;
+}
+
+// DESIGN section 5: which samples belong to slot m of iteration c follows from the plan alone.
+Work TaskBoard::FromSlot(const SlotWork& slot) const {
+  const int64_t first = slot.iteration.value() - assignment_.epoch_first_iteration.value();
+  const int64_t per_iteration = options_.slots * options_.batch_size;
+  const int64_t iteration_begin = std::min(first * per_iteration, options_.train_samples);
+  const int64_t iteration_end = std::min(iteration_begin + per_iteration, options_.train_samples);
+  const int64_t begin =
+      std::min(iteration_begin + slot.slot.value() * options_.batch_size, iteration_end);
+  return Work{.kind = Work::Kind::kTrain,
+              .epoch = assignment_.epoch,
+              .iteration = slot.iteration,
+              .slots = {slot.slot.value(), slot.slot.value() + 1},
+              .positions = {begin, std::min(begin + options_.batch_size, iteration_end)},
+              .gradient_samples = std::max<int64_t>(1, iteration_end - iteration_begin)};
+}
+
+Work TaskBoard::FromSamples(const SampleWork& batch, Iteration iteration) const {
+  const bool train = assignment_.phase == Phase::kTrain;
+  return Work{.kind = train ? Work::Kind::kTrain : Work::Kind::kEvaluate,
+              .epoch = assignment_.epoch,
+              .iteration = train ? iteration : Iteration(0),
+              .positions = batch.positions,
+              .gradient_samples = train ? batch.positions.size() : 1,
+              .lease = batch.lease};
+}
+
+Work TaskBoard::Next() const {
+  switch (assignment_.phase) {
+    case Phase::kIdle:
+      return {};
+    case Phase::kFinish:
+      return {.kind = Work::Kind::kFinish};
+    case Phase::kExport:
+      if (exported_) return {};
+      return {.kind = Work::Kind::kExport, .export_path = assignment_.export_path};
+    case Phase::kTrain:
+    case Phase::kEvaluate:
+      break;
+  }
+  const std::vector<Work> next = Upcoming(1);
+  return next.empty() ? Work{} : next[0];
+}
+
+std::vector<Work> TaskBoard::Upcoming(int count) const {
+  std::vector<Work> works;
+  if (assignment_.phase != Phase::kTrain && assignment_.phase != Phase::kEvaluate) return works;
+  if (assignment_.phase == Phase::kTrain && options_.bsp) {
+    for (const SlotWork& slot : slots_.Upcoming(count)) works.push_back(FromSlot(slot));
+    return works;
+  }
+  Iteration iteration = next_iteration_;
+  for (const SampleWork& batch : samples().Upcoming(count)) {
+    works.push_back(FromSamples(batch, iteration));
+    ++iteration;
+  }
+  return works;
+}
+
+void TaskBoard::Started(const Work& work) {
+  if (work.kind == Work::Kind::kTrain && options_.bsp) {
+    slots_.Started({work.iteration, SlotId(static_cast<int32_t>(work.slots.begin))});
+    return;
+  }
+  samples().Started({work.lease, work.positions});
+  if (work.kind == Work::Kind::kTrain) {
+    next_iteration_ = std::max(next_iteration_, work.iteration.Next());
+  }
+}
+
+void TaskBoard::Done(const Work& work, const WorkResult& result) {
+  if (work.kind == Work::Kind::kEvaluate) {
+    evaluation_.Done({work.lease, work.positions}, result.loss_sum, result.correct);
+    return;
+  }
+  if (options_.bsp) {
+    slots_.Done({work.iteration, SlotId(static_cast<int32_t>(work.slots.begin))});
+  } else {
+    training_.Done({work.lease, work.positions}, result.loss_sum, result.correct);
+    iterations_done_ = std::max(iterations_done_, work.iteration.Next());
+  }
+  totals_.samples += result.samples;
+  totals_.loss += result.loss_sum;
+  totals_.correct += result.correct;
+}
+
+void TaskBoard::SkipTo(Iteration oldest) { slots_.SkipTo(oldest); }
+
+void TaskBoard::SawStaleness(int64_t staleness) {
+  const auto entry =
+      static_cast<size_t>(std::clamp<int64_t>(staleness, 0, kStalenessEntriesMax - 1));
+  if (totals_.staleness_counts.size() <= entry) totals_.staleness_counts.resize(entry + 1);
+  ++totals_.staleness_counts[entry];
+}
+
+bool TaskBoard::Idle() const {
+  switch (assignment_.phase) {
+    case Phase::kTrain:
+      return options_.bsp ? slots_.Finished() : training_.Finished();
+    case Phase::kEvaluate:
+      return evaluation_.Finished();
+    case Phase::kExport:
+      return exported_;
+    case Phase::kIdle:
+    case Phase::kFinish:
+      break;
+  }
+  return true;
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,117 @@
+#include "worker/core/task_board.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+namespace capstan::worker {
+namespace {
+
+// 4 slots of 8 samples over 70 samples: two whole iterations and one of 6 samples.
+TaskBoard BspBoard() {
+  return TaskBoard({.bsp = true, .slots = 4, .batch_size = 8, .train_samples = 70});
+}
+
+Assignment TrainSlots(uint64_t generation, std::vector<SlotLease> slots, int64_t first = 0) {
+  return {.generation = Generation(generation),
+          .phase = Phase::kTrain,
+          .slots = std::move(slots),
+          .epoch_first_iteration = Iteration(first)};
+}
+
+Assignment TrainSamples(uint64_t generation, std::vector<SampleLease> samples, int64_t start) {
+  return {.generation = Generation(generation),
+          .phase = Phase::kTrain,
+          .samples = std::move(samples),
+          .start_iteration = Iteration(start)};
+}
+
+TEST_CASE("TaskBoard: slot positions follow from the plan, the last iteration is shorter",
+          "[worker][core]") {
+  TaskBoard board = BspBoard();
+  board.Take(TrainSlots(1, {{SlotId(1), Iteration(10), Iteration(13)}}, 10));
+  const std::vector<Work> works = board.Upcoming(9);
+  REQUIRE(works.size() == 3);
+  CHECK(works[0].positions == Range{8, 16});
+  CHECK(works[0].gradient_samples == 32);
+  CHECK(works[1].positions == Range{40, 48});
+  CHECK(works[2].positions.empty());  // 64 to 70 belong to slot 0.
+  CHECK(works[2].gradient_samples == 6);
+}
+
+TEST_CASE("TaskBoard: the slots of an epoch cover every sample once", "[worker][core]") {
+  TaskBoard board = BspBoard();
+  std::vector<SlotLease> all;
+  for (int m = 0; m < 4; ++m) all.push_back({SlotId(m), Iteration(0), Iteration(3)});
+  board.Take(TrainSlots(1, all));
+  std::vector<int> seen(70);
+  for (const Work& work : board.Upcoming(100)) {
+    for (int64_t p = work.positions.begin; p < work.positions.end; ++p) ++seen[p];
+  }
+  CHECK(seen == std::vector<int>(70, 1));
+}
+
+TEST_CASE("TaskBoard: own iterations start where the scheduler says and count what is acknowledged",
+          "[worker][core]") {
+  TaskBoard board({.batch_size = 4, .train_samples = 100});
+  board.Take(TrainSamples(1, {{LeaseId(1), {0, 8}}}, 20));
+  const Work first = board.Next();
+  CHECK(first.iteration == Iteration(20));
+  CHECK(first.gradient_samples == 4);
+  board.Started(first);
+  CHECK(board.Next().iteration == Iteration(21));
+  CHECK(board.iterations_done() == Iteration(20));
+  board.Done(first, {.samples = 4, .loss_sum = 2.0, .correct = 3});
+  CHECK(board.iterations_done() == Iteration(21));
+  CHECK(board.totals().samples == 4);
+  CHECK_FALSE(board.Idle());
+}
+
+TEST_CASE("TaskBoard: an older assignment is ignored", "[worker][core]") {
+  TaskBoard board({.batch_size = 4, .train_samples = 100});
+  CHECK(board.Take(TrainSamples(2, {{LeaseId(1), {0, 8}}}, 0)));
+  CHECK_FALSE(board.Take(TrainSamples(1, {}, 0)));
+  CHECK(board.Next().kind == Work::Kind::kTrain);
+}
+
+TEST_CASE("TaskBoard: phases go from training over evaluation to export and the end",
+          "[worker][core]") {
+  TaskBoard board({.batch_size = 4, .evaluation_batch_size = 10, .train_samples = 4});
+  CHECK(board.Idle());
+  board.Take(TrainSamples(1, {{LeaseId(1), {0, 4}}}, 0));
+  const Work train = board.Next();
+  board.Started(train);
+  board.Done(train, {.samples = 4});
+  CHECK(board.Idle());
+  board.Take(
+      {.generation = Generation(2), .phase = Phase::kEvaluate, .samples = {{LeaseId(2), {0, 15}}}});
+  CHECK(board.Upcoming(9).size() == 2);
+  for (const Work& work : board.Upcoming(9)) {
+    CHECK(work.kind == Work::Kind::kEvaluate);
+    board.Started(work);
+    board.Done(work, {.samples = work.positions.size(), .loss_sum = 1.0, .correct = 5});
+  }
+  CHECK(board.Idle());
+  CHECK(board.sample_progress()[0].correct == 10);
+  CHECK(board.totals().samples == 4);  // Evaluation is not training.
+  board.Take({.generation = Generation(3), .phase = Phase::kExport, .export_path = "out"});
+  CHECK(board.Next().export_path == "out");
+  CHECK_FALSE(board.Idle());
+  board.Exported();
+  CHECK(board.Idle());
+  board.Take({.generation = Generation(4), .phase = Phase::kFinish});
+  CHECK(board.Next().kind == Work::Kind::kFinish);
+}
+
+TEST_CASE("TaskBoard: staleness is counted, the last entry takes the rest", "[worker][core]") {
+  TaskBoard board({});
+  board.SawStaleness(0);
+  board.SawStaleness(2);
+  board.SawStaleness(1000);
+  CHECK(board.totals().staleness_counts[0] == 1);
+  CHECK(board.totals().staleness_counts[2] == 1);
+  CHECK(board.totals().staleness_counts.size() == TaskBoard::kStalenessEntriesMax);
+  CHECK(board.totals().staleness_counts.back() == 1);
+}
+
+}  // namespace
+}  // namespace capstan::worker

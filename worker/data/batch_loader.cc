@@ -1,0 +1,164 @@
+#include "worker/data/batch_loader.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/random/philox.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr int32_t kCropPaddingMax = 1024;
+constexpr uint64_t kAugmentationStream = 2;
+
+// [channels] tables of the value of each pixel byte.
+using ValueTables = std::vector<std::array<float, 256>>;
+
+ValueTables MakeValueTables(const Augmentation& augmentation, int64_t channels) {
+  ValueTables tables(static_cast<size_t>(channels));
+  for (size_t c = 0; c < tables.size(); ++c) {
+    const double mean = augmentation.mean.empty() ? 0.0 : augmentation.mean[c];
+    const double std = augmentation.std.empty() ? 1.0 : augmentation.std[c];
+    for (size_t p = 0; p < 256; ++p) {
+      tables[c][p] = static_cast<float>((static_cast<double>(p) / 255.0 - mean) / std);
+    }
+  }
+  return tables;
+}
+
+// Where an augmented image comes from: output (y, x) is the input at (y + row, x + column), before
+// mirroring; outside the input lies padding.
+struct Crop {
+  int64_t row = 0;
+  int64_t column = 0;
+  bool mirror = false;
+};
+
+Crop DrawCrop(const Augmentation& augmentation, uint64_t key) {
+  const auto words = Philox4x32(key, 0);
+  const uint64_t positions = 2 * static_cast<uint64_t>(augmentation.crop_padding) + 1;
+  const auto draw = [positions](uint32_t word) {
+    return static_cast<int64_t>((word * positions) >> 32);
+  };
+  return {.row = draw(words[0]) - augmentation.crop_padding,
+          .column = draw(words[1]) - augmentation.crop_padding,
+          .mirror = augmentation.horizontal_flip && (words[2] >> 31) != 0};
+}
+
+// `count` pixels of `channels` bytes, each looked up in its channel's table.
+void ConvertPixels(const uint8_t* pixels, int64_t count, const ValueTables& tables, float* values) {
+  if (tables.size() == 1) {
+    const float* table = tables[0].data();
+    for (int64_t i = 0; i < count; ++i) values[i] = table[pixels[i]];
+    return;
+  }
+  const size_t channels = tables.size();
+  for (int64_t i = 0; i < count; ++i, pixels += channels, values += channels) {
+    for (size_t c = 0; c < channels; ++c) values[c] = tables[c][pixels[c]];
+  }
+}
+
+void FillPadding(int64_t count, const ValueTables& tables, float* values) {
+  for (int64_t i = 0; i < count; ++i) {
+    for (const auto& table : tables) *values++ = table[0];
+  }
+}
+
+void MirrorRow(int64_t w, int64_t channels, float* row) {
+  for (int64_t left = 0, right = w - 1; left < right; ++left, --right) {
+    std::swap_ranges(row + left * channels, row + (left + 1) * channels, row + right * channels);
+  }
+}
+
+void ConvertCropped(const uint8_t* image, const SampleShape& shape, const Crop& crop,
+                    const ValueTables& tables, float* values) {
+  const int64_t row_count = shape.w * shape.c;
+  // Columns [begin, end) of the output have a pixel in the input.
+  const int64_t begin = std::clamp<int64_t>(-crop.column, 0, shape.w);
+  const int64_t end = std::clamp<int64_t>(shape.w - crop.column, begin, shape.w);
+  for (int64_t y = 0; y < shape.h; ++y, values += row_count) {
+    const int64_t row = y + crop.row;
+    if (row < 0 || row >= shape.h) {
+      FillPadding(shape.w, tables, values);
+      continue;
+    }
+    FillPadding(begin, tables, values);
+    if (end > begin) {
+      const uint8_t* pixels = image + row * row_count + (begin + crop.column) * shape.c;
+      ConvertPixels(pixels, end - begin, tables, values + begin * shape.c);
+    }
+    FillPadding(shape.w - end, tables, values + end * shape.c);
+    if (crop.mirror) MirrorRow(shape.w, shape.c, values);
+  }
+}
+
+absl::Status CheckChannelValues(const char* field, int count, int64_t channels) {
+  if (count == 0 || count == channels) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("augmentation.", field, " has ", count,
+                                                 " values, expected ", channels,
+                                                 " (one a channel) or none"));
+}
+
+}  // namespace
+
+absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int64_t channels) {
+  if (const auto status = CheckChannelValues("mean", spec.mean_size(), channels); !status.ok()) {
+    return status;
+  }
+  if (const auto status = CheckChannelValues("std", spec.std_size(), channels); !status.ok()) {
+    return status;
+  }
+  for (const float mean : spec.mean()) {
+    if (!std::isfinite(mean)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("augmentation.mean is ", mean, ", expected a finite number"));
+    }
+  }
+  for (const float std : spec.std()) {
+    if (!std::isfinite(std) || std <= 0.0f) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("augmentation.std is ", std, ", expected a finite number above 0"));
+    }
+  }
+  if (spec.crop_padding() < 0 || spec.crop_padding() > kCropPaddingMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "augmentation.crop_padding is ", spec.crop_padding(), ", expected 0 to ", kCropPaddingMax));
+  }
+  Augmentation augmentation;
+  augmentation.mean.assign(spec.mean().begin(), spec.mean().end());
+  augmentation.std.assign(spec.std().begin(), spec.std().end());
+  augmentation.crop_padding = spec.crop_padding();
+  augmentation.horizontal_flip = spec.horizontal_flip();
+  return augmentation;
+}
+
+void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
+               uint64_t seed, const Augmentation& augmentation, bool training, float* images,
+               int32_t* labels) {
+  const SampleShape& shape = dataset.shape;
+  const int64_t pixel_count = shape.h * shape.w;
+  const ValueTables tables = MakeValueTables(augmentation, shape.c);
+  const bool augmented =
+      training && (augmentation.crop_padding > 0 || augmentation.horizontal_flip);
+  const uint64_t epoch_key =
+      MixKey(MixKey(seed, kAugmentationStream), static_cast<uint64_t>(epoch));
+  for (size_t i = 0; i < samples.size(); ++i, images += shape.count()) {
+    const uint32_t sample = samples[i];
+    assert(sample < dataset.count);
+    const uint8_t* image = dataset.pixels.data() + int64_t{sample} * shape.count();
+    labels[i] = dataset.labels[sample];
+    if (augmented) {
+      const Crop crop = DrawCrop(augmentation, MixKey(epoch_key, sample));
+      ConvertCropped(image, shape, crop, tables, images);
+    } else {
+      ConvertPixels(image, pixel_count, tables, images);
+    }
+  }
+}
+
+}  // namespace capstan::worker

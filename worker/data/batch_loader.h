@@ -1,0 +1,50 @@
+// BatchLoader: chosen samples of a dataset as a batch: scaled, normalised, augmented.
+//
+// A pixel byte p of channel c becomes (p / 255 - mean[c]) / std[c]: 256 possible values a channel,
+// computed once a batch in fp64 and looked up, so that the bits do not depend on the compiler's
+// contraction or vectorisation.
+//
+// Augmentation (training only) draws from Philox4x32(key, 0) with the key of (seed, epoch, sample),
+//   key = MixKey(MixKey(MixKey(seed, 2), epoch), sample):
+//   word 0, 1  rows and columns cut off at the top and left of the padded image, each uniform in
+//              [0, 2 * crop_padding]: (word * (2 * crop_padding + 1)) >> 32;
+//   word 2     mirrored if the highest bit is set.
+// Padding consists of pixels of value 0 before normalisation; the crop comes before the mirror.
+// Thread safety: pure functions.
+#ifndef CAPSTAN_WORKER_DATA_BATCH_LOADER_H_
+#define CAPSTAN_WORKER_DATA_BATCH_LOADER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/data/dataset.h"
+#include "proto/job.pb.h"
+
+namespace capstan::worker {
+
+struct Augmentation {
+  std::vector<float> mean;       // One a channel; empty: 0.
+  std::vector<float> std;        // One a channel, > 0; empty: 1.
+  int32_t crop_padding = 0;      // Pixels on each side, >= 0. 0: no crop.
+  bool horizontal_flip = false;  // Mirror with probability 1/2.
+};
+
+// The job's augmentation for images of `channels` channels.
+// Errors: kInvalidArgument  mean or std has neither 0 nor `channels` values; a mean is not finite;
+//                           a std is not finite and > 0; crop_padding is outside [0, 1024].
+absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int64_t channels);
+
+// Decodes `samples` (indices in the dataset) in their order.
+//   images  [samples.size(), h, w, c]  overwritten
+//   labels  [samples.size()]           overwritten
+// `epoch`, `seed` are used in training only; otherwise nothing is cropped or mirrored.
+// REQUIRES: every sample < dataset.count; `augmentation` fits the dataset's channels.
+void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
+               uint64_t seed, const Augmentation& augmentation, bool training, float* images,
+               int32_t* labels);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_DATA_BATCH_LOADER_H_

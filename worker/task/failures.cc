@@ -1,0 +1,37 @@
+#include "worker/task/failures.h"
+
+#include <string>
+
+namespace capstan::worker {
+namespace {
+
+v1::Failure::Reason ReasonOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+      return v1::Failure::USER_ERROR;
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+      return v1::Failure::BAD_DATA;
+    case absl::StatusCode::kOutOfRange:
+      return v1::Failure::DIVERGED;
+    case absl::StatusCode::kResourceExhausted:
+      return v1::Failure::OUT_OF_MEMORY;
+    case absl::StatusCode::kDeadlineExceeded:
+      return v1::Failure::HANG;
+    default:
+      return v1::Failure::INTERNAL;
+  }
+}
+
+}  // namespace
+
+v1::Failure FailureOf(const absl::Status& status) {
+  v1::Failure failure;
+  failure.set_reason(ReasonOf(status.code()));
+  failure.set_message(std::string(status.message()));
+  return failure;
+}
+
+}  // namespace capstan::worker

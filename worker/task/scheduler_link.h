@@ -1,0 +1,67 @@
+// SchedulerLink: the thread by which a task reports to the scheduler and learns what to do.
+//
+// Every `interval`, and at once after Wake(), it asks `report` for the task's state, sends it as a SyncTask
+// call and hands the answer to `receive`. While the scheduler cannot be reached it keeps trying (training
+// goes on meanwhile) and says so once. Thread safety: thread-safe; the callbacks run on the link's thread.
+#ifndef CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
+#define CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/scheduler.grpc.pb.h"
+
+namespace capstan::worker {
+
+class SchedulerLink {
+ public:
+  struct Options {
+    std::string scheduler;                              // host:port
+    absl::Duration interval = absl::Milliseconds(200);  // Between reports while there is work.
+    absl::Duration call_timeout = absl::Seconds(10);
+  };
+  struct Callbacks {
+    std::function<v1::SyncTaskRequest()> report;
+    std::function<void(const v1::SyncTaskResponse&)> receive;
+    // The scheduler does not know this incarnation any more: the process must end. Called once, at the end.
+    std::function<void(const absl::Status&)> fenced;
+  };
+  SchedulerLink(const Options& options, Callbacks callbacks);
+  ~SchedulerLink();  // Stops.
+
+  void Start();
+  void Wake();  // Reports at once.
+  // Ends the thread; a call in flight is cancelled. Idempotent.
+  void Stop();
+
+  // One report outside the thread, for a last word before the process exits. REQUIRES: stopped.
+  absl::Status ReportOnce(const v1::SyncTaskRequest& request);
+
+ private:
+  void Loop();
+  absl::Status Call(const v1::SyncTaskRequest& request, v1::SyncTaskResponse* response);
+  // Returns false when stopping.
+  bool Pause(absl::Duration time);
+  void NoteReachability(const absl::Status& status, const std::string& job);
+
+  const Options options_;  // Constant after construction.
+  const Callbacks callbacks_;
+  const std::unique_ptr<v1::Scheduler::Stub> stub_;
+  bool reachable_ = true;  // Used by the thread alone.
+
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::thread thread_;  // Declared last: it dies first.
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_

@@ -1,0 +1,34 @@
+// PlanArena: places of buffers in one block of memory, so that buffers in use at one time do not
+// overlap.
+//
+// Greedy by size: the largest buffer first, each at the lowest offset that is free during its life
+// (Pisarchyk and Lee 2020, arXiv 2001.03288, section 5.2). Thread safety: a pure function.
+#ifndef CAPSTAN_WORKER_TRAINING_ARENA_PLANNER_H_
+#define CAPSTAN_WORKER_TRAINING_ARENA_PLANNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace capstan::worker {
+
+inline constexpr int64_t kArenaAlignment =
+    64;  // Bytes: a cache line, and the widest vector register.
+
+struct ArenaBuffer {
+  int64_t bytes = 0;         // >= 0.
+  int first = 0, last = -1;  // Steps that use it, both included; none if last < first.
+};
+
+struct ArenaPlan {
+  std::vector<int64_t> offsets;  // One a buffer, each a multiple of kArenaAlignment.
+  int64_t bytes = 0;             // Of the whole block.
+};
+
+// REQUIRES: the sum of all buffers' bytes, rounded up, fits 63 bits.
+ArenaPlan PlanArena(absl::Span<const ArenaBuffer> buffers);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_ARENA_PLANNER_H_

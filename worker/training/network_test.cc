@@ -1,0 +1,407 @@
+#include "worker/training/network.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/model/initial_values.h"
+#include "common/model/plan_model.h"
+#include "common/model/tables.h"
+#include "common/random/philox.h"
+#include "common/testing/status_matchers.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/reference/reference_backend.h"
+#include "proto/job.pb.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr uint64_t kDropoutKey = 77;
+constexpr int64_t kClasses = 5;
+
+ModelPlan Plan(const std::string& text, SampleShape input) {
+  v1::Model model;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &model));
+  REQUIRE_OK_AND_ASSIGN(ModelPlan plan, PlanModel(model, input, kClasses));
+  return plan;
+}
+
+// A batch with its memory.
+struct Batch {
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+  BatchView view() const { return {images, labels}; }
+};
+
+Batch RandomBatch(const ModelPlan& plan, int64_t n, uint64_t seed = 5) {
+  Batch batch;
+  for (int64_t i = 0; i < n * plan.input.count(); ++i) {
+    batch.images.push_back(2 * ToUnitFloat(PhiloxWord(seed, i)) - 1);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    batch.labels.push_back(static_cast<int32_t>(PhiloxWord(seed + 1, i) % plan.classes));
+  }
+  return batch;
+}
+
+Batch Slice(const ModelPlan& plan, const Batch& batch, int64_t begin, int64_t end) {
+  const int64_t count = plan.input.count();
+  return {{batch.images.begin() + begin * count, batch.images.begin() + end * count},
+          {batch.labels.begin() + begin, batch.labels.begin() + end}};
+}
+
+// A network on a backend of its own, with parameters drawn as for a job.
+struct Fixture {
+  explicit Fixture(const ModelPlan& the_plan, int64_t n, bool cpu = false)
+      : plan(the_plan), backend(cpu ? kernels::MakeCpuBackend() : kernels::MakeReferenceBackend()) {
+    auto created = Network::Create(plan, *backend, n);
+    REQUIRE_OK(created);
+    network = std::move(created).value();
+    parameters.resize(static_cast<size_t>(plan.parameter_count));
+    FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
+    gradient.assign(parameters.size(), NAN);
+    statistics.assign(static_cast<size_t>(plan.statistic_count), NAN);
+  }
+  BatchResult Train(const Batch& batch, float scale = 1.0f) {
+    REQUIRE_OK_AND_ASSIGN(const BatchResult result,
+                          network->Train(batch.view(), parameters, scale, kDropoutKey,
+                                         absl::MakeSpan(gradient), absl::MakeSpan(statistics)));
+    return result;
+  }
+
+  ModelPlan plan;
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<Network> network;
+  std::vector<float> parameters, gradient, statistics;
+};
+
+struct SmallNet {
+  const char* name;
+  const char* text;
+  SampleShape input;
+};
+
+const SmallNet kSmallNets[] = {
+    {"convolution with stride, padding and bias, then ReLU, fully connected",
+     R"(
+      layers { name: "c" convolution { filters: 4 kernel: 3 stride: 2 padding: 1 } }
+      layers { name: "r" relu {} }
+      layers { name: "f" fully_connected { units: 6 bias: false } }
+      layers { name: "r2" relu {} }
+      layers { name: "g" fully_connected { units: 5 } })",
+     {7, 6, 2}},
+    {"pooling of every kind",
+     R"(
+      layers { name: "c" convolution { filters: 4 kernel: 3 padding: 1 bias: false } }
+      layers { name: "m" max_pooling { kernel: 3 stride: 2 padding: 1 } }
+      layers { name: "d" convolution { filters: 4 kernel: 1 } }
+      layers { name: "a" average_pooling { kernel: 3 stride: 1 padding: 1 } }
+      layers { name: "e" convolution { filters: 6 kernel: 2 } }
+      layers { name: "p" global_average_pooling {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {8, 8, 3}},
+    {"residual block with batch normalisation and projection",
+     R"(
+      layers { name: "c0" convolution { filters: 4 kernel: 3 padding: 1 bias: false } }
+      layers { name: "b0" batch_normalization {} }
+      layers { name: "r0" relu {} }
+      layers { name: "c1" convolution { filters: 6 kernel: 3 stride: 2 padding: 1 bias: false } }
+      layers { name: "b1" batch_normalization {} }
+      layers { name: "s" inputs: "r0" convolution { filters: 6 kernel: 1 stride: 2 } }
+      layers { name: "x" inputs: "b1" inputs: "s" add {} }
+      layers { name: "r1" relu {} }
+      layers { name: "c2" convolution { filters: 6 kernel: 3 padding: 1 } }
+      layers { name: "y" inputs: "c2" inputs: "r1" add {} }
+      layers { name: "r2" relu {} }
+      layers { name: "p" global_average_pooling {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {6, 6, 2}},
+    {"one layer read by three, and twice by one",
+     R"(
+      layers { name: "f" fully_connected { units: 7 } }
+      layers { name: "r" relu {} }
+      layers { name: "a" inputs: "r" inputs: "f" add {} }
+      layers { name: "t" inputs: "a" inputs: "a" add {} }
+      layers { name: "u" inputs: "t" inputs: "f" add {} }
+      layers { name: "v" inputs: "u" inputs: "r" add {} }
+      layers { name: "r2" relu {} }
+      layers { name: "r3" relu {} }
+      layers { name: "g" fully_connected { units: 5 } })",
+     {1, 1, 9}},
+    {"dropout and flatten",
+     R"(
+      layers { name: "c" convolution { filters: 3 kernel: 2 } }
+      layers { name: "d" dropout { rate: 0.4 } }
+      layers { name: "v" flatten {} }
+      layers { name: "r" relu {} }
+      layers { name: "z" dropout {} }
+      layers { name: "f" fully_connected { units: 8 } }
+      layers { name: "e" dropout { rate: 0.2 } }
+      layers { name: "g" fully_connected { units: 5 } })",
+     {4, 4, 2}},
+    {"batch normalisation of the input and of a vector",
+     R"(
+      layers { name: "b" batch_normalization { epsilon: 0.01 } }
+      layers { name: "f" fully_connected { units: 6 } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "r" relu {} }
+      layers { name: "g" fully_connected { units: 5 } })",
+     {3, 3, 2}},
+    {"last layer a ReLU that is fused",
+     R"(
+      layers { name: "f" fully_connected { units: 5 } }
+      layers { name: "r" relu {} })",
+     {1, 1, 9}},
+    {"last layer a convolution",
+     R"(
+      layers { name: "c" convolution { filters: 5 kernel: 4 } })",
+     {4, 4, 2}},
+};
+
+// The derivative of the loss by parameter `e`, by central differences.
+double Slope(Fixture& f, const Batch& batch, int64_t e, float step) {
+  std::vector<float> gradient(f.gradient.size()), statistics(f.statistics.size());
+  const auto loss = [&](float value) {
+    std::vector<float> moved = f.parameters;
+    moved[e] = value;
+    auto result = f.network->Train(batch.view(), moved, 1.0f, kDropoutKey, absl::MakeSpan(gradient),
+                                   absl::MakeSpan(statistics));
+    REQUIRE_OK(result);
+    return result->loss_sum;
+  };
+  const float up = f.parameters[e] + step, down = f.parameters[e] - step;
+  return (loss(up) - loss(down)) / (static_cast<double>(up) - down);
+}
+
+// Losses are fp32 sums of about 10 with an error of about 1e-6: a step of 2e-3 turns that into
+// 5e-4, and the cubic term of the loss adds up to 1e-3 where batch norm bends it. Where two steps
+// disagree there is a kink of ReLU or max pooling nearby; such elements are left out, and must be
+// few.
+void CheckGradient(const ModelPlan& plan, const Batch& batch) {
+  Fixture f(plan, batch.view().n());
+  const float scale = 0.25f;
+  f.Train(batch, scale);
+  const std::vector<float> gradient = f.gradient;
+  int checked = 0, left_out = 0;
+  for (const PlannedTensor& tensor : plan.parameters) {
+    const int64_t stride = std::max<int64_t>(1, tensor.count / 10);
+    for (int64_t e = tensor.offset; e < tensor.offset + tensor.count; e += stride) {
+      const double slope = Slope(f, batch, e, 2e-3f);
+      if (std::abs(slope - Slope(f, batch, e, 4e-3f)) > 1.5e-3 + 0.005 * std::abs(slope)) {
+        ++left_out;
+        continue;
+      }
+      INFO(tensor.name << " element " << e - tensor.offset);
+      CHECK(gradient[e] / scale == Approx(slope).epsilon(0.01).margin(5e-3));
+      ++checked;
+    }
+  }
+  INFO(checked << " checked, " << left_out << " left out");
+  CHECK(left_out * 3 < checked);
+}
+
+TEST_CASE("Network: gradients are the loss's slopes for every kind of layer",
+          "[worker][training]") {
+  for (const SmallNet& net : kSmallNets) {
+    INFO(net.name);
+    const ModelPlan plan = Plan(net.text, net.input);
+    CheckGradient(plan, RandomBatch(plan, 6));
+  }
+}
+
+TEST_CASE("Network: the gradient of an embedding is the loss's slope", "[worker][training]") {
+  const ModelPlan plan = Plan(R"(
+    layers { name: "e" embedding { rows: 11 dim: 3 } }
+    layers { name: "f" fully_connected { units: 5 } })",
+                              {1, 1, 4});
+  Batch batch = RandomBatch(plan, 3);
+  for (size_t i = 0; i < batch.images.size(); ++i) {
+    batch.images[i] = static_cast<float>(PhiloxWord(8, i) % 11);
+  }
+  CheckGradient(plan, batch);
+}
+
+// Of fp32 sums in another order: relative to the largest element of the tensor.
+void CheckClose(const ModelPlan& plan, const std::vector<float>& a, const std::vector<float>& b,
+                double tolerance) {
+  for (const PlannedTensor& tensor : plan.parameters) {
+    double largest = 0, difference = 0;
+    for (int64_t e = tensor.offset; e < tensor.offset + tensor.count; ++e) {
+      largest = std::max(largest, std::abs(static_cast<double>(a[e])));
+      difference = std::max(difference, std::abs(static_cast<double>(a[e]) - b[e]));
+    }
+    INFO(tensor.name);
+    CHECK(difference <= tolerance * largest + 1e-6);
+  }
+}
+
+TEST_CASE("Network: the CPU backend's gradients are the reference's", "[worker][training]") {
+  for (const SmallNet& net : kSmallNets) {
+    INFO(net.name);
+    const ModelPlan plan = Plan(net.text, net.input);
+    const Batch batch = RandomBatch(plan, 6);
+    Fixture reference(plan, 6), cpu(plan, 6, /*cpu=*/true);
+    const BatchResult expected = reference.Train(batch), result = cpu.Train(batch);
+    CHECK(result.loss_sum == Approx(expected.loss_sum).epsilon(1e-5));
+    CHECK(result.correct == expected.correct);
+    CheckClose(plan, reference.gradient, cpu.gradient, 2e-4);
+    for (size_t i = 0; i < cpu.statistics.size(); ++i) {
+      CHECK(cpu.statistics[i] == Approx(reference.statistics[i]).epsilon(1e-4).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("Network: a batch's gradient is the sum of its parts', whatever their sizes",
+          "[worker][training]") {
+  const ModelPlan plan = Plan(kSmallNets[1].text, kSmallNets[1].input);
+  const Batch batch = RandomBatch(plan, 7);
+  Fixture whole(plan, 7);
+  const BatchResult expected = whole.Train(batch, 0.125f);
+  Fixture parts(plan, 7);
+  std::vector<float> sum(whole.gradient.size(), 0.0f);
+  double loss_sum = 0;
+  int64_t correct = 0;
+  for (const auto& [begin, end] : {std::pair(0, 1), std::pair(1, 5), std::pair(5, 7)}) {
+    const BatchResult result = parts.Train(Slice(plan, batch, begin, end), 0.125f);
+    loss_sum += result.loss_sum;
+    correct += result.correct;
+    for (size_t e = 0; e < sum.size(); ++e) sum[e] += parts.gradient[e];
+  }
+  CHECK(loss_sum == Approx(expected.loss_sum).epsilon(1e-6));
+  CHECK(correct == expected.correct);
+  CheckClose(plan, whole.gradient, sum, 1e-5);
+}
+
+TEST_CASE("Network: what ran before leaves no trace, also beyond the programs it keeps",
+          "[worker][training]") {
+  const ModelPlan plan = Plan(kSmallNets[2].text, kSmallNets[2].input);
+  const Batch batch = RandomBatch(plan, 12);
+  Fixture fresh(plan, 12), used(plan, 12);
+  fresh.Train(Slice(plan, batch, 0, 4));
+  for (int64_t n = 1; n <= 12; ++n) {
+    used.Train(Slice(plan, batch, 0, n));
+    const std::vector<float> statistics(used.statistics.size(), 0.5f);
+    REQUIRE_OK(
+        used.network->Evaluate(Slice(plan, batch, 0, n).view(), used.parameters, statistics));
+  }
+  used.Train(Slice(plan, batch, 0, 4));
+  CHECK(used.gradient == fresh.gradient);
+  CHECK(used.statistics == fresh.statistics);
+}
+
+TEST_CASE("Network: statistics are the batch's means and unbiased variances",
+          "[worker][training]") {
+  const ModelPlan plan = Plan(kSmallNets[5].text, {3, 3, 2});
+  const Batch batch = RandomBatch(plan, 4);
+  Fixture f(plan, 4);
+  f.Train(batch);
+  for (int64_t c = 0; c < 2; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t i = c; i < 4 * 18; i += 2) sum += batch.images[i];
+    for (int64_t i = c; i < 4 * 18; i += 2) squares += std::pow(batch.images[i] - sum / 36, 2);
+    CHECK(f.statistics[c] == Approx(sum / 36));
+    CHECK(f.statistics[2 + c] == Approx(squares / 35));
+  }
+  f.Train(Slice(plan, RandomBatch(plan, 4), 0, 1));
+  CHECK(f.statistics[4 + 6] == 0.0f);  // One value has no variance, and no division by zero.
+}
+
+TEST_CASE("Network: evaluation uses running statistics and drops nothing", "[worker][training]") {
+  SECTION("batch normalisation with the batch's own moments gives the training loss") {
+    const ModelPlan plan = Plan(kSmallNets[5].text, {3, 3, 2});
+    const Batch batch = RandomBatch(plan, 6);
+    Fixture f(plan, 6);
+    const BatchResult trained = f.Train(batch);
+    std::vector<float> biased = f.statistics;
+    for (int c = 2; c < 4; ++c) biased[c] *= 53.0f / 54.0f;
+    for (int c = 10; c < 16; ++c) biased[c] *= 5.0f / 6.0f;
+    REQUIRE_OK_AND_ASSIGN(const BatchResult evaluated,
+                          f.network->Evaluate(batch.view(), f.parameters, biased));
+    CHECK(evaluated.loss_sum == Approx(trained.loss_sum).epsilon(1e-5));
+    CHECK(evaluated.correct == trained.correct);
+    const std::vector<float> other(biased.size(), 3.0f);
+    REQUIRE_OK_AND_ASSIGN(const BatchResult shifted,
+                          f.network->Evaluate(batch.view(), f.parameters, other));
+    CHECK(shifted.loss_sum != Approx(trained.loss_sum).epsilon(1e-3));
+  }
+  SECTION("dropout") {
+    const ModelPlan with = Plan(kSmallNets[4].text, {4, 4, 2});
+    const Batch batch = RandomBatch(with, 6);
+    Fixture f(with, 6);
+    const BatchResult trained = f.Train(batch);
+    REQUIRE_OK_AND_ASSIGN(const BatchResult evaluated,
+                          f.network->Evaluate(batch.view(), f.parameters, {}));
+    CHECK(evaluated.loss_sum != Approx(trained.loss_sum).epsilon(1e-4));
+  }
+  SECTION("otherwise the loss is that of training") {
+    const ModelPlan plan = Plan(kSmallNets[0].text, kSmallNets[0].input);
+    const Batch batch = RandomBatch(plan, 6);
+    Fixture f(plan, 6);
+    const BatchResult trained = f.Train(batch);
+    REQUIRE_OK_AND_ASSIGN(const BatchResult evaluated,
+                          f.network->Evaluate(batch.view(), f.parameters, {}));
+    CHECK(evaluated.loss_sum == trained.loss_sum);
+    CHECK(evaluated.correct == trained.correct);
+  }
+}
+
+TEST_CASE("Network: what does not fit is refused", "[worker][training]") {
+  const ModelPlan plan = Plan(kSmallNets[0].text, kSmallNets[0].input);
+  Fixture f(plan, 4);
+  const auto train = [&f](const Batch& batch, size_t parameters) {
+    return f.network->Train(batch.view(), absl::MakeConstSpan(f.parameters.data(), parameters), 1,
+                            0, absl::MakeSpan(f.gradient), {});
+  };
+  const size_t all = f.parameters.size();
+  const auto code = absl::StatusCode::kInvalidArgument;
+  CHECK_STATUS(train(RandomBatch(plan, 5), all), code, "a batch of 5 samples, expected 1 to 4");
+  CHECK_STATUS(train({}, all), code, "a batch of 0 samples");
+  CHECK_STATUS(train(RandomBatch(plan, 2), all - 1), code, "parameters has");
+  Batch bad = RandomBatch(plan, 2);
+  bad.images.pop_back();
+  CHECK_STATUS(train(bad, all), code, "images has 167 elements, expected 168");
+  bad = RandomBatch(plan, 2);
+  bad.labels[1] = 5;
+  CHECK_STATUS(train(bad, all), code, "label 1 is 5");
+  CHECK_STATUS(Network::Create(plan, *f.backend, 0), code, "batch_size_max is 0");
+}
+
+// The reference backend with no memory left.
+class FullBackend final : public kernels::Backend {
+ public:
+  std::string Name() const override { return "full"; }
+  bool Supports(const kernels::OpDesc& desc) const override { return inner_->Supports(desc); }
+  absl::StatusOr<std::unique_ptr<kernels::Plan>> Prepare(const kernels::OpDesc& desc) override {
+    return inner_->Prepare(desc);
+  }
+  absl::Status Run(kernels::Plan&, absl::Span<const kernels::TensorView>,
+                   absl::Span<const kernels::TensorView>, const kernels::RunOptions&) override {
+    return absl::OkStatus();
+  }
+  void* Allocate(int64_t) override { return nullptr; }
+  void Free(void*) override {}
+  absl::Status Copy(void*, const void*, int64_t) override { return absl::OkStatus(); }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  std::unique_ptr<kernels::Backend> inner_ = kernels::MakeReferenceBackend();
+};
+
+TEST_CASE("Network: activations that do not fit say how much they need", "[worker][training]") {
+  const ModelPlan plan = Plan(kSmallNets[0].text, kSmallNets[0].input);
+  FullBackend backend;
+  REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, backend, 4));
+  const std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
+  CHECK_STATUS(network->Evaluate(RandomBatch(plan, 4).view(), parameters, {}),
+               absl::StatusCode::kResourceExhausted,
+               "no memory for the activations of a batch of 4: they need");
+}
+
+}  // namespace
+}  // namespace capstan::worker

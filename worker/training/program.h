@@ -1,0 +1,68 @@
+// Program: a model's forward and backward pass for one batch size, as a list of steps over one
+// arena.
+//
+// Made from a ModelPlan without touching a backend, so that what runs in which order, in which
+// memory, can be tested by itself. Layers that need no step of their own have none: flatten is
+// another name for its input, ReLU is fused into the convolution or fully connected layer before it
+// where it is the only reader, and otherwise overwrites its input where nobody else needs that.
+// Layers from which no parameter can be reached have no backward step. Where a layer's output is
+// read several times its gradient is the sum in descending order of the readers. Thread safety:
+// values and pure functions.
+#ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_H_
+#define CAPSTAN_WORKER_TRAINING_PROGRAM_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model/model_plan.h"
+#include "kernels/op.h"
+#include "kernels/tensor_view.h"
+
+namespace capstan::worker {
+
+// The memory that an operand lies in.
+enum class Place { kArena, kImages, kLabels, kParameters, kGradient, kStatistics };
+inline constexpr int kPlaceCount = 6;
+
+struct Operand {
+  Place place = Place::kArena;
+  int64_t offset = 0;  // Bytes from the start of the place.
+  int64_t count = 0;   // Elements.
+  kernels::DataType dtype = kernels::DataType::kFloat32;
+  int buffer = -1;  // Arena only: which buffer, for tests.
+};
+
+struct Step {
+  kernels::OpDesc desc;
+  std::vector<Operand> inputs, outputs;  // In the order of kernels/op.h.
+  int layer = -1;                        // That it belongs to; -1: the loss.
+};
+
+// Mean and variance of a batch-norm layer's batch, in the arena after the forward pass.
+struct BatchMoments {
+  Operand mean, variance;   // Variance: biased.
+  int64_t mean_offset = 0;  // Elements, in the table "statistics".
+  int64_t variance_offset = 0;
+  float unbiased_factor = 1.0f;  // Unbiased variance = biased variance * factor.
+};
+
+struct Program {
+  int64_t n = 0;
+  std::vector<Step> forward, backward;  // Evaluation: no backward steps.
+  Operand logits, loss;                 // Valid after the forward pass.
+  std::vector<BatchMoments> moments;    // Training only, valid after the forward pass.
+  int64_t arena_bytes = 0;
+};
+
+enum class ProgramKind { kTraining, kEvaluation };
+
+// REQUIRES: `plan` is PlanModel's; n >= 1.
+// Errors: kResourceExhausted  an activation of the batch has more elements than a kernel takes;
+// names the
+//                             layer.
+absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_PROGRAM_H_

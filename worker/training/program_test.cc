@@ -1,0 +1,193 @@
+#include "worker/training/program.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/model/plan_model.h"
+#include "common/testing/status_matchers.h"
+#include "proto/job.pb.h"
+
+namespace capstan::worker {
+namespace {
+
+using kernels::OpKind;
+
+ModelPlan Plan(const std::string& text, SampleShape input = {8, 8, 3}) {
+  v1::Model model;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &model));
+  REQUIRE_OK_AND_ASSIGN(ModelPlan plan, PlanModel(model, input, 10));
+  return plan;
+}
+
+Program Build(const ModelPlan& plan, ProgramKind kind = ProgramKind::kTraining, int64_t n = 4) {
+  REQUIRE_OK_AND_ASSIGN(Program program, BuildProgram(plan, n, kind));
+  return program;
+}
+
+std::vector<OpKind> Kinds(const std::vector<Step>& steps) {
+  std::vector<OpKind> kinds;
+  for (const Step& step : steps) kinds.push_back(step.desc.kind);
+  return kinds;
+}
+
+int CountKind(const std::vector<Step>& steps, OpKind kind) {
+  int count = 0;
+  for (const Step& step : steps) count += step.desc.kind == kind;
+  return count;
+}
+
+TEST_CASE("Program: lenet fuses its ReLU and computes no gradient of its input",
+          "[worker][training]") {
+  const ModelPlan plan = Plan("zoo: 'lenet'", {28, 28, 1});
+  const Program program = Build(plan);
+  CHECK(Kinds(program.forward) ==
+        std::vector<OpKind>{OpKind::kConvolutionForward, OpKind::kMaxPoolForward,
+                            OpKind::kConvolutionForward, OpKind::kMaxPoolForward,
+                            OpKind::kFullyConnectedForward, OpKind::kFullyConnectedForward,
+                            OpKind::kSoftmaxCrossEntropyForward});
+  CHECK(program.forward[4].desc.fuse_relu);
+  CHECK_FALSE(program.forward[5].desc.fuse_relu);
+  CHECK(Kinds(program.backward) ==
+        std::vector<OpKind>{OpKind::kSoftmaxCrossEntropyBackward,
+                            OpKind::kFullyConnectedBackwardWeights,
+                            OpKind::kFullyConnectedBackwardData, OpKind::kReluBackward,
+                            OpKind::kFullyConnectedBackwardWeights,
+                            OpKind::kFullyConnectedBackwardData, OpKind::kMaxPoolBackward,
+                            OpKind::kConvolutionBackwardWeights, OpKind::kConvolutionBackwardData,
+                            OpKind::kMaxPoolBackward, OpKind::kConvolutionBackwardWeights});
+}
+
+TEST_CASE("Program: ReLU is not fused where another layer reads what comes before it",
+          "[worker][training]") {
+  const Program program = Build(Plan(R"(
+    layers { name: "c" convolution { filters: 3 kernel: 1 } }
+    layers { name: "r" relu {} }
+    layers { name: "s" inputs: "r" inputs: "c" add {} }
+    layers { name: "f" fully_connected { units: 10 } })"));
+  CHECK_FALSE(program.forward[0].desc.fuse_relu);
+  REQUIRE(program.forward[1].desc.kind == OpKind::kReluForward);
+  // Not in place either: the sum still reads the convolution's output.
+  CHECK(program.forward[1].outputs[0].buffer != program.forward[1].inputs[0].buffer);
+  // The sum may not overwrite the ReLU's output, which its backward step reads, but the other.
+  REQUIRE(program.forward[2].desc.kind == OpKind::kAdd);
+  CHECK(program.forward[2].outputs[0].buffer != program.forward[1].outputs[0].buffer);
+}
+
+TEST_CASE("Program: a residual block runs in place where nobody else looks", "[worker][training]") {
+  const ModelPlan plan = Plan("zoo: 'resnet20'", {32, 32, 3});
+  const Program program = Build(plan);
+  for (const Step& step : program.forward) {
+    if (step.desc.kind != OpKind::kReluForward && step.desc.kind != OpKind::kAdd) continue;
+    CHECK(step.outputs[0].buffer == step.inputs[0].buffer);
+  }
+  // One sum a block joins the two ways back; all of them in place.
+  CHECK(CountKind(program.backward, OpKind::kAdd) == 9);
+  for (const Step& step : program.backward) {
+    if (step.desc.kind == OpKind::kAdd) {
+      CHECK(step.outputs[0].buffer == step.inputs[0].buffer);
+    }
+  }
+  CHECK(program.moments.size() == 21);
+}
+
+TEST_CASE("Program: evaluation drops dropout, and never overwrites through its alias",
+          "[worker][training]") {
+  const ModelPlan plan = Plan(R"(
+    layers { name: "n" batch_normalization {} }
+    layers { name: "d" dropout { rate: 0.5 } }
+    layers { name: "r" relu {} }
+    layers { name: "s" inputs: "r" inputs: "n" add {} }
+    layers { name: "f" fully_connected { units: 10 } })");
+  const Program program = Build(plan, ProgramKind::kEvaluation);
+  CHECK(CountKind(program.forward, OpKind::kDropoutForward) == 0);
+  CHECK(program.backward.empty());
+  REQUIRE(program.forward[1].desc.kind == OpKind::kReluForward);
+  CHECK(program.forward[1].outputs[0].buffer != program.forward[0].outputs[0].buffer);
+}
+
+TEST_CASE("Program: layers before the first parameter have no backward step",
+          "[worker][training]") {
+  const Program program = Build(Plan(R"(
+    layers { name: "p" average_pooling { kernel: 2 } }
+    layers { name: "d" dropout { rate: 0.5 } }
+    layers { name: "f" fully_connected { units: 10 } })"));
+  CHECK(Kinds(program.backward) == std::vector<OpKind>{OpKind::kSoftmaxCrossEntropyBackward,
+                                                       OpKind::kFullyConnectedBackwardWeights});
+}
+
+// Runs the program on labels instead of numbers: every arena byte remembers the buffer that was
+// written last, and every read must find its own.
+void CheckMemory(const Program& program) {
+  std::vector<int> owner(static_cast<size_t>(program.arena_bytes), -1);
+  const auto range = [](const Operand& operand) {
+    return std::pair(operand.offset, operand.offset + operand.count * 4);
+  };
+  const auto check = [&](const Operand& operand) {
+    if (operand.buffer < 0) return true;
+    const auto [begin, end] = range(operand);
+    if (end > program.arena_bytes) return false;
+    for (int64_t byte = begin; byte < end; ++byte) {
+      if (owner[static_cast<size_t>(byte)] != operand.buffer) return false;
+    }
+    return true;
+  };
+  const auto run = [&](const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      for (const Operand& operand : step.inputs) CHECK(check(operand));
+      for (const Operand& operand : step.outputs) {
+        if (operand.buffer < 0) continue;
+        const auto [begin, end] = range(operand);
+        std::fill(owner.begin() + begin, owner.begin() + end, operand.buffer);
+      }
+      for (const Operand& operand : step.outputs) CHECK(check(operand));  // None over another.
+    }
+  };
+  run(program.forward);
+  CHECK(check(program.logits));
+  CHECK(check(program.loss));
+  for (const BatchMoments& moments : program.moments) {
+    CHECK(check(moments.mean));
+    CHECK(check(moments.variance));
+  }
+  run(program.backward);
+}
+
+TEST_CASE("Program: every read finds what was written for it", "[worker][training]") {
+  for (const char* zoo : {"softmax_regression", "mlp", "lenet", "resnet20"}) {
+    const ModelPlan plan = Plan(std::string("zoo: '") + zoo + "'", {32, 32, 3});
+    for (const ProgramKind kind : {ProgramKind::kTraining, ProgramKind::kEvaluation}) {
+      INFO(zoo);
+      CheckMemory(Build(plan, kind, 2));
+    }
+  }
+}
+
+TEST_CASE("Program: every parameter's gradient is written once", "[worker][training]") {
+  for (const char* zoo : {"lenet", "resnet20"}) {
+    const ModelPlan plan = Plan(std::string("zoo: '") + zoo + "'", {32, 32, 3});
+    std::vector<int> writes(static_cast<size_t>(plan.parameter_count), 0);
+    for (const Step& step : Build(plan, ProgramKind::kTraining, 1).backward) {
+      for (const Operand& operand : step.outputs) {
+        if (operand.place != Place::kGradient) continue;
+        for (int64_t e = 0; e < operand.count; ++e) ++writes[operand.offset / 4 + e];
+      }
+    }
+    CHECK(writes == std::vector<int>(writes.size(), 1));
+  }
+}
+
+TEST_CASE("Program: a batch too large for a kernel names the layer", "[worker][training]") {
+  const ModelPlan plan = Plan("zoo: 'lenet'", {28, 28, 1});
+  CHECK_STATUS(BuildProgram(plan, int64_t{1} << 40, ProgramKind::kTraining),
+               absl::StatusCode::kResourceExhausted,
+               "layer \"conv1\": a batch of 1099511627776 needs 1099511627776 x 11520 values");
+}
+
+}  // namespace
+}  // namespace capstan::worker
