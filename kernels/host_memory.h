@@ -17,8 +17,9 @@ namespace capstan::kernels {
 // No allocation is larger: far above any operand (kOperandElementsMax), far below any overflow.
 inline constexpr int64_t kAllocationBytesMax = int64_t{1} << 40;
 
-// `bytes` of uninitialised memory; nullptr if there is none, or if bytes is outside
-// [0, kAllocationBytesMax]. At least one cache line, so the result for 0 bytes is distinct and may be freed.
+// `bytes` of uninitialised memory; nullptr if there is none, or if bytes is outside [0,
+// kAllocationBytesMax]. At least one cache line, so the result for 0 bytes is distinct and may be
+// freed.
 inline void* AllocateHost(int64_t bytes) {
   constexpr int64_t kAlignment = 64;
   if (bytes < 0 || bytes > kAllocationBytesMax) return nullptr;

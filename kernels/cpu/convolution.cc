@@ -11,8 +11,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Strides of a convolution's arrays, in floats. Images with padding are copied into a padded one first,
-// so that the inner loops see no borders.
+// Strides of a convolution's arrays, in floats. Images with padding are copied into a padded one
+// first, so that the inner loops see no borders.
 struct Geometry {
   explicit Geometry(const OpDesc& d)
       : row((d.w + 2 * d.padding) * d.c),
@@ -71,8 +71,8 @@ class ConvolutionPlan : public CpuPlan {
   float* scratch_ = nullptr;
 };
 
-// y[position, filter]: rows are output positions (windows of x), columns filters, the sum runs over the
-// window's rows.
+// y[position, filter]: rows are output positions (windows of x), columns filters, the sum runs over
+// the window's rows.
 class Forward : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -134,8 +134,8 @@ class Forward : public ConvolutionPlan {
   std::vector<Panel> panels_;  // Of the filters.
 };
 
-// dx[window, segment column] += dy[position, :] * weight[:, kernel row, segment column]: rows are output
-// positions one below the other, whose windows' rows do not overlap in memory.
+// dx[window, segment column] += dy[position, :] * weight[:, kernel row, segment column]: rows are
+// output positions one below the other, whose windows' rows do not overlap in memory.
 class BackwardData : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -202,9 +202,9 @@ class BackwardData : public ConvolutionPlan {
   std::vector<Panel> panels_;  // Of a segment.
 };
 
-// dweight[filter, segment column] of each kernel row: the sum runs over output positions, image by image.
-// Rows are filters and columns those of the segment, or the other way round (swapped_) where filters
-// fill the vectors better, as in a first layer with one channel.
+// dweight[filter, segment column] of each kernel row: the sum runs over output positions, image by
+// image. Rows are filters and columns those of the segment, or the other way round (swapped_) where
+// filters fill the vectors better, as in a first layer with one channel.
 class BackwardWeights : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -326,9 +326,12 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> Make(const OpSignature& signature,
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeConvolutionPlan(const OpSignature& signature,
                                                              const CpuContext& context) {
   switch (signature.desc.kind) {
-    case OpKind::kConvolutionForward: return Make<Forward>(signature, context);
-    case OpKind::kConvolutionBackwardData: return Make<BackwardData>(signature, context);
-    default: return Make<BackwardWeights>(signature, context);
+    case OpKind::kConvolutionForward:
+      return Make<Forward>(signature, context);
+    case OpKind::kConvolutionBackwardData:
+      return Make<BackwardData>(signature, context);
+    default:
+      return Make<BackwardWeights>(signature, context);
   }
 }
 

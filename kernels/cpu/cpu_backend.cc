@@ -24,9 +24,12 @@ constexpr int kThreadsMax = 1024;
 
 const Simd* SimdOf(InstructionSet set) {
   switch (set) {
-    case InstructionSet::kAvx512: return &kSimdAvx512;
-    case InstructionSet::kAvx2: return &kSimdAvx2;
-    case InstructionSet::kBaseline: break;
+    case InstructionSet::kAvx512:
+      return &kSimdAvx512;
+    case InstructionSet::kAvx2:
+      return &kSimdAvx2;
+    case InstructionSet::kBaseline:
+      break;
   }
   return &kSimdBaseline;
 }
