@@ -1,6 +1,7 @@
 #include "common/net/node_agent.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,10 +50,13 @@ void NodeAgent::Wake() {
 
 absl::Status NodeAgent::Leave(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  leaving_ = true;
+  const int asked = ++leaves_asked_;
   wake_ = true;
   if (in_flight_ != nullptr) in_flight_->TryCancel();
-  if (mutex_.AwaitWithTimeout(absl::Condition(&leave_answered_), timeout)) return absl::OkStatus();
+  const auto answered = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return leaves_answered_ >= asked;
+  };
+  if (mutex_.AwaitWithTimeout(absl::Condition(&answered), timeout)) return absl::OkStatus();
   return absl::DeadlineExceededError(
       absl::StrCat("leave: the scheduler at ", options_.scheduler, " did not answer within ",
                    absl::FormatDuration(timeout)));
@@ -82,8 +86,8 @@ NodeAgent::Outcome NodeAgent::Register() {
   SetDeadline(context, kRegisterTimeout);
   {
     absl::MutexLock lock(&mutex_);
-    if (leaving_) {  // The life is over already; a new one would only get work.
-      leave_answered_ = true;
+    if (leaves_asked_ > 0) {  // Not registered, nothing to leave; a new life would only get work.
+      leaves_answered_ = std::numeric_limits<int>::max();
       return Outcome::kEnd;
     }
   }
@@ -125,10 +129,12 @@ NodeAgent::Outcome NodeAgent::Sync() {
   request.set_node_id(node_id_);
   request.set_incarnation(incarnation_.value());
   request.set_generation_seen(generation_seen_);
+  int leaves_told;
   {
     absl::MutexLock lock(&mutex_);
-    request.set_leaving(leaving_);
+    leaves_told = leaves_asked_;
   }
+  request.set_leaving(leaves_told > 0);
   handler_->FillState(request);
   v1::SyncNodeResponse response;
   const absl::Time sent = absl::Now();
@@ -141,9 +147,9 @@ NodeAgent::Outcome NodeAgent::Sync() {
   if (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status)) return Fatal(status);
   if (!status.ok()) return Unreachable(status);
   Reached();
-  if (request.leaving()) {
+  {
     absl::MutexLock lock(&mutex_);
-    leave_answered_ = true;
+    leaves_answered_ = leaves_told;
   }
   if (response.generation() != generation_seen_) {
     generation_seen_ = response.generation();

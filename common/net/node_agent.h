@@ -57,7 +57,8 @@ class NodeAgent {
   void Start();
   // Syncs at once: a call that the scheduler holds is cancelled and sent again with the new state.
   void Wake();
-  // Tells the scheduler that this node goes, so that it gets no more work. Later calls repeat it.
+  // Tells the scheduler that this node goes, so that it gets no more work; every later sync says so too.
+  // Returns once a state read after this call began is answered: call it again to report the last ends.
   // Errors: kDeadlineExceeded  no answer in time; the lease will run out instead.
   absl::Status Leave(absl::Duration timeout);
   // Cancels the call in flight and ends the thread. Idempotent.
@@ -100,8 +101,8 @@ class NodeAgent {
 
   absl::Mutex mutex_;
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;
-  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
-  bool leave_answered_ ABSL_GUARDED_BY(mutex_) = false;
+  int leaves_asked_ ABSL_GUARDED_BY(mutex_) = 0;     // Calls of Leave.
+  int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;  // Of those, known to the scheduler.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
 

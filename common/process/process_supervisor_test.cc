@@ -45,7 +45,7 @@ class Ends {
 };
 
 SpawnOptions Shell(const std::string& script) {
-  return {.program = "/bin/sh", .args = {"-c", script}, .environment = {}, .output_file = "/dev/null"};
+  return {.program = "/bin/sh", .name = "", .args = {"-c", script}, .environment = {}, .output_file = "/dev/null"};
 }
 
 constexpr char kForever[] = "exec sleep 1000";

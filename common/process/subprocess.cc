@@ -123,7 +123,7 @@ ExitStatus Decode(int status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Spawn(const SpawnOptions& options) {
-  std::vector<std::string> args = {options.program};
+  std::vector<std::string> args = {options.name.empty() ? options.program : options.name};
   args.insert(args.end(), options.args.begin(), options.args.end());
   std::vector<std::string> environment = MergeEnvironment(options.environment);
   const std::vector<char*> argv = Pointers(args);

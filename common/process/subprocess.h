@@ -23,7 +23,8 @@ namespace capstan {
 
 struct SpawnOptions {
   std::string program;            // Path; PATH is not searched.
-  std::vector<std::string> args;  // Without args[0], which is `program`.
+  std::string name;               // args[0], as process listings show it; empty: `program`.
+  std::vector<std::string> args;  // From args[1].
   std::vector<std::pair<std::string, std::string>> environment;  // Added to this process's; wins.
   std::string output_file;        // Standard output and error are appended to it; made if missing.
 };

@@ -35,7 +35,7 @@ std::string Contents(const std::string& path) {
 SpawnOptions Shell(const std::string& script) {
   const std::string output = TestFile("output.log");
   std::filesystem::remove(output);
-  return {.program = "/bin/sh", .args = {"-c", script}, .environment = {}, .output_file = output};
+  return {.program = "/bin/sh", .name = "", .args = {"-c", script}, .environment = {}, .output_file = output};
 }
 
 // A pipe as a file of the test's folder: opening it for reading waits for a child that writes.

@@ -11,6 +11,7 @@
 #include "kernels/cpu/convolution.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/fully_connected.h"
+#include "kernels/cpu/onednn_convolution.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/simple_ops.h"
 #include "kernels/host_memory.h"
@@ -34,7 +35,9 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakePlan(const OpSignature& signature,
     case OpKind::kConvolutionForward:
     case OpKind::kConvolutionBackwardData:
     case OpKind::kConvolutionBackwardWeights:
-      return MakeConvolutionPlan(signature, context);
+      return context.onednn && PrefersOnednn(signature.desc)
+                 ? MakeOnednnConvolutionPlan(signature, context)
+                 : MakeConvolutionPlan(signature, context);
     case OpKind::kMaxPoolForward:
     case OpKind::kMaxPoolBackward:
     case OpKind::kAveragePoolForward:
@@ -68,7 +71,8 @@ class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const CpuOptions& options)
       : context_{SimdOf(std::min(options.instruction_set_max, BestInstructionSet())),
-                 std::max(options.threads, 1)} {}
+                 std::max(options.threads, 1),
+                 /*onednn=*/options.instruction_set_max == InstructionSet::kAvx512} {}
 
   std::string Name() const override { return "cpu"; }
   bool Supports(const OpDesc& desc) const override { return MakeSignature(desc).ok(); }

@@ -19,6 +19,7 @@ using Views = absl::Span<const TensorView>;
 struct CpuContext {
   const Simd* simd = nullptr;  // Lives as long as the program.
   int threads = 1;             // >= 1.
+  bool onednn = true;          // Whether oneDNN may be used.
 };
 
 class CpuPlan : public Plan {

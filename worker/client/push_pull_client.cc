@@ -152,7 +152,7 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
         ended_.erase(ended);
         if (done.status.code() == absl::StatusCode::kOutOfRange) oldest_ = done.oldest;
         if (!done.status.ok()) return done.status;
-        return OpResult{.staleness = done.staleness};
+        return OpResult{.staleness = done.staleness, .versions = done.versions};
       }
       if (!payloads_.contains(op)) {
         return absl::NotFoundError(absl::StrCat("operation ", op.value(), " is not known"));

@@ -37,7 +37,8 @@ enum class PullMode {
 };
 
 struct OpResult {
-  int64_t staleness = 0;  // Pull: the largest seen.
+  int64_t staleness = 0;                       // Pull: the largest seen.
+  absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };
 
 class PushPullClient {

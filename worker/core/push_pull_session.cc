@@ -209,6 +209,9 @@ void PushPullSession::RecordReplies(const InFlight& message, Op& op,
     } else {
       per_shard_[index].held_version = reply.version.value();
       op.staleness = std::max(op.staleness, reply.staleness);
+      const auto [lowest, first] =
+          op.versions.try_emplace(routing_.shards[index].key.table, reply.version);
+      if (!first) lowest->second = std::min(lowest->second, reply.version);
     }
   }
 }
@@ -245,8 +248,11 @@ void PushPullSession::ForgetMessages(OpId op) {
 
 void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions* actions) {
   const Op& op = ops_.at(id);
-  actions->done.push_back(
-      {.op = id, .status = status, .staleness = op.staleness, .oldest = op.oldest});
+  actions->done.push_back({.op = id,
+                           .status = status,
+                           .staleness = op.staleness,
+                           .oldest = op.oldest,
+                           .versions = op.versions});
   ForgetMessages(id);
   ops_.erase(id);
 }

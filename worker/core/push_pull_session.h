@@ -97,6 +97,7 @@ struct OpDone {
   absl::Status status;     // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
   int64_t staleness = 0;   // Pull: the largest seen over the shards.
   Iteration oldest;        // With kOutOfRange: the oldest iteration that can be read everywhere.
+  absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };
 
 // What the shell does after a call, in this order.
@@ -167,6 +168,7 @@ class PushPullSession {
     int64_t staleness = 0;
     bool past = false;
     Iteration oldest;
+    absl::btree_map<TableId, Version> versions;
     std::vector<Waiting> waiting_for;
   };
   struct Chunk {

@@ -151,6 +151,15 @@ TEST_CASE("Session: a wait past its deadline fails and says for whom", "[worker]
   CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "slots 5");
 }
 
+TEST_CASE("Session: a pull tells the lowest version of each table", "[worker][core]") {
+  Story story;
+  story.Pull(1, 4);
+  const auto sent = story.Sent();
+  story.Answer(sent[0], {.version = Version(9)});
+  story.Answer(sent[1], {.version = Version(7)});
+  CHECK(story.Ended()[0].versions.at(TableId(0)) == Version(7));
+}
+
 TEST_CASE("Session: BSP's past iteration ends the pull with the oldest common one",
           "[worker][core]") {
   Story story;

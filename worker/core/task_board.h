@@ -72,6 +72,9 @@ class TaskBoard {
   };
   explicit TaskBoard(const Options& options);
 
+  // The number of training samples, once the data is loaded. REQUIRES: nothing has been started yet.
+  void SetTrainSamples(int64_t count) { options_.train_samples = count; }
+
   // Replaces the assignment if it is newer. Returns whether it was.
   bool Take(const Assignment& assignment);
 
@@ -106,7 +109,7 @@ class TaskBoard {
   Work FromSlot(const SlotWork& slot) const;
   Work FromSamples(const SampleWork& batch, Iteration iteration) const;
 
-  const Options options_;  // Constant after construction.
+  Options options_;  // Constant once training has started.
   Assignment assignment_;
   SlotPlanner slots_;
   SamplePlanner training_;

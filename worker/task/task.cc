@@ -15,12 +15,19 @@ namespace capstan::worker {
 namespace {
 
 constexpr size_t kOutstandingPushesMax = 2;  // Each holds a gradient as large as the model.
+constexpr int kBatchesAhead = 4;             // Decoded while one is computed.
 
 TaskBoard::Options BoardOptions(const v1::JobSpec& spec) {
   return {.bsp = !spec.consistency().has_ssp() && !spec.consistency().has_asp(),
           .slots = spec.training().has_slots() ? spec.training().slots() : spec.resources().workers(),
           .batch_size = spec.training().batch_size(),
           .evaluation_batch_size = kEvaluationBatchSize};
+}
+
+MicroBatch ToMicroBatch(const Work& work) {
+  return {.epoch = work.epoch,
+          .positions = work.positions,
+          .gradient_samples = work.gradient_samples};
 }
 
 }  // namespace
@@ -110,7 +117,13 @@ Work Task::NextWork() {
   };
   // The link reports while this waits; the scheduler's leases bound the wait.
   mutex_.Await(absl::Condition(&something));
+  planned_ = board_.assignment().generation;
   return fenced_ ? Work{.kind = Work::Kind::kFinish} : board_.Next();
+}
+
+bool Task::PlanIsOld() {
+  absl::MutexLock lock(&mutex_);
+  return planned_ != board_.assignment().generation;
 }
 
 bool Task::Fenced() {
@@ -126,10 +139,7 @@ std::optional<v1::Failure> Task::TrainOne(const Work& work) {
   if (!ready) return std::nullopt;
   const std::shared_ptr<TableArrays> gradient = FreeGradient();
   const absl::StatusOr<BatchResult> batch =
-      trainer_->Train({.epoch = work.epoch,
-                       .positions = work.positions,
-                       .gradient_samples = work.gradient_samples},
-                      parameters_, gradient.get());
+      trainer_->Train(ToMicroBatch(work), parameters_, gradient.get(), BatchesAhead(work));
   if (!batch.ok()) {
     return FailureOf(absl::Status(batch.status().code(),
                                   absl::StrCat("iteration ", work.iteration.value(), ": ",
@@ -150,6 +160,15 @@ std::optional<v1::Failure> Task::TrainOne(const Work& work) {
   if (status.ok()) status = AwaitPushes(pull_.has_value() ? kOutstandingPushesMax - 1 : 0);
   if (!status.ok()) return FailureOf(status);
   return std::nullopt;
+}
+
+std::vector<MicroBatch> Task::BatchesAhead(const Work& work) {
+  absl::MutexLock lock(&mutex_);
+  std::vector<MicroBatch> ahead;
+  for (const Work& next : board_.Upcoming(kBatchesAhead + 1)) {
+    if (next.positions != work.positions) ahead.push_back(ToMicroBatch(next));
+  }
+  return ahead;
 }
 
 absl::Status Task::PullAhead() {
@@ -177,6 +196,7 @@ absl::Status Task::EnsureParameters(Iteration iteration, bool* ready) {
     pull_.reset();
   }
   CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
+  if (PlanIsOld()) return absl::OkStatus();  // Waiting for the pushes may have used the interrupt up.
   if (!pull_.has_value()) {
     held_iteration_.reset();
     CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
@@ -237,8 +257,9 @@ absl::Status Task::EnsureSnapshot(Epoch epoch, Phase phase) {
   CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
   CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
                            client_.Pull(Iteration(0), PullMode::kSnapshot, &parameters_));
-  OpResult ignored;
-  CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(op, &ignored));
+  OpResult result;
+  CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(op, &result));
+  held_versions_ = std::move(result.versions);
   held_snapshot_ = wanted;
   return absl::OkStatus();
 }
@@ -261,8 +282,13 @@ std::optional<v1::Failure> Task::EvaluateOne(const Work& work) {
 std::optional<v1::Failure> Task::Export(const Work& work) {
   absl::Status status = EnsureSnapshot(work.epoch, Phase::kExport);
   if (status.ok()) {
-    status = WriteModel(work.export_path, assignment_.job_id(), assignment_.spec(), specs_,
-                        parameters_);
+    std::vector<TableValues> tables;
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      tables.push_back({.spec = &specs_[i],
+                        .version = held_versions_.at(TableId(static_cast<int32_t>(i))).value(),
+                        .values = parameters_[i]});
+    }
+    status = WriteModelFiles(work.export_path, assignment_.job_id(), assignment_.spec(), tables);
   }
   if (!status.ok()) return FailureOf(status);
   LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);

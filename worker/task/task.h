@@ -11,8 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/time/clock.h"
@@ -52,11 +55,13 @@ class Task {
   absl::Status EnsureParameters(Iteration iteration, bool* ready);
   absl::Status EnsureSnapshot(Epoch epoch, Phase phase);
   absl::Status PullAhead();
+  std::vector<MicroBatch> BatchesAhead(const Work& work);
   absl::Status PushGradient(const Work& work, const WorkResult& result);
   // Waits until at most `left` pushes are outstanding.
   absl::Status AwaitPushes(size_t left);
   absl::Status AwaitUninterrupted(OpId op, OpResult* result);
   bool Fenced();
+  bool PlanIsOld();  // A newer assignment has come since NextWork.
   std::shared_ptr<TableArrays> FreeGradient();
 
   v1::SyncTaskRequest Report();
@@ -72,9 +77,11 @@ class Task {
   TableArrays parameters_;
   std::vector<std::shared_ptr<TableArrays>> gradients_;  // A pool; free when nobody else holds one.
   std::deque<Outstanding> outstanding_;
+  Generation planned_;                        // Of the assignment that the current work is of.
   std::optional<Iteration> held_iteration_;   // What parameters_ hold, if it is one iteration's.
   std::optional<std::pair<OpId, Iteration>> pull_;  // Started ahead.
   std::optional<std::pair<Phase, Epoch>> held_snapshot_;
+  absl::btree_map<TableId, Version> held_versions_;  // Of the snapshot.
 
   // Self-synchronized.
   PushPullClient client_;

@@ -230,9 +230,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
     return absl::InvalidArgumentError(
         absl::StrCat("batch_size_max is ", batch_size_max, ", expected at least 1"));
   }
-  auto network = std::make_unique<NetworkImpl>(plan, backend, batch_size_max);
-  CAPSTAN_RETURN_IF_ERROR(network->Prepare(batch_size_max, ProgramKind::kTraining).status());
-  return network;
+  return std::make_unique<NetworkImpl>(plan, backend, batch_size_max);
 }
 
 }  // namespace capstan::worker

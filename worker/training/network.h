@@ -42,14 +42,18 @@ class Network {
   //   gradient     [plan.parameter_count]   overwritten: gradient_scale * d(sum of
   //   losses)/d(parameter) batch_statistics [plan.statistic_count] overwritten: means and
   //   (unbiased, as PyTorch's) variances of this batch dropout_key  draws every mask of this pass
-  // REQUIRES: 1 <= batch.n() <= batch_size_max.
+  // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
+  // a label is
+  //                             out of range.
+  //         kResourceExhausted  activations do not fit in memory; says how many bytes they need.
+  //         else                those of Backend::Prepare and Run, with the layer's name.
   virtual absl::StatusOr<BatchResult> Train(const BatchView& batch,
                                             absl::Span<const float> parameters,
                                             float gradient_scale, uint64_t dropout_key,
                                             absl::Span<float> gradient,
                                             absl::Span<float> batch_statistics) = 0;
 
-  // One forward pass in inference mode (running statistics, no dropout).
+  // One forward pass in inference mode (running statistics, no dropout). Errors: as Train.
   virtual absl::StatusOr<BatchResult> Evaluate(const BatchView& batch,
                                                absl::Span<const float> parameters,
                                                absl::Span<const float> statistics) = 0;

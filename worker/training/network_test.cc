@@ -396,7 +396,10 @@ class FullBackend final : public kernels::Backend {
 TEST_CASE("Network: activations that do not fit say how much they need", "[worker][training]") {
   const ModelPlan plan = Plan(kSmallNets[0].text, kSmallNets[0].input);
   FullBackend backend;
-  CHECK_STATUS(Network::Create(plan, backend, 4), absl::StatusCode::kResourceExhausted,
+  REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, backend, 4));
+  const std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
+  CHECK_STATUS(network->Evaluate(RandomBatch(plan, 4).view(), parameters, {}),
+               absl::StatusCode::kResourceExhausted,
                "no memory for the activations of a batch of 4: they need");
 }
 

@@ -1,0 +1,154 @@
+#include "kernels/op_check.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+OpDesc Convolution() {
+  OpDesc d;
+  d.kind = OpKind::kConvolutionForward;
+  d.n = 64;
+  d.h = d.w = 28;
+  d.c = 1;
+  d.out_h = d.out_w = 24;
+  d.out_c = 20;
+  d.kernel = 5;
+  d.has_bias = true;
+  return d;
+}
+
+OpDesc Matrix(OpKind kind) {
+  OpDesc d;
+  d.kind = kind;
+  d.n = 4;
+  d.c = 10;
+  d.out_c = 3;
+  d.rows = 7;
+  return d;
+}
+
+// Convolution() with one field changed.
+template <typename Change>
+OpDesc With(const Change& change) {
+  OpDesc d = Convolution();
+  change(d);
+  return d;
+}
+
+TEST_CASE("Op: ToString names kind, shapes and attributes", "[kernels]") {
+  CHECK(ToString(Convolution()) ==
+        "convolution_forward n=64 28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0 bias");
+  OpDesc fc = Matrix(OpKind::kFullyConnectedForward);
+  fc.fuse_relu = true;
+  CHECK(ToString(fc) == "fully_connected_forward n=4 10 -> 3 relu");
+  CHECK(ToString(Matrix(OpKind::kEmbeddingForward)) == "embedding_forward n=4 10 of 7 rows x 3");
+}
+
+TEST_CASE("Op signature: operands have the counts of op.h", "[kernels]") {
+  REQUIRE_OK_AND_ASSIGN(const OpSignature s, MakeSignature(Convolution()));
+  REQUIRE(s.input_count == 3);
+  REQUIRE(s.output_count == 1);
+  CHECK(s.inputs[0].count == 64 * 28 * 28);
+  CHECK(s.inputs[1].count == 20 * 25);
+  CHECK(s.inputs[2].count == 20);
+  CHECK(s.outputs[0].count == 64 * 24 * 24 * 20);
+
+  REQUIRE_OK_AND_ASSIGN(const OpSignature e, MakeSignature(Matrix(OpKind::kEmbeddingForward)));
+  CHECK(e.inputs[0].count == 40);
+  CHECK(e.inputs[1].count == 21);
+  CHECK(e.outputs[0].count == 120);
+
+  REQUIRE_OK_AND_ASSIGN(const OpSignature x,
+                        MakeSignature(Matrix(OpKind::kSoftmaxCrossEntropyForward)));
+  CHECK(x.inputs[1].dtype == DataType::kInt32);
+  CHECK(x.outputs[1].count == 4);
+}
+
+TEST_CASE("Op signature: a bad field is named with its value and what was expected",
+          "[kernels]") {
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.n = -1; })), kInvalid, "n is -1, expected >= 0");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.h = 0; })), kInvalid, "h is 0, expected >= 1");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.c = -3; })), kInvalid, "c is -3");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.stride = 0; })), kInvalid, "stride is 0");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.padding = 5; })), kInvalid,
+               "padding is 5, expected 0 <= padding < kernel = 5");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.kernel = 29; })), kInvalid,
+               "kernel is 29, expected at most h + 2 * padding = 28");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.out_w = 23; })), kInvalid,
+               "out_w is 23, expected (w + 2 * padding - kernel) / stride + 1 = 24");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.kind = OpKind::kMaxPoolForward; })), kInvalid,
+               "out_c is 20, expected c = 1 of a pool");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.kind = static_cast<OpKind>(99); })), kInvalid,
+               "kind is 99");
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.out_h = 3; })), kInvalid,
+               "convolution_forward n=64 28x28x1 -> 3x24x20");
+}
+
+TEST_CASE("Op signature: attributes are checked where an op uses them", "[kernels]") {
+  OpDesc fc = Matrix(OpKind::kFullyConnectedForward);
+  fc.h = 2;
+  CHECK_STATUS(MakeSignature(fc), kInvalid, "h is 2, expected 1 for a matrix");
+  OpDesc dropout = Matrix(OpKind::kDropoutForward);
+  for (const float rate : {-0.1f, 1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    dropout.dropout_rate = rate;
+    CHECK_STATUS(MakeSignature(dropout), kInvalid, "expected 0 <= rate < 1");
+  }
+  OpDesc norm = Matrix(OpKind::kBatchNormForward);
+  norm.epsilon = 0.0f;
+  CHECK_STATUS(MakeSignature(norm), kInvalid, "epsilon is 0, expected > 0");
+  OpDesc embedding = Matrix(OpKind::kEmbeddingForward);
+  for (const int64_t rows : {int64_t{0}, kEmbeddingRowsMax + 1}) {
+    embedding.rows = rows;
+    CHECK_STATUS(MakeSignature(embedding), kInvalid, "expected >= 1 and <= 2^24");
+  }
+}
+
+TEST_CASE("Op signature: products of shapes that overflow are refused", "[kernels]") {
+  OpDesc d = Matrix(OpKind::kReluForward);
+  d.n = d.h = d.w = d.c = int64_t{1} << 30;
+  CHECK_STATUS(MakeSignature(d), kInvalid, "x has more elements than the 2147483647 allowed");
+  d.n = 0;  // No element: nothing overflows.
+  CHECK(MakeSignature(d).ok());
+}
+
+TEST_CASE("Op views: number, counts, types and null pointers are checked", "[kernels]") {
+  REQUIRE_OK_AND_ASSIGN(const OpSignature s,
+                        MakeSignature(Matrix(OpKind::kSoftmaxCrossEntropyForward)));
+  std::vector<float> floats(40);
+  std::vector<int32_t> numbers(4);
+  const TensorView logits = ViewOf(floats.data(), 40);
+  const TensorView labels = ViewOf(numbers.data(), 4);
+  const TensorView loss = ViewOf(floats.data(), 4);
+  REQUIRE_OK(CheckViews(s, {logits, labels}, {logits, loss}));
+  CHECK_STATUS(CheckViews(s, {logits}, {logits, loss}), kInvalid,
+               "1 inputs were given, expected 2");
+  CHECK_STATUS(CheckViews(s, {logits, labels}, {logits, logits}), kInvalid,
+               "output loss has 40 elements, expected 4");
+  CHECK_STATUS(CheckViews(s, {logits, loss}, {logits, loss}), kInvalid,
+               "input labels is fp32, expected int32");
+  const TensorView null = {nullptr, 40, DataType::kFloat32};
+  CHECK_STATUS(CheckViews(s, {null, labels}, {logits, loss}), kInvalid,
+               "input logits is null, expected 40 elements");
+}
+
+TEST_CASE("Op data: labels and row numbers out of range are named", "[kernels]") {
+  const std::vector<int32_t> labels = {0, 9, 10, -1};
+  CHECK_STATUS(CheckLabels(labels, 10), kInvalid, "label 2 is 10, expected 0 <= label < 10");
+  CHECK_STATUS(CheckLabels(labels, 11), kInvalid, "label 3 is -1");
+  REQUIRE_OK(CheckLabels({}, 1));
+  CHECK_STATUS(CheckRows(std::vector<float>{6.0f, 7.0f}, 7), kInvalid, "row number 1 is 7");
+  CHECK_STATUS(CheckRows(std::vector<float>{0.5f}, 7), kInvalid, "expected a whole number");
+  CHECK_STATUS(CheckRows(std::vector<float>{-1.0f}, 7), kInvalid, "row number 0 is -1");
+  CHECK_STATUS(CheckRows(std::vector<float>{std::numeric_limits<float>::quiet_NaN()}, 7), kInvalid,
+               "row number 0 is nan");
+}
+
+}  // namespace
+}  // namespace capstan::kernels

@@ -1,0 +1,227 @@
+#include "scheduler/cli/job_view.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "scheduler/cli/format.h"
+#include "scheduler/cli/text_table.h"
+
+namespace capstan::cli {
+namespace {
+
+using Align = TextTable::Align;
+
+constexpr int kNamedMax = 8;  // Ranks or slots spelt out in one wait.
+
+absl::Duration RunTime(const v1::JobStatus& job, absl::Time now) {
+  if (job.started_unix_ms() == 0) return absl::ZeroDuration();
+  const absl::Time end =
+      job.ended_unix_ms() == 0 ? now : absl::FromUnixMillis(job.ended_unix_ms());
+  return std::max(absl::ZeroDuration(), end - absl::FromUnixMillis(job.started_unix_ms()));
+}
+
+std::string Share(int64_t done, int64_t total) {
+  if (total <= 0) return "";
+  return absl::StrFormat("%.0f %%", 100.0 * static_cast<double>(done) / static_cast<double>(total));
+}
+
+// "rank 0", "ranks 0, 2 and 7 more".
+std::string Numbers(absl::string_view word, const google::protobuf::RepeatedField<int32_t>& list) {
+  const int shown = std::min(list.size(), kNamedMax);
+  const std::string named = absl::StrJoin(list.begin(), list.begin() + shown, ", ");
+  std::string text = absl::StrCat(word, list.size() == 1 ? " " : "s ", named);
+  if (shown < list.size()) absl::StrAppend(&text, " and ", list.size() - shown, " more");
+  return text;
+}
+
+std::string DescribeCulprit(const v1::WaitingFor& waiting) {
+  if (waiting.ranks_size() > 0) {
+    return absl::StrCat("needs iteration ", waiting.iteration(), " of ",
+                        Numbers("rank", waiting.ranks()));
+  }
+  if (waiting.slots_size() > 0) {
+    return absl::StrCat("needs ", Numbers("slot", waiting.slots()), " of iteration ",
+                        waiting.iteration());
+  }
+  return absl::StrCat("needs iteration ", waiting.iteration(), " of shard ", waiting.shard());
+}
+
+std::string TaskTable(const v1::JobStatus& job) {
+  TextTable table({{"RANK", Align::kRight},
+                   {"NODE"},
+                   {"STATE"},
+                   {"ITERATION", Align::kRight},
+                   {"SAMPLES", Align::kRight},
+                   {"LAST REPORT", Align::kRight},
+                   {"WAITS FOR"}});
+  for (const v1::TaskStatus& task : job.tasks()) {
+    table.AddRow({absl::StrCat(task.rank()), task.node_id(), task.state(),
+                  FormatCount(task.iteration()), FormatCount(task.samples_total()),
+                  DurationText(absl::Milliseconds(task.last_report_ms())),
+                  DescribeWait(task.wait())});
+  }
+  return table.ToString();
+}
+
+std::string ResultTable(const v1::JobStatus& job) {
+  TextTable table({{"EPOCH", Align::kRight},
+                   {"TRAIN LOSS", Align::kRight},
+                   {"TRAIN ACCURACY", Align::kRight},
+                   {"TEST LOSS", Align::kRight},
+                   {"TEST ACCURACY", Align::kRight},
+                   {"TIME", Align::kRight}});
+  for (const v1::EpochResult& result : job.results()) {
+    const bool tested = result.test_samples() > 0;
+    table.AddRow({absl::StrCat(result.epoch() + 1), FormatLoss(result.train_loss()),
+                  FormatShare(result.train_accuracy()),
+                  tested ? FormatLoss(result.test_loss()) : "",
+                  tested ? FormatShare(result.test_accuracy()) : "",
+                  DurationText(absl::Seconds(result.seconds()))});
+  }
+  return table.ToString();
+}
+
+// A line "name       value" after `indent`; none for an empty value.
+void AddField(std::string* text, absl::string_view name, const std::string& value,
+              absl::string_view indent = "") {
+  if (value.empty()) return;
+  absl::StrAppend(text, indent, absl::StrFormat("%-11s", name), Printable(value), "\n");
+}
+
+}  // namespace
+
+std::string DescribeFailure(const v1::Failure& failure) {
+  if (failure.reason() == v1::Failure::REASON_UNSPECIFIED && failure.message().empty()) return "";
+  return absl::StrCat(ReasonName(failure.reason()), ": ", failure.message());
+}
+
+std::string DescribeStaleness(const google::protobuf::RepeatedField<int64_t>& counts) {
+  double total = 0, weighted = 0;
+  int highest = 0;
+  for (int k = 0; k < counts.size(); ++k) {
+    if (counts[k] <= 0) continue;
+    total += static_cast<double>(counts[k]);
+    weighted += static_cast<double>(counts[k]) * k;
+    highest = k;
+  }
+  if (total <= 0) return "";
+  return absl::StrFormat("mean %.1f, at most %d", weighted / total, highest);
+}
+
+std::string DescribeWait(const v1::Wait& wait) {
+  if (wait.what().empty()) return "";
+  std::string text = absl::StrCat(wait.what(), " at iteration ", wait.iteration());
+  if (!wait.peer().empty()) absl::StrAppend(&text, " from ", wait.peer());
+  absl::StrAppend(&text, " for ", DurationText(absl::Milliseconds(wait.waited_ms())));
+  if (wait.waiting_for_size() > 0) {
+    // Shards of one iteration wait for the same peers; the first speaks for them.
+    absl::StrAppend(&text, ": ", DescribeCulprit(wait.waiting_for(0)));
+  }
+  return text;
+}
+
+std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now) {
+  if (jobs.jobs_size() == 0) return "No jobs. Submit one: capstan job submit FILE\n";
+  TextTable table({{"JOB"},
+                   {"STATE"},
+                   {"MODE"},
+                   {"EPOCH", Align::kRight},
+                   {"DONE", Align::kRight},
+                   {"LOSS", Align::kRight},
+                   {"ACCURACY", Align::kRight},
+                   {"TIME", Align::kRight},
+                   {"DETAIL"}});
+  for (const v1::JobStatus& job : jobs.jobs()) {
+    const bool trained = job.samples_done() > 0;
+    const int epoch = std::min(job.epoch() + 1, job.epochs());
+    const std::string failure = DescribeFailure(job.failure());
+    table.AddRow({job.job_id(), StateName(job.state()), job.mode(),
+                  absl::StrCat(epoch, "/", job.epochs()),
+                  Share(job.samples_done(), job.samples_total()),
+                  trained ? FormatLoss(job.loss()) : "", trained ? FormatShare(job.accuracy()) : "",
+                  job.started_unix_ms() == 0 ? "" : DurationText(RunTime(job, now)),
+                  failure.empty() ? job.detail() : failure});
+  }
+  return table.ToString();
+}
+
+std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
+  std::string text;
+  const std::string phase = job.phase().empty() ? "" : absl::StrCat(", ", job.phase());
+  AddField(&text, "job", job.job_id());
+  AddField(&text, "state", absl::StrCat(StateName(job.state()), phase));
+  AddField(&text, "reason", DescribeFailure(job.failure()));
+  AddField(&text, "detail", job.detail());
+  AddField(&text, "mode", job.mode());
+  AddField(&text, "submitted", TimeText(job.submitted_unix_ms()));
+  if (job.started_unix_ms() != 0) {
+    AddField(&text, "started", absl::StrCat(TimeText(job.started_unix_ms()), ", ran ",
+                                            DurationText(RunTime(job, now))));
+  }
+  if (job.ended_unix_ms() != 0) AddField(&text, "ended", TimeText(job.ended_unix_ms()));
+  if (job.samples_total() > 0) {
+    AddField(&text, "progress",
+             absl::StrCat(FormatCount(job.samples_done()), " of ", FormatCount(job.samples_total()),
+                          " samples (", Share(job.samples_done(), job.samples_total()),
+                          "), iteration ", FormatCount(job.iteration()), ", ",
+                          FormatRate(job.samples_per_second())));
+  }
+  if (job.samples_done() > 0) {
+    AddField(&text, "training", absl::StrCat("loss ", FormatLoss(job.loss()), ", accuracy ",
+                                             FormatShare(job.accuracy())));
+  }
+  AddField(&text, "staleness", DescribeStaleness(job.staleness_counts()));
+  AddField(&text, "restarts", absl::StrCat(job.restarts()));
+  AddField(&text, "output", job.output_directory());
+  if (job.tasks_size() > 0) absl::StrAppend(&text, "\n", TaskTable(job));
+  if (job.results_size() > 0) absl::StrAppend(&text, "\n", ResultTable(job));
+  return text;
+}
+
+std::string EpochLine(const v1::EpochResult& result, int epochs) {
+  std::string line = absl::StrCat("epoch ", result.epoch() + 1, "/", epochs, "  train loss ",
+                                  FormatLoss(result.train_loss()), "  train accuracy ",
+                                  FormatShare(result.train_accuracy()));
+  if (result.test_samples() > 0) {
+    absl::StrAppend(&line, "  test loss ", FormatLoss(result.test_loss()), "  test accuracy ",
+                    FormatShare(result.test_accuracy()));
+  }
+  return absl::StrCat(line, "  ", DurationText(absl::Seconds(result.seconds())));
+}
+
+std::string EndSummary(const v1::JobStatus& job) {
+  std::string text = absl::StrCat(job.job_id(), " ", StateName(job.state()));
+  if (job.started_unix_ms() != 0) {
+    absl::StrAppend(&text, " after ",
+                    DurationText(RunTime(job, absl::FromUnixMillis(job.ended_unix_ms()))));
+  }
+  text += "\n";
+  const auto add = [&](absl::string_view name, const std::string& value) {
+    AddField(&text, name, value, "  ");
+  };
+  add("reason", DescribeFailure(job.failure()));
+  if (job.failure().message() != job.detail()) add("detail", job.detail());
+  for (int i = job.results_size() - 1; i >= 0; --i) {
+    if (job.results(i).test_samples() == 0) continue;
+    add("test",
+             absl::StrCat("accuracy ", FormatShare(job.results(i).test_accuracy()), ", loss ",
+                          FormatLoss(job.results(i).test_loss()), " on ",
+                          FormatCount(job.results(i).test_samples()), " samples, epoch ",
+                          job.results(i).epoch() + 1));
+    break;
+  }
+  add("staleness", DescribeStaleness(job.staleness_counts()));
+  if (job.state() == v1::SUCCEEDED && !job.output_directory().empty()) {
+    const std::string& folder = job.output_directory();
+    add("model", absl::StrCat(folder, "/model.safetensors"));
+    add("curve", absl::StrCat(folder, "/curve.svg"));
+    add("metrics", absl::StrCat(folder, "/metrics.jsonl"));
+  }
+  if (job.state() == v1::FAILED) add("logs", absl::StrCat("capstan job logs ", job.job_id()));
+  return text;
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,127 @@
+#include "scheduler/cli/job_view.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+namespace capstan::cli {
+namespace {
+
+template <typename Message>
+Message Parse(const std::string& text) {
+  Message message;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &message));
+  return message;
+}
+
+v1::JobStatus Running() {
+  return Parse<v1::JobStatus>(R"text(
+    job_id: "lenet-1" state: RUNNING phase: "training" mode: "ssp(2)" detail: "trains epoch 2 of 3"
+    submitted_unix_ms: 1000000 started_unix_ms: 1010000
+    epoch: 1 epochs: 3 iteration: 1400 samples_done: 90000 samples_total: 180000
+    samples_per_second: 8412 loss: 0.5 accuracy: 0.8
+    staleness_counts: [10, 20, 10]
+    output_directory: "/out"
+    tasks { rank: 0 node_id: "worker-1" state: "training" iteration: 700 samples_total: 45000
+            last_report_ms: 120 }
+    tasks { rank: 1 node_id: "worker-2" state: "waiting" iteration: 702 samples_total: 45000
+            last_report_ms: 80
+            wait { what: "pull" iteration: 702 waited_ms: 3200 peer: "server-1"
+                   waiting_for { iteration: 699 ranks: 0 } } }
+    results { epoch: 0 train_loss: 0.7 train_accuracy: 0.75 test_loss: 0.6 test_accuracy: 0.79
+              test_samples: 10000 seconds: 12.5 }
+  )text");
+}
+
+TEST_CASE("DescribeJob: shows state, progress, who waits for whom, and results", "[cli]") {
+  setenv("TZ", "UTC", 1);
+  CHECK(DescribeJob(Running(), absl::FromUnixMillis(1030000)) ==
+        "job        lenet-1\n"
+        "state      RUNNING, training\n"
+        "detail     trains epoch 2 of 3\n"
+        "mode       ssp(2)\n"
+        "submitted  1970-01-01 00:16:40\n"
+        "started    1970-01-01 00:16:50, ran 20 s\n"
+        "progress   90,000 of 180,000 samples (50 %), iteration 1,400, 8,412 samples/s\n"
+        "training   loss 0.5000, accuracy 80.00 %\n"
+        "staleness  mean 1.0, at most 2\n"
+        "restarts   0\n"
+        "output     /out\n"
+        "\n"
+        "RANK  NODE      STATE     ITERATION  SAMPLES  LAST REPORT  WAITS FOR\n"
+        "   0  worker-1  training        700   45,000        0.1 s  -\n"
+        "   1  worker-2  waiting         702   45,000        0.1 s  pull at iteration 702 from "
+        "server-1 for 3.2 s: needs iteration 699 of rank 0\n"
+        "\n"
+        "EPOCH  TRAIN LOSS  TRAIN ACCURACY  TEST LOSS  TEST ACCURACY  TIME\n"
+        "    1      0.7000         75.00 %     0.6000        79.00 %  12 s\n");
+}
+
+TEST_CASE("DescribeJob: a failed job names its reason and the first error", "[cli]") {
+  const auto job = Parse<v1::JobStatus>(R"text(
+    job_id: "a-1" state: FAILED failure { reason: DIVERGED message: "layer \"fc\": loss is NaN" })text");
+  CHECK(DescribeJob(job, absl::UnixEpoch()) ==
+        "job        a-1\n"
+        "state      FAILED\n"
+        "reason     Diverged: layer \"fc\": loss is NaN\n"
+        "submitted  -\n"
+        "restarts   0\n");
+}
+
+TEST_CASE("DescribeWait: names the culprit of each kind of wait", "[cli]") {
+  CHECK(DescribeWait({}) == "");
+  CHECK(DescribeWait(Parse<v1::Wait>("what: 'lease' iteration: 3 waited_ms: 100")) ==
+        "lease at iteration 3 for 0.1 s");
+  CHECK(DescribeWait(Parse<v1::Wait>("what: 'pull' iteration: 8 waited_ms: 12000 peer: 's'"
+                                     "waiting_for { iteration: 7 slots: [1, 3] }")) ==
+        "pull at iteration 8 from s for 12 s: needs slots 1, 3 of iteration 7");
+  v1::Wait many = Parse<v1::Wait>("what: 'pull' waiting_for { iteration: 7 }");
+  for (int rank = 0; rank < 20; ++rank) many.mutable_waiting_for(0)->add_ranks(rank);
+  CHECK(DescribeWait(many) ==
+        "pull at iteration 0 for 0.0 s: needs iteration 7 of ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 "
+        "more");
+}
+
+TEST_CASE("JobTable: a row a job, and a hint when there is none", "[cli]") {
+  v1::ListJobsResponse jobs;
+  CHECK(JobTable(jobs, absl::UnixEpoch()) == "No jobs. Submit one: capstan job submit FILE\n");
+  *jobs.add_jobs() = Running();
+  *jobs.add_jobs() = Parse<v1::JobStatus>(
+      "job_id: 'b-2' state: PENDING mode: 'bsp' epochs: 5 detail: 'needs 4 workers, 2 are free'");
+  CHECK(JobTable(jobs, absl::FromUnixMillis(1030000)) ==
+        "JOB      STATE    MODE    EPOCH  DONE    LOSS  ACCURACY  TIME  DETAIL\n"
+        "lenet-1  RUNNING  ssp(2)    2/3  50 %  0.5000   80.00 %  20 s  trains epoch 2 of 3\n"
+        "b-2      PENDING  bsp       1/5     -       -         -     -  needs 4 workers, 2 are "
+        "free\n");
+}
+
+TEST_CASE("EndSummary: a success names accuracy and files, a failure reason and logs", "[cli]") {
+  v1::JobStatus job = Running();
+  job.set_state(v1::SUCCEEDED);
+  job.set_ended_unix_ms(1052000);
+  job.clear_detail();
+  CHECK(EndSummary(job) ==
+        "lenet-1 SUCCEEDED after 42 s\n"
+        "  test       accuracy 79.00 %, loss 0.6000 on 10,000 samples, epoch 1\n"
+        "  staleness  mean 1.0, at most 2\n"
+        "  model      /out/model.safetensors\n"
+        "  curve      /out/curve.svg\n"
+        "  metrics    /out/metrics.jsonl\n");
+  CHECK(EndSummary(Parse<v1::JobStatus>(
+            "job_id: 'a-1' state: FAILED failure { reason: BAD_DATA message: 'f: truncated' }")) ==
+        "a-1 FAILED\n"
+        "  reason     BadData: f: truncated\n"
+        "  logs       capstan job logs a-1\n");
+}
+
+TEST_CASE("EpochLine: test figures only where there was a test", "[cli]") {
+  CHECK(EpochLine(Running().results(0), 3) ==
+        "epoch 1/3  train loss 0.7000  train accuracy 75.00 %  test loss 0.6000  test accuracy "
+        "79.00 %  12 s");
+  CHECK(EpochLine(Parse<v1::EpochResult>("epoch: 2 train_loss: 1 seconds: 1"), 3) ==
+        "epoch 3/3  train loss 1.0000  train accuracy 0.00 %  1.0 s");
+}
+
+}  // namespace
+}  // namespace capstan::cli

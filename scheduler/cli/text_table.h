@@ -1,0 +1,42 @@
+// TextTable: rows under headings, padded to columns, for terminals and pipes alike.
+//
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_CLI_TEXT_TABLE_H_
+#define CAPSTAN_SCHEDULER_CLI_TEXT_TABLE_H_
+
+#include <string>
+#include <vector>
+
+namespace capstan::cli {
+
+class TextTable {
+ public:
+  enum class Align { kLeft, kRight };
+  struct Column {
+    std::string heading;
+    Align align = Align::kLeft;
+  };
+
+  explicit TextTable(std::vector<Column> columns);
+
+  // REQUIRES: as many cells as columns. An empty cell is shown as "-". Control characters in cells
+  // become spaces.
+  void AddRow(std::vector<std::string> cells);
+
+  bool empty() const { return rows_.empty(); }
+
+  // Headings, then the rows, two spaces between columns, none at the end of a line. Width is
+  // counted in UTF-8 characters.
+  std::string ToString() const;
+
+ private:
+  const std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Bytes below 0x20 and 0x7f become spaces, so that what a peer sent cannot steer a terminal.
+std::string Printable(std::string text);
+
+}  // namespace capstan::cli
+
+#endif  // CAPSTAN_SCHEDULER_CLI_TEXT_TABLE_H_

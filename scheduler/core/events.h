@@ -1,0 +1,114 @@
+// Events: what happened in the core, for logs, metrics files and tests. The core itself logs nothing.
+// Thread safety: values.
+#ifndef CAPSTAN_SCHEDULER_CORE_EVENTS_H_
+#define CAPSTAN_SCHEDULER_CORE_EVENTS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/types/ids.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+enum class JobState { kPending, kRunning, kSucceeded, kStopped, kFailed };
+
+// Where a running job is.
+enum class JobPhase {
+  kPlacing,     // Its servers make the tables.
+  kStarting,    // Its tasks start.
+  kTraining,
+  kEvaluating,
+  kExporting,
+  kFinishing,   // The model is written; its tasks exit.
+};
+
+struct EpochResult {
+  Epoch epoch;
+  double train_loss = 0;      // Mean over the samples trained in this epoch.
+  double train_accuracy = 0;  // Share.
+  double test_loss = 0;
+  double test_accuracy = 0;
+  int64_t test_samples = 0;   // 0: no test set.
+  absl::Duration duration;    // Training and evaluation.
+};
+
+struct NodeJoined {
+  NodeId node;
+  Role role = Role::kServer;
+  std::string address;
+  Incarnation incarnation;
+};
+
+struct NodeDied {
+  NodeId node;
+  Incarnation incarnation;
+  std::string why;
+};
+
+struct JobSubmitted {
+  JobId job;
+};
+
+struct JobStarted {
+  JobId job;
+  std::vector<NodeId> servers;
+};
+
+struct PhaseStarted {
+  JobId job;
+  JobPhase phase = JobPhase::kPlacing;
+  Epoch epoch;
+};
+
+// A task process is to be started on a worker daemon.
+struct TaskPlaced {
+  TaskKey task;
+  NodeId node;
+  bool restart = false;  // The rank had an earlier life.
+};
+
+struct TaskDied {
+  TaskKey task;
+  NodeId node;
+  Failure failure;
+  bool counted = false;  // As a crash, against max_restarts.
+};
+
+// Training figures since the job's last Report.
+struct Report {
+  JobId job;
+  Epoch epoch;
+  int64_t iteration = 0;      // As in JobView.
+  int64_t samples_done = 0;   // Of the whole job.
+  int64_t samples = 0;        // That the following are means over.
+  double loss = 0;
+  double accuracy = 0;
+  double samples_per_second = 0;
+  double staleness_mean = 0;
+  int64_t staleness_max = 0;  // The highest seen; kStalenessBuckets - 1 means that or more.
+};
+
+struct EpochDone {
+  JobId job;
+  int64_t iteration = 0;
+  int64_t samples_done = 0;
+  EpochResult result;
+};
+
+struct JobEnded {
+  JobId job;
+  JobState state = JobState::kSucceeded;
+  Failure failure;
+};
+
+using Event = std::variant<NodeJoined, NodeDied, JobSubmitted, JobStarted, PhaseStarted, TaskPlaced,
+                           TaskDied, Report, EpochDone, JobEnded>;
+using Events = std::vector<Event>;
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_EVENTS_H_

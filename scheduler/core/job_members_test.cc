@@ -1,0 +1,94 @@
+#include "scheduler/core/job_members.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan::scheduler {
+namespace {
+
+const Instant kNow;
+
+std::vector<ServerRef> TwoServers() {
+  return {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}};
+}
+
+void ApplyAll(JobMembers& members) {
+  for (const char* server : {"server-1", "server-2"}) {
+    members.Acknowledge(server, Generation(1), members.membership().generation);
+  }
+}
+
+TEST_CASE("Job members: tables are ready when every server has applied the routing", "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  members.Acknowledge("server-1", Generation(1), Generation(1));
+  CHECK_FALSE(members.tables_ready());
+  CHECK(members.Behind() == "server-2");
+  members.Acknowledge("server-2", Generation(1), Generation(1));
+  CHECK(members.tables_ready());
+  CHECK_FALSE(members.Behind().has_value());
+}
+
+TEST_CASE("Job members: a member gets work only after all servers have seen it inactive, then active",
+          "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  members.Add(Rank(0), Incarnation(5), kNow);
+  CHECK_FALSE(members.MayActivate(Rank(0)));
+  members.Acknowledge("server-1", Generation(1), members.membership().generation);
+  CHECK_FALSE(members.MayActivate(Rank(0)));
+  members.Acknowledge("server-2", Generation(1), members.membership().generation);
+  CHECK(members.MayActivate(Rank(0)));
+
+  members.Activate(Rank(0), Iteration(12), kNow);
+  CHECK(members.IsActive(Rank(0)));
+  CHECK_FALSE(members.IsReady(Rank(0)));
+  ApplyAll(members);
+  CHECK(members.IsReady(Rank(0)));
+  CHECK(members.StartIteration(Rank(0)) == Iteration(12));
+
+  members.Deactivate(Rank(0), kNow);
+  CHECK_FALSE(members.IsReady(Rank(0)));
+  CHECK_FALSE(members.MayActivate(Rank(0)));
+  ApplyAll(members);
+  CHECK(members.MayActivate(Rank(0)));
+}
+
+TEST_CASE("Job members: one member's change does not stop another", "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  members.Add(Rank(0), Incarnation(5), kNow);
+  ApplyAll(members);
+  members.Activate(Rank(0), Iteration(0), kNow);
+  ApplyAll(members);
+  members.Add(Rank(1), Incarnation(6), kNow);
+  CHECK(members.IsReady(Rank(0)));
+  CHECK_FALSE(members.MayActivate(Rank(1)));
+}
+
+TEST_CASE("Job members: a new life of a rank takes the place of the old one", "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  members.Add(Rank(1), Incarnation(6), kNow);
+  members.Add(Rank(0), Incarnation(5), kNow);
+  members.Add(Rank(1), Incarnation(7), kNow);
+  REQUIRE(members.membership().members.size() == 2);
+  CHECK(members.membership().members[0].rank == Rank(0));
+  CHECK(members.membership().members[1].incarnation == Incarnation(7));
+  members.Remove(Rank(1), kNow);
+  CHECK(members.membership().members.size() == 1);
+  const Generation before = members.membership().generation;
+  members.Remove(Rank(1), kNow);
+  CHECK(members.membership().generation == before);
+}
+
+TEST_CASE("Job members: an acknowledgement of the future counts as the newest, an old one as nothing",
+          "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  members.Acknowledge("server-1", Generation(1), Generation(99));
+  members.Acknowledge("server-2", Generation(1), Generation(99));
+  members.Acknowledge("server-3", Generation(1), Generation(1));
+  members.Add(Rank(0), Incarnation(5), kNow);
+  CHECK_FALSE(members.MayActivate(Rank(0)));
+  ApplyAll(members);
+  members.Acknowledge("server-1", Generation(0), Generation(1));
+  CHECK(members.MayActivate(Rank(0)));
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

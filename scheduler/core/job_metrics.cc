@@ -1,0 +1,75 @@
+#include "scheduler/core/job_metrics.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::scheduler {
+namespace {
+
+void AddCounts(const std::vector<int64_t>& counts, std::vector<int64_t>& sum) {
+  if (sum.size() < counts.size()) sum.resize(counts.size(), 0);
+  for (size_t i = 0; i < counts.size(); ++i) sum[i] += counts[i];
+}
+
+std::vector<int64_t> Difference(const std::vector<int64_t>& counts, const std::vector<int64_t>& known) {
+  std::vector<int64_t> difference = counts;
+  const size_t common = std::min(counts.size(), known.size());
+  for (size_t i = 0; i < common; ++i) difference[i] = std::max<int64_t>(0, counts[i] - known[i]);
+  return difference;
+}
+
+void AddSums(const JobMetrics::Sums& difference, JobMetrics::Sums& sums) {
+  sums.samples += difference.samples;
+  sums.loss += difference.loss;
+  sums.correct += difference.correct;
+  AddCounts(difference.staleness_counts, sums.staleness_counts);
+}
+
+}  // namespace
+
+void JobMetrics::Add(const TaskTotals& totals, TaskTotals& known, Instant now) {
+  if (totals.samples < known.samples) return;
+  const Sums difference{.samples = totals.samples - known.samples,
+                        .loss = totals.loss - known.loss,
+                        .correct = totals.correct - known.correct,
+                        .staleness_counts = Difference(totals.staleness_counts, known.staleness_counts)};
+  std::vector<int64_t> staleness_counts = totals.staleness_counts;
+  if (staleness_counts.size() < known.staleness_counts.size()) {
+    staleness_counts.resize(known.staleness_counts.size(), 0);
+  }
+  for (size_t i = 0; i < known.staleness_counts.size(); ++i) {
+    staleness_counts[i] = std::max(staleness_counts[i], known.staleness_counts[i]);
+  }
+  known = totals;
+  known.staleness_counts = std::move(staleness_counts);
+  AddSums(difference, epoch_);
+  AddSums(difference, report_);
+  AddCounts(difference.staleness_counts, staleness_counts_);
+  samples_ += difference.samples;
+  if (difference.samples == 0) return;
+  if (window_.empty() || now - window_.back().begin >= kRateBucket) window_.push_back({now, 0});
+  window_.back().samples += difference.samples;
+  while (now - window_.front().begin > kRateWindow) window_.pop_front();
+}
+
+JobMetrics::Sums JobMetrics::TakeReport() { return std::exchange(report_, {}); }
+
+double JobMetrics::SamplesPerSecond(Instant now) const {
+  // The first bucket only marks where the window begins: its samples were trained before.
+  int64_t samples = 0;
+  bool first = true;
+  Instant begin;
+  for (const Bucket& bucket : window_) {
+    if (now - bucket.begin > kRateWindow) continue;
+    if (first) {
+      begin = bucket.begin;
+    } else {
+      samples += bucket.samples;
+    }
+    first = false;
+  }
+  const double seconds = first ? 0 : absl::ToDoubleSeconds(now - begin);
+  return seconds <= 0 ? 0 : static_cast<double>(samples) / seconds;
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,63 @@
+// JobMetrics: a job's training figures, summed from the totals that its tasks report.
+//
+// A task reports totals since its process started, so a lost or repeated report does no harm: what is
+// added is the difference to the totals taken in before. Thread safety: thread-compatible.
+// Invariant: sums never decrease but by StartEpoch.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_METRICS_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_METRICS_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+class JobMetrics {
+ public:
+  static constexpr absl::Duration kRateWindow = absl::Seconds(5);
+  static constexpr absl::Duration kRateBucket = absl::Milliseconds(100);
+
+  // Sums over trained samples.
+  struct Sums {
+    int64_t samples = 0;
+    double loss = 0;
+    int64_t correct = 0;
+    std::vector<int64_t> staleness_counts;
+    double mean_loss() const { return samples == 0 ? 0 : loss / static_cast<double>(samples); }
+    double accuracy() const {
+      return samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
+    }
+  };
+
+  // Takes a task's totals in. `known`: the newest totals taken in of this life; updated. Totals of fewer
+  // samples than known are an older report and change nothing.
+  void Add(const TaskTotals& totals, TaskTotals& known, Instant now);
+
+  void StartEpoch() { epoch_ = {}; }
+  Sums TakeReport();  // Since the last call.
+
+  const Sums& epoch() const { return epoch_; }
+  const std::vector<int64_t>& staleness_counts() const { return staleness_counts_; }
+  int64_t samples() const { return samples_; }           // Trained in all lives, repeats included.
+  double SamplesPerSecond(Instant now) const;            // Over the last kRateWindow.
+
+ private:
+  struct Bucket {
+    Instant begin;
+    int64_t samples = 0;
+  };
+
+  Sums epoch_;
+  Sums report_;
+  std::vector<int64_t> staleness_counts_;
+  int64_t samples_ = 0;
+  std::deque<Bucket> window_;  // At most kRateWindow / kRateBucket + 1.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_METRICS_H_

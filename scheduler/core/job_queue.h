@@ -1,0 +1,53 @@
+// JobQueue: jobs that wait for a place, first come first served, each started whole (gang start).
+//
+// Only the head may start; a small job behind a large one waits, so no job starves.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_QUEUE_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_QUEUE_H_
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/types/ids.h"
+
+namespace capstan::scheduler {
+
+// What the cluster can give now.
+struct Supply {
+  int slots_free = 0;  // Task slots.
+  int slots = 0;       // Of live workers.
+  int servers = 0;     // Alive.
+  friend bool operator==(const Supply&, const Supply&) = default;
+};
+
+class JobQueue {
+ public:
+  static constexpr size_t kPendingMax = 1000;
+
+  // Errors: kResourceExhausted  kPendingMax jobs wait.
+  absl::Status Push(const JobId& job, int workers, int servers);  // servers 0: any number, at least 1.
+  void Remove(const JobId& job);                                  // No effect if not waiting.
+
+  std::optional<JobId> Startable(const Supply& supply) const;  // The head, if it fits.
+
+  // One sentence: why `job` waits. REQUIRES: it waits.
+  std::string WhyWaiting(const JobId& job, const Supply& supply) const;
+
+  std::vector<JobId> Jobs() const;  // By submission.
+
+ private:
+  struct Waiting {
+    JobId job;
+    int workers = 0;
+    int servers = 0;
+  };
+
+  std::deque<Waiting> waiting_;  // At most kPendingMax.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_QUEUE_H_

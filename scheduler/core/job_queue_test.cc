@@ -1,0 +1,53 @@
+#include "scheduler/core/job_queue.h"
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::scheduler {
+namespace {
+
+TEST_CASE("Job queue: a job starts when all its workers and servers are there", "[scheduler][core]") {
+  JobQueue queue;
+  REQUIRE_OK(queue.Push("a-1", 4, 2));
+  CHECK_FALSE(queue.Startable({.slots_free = 3, .slots = 4, .servers = 2}).has_value());
+  CHECK_FALSE(queue.Startable({.slots_free = 4, .slots = 4, .servers = 1}).has_value());
+  CHECK(queue.Startable({.slots_free = 4, .slots = 4, .servers = 2}) == "a-1");
+}
+
+TEST_CASE("Job queue: a small job does not overtake a large one", "[scheduler][core]") {
+  JobQueue queue;
+  REQUIRE_OK(queue.Push("large-1", 8, 0));
+  REQUIRE_OK(queue.Push("small-2", 1, 0));
+  const Supply supply{.slots_free = 2, .slots = 4, .servers = 1};
+  CHECK_FALSE(queue.Startable(supply).has_value());
+  CHECK(queue.WhyWaiting("small-2", supply) == "waits behind large-1");
+  queue.Remove("large-1");
+  CHECK(queue.Startable(supply) == "small-2");
+}
+
+TEST_CASE("Job queue: it says in a sentence what is missing", "[scheduler][core]") {
+  JobQueue queue;
+  REQUIRE_OK(queue.Push("a-1", 4, 2));
+  REQUIRE_OK(queue.Push("b-2", 1, 0));
+  REQUIRE_OK(queue.Push("c-3", 1, 0));
+  CHECK(queue.WhyWaiting("a-1", {.slots_free = 2, .slots = 2, .servers = 2}) ==
+        "needs 4 workers, 2 are free of 2 alive");
+  CHECK(queue.WhyWaiting("a-1", {.slots_free = 4, .slots = 4, .servers = 1}) ==
+        "needs 2 servers, 1 is alive");
+  CHECK(queue.WhyWaiting("a-1", {.slots_free = 1, .slots = 4, .servers = 0}) ==
+        "needs 4 workers, 1 is free of 4 alive; needs 2 servers, 0 are alive");
+  CHECK(queue.WhyWaiting("c-3", {}) == "waits behind a-1 and 1 more");
+}
+
+TEST_CASE("Job queue: it is bounded", "[scheduler][core]") {
+  JobQueue queue;
+  for (size_t i = 0; i < JobQueue::kPendingMax; ++i) {
+    REQUIRE_OK(queue.Push(absl::StrCat("job-", i), 1, 1));
+  }
+  CHECK_STATUS(queue.Push("job-x", 1, 1), absl::StatusCode::kResourceExhausted, "1000 jobs wait");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,327 @@
+// Facts that come in, and how a job ends. The phases are in job_run_phases.cc, the views in job_run_view.cc.
+#include "scheduler/core/job_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::scheduler {
+namespace {
+
+std::string Describe(const TaskExit& exit) {
+  std::string text = exit.signal != 0
+                         ? absl::StrCat("the process was ended by signal ", exit.signal)
+                         : absl::StrCat("the process exited with code ", exit.exit_code,
+                                        " before the job was done");
+  if (!exit.last_lines.empty()) absl::StrAppend(&text, "; the last lines of its log:\n", exit.last_lines);
+  return text;
+}
+
+absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t value) {
+  return absl::InvalidArgumentError(absl::StrCat(task.job, " task ", task.rank.value(), ": ", field,
+                                                 " is ", value, ", expected 0 or more"));
+}
+
+}  // namespace
+
+JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
+               Instant now)
+    : plan_(plan),
+      options_(options),
+      epochs_(plan),
+      routing_(std::move(routing)),
+      started_(now),
+      tasks_(plan.workers, options.tasks),
+      members_(routing_->servers, now),
+      last_report_event_(now) {}
+
+// ---------------------------------------------------------------- tasks
+
+void JobRun::PlaceTask(Rank rank, Incarnation incarnation, const NodeId& node,
+                       const std::string& address, Instant now, Events& events) {
+  const bool restart = tasks_.at(rank).incarnation > Incarnation(0);
+  if (restart) ++restarts_;
+  tasks_.Place(rank, incarnation, node, address, now);
+  members_.Add(rank, incarnation, now);
+  events.push_back(TaskPlaced{{plan_.id, rank, incarnation}, node, restart});
+  ++desired_version_;
+  ++revision_;
+  Advance(now, events);
+}
+
+absl::Status JobRun::ValidateReport(const TaskReport& report) const {
+  const TaskTotals& totals = report.totals;
+  if (report.iterations < Iteration(0)) {
+    return OutOfRange(report.task, "iterations", report.iterations.value());
+  }
+  if (totals.samples < 0) return OutOfRange(report.task, "samples_total", totals.samples);
+  if (totals.correct < 0) return OutOfRange(report.task, "correct_total", totals.correct);
+  if (totals.staleness_counts.size() > kStalenessBuckets) {
+    return absl::InvalidArgumentError(absl::StrCat("staleness_counts: ",
+                                                   totals.staleness_counts.size(),
+                                                   " entries, expected at most ", kStalenessBuckets));
+  }
+  for (const int64_t count : totals.staleness_counts) {
+    if (count < 0) return OutOfRange(report.task, "staleness_counts", count);
+  }
+  for (const SlotReport& slot : report.slots) {
+    if (slot_leases_) CAPSTAN_RETURN_IF_ERROR(slot_leases_->Validate(slot.slot, slot.done));
+  }
+  for (const SampleReport& sample : report.samples) {
+    if (sample_leases_) CAPSTAN_RETURN_IF_ERROR(sample_leases_->Validate(sample));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events& events) {
+  Task* task = ended() ? nullptr : tasks_.FindLife(report.task.rank, report.task.incarnation);
+  if (task == nullptr) {
+    return absl::AbortedError(absl::StrCat(report.task.job, " task ", report.task.rank.value(),
+                                           ": incarnation ", report.task.incarnation.value(),
+                                           " is not wanted any more"));
+  }
+  CAPSTAN_RETURN_IF_ERROR(ValidateReport(report));
+  tasks_.Renew(*task, now);
+  ++revision_;
+  TakeProgress(*task, report, now);
+  if (report.failure.happened()) {
+    const std::string where = absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ");
+    End(JobState::kFailed, {report.failure.reason, where + report.failure.message}, now, events);
+    return absl::OkStatus();
+  }
+  NoteContradiction(*task, now);
+  if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
+  Advance(now, events);
+  return absl::OkStatus();
+}
+
+// Progress of an older report does no harm: every figure only grows.
+void JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
+  metrics_.Add(report.totals, task.totals, now);
+  task.iterations = std::max(task.iterations, report.iterations);
+  task.assignment_seen = std::max(task.assignment_seen, report.assignment_seen);
+  task.idle = report.idle && report.assignment_seen == task.assignment.generation;
+  task.wait = report.wait;
+  // The reports were validated: they cannot fail.
+  for (const SlotReport& slot : report.slots) {
+    if (slot_leases_) slot_leases_->Report(slot.slot, slot.done).IgnoreError();
+  }
+  for (const SampleReport& sample : report.samples) {
+    if (sample_leases_) sample_leases_->Report(task.rank, sample).IgnoreError();
+  }
+  const bool current = report.assignment_seen == task.assignment.generation;
+  if (report.exported && current && exporter_ == task.rank) exported_ = true;
+}
+
+void JobRun::NoteContradiction(Task& task, Instant now) {
+  if (!task.idle || !HasUnfinishedWork(task)) {
+    task.contradicts_since.reset();
+  } else if (!task.contradicts_since) {
+    task.contradicts_since = now;
+  }
+}
+
+bool JobRun::HasUnfinishedWork(const Task& task) const {
+  switch (phase_) {
+    case JobPhase::kTraining:
+    case JobPhase::kEvaluating:
+      if (training() && plan_.mode == Mode::kBsp) {
+        const std::vector<SlotLease> leases = slot_leases_->HeldBy(task.rank);
+        return std::any_of(leases.begin(), leases.end(), [this](const SlotLease& lease) {
+          return slot_leases_->done()[static_cast<size_t>(lease.slot.value())] < lease.end;
+        });
+      }
+      return sample_leases_->HeldCount(task.rank) > 0;
+    case JobPhase::kExporting:
+      return exporter_ == task.rank && !exported_;
+    case JobPhase::kFinishing:
+      return true;
+    case JobPhase::kPlacing:
+    case JobPhase::kStarting:
+      return false;
+  }
+  return false;
+}
+
+void JobRun::OnTaskExited(const TaskKey& key, const TaskExit& exit, bool node_leaving, Instant now,
+                          Events& events) {
+  const Task* task = ended() ? nullptr : tasks_.FindLife(key.rank, key.incarnation);
+  if (task == nullptr) return;
+  const bool counted = phase_ != JobPhase::kFinishing && !node_leaving;
+  EndTask(key.rank, {FailureReason::kTaskCrashed, Describe(exit)}, counted, now, events);
+  Advance(now, events);
+}
+
+void JobRun::OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& events) {
+  const Task& task = tasks_.at(rank);
+  if (ended() || !task.placed()) return;
+  const std::string silence = absl::FormatDuration(now - task.last_report);
+  const std::string message = task.live() ? absl::StrCat("no report for ", silence)
+                                          : absl::StrCat("did not start within ", silence);
+  EndTask(rank, {FailureReason::kNoHeartbeat, message},
+          node_fresh && phase_ != JobPhase::kFinishing, now, events);
+  Advance(now, events);
+}
+
+void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant now, Events& events) {
+  const Task& task = tasks_.at(rank);
+  const TaskKey key{plan_.id, rank, task.incarnation};
+  const NodeId node = task.node;
+  events.push_back(TaskDied{key, node, failure, counted});
+  last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
+  members_.Remove(rank, now);
+  if (sample_leases_) sample_leases_->Return(rank);
+  if (exporter_ == rank) exporter_.reset();
+  tasks_.End(rank);
+  changed_assignments_.erase(rank);
+  ++desired_version_;
+  ++revision_;
+  if (!counted) return;
+  if (!first_failure_.happened()) first_failure_ = {failure.reason, last_death_};
+  if (++crashes_ <= plan_.max_restarts) return;
+  End(JobState::kFailed,
+      {first_failure_.reason, absl::StrCat(first_failure_.message, " (the first of ", crashes_,
+                                           " crashes; max_restarts is ", plan_.max_restarts, ")")},
+      now, events);
+}
+
+// ---------------------------------------------------------------- nodes
+
+bool JobRun::UsesServer(const NodeId& node) const {
+  return std::any_of(routing_->servers.begin(), routing_->servers.end(),
+                     [&node](const ServerRef& server) { return server.node == node; });
+}
+
+void JobRun::OnNodeDied(const NodeId& node, const std::string& why, Instant now, Events& events) {
+  if (ended()) return;
+  if (UsesServer(node)) {
+    // Once the model is written nobody needs the tables.
+    if (phase_ == JobPhase::kFinishing) return;
+    End(JobState::kFailed,
+        {FailureReason::kServerLost,
+         absl::StrCat(node, ", which held shards of the job, is gone: ", why)},
+        now, events);
+    return;
+  }
+  for (const Rank rank : tasks_.OnNode(node)) {
+    if (ended()) return;
+    EndTask(rank, {FailureReason::kNoHeartbeat, absl::StrCat(node, " is gone: ", why)},
+            /*counted=*/false, now, events);
+  }
+  Advance(now, events);
+}
+
+void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
+                           Events& events) {
+  if (ended() || !UsesServer(server)) return;
+  if (report.failure.happened()) {
+    End(JobState::kFailed, {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)},
+        now, events);
+    return;
+  }
+  members_.Acknowledge(server, report.routing, report.membership);
+  Advance(now, events);
+}
+
+void JobRun::CheckServers(Instant now, Events& events) {
+  const std::optional<NodeId> behind = members_.Behind();
+  if (ended() || phase_ == JobPhase::kFinishing || !behind) return;
+  if (now < members_.changed() + options_.server_limit) return;
+  End(JobState::kFailed,
+      {FailureReason::kHang, absl::StrCat(*behind, " has not applied what the job asks of it for ",
+                                          absl::FormatDuration(now - members_.changed()))},
+      now, events);
+}
+
+// ---------------------------------------------------------------- time and ends
+
+void JobRun::CheckWorkers(Instant now, Events& events) {
+  if (ended() || phase_ == JobPhase::kFinishing) return;
+  if (tasks_.CountIn(Task::State::kUnplaced) < plan_.workers) {
+    without_worker_since_.reset();
+    return;
+  }
+  if (!without_worker_since_) without_worker_since_ = now;
+  if (now < *without_worker_since_ + plan_.worker_wait) return;
+  std::string message = absl::StrCat("no live worker task for ",
+                                     absl::FormatDuration(now - *without_worker_since_));
+  if (!last_death_.empty()) absl::StrAppend(&message, "; the last to die was ", last_death_);
+  End(JobState::kFailed, {FailureReason::kNoHeartbeat, message}, now, events);
+}
+
+void JobRun::Stop(Instant now, Events& events) {
+  if (!ended()) End(JobState::kStopped, {}, now, events);
+}
+
+void JobRun::Tick(Instant now, Events& events) {
+  if (ended()) return;
+  for (Task& task : tasks_.all()) {
+    if (!task.contradicts_since || now < *task.contradicts_since + options_.contradiction_limit) continue;
+    EndTask(task.rank,
+            {FailureReason::kHang, "it says that it is idle, and has not reported its work done"},
+            phase_ != JobPhase::kFinishing, now, events);
+    if (ended()) return;
+  }
+  CheckServers(now, events);
+  if (!ended()) Advance(now, events);
+}
+
+Instant JobRun::NextDeadline() const {
+  if (ended()) return Instant::InfiniteFuture();
+  Instant next = tasks_.NextDeadline();
+  for (const Task& task : tasks_.all()) {
+    if (!task.contradicts_since) continue;
+    next = std::min(next, *task.contradicts_since + options_.contradiction_limit);
+  }
+  if (phase_ == JobPhase::kFinishing) return std::min(next, finishing_since_ + options_.finish_limit);
+  if (without_worker_since_) next = std::min(next, *without_worker_since_ + plan_.worker_wait);
+  if (members_.Behind()) next = std::min(next, members_.changed() + options_.server_limit);
+  return next;
+}
+
+void JobRun::End(JobState state, const Failure& failure, Instant now, Events& events) {
+  state_ = state;
+  failure_ = failure;
+  ended_ = now;
+  for (const Task& task : tasks_.all()) {
+    if (task.placed()) tasks_.End(task.rank);
+  }
+  changed_assignments_.clear();
+  ++desired_version_;
+  ++revision_;
+  events.push_back(JobEnded{plan_.id, state, failure});
+}
+
+std::vector<Rank> JobRun::UnplacedRanks() const {
+  if (ended() || phase_ == JobPhase::kFinishing) return {};
+  return tasks_.Unplaced();
+}
+
+std::vector<Rank> JobRun::ExpiredTasks(Instant now) const {
+  return ended() ? std::vector<Rank>{} : tasks_.Expired(now);
+}
+
+std::vector<TaskKey> JobRun::PlacedTasks() const {
+  std::vector<TaskKey> keys;
+  for (const Task& task : tasks_.all()) {
+    if (task.placed()) keys.push_back({plan_.id, task.rank, task.incarnation});
+  }
+  return keys;
+}
+
+const Task* JobRun::FindLife(const TaskKey& key) const {
+  const int64_t rank = key.rank.value();
+  if (ended() || rank < 0 || rank >= plan_.workers) return nullptr;
+  const Task& task = tasks_.at(key.rank);
+  return task.placed() && task.incarnation == key.incarnation ? &task : nullptr;
+}
+
+std::vector<Rank> JobRun::TakeChangedAssignments() {
+  std::vector<Rank> ranks(changed_assignments_.begin(), changed_assignments_.end());
+  changed_assignments_.clear();
+  return ranks;
+}
+
+}  // namespace capstan::scheduler

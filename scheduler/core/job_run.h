@@ -1,0 +1,173 @@
+// JobRun: one job's life from the moment it is given servers and task slots to its end.
+//
+//   PLACING --all servers have made the tables--> STARTING --every placed task has reported-->
+//   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
+//   EXPORTING --a task wrote the model--> FINISHING --all tasks exited--> succeeded
+//   any --Stop--> stopped      any --an error--> failed
+//
+// EVALUATING is skipped without a test set. Tasks start while the servers make the tables.
+//
+// A task that dies gives back its leases and its rank waits for a slot; the job goes on with the others.
+// What ends a job: a Failure that a task or a server reports, more crashes than max_restarts, no live task
+// for worker_wait, a lost server, a server that does not apply a membership in time.
+//
+// Facts come in through the methods below; what the job wants is read back (assignments, membership,
+// unplaced ranks), and what happened is appended to `events`.
+// Thread safety: thread-compatible.
+// Invariants: (1) work is leased only to live tasks that all servers know to be active.
+//             (2) generations and the revision never decrease.   (3) an ended job never changes.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_RUN_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_RUN_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/epoch_plan.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/job_members.h"
+#include "scheduler/core/job_metrics.h"
+#include "scheduler/core/job_plan.h"
+#include "scheduler/core/job_tasks.h"
+#include "scheduler/core/messages.h"
+#include "scheduler/core/placement.h"
+#include "scheduler/core/sample_leases.h"
+#include "scheduler/core/slot_leases.h"
+#include "scheduler/core/views.h"
+
+namespace capstan::scheduler {
+
+class JobRun {
+ public:
+  struct Options {
+    JobTasks::Options tasks;
+    absl::Duration server_limit = absl::Seconds(60);        // For a server to apply what it is sent.
+    absl::Duration contradiction_limit = absl::Seconds(10);  // For a task that is idle with work at hand.
+    absl::Duration finish_limit = absl::Seconds(10);        // For the tasks to exit at the end.
+    absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
+  };
+  static constexpr int kLeasesPerTask = 2;  // Sample leases that a task holds at most.
+
+  JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
+         Instant now);
+
+  // ---- facts in
+  void PlaceTask(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
+                 Instant now, Events& events);
+  // Errors (nothing changes): kAborted          not the live incarnation of the rank, or the job has ended.
+  //                           kInvalidArgument  a count or a lease is out of range.
+  absl::Status OnTaskReport(const TaskReport& report, Instant now, Events& events);
+  void OnTaskExited(const TaskKey& task, const TaskExit& exit, bool node_leaving, Instant now,
+                    Events& events);
+  // The task has not reported in time. `node_fresh`: its daemon has, so the fault is the task's.
+  void OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& events);
+  void OnNodeDied(const NodeId& node, const std::string& why, Instant now, Events& events);
+  void OnTableReport(const NodeId& server, const TableReport& report, Instant now, Events& events);
+  void Stop(Instant now, Events& events);
+  void Tick(Instant now, Events& events);
+  Instant NextDeadline() const;
+
+  // ---- what the job wants
+  bool ended() const { return state_ != JobState::kRunning; }
+  JobState state() const { return state_; }
+  std::vector<Rank> UnplacedRanks() const;   // That want a task slot.
+  std::vector<Rank> ExpiredTasks(Instant now) const;
+  std::vector<TaskKey> PlacedTasks() const;
+  const Task* FindLife(const TaskKey& task) const;
+  const Task& task(Rank rank) const { return tasks_.at(rank); }
+  bool HasUnfinishedWork(const Task& task) const;  // Something that it is assigned is not reported done.
+  const std::shared_ptr<const Routing>& routing() const { return routing_; }
+  const JobMembership& membership() const { return members_.membership(); }
+  const JobPlan& plan() const { return plan_; }
+  bool UsesServer(const NodeId& node) const;
+
+  uint64_t revision() const { return revision_; }         // Grows with every visible change.
+  uint64_t desired_version() const { return desired_version_; }  // Grows when a daemon is concerned.
+  // Ranks whose assignment is newer than at the last call.
+  std::vector<Rank> TakeChangedAssignments();
+
+  JobView View(Instant now) const;  // `submitted` is the caller's to fill.
+
+ private:
+  bool training() const { return phase_ == JobPhase::kTraining; }
+  absl::Status ValidateReport(const TaskReport& report) const;
+  void TakeProgress(Task& task, const TaskReport& report, Instant now);
+  void NoteContradiction(Task& task, Instant now);
+  void EndTask(Rank rank, const Failure& failure, bool counted, Instant now, Events& events);
+  void EmitReport(Instant now, Events& events);  // Unless nothing was trained since the last.
+
+  void Advance(Instant now, Events& events);
+  bool AdvancePhase(Instant now, Events& events);
+  void EnterTraining(Epoch epoch, Instant now, Events& events);
+  void EnterEvaluating(Events& events);
+  void FinishTraining(Instant now, Events& events);
+  void FinishEpoch(Instant now, Events& events);
+  void SetPhase(JobPhase phase, Events& events);
+  bool BeginTraining(Instant now);
+  void GrantTraining(Instant now);
+  void GrantSamples(const std::vector<Rank>& ranks);
+  void ActivateJoiners(Instant now);
+  void DeactivateWorkless(Instant now);
+  std::vector<Rank> ReadyRanks() const;
+  void CheckWorkers(Instant now, Events& events);
+  void CheckServers(Instant now, Events& events);
+  void RefreshAssignments();
+  Assignment WantedAssignment(const Task& task) const;
+  void End(JobState state, const Failure& failure, Instant now, Events& events);
+
+  int64_t IterationNow() const;
+  int64_t EpochSamplesBefore() const;
+  int64_t SamplesDone() const;
+  std::string Detail(Instant now) const;
+  TaskView ViewTask(const Task& task) const;
+
+  const JobPlan plan_;
+  const Options options_;
+  const EpochPlan epochs_;
+  const std::shared_ptr<const Routing> routing_;  // Shared with replies on their way out; immutable.
+
+  JobState state_ = JobState::kRunning;
+  JobPhase phase_ = JobPhase::kPlacing;
+  Failure failure_;
+  Instant started_;
+  Instant ended_;
+
+  JobTasks tasks_;
+  JobMembers members_;
+  JobMetrics metrics_;
+
+  Epoch epoch_;
+  bool training_begun_ = false;             // In this phase: members are active.
+  std::optional<SlotLeases> slot_leases_;   // BSP, from the first training phase on.
+  std::optional<SampleLeases> sample_leases_;  // Of the phase, or of the last that had some.
+  LeaseId next_lease_{1};
+  std::optional<Rank> exporter_;
+  bool exported_ = false;
+  Instant epoch_started_;
+  EpochResult epoch_result_;
+  std::vector<EpochResult> results_;
+
+  int crashes_ = 0;
+  int restarts_ = 0;
+  Failure first_failure_;                   // Of the first task that died by its own fault.
+  std::string last_death_;                  // Of a task, by whatever cause.
+  std::optional<Instant> without_worker_since_;
+  Instant finishing_since_;
+  Instant last_report_event_;
+
+  uint64_t revision_ = 1;
+  uint64_t desired_version_ = 1;
+  Generation membership_seen_;              // By desired_version_.
+  absl::btree_set<Rank> changed_assignments_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_RUN_H_

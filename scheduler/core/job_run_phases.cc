@@ -1,0 +1,247 @@
+// The phases of a job: when one is complete, what the next one leases, who is active.
+#include <algorithm>
+
+#include "scheduler/core/job_run.h"
+
+namespace capstan::scheduler {
+
+void JobRun::Advance(Instant now, Events& events) {
+  CheckWorkers(now, events);
+  while (!ended() && AdvancePhase(now, events)) {
+  }
+  if (!ended()) RefreshAssignments();
+}
+
+// Does what the phase can do now. True if another phase was entered.
+bool JobRun::AdvancePhase(Instant now, Events& events) {
+  switch (phase_) {
+    case JobPhase::kPlacing:
+      if (!members_.tables_ready()) return false;
+      SetPhase(JobPhase::kStarting, events);
+      return true;
+    case JobPhase::kStarting:
+      if (tasks_.Live().empty() || tasks_.CountIn(Task::State::kStarting) > 0) return false;
+      EnterTraining(Epoch(0), now, events);
+      return true;
+    case JobPhase::kTraining: {
+      const bool bsp = plan_.mode == Mode::kBsp;
+      if (bsp ? slot_leases_->complete() : sample_leases_->complete()) {
+        FinishTraining(now, events);
+        return true;
+      }
+      if (training_begun_ || BeginTraining(now)) GrantTraining(now);
+      return false;
+    }
+    case JobPhase::kEvaluating:
+      if (sample_leases_->complete()) {
+        FinishEpoch(now, events);
+        return true;
+      }
+      GrantSamples(tasks_.Live());
+      return false;
+    case JobPhase::kExporting:
+      if (exported_) {
+        finishing_since_ = now;
+        SetPhase(JobPhase::kFinishing, events);
+        return true;
+      }
+      if (const std::vector<Rank> live = tasks_.Live(); !exporter_ && !live.empty()) {
+        exporter_ = live.front();
+      }
+      return false;
+    case JobPhase::kFinishing:
+      if (tasks_.CountIn(Task::State::kUnplaced) == plan_.workers ||
+          now >= finishing_since_ + options_.finish_limit) {
+        End(JobState::kSucceeded, {}, now, events);
+      }
+      return false;
+  }
+  return false;
+}
+
+void JobRun::SetPhase(JobPhase phase, Events& events) {
+  phase_ = phase;
+  ++revision_;
+  events.push_back(PhaseStarted{plan_.id, phase, epoch_});
+}
+
+// ---------------------------------------------------------------- training
+
+void JobRun::EnterTraining(Epoch epoch, Instant now, Events& events) {
+  epoch_ = epoch;
+  epoch_started_ = now;
+  epoch_result_ = {.epoch = epoch};
+  training_begun_ = false;
+  metrics_.StartEpoch();
+  if (plan_.mode == Mode::kBsp) {
+    const Range steps = epochs_.Steps(epoch);
+    slot_leases_.emplace(plan_.slots, Iteration(steps.begin), Iteration(steps.end));
+  } else {
+    sample_leases_.emplace(SampleLeases::Options{.use = SampleLeases::Use::kTrain,
+                                                 .count = epochs_.Samples(epoch),
+                                                 .batch_size = plan_.batch_size,
+                                                 .workers = plan_.workers,
+                                                 .first_id = next_lease_});
+  }
+  SetPhase(JobPhase::kTraining, events);
+}
+
+// Makes all live tasks active at one iteration, once the servers know them as inactive. True when done.
+bool JobRun::BeginTraining(Instant now) {
+  const std::vector<Rank> live = tasks_.Live();
+  const bool possible = std::all_of(live.begin(), live.end(), [this](Rank rank) {
+    return members_.IsActive(rank) || members_.MayActivate(rank);
+  });
+  if (live.empty() || !possible) return false;
+  training_begun_ = true;
+  ActivateJoiners(now);
+  return true;
+}
+
+// Tasks that joined, or had run out of work when there was none, take part again.
+void JobRun::ActivateJoiners(Instant now) {
+  if (plan_.mode != Mode::kBsp && !sample_leases_->has_ungranted()) return;
+  const Iteration start = tasks_.HighestIteration();
+  for (const Rank rank : tasks_.Live()) {
+    if (!members_.MayActivate(rank)) continue;
+    // BSP counts iterations by the lease alone.
+    members_.Activate(rank, plan_.mode == Mode::kBsp ? Iteration(0) : start, now);
+    Task& task = tasks_.at(rank);
+    task.iterations = std::max(task.iterations, start);
+  }
+}
+
+std::vector<Rank> JobRun::ReadyRanks() const {
+  std::vector<Rank> ready = tasks_.Live();
+  std::erase_if(ready, [this](Rank rank) { return !members_.IsReady(rank); });
+  return ready;
+}
+
+void JobRun::GrantTraining(Instant now) {
+  ActivateJoiners(now);
+  if (plan_.mode == Mode::kBsp) {
+    slot_leases_->Assign(ReadyRanks());
+    return;
+  }
+  GrantSamples(ReadyRanks());
+  DeactivateWorkless(now);
+}
+
+// One lease each before anybody gets the second.
+void JobRun::GrantSamples(const std::vector<Rank>& ranks) {
+  for (int held = 0; held < kLeasesPerTask; ++held) {
+    for (const Rank rank : ranks) {
+      if (sample_leases_->HeldCount(rank) <= held) sample_leases_->Grant(rank);
+    }
+  }
+}
+
+// The SSP rule is not to wait for tasks that have nothing to do.
+void JobRun::DeactivateWorkless(Instant now) {
+  if (sample_leases_->has_ungranted()) return;
+  for (const Rank rank : tasks_.Live()) {
+    if (sample_leases_->HeldCount(rank) == 0) members_.Deactivate(rank, now);
+  }
+}
+
+void JobRun::FinishTraining(Instant now, Events& events) {
+  EmitReport(now, events);
+  epoch_result_.train_loss = metrics_.epoch().mean_loss();
+  epoch_result_.train_accuracy = metrics_.epoch().accuracy();
+  if (plan_.mode != Mode::kBsp) {
+    next_lease_ = sample_leases_->next_id();
+    for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
+  }
+  if (plan_.test_count > 0) {
+    EnterEvaluating(events);
+  } else {
+    FinishEpoch(now, events);
+  }
+}
+
+// ---------------------------------------------------------------- evaluation, export
+
+void JobRun::EnterEvaluating(Events& events) {
+  sample_leases_.emplace(SampleLeases::Options{.use = SampleLeases::Use::kEvaluate,
+                                               .count = plan_.test_count,
+                                               .batch_size = plan_.batch_size,
+                                               .workers = plan_.workers,
+                                               .first_id = next_lease_});
+  SetPhase(JobPhase::kEvaluating, events);
+}
+
+void JobRun::FinishEpoch(Instant now, Events& events) {
+  if (phase_ == JobPhase::kEvaluating) {
+    next_lease_ = sample_leases_->next_id();
+    const EvaluationSum sum = sample_leases_->Sum();
+    const double samples = static_cast<double>(sum.samples);
+    epoch_result_.test_samples = sum.samples;
+    epoch_result_.test_loss = sum.loss / samples;
+    epoch_result_.test_accuracy = static_cast<double>(sum.correct) / samples;
+  }
+  epoch_result_.duration = now - epoch_started_;
+  results_.push_back(epoch_result_);
+  events.push_back(EpochDone{plan_.id, epochs_.Steps(epoch_).end,
+                             EpochSamplesBefore() + epochs_.Samples(epoch_), epoch_result_});
+  if (epoch_.value() + 1 < epochs_.epochs()) {
+    EnterTraining(epoch_.Next(), now, events);
+  } else {
+    SetPhase(JobPhase::kExporting, events);
+  }
+}
+
+// ---------------------------------------------------------------- assignments
+
+Assignment JobRun::WantedAssignment(const Task& task) const {
+  Assignment wanted;
+  switch (phase_) {
+    case JobPhase::kPlacing:
+    case JobPhase::kStarting:
+      break;
+    case JobPhase::kTraining:
+      if (plan_.mode == Mode::kBsp) {
+        wanted.slots = slot_leases_->HeldBy(task.rank);
+        wanted.epoch_first_iteration = slot_leases_->begin();
+      } else {
+        wanted.samples = sample_leases_->HeldBy(task.rank);
+        wanted.start_iteration = members_.StartIteration(task.rank);
+      }
+      if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
+      break;
+    case JobPhase::kEvaluating:
+      wanted.samples = sample_leases_->HeldBy(task.rank);
+      if (!wanted.samples.empty()) wanted.phase = TaskPhase::kEvaluate;
+      break;
+    case JobPhase::kExporting:
+      if (exporter_ == task.rank) {
+        wanted.phase = TaskPhase::kExport;
+        wanted.export_path = plan_.export_path;
+      }
+      break;
+    case JobPhase::kFinishing:
+      wanted.phase = TaskPhase::kFinish;
+      break;
+  }
+  if (wanted.phase == TaskPhase::kIdle) return {};
+  wanted.epoch = epoch_;
+  return wanted;
+}
+
+void JobRun::RefreshAssignments() {
+  for (Task& task : tasks_.all()) {
+    if (!task.live()) continue;
+    Assignment wanted = WantedAssignment(task);
+    wanted.generation = task.assignment.generation;
+    if (wanted == task.assignment) continue;
+    ++wanted.generation;
+    task.assignment = wanted;
+    task.contradicts_since.reset();
+    changed_assignments_.insert(task.rank);
+  }
+  if (membership().generation != membership_seen_) {
+    membership_seen_ = membership().generation;
+    ++desired_version_;
+  }
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,435 @@
+#include "scheduler/core/job_run.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::scheduler {
+namespace {
+
+// A job with two servers, driven by hand. Rank r's first life has incarnation 10 + r, the next 20 + r.
+struct Story {
+  explicit Story(Mode mode, int workers = 2, int64_t test_count = 0) {
+    plan.id = "job-1";
+    plan.mode = mode;
+    plan.workers = workers;
+    plan.max_restarts = 1;
+    plan.worker_wait = absl::Seconds(60);
+    plan.epochs = 2;
+    plan.batch_size = 10;
+    plan.slots = 4;
+    plan.train_count = 80;
+    plan.test_count = test_count;
+    plan.table_elements = {1000};
+    plan.export_path = "/out";
+    auto routing = std::make_shared<const Routing>(PlaceShards(
+        plan.id, Generation(1), plan.table_elements,
+        {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}}));
+    run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
+    for (int rank = 0; rank < workers; ++rank) Place(rank);
+  }
+
+  void Place(int rank) {
+    const int life = ++lives[static_cast<size_t>(rank)];
+    run->PlaceTask(Rank(rank), Incarnation(life * 10 + rank), Node(rank), "w:1", now, events);
+  }
+  static std::string Node(int rank) { return absl::StrCat("worker-", rank); }
+  TaskKey Key(int rank) const {
+    return {"job-1", Rank(rank), Incarnation(lives[static_cast<size_t>(rank)] * 10 + rank)};
+  }
+  const Assignment& Of(int rank) const { return run->task(Rank(rank)).assignment; }
+
+  // A server says that it has applied the newest state.
+  void Apply(const std::string& server) {
+    run->OnTableReport(server, {"job-1", Generation(1), run->membership().generation, {}}, now, events);
+  }
+  void ApplyAll() {
+    for (int i = 0; i < 3; ++i) {  // Listed, active.
+      Apply("server-1");
+      Apply("server-2");
+    }
+  }
+  TaskReport Base(int rank) const {
+    TaskReport report;
+    report.task = Key(rank);
+    report.assignment_seen = Of(rank).generation;
+    report.routing_seen = Generation(1);
+    report.iterations = run->task(Rank(rank)).iterations;
+    report.totals = run->task(Rank(rank)).totals;
+    return report;
+  }
+  absl::Status Send(const TaskReport& report) { return run->OnTaskReport(report, now, events); }
+  void Hello(int rank) { REQUIRE_OK(Send(Base(rank))); }
+  // Everything assigned is done.
+  void Finish(int rank, double loss = 1.0, int64_t correct = 1) {
+    TaskReport report = Base(rank);
+    for (const SlotLease& lease : Of(rank).slots) report.slots.push_back({lease.slot, lease.end});
+    for (const SampleLease& lease : Of(rank).samples) {
+      report.samples.push_back({lease.id, lease.positions.end, loss, correct});
+      if (Of(rank).phase == TaskPhase::kTrain) {
+        report.totals.samples += lease.positions.size();
+        report.iterations = Iteration(report.iterations.value() + lease.positions.size() / 10);
+      }
+    }
+    report.exported = Of(rank).phase == TaskPhase::kExport;
+    report.idle = true;
+    REQUIRE_OK(Send(report));
+  }
+  void Exit(int rank, int code) {
+    run->OnTaskExited(Key(rank), {.exit_code = code, .signal = 0, .last_lines = ""},
+                      /*node_leaving=*/false, now, events);
+  }
+  void Start() {
+    ApplyAll();
+    for (int rank = 0; rank < plan.workers; ++rank) Hello(rank);
+    ApplyAll();
+  }
+  void Advance(absl::Duration step) {
+    now = now + step;
+    run->Tick(now, events);
+  }
+  JobView View() const { return run->View(now); }
+  JobPhase phase() const { return *View().phase; }
+  template <typename T>
+  std::vector<T> Seen() const {
+    std::vector<T> found;
+    for (const Event& event : events) {
+      if (const T* match = std::get_if<T>(&event)) found.push_back(*match);
+    }
+    return found;
+  }
+
+  JobPlan plan;
+  Instant now = Instant::FromOrigin(absl::Seconds(100));
+  Events events;
+  std::unique_ptr<JobRun> run;
+  std::vector<int> lives = std::vector<int>(8, 0);
+};
+
+TEST_CASE("Job: placing until the servers are ready, starting until the tasks are, then training",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  CHECK(job.phase() == JobPhase::kPlacing);
+  job.Hello(0);
+  CHECK(job.Of(0).phase == TaskPhase::kIdle);
+  job.Apply("server-1");
+  CHECK(job.View().detail == "waits for server-2 to make its tables");
+  job.Apply("server-2");
+  CHECK(job.phase() == JobPhase::kStarting);
+  job.Hello(1);
+  CHECK(job.phase() == JobPhase::kTraining);
+  CHECK(job.Of(0).phase == TaskPhase::kIdle);  // The servers do not know yet that it is active.
+  job.ApplyAll();
+  CHECK(job.Of(0).phase == TaskPhase::kTrain);
+  CHECK(job.Of(0).slots.size() == 2);
+  CHECK(job.Of(1).slots.size() == 2);
+}
+
+TEST_CASE("Job: BSP from the first epoch to the export", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  CHECK(job.Of(0).slots[0] == SlotLease{SlotId(0), Iteration(0), Iteration(2)});
+  job.Finish(0);
+  CHECK(job.View().samples_done == 40);
+  job.Finish(1);
+  CHECK(job.Of(0).epoch == Epoch(1));
+  CHECK(job.Of(0).epoch_first_iteration == Iteration(2));
+  CHECK(job.Of(0).slots[0] == SlotLease{SlotId(0), Iteration(2), Iteration(4)});
+  CHECK(job.View().iteration == 2);
+  job.Finish(0);
+  job.Finish(1);
+  CHECK(job.phase() == JobPhase::kExporting);
+  CHECK(job.Of(0).phase == TaskPhase::kExport);
+  CHECK(job.Of(0).export_path == "/out");
+  CHECK(job.Of(1).phase == TaskPhase::kIdle);
+  job.Finish(0);
+  CHECK(job.Of(1).phase == TaskPhase::kFinish);
+  job.Exit(0, 0);
+  CHECK_FALSE(job.run->ended());
+  job.Exit(1, 0);
+  CHECK(job.run->state() == JobState::kSucceeded);
+  CHECK(job.View().samples_done == 160);
+  CHECK(job.View().results.size() == 2);
+  CHECK(job.View().tasks[0].state == "finished");
+  CHECK(job.Seen<JobEnded>().size() == 1);
+}
+
+TEST_CASE("Job: evaluation is leased to all, and its sums become the epoch's result",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp, 2, /*test_count=*/400);
+  job.Start();
+  job.Finish(0);
+  job.Finish(1);
+  CHECK(job.phase() == JobPhase::kEvaluating);
+  CHECK(job.Of(0).phase == TaskPhase::kEvaluate);
+  CHECK(job.Of(0).samples.size() == 2);
+  CHECK(job.Of(1).samples.size() == 1);
+  job.Finish(0, 80.0, 120);
+  job.Finish(1, 40.0, 60);
+  CHECK(job.phase() == JobPhase::kTraining);
+  const std::vector<EpochDone> done = job.Seen<EpochDone>();
+  REQUIRE(done.size() == 1);
+  CHECK(done[0].result.test_samples == 400);
+  CHECK(done[0].result.test_loss == 0.5);
+  CHECK(done[0].result.test_accuracy == 0.75);
+}
+
+TEST_CASE("Job: SSP members start an epoch together, and who runs out of leases is not waited for",
+          "[scheduler][core]") {
+  Story job(Mode::kSsp);
+  job.Start();
+  for (const Member& member : job.run->membership().members) {
+    CHECK(member.active);
+    CHECK(member.start_iteration == Iteration(0));
+  }
+  CHECK(job.Of(0).samples.size() == 2);
+  CHECK(job.Of(1).samples.size() == 2);
+  while (job.phase() == JobPhase::kTraining && job.Of(0).phase == TaskPhase::kTrain) job.Finish(0);
+  CHECK_FALSE(job.run->membership().members[0].active);
+  CHECK(job.run->membership().members[1].active);
+  job.Finish(1);
+  // The next epoch waits until every server has seen both inactive, and then active.
+  CHECK(job.View().epoch == Epoch(1));
+  CHECK(job.Of(0).phase == TaskPhase::kIdle);
+  CHECK_FALSE(job.run->membership().members[1].active);
+  job.Apply("server-1");
+  CHECK_FALSE(job.run->membership().members[0].active);
+  job.Apply("server-2");
+  CHECK(job.run->membership().members[0].active);
+  CHECK(job.run->membership().members[0].start_iteration == Iteration(6));
+  CHECK(job.run->membership().members[1].start_iteration == Iteration(6));
+  CHECK(job.Of(0).samples.empty());
+  job.ApplyAll();
+  CHECK(job.Of(0).start_iteration == Iteration(6));
+  CHECK_FALSE(job.Of(1).samples.empty());
+}
+
+TEST_CASE("Job: a crashed task's leases go to the others, its rank comes back as a new life",
+          "[scheduler][core]") {
+  Story job(Mode::kAsp);
+  job.Start();
+  const Generation before = job.run->membership().generation;
+  TaskReport report = job.Base(1);
+  const SampleLease lease = job.Of(1).samples[0];
+  report.iterations = Iteration(1);
+  report.samples = {{lease.id, lease.positions.begin + 10, 0, 0}};
+  REQUIRE_OK(job.Send(report));
+  job.Exit(1, 139);
+  CHECK(job.run->membership().generation > before);
+  CHECK(job.run->membership().members.size() == 1);
+  CHECK(job.run->UnplacedRanks() == std::vector<Rank>{Rank(1)});
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kAborted, "incarnation 11 is not wanted");
+  int64_t trained = 10;
+  const auto take = [&](int rank) {
+    for (const SampleLease& held : job.Of(rank).samples) trained += held.positions.size();
+    job.Finish(rank);
+  };
+  take(0);
+  job.Place(1);
+  job.Hello(1);
+  CHECK(job.Of(1).phase == TaskPhase::kIdle);
+  job.ApplyAll();
+  CHECK(job.Of(1).phase == TaskPhase::kTrain);
+  CHECK(job.Of(1).start_iteration == job.run->task(Rank(0)).iterations);
+  while (job.View().epoch == Epoch(0)) {
+    if (!job.Of(0).samples.empty()) take(0);
+    if (job.View().epoch == Epoch(0) && !job.Of(1).samples.empty()) take(1);
+  }
+  CHECK(trained == 80);
+  CHECK(job.View().restarts == 1);
+}
+
+TEST_CASE("Job: one crash too many fails it with the first error", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  job.run->OnTaskExited(job.Key(1), {.exit_code = 0, .signal = 11, .last_lines = "boom"},
+                        /*node_leaving=*/false, job.now, job.events);
+  CHECK_FALSE(job.run->ended());
+  job.Place(1);
+  job.Exit(1, 3);
+  REQUIRE(job.run->state() == JobState::kFailed);
+  CHECK(job.View().failure.reason == FailureReason::kTaskCrashed);
+  CHECK_THAT(job.View().failure.message, Catch::Contains("task 1 on worker-1: ") &&
+                                             Catch::Contains("signal 11") && Catch::Contains("boom") &&
+                                             Catch::Contains("the first of 2 crashes"));
+}
+
+TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  for (int i = 0; i < 5; ++i) {
+    job.run->OnNodeDied("worker-1", "no sync for 5s", job.now, job.events);
+    CHECK_FALSE(job.run->ended());
+    CHECK(job.Of(0).slots.size() == 4);
+    job.Place(1);
+    job.Hello(1);
+    job.ApplyAll();
+    CHECK(job.Of(1).slots.size() == 2);
+  }
+  CHECK_FALSE(job.Seen<TaskDied>().back().counted);
+}
+
+TEST_CASE("Job: a silent task is dead; it counts as a crash if its daemon is well", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  CHECK(job.run->NextDeadline() == job.now + absl::Seconds(5));
+  job.now = job.now + absl::Seconds(5);
+  CHECK(job.run->ExpiredTasks(job.now).size() == 2);
+  job.run->OnTaskExpired(Rank(0), /*node_fresh=*/true, job.now, job.events);
+  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
+  const std::vector<TaskDied> died = job.Seen<TaskDied>();
+  REQUIRE(died.size() == 2);
+  CHECK(died[0].counted);
+  CHECK(died[0].failure == Failure{FailureReason::kNoHeartbeat, "no report for 5s"});
+  CHECK_FALSE(died[1].counted);
+}
+
+TEST_CASE("Job: without any worker it waits, then fails and names the last to die", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  for (const char* node : {"worker-0", "worker-1"}) {
+    job.run->OnNodeDied(node, "no sync for 5s", job.now, job.events);
+  }
+  job.ApplyAll();
+  CHECK(job.run->NextDeadline() == job.now + absl::Seconds(60));
+  job.Advance(absl::Seconds(59));
+  CHECK_THAT(job.View().detail, Catch::Contains("no worker task is alive since 59s"));
+  SECTION("nobody comes") {
+    job.Advance(absl::Seconds(1));
+    REQUIRE(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure.reason == FailureReason::kNoHeartbeat);
+    CHECK_THAT(job.View().failure.message,
+               Catch::Contains("no live worker task for 1m") && Catch::Contains("worker-1 is gone"));
+  }
+  SECTION("one comes in time") {
+    job.Place(0);
+    job.Advance(absl::Seconds(10));
+    CHECK_FALSE(job.run->ended());
+  }
+}
+
+TEST_CASE("Job: a lost server, a server's error and a task's error end it at once", "[scheduler][core]") {
+  Story job(Mode::kSsp);
+  job.Start();
+  SECTION("server lost") {
+    job.run->OnNodeDied("server-2", "no sync for 5s", job.now, job.events);
+    CHECK(job.View().failure.reason == FailureReason::kServerLost);
+    CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2, which held shards"));
+  }
+  SECTION("server out of memory") {
+    job.run->OnTableReport("server-1",
+                           {"job-1", Generation(1), Generation(1), {FailureReason::kOutOfMemory, "8 GiB"}},
+                           job.now, job.events);
+    CHECK(job.View().failure == Failure{FailureReason::kOutOfMemory, "server-1: 8 GiB"});
+  }
+  SECTION("diverged") {
+    TaskReport report = job.Base(1);
+    report.failure = {FailureReason::kDiverged, "layer conv1, iteration 40"};
+    REQUIRE_OK(job.Send(report));
+    CHECK(job.View().failure ==
+          Failure{FailureReason::kDiverged, "task 1 on worker-1: layer conv1, iteration 40"});
+  }
+  CHECK(job.run->state() == JobState::kFailed);
+  CHECK(job.run->PlacedTasks().empty());
+  CHECK_STATUS(job.Send(job.Base(0)), absl::StatusCode::kAborted, "not wanted");
+}
+
+TEST_CASE("Job: a server that does not apply what it is sent fails the job by name", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Apply("server-1");
+  CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(60));
+  job.Advance(absl::Seconds(60));
+  REQUIRE(job.run->state() == JobState::kFailed);
+  CHECK(job.View().failure.reason == FailureReason::kHang);
+  CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2 has not applied"));
+}
+
+TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung", "[scheduler][core]") {
+  Story job(Mode::kAsp);
+  job.Start();
+  TaskReport report = job.Base(0);
+  report.idle = true;
+  for (int i = 0; i < 10; ++i) {
+    REQUIRE_OK(job.Send(report));
+    CHECK(job.Seen<TaskDied>().empty());
+    job.Advance(absl::Seconds(1));
+  }
+  REQUIRE(job.Seen<TaskDied>().size() == 1);
+  CHECK(job.Seen<TaskDied>()[0].failure.reason == FailureReason::kHang);
+}
+
+TEST_CASE("Job: the exporter's death hands the export to another", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    job.Finish(0);
+    job.Finish(1);
+  }
+  REQUIRE(job.Of(0).phase == TaskPhase::kExport);
+  job.run->OnNodeDied("worker-0", "no sync for 5s", job.now, job.events);
+  REQUIRE(job.Of(1).phase == TaskPhase::kExport);
+  job.Finish(1);
+  CHECK(job.phase() == JobPhase::kFinishing);
+  // A task that does not exit does not keep the job.
+  job.Advance(absl::Seconds(10));
+  CHECK(job.run->state() == JobState::kSucceeded);
+}
+
+TEST_CASE("Job: impossible figures are refused, and nothing changes", "[scheduler][core]") {
+  Story job(Mode::kAsp);
+  job.Start();
+  const uint64_t revision = job.run->revision();
+  TaskReport report = job.Base(0);
+  report.totals.samples = -1;
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "samples_total is -1");
+  report = job.Base(0);
+  report.samples = {{LeaseId(999), 1, 0, 0}};
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "999 was never granted");
+  report = job.Base(0);
+  report.totals.staleness_counts.resize(65);
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "65 entries");
+  CHECK(job.run->revision() == revision);
+}
+
+TEST_CASE("Job: figures are reported at most once a second, over all tasks", "[scheduler][core]") {
+  Story job(Mode::kSsp);
+  job.Start();
+  TaskReport report = job.Base(0);
+  report.totals = {20, 40.0, 10, {1, 1}};
+  REQUIRE_OK(job.Send(report));
+  CHECK(job.Seen<Report>().empty());
+  job.now = job.now + absl::Seconds(1);
+  report = job.Base(1);
+  report.totals = {20, 20.0, 20, {0, 1, 1}};
+  REQUIRE_OK(job.Send(report));
+  const std::vector<Report> reports = job.Seen<Report>();
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].samples == 40);
+  CHECK(reports[0].loss == 1.5);
+  CHECK(reports[0].accuracy == 0.75);
+  CHECK(reports[0].staleness_mean == 1.0);
+  CHECK(reports[0].staleness_max == 2);
+  CHECK(job.View().staleness_counts == std::vector<int64_t>{1, 2, 1});
+}
+
+TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  job.run->Stop(job.now, job.events);
+  CHECK(job.run->state() == JobState::kStopped);
+  const uint64_t revision = job.run->revision();
+  job.run->Stop(job.now, job.events);
+  job.run->OnNodeDied("server-1", "gone", job.now, job.events);
+  job.Advance(absl::Hours(1));
+  CHECK(job.run->state() == JobState::kStopped);
+  CHECK(job.run->revision() == revision);
+  CHECK(job.run->NextDeadline() == Instant::InfiniteFuture());
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

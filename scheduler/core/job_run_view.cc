@@ -1,0 +1,145 @@
+// What users see of a job, and what goes to its metrics file.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/job_run.h"
+
+namespace capstan::scheduler {
+
+int64_t JobRun::EpochSamplesBefore() const { return epoch_.value() * plan_.train_count; }
+
+int64_t JobRun::SamplesDone() const {
+  if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
+  if (!training()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
+  if (plan_.mode != Mode::kBsp) return EpochSamplesBefore() + sample_leases_->positions_done();
+  int64_t samples = EpochSamplesBefore();
+  for (int slot = 0; slot < plan_.slots; ++slot) {
+    const Iteration done = slot_leases_->done()[static_cast<size_t>(slot)];
+    samples += epochs_.SlotSamples(SlotId(slot), done.value() - slot_leases_->begin().value());
+  }
+  return samples;
+}
+
+int64_t JobRun::IterationNow() const {
+  if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
+  const Range steps = epochs_.Steps(epoch_);
+  if (!training()) return steps.end;
+  if (plan_.mode == Mode::kBsp) return slot_leases_->finished().value();
+  // A lease cut short by a death may have added a batch.
+  return std::min(steps.begin + sample_leases_->batches_done(), steps.end);
+}
+
+void JobRun::EmitReport(Instant now, Events& events) {
+  const JobMetrics::Sums sums = metrics_.TakeReport();
+  if (sums.samples == 0) return;
+  last_report_event_ = now;
+  Report report{.job = plan_.id,
+                .epoch = epoch_,
+                .iteration = IterationNow(),
+                .samples_done = SamplesDone(),
+                .samples = sums.samples,
+                .loss = sums.mean_loss(),
+                .accuracy = sums.accuracy(),
+                .samples_per_second = metrics_.SamplesPerSecond(now)};
+  int64_t pulls = 0;
+  double staleness = 0;
+  for (size_t k = 0; k < sums.staleness_counts.size(); ++k) {
+    const int64_t count = sums.staleness_counts[k];
+    if (count == 0) continue;
+    pulls += count;
+    staleness += static_cast<double>(count) * static_cast<double>(k);
+    report.staleness_max = static_cast<int64_t>(k);
+  }
+  if (pulls > 0) report.staleness_mean = staleness / static_cast<double>(pulls);
+  events.push_back(report);
+}
+
+std::string JobRun::Detail(Instant now) const {
+  const int live = tasks_.CountIn(Task::State::kLive);
+  const std::string who = absl::StrCat(live, " of ", plan_.workers, " tasks");
+  const std::string epoch =
+      absl::StrCat("epoch ", epoch_.value() + 1, " of ", epochs_.epochs(), " with ", who);
+  if (without_worker_since_ && phase_ != JobPhase::kFinishing) {
+    return absl::StrCat("no worker task is alive since ",
+                        absl::FormatDuration(now - *without_worker_since_), "; fails after ",
+                        absl::FormatDuration(plan_.worker_wait));
+  }
+  switch (phase_) {
+    case JobPhase::kPlacing:
+      return absl::StrCat("waits for ", members_.Behind().value_or("its servers"), " to make its tables");
+    case JobPhase::kStarting:
+      return absl::StrCat("waits for its tasks to start: ", who, " have reported");
+    case JobPhase::kTraining:
+      if (!training_begun_) return absl::StrCat("waits for ", members_.Behind().value_or("a worker"));
+      return absl::StrCat("trains ", epoch);
+    case JobPhase::kEvaluating:
+      return absl::StrCat("evaluates ", epoch);
+    case JobPhase::kExporting:
+      return absl::StrCat("writes the model to ", plan_.export_path);
+    case JobPhase::kFinishing:
+      return "the model is written; its tasks exit";
+  }
+  return "";
+}
+
+TaskView JobRun::ViewTask(const Task& task) const {
+  TaskView view{.rank = task.rank,
+                .incarnation = task.incarnation,
+                .node = task.node,
+                .address = task.address,
+                .state = "",
+                .iteration = task.iterations,
+                .samples = task.totals.samples,
+                .last_report = task.last_report,
+                .wait = task.wait};
+  if (plan_.mode == Mode::kBsp && slot_leases_) {
+    // The slowest of its slots.
+    for (const SlotLease& lease : slot_leases_->HeldBy(task.rank)) {
+      const Iteration done = slot_leases_->done()[static_cast<size_t>(lease.slot.value())];
+      const bool first = view.iteration < slot_leases_->begin();
+      view.iteration = first ? done : std::min(view.iteration, done);
+    }
+  }
+  if (ended() || phase_ == JobPhase::kFinishing) {
+    view.state = task.placed() || state_ == JobState::kSucceeded ? "finished" : "dead";
+  } else if (!task.placed()) {
+    view.state = "dead";
+  } else if (!task.live()) {
+    view.state = "starting";
+  } else if (!task.wait.what.empty()) {
+    view.state = "waiting";
+  } else if (task.idle || task.assignment.phase == TaskPhase::kIdle) {
+    view.state = "idle";
+  } else if (phase_ == JobPhase::kEvaluating) {
+    view.state = "evaluating";
+  } else {
+    view.state = phase_ == JobPhase::kExporting ? "exporting" : "training";
+  }
+  return view;
+}
+
+JobView JobRun::View(Instant now) const {
+  JobView view{.id = plan_.id, .state = state_, .failure = failure_};
+  view.revision = revision_;
+  view.started = started_;
+  if (ended()) {
+    view.ended = ended_;
+  } else {
+    view.phase = phase_;
+    view.detail = Detail(now);
+    view.samples_per_second = training() ? metrics_.SamplesPerSecond(now) : 0;
+  }
+  view.epoch = epoch_;
+  view.iteration = IterationNow();
+  view.samples_done = SamplesDone();
+  view.samples_total = epochs_.samples_total();
+  view.loss = metrics_.epoch().mean_loss();
+  view.accuracy = metrics_.epoch().accuracy();
+  view.results = results_;
+  view.staleness_counts = metrics_.staleness_counts();
+  view.restarts = restarts_;
+  for (const Task& task : tasks_.all()) view.tasks.push_back(ViewTask(task));
+  return view;
+}
+
+}  // namespace capstan::scheduler

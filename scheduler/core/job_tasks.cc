@@ -1,0 +1,97 @@
+#include "scheduler/core/job_tasks.h"
+
+#include <algorithm>
+
+namespace capstan::scheduler {
+
+JobTasks::JobTasks(int workers, const Options& options)
+    : options_(options), tasks_(static_cast<size_t>(workers)) {
+  for (int rank = 0; rank < workers; ++rank) tasks_[static_cast<size_t>(rank)].rank = Rank(rank);
+}
+
+void JobTasks::Place(Rank rank, Incarnation incarnation, const NodeId& node,
+                     const std::string& address, Instant now) {
+  Task fresh{.rank = rank, .state = Task::State::kStarting, .incarnation = incarnation};
+  fresh.node = node;
+  fresh.address = address;
+  fresh.deadline = now + options_.start_limit;
+  fresh.last_report = now;
+  fresh.assignment.generation = Generation(1);
+  at(rank) = fresh;
+}
+
+void JobTasks::Renew(Task& task, Instant now) {
+  task.state = Task::State::kLive;
+  task.last_report = std::max(task.last_report, now);
+  task.deadline = task.last_report + options_.lease;
+}
+
+void JobTasks::End(Rank rank) {
+  Task& task = at(rank);
+  task.state = Task::State::kUnplaced;
+  task.idle = false;
+  task.wait = {};
+  task.contradicts_since.reset();
+}
+
+Task* JobTasks::FindLife(Rank rank, Incarnation incarnation) {
+  if (rank.value() < 0 || rank.value() >= static_cast<int64_t>(tasks_.size())) return nullptr;
+  Task& task = at(rank);
+  return task.placed() && task.incarnation == incarnation ? &task : nullptr;
+}
+
+std::vector<Rank> JobTasks::Unplaced() const {
+  std::vector<Rank> ranks;
+  for (const Task& task : tasks_) {
+    if (!task.placed()) ranks.push_back(task.rank);
+  }
+  return ranks;
+}
+
+std::vector<Rank> JobTasks::Live() const {
+  std::vector<Rank> ranks;
+  for (const Task& task : tasks_) {
+    if (task.live()) ranks.push_back(task.rank);
+  }
+  return ranks;
+}
+
+std::vector<Rank> JobTasks::OnNode(const NodeId& node) const {
+  std::vector<Rank> ranks;
+  for (const Task& task : tasks_) {
+    if (task.placed() && task.node == node) ranks.push_back(task.rank);
+  }
+  return ranks;
+}
+
+std::vector<Rank> JobTasks::Expired(Instant now) const {
+  std::vector<Rank> ranks;
+  for (const Task& task : tasks_) {
+    if (task.placed() && now >= task.deadline) ranks.push_back(task.rank);
+  }
+  return ranks;
+}
+
+int JobTasks::CountIn(Task::State state) const {
+  return static_cast<int>(std::count_if(tasks_.begin(), tasks_.end(), [state](const Task& task) {
+    return task.state == state;
+  }));
+}
+
+Iteration JobTasks::HighestIteration() const {
+  Iteration highest;
+  for (const Task& task : tasks_) {
+    if (task.live()) highest = std::max(highest, task.iterations);
+  }
+  return highest;
+}
+
+Instant JobTasks::NextDeadline() const {
+  Instant next = Instant::InfiniteFuture();
+  for (const Task& task : tasks_) {
+    if (task.placed()) next = std::min(next, task.deadline);
+  }
+  return next;
+}
+
+}  // namespace capstan::scheduler

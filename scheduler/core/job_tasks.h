@@ -1,0 +1,81 @@
+// JobTasks: the lives of a job's ranks. A rank is one position of the job; each process that fills it is
+// a life with its own incarnation.
+//
+//   UNPLACED --Place--> STARTING --Renew (first report)--> LIVE
+//      ^-----End (died, exited, its daemon died)--------------/
+//
+// Thread safety: thread-compatible.
+// Invariant: an unplaced rank has no deadline; a starting or live one does.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_TASKS_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_TASKS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+struct Task {
+  enum class State { kUnplaced, kStarting, kLive };
+  Rank rank;
+  State state = State::kUnplaced;
+  Incarnation incarnation;  // Of the newest life; 0: none yet.
+  NodeId node;
+  std::string address;      // Of the daemon.
+  Instant deadline;         // Dead without a report until then.
+  Instant last_report;
+  Iteration iterations;     // Own counter, as reported or as raised by start_iteration.
+  TaskTotals totals;        // Taken in.
+  bool idle = false;
+  Wait wait;
+  Assignment assignment;
+  Generation assignment_seen;
+  // It says idle with its newest assignment while that has unfinished leases: since when.
+  std::optional<Instant> contradicts_since;
+
+  bool placed() const { return state != State::kUnplaced; }
+  bool live() const { return state == State::kLive; }
+};
+
+class JobTasks {
+ public:
+  struct Options {
+    absl::Duration lease = absl::Seconds(5);         // Of a live task.
+    absl::Duration start_limit = absl::Seconds(30);  // From its placing to its first report.
+  };
+  JobTasks(int workers, const Options& options);
+
+  // Starts a new life. REQUIRES: the rank is unplaced.
+  void Place(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
+             Instant now);
+  void Renew(Task& task, Instant now);  // A report came: the task is live.
+  void End(Rank rank);                  // Keeps what the life reported, for describe.
+
+  Task& at(Rank rank) { return tasks_[static_cast<size_t>(rank.value())]; }
+  const Task& at(Rank rank) const { return tasks_[static_cast<size_t>(rank.value())]; }
+  Task* FindLife(Rank rank, Incarnation incarnation);  // Null: not a placed life.
+
+  std::vector<Rank> Unplaced() const;
+  std::vector<Rank> Live() const;
+  std::vector<Rank> OnNode(const NodeId& node) const;  // Placed there.
+  std::vector<Rank> Expired(Instant now) const;
+  int CountIn(Task::State state) const;
+  Iteration HighestIteration() const;  // Over live tasks; 0 if none.
+  Instant NextDeadline() const;
+
+  std::vector<Task>& all() { return tasks_; }
+  const std::vector<Task>& all() const { return tasks_; }
+
+ private:
+  const Options options_;
+  std::vector<Task> tasks_;  // By rank.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_TASKS_H_

@@ -1,0 +1,136 @@
+#include "scheduler/core/membership.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr size_t kNameBytesMax = 64;
+
+absl::Status ValidateInfo(const NodeInfo& info) {
+  const bool well_formed = std::all_of(info.name.begin(), info.name.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  });
+  if (!well_formed || info.name.size() > kNameBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("name: \"", info.name, "\" is not 1 to ", kNameBytesMax,
+                     " letters, digits, '-', '_' or '.'"));
+  }
+  if (info.address.empty()) {
+    return absl::InvalidArgumentError("address: empty; expected host:port where peers reach the daemon");
+  }
+  if (info.role == Role::kWorker && info.task_capacity < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task_capacity: ", info.task_capacity, "; a worker runs at least 1 task"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view RoleName(Role role) { return role == Role::kServer ? "server" : "worker"; }
+
+Membership::Membership(const Options& options) : options_(options) {}
+
+NodeId Membership::FreeName(Role role) const {
+  for (int number = 1;; ++number) {
+    NodeId name = absl::StrCat(RoleName(role), "-", number);
+    if (!nodes_.contains(name)) return name;
+  }
+}
+
+absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation incarnation, Instant now,
+                                            Events& events) {
+  CAPSTAN_RETURN_IF_ERROR(ValidateInfo(info));
+  const NodeId id = info.name.empty() ? FreeName(info.role) : info.name;
+  if (const Node* earlier = Find(id); earlier != nullptr && earlier->alive) {
+    if (earlier->info.role != info.role) {
+      return absl::InvalidArgumentError(absl::StrCat("name: \"", id, "\" is a live ",
+                                                     RoleName(earlier->info.role), " at ",
+                                                     earlier->info.address));
+    }
+    events.push_back(NodeDied{id, earlier->incarnation,
+                              absl::StrCat("replaced by a new process at ", info.address)});
+  }
+  Node node{.id = id, .info = info, .incarnation = incarnation, .last_seen = now};
+  node.info.name = id;
+  nodes_.insert_or_assign(id, node);
+  events.push_back(NodeJoined{id, info.role, info.address, incarnation});
+  return id;
+}
+
+absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool leaving, Instant now) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) {
+    return absl::NotFoundError(absl::StrCat("node \"", id, "\" is not registered"));
+  }
+  Node& node = it->second;
+  if (node.incarnation != incarnation) {
+    return absl::AbortedError(absl::StrCat(id, ": incarnation ", incarnation.value(),
+                                           " was replaced by ", node.incarnation.value()));
+  }
+  if (!node.alive) {
+    return absl::AbortedError(absl::StrCat(id, ": the lease of incarnation ", incarnation.value(),
+                                           " ran out; register again"));
+  }
+  node.last_seen = std::max(node.last_seen, now);
+  node.leaving = node.leaving || leaving;
+  return absl::OkStatus();
+}
+
+void Membership::Tick(Instant now, Events& events) {
+  for (auto it = nodes_.begin(); it != nodes_.end();) {
+    Node& node = it->second;
+    if (node.alive && now >= node.last_seen + options_.lease) {
+      node.alive = false;
+      events.push_back(NodeDied{node.id, node.incarnation,
+                                absl::StrCat("no sync for ",
+                                             absl::FormatDuration(now - node.last_seen))});
+    }
+    const bool forget = !node.alive && now >= node.last_seen + options_.remember;
+    it = forget ? nodes_.erase(it) : std::next(it);
+  }
+}
+
+Instant Membership::NextDeadline() const {
+  Instant next = Instant::InfiniteFuture();
+  for (const auto& [id, node] : nodes_) {
+    next = std::min(next, node.last_seen + (node.alive ? options_.lease : options_.remember));
+  }
+  return next;
+}
+
+const Node* Membership::Find(const NodeId& id) const {
+  const auto it = nodes_.find(id);
+  return it == nodes_.end() ? nullptr : &it->second;
+}
+
+std::vector<const Node*> Membership::All() const {
+  std::vector<const Node*> all;
+  for (const auto& [id, node] : nodes_) all.push_back(&node);
+  std::stable_sort(all.begin(), all.end(), [](const Node* a, const Node* b) {
+    return a->info.role < b->info.role;
+  });
+  return all;
+}
+
+std::vector<const Node*> Membership::Available(Role role) const {
+  std::vector<const Node*> available;
+  for (const auto& [id, node] : nodes_) {
+    if (node.alive && !node.leaving && node.info.role == role) available.push_back(&node);
+  }
+  return available;
+}
+
+int Membership::AliveCount(Role role) const {
+  return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [role](const auto& entry) {
+    return entry.second.alive && entry.second.info.role == role;
+  }));
+}
+
+}  // namespace capstan::scheduler

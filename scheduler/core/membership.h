@@ -1,0 +1,75 @@
+// Membership: which daemons are in the cluster. A daemon holds a lease that each of its syncs renews;
+// when the lease runs out it is dead, and only registering again (a new incarnation) brings it back.
+//
+//   Register -> ALIVE --lease runs out, or replaced--> DEAD --an hour--> forgotten
+//                 \ Renew(leaving) -> ALIVE, leaving (gets no new work)
+//
+// Thread safety: thread-compatible.
+// Invariants: (1) at most one live incarnation a name; incarnations of a name grow.
+//             (2) leaving is never taken back within an incarnation.
+#ifndef CAPSTAN_SCHEDULER_CORE_MEMBERSHIP_H_
+#define CAPSTAN_SCHEDULER_CORE_MEMBERSHIP_H_
+
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+struct Node {
+  NodeId id;
+  NodeInfo info;
+  Incarnation incarnation;
+  bool alive = true;
+  bool leaving = false;
+  Instant last_seen;
+};
+
+class Membership {
+ public:
+  struct Options {
+    absl::Duration lease = absl::Seconds(5);       // > 0.
+    absl::Duration remember = absl::Hours(1);      // The dead stay listed this long.
+  };
+  explicit Membership(const Options& options);
+
+  // Adds a daemon under `incarnation`. A live daemon of the same name and role is dead from now on
+  // (NodeDied comes before NodeJoined).
+  // Errors: kInvalidArgument  malformed name, empty address, a worker without task slots, or the name
+  //                           of a live daemon of the other role.
+  absl::StatusOr<NodeId> Register(const NodeInfo& info, Incarnation incarnation, Instant now,
+                                  Events& events);
+
+  // Renews the lease.
+  // Errors: kNotFound  no such node.   kAborted  `incarnation` is not the live one.
+  absl::Status Renew(const NodeId& id, Incarnation incarnation, bool leaving, Instant now);
+
+  // Declares dead whose lease has run out (NodeDied each), forgets the long dead.
+  void Tick(Instant now, Events& events);
+  Instant NextDeadline() const;
+
+  const Node* Find(const NodeId& id) const;           // Null: unknown. Dead ones are found.
+  std::vector<const Node*> All() const;               // Servers first, then workers, each by name.
+  std::vector<const Node*> Available(Role role) const;  // Alive and not leaving, by name.
+  int AliveCount(Role role) const;
+
+ private:
+  NodeId FreeName(Role role) const;
+
+  const Options options_;
+  absl::btree_map<NodeId, Node> nodes_;
+};
+
+absl::string_view RoleName(Role role);  // "server", "worker".
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_MEMBERSHIP_H_

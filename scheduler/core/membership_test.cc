@@ -1,0 +1,107 @@
+#include "scheduler/core/membership.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::scheduler {
+namespace {
+
+Instant At(double seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
+
+struct Cluster {
+  Membership membership{{.lease = absl::Seconds(5), .remember = absl::Hours(1)}};
+  Events events;
+  uint64_t incarnations = 0;
+
+  absl::StatusOr<NodeId> Join(const std::string& name, Role role, Instant now) {
+    const NodeInfo info{.name = name, .role = role, .address = "h:1", .task_capacity = 1};
+    return membership.Register(info, Incarnation(++incarnations), now, events);
+  }
+  absl::Status Renew(const NodeId& id, uint64_t incarnation, Instant now, bool leaving = false) {
+    return membership.Renew(id, Incarnation(incarnation), leaving, now);
+  }
+  void Tick(Instant now) { membership.Tick(now, events); }
+  int deaths() const {
+    int count = 0;
+    for (const Event& event : events) count += std::holds_alternative<NodeDied>(event) ? 1 : 0;
+    return count;
+  }
+};
+
+TEST_CASE("Membership: a node that syncs lives, one that does not for the lease is dead",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
+  CHECK(cluster.membership.NextDeadline() == At(5));
+  REQUIRE_OK(cluster.Renew("worker-1", 1, At(4)));
+  cluster.Tick(At(5));
+  CHECK(cluster.membership.Find("worker-1")->alive);
+  CHECK(cluster.membership.NextDeadline() == At(9));
+  cluster.Tick(At(9));
+  CHECK_FALSE(cluster.membership.Find("worker-1")->alive);
+  CHECK(cluster.deaths() == 1);
+  CHECK_STATUS(cluster.Renew("worker-1", 1, At(9.5)), absl::StatusCode::kAborted, "ran out");
+  cluster.Tick(At(10));
+  CHECK(cluster.deaths() == 1);
+}
+
+TEST_CASE("Membership: a second process of the same name replaces the first", "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(1)));
+  REQUIRE(cluster.events.size() == 3);
+  CHECK(std::get<NodeDied>(cluster.events[1]).incarnation == Incarnation(1));
+  CHECK(std::get<NodeJoined>(cluster.events[2]).incarnation == Incarnation(2));
+  CHECK_STATUS(cluster.Renew("server-1", 1, At(2)), absl::StatusCode::kAborted, "replaced by 2");
+  REQUIRE_OK(cluster.Renew("server-1", 2, At(2)));
+}
+
+TEST_CASE("Membership: nameless nodes are numbered by role", "[scheduler][core]") {
+  Cluster cluster;
+  CHECK(*cluster.Join("", Role::kWorker, At(0)) == "worker-1");
+  CHECK(*cluster.Join("", Role::kWorker, At(0)) == "worker-2");
+  CHECK(*cluster.Join("", Role::kServer, At(0)) == "server-1");
+}
+
+TEST_CASE("Membership: a leaving node is alive and gets nothing new", "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
+  REQUIRE_OK(cluster.Join("worker-2", Role::kWorker, At(0)));
+  REQUIRE_OK(cluster.Renew("worker-1", 1, At(1), /*leaving=*/true));
+  REQUIRE_OK(cluster.Renew("worker-1", 1, At(2)));
+  CHECK(cluster.membership.AliveCount(Role::kWorker) == 2);
+  const auto available = cluster.membership.Available(Role::kWorker);
+  REQUIRE(available.size() == 1);
+  CHECK(available[0]->id == "worker-2");
+}
+
+TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
+  REQUIRE_OK(cluster.Join("server-9", Role::kServer, At(0)));
+  cluster.Tick(At(5));
+  REQUIRE(cluster.membership.All().size() == 2);
+  CHECK(cluster.membership.All()[0]->id == "server-9");
+  cluster.Tick(At(3600));
+  CHECK(cluster.membership.All().empty());
+  CHECK_STATUS(cluster.Renew("worker-1", 1, At(3601)), absl::StatusCode::kNotFound, "worker-1");
+}
+
+TEST_CASE("Membership: a registration that cannot be used is refused and says why", "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("n", Role::kServer, At(0)));
+  CHECK_STATUS(cluster.Join("n", Role::kWorker, At(0)), absl::StatusCode::kInvalidArgument,
+               "\"n\" is a live server at h:1");
+  CHECK_STATUS(cluster.Join("a b", Role::kWorker, At(0)), absl::StatusCode::kInvalidArgument, "\"a b\"");
+  NodeInfo info{.name = "w", .role = Role::kWorker, .address = "", .task_capacity = 1};
+  CHECK_STATUS(cluster.membership.Register(info, Incarnation(9), At(0), cluster.events),
+               absl::StatusCode::kInvalidArgument, "address: empty");
+  info.address = "h:1";
+  info.task_capacity = 0;
+  CHECK_STATUS(cluster.membership.Register(info, Incarnation(9), At(0), cluster.events),
+               absl::StatusCode::kInvalidArgument, "task_capacity: 0");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

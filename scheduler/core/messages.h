@@ -1,0 +1,231 @@
+// Messages: what goes into and comes out of the scheduler's core, as plain structs. They mirror
+// proto/scheduler.proto, which defines their meaning; scheduler/codec.h converts.
+// Thread safety: values.
+#ifndef CAPSTAN_SCHEDULER_CORE_MESSAGES_H_
+#define CAPSTAN_SCHEDULER_CORE_MESSAGES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/types/ids.h"
+#include "scheduler/core/placement.h"
+
+namespace capstan::scheduler {
+
+// Names a call whose answer the shell owes; chosen by the shell, unique among the calls not yet answered.
+using Ticket = StrongInt<struct TicketTag, uint64_t>;
+
+// ---- shared
+
+enum class FailureReason {
+  kNone,
+  kUserError,
+  kBadData,
+  kDiverged,
+  kOutOfMemory,
+  kNoHeartbeat,
+  kTaskCrashed,
+  kServerLost,
+  kHang,
+  kInternal,
+};
+
+struct Failure {
+  FailureReason reason = FailureReason::kNone;
+  std::string message;
+  bool happened() const { return reason != FailureReason::kNone; }
+  friend bool operator==(const Failure&, const Failure&) = default;
+};
+
+// One life of one task.
+struct TaskKey {
+  JobId job;
+  Rank rank;
+  Incarnation incarnation;
+  friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
+};
+
+struct SlotLease {
+  SlotId slot;
+  Iteration begin;
+  Iteration end;
+  friend bool operator==(const SlotLease&, const SlotLease&) = default;
+};
+
+struct SampleLease {
+  LeaseId id;
+  Range positions;
+  friend bool operator==(const SampleLease&, const SampleLease&) = default;
+};
+
+struct Member {
+  Rank rank;
+  Incarnation incarnation;
+  bool active = false;
+  Iteration start_iteration;
+  friend bool operator==(const Member&, const Member&) = default;
+};
+
+// The workers that a job's consistency rule counts; ordered by rank.
+struct JobMembership {
+  Generation generation;
+  std::vector<Member> members;
+  friend bool operator==(const JobMembership&, const JobMembership&) = default;
+};
+
+// ---- daemons
+
+enum class Role { kServer, kWorker };
+
+struct NodeInfo {
+  std::string name;  // Wished id; empty: named by the scheduler.
+  Role role = Role::kServer;
+  std::string address;
+  int task_capacity = 0;  // Workers: >= 1.
+  std::string hostname;
+  int64_t pid = 0;
+  std::string version;
+};
+
+struct Registration {
+  NodeId node;
+  Incarnation incarnation;
+  absl::Duration lease;
+  absl::Duration sync_interval;
+};
+
+struct TableReport {
+  JobId job;
+  Generation routing;     // Applied.
+  Generation membership;  // Applied.
+  Failure failure;
+};
+
+struct TaskExit {
+  int exit_code = 0;
+  int signal = 0;
+  std::string last_lines;
+};
+
+struct TaskState {
+  TaskKey task;
+  bool exited = false;
+  TaskExit exit;
+};
+
+struct NodeReport {
+  NodeId node;
+  Incarnation incarnation;
+  Generation generation_seen;
+  std::vector<TableReport> tables;
+  std::vector<TaskState> tasks;
+  bool leaving = false;
+};
+
+// A job's tables on one server.
+struct TableAssignment {
+  std::shared_ptr<const Routing> routing;  // Shared by all replies of the job; immutable.
+  JobMembership membership;
+};
+
+struct NodeReply {
+  Ticket ticket;
+  absl::Status status;      // Not ok: the rest is empty.
+  Generation generation;
+  bool changed = false;     // False: nothing newer than the node has; the lists are empty.
+  std::vector<TableAssignment> tables;
+  std::vector<TaskKey> tasks;
+};
+
+// ---- tasks
+
+struct SlotReport {
+  SlotId slot;
+  Iteration done;
+};
+
+struct SampleReport {
+  LeaseId lease;
+  int64_t position_done = 0;
+  double loss_sum = 0;
+  int64_t correct = 0;
+};
+
+// Totals since the task process started.
+struct TaskTotals {
+  int64_t samples = 0;
+  double loss = 0;
+  int64_t correct = 0;
+  std::vector<int64_t> staleness_counts;  // At most kStalenessBuckets.
+};
+
+inline constexpr int kStalenessBuckets = 64;
+
+struct WaitingFor {
+  int table = 0;
+  int shard = 0;
+  Iteration iteration;
+  std::vector<Rank> ranks;
+  std::vector<SlotId> slots;
+};
+
+struct Wait {
+  std::string what;  // Empty: not waiting.
+  Iteration iteration;
+  absl::Duration waited;
+  std::string peer;
+  std::vector<WaitingFor> waiting_for;
+};
+
+struct TaskReport {
+  TaskKey task;
+  Generation assignment_seen;
+  Generation routing_seen;
+  Iteration iterations;
+  std::vector<SlotReport> slots;
+  std::vector<SampleReport> samples;
+  TaskTotals totals;
+  bool exported = false;
+  bool idle = false;
+  Wait wait;
+  Failure failure;
+};
+
+enum class TaskPhase { kIdle, kTrain, kEvaluate, kExport, kFinish };
+
+struct Assignment {
+  Generation generation;
+  TaskPhase phase = TaskPhase::kIdle;
+  Epoch epoch;
+  std::vector<SlotLease> slots;
+  std::vector<SampleLease> samples;
+  Iteration start_iteration;
+  Iteration epoch_first_iteration;
+  std::string export_path;
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+struct TaskReply {
+  Ticket ticket;
+  absl::Status status;  // Not ok: the rest is empty.
+  JobId job;
+  bool has_assignment = false;  // False: none newer than the task's.
+  Assignment assignment;
+  std::shared_ptr<const Routing> routing;  // Null: none newer. Shared by all replies of the job; immutable.
+  bool first_routing = false;              // The task has no table yet: it needs their specs too.
+};
+
+// ---- users
+
+struct JobReply {
+  Ticket ticket;
+  JobId job;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_MESSAGES_H_

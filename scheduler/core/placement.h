@@ -1,0 +1,56 @@
+// Placement: cuts a job's tables into shards and spreads them over servers.
+//
+// Deterministic: the same tables and servers give the same routing table.
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SCHEDULER_CORE_PLACEMENT_H_
+#define CAPSTAN_SCHEDULER_CORE_PLACEMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/types/ids.h"
+
+namespace capstan::scheduler {
+
+inline constexpr int64_t kShardElementsMax = int64_t{1} << 20;  // 4 MiB of fp32.
+inline constexpr int64_t kShardAlignment = 16;                  // Elements: one cache line of fp32.
+
+struct ServerRef {
+  NodeId node;
+  std::string address;  // host:port
+  Incarnation incarnation;
+  friend bool operator==(const ServerRef&, const ServerRef&) = default;
+};
+
+struct ShardRoute {
+  ShardKey key;
+  Range elements;  // Of the table; at most kShardElementsMax.
+  int server = 0;  // Index in Routing::servers.
+  friend bool operator==(const ShardRoute&, const ShardRoute&) = default;
+};
+
+// Which server holds which shard.
+struct Routing {
+  JobId job;
+  Generation generation;
+  std::vector<ShardRoute> shards;  // Ordered by key.
+  std::vector<ServerRef> servers;
+  friend bool operator==(const Routing&, const Routing&) = default;
+};
+
+// Cuts [0, elements) into contiguous shards of one size (the last may be smaller), a multiple of
+// kShardAlignment and at most kShardElementsMax; as many as a multiple of `servers` where the alignment
+// allows, so that all servers get an equal share. Empty if elements is 0.
+// REQUIRES: elements >= 0, servers >= 1.
+std::vector<Range> CutTable(int64_t elements, int servers);
+
+// Routes every shard of every table, the largest first, to the server that has the fewest elements so
+// far (the first of several). REQUIRES: servers is not empty.
+Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const int64_t> table_elements,
+                    std::vector<ServerRef> servers);
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_PLACEMENT_H_

@@ -1,0 +1,73 @@
+#include "scheduler/core/placement.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <vector>
+
+namespace capstan::scheduler {
+namespace {
+
+std::vector<ServerRef> Servers(int count) {
+  std::vector<ServerRef> servers;
+  for (int i = 1; i <= count; ++i) {
+    servers.push_back({"server-" + std::to_string(i), "h:" + std::to_string(i), Incarnation(i)});
+  }
+  return servers;
+}
+
+std::vector<int64_t> ElementsByServer(const Routing& routing) {
+  std::vector<int64_t> load(routing.servers.size(), 0);
+  for (const ShardRoute& shard : routing.shards) {
+    load[static_cast<size_t>(shard.server)] += shard.elements.size();
+  }
+  return load;
+}
+
+TEST_CASE("Placement: shards are contiguous, aligned, at most 4 MiB, and cover the table",
+          "[scheduler][core]") {
+  for (const int64_t elements : {1, 15, 16, 17, 431'080, 1 << 20, (1 << 20) + 1, 25'600'000}) {
+    for (const int servers : {1, 2, 3, 7}) {
+      const std::vector<Range> shards = CutTable(elements, servers);
+      int64_t end = 0;
+      for (const Range& shard : shards) {
+        CHECK(shard.begin == end);
+        CHECK(shard.size() > 0);
+        CHECK(shard.size() <= kShardElementsMax);
+        CHECK(shard.begin % kShardAlignment == 0);
+        end = shard.end;
+      }
+      CHECK(end == elements);
+    }
+  }
+  CHECK(CutTable(0, 2).empty());
+}
+
+TEST_CASE("Placement: a small table is cut so that every server gets a share", "[scheduler][core]") {
+  CHECK(CutTable(431'080, 2) == std::vector<Range>{{0, 215'552}, {215'552, 431'080}});
+  CHECK(CutTable(64, 4).size() == 4);
+  CHECK(CutTable(16, 4).size() == 1);  // Below the alignment there is nothing to share.
+}
+
+TEST_CASE("Placement: servers get the same number of elements, but for a shard's rounding",
+          "[scheduler][core]") {
+  for (const int servers : {1, 2, 3, 5}) {
+    const std::vector<int64_t> tables = {25'600'000, 53'120};
+    const Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(servers));
+    const std::vector<int64_t> load = ElementsByServer(routing);
+    const auto [least, most] = std::minmax_element(load.begin(), load.end());
+    CHECK(*most - *least <= 2 * kShardAlignment * 32);
+  }
+}
+
+TEST_CASE("Placement: shards are listed by table and number, and the same input gives the same table",
+          "[scheduler][core]") {
+  const std::vector<int64_t> tables = {100, 3'000'000, 0, 50};
+  const Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(3));
+  CHECK(std::is_sorted(routing.shards.begin(), routing.shards.end(),
+                       [](const ShardRoute& a, const ShardRoute& b) { return a.key < b.key; }));
+  CHECK(routing == PlaceShards("job-1", Generation(1), tables, Servers(3)));
+  for (const ShardRoute& shard : routing.shards) CHECK(shard.key.table != TableId(2));
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

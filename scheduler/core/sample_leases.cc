@@ -1,0 +1,144 @@
+#include "scheduler/core/sample_leases.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::scheduler {
+namespace {
+
+int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Puts [begin, end) into disjoint ranges, joining it with its neighbours.
+void Insert(Range range, absl::btree_map<int64_t, int64_t>& ranges) {
+  auto next = ranges.lower_bound(range.begin);
+  if (next != ranges.end() && next->first == range.end) {
+    range.end = next->second;
+    next = ranges.erase(next);
+  }
+  if (next != ranges.begin()) {
+    const auto before = std::prev(next);
+    if (before->second == range.begin) {
+      before->second = range.end;
+      return;
+    }
+  }
+  ranges.emplace(range.begin, range.end);
+}
+
+}  // namespace
+
+SampleLeases::SampleLeases(const Options& options)
+    : options_(options), next_id_(options.first_id), ungranted_count_(options.count) {
+  if (options_.count > 0) ungranted_.emplace(0, options_.count);
+}
+
+int64_t SampleLeases::NextSize() const {
+  const int64_t batch = options_.batch_size;
+  if (options_.use == Use::kEvaluate) return kEvaluateBatches * batch;
+  const int64_t share = ungranted_count_ / (kSharesPerWorker * options_.workers);
+  return std::clamp(share / batch, int64_t{1}, kTrainBatchesMax) * batch;
+}
+
+std::optional<SampleLease> SampleLeases::Grant(Rank rank) {
+  if (ungranted_.empty()) return std::nullopt;
+  const auto first = ungranted_.begin();
+  const Range lease{first->first, std::min(first->first + NextSize(), first->second)};
+  const int64_t rest_end = first->second;
+  ungranted_.erase(first);
+  if (lease.end < rest_end) ungranted_.emplace(lease.end, rest_end);
+  ungranted_count_ -= lease.size();
+  const LeaseId id = next_id_;
+  ++next_id_;
+  held_.emplace(id, Held{.rank = rank, .positions = lease, .done = lease.begin});
+  return SampleLease{id, lease};
+}
+
+void SampleLeases::Return(Rank rank) {
+  for (auto it = held_.begin(); it != held_.end();) {
+    const Held& held = it->second;
+    if (held.rank != rank) {
+      ++it;
+      continue;
+    }
+    Range rest{held.done, held.positions.end};
+    if (options_.use == Use::kEvaluate) {
+      const int64_t partly = held.done - held.positions.begin;
+      positions_done_ -= partly;
+      batches_done_ -= CeilDivide(partly, options_.batch_size);
+      rest.begin = held.positions.begin;
+    }
+    ungranted_count_ += rest.size();
+    // Evaluation ranges stay apart from their neighbours: the partition is fixed.
+    if (options_.use == Use::kEvaluate) {
+      ungranted_.emplace(rest.begin, rest.end);
+    } else {
+      Insert(rest, ungranted_);
+    }
+    it = held_.erase(it);
+  }
+}
+
+absl::Status SampleLeases::Validate(const SampleReport& report) const {
+  if (report.lease >= next_id_) {
+    return absl::InvalidArgumentError(absl::StrCat("sample lease ", report.lease.value(),
+                                                   " was never granted; the newest is ",
+                                                   next_id_.value() - 1));
+  }
+  const auto it = held_.find(report.lease);
+  if (it == held_.end()) return absl::OkStatus();
+  const Range& positions = it->second.positions;
+  if (report.position_done < positions.begin || report.position_done > positions.end) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sample lease ", report.lease.value(), ": position_done ", report.position_done,
+                     " is outside [", positions.begin, ", ", positions.end, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SampleLeases::Report(Rank rank, const SampleReport& report) {
+  if (absl::Status status = Validate(report); !status.ok()) return status;
+  const auto it = held_.find(report.lease);
+  if (it == held_.end() || it->second.rank != rank) return absl::OkStatus();
+  Held& held = it->second;
+  const int64_t begin = held.positions.begin;
+  if (report.position_done > held.done) {
+    positions_done_ += report.position_done - held.done;
+    batches_done_ += CeilDivide(report.position_done - begin, options_.batch_size) -
+                     CeilDivide(held.done - begin, options_.batch_size);
+    held.done = report.position_done;
+  }
+  if (held.done < held.positions.end || report.position_done < held.done) return absl::OkStatus();
+  if (options_.use == Use::kEvaluate) {
+    results_[begin] = {held.positions.size(), report.loss_sum, report.correct};
+  }
+  held_.erase(it);
+  return absl::OkStatus();
+}
+
+std::vector<SampleLease> SampleLeases::HeldBy(Rank rank) const {
+  std::vector<SampleLease> leases;
+  for (const auto& [id, held] : held_) {
+    if (held.rank == rank) leases.push_back({id, held.positions});
+  }
+  return leases;
+}
+
+int SampleLeases::HeldCount(Rank rank) const {
+  return static_cast<int>(std::count_if(held_.begin(), held_.end(), [rank](const auto& entry) {
+    return entry.second.rank == rank;
+  }));
+}
+
+EvaluationSum SampleLeases::Sum() const {
+  EvaluationSum sum;
+  for (const auto& [begin, result] : results_) {
+    sum.samples += result.samples;
+    sum.loss += result.loss;
+    sum.correct += result.correct;
+  }
+  return sum;
+}
+
+}  // namespace capstan::scheduler

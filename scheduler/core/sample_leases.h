@@ -1,0 +1,97 @@
+// SampleLeases: who trains (SSP, ASP) or evaluates which range of samples in one phase.
+//
+// Training leases shrink towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987), so
+// that fast tasks take more and all finish together. A dead task's leases go back: when training, only
+// what it had not reported done. Evaluation leases have one fixed size and go back whole, so the partition,
+// and with it the order of summation, does not depend on who evaluated what.
+//
+//   ungranted --Grant--> held --Report(end)--> done (its result is kept)
+//       ^------Return-----/
+//
+// Thread safety: thread-compatible.
+// Invariants: (1) every position of [0, count) is in exactly one of ungranted, held and done.
+//             (2) a lease id is granted once; ids grow.
+#ifndef CAPSTAN_SCHEDULER_CORE_SAMPLE_LEASES_H_
+#define CAPSTAN_SCHEDULER_CORE_SAMPLE_LEASES_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "common/types/ids.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+// Sums over evaluated samples.
+struct EvaluationSum {
+  int64_t samples = 0;
+  double loss = 0;
+  int64_t correct = 0;
+};
+
+class SampleLeases {
+ public:
+  enum class Use { kTrain, kEvaluate };
+
+  static constexpr int64_t kTrainBatchesMax = 64;    // Largest training lease.
+  static constexpr int64_t kEvaluateBatches = 16;    // Every evaluation lease but the last.
+  static constexpr int64_t kSharesPerWorker = 4;     // A training lease is 1/(this * workers) of the rest.
+
+  struct Options {
+    Use use = Use::kTrain;
+    int64_t count = 0;       // Positions, >= 0.
+    int64_t batch_size = 1;  // >= 1.
+    int workers = 1;         // That share the work, >= 1.
+    LeaseId first_id{1};     // Ids of this phase count up from here.
+  };
+  explicit SampleLeases(const Options& options);
+
+  // Leases the next range to `rank`: a multiple of batch_size unless the range ends first. Nothing if all
+  // is granted.
+  std::optional<SampleLease> Grant(Rank rank);
+
+  // `rank` is gone: what it held goes back.
+  void Return(Rank rank);
+
+  // Progress of one lease. Idempotent; a report about a lease that is finished or gone back, and one that
+  // says less than an earlier one, change nothing. An evaluation lease's result is taken when it is finished.
+  // Errors: kInvalidArgument  a lease of the future, or a position outside the lease.
+  absl::Status Report(Rank rank, const SampleReport& report);
+  absl::Status Validate(const SampleReport& report) const;  // Report's errors, without its effect.
+
+  std::vector<SampleLease> HeldBy(Rank rank) const;  // By id.
+  int HeldCount(Rank rank) const;
+  bool has_ungranted() const { return !ungranted_.empty(); }
+  bool complete() const { return ungranted_.empty() && held_.empty(); }
+  int64_t positions_done() const { return positions_done_; }
+  int64_t batches_done() const { return batches_done_; }
+  LeaseId next_id() const { return next_id_; }
+
+  // kEvaluate: the results of the finished leases, summed by position.
+  EvaluationSum Sum() const;
+
+ private:
+  struct Held {
+    Rank rank;
+    Range positions;
+    int64_t done = 0;  // Every position below it.
+  };
+
+  int64_t NextSize() const;
+
+  const Options options_;
+  LeaseId next_id_;
+  int64_t ungranted_count_;
+  int64_t positions_done_ = 0;
+  int64_t batches_done_ = 0;
+  absl::btree_map<int64_t, int64_t> ungranted_;           // Begin to end; disjoint.
+  absl::btree_map<LeaseId, Held> held_;
+  absl::btree_map<int64_t, EvaluationSum> results_;       // By first position.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_SAMPLE_LEASES_H_

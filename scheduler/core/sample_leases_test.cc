@@ -1,0 +1,128 @@
+#include "scheduler/core/sample_leases.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::scheduler {
+namespace {
+
+SampleLeases Training(int64_t count, int64_t batch, int workers) {
+  return SampleLeases({.use = SampleLeases::Use::kTrain,
+                       .count = count,
+                       .batch_size = batch,
+                       .workers = workers});
+}
+
+SampleLeases Evaluation(int64_t count, int64_t batch) {
+  return SampleLeases({.use = SampleLeases::Use::kEvaluate,
+                       .count = count,
+                       .batch_size = batch,
+                       .workers = 2});
+}
+
+SampleReport Done(const SampleLease& lease, int64_t position) {
+  return {.lease = lease.id, .position_done = position};
+}
+
+TEST_CASE("Sample leases: sizes shrink towards the end and every position is granted once",
+          "[scheduler][core]") {
+  SampleLeases leases = Training(60'000, 64, 2);
+  int64_t end = 0;
+  int64_t last_size = int64_t{1} << 40;
+  while (const auto lease = leases.Grant(Rank(0))) {
+    CHECK(lease->positions.begin == end);
+    CHECK(lease->positions.size() <= last_size);
+    CHECK(lease->positions.size() <= 64 * 64);
+    if (lease->positions.end != 60'000) CHECK(lease->positions.size() % 64 == 0);
+    last_size = lease->positions.size();
+    end = lease->positions.end;
+    REQUIRE_OK(leases.Report(Rank(0), Done(*lease, lease->positions.end)));
+  }
+  CHECK(end == 60'000);
+  CHECK(last_size <= 64);
+  CHECK(leases.complete());
+  CHECK(leases.positions_done() == 60'000);
+  CHECK(leases.batches_done() == 938);
+}
+
+TEST_CASE("Sample leases: a dead worker's rest goes to the others, what it reported done does not",
+          "[scheduler][core]") {
+  SampleLeases leases = Training(100, 10, 1);
+  const SampleLease first = *leases.Grant(Rank(0));   // [0, 20)
+  const SampleLease second = *leases.Grant(Rank(0));  // [20, 40)
+  CHECK(first.positions == Range{0, 20});
+  REQUIRE_OK(leases.Report(Rank(0), Done(first, 10)));
+  leases.Return(Rank(0));
+  CHECK(leases.HeldBy(Rank(0)).empty());
+  const SampleLease again = *leases.Grant(Rank(1));
+  CHECK(again.positions == Range{10, 30});
+  CHECK(again.id > second.id);
+  CHECK(leases.positions_done() == 10);
+}
+
+TEST_CASE("Sample leases: repeated, older and late reports change nothing", "[scheduler][core]") {
+  SampleLeases leases = Training(100, 10, 1);
+  const SampleLease lease = *leases.Grant(Rank(0));
+  REQUIRE_OK(leases.Report(Rank(0), Done(lease, 10)));
+  REQUIRE_OK(leases.Report(Rank(0), Done(lease, 0)));
+  REQUIRE_OK(leases.Report(Rank(0), Done(lease, 10)));
+  CHECK(leases.positions_done() == 10);
+  REQUIRE_OK(leases.Report(Rank(0), Done(lease, 20)));
+  REQUIRE_OK(leases.Report(Rank(0), Done(lease, 20)));
+  CHECK(leases.positions_done() == 20);
+
+  const SampleLease other = *leases.Grant(Rank(0));
+  leases.Return(Rank(0));
+  REQUIRE_OK(leases.Report(Rank(0), Done(other, other.positions.end)));
+  CHECK(leases.positions_done() == 20);
+}
+
+TEST_CASE("Sample leases: reports of another's lease change nothing, impossible ones are refused",
+          "[scheduler][core]") {
+  SampleLeases leases = Training(100, 10, 1);
+  const SampleLease lease = *leases.Grant(Rank(0));
+  REQUIRE_OK(leases.Report(Rank(1), Done(lease, 20)));
+  CHECK(leases.positions_done() == 0);
+  CHECK_STATUS(leases.Report(Rank(0), Done(lease, 21)), absl::StatusCode::kInvalidArgument,
+               "position_done 21 is outside [0, 20]");
+  CHECK_STATUS(leases.Report(Rank(0), {.lease = LeaseId(7)}), absl::StatusCode::kInvalidArgument,
+               "sample lease 7 was never granted; the newest is 1");
+}
+
+TEST_CASE("Sample leases: nothing to do is complete at once", "[scheduler][core]") {
+  SampleLeases leases = Training(0, 10, 1);
+  CHECK(leases.complete());
+  CHECK_FALSE(leases.Grant(Rank(0)).has_value());
+}
+
+TEST_CASE("Sample leases: evaluation is cut the same way whoever dies, and each result counts once",
+          "[scheduler][core]") {
+  SampleLeases leases = Evaluation(400, 10);  // [0, 160) [160, 320) [320, 400)
+  const SampleLease first = *leases.Grant(Rank(0));
+  const SampleLease second = *leases.Grant(Rank(1));
+  CHECK(first.positions == Range{0, 160});
+  REQUIRE_OK(leases.Report(Rank(0), {.lease = first.id, .position_done = 150}));
+  leases.Return(Rank(0));
+  CHECK(leases.positions_done() == 0);
+  const SampleLease again = *leases.Grant(Rank(1));
+  CHECK(again.positions == Range{0, 160});
+  const SampleLease third = *leases.Grant(Rank(1));
+  CHECK(third.positions == Range{320, 400});
+
+  const SampleReport result{third.id, 400, 8.0, 60};
+  REQUIRE_OK(leases.Report(Rank(1), result));
+  REQUIRE_OK(leases.Report(Rank(1), result));
+  REQUIRE_OK(leases.Report(Rank(1), {second.id, 320, 16.0, 100}));
+  REQUIRE_OK(leases.Report(Rank(1), {again.id, 160, 4.0, 120}));
+  // The first life's result comes late.
+  REQUIRE_OK(leases.Report(Rank(0), {first.id, 160, 99.0, 160}));
+  CHECK(leases.complete());
+  CHECK(leases.Sum().samples == 400);
+  CHECK(leases.Sum().loss == 28.0);
+  CHECK(leases.Sum().correct == 280);
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

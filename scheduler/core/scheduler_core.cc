@@ -1,0 +1,259 @@
+// Messages and views. What follows from a message is in scheduler_core_settle.cc.
+#include "scheduler/core/scheduler_core.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::scheduler {
+namespace {
+
+SchedulerCore::Options WithTaskLease(SchedulerCore::Options options) {
+  options.job.tasks.lease = options.lease;
+  return options;
+}
+
+absl::Status NoSuchJob(const JobId& job) {
+  return absl::NotFoundError(absl::StrCat("there is no job \"", job, "\""));
+}
+
+}  // namespace
+
+SchedulerCore::SchedulerCore(const Options& options)
+    : options_(WithTaskLease(options)),
+      next_incarnation_(options.first_incarnation),
+      membership_({.lease = options.lease}) {}
+
+// ---------------------------------------------------------------- daemons
+
+absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Instant now,
+                                                     Actions& actions) {
+  const size_t first_event = actions.events.size();
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const NodeId id, membership_.Register(info, next_incarnation_, now, actions.events));
+  const Incarnation incarnation = next_incarnation_;
+  ++next_incarnation_;
+  TakeNodeDeaths(first_event, now, actions);
+  nodes_[id] = NodeState{.generation = Generation(1), .desired = {}};
+  if (info.role == Role::kWorker) slots_.AddNode(id, info.task_capacity);
+  desired_changed_ = true;
+  Settle(now, actions);
+  return Registration{id, incarnation, options_.lease, options_.sync_interval};
+}
+
+absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, Instant now,
+                                     Actions& actions) {
+  CAPSTAN_RETURN_IF_ERROR(
+      membership_.Renew(report.node, report.incarnation, report.leaving, now));
+  const Node& node = *membership_.Find(report.node);
+  NodeState& state = nodes_[report.node];
+  if (state.held) AnswerNode(state, actions);  // The caller gave up on that one.
+  if (node.leaving) slots_.CloseNode(report.node);
+  const bool current = report.generation_seen == state.generation;
+  TakeNodeReport(node, report, now, actions);
+  ReleaseSlots(actions);
+  slots_.Report(report.node, report.tasks, current);
+  state.held = true;
+  state.ticket = ticket;
+  state.seen = report.generation_seen;
+  state.hold_until = now + options_.sync_interval;
+  Settle(now, actions);
+  if (state.held && state.seen != state.generation) AnswerNode(state, actions);
+  return absl::OkStatus();
+}
+
+void SchedulerCore::TakeNodeReport(const Node& node, const NodeReport& report, Instant now,
+                                   Actions& actions) {
+  for (const TableReport& table : report.tables) {
+    if (JobRun* run = RunOf(table.job)) run->OnTableReport(node.id, table, now, actions.events);
+  }
+  for (const TaskState& state : report.tasks) {
+    JobRun* run = state.exited ? RunOf(state.task.job) : nullptr;
+    const Task* task = run == nullptr ? nullptr : run->FindLife(state.task);
+    if (task == nullptr || task->node != node.id) continue;
+    run->OnTaskExited(state.task, state.exit, node.leaving, now, actions.events);
+  }
+}
+
+// ---------------------------------------------------------------- tasks
+
+absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, Instant now,
+                                     Actions& actions) {
+  JobRun* run = RunOf(report.task.job);
+  if (run == nullptr) return NoSuchJob(report.task.job);
+  CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));
+  AnswerTask(report.task, actions);  // One held before: the caller gave up on it.
+  held_tasks_[report.task] = {.ticket = ticket,
+                              .assignment_seen = report.assignment_seen,
+                              .routing_seen = report.routing_seen,
+                              .hold_until = now + options_.sync_interval};
+  Settle(now, actions);
+  const Task* task = run->FindLife(report.task);
+  const bool hold = task != nullptr && task->idle && !run->HasUnfinishedWork(*task) &&
+                    report.assignment_seen == task->assignment.generation &&
+                    report.routing_seen == run->routing()->generation;
+  if (!hold) AnswerTask(report.task, actions);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------- users
+
+absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions& actions) {
+  CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, plan.servers));
+  JobEntry& entry = jobs_[plan.id];
+  entry.plan = plan;
+  entry.number = next_job_number_++;
+  entry.submitted = now;
+  actions.events.push_back(JobSubmitted{plan.id});
+  queue_changed_ = true;
+  Settle(now, actions);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, Actions& actions) {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return NoSuchJob(job);
+  JobEntry& entry = it->second;
+  if (entry.run != nullptr) {
+    entry.run->Stop(now, actions.events);
+  } else if (!entry.stopped) {
+    entry.stopped = true;
+    entry.stopped_at = now;
+    ++entry.pending_revision;
+    queue_.Remove(job);
+    queue_changed_ = true;
+    ended_.emplace(entry.number, job);
+    actions.events.push_back(JobEnded{job, JobState::kStopped, {}});
+  }
+  const JobState state = entry.run == nullptr ? JobState::kStopped : entry.run->state();
+  Settle(now, actions);
+  return state;
+}
+
+absl::Status SchedulerCore::WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision,
+                                     absl::Duration limit, Instant now, Actions& actions) {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return NoSuchJob(job);
+  const bool ended = ended_.contains(it->second.number);
+  if (RevisionOf(it->second) > after_revision || limit <= absl::ZeroDuration() || ended) {
+    actions.job_replies.push_back({ticket, job});
+    return absl::OkStatus();
+  }
+  if (watches_.size() >= options_.watches_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(watches_.size(), " calls wait for news of jobs already; ask again without a wait"));
+  }
+  watches_.push_back({ticket, job, after_revision, now + limit});
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------- time
+
+void SchedulerCore::Tick(Instant now, Actions& actions) {
+  const size_t first_event = actions.events.size();
+  membership_.Tick(now, actions.events);
+  TakeNodeDeaths(first_event, now, actions);
+  for (JobEntry* entry : Running()) {
+    JobRun& run = *entry->run;
+    for (const Rank rank : run.ExpiredTasks(now)) {
+      // A daemon that is silent too is about to be declared dead: then the task is not to blame.
+      const Node* node = membership_.Find(run.task(rank).node);
+      const bool fresh =
+          node != nullptr && node->alive && now - node->last_seen < options_.lease / 2;
+      run.OnTaskExpired(rank, fresh, now, actions.events);
+    }
+    run.Tick(now, actions.events);
+  }
+  Settle(now, actions);
+  AnswerExpired(now, actions);
+}
+
+Instant SchedulerCore::NextDeadline() const {
+  Instant next = membership_.NextDeadline();
+  for (const auto& [id, state] : nodes_) {
+    if (state.held) next = std::min(next, state.hold_until);
+  }
+  for (const auto& [key, held] : held_tasks_) next = std::min(next, held.hold_until);
+  for (const Watch& watch : watches_) next = std::min(next, watch.until);
+  for (const auto& [number, job] : running_) next = std::min(next, RunOf(job)->NextDeadline());
+  return next;
+}
+
+// ---------------------------------------------------------------- views
+
+const JobRun* SchedulerCore::RunOf(const JobId& job) const {
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? nullptr : it->second.run.get();
+}
+
+JobRun* SchedulerCore::RunOf(const JobId& job) {
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? nullptr : it->second.run.get();
+}
+
+uint64_t SchedulerCore::RevisionOf(const JobEntry& entry) const {
+  return entry.pending_revision + (entry.run == nullptr ? 0 : entry.run->revision());
+}
+
+JobView SchedulerCore::ViewOf(const JobEntry& entry, Instant now) const {
+  JobView view;
+  if (entry.run != nullptr) {
+    view = entry.run->View(now);
+  } else {
+    view.id = entry.plan.id;
+    view.state = entry.stopped ? JobState::kStopped : JobState::kPending;
+    view.detail = entry.stopped ? "" : entry.why_pending;
+    if (entry.stopped) view.ended = entry.stopped_at;
+    view.samples_total = EpochPlan(entry.plan).samples_total();
+  }
+  view.submitted = entry.submitted;
+  view.revision = RevisionOf(entry);
+  return view;
+}
+
+absl::StatusOr<JobView> SchedulerCore::Job(const JobId& job, Instant now) const {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return NoSuchJob(job);
+  return ViewOf(it->second, now);
+}
+
+std::vector<JobView> SchedulerCore::Jobs(Instant now) const {
+  std::vector<const JobEntry*> entries;
+  for (const auto& [id, entry] : jobs_) entries.push_back(&entry);
+  std::sort(entries.begin(), entries.end(),
+            [](const JobEntry* a, const JobEntry* b) { return a->number < b->number; });
+  std::vector<JobView> views;
+  for (const JobEntry* entry : entries) views.push_back(ViewOf(*entry, now));
+  return views;
+}
+
+std::vector<NodeView> SchedulerCore::Nodes() const {
+  std::vector<NodeView> views;
+  for (const Node* node : membership_.All()) {
+    views.push_back({.id = node->id,
+                     .info = node->info,
+                     .incarnation = node->incarnation,
+                     .alive = node->alive,
+                     .leaving = node->leaving,
+                     .last_seen = node->last_seen,
+                     .tasks = slots_.Taken(node->id),
+                     .shards = ShardsOn(node->id)});
+  }
+  return views;
+}
+
+absl::StatusOr<std::shared_ptr<const Routing>> SchedulerCore::RoutingOf(const JobId& job) const {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return NoSuchJob(job);
+  if (it->second.run == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job, " has no servers: it ", it->second.stopped ? "was stopped before it started"
+                                                                     : "has not started yet"));
+  }
+  return it->second.run->routing();
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,179 @@
+// SchedulerCore: the scheduler's decisions. Messages of daemons, tasks and users come in, answers and
+// events come out; SchedulerService carries them.
+//
+// Sync calls are held: the core keeps a call's ticket until there is news for its caller or the sync
+// interval has passed, and then puts the answer into Actions. Every ticket that a method accepted (it
+// returned OK) is answered exactly once, then or later.
+//
+// Pure: no clock, threads, sockets or logging. Thread safety: thread-compatible.
+// Invariants: (1) a node's desired state has a generation that grows with every change.
+//             (2) a task slot holds at most one task; a rank has at most one life.
+//             (3) jobs start in the order of their submission.
+#ifndef CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
+#define CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/job_plan.h"
+#include "scheduler/core/job_queue.h"
+#include "scheduler/core/job_run.h"
+#include "scheduler/core/membership.h"
+#include "scheduler/core/messages.h"
+#include "scheduler/core/views.h"
+#include "scheduler/core/worker_slots.h"
+
+namespace capstan::scheduler {
+
+// What the shell is to do. The answers may be sent in any order; events come in the order in which
+// things happened.
+struct Actions {
+  std::vector<NodeReply> node_replies;
+  std::vector<TaskReply> task_replies;
+  std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
+  Events events;
+};
+
+class SchedulerCore {
+ public:
+  struct Options {
+    absl::Duration lease = absl::Seconds(5);               // Of daemons and of tasks.
+    absl::Duration sync_interval = absl::Milliseconds(500);  // Longest hold of a sync; well below lease.
+    JobRun::Options job;                                   // job.tasks.lease is set to `lease`.
+    Incarnation first_incarnation{1};                      // Above all that an earlier scheduler issued.
+    size_t ended_jobs_max = 1000;                          // History: the oldest are forgotten.
+    size_t watches_max = 10000;                            // Held GetJob calls.
+  };
+  explicit SchedulerCore(const Options& options);
+
+  // ---- daemons
+  // Errors: kInvalidArgument  as Membership::Register.
+  absl::StatusOr<Registration> Register(const NodeInfo& info, Instant now, Actions& actions);
+  // Errors: kNotFound  unknown node.   kAborted  not the live incarnation: register again.
+  absl::Status SyncNode(Ticket ticket, const NodeReport& report, Instant now, Actions& actions);
+
+  // ---- tasks
+  // Errors: kNotFound  no such job.   kAborted  not a live task of it.   kInvalidArgument  bad figures.
+  absl::Status SyncTask(Ticket ticket, const TaskReport& report, Instant now, Actions& actions);
+
+  // ---- users
+  // REQUIRES: plan.id was not used before; the plan's ranges hold.
+  // Errors: kResourceExhausted  too many jobs wait.
+  absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions);
+  // Errors: kNotFound.
+  absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
+  // Answers once the job's revision is above `after_revision`, or after `limit`.
+  // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
+  absl::Status WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision, absl::Duration limit,
+                        Instant now, Actions& actions);
+
+  // ---- time
+  void Tick(Instant now, Actions& actions);
+  Instant NextDeadline() const;
+
+  // ---- views
+  absl::StatusOr<JobView> Job(const JobId& job, Instant now) const;  // Errors: kNotFound.
+  std::vector<JobView> Jobs(Instant now) const;                      // By submission.
+  std::vector<NodeView> Nodes() const;                               // Servers first, then by name.
+  // Errors: kNotFound            no such job.
+  //         kFailedPrecondition  the job has not been given servers.
+  absl::StatusOr<std::shared_ptr<const Routing>> RoutingOf(const JobId& job) const;
+  bool HasJob(const JobId& job) const { return jobs_.contains(job); }
+
+ private:
+  struct JobEntry {
+    JobPlan plan;
+    uint64_t number = 0;           // Order of submission.
+    Instant submitted;
+    std::unique_ptr<JobRun> run;   // Null: pending, or stopped before it started.
+    bool stopped = false;          // Before it started.
+    Instant stopped_at;
+    std::string why_pending;
+    uint64_t pending_revision = 1;
+    uint64_t desired_version = 0;  // Of run, as taken into the nodes' desired states.
+  };
+  // What a node should hold, in short; the reply spells it out.
+  struct Desired {
+    std::vector<std::tuple<JobId, Generation, Generation>> tables;  // Job, routing, membership.
+    std::vector<TaskKey> tasks;
+    friend bool operator==(const Desired&, const Desired&) = default;
+  };
+  struct NodeState {
+    Generation generation;
+    Desired desired;
+    bool held = false;     // A sync is being held:
+    Ticket ticket;
+    Generation seen;
+    Instant hold_until;
+  };
+  struct HeldTask {
+    Ticket ticket;
+    Generation assignment_seen;
+    Generation routing_seen;
+    Instant hold_until;
+  };
+  struct Watch {
+    Ticket ticket;
+    JobId job;
+    uint64_t after_revision = 0;
+    Instant until;
+  };
+
+  // After every message, in this order.
+  void Settle(Instant now, Actions& actions);
+  void NoteEnded(Actions& actions);
+  void ReleaseSlots(Actions& actions);
+  void PlaceTasks(Instant now, Actions& actions);
+  void StartJobs(Instant now, Actions& actions);
+  void ExplainPending();
+  void RefreshDesired();
+  void AnswerChanged(Actions& actions);
+
+  void StartJob(JobEntry& entry, Instant now, Actions& actions);
+  void TakeNodeDeaths(size_t first_event, Instant now, Actions& actions);
+  void TakeNodeReport(const Node& node, const NodeReport& report, Instant now, Actions& actions);
+  void AnswerExpired(Instant now, Actions& actions);
+  void AnswerNode(NodeState& state, Actions& actions);
+  void AnswerTask(const TaskKey& key, Actions& actions);
+  void RefuseTask(const TaskKey& key, Actions& actions);  // The task is not wanted any more.
+
+  Desired WantedOf(const Node& node) const;
+  std::vector<ServerRef> ChooseServers(int count) const;
+  std::vector<JobEntry*> Running();  // By submission.
+  int ShardsOn(const NodeId& node) const;
+  Supply CurrentSupply() const;
+  const JobRun* RunOf(const JobId& job) const;  // Null: no such job, or it never started.
+  JobRun* RunOf(const JobId& job);
+  JobView ViewOf(const JobEntry& entry, Instant now) const;
+  uint64_t RevisionOf(const JobEntry& entry) const;
+
+  const Options options_;
+  Incarnation next_incarnation_;
+  uint64_t next_job_number_ = 1;
+  Membership membership_;
+  WorkerSlots slots_;
+  JobQueue queue_;
+  absl::btree_map<JobId, JobEntry> jobs_;
+  absl::btree_map<uint64_t, JobId> running_;   // By number.
+  absl::btree_map<uint64_t, JobId> ended_;     // By number; at most ended_jobs_max.
+  absl::btree_map<NodeId, NodeState> nodes_;   // Live ones.
+  absl::btree_map<TaskKey, HeldTask> held_tasks_;
+  std::vector<Watch> watches_;                 // At most watches_max.
+  Supply explained_supply_;                    // That the pending jobs' reasons were made of.
+  bool queue_changed_ = false;                 // Since then.
+  bool desired_changed_ = false;               // Since the nodes' desired states were made.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_

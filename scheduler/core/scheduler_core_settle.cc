@@ -1,0 +1,287 @@
+// What follows from a message: slots are freed and taken, jobs start, held calls are answered.
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/scheduler_core.h"
+
+namespace capstan::scheduler {
+
+void SchedulerCore::Settle(Instant now, Actions& actions) {
+  NoteEnded(actions);
+  ReleaseSlots(actions);
+  PlaceTasks(now, actions);
+  StartJobs(now, actions);
+  ExplainPending();
+  RefreshDesired();
+  AnswerChanged(actions);
+}
+
+// ---------------------------------------------------------------- jobs and slots
+
+std::vector<SchedulerCore::JobEntry*> SchedulerCore::Running() {
+  std::vector<JobEntry*> entries;
+  for (const auto& [number, job] : running_) entries.push_back(&jobs_.at(job));
+  return entries;
+}
+
+void SchedulerCore::NoteEnded(Actions& actions) {
+  for (JobEntry* entry : Running()) {
+    if (!entry->run->ended()) continue;
+    running_.erase(entry->number);
+    ended_.emplace(entry->number, entry->plan.id);
+    desired_changed_ = true;
+  }
+  while (ended_.size() > options_.ended_jobs_max) {
+    const JobId& oldest = ended_.begin()->second;
+    for (const Watch& watch : watches_) {
+      if (watch.job == oldest) actions.job_replies.push_back({watch.ticket, oldest});
+    }
+    std::erase_if(watches_, [&oldest](const Watch& watch) { return watch.job == oldest; });
+    jobs_.erase(oldest);
+    ended_.erase(ended_.begin());
+  }
+}
+
+// Tasks that their jobs do not want any more leave the desired states, and their calls are answered.
+void SchedulerCore::ReleaseSlots(Actions& actions) {
+  bool changed = desired_changed_;
+  for (JobEntry* entry : Running()) {
+    if (entry->desired_version == entry->run->desired_version()) continue;
+    entry->desired_version = entry->run->desired_version();
+    changed = true;
+  }
+  if (!changed) return;
+  desired_changed_ = true;
+  const auto wanted = [this](const TaskKey& key) {
+    const JobRun* run = RunOf(key.job);
+    return run != nullptr && run->FindLife(key) != nullptr;
+  };
+  for (const auto& [id, state] : nodes_) {
+    for (const TaskKey& key : slots_.Desired(id)) {
+      if (!wanted(key)) slots_.Release(id, key);
+    }
+  }
+  std::vector<TaskKey> refused;
+  for (const auto& [key, held] : held_tasks_) {
+    if (!wanted(key)) refused.push_back(key);
+  }
+  for (const TaskKey& key : refused) RefuseTask(key, actions);
+}
+
+// Running jobs come before waiting ones, the older before the younger.
+void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
+  for (JobEntry* entry : Running()) {
+    for (const Rank rank : entry->run->UnplacedRanks()) {
+      const std::optional<NodeId> node = slots_.Choose();
+      if (!node) return;
+      const TaskKey key{entry->plan.id, rank, next_incarnation_};
+      ++next_incarnation_;
+      slots_.Take(*node, key);
+      entry->run->PlaceTask(rank, key.incarnation, *node, membership_.Find(*node)->info.address, now,
+                            actions.events);
+      desired_changed_ = true;
+    }
+  }
+}
+
+Supply SchedulerCore::CurrentSupply() const {
+  return {.slots_free = slots_.free(),
+          .slots = slots_.capacity(),
+          .servers = static_cast<int>(membership_.Available(Role::kServer).size())};
+}
+
+void SchedulerCore::StartJobs(Instant now, Actions& actions) {
+  while (const std::optional<JobId> job = queue_.Startable(CurrentSupply())) {
+    queue_.Remove(*job);
+    queue_changed_ = true;
+    StartJob(jobs_.at(*job), now, actions);
+    PlaceTasks(now, actions);
+  }
+}
+
+void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
+  const JobPlan& plan = entry.plan;
+  auto routing = std::make_shared<const Routing>(
+      PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan.servers)));
+  JobStarted started{plan.id, {}};
+  for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);
+  actions.events.push_back(std::move(started));
+  entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_.job, now);
+  running_.emplace(entry.number, plan.id);
+  desired_changed_ = true;
+}
+
+// The `count` servers (0: all) that hold the fewest shards, by name.
+std::vector<ServerRef> SchedulerCore::ChooseServers(int count) const {
+  std::vector<const Node*> servers = membership_.Available(Role::kServer);
+  if (count > 0) {
+    std::stable_sort(servers.begin(), servers.end(), [this](const Node* a, const Node* b) {
+      return ShardsOn(a->id) < ShardsOn(b->id);
+    });
+    servers.resize(static_cast<size_t>(count));
+    std::sort(servers.begin(), servers.end(),
+              [](const Node* a, const Node* b) { return a->id < b->id; });
+  }
+  std::vector<ServerRef> chosen;
+  for (const Node* node : servers) chosen.push_back({node->id, node->info.address, node->incarnation});
+  return chosen;
+}
+
+int SchedulerCore::ShardsOn(const NodeId& node) const {
+  int count = 0;
+  for (const auto& [number, job] : running_) {
+    const Routing& routing = *RunOf(job)->routing();
+    for (const ShardRoute& shard : routing.shards) {
+      if (routing.servers[static_cast<size_t>(shard.server)].node == node) ++count;
+    }
+  }
+  return count;
+}
+
+void SchedulerCore::ExplainPending() {
+  const Supply supply = CurrentSupply();
+  if (supply == explained_supply_ && !queue_changed_) return;
+  explained_supply_ = supply;
+  queue_changed_ = false;
+  for (const JobId& job : queue_.Jobs()) {
+    JobEntry& entry = jobs_.at(job);
+    std::string why = queue_.WhyWaiting(job, supply);
+    if (why == entry.why_pending) continue;
+    entry.why_pending = std::move(why);
+    ++entry.pending_revision;
+  }
+}
+
+// ---------------------------------------------------------------- nodes
+
+// Draws the consequences of the NodeDied events from `first_event` on.
+void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& actions) {
+  const size_t end = actions.events.size();
+  for (size_t i = first_event; i < end; ++i) {
+    const NodeDied* found = std::get_if<NodeDied>(&actions.events[i]);
+    if (found == nullptr) continue;
+    const NodeDied died = *found;  // The vector grows below.
+    if (const auto it = nodes_.find(died.node); it != nodes_.end()) {
+      if (it->second.held) {
+        NodeReply reply{.ticket = it->second.ticket};
+        reply.status = absl::AbortedError(absl::StrCat(died.node, ": incarnation ",
+                                                       died.incarnation.value(), " is dead: ",
+                                                       died.why));
+        actions.node_replies.push_back(std::move(reply));
+      }
+      nodes_.erase(it);
+    }
+    slots_.RemoveNode(died.node);
+    for (JobEntry* entry : Running()) {
+      entry->run->OnNodeDied(died.node, died.why, now, actions.events);
+    }
+  }
+}
+
+SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
+  Desired wanted;
+  if (node.info.role == Role::kWorker) {
+    wanted.tasks = slots_.Desired(node.id);
+    return wanted;
+  }
+  for (const auto& [number, job] : running_) {
+    const JobRun& run = *RunOf(job);
+    if (!run.UsesServer(node.id)) continue;
+    wanted.tables.push_back({job, run.routing()->generation, run.membership().generation});
+  }
+  return wanted;
+}
+
+void SchedulerCore::RefreshDesired() {
+  for (JobEntry* entry : Running()) {
+    if (entry->desired_version == entry->run->desired_version()) continue;
+    entry->desired_version = entry->run->desired_version();
+    desired_changed_ = true;
+  }
+  if (!desired_changed_) return;
+  desired_changed_ = false;
+  for (auto& [id, state] : nodes_) {
+    Desired wanted = WantedOf(*membership_.Find(id));
+    if (wanted == state.desired) continue;
+    state.desired = std::move(wanted);
+    ++state.generation;
+  }
+}
+
+// ---------------------------------------------------------------- answers
+
+void SchedulerCore::AnswerNode(NodeState& state, Actions& actions) {
+  NodeReply reply{.ticket = state.ticket, .status = absl::OkStatus(), .generation = state.generation};
+  state.held = false;
+  reply.changed = state.seen != state.generation;
+  if (reply.changed) {
+    for (const auto& [job, routing, membership] : state.desired.tables) {
+      const JobRun& run = *RunOf(job);
+      reply.tables.push_back({run.routing(), run.membership()});
+    }
+    reply.tasks = state.desired.tasks;
+  }
+  actions.node_replies.push_back(std::move(reply));
+}
+
+void SchedulerCore::AnswerTask(const TaskKey& key, Actions& actions) {
+  const auto it = held_tasks_.find(key);
+  if (it == held_tasks_.end()) return;
+  const HeldTask held = it->second;
+  held_tasks_.erase(it);
+  TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};
+  const JobRun* run = RunOf(key.job);
+  const Task* task = run == nullptr ? nullptr : run->FindLife(key);
+  if (task != nullptr) {
+    reply.has_assignment = task->assignment.generation > held.assignment_seen;
+    if (reply.has_assignment) reply.assignment = task->assignment;
+    if (run->routing()->generation > held.routing_seen) reply.routing = run->routing();
+    reply.first_routing = held.routing_seen == Generation(0);
+  }
+  actions.task_replies.push_back(std::move(reply));
+}
+
+void SchedulerCore::RefuseTask(const TaskKey& key, Actions& actions) {
+  const auto it = held_tasks_.find(key);
+  TaskReply reply{.ticket = it->second.ticket, .status = absl::OkStatus(), .job = key.job};
+  held_tasks_.erase(it);
+  reply.status = absl::AbortedError(absl::StrCat(key.job, " task ", key.rank.value(), ": incarnation ",
+                                                 key.incarnation.value(), " is not wanted any more"));
+  actions.task_replies.push_back(std::move(reply));
+}
+
+void SchedulerCore::AnswerChanged(Actions& actions) {
+  for (auto& [id, state] : nodes_) {
+    if (state.held && state.seen != state.generation) AnswerNode(state, actions);
+  }
+  for (JobEntry* entry : Running()) {
+    for (const Rank rank : entry->run->TakeChangedAssignments()) {
+      AnswerTask({entry->plan.id, rank, entry->run->task(rank).incarnation}, actions);
+    }
+  }
+  std::erase_if(watches_, [this, &actions](const Watch& watch) {
+    if (RevisionOf(jobs_.at(watch.job)) <= watch.after_revision) return false;
+    actions.job_replies.push_back({watch.ticket, watch.job});
+    return true;
+  });
+}
+
+void SchedulerCore::AnswerExpired(Instant now, Actions& actions) {
+  for (auto& [id, state] : nodes_) {
+    if (state.held && now >= state.hold_until) AnswerNode(state, actions);
+  }
+  std::vector<TaskKey> expired;
+  for (const auto& [key, held] : held_tasks_) {
+    if (now >= held.hold_until) expired.push_back(key);
+  }
+  for (const TaskKey& key : expired) AnswerTask(key, actions);
+  std::erase_if(watches_, [now, &actions](const Watch& watch) {
+    if (now < watch.until) return false;
+    actions.job_replies.push_back({watch.ticket, watch.job});
+    return true;
+  });
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,120 @@
+// What holds whatever dies, hangs, gets lost, repeated or delayed. A failing seed replays exactly.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "scheduler/core/testing/fake_cluster.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using testing::Dice;
+using testing::FakeCluster;
+
+JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
+  JobPlan plan;
+  plan.id = absl::StrCat("job-", number);
+  plan.mode = static_cast<Mode>(dice.Below(3));
+  plan.workers = 1 + static_cast<int>(dice.Below(static_cast<uint32_t>(workers)));
+  plan.servers = static_cast<int>(dice.Below(static_cast<uint32_t>(servers) + 1));
+  plan.max_restarts = 1000;
+  plan.worker_wait = absl::Minutes(10);
+  plan.epochs = 1 + static_cast<int>(dice.Below(3));
+  plan.batch_size = 1 + dice.Below(20);
+  plan.slots = 1 + static_cast<int>(dice.Below(6));
+  plan.train_count = 1 + dice.Below(2000);
+  plan.test_count = dice.Below(2) * (1 + dice.Below(500));
+  plan.iterations_max = dice.Chance(0.2) ? 1 + dice.Below(40) : 0;
+  plan.table_elements = {1 + dice.Below(3'000'000), dice.Below(1000)};
+  plan.export_path = "/out";
+  return plan;
+}
+
+// Something bad happens to a task or a daemon; a daemon that was killed comes back later under its name.
+void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
+  Dice& dice = cluster.dice();
+  const auto tasks = cluster.RunningTasks();
+  const uint32_t kind = dice.Below(10);
+  if (kind < 2 && !killed.empty()) {
+    cluster.AddWorker(killed.back(), 1 + static_cast<int>(dice.Below(2)));
+    killed.pop_back();
+  } else if (kind < 3) {
+    const std::vector<std::string> workers = cluster.AliveNodes(Role::kWorker);
+    if (workers.size() < 2) return;
+    const std::string& victim = workers[dice.Below(static_cast<uint32_t>(workers.size()))];
+    cluster.Kill(victim);
+    killed.push_back(victim);
+  } else if (!tasks.empty()) {
+    const auto& [job, rank] = tasks[dice.Below(static_cast<uint32_t>(tasks.size()))];
+    if (kind < 6) cluster.CrashTask(job, rank);
+    if (kind == 6) cluster.HangTask(job, rank);
+    if (kind == 7) cluster.SlowTask(job, rank);
+  }
+}
+
+std::string RunSeed(uint64_t seed) {
+  Dice dice(seed);
+  FakeCluster::Options options{.seed = seed + 1'000'000};
+  options.core.lease = absl::Seconds(3);
+  options.staleness_bound = static_cast<int>(dice.Below(3));
+  if (dice.Chance(0.6)) options.network = {0.05, 0.05, 0.1, 0.1};
+  FakeCluster cluster(options);
+  const int servers = 1 + static_cast<int>(dice.Below(3));
+  const int workers = 1 + static_cast<int>(dice.Below(4));
+  for (int i = 1; i <= servers; ++i) cluster.AddServer(absl::StrCat("server-", i));
+  for (int i = 1; i <= workers; ++i) cluster.AddWorker(absl::StrCat("worker-", i), 1 + static_cast<int>(dice.Below(2)));
+
+  std::vector<JobPlan> plans;
+  const int jobs = 1 + static_cast<int>(dice.Below(2));
+  for (int i = 1; i <= jobs; ++i) {
+    plans.push_back(DrawPlan(dice, i, workers, servers));
+    if (!cluster.Submit(plans.back()).ok()) return "a job was refused";
+  }
+  const auto all_ended = [&] {
+    return std::all_of(plans.begin(), plans.end(),
+                       [&](const JobPlan& plan) { return cluster.Ended(plan.id); });
+  };
+  std::vector<std::string> killed;
+  const int misfortunes = static_cast<int>(dice.Below(12));
+  for (int i = 0; i < misfortunes && !all_ended(); ++i) {
+    cluster.Run(absl::Milliseconds(dice.Below(600)));
+    Misfortune(cluster, killed);
+  }
+  // From here on nothing bad happens: every job must end.
+  cluster.set_network({});
+  for (const std::string& name : killed) cluster.AddWorker(name, 2);
+  if (!cluster.RunUntil(all_ended, absl::Minutes(5)) && cluster.error().empty()) {
+    for (const JobPlan& plan : plans) {
+      const JobView view = cluster.View(plan.id);
+      if (!view.ended) return absl::StrCat(plan.id, " never ended: ", view.detail);
+    }
+  }
+  for (const JobPlan& plan : plans) {
+    const JobView view = cluster.View(plan.id);
+    if (view.state != JobState::kSucceeded) return absl::StrCat(plan.id, ": ", view.failure.message);
+    if (view.samples_done != view.samples_total) return absl::StrCat(plan.id, ": samples are missing");
+    for (const EpochResult& result : view.results) {
+      if (result.test_samples != plan.test_count) return absl::StrCat(plan.id, ": test samples");
+      if (plan.test_count > 0 && result.test_accuracy != 1.0) return absl::StrCat(plan.id, ": sums");
+    }
+    cluster.CheckTrained(plan);
+  }
+  cluster.CheckAllAnswered();
+  return cluster.error();
+}
+
+TEST_CASE("Scheduler: whatever happens, every sample is leased once an epoch, jobs end, the dead get no "
+          "work and generations only grow",
+          "[scheduler][core]") {
+  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+    const std::string error = RunSeed(seed);
+    INFO("seed " << seed);
+    REQUIRE(error == "");
+  }
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,69 @@
+#include "scheduler/core/slot_leases.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::scheduler {
+
+SlotLeases::SlotLeases(int slots, Iteration begin, Iteration end)
+    : begin_(begin),
+      end_(end),
+      incomplete_(begin < end ? slots : 0),
+      done_(static_cast<size_t>(slots), begin),
+      holders_(static_cast<size_t>(slots)) {}
+
+void SlotLeases::Assign(absl::Span<const Rank> live) {
+  if (std::equal(live.begin(), live.end(), live_.begin(), live_.end())) return;
+  live_.assign(live.begin(), live.end());
+  size_t index = 0;
+  for (size_t slot = 0; slot < holders_.size(); ++slot) {
+    Holder& holder = holders_[slot];
+    if (done_[slot] == end_ || live.empty()) {
+      holder.held = false;
+      continue;
+    }
+    const Rank rank = live[index * live.size() / static_cast<size_t>(incomplete_)];
+    ++index;
+    if (holder.held && holder.rank == rank) continue;
+    holder = {.held = true, .rank = rank, .lease_begin = done_[slot]};
+  }
+}
+
+absl::Status SlotLeases::Validate(SlotId slot, Iteration done) const {
+  if (slot.value() < 0 || slot.value() >= static_cast<int64_t>(done_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("slot ", slot.value(), " is outside [0, ",
+                                                   done_.size(), ")"));
+  }
+  if (done > end_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot ", slot.value(), ": iteration_done ", done.value(),
+                     " is above the end of the lease, ", end_.value()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SlotLeases::Report(SlotId slot, Iteration done) {
+  if (absl::Status status = Validate(slot, done); !status.ok()) return status;
+  Iteration& known = done_[static_cast<size_t>(slot.value())];
+  if (done <= known) return absl::OkStatus();
+  known = done;
+  if (known == end_) --incomplete_;
+  return absl::OkStatus();
+}
+
+std::vector<SlotLease> SlotLeases::HeldBy(Rank rank) const {
+  std::vector<SlotLease> leases;
+  for (size_t slot = 0; slot < holders_.size(); ++slot) {
+    const Holder& holder = holders_[slot];
+    if (!holder.held || holder.rank != rank) continue;
+    leases.push_back({SlotId(static_cast<int32_t>(slot)), holder.lease_begin, end_});
+  }
+  return leases;
+}
+
+Iteration SlotLeases::finished() const {
+  return done_.empty() ? end_ : *std::min_element(done_.begin(), done_.end());
+}
+
+}  // namespace capstan::scheduler

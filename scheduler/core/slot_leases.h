@@ -1,0 +1,68 @@
+// SlotLeases: who computes which BSP slot, and how far each slot has come, in one training phase.
+//
+// A slot is a micro-batch of every iteration; its samples follow from the seed, and pushing one twice
+// changes nothing, so a slot may move between tasks at any time: the new holder starts at the first
+// iteration that is not known to be done.
+//
+//   unheld --Assign--> held by a task --Assign after a death or a join--> held by another
+//                            \ Report(end) -> complete (not moved any more)
+//
+// Thread safety: thread-compatible.
+// Invariants: (1) begin <= done <= end for each slot, and done never decreases.
+//             (2) after Assign with live tasks every incomplete slot has one holder, and the holders'
+//                 shares of the incomplete slots differ by at most one.
+#ifndef CAPSTAN_SCHEDULER_CORE_SLOT_LEASES_H_
+#define CAPSTAN_SCHEDULER_CORE_SLOT_LEASES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/types/ids.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+class SlotLeases {
+ public:
+  // Every slot of [0, slots) is to do the iterations [begin, end). REQUIRES: slots >= 1, begin <= end.
+  SlotLeases(int slots, Iteration begin, Iteration end);
+
+  // Spreads the incomplete slots evenly over `live`, neighbours together. Nothing moves if `live` is what
+  // it was at the last call. REQUIRES: ascending ranks, none twice.
+  void Assign(absl::Span<const Rank> live);
+
+  // Every iteration of `slot` below `done` is acknowledged. May come from any task, in any order; an older
+  // figure changes nothing.
+  // Errors: kInvalidArgument  no such slot; done above the phase's end.
+  absl::Status Report(SlotId slot, Iteration done);
+  absl::Status Validate(SlotId slot, Iteration done) const;  // Report's errors, without its effect.
+
+  // The leases of a task, by slot. A lease's range does not change while its holder stays the same.
+  std::vector<SlotLease> HeldBy(Rank rank) const;
+
+  bool complete() const { return incomplete_ == 0; }
+  Iteration finished() const;  // Every slot has done every iteration below it.
+  Iteration begin() const { return begin_; }
+  Iteration end() const { return end_; }
+  absl::Span<const Iteration> done() const { return done_; }  // By slot.
+
+ private:
+  struct Holder {
+    bool held = false;
+    Rank rank;
+    Iteration lease_begin;
+  };
+
+  Iteration begin_;
+  Iteration end_;
+  int incomplete_;
+  std::vector<Iteration> done_;   // By slot.
+  std::vector<Holder> holders_;   // By slot.
+  std::vector<Rank> live_;        // Of the last Assign.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_SLOT_LEASES_H_

@@ -1,0 +1,198 @@
+// FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over a
+// network that may lose, repeat and delay messages. Everything follows from the seed.
+//
+// The fakes keep to the protocol as real processes do: servers apply memberships and pace pushes by the
+// BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train sample by
+// sample of their leases, daemons run what they are told. What must always hold is checked at every step;
+// the first breach is kept in `error`.
+#ifndef CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
+#define CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/scheduler_core.h"
+
+namespace capstan::scheduler::testing {
+
+// Draws of a seed, the same on every machine.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : key_(seed) {}
+  uint32_t Below(uint32_t bound);            // Uniform in [0, bound). REQUIRES: bound > 0.
+  bool Chance(double probability);
+
+ private:
+  uint64_t key_;
+  uint64_t next_ = 0;
+};
+
+// Faults of one message, each with its probability.
+struct Network {
+  double lose_request = 0;
+  double lose_reply = 0;
+  double repeat = 0;      // The request arrives twice.
+  double delay = 0;       // The request arrives up to a second late, after younger ones.
+};
+
+class FakeCluster {
+ public:
+  struct Options {
+    uint64_t seed = 1;
+    SchedulerCore::Options core;
+    Network network;
+    int staleness_bound = 2;   // Of SSP jobs.
+    int batches_per_step = 3;  // That a task trains in 10 ms, at most.
+  };
+  explicit FakeCluster(const Options& options);
+
+  // ---- people
+  void AddServer(const std::string& name);
+  void AddWorker(const std::string& name, int capacity);
+  void Kill(const std::string& name);   // A daemon, and the tasks that it runs.
+  void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
+  void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
+  void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
+  absl::Status Submit(const JobPlan& plan);
+
+  // ---- time
+  void Run(absl::Duration duration);
+  bool RunUntil(const std::function<bool()>& done, absl::Duration limit);  // True: done within limit.
+
+  // ---- what is seen
+  SchedulerCore& core() { return core_; }
+  JobView View(const JobId& job);
+  bool Ended(const JobId& job) { return View(job).ended.has_value(); }
+  Instant now() const { return now_; }
+  const Events& events() const { return events_; }
+  Dice& dice() { return dice_; }
+  void set_network(const Network& network) { network_ = network; }
+  std::vector<std::pair<JobId, int>> RunningTasks() const;
+  std::vector<std::string> AliveNodes(Role role) const;
+  // Every position of every trained epoch was reported once, every slot did every iteration.
+  void CheckTrained(const JobPlan& plan);
+  void CheckAllAnswered();
+  const std::string& error() const { return error_; }
+
+ private:
+  struct Clock {  // One server's view of a member.
+    Incarnation incarnation;
+    bool active = false;
+    int64_t clock = 0;
+  };
+  struct FakeTables {
+    JobMembership membership;
+    absl::btree_map<Rank, Clock> clocks;
+  };
+  struct FakeTask {
+    TaskKey key;
+    NodeId node;
+    bool exited = false;
+    TaskExit exit;
+    bool hung = false;
+    bool slow = false;
+    bool refused = false;
+    Assignment assignment;
+    Generation routing_seen;
+    int64_t iterations = 0;
+    TaskTotals totals;
+    absl::btree_map<LeaseId, SampleReport> samples;     // Of the assignment.
+    absl::btree_map<SlotId, Iteration> slots;           // Next iteration of each slot held.
+    bool exported = false;
+    bool finished = false;
+    std::optional<Ticket> waiting;
+    Instant give_up;
+    Instant ready;  // Trains from then on.
+  };
+  struct FakeNode {
+    NodeId name;
+    Role role = Role::kServer;
+    int capacity = 0;
+    bool alive = true;
+    bool registered = false;
+    Incarnation incarnation;
+    Generation seen;
+    absl::btree_map<JobId, FakeTables> tables;
+    absl::btree_map<TaskKey, FakeTask> tasks;
+    std::optional<Ticket> waiting;
+    Instant give_up;
+  };
+  struct Request {
+    Instant arrives;
+    Ticket ticket;
+    std::optional<NodeReport> node;
+    std::optional<TaskReport> task;
+  };
+  struct Trained {  // What the core was told of a lease.
+    Range positions;
+    int64_t done = 0;
+    int epoch = 0;
+  };
+  struct JobLedger {
+    JobPlan plan;
+    absl::btree_map<LeaseId, Trained> leases;           // Training leases.
+    int64_t version = 0;                                // BSP: iterations complete.
+    absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
+    uint64_t revision = 0;
+  };
+
+  void Step();
+  void SyncServerOrDaemon(FakeNode& node);
+  void SyncTask(FakeTask& task);
+  void Work(FakeTask& task);
+  bool TrainSample(FakeTask& task);
+  bool TrainSlots(FakeTask& task);
+  bool MayPull(const FakeTask& task) const;
+  void Pushed(const FakeTask& task);
+  bool AllDone(const FakeTask& task) const;
+  void Send(Request request);
+  void Deliver();
+  void DeliverOne(const Request& request);
+  void Perform(Actions& actions);
+  void TakeReply(const NodeReply& reply);
+  void TakeReply(const TaskReply& reply);
+  void ApplyTables(FakeNode& node, const NodeReply& reply);
+  void ApplyTasks(FakeNode& node, const NodeReply& reply);
+  void TakeAssignment(FakeTask& task, const Assignment& assignment);
+  void NoteLeases(const TaskReply& reply);
+  void NoteReported(const TaskReport& report);
+  void NoteEvents(const Events& events);
+  void Answered(Ticket ticket);
+  FakeTask* FindTask(const TaskKey& key);
+  FakeTask* FindRank(const JobId& job, int rank);
+  void Fail(const std::string& what);
+
+  const Options options_;
+  Network network_;
+  Dice dice_;
+  SchedulerCore core_;
+  Instant now_;
+  absl::btree_map<NodeId, FakeNode> nodes_;
+  std::vector<Request> flying_;
+  uint64_t next_ticket_ = 1;
+  absl::btree_set<Ticket> owed_;                        // Accepted, not answered.
+  absl::btree_map<Ticket, NodeId> node_calls_;          // Whose reply it is.
+  absl::btree_map<Ticket, TaskKey> task_calls_;
+  absl::btree_map<JobId, JobLedger> jobs_;
+  absl::btree_map<std::pair<JobId, Rank>, TaskKey> lives_;
+  absl::btree_set<TaskKey> dead_;
+  absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
+  absl::btree_map<TaskKey, Generation> task_generations_;
+  absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
+  Events events_;
+  std::string error_;
+};
+
+}  // namespace capstan::scheduler::testing
+
+#endif  // CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_

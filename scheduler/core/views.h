@@ -1,0 +1,65 @@
+// Views: the state of jobs and nodes as users see it. Thread safety: values.
+#ifndef CAPSTAN_SCHEDULER_CORE_VIEWS_H_
+#define CAPSTAN_SCHEDULER_CORE_VIEWS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+struct TaskView {
+  Rank rank;
+  Incarnation incarnation;  // 0: it never had a task slot.
+  NodeId node;
+  std::string address;
+  std::string state;        // "starting", "training", "idle", "waiting", "dead", "finished".
+  Iteration iteration;
+  int64_t samples = 0;
+  Instant last_report;
+  Wait wait;
+};
+
+struct JobView {
+  JobId id;
+  JobState state = JobState::kPending;
+  Failure failure;
+  std::string detail;  // One sentence.
+  uint64_t revision = 0;
+  Instant submitted;
+  std::optional<Instant> started;
+  std::optional<Instant> ended;
+  std::optional<JobPhase> phase;  // While it runs.
+  Epoch epoch;
+  int64_t iteration = 0;     // BSP: finished by all. SSP, ASP: batches finished, summed over tasks.
+  int64_t samples_done = 0;
+  int64_t samples_total = 0;
+  double samples_per_second = 0;
+  double loss = 0;           // Training, mean over the current epoch so far.
+  double accuracy = 0;
+  std::vector<EpochResult> results;
+  std::vector<int64_t> staleness_counts;
+  int restarts = 0;
+  std::vector<TaskView> tasks;
+};
+
+struct NodeView {
+  NodeId id;
+  NodeInfo info;
+  Incarnation incarnation;
+  bool alive = false;
+  bool leaving = false;
+  Instant last_seen;
+  int tasks = 0;   // Worker: slots taken.
+  int shards = 0;  // Server: held for running jobs.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_VIEWS_H_

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Makes expected.inc: what PyTorch's optimizers and schedulers compute, for reference_test.cc.
+
+    /usr/bin/python3 make_expected.py > expected.inc        (Debian's python3-torch)
+
+PyTorch runs in fp64 on hyperparameters that are exact fp32 numbers, so its results are exact as far
+as the test is concerned, and the tolerance has to cover the roundings of the fp32 reference alone.
+Weights start at (i - 2) / 4 and gradients follow a formula that is exact in fp32; both stand in
+reference_test.cc as well. A line of the output is: {name, config, {{update, {weights after it}}...}}.
+"""
+
+import struct
+
+import torch
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, StepLR
+
+ELEMENTS = 5
+CHECKED_UPDATES = (1, 2, 3, 10, 24)
+
+
+def f32(value):
+    """The fp32 number nearest to value, which is what a job file can hold."""
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+def gradient(step):
+    values = [((step * 7 + i * 5) % 17 - 8) / 8 for i in range(ELEMENTS)]
+    values[3] = 0.0  # An element that never gets a gradient.
+    return torch.tensor(values, dtype=torch.float64)
+
+
+class Case:
+    """One optimizer with its settings: builds the PyTorch side and the C++ initialiser."""
+
+    def __init__(self, name, kind, lr, make, rule="", decay=0.0, clip=0.0, schedule=None):
+        self.name, self.kind, self.lr, self.make, self.rule = name, kind, f32(lr), make, rule
+        self.decay, self.clip, self.schedule = f32(decay), f32(clip), schedule
+
+    def config(self):
+        fields = [f".kind = OptimizerKind::{self.kind}", f".learning_rate = {literal(self.lr)}"]
+        if self.schedule:
+            fields.append(".schedule = {" + self.schedule[0].replace(", ", ",\n   ") + "}")
+        if self.decay:
+            fields.append(f".weight_decay = {literal(self.decay)}")
+        if self.clip:
+            fields.append(f".clip_value = {literal(self.clip)}")
+        if self.rule:
+            fields.append(self.rule)
+        return "{" + ",\n  ".join(fields) + "}"
+
+    def run(self):
+        weights = torch.tensor([(i - 2) / 4 for i in range(ELEMENTS)], dtype=torch.float64)
+        weights.requires_grad_(True)
+        optimizer = self.make([weights], lr=self.lr, weight_decay=self.decay)
+        schedulers = self.schedule[1](optimizer) if self.schedule else []
+        results = []
+        for step in range(CHECKED_UPDATES[-1]):
+            weights.grad = gradient(step)
+            if self.clip:
+                torch.nn.utils.clip_grad_value_([weights], self.clip)
+            optimizer.step()
+            for scheduler, last in schedulers:
+                if step < last:  # A cosine would rise again after its minimum; ours stays there.
+                    scheduler.step()
+            if step + 1 in CHECKED_UPDATES:
+                results.append((step + 1, weights.detach().tolist()))
+        return results
+
+
+def literal(value):
+    text = repr(float("%.9g" % value))
+    return text + "f"
+
+
+def betas(beta1, beta2, epsilon):
+    return f".beta1 = {beta1}f, .beta2 = {beta2}f, .epsilon = {epsilon}f"
+
+
+def adam(algorithm, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    values = (f32(beta1), f32(beta2))
+    return lambda p, **k: algorithm(p, betas=values, eps=f32(epsilon), **k)
+
+
+def sgd(momentum=0.0, nesterov=False):
+    return lambda p, **k: torch.optim.SGD(p, momentum=f32(momentum), nesterov=nesterov, **k)
+
+
+def adagrad(epsilon, initial):
+    return lambda p, **k: torch.optim.Adagrad(
+        p, eps=f32(epsilon), initial_accumulator_value=f32(initial), **k)
+
+
+def rmsprop(alpha, epsilon, momentum):
+    return lambda p, **k: torch.optim.RMSprop(
+        p, alpha=f32(alpha), eps=f32(epsilon), momentum=f32(momentum), **k)
+
+
+ALWAYS = 1 << 30
+
+
+def step_schedule(every, factor):
+    return (f".kind = ScheduleKind::kStep, .step_every = {every}, .step_factor = {factor}f",
+            lambda o: [(StepLR(o, every, f32(factor)), ALWAYS)])
+
+
+def cosine_schedule(steps, minimum):
+    return (f".kind = ScheduleKind::kCosine, .cosine_steps = {steps}, "
+            f".cosine_minimum = {minimum}f",
+            lambda o: [(CosineAnnealingLR(o, steps, f32(minimum)), steps)])
+
+
+def with_warmup(schedule, steps):
+    """(t + 1) / steps: LinearLR from 1 / steps to 1 in steps - 1 updates, times the schedule."""
+    text = f".warmup_steps = {steps}"
+    def make(optimizer):
+        warmup = LinearLR(optimizer, 1 / steps, 1.0, steps - 1)
+        return (schedule[1](optimizer) if schedule else []) + [(warmup, ALWAYS)]
+    return (schedule[0] + ", " + text if schedule else text, make)
+
+
+ADAM, ADAMW = torch.optim.Adam, torch.optim.AdamW
+CASES = [
+    Case("sgd", "kSgd", 0.1, sgd()),
+    Case("sgd, decay", "kSgd", 0.1, sgd(), decay=0.05),
+    Case("sgd, clip", "kSgd", 0.1, sgd(), clip=0.3),
+    Case("sgd, decay and clip", "kSgd", 0.1, sgd(), decay=0.5, clip=0.3),
+    Case("momentum", "kMomentum", 0.1, sgd(0.9), ".momentum = 0.9f"),
+    Case("momentum, decay", "kMomentum", 0.1, sgd(0.8), ".momentum = 0.8f", decay=0.05),
+    Case("nesterov", "kNesterov", 0.1, sgd(0.9, True), ".momentum = 0.9f"),
+    Case("nesterov, decay", "kNesterov", 0.1, sgd(0.9, True), ".momentum = 0.9f", decay=0.05),
+    Case("adagrad", "kAdagrad", 0.1, adagrad(1e-10, 0), ".epsilon = 1e-10f"),
+    Case("adagrad, decay, accumulator", "kAdagrad", 0.1, adagrad(0.1, 0.5),
+         ".epsilon = 0.1f, .initial_accumulator = 0.5f", decay=0.05),
+    Case("rmsprop", "kRmsProp", 0.01, rmsprop(0.99, 1e-8, 0),
+         ".momentum = 0.0f, .alpha = 0.99f, .epsilon = 1e-8f"),
+    Case("rmsprop, decay", "kRmsProp", 0.01, rmsprop(0.9, 0.1, 0),
+         ".momentum = 0.0f, .alpha = 0.9f, .epsilon = 0.1f", decay=0.05),
+    Case("rmsprop, momentum", "kRmsProp", 0.01, rmsprop(0.9, 0.01, 0.8),
+         ".momentum = 0.8f, .alpha = 0.9f, .epsilon = 0.01f"),
+    Case("adam", "kAdam", 0.01, adam(ADAM), betas(0.9, 0.999, 1e-8)),
+    Case("adam, decay, large epsilon", "kAdam", 0.1, adam(ADAM, 0.8, 0.95, 0.1),
+         betas(0.8, 0.95, 0.1), decay=0.05),
+    Case("adamw", "kAdamW", 0.01, adam(ADAMW), betas(0.9, 0.999, 1e-8)),
+    Case("adamw, decay, clip", "kAdamW", 0.1, adam(ADAMW, 0.8, 0.95, 0.1),
+         betas(0.8, 0.95, 0.1), decay=0.2, clip=0.3),
+    Case("sgd, step", "kSgd", 0.1, sgd(), schedule=step_schedule(4, 0.5)),
+    Case("sgd, cosine to a minimum", "kSgd", 0.1, sgd(), schedule=cosine_schedule(20, 0.02)),
+    Case("sgd, warm-up", "kSgd", 0.1, sgd(), schedule=with_warmup(None, 8)),
+    Case("momentum, warm-up and step", "kMomentum", 0.1, sgd(0.9), ".momentum = 0.9f",
+         schedule=with_warmup(step_schedule(6, 0.3), 8)),
+    Case("adamw, decay, warm-up and cosine", "kAdamW", 0.05, adam(ADAMW), betas(0.9, 0.999, 1e-8),
+         decay=0.2, schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
+]
+
+
+def main():
+    print(f"// Made by make_expected.py with PyTorch {torch.__version__} in fp64; do not edit.")
+    print("// clang-format off")
+    for case in CASES:
+        print(f'{{"{case.name}",\n {case.config()},\n {{')
+        for update, weights in case.run():
+            print(f"  {{{update}, {{" + ", ".join("%.10g" % w for w in weights) + "}},")
+        print(" }},")
+    print("// clang-format on")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+#include "worker/daemon/task_files.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr size_t kJobIdLengthMax = 128;
+
+absl::Status CheckJobId(const JobId& job) {
+  const bool plain = std::all_of(job.begin(), job.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+  });
+  if (plain && !job.empty() && job.front() != '.' && job.size() <= kJobIdLengthMax) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("job_id: \"", absl::string_view(job).substr(0, kJobIdLengthMax),
+                   "\": expected 1 to ", kJobIdLengthMax,
+                   " letters, digits, '_', '-' and '.', not starting with '.'"));
+}
+
+absl::Status CheckRank(Rank rank) {
+  if (rank.value() >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rank: ", rank.value(), ": expected 0 or more"));
+}
+
+// The incarnation in a folder's name "<rank>-<incarnation>", or 0 if it is another's.
+uint64_t IncarnationOf(const std::string& name, Rank rank) {
+  const std::string prefix = absl::StrCat(rank.value(), "-");
+  uint64_t incarnation = 0;
+  if (name.compare(0, prefix.size(), prefix) != 0) return 0;
+  return absl::SimpleAtoi(name.substr(prefix.size()), &incarnation) ? incarnation : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskName& task) {
+  CAPSTAN_RETURN_IF_ERROR(CheckJobId(task.job));
+  CAPSTAN_RETURN_IF_ERROR(CheckRank(task.rank));
+  if (task.incarnation.value() == 0) {
+    return absl::InvalidArgumentError("incarnation: 0: expected 1 or more");
+  }
+  const std::string folder = absl::StrCat(work_dir, "/", task.job, "/", task.rank.value(), "-",
+                                          task.incarnation.value());
+  return TaskFiles{folder, folder + "/task.textproto", folder + "/task.log"};
+}
+
+absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const JobId& job,
+                                              Rank rank) {
+  CAPSTAN_RETURN_IF_ERROR(CheckJobId(job));
+  CAPSTAN_RETURN_IF_ERROR(CheckRank(rank));
+  uint64_t newest = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(absl::StrCat(work_dir, "/", job), error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    newest = std::max(newest, IncarnationOf(entry->path().filename().string(), rank));
+  }
+  if (newest == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("task ", rank.value(), " of job ", job, " never ran on this worker"));
+  }
+  return Incarnation(newest);
+}
+
+absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& assignment) {
+  std::error_code error;
+  std::filesystem::create_directories(files.folder, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("making ", files.folder, ": ", error.message()));
+  }
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(assignment, &text);
+  std::ofstream file(files.spec, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file.fail()) {
+    return absl::UnavailableError(absl::StrCat("writing ", files.spec, ": ", strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("task spec ", path, ": ", strerror(errno)));
+  std::ostringstream text;
+  text << file.rdbuf();
+  v1::TaskAssignment assignment;
+  if (!google::protobuf::TextFormat::ParseFromString(text.str(), &assignment)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task spec ", path, ": expected a capstan.v1.TaskAssignment in text format"));
+  }
+  return assignment;
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,86 @@
+#include "worker/daemon/task_files.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+std::string WorkDir() {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  const std::string work_dir = std::string(folder != nullptr ? folder : "/tmp") + "/task_files";
+  std::filesystem::remove_all(work_dir);
+  return work_dir;
+}
+
+v1::TaskAssignment Assignment() {
+  v1::TaskAssignment assignment;
+  assignment.set_job_id("lenet-1");
+  assignment.set_rank(2);
+  assignment.set_incarnation(5);
+  assignment.mutable_spec()->mutable_model()->set_zoo("lenet");
+  return assignment;
+}
+
+TEST_CASE("Task files: each life of a task has its own folder", "[worker]") {
+  REQUIRE_OK_AND_ASSIGN(const TaskFiles files,
+                        TaskFilesOf("/work", {"lenet-1", Rank(2), Incarnation(5)}));
+  CHECK(files.folder == "/work/lenet-1/2-5");
+  CHECK(files.spec == "/work/lenet-1/2-5/task.textproto");
+  CHECK(files.log == "/work/lenet-1/2-5/task.log");
+}
+
+TEST_CASE("Task files: names that lead elsewhere are refused", "[worker]") {
+  for (const std::string job : {"", ".", "..", "../etc", "a/b", "/etc", ".hidden", "a b", "a\nb", "ä"}) {
+    CAPTURE(job);
+    CHECK_STATUS(TaskFilesOf("/work", {job, Rank(0), Incarnation(1)}),
+                 absl::StatusCode::kInvalidArgument, "job_id");
+    CHECK_STATUS(NewestIncarnation("/work", job, Rank(0)), absl::StatusCode::kInvalidArgument,
+                 "job_id");
+  }
+  CHECK_STATUS(TaskFilesOf("/work", {std::string(129, 'a'), Rank(0), Incarnation(1)}),
+               absl::StatusCode::kInvalidArgument, "1 to 128");
+  CHECK_STATUS(TaskFilesOf("/work", {"lenet-1", Rank(-1), Incarnation(1)}),
+               absl::StatusCode::kInvalidArgument, "rank: -1");
+  CHECK_STATUS(TaskFilesOf("/work", {"lenet-1", Rank(0), Incarnation(0)}),
+               absl::StatusCode::kInvalidArgument, "incarnation: 0");
+}
+
+TEST_CASE("Task files: a spec is read back as it was written", "[worker]") {
+  REQUIRE_OK_AND_ASSIGN(const TaskFiles files,
+                        TaskFilesOf(WorkDir(), {"lenet-1", Rank(2), Incarnation(5)}));
+  REQUIRE_OK(WriteTaskSpec(files, Assignment()));
+  REQUIRE_OK_AND_ASSIGN(const v1::TaskAssignment read, ReadTaskSpec(files.spec));
+  CHECK(read.ShortDebugString() == Assignment().ShortDebugString());
+}
+
+TEST_CASE("Task files: a spec that is missing or malformed is named", "[worker]") {
+  CHECK_STATUS(ReadTaskSpec("/proc/none/task.textproto"), absl::StatusCode::kNotFound,
+               "/proc/none/task.textproto");
+  const std::string work_dir = WorkDir();
+  std::filesystem::create_directories(work_dir);
+  std::ofstream(work_dir + "/bad") << "rank: many";
+  CHECK_STATUS(ReadTaskSpec(work_dir + "/bad"), absl::StatusCode::kInvalidArgument, "/bad");
+  CHECK_STATUS(WriteTaskSpec({"/proc/none", "/proc/none/spec", ""}, Assignment()),
+               absl::StatusCode::kUnavailable, "/proc/none");
+}
+
+TEST_CASE("Task files: the newest incarnation is the highest number, not the last name", "[worker]") {
+  const std::string work_dir = WorkDir();
+  for (const char* name : {"2-9", "2-10", "2-x", "12-99", "3-11", "junk"}) {
+    std::filesystem::create_directories(work_dir + "/lenet-1/" + name);
+  }
+  CHECK(NewestIncarnation(work_dir, "lenet-1", Rank(2)).value() == Incarnation(10));
+  CHECK_STATUS(NewestIncarnation(work_dir, "lenet-1", Rank(0)), absl::StatusCode::kNotFound,
+               "task 0 of job lenet-1");
+  CHECK_STATUS(NewestIncarnation(work_dir, "lenet-9", Rank(0)), absl::StatusCode::kNotFound,
+               "lenet-9");
+}
+
+}  // namespace
+}  // namespace capstan::worker

@@ -1,0 +1,184 @@
+#include "worker/daemon/task_supervisor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/observability/log.h"
+#include "common/process/last_lines.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr int kExitNotStarted = 127;  // As shells do.
+constexpr int kLastLinesMax = 20;
+constexpr int64_t kLastBytesMax = 4096;
+constexpr absl::Duration kKillPatience = absl::Seconds(5);
+
+TaskName NameOf(const v1::TaskAssignment& assignment) {
+  return {assignment.job_id(), Rank(assignment.rank()), Incarnation(assignment.incarnation())};
+}
+
+std::string Describe(const TaskEnd& end) {
+  if (end.signal == 0) return absl::StrCat("with exit code ", end.exit_code);
+  return absl::StrCat("by signal ", end.signal, " (", strsignal(end.signal), ")");
+}
+
+// How a process ended, with the last lines of its log if it ended badly.
+TaskEnd EndOf(const absl::StatusOr<ExitStatus>& end, const std::string& log) {
+  if (!end.ok()) {
+    return {.exit_code = kExitNotStarted, .signal = 0, .last_lines = end.status().ToString()};
+  }
+  TaskEnd task_end{.exit_code = end->code, .signal = end->signal, .last_lines = ""};
+  if (end->code != 0 || end->signal != 0) {
+    task_end.last_lines = LastLines(log, kLastLinesMax, kLastBytesMax).value_or("");
+  }
+  return task_end;
+}
+
+}  // namespace
+
+TaskSupervisor::TaskSupervisor(Options options)
+    : options_(std::move(options)),
+      supervisor_([this](uint64_t id, const absl::StatusOr<ExitStatus>& end) {
+        OnProcessEnd(ProcessId(id), end);
+      }) {}
+
+TaskSupervisor::~TaskSupervisor() { supervisor_.Stop(absl::ZeroDuration()); }
+
+absl::Status TaskSupervisor::Start() { return supervisor_.Start(); }
+
+int TaskSupervisor::StopTasks() {
+  TaskActions actions;
+  {
+    absl::MutexLock lock(&mutex_);
+    table_.StopAll(&actions);
+  }
+  Perform(actions, {});
+  absl::MutexLock lock(&mutex_);
+  const auto all_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return table_.running_count() == 0;
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&all_ended), options_.stop_grace + kKillPatience);
+  return table_.running_count();
+}
+
+bool TaskSupervisor::IsRunning(const TaskName& task) const {
+  absl::MutexLock lock(&mutex_);
+  return table_.IsRunning(task);
+}
+
+void TaskSupervisor::Restarted(const NodeId& node_id, Incarnation) {
+  SetLogRole(node_id);
+  TaskActions actions;
+  {
+    absl::MutexLock lock(&mutex_);
+    table_.NewLife(&actions);
+  }
+  if (!actions.kill.empty()) LogWarning({}, "killing {} tasks of an earlier life", actions.kill.size());
+  Perform(actions, {});
+}
+
+void TaskSupervisor::FillState(v1::SyncNodeRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  for (const TaskReport& report : table_.Report()) {
+    v1::TaskState& state = *request.add_tasks();
+    state.set_job_id(report.task.job);
+    state.set_rank(report.task.rank.value());
+    state.set_incarnation(report.task.incarnation.value());
+    state.set_exited(report.exited);
+    if (!report.exited) continue;
+    state.set_exit_code(report.end.exit_code);
+    state.set_signal(report.end.signal);
+    state.set_last_lines(report.end.last_lines);
+  }
+}
+
+void TaskSupervisor::TakeDesired(const v1::SyncNodeResponse& response) {
+  std::map<TaskName, const v1::TaskAssignment*> assignments;
+  std::vector<TaskName> desired;
+  for (const v1::TaskAssignment& assignment : response.tasks()) {
+    desired.push_back(NameOf(assignment));
+    assignments.emplace(desired.back(), &assignment);
+  }
+  TaskActions actions;
+  {
+    absl::MutexLock lock(&mutex_);
+    table_.TakeDesired(desired, &actions);
+  }
+  Perform(actions, assignments);
+}
+
+void TaskSupervisor::Perform(const TaskActions& actions,
+                             const std::map<TaskName, const v1::TaskAssignment*>& assignments) {
+  for (const ProcessId process : actions.kill) {
+    supervisor_.Terminate(process.value(), absl::ZeroDuration());
+  }
+  for (const ProcessId process : actions.terminate) {
+    supervisor_.Terminate(process.value(), options_.stop_grace);
+  }
+  for (const TaskActions::Start& start : actions.start) {
+    const absl::Status started =
+        StartTask(start.process, start.task, *assignments.at(start.task));
+    if (started.ok()) continue;
+    LogError({.job = start.task.job}, "task {} (incarnation {}) cannot be started: {}",
+             start.task.rank.value(), start.task.incarnation.value(), started.ToString());
+    Ended(start.process,
+          {.exit_code = kExitNotStarted, .signal = 0, .last_lines = started.ToString()});
+  }
+  if (actions.report && options_.on_change) options_.on_change();
+}
+
+absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
+                                       const v1::TaskAssignment& assignment) {
+  CAPSTAN_ASSIGN_OR_RETURN(const TaskFiles files, TaskFilesOf(options_.work_dir, task));
+  CAPSTAN_RETURN_IF_ERROR(WriteTaskSpec(files, assignment));
+  const v1::Resources& resources = assignment.spec().resources();
+  const int threads = resources.has_threads() ? std::max(1, resources.threads()) : 1;
+  SpawnOptions options;
+  options.program = options_.program;
+  options.name = "capstan-worker";
+  options.args = {"--task", "--scheduler=" + options_.scheduler, "--spec=" + files.spec,
+                  "--log-format=" + options_.log_format};
+  options.environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
+  options.output_file = files.log;
+  {
+    absl::MutexLock lock(&mutex_);
+    processes_[process] = {task, files};
+  }
+  LogInfo({.job = task.job}, "starting task {} (incarnation {}), log {}", task.rank.value(),
+          task.incarnation.value(), files.log);
+  supervisor_.Spawn(process.value(), std::move(options));
+  absl::MutexLock lock(&mutex_);  // StopTasks may have come first, and found nothing to terminate.
+  if (table_.stopping()) supervisor_.Terminate(process.value(), options_.stop_grace);
+  return absl::OkStatus();
+}
+
+void TaskSupervisor::OnProcessEnd(ProcessId process, const absl::StatusOr<ExitStatus>& end) {
+  Process ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    ended = processes_.at(process);
+    processes_.erase(process);
+  }
+  TaskEnd task_end = EndOf(end, ended.files.log);
+  const bool bad = task_end.exit_code != 0 || task_end.signal != 0;
+  LogLine(bad ? LogLevel::kWarning : LogLevel::kInfo, {.job = ended.task.job},
+          fmt::format("task {} (incarnation {}) ended {}", ended.task.rank.value(),
+                      ended.task.incarnation.value(), Describe(task_end)));
+  Ended(process, std::move(task_end));
+}
+
+void TaskSupervisor::Ended(ProcessId process, TaskEnd end) {
+  TaskActions actions;
+  {
+    absl::MutexLock lock(&mutex_);
+    table_.ProcessEnded(process, std::move(end), &actions);
+  }
+  Perform(actions, {});
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,76 @@
+// TaskSupervisor: runs the tasks that the scheduler wants on this daemon, each in a child process.
+//
+// The shell around TaskTable: writes a task's spec, starts `capstan-worker --task` on it with its log file
+// beside, stops what is no longer wanted, and reports how processes ended.
+//
+// Thread safety: thread-safe. on_change is called under no lock.
+#ifndef CAPSTAN_WORKER_DAEMON_TASK_SUPERVISOR_H_
+#define CAPSTAN_WORKER_DAEMON_TASK_SUPERVISOR_H_
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/net/node_agent.h"
+#include "common/process/process_supervisor.h"
+#include "worker/daemon/task_files.h"
+#include "worker/daemon/task_table.h"
+
+namespace capstan::worker {
+
+class TaskSupervisor final : public NodeHandler {
+ public:
+  struct Options {
+    std::string work_dir;             // Absolute.
+    std::string scheduler;            // host:port, handed to the tasks.
+    std::string log_format = "text";  // Handed to the tasks.
+    // The program that runs a task; this one, even if its file has been replaced since.
+    std::string program = "/proc/self/exe";
+    absl::Duration stop_grace = absl::Seconds(2);  // From SIGTERM to SIGKILL.
+    std::function<void()> on_change;  // The state changed: NodeAgent::Wake.
+  };
+
+  explicit TaskSupervisor(Options options);
+  ~TaskSupervisor() override;  // Kills all tasks.
+
+  absl::Status Start();
+  // Terminates all tasks and waits for their ends, which the state still reports; starts no more.
+  // Returns the number of tasks that do not even end by SIGKILL within five seconds: 0.
+  int StopTasks();
+  // True while that task's process runs.
+  bool IsRunning(const TaskName& task) const;
+
+  void Restarted(const NodeId& node_id, Incarnation incarnation) override;
+  void FillState(v1::SyncNodeRequest& request) override;
+  void TakeDesired(const v1::SyncNodeResponse& response) override;
+
+ private:
+  struct Process {
+    TaskName task;
+    TaskFiles files;
+  };
+
+  // Does what the table decided. `assignments` holds those of actions.start.
+  void Perform(const TaskActions& actions,
+               const std::map<TaskName, const v1::TaskAssignment*>& assignments);
+  absl::Status StartTask(ProcessId process, const TaskName& task,
+                         const v1::TaskAssignment& assignment);
+  void OnProcessEnd(ProcessId process, const absl::StatusOr<ExitStatus>& end);
+  void Ended(ProcessId process, TaskEnd end);
+
+  const Options options_;
+
+  mutable absl::Mutex mutex_;
+  TaskTable table_ ABSL_GUARDED_BY(mutex_);
+  std::map<ProcessId, Process> processes_ ABSL_GUARDED_BY(mutex_);  // Running ones.
+
+  ProcessSupervisor supervisor_;  // Last: its thread ends before the rest goes.
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_DAEMON_TASK_SUPERVISOR_H_

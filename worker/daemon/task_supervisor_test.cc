@@ -1,0 +1,203 @@
+#include "worker/daemon/task_supervisor.h"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "common/net/fake_scheduler.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+std::string TestFolder() {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  return std::string(folder != nullptr ? folder : "/tmp") + "/task_supervisor";
+}
+
+std::string Contents(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// A worker daemon without its main: a supervisor tied to a fake scheduler. A task is a shell script.
+class Worker {
+ public:
+  explicit Worker(const std::string& script) {
+    std::filesystem::remove_all(TestFolder());
+    std::filesystem::create_directories(TestFolder());
+    const std::string program = TestFolder() + "/task.sh";
+    std::ofstream(program) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    TaskSupervisor::Options options;
+    options.work_dir = TestFolder() + "/work";
+    options.scheduler = scheduler.address();
+    options.program = program;
+    options.on_change = [this] { agent->Wake(); };
+    supervisor = std::make_unique<TaskSupervisor>(options);
+    NodeAgent::Options agent_options;
+    agent_options.scheduler = scheduler.address();
+    agent_options.self.set_role(v1::WORKER);
+    agent = std::make_unique<NodeAgent>(agent_options, supervisor.get());
+    REQUIRE_OK(supervisor->Start());
+    agent->Start();
+  }
+  ~Worker() {
+    agent->Stop();
+    supervisor.reset();  // Ends the thread that wakes the agent.
+  }
+
+  // Wants task 0 of a job in this incarnation, and nothing else.
+  void Want(const std::string& job, uint64_t incarnation, int threads = 0) {
+    v1::SyncNodeResponse desired;
+    v1::TaskAssignment& task = *desired.add_tasks();
+    task.set_job_id(job);
+    task.set_incarnation(incarnation);
+    if (threads > 0) task.mutable_spec()->mutable_resources()->set_threads(threads);
+    scheduler.SetDesired(desired);
+  }
+  void WantNothing() { scheduler.SetDesired({}); }
+
+  // Waits for a report of one task that has ended (or runs).
+  std::optional<v1::TaskState> WaitForTask(uint64_t incarnation, bool exited) {
+    const auto request = scheduler.WaitForSync([&](const v1::SyncNodeRequest& sync) {
+      return sync.tasks_size() == 1 && sync.tasks(0).incarnation() == incarnation &&
+             sync.tasks(0).exited() == exited;
+    });
+    if (!request) return std::nullopt;
+    return request->tasks(0);
+  }
+  std::string FileOf(const std::string& task, const std::string& name) {
+    return TestFolder() + "/work/" + task + "/" + name;
+  }
+
+  testing::FakeScheduler scheduler;
+  std::unique_ptr<TaskSupervisor> supervisor;
+  std::unique_ptr<NodeAgent> agent;
+};
+
+constexpr char kForever[] = "exec sleep 1000";
+
+TEST_CASE("Task supervisor: a task gets its spec, scheduler, threads and log", "[worker]") {
+  Worker worker(R"(echo "$@"; echo "threads $OMP_NUM_THREADS" >&2)");
+  worker.Want("lenet-1", 7, 3);
+  const auto task = worker.WaitForTask(7, true);
+  REQUIRE(task.has_value());
+  CHECK(task->job_id() == "lenet-1");
+  CHECK(task->exit_code() == 0);
+  CHECK(task->last_lines().empty());
+  const std::string spec = worker.FileOf("lenet-1/0-7", "task.textproto");
+  CHECK(Contents(worker.FileOf("lenet-1/0-7", "task.log")) ==
+        "--task --scheduler=" + worker.scheduler.address() + " --spec=" + spec +
+            " --log-format=text\nthreads 3\n");
+  REQUIRE_OK_AND_ASSIGN(const v1::TaskAssignment assignment, ReadTaskSpec(spec));
+  CHECK(assignment.incarnation() == 7);
+}
+
+TEST_CASE("Task supervisor: a failed task is reported with code and last lines", "[worker]") {
+  Worker worker("for i in $(seq 100); do echo line $i; done; exit 42");
+  worker.Want("lenet-1", 1);
+  const auto task = worker.WaitForTask(1, true);
+  REQUIRE(task.has_value());
+  CHECK(task->exit_code() == 42);
+  CHECK(task->signal() == 0);
+  CHECK_THAT(task->last_lines(), Catch::StartsWith("line 81\n") && Catch::EndsWith("line 100"));
+}
+
+TEST_CASE("Task supervisor: a crashed task is reported with its signal", "[worker]") {
+  Worker worker("echo about to crash; kill -ABRT $$");
+  worker.Want("lenet-1", 1);
+  const auto task = worker.WaitForTask(1, true);
+  REQUIRE(task.has_value());
+  CHECK(task->signal() == SIGABRT);
+  CHECK(task->last_lines() == "about to crash");
+}
+
+TEST_CASE("Task supervisor: a task that is no longer wanted is stopped, its log kept", "[worker]") {
+  Worker worker(std::string("echo started; ") + kForever);
+  worker.Want("lenet-1", 1);
+  REQUIRE(worker.WaitForTask(1, false).has_value());
+  CHECK(worker.supervisor->IsRunning({"lenet-1", Rank(0), Incarnation(1)}));
+  const size_t syncs = worker.scheduler.sync_count();
+  worker.WantNothing();
+  const auto gone = worker.scheduler.WaitForSync([&](const v1::SyncNodeRequest& sync) {
+    return sync.generation_seen() == 2 && sync.tasks_size() == 0;
+  });
+  REQUIRE(gone.has_value());
+  CHECK(worker.scheduler.sync_count() > syncs);
+  CHECK_FALSE(worker.supervisor->IsRunning({"lenet-1", Rank(0), Incarnation(1)}));
+  CHECK(std::filesystem::exists(worker.FileOf("lenet-1/0-1", "task.log")));
+}
+
+TEST_CASE("Task supervisor: an end is repeated until the scheduler drops the task", "[worker]") {
+  Worker worker("exit 9");
+  worker.Want("lenet-1", 1);
+  REQUIRE(worker.WaitForTask(1, true).has_value());
+  worker.agent->Wake();
+  const auto repeated = worker.scheduler.WaitForSync([](const v1::SyncNodeRequest& sync) {
+    return sync.generation_seen() == 1 && sync.tasks_size() == 1 && sync.tasks(0).exited();
+  });
+  REQUIRE(repeated.has_value());
+  worker.WantNothing();
+  REQUIRE(worker.scheduler
+              .WaitForSync([](const v1::SyncNodeRequest& sync) {
+                return sync.generation_seen() == 2 && sync.tasks_size() == 0;
+              })
+              .has_value());
+}
+
+TEST_CASE("Task supervisor: a new life of the daemon kills all tasks", "[worker]") {
+  Worker worker(kForever);
+  worker.Want("lenet-1", 1);
+  REQUIRE(worker.WaitForTask(1, false).has_value());
+  worker.scheduler.FailSync({absl::AbortedError("the lease ran out")});
+  REQUIRE(worker.scheduler.WaitForRegister(2).has_value());
+  worker.WantNothing();
+  REQUIRE(worker.scheduler
+              .WaitForSync([](const v1::SyncNodeRequest& sync) {
+                return sync.incarnation() == 2 && sync.generation_seen() >= 2 &&
+                       sync.tasks_size() == 0;
+              })
+              .has_value());
+  CHECK(worker.supervisor->StopTasks() == 0);
+}
+
+TEST_CASE("Task supervisor: a stopping daemon ends its tasks and reports them", "[worker]") {
+  Worker worker(kForever);
+  worker.Want("lenet-1", 1);
+  REQUIRE(worker.WaitForTask(1, false).has_value());
+  CHECK(worker.supervisor->StopTasks() == 0);
+  const auto task = worker.WaitForTask(1, true);
+  REQUIRE(task.has_value());
+  CHECK(task->signal() == SIGTERM);
+}
+
+TEST_CASE("Task supervisor: what cannot be started is reported as ended with the cause",
+          "[worker]") {
+  Worker worker("exit 0");
+  SECTION("a job id that is no plain name") {
+    worker.Want("../../etc", 1);
+    const auto task = worker.WaitForTask(1, true);
+    REQUIRE(task.has_value());
+    CHECK(task->exit_code() == 127);
+    CHECK_THAT(task->last_lines(), Catch::Contains("job_id"));
+  }
+  SECTION("a program that is gone") {
+    std::filesystem::remove(TestFolder() + "/task.sh");
+    worker.Want("lenet-1", 1);
+    const auto task = worker.WaitForTask(1, true);
+    REQUIRE(task.has_value());
+    CHECK(task->exit_code() == 127);
+    CHECK_THAT(task->last_lines(), Catch::Contains("task.sh: No such file"));
+  }
+}
+
+}  // namespace
+}  // namespace capstan::worker

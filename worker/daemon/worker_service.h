@@ -1,0 +1,38 @@
+// WorkerService: what a worker daemon offers to users: the logs of its tasks (proto/worker.proto).
+//
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_WORKER_DAEMON_WORKER_SERVICE_H_
+#define CAPSTAN_WORKER_DAEMON_WORKER_SERVICE_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/worker.grpc.pb.h"
+#include "worker/daemon/task_table.h"
+
+namespace capstan::worker {
+
+// Reads a part of a task's log below `work_dir`. `is_running` tells whether a task may still write.
+// Errors: kInvalidArgument  a field is out of its range; names it.
+//         kNotFound         the task never ran here, or its log is gone.
+//         kUnavailable      the disk refuses.
+absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
+    const std::string& work_dir, const v1::ReadTaskLogRequest& request,
+    const std::function<bool(const TaskName&)>& is_running);
+
+class WorkerService final : public v1::Worker::Service {
+ public:
+  WorkerService(std::string work_dir, std::function<bool(const TaskName&)> is_running);
+
+  grpc::Status ReadTaskLog(grpc::ServerContext* context, const v1::ReadTaskLogRequest* request,
+                           v1::ReadTaskLogResponse* response) override;
+
+ private:
+  const std::string work_dir_;
+  const std::function<bool(const TaskName&)> is_running_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_DAEMON_WORKER_SERVICE_H_

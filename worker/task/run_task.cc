@@ -1,0 +1,14 @@
+#include "worker/task/run_task.h"
+
+#include "common/time/clock.h"
+#include "worker/task/task.h"
+
+namespace capstan::worker {
+
+int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler) {
+  const SteadyClock clock;
+  Task task(assignment, scheduler, clock);
+  return task.Run();
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,115 @@
+#include "worker/task/scheduler_link.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+
+#include "absl/synchronization/mutex.h"
+#include "common/net/grpc_server.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+class FakeScheduler final : public v1::Scheduler::Service {
+ public:
+  grpc::Status SyncTask(grpc::ServerContext*, const v1::SyncTaskRequest* request,
+                        v1::SyncTaskResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    ++calls_;
+    last_ = *request;
+    if (fenced_) return {grpc::StatusCode::ABORTED, "incarnation 1 was replaced"};
+    response->mutable_assignment()->set_generation(static_cast<uint64_t>(calls_));
+    return grpc::Status::OK;
+  }
+  void AwaitCalls(int count) {
+    absl::MutexLock lock(&mutex_);
+    auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_ >= count; };
+    mutex_.Await(absl::Condition(&enough));
+  }
+  int calls() {
+    absl::MutexLock lock(&mutex_);
+    return calls_;
+  }
+  void Fence() {
+    absl::MutexLock lock(&mutex_);
+    fenced_ = true;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  int calls_ = 0;
+  bool fenced_ = false;
+  v1::SyncTaskRequest last_;
+};
+
+struct Fixture {
+  explicit Fixture(absl::Duration interval) {
+    auto started = GrpcServer::Start({.services = {&scheduler}});
+    REQUIRE_OK(started);
+    server = *std::move(started);
+    link = std::make_unique<SchedulerLink>(
+        SchedulerLink::Options{.scheduler = server->address(), .interval = interval},
+        SchedulerLink::Callbacks{
+            .report = [] { return v1::SyncTaskRequest(); },
+            .receive =
+                [this](const v1::SyncTaskResponse& response) {
+                  absl::MutexLock lock(&mutex);
+                  newest = response.assignment().generation();
+                },
+            .fenced =
+                [this](const absl::Status& status) {
+                  absl::MutexLock lock(&mutex);
+                  fence = std::string(status.message());
+                }});
+    link->Start();
+  }
+
+  FakeScheduler scheduler;
+  std::unique_ptr<GrpcServer> server;
+  absl::Mutex mutex;
+  uint64_t newest = 0;
+  std::string fence;
+  std::unique_ptr<SchedulerLink> link;
+};
+
+TEST_CASE("Link: it reports at once, again after the interval, and hands answers on",
+          "[worker][task]") {
+  Fixture f(absl::Milliseconds(1));
+  f.scheduler.AwaitCalls(3);
+  f.link->Stop();
+  absl::MutexLock lock(&f.mutex);
+  CHECK(f.newest >= 2);
+}
+
+TEST_CASE("Link: a wake-up does not wait for the interval", "[worker][task]") {
+  Fixture f(absl::Hours(1));
+  f.scheduler.AwaitCalls(1);
+  f.link->Wake();
+  f.scheduler.AwaitCalls(2);
+  f.link->Stop();
+  CHECK(f.scheduler.calls() == 2);
+}
+
+TEST_CASE("Link: told that it was replaced, it says so once and ends", "[worker][task]") {
+  Fixture f(absl::Milliseconds(1));
+  f.scheduler.Fence();
+  {
+    absl::MutexLock lock(&f.mutex);
+    auto fenced = [&f] { return !f.fence.empty(); };
+    f.mutex.Await(absl::Condition(&fenced));
+    CHECK_THAT(f.fence, Catch::Contains("replaced"));
+  }
+  f.link->Stop();
+}
+
+TEST_CASE("Link: a last report can be sent after the thread has ended", "[worker][task]") {
+  Fixture f(absl::Hours(1));
+  f.scheduler.AwaitCalls(1);
+  f.link->Stop();
+  REQUIRE_OK(f.link->ReportOnce({}));
+  CHECK(f.scheduler.calls() == 2);
+}
+
+}  // namespace
+}  // namespace capstan::worker

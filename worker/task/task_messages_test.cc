@@ -1,0 +1,94 @@
+#include "worker/task/task_messages.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/testing/status_matchers.h"
+#include "worker/task/failures.h"
+
+namespace capstan::worker {
+namespace {
+
+TEST_CASE("Task messages: an assignment keeps its leases and numbers", "[worker][task]") {
+  v1::Assignment proto;
+  proto.set_generation(4);
+  proto.set_phase(v1::Assignment::TRAIN);
+  proto.set_epoch(2);
+  proto.set_start_iteration(9);
+  proto.set_epoch_first_iteration(30);
+  v1::SlotLease* slot = proto.add_slots();
+  slot->set_slot(3);
+  slot->set_iteration_begin(31);
+  slot->set_iteration_end(45);
+  v1::SampleLease* samples = proto.add_samples();
+  samples->set_lease_id(7);
+  samples->set_begin(100);
+  samples->set_end(164);
+  REQUIRE_OK_AND_ASSIGN(const Assignment assignment, AssignmentFromProto(proto));
+  CHECK(assignment.generation == Generation(4));
+  CHECK(assignment.phase == Phase::kTrain);
+  CHECK(assignment.epoch == Epoch(2));
+  CHECK(assignment.start_iteration == Iteration(9));
+  CHECK(assignment.epoch_first_iteration == Iteration(30));
+  CHECK(assignment.slots[0].end == Iteration(45));
+  CHECK(assignment.samples[0].positions == Range{100, 164});
+}
+
+TEST_CASE("Task messages: an assignment that cannot be is refused", "[worker][task]") {
+  v1::Assignment proto;
+  CHECK_STATUS(AssignmentFromProto(proto), absl::StatusCode::kInvalidArgument, "assignment.phase");
+  proto.set_phase(v1::Assignment::TRAIN);
+  v1::SampleLease* samples = proto.add_samples();
+  samples->set_begin(9);
+  samples->set_end(3);
+  CHECK_STATUS(AssignmentFromProto(proto), absl::StatusCode::kInvalidArgument, "[9, 3)");
+}
+
+TEST_CASE("Task messages: progress carries totals, leases and staleness", "[worker][task]") {
+  TaskBoard board({.batch_size = 4, .train_samples = 8});
+  board.Take({.generation = Generation(1),
+              .phase = Phase::kTrain,
+              .samples = {{LeaseId(5), {0, 8}}},
+              .start_iteration = Iteration(3)});
+  const Work work = board.Next();
+  board.Started(work);
+  board.Done(work, {.samples = 4, .loss_sum = 2.5, .correct = 3});
+  board.SawStaleness(1);
+  const v1::TaskProgress progress = ProgressToProto(board);
+  CHECK(progress.iterations() == 4);
+  CHECK(progress.samples(0).lease_id() == 5);
+  CHECK(progress.samples(0).position_done() == 4);
+  CHECK(progress.samples_total() == 4);
+  CHECK(progress.loss_total() == 2.5);
+  CHECK(progress.correct_total() == 3);
+  CHECK(progress.staleness_counts(1) == 1);
+}
+
+TEST_CASE("Task messages: a wait names its peer and its culprits", "[worker][task]") {
+  const SessionWait wait{.waiting = true,
+                         .request = {.kind = OpKind::kPull, .iteration = Iteration(6)},
+                         .since = Instant(),
+                         .peer = "server-1",
+                         .waiting_for = {{.shard = {TableId(0), ShardId(2)},
+                                          .iteration = Iteration(5),
+                                          .ranks = {1},
+                                          .slots = {}}}};
+  const v1::Wait proto = WaitToProto(wait, Instant() + absl::Seconds(2));
+  CHECK(proto.what() == "pull");
+  CHECK(proto.waited_ms() == 2000);
+  CHECK(proto.peer() == "server-1");
+  CHECK(proto.waiting_for(0).shard() == 2);
+  CHECK(proto.waiting_for(0).ranks(0) == 1);
+}
+
+TEST_CASE("Failures: each code has its named reason", "[worker][task]") {
+  CHECK(FailureOf(absl::OutOfRangeError("x")).reason() == v1::Failure::DIVERGED);
+  CHECK(FailureOf(absl::DataLossError("x")).reason() == v1::Failure::BAD_DATA);
+  CHECK(FailureOf(absl::NotFoundError("x")).reason() == v1::Failure::BAD_DATA);
+  CHECK(FailureOf(absl::InvalidArgumentError("x")).reason() == v1::Failure::USER_ERROR);
+  CHECK(FailureOf(absl::ResourceExhaustedError("x")).reason() == v1::Failure::OUT_OF_MEMORY);
+  CHECK(FailureOf(absl::DeadlineExceededError("x")).reason() == v1::Failure::HANG);
+  CHECK(FailureOf(absl::InternalError("why")).message() == "why");
+}
+
+}  // namespace
+}  // namespace capstan::worker

@@ -1,0 +1,111 @@
+#include "worker/training/gradient_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/random/philox.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+// In double and in a fixed order: eight running sums of every eighth element, so that the compiler
+// can vectorise it without changing the order. Finite inputs never overflow: (3.4e38)^2 * 2^40 <
+// 1e308.
+double SumOfSquares(absl::Span<const float> values) {
+  constexpr size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  const size_t whole = values.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t k = 0; k < kLanes; ++k) {
+      const double v = values[i + k];
+      lanes[k] += v * v;
+    }
+  }
+  for (size_t i = whole; i < values.size(); ++i) {
+    const double v = values[i];
+    lanes[i - whole] += v * v;
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+void Scale(float factor, absl::Span<float> values) {
+  for (float& value : values) value *= factor;
+}
+
+// Names the first value that is not finite. REQUIRES: there is one.
+absl::Status DivergedAt(const std::vector<PlannedTensor>& tensors, const char* what,
+                        absl::Span<const float> values) {
+  for (const PlannedTensor& tensor : tensors) {
+    for (int64_t i = 0; i < tensor.count; ++i) {
+      const float value = values[static_cast<size_t>(tensor.offset + i)];
+      if (std::isfinite(value)) continue;
+      const size_t dot = tensor.name.rfind('.');  // "<layer>.weight"; a layer's name may have dots.
+      return absl::OutOfRangeError(
+          absl::StrCat("diverged: layer \"", tensor.name.substr(0, dot), "\": the ", what, " ",
+                       tensor.name.substr(dot + 1), " [", absl::StrJoin(tensor.shape, ","),
+                       "] has ", value, " at element ", i, ", expected finite values"));
+    }
+  }
+  return absl::InternalError(absl::StrCat("no ", what, " holds the value that is not finite"));
+}
+
+}  // namespace
+
+GradientStep::GradientStep(const ModelPlan& plan, Network& network, const Options& options)
+    : plan_(plan), network_(network), options_(options) {}
+
+absl::StatusOr<BatchResult> GradientStep::Compute(const MicroBatch& micro_batch,
+                                                  const BatchView& batch,
+                                                  absl::Span<const float> parameters,
+                                                  absl::Span<float> gradient,
+                                                  absl::Span<float> statistics) {
+  const int64_t samples = micro_batch.positions.size();
+  if (batch.n() != samples || micro_batch.gradient_samples < std::max<int64_t>(1, samples)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch.n(), " samples for positions [", micro_batch.positions.begin, ", ",
+        micro_batch.positions.end, ") of an update of ", micro_batch.gradient_samples,
+        " samples, expected as many as positions and an update at least as large"));
+  }
+  if (samples == 0) {
+    std::fill(gradient.begin(), gradient.end(), 0.0f);
+    std::fill(statistics.begin(), statistics.end(), 0.0f);
+    return BatchResult{};
+  }
+  const uint64_t epoch_key =
+      MixKey(MixKey(options_.seed, 3), static_cast<uint64_t>(micro_batch.epoch.value()));
+  const uint64_t dropout_key =
+      MixKey(epoch_key, static_cast<uint64_t>(micro_batch.positions.begin));
+  const auto update_samples = static_cast<double>(micro_batch.gradient_samples);
+  const double share = static_cast<double>(samples) / update_samples;
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const BatchResult result,
+      network_.Train(batch, parameters, static_cast<float>(1.0 / update_samples), dropout_key,
+                     gradient, statistics));
+  const double squares = SumOfSquares(gradient);
+  if (!std::isfinite(squares)) return DivergedAt(plan_.parameters, "gradient of", gradient);
+  if (!std::isfinite(SumOfSquares(statistics))) {
+    return DivergedAt(plan_.statistics, "batch's", statistics);
+  }
+  if (!std::isfinite(result.loss_sum)) {
+    return absl::OutOfRangeError(absl::StrCat("diverged: the loss of a batch of ", samples, " is ",
+                                              result.loss_sum, ", expected a finite value"));
+  }
+  const double limit = options_.clip_norm * share;
+  if (options_.clip_norm > 0 && std::sqrt(squares) > limit) {
+    Scale(static_cast<float>(limit / std::sqrt(squares)), gradient);
+  }
+  if (samples != micro_batch.gradient_samples) Scale(static_cast<float>(share), statistics);
+  return result;
+}
+
+}  // namespace capstan::worker

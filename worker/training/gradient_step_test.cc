@@ -1,0 +1,158 @@
+#include "worker/training/gradient_step.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "common/random/philox.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Returns a fixed gradient times the scale, and remembers how it was called.
+class FakeNetwork final : public Network {
+ public:
+  absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float>,
+                                    float gradient_scale, uint64_t dropout_key,
+                                    absl::Span<float> gradient_out,
+                                    absl::Span<float> statistics_out) override {
+    ++calls;
+    key = dropout_key;
+    for (size_t i = 0; i < gradient.size(); ++i) gradient_out[i] = gradient[i] * gradient_scale;
+    for (size_t i = 0; i < statistics.size(); ++i) statistics_out[i] = statistics[i];
+    return BatchResult{loss_sum, batch.n()};
+  }
+  absl::StatusOr<BatchResult> Evaluate(const BatchView&, absl::Span<const float>,
+                                       absl::Span<const float>) override {
+    return absl::UnimplementedError("not used");
+  }
+
+  std::vector<float> gradient = std::vector<float>(10, 2.0f), statistics = {8, 4};
+  double loss_sum = 3;
+  int calls = 0;
+  uint64_t key = 0;
+};
+
+ModelPlan MakePlan() {
+  ModelPlan plan;
+  plan.parameters = {{"conv.a.weight", {2, 4}, 0, 8, {}, 0}, {"conv.a.bias", {2}, 8, 2, {}, 0}};
+  plan.statistics = {{"norm.running_mean", {1}, 0, 1, {}, 0.1f},
+                     {"norm.running_variance", {1}, 1, 1, {}, 0.1f}};
+  plan.parameter_count = 10;
+  plan.statistic_count = 2;
+  return plan;
+}
+
+struct Fixture {
+  absl::StatusOr<BatchResult> Compute(Range positions, int64_t gradient_samples,
+                                      double clip_norm = 0) {
+    const std::vector<int32_t> labels(static_cast<size_t>(positions.size()));
+    GradientStep step(plan, network, {.seed = 7, .clip_norm = clip_norm});
+    return step.Compute({Epoch(5), positions, gradient_samples}, {{}, labels}, parameters,
+                        absl::MakeSpan(gradient), absl::MakeSpan(statistics));
+  }
+  double Norm() const {
+    double squares = 0;
+    for (const float g : gradient) squares += static_cast<double>(g) * g;
+    return std::sqrt(squares);
+  }
+
+  ModelPlan plan = MakePlan();
+  FakeNetwork network;
+  std::vector<float> parameters = std::vector<float>(10), gradient = std::vector<float>(10, kNan),
+                     statistics = std::vector<float>(2, kNan);
+};
+
+TEST_CASE("Gradient step: the gradient is divided by the update's samples, statistics by share",
+          "[worker][training]") {
+  Fixture f;
+  REQUIRE_OK_AND_ASSIGN(const BatchResult result, f.Compute({100, 104}, 16));
+  CHECK(result.loss_sum == 3);
+  CHECK(result.correct == 4);
+  CHECK(f.gradient == std::vector<float>(10, 0.125f));
+  CHECK(f.statistics == std::vector<float>{2, 1});
+  REQUIRE_OK(f.Compute({100, 104}, 4));
+  CHECK(f.gradient == std::vector<float>(10, 0.5f));
+  CHECK(f.statistics == std::vector<float>{8, 4});
+}
+
+TEST_CASE("Gradient step: dropout draws from seed, epoch and first position",
+          "[worker][training]") {
+  Fixture f;
+  REQUIRE_OK(f.Compute({100, 104}, 16));
+  CHECK(f.network.key == MixKey(MixKey(MixKey(7, 3), 5), 100));
+}
+
+TEST_CASE("Gradient step: an empty slot contributes zeros without any computation",
+          "[worker][training]") {
+  Fixture f;
+  REQUIRE_OK_AND_ASSIGN(const BatchResult result, f.Compute({100, 100}, 16));
+  CHECK(result.correct == 0);
+  CHECK(f.network.calls == 0);
+  CHECK(f.gradient == std::vector<float>(10, 0.0f));
+  CHECK(f.statistics == std::vector<float>(2, 0.0f));
+}
+
+TEST_CASE("Gradient step: clip_norm bounds the micro-batch's own mean gradient",
+          "[worker][training]") {
+  Fixture f;  // Sum of norm 2 sqrt(10); its mean over 4 samples has norm 1.58.
+  REQUIRE_OK(f.Compute({0, 4}, 4, 1.0));
+  CHECK(f.Norm() == Approx(1.0));
+  REQUIRE_OK(f.Compute({0, 4}, 16, 1.0));  // A quarter of the update: a quarter of the norm.
+  CHECK(f.Norm() == Approx(0.25));
+  CHECK(f.statistics == std::vector<float>{2, 1});  // Never clipped.
+  REQUIRE_OK(f.Compute({0, 4}, 4, 1.59));
+  CHECK(f.gradient == std::vector<float>(10, 0.5f));
+  f.network.gradient.assign(10, 1e38f);  // Its squares overflow fp32.
+  REQUIRE_OK(f.Compute({0, 4}, 4, 2.0));
+  CHECK(f.Norm() == Approx(2.0));
+}
+
+TEST_CASE("Gradient step: what is not finite is reported with layer, tensor and element",
+          "[worker][training]") {
+  Fixture f;
+  const auto code = absl::StatusCode::kOutOfRange;
+  SECTION("NaN in a weight's gradient") {
+    f.network.gradient[5] = kNan;
+    CHECK_STATUS(f.Compute({0, 4}, 4), code,
+                 "diverged: layer \"conv.a\": the gradient of weight [2,4] has nan at element 5");
+  }
+  SECTION("infinity in the last element, and clipping does not hide it") {
+    f.network.gradient[9] = -kInfinity;
+    CHECK_STATUS(f.Compute({0, 4}, 4, 1.0), code,
+                 "layer \"conv.a\": the gradient of bias [2] has -inf at element 1");
+  }
+  SECTION("the first of several is named") {
+    f.network.gradient.assign(10, kNan);
+    CHECK_STATUS(f.Compute({0, 4}, 4), code, "weight [2,4] has nan at element 0");
+  }
+  SECTION("statistics") {
+    f.network.statistics[1] = kInfinity;
+    CHECK_STATUS(f.Compute({0, 4}, 4), code,
+                 "layer \"norm\": the batch's running_variance [1] has inf at element 0");
+  }
+  SECTION("loss") {
+    f.network.loss_sum = kInfinity;
+    CHECK_STATUS(f.Compute({0, 4}, 4), code, "the loss of a batch of 4 is inf");
+  }
+}
+
+TEST_CASE("Gradient step: sizes that do not fit are refused", "[worker][training]") {
+  Fixture f;
+  const auto code = absl::StatusCode::kInvalidArgument;
+  CHECK_STATUS(f.Compute({0, 4}, 3), code, "positions [0, 4) of an update of 3 samples");
+  CHECK_STATUS(f.Compute({0, 0}, 0), code, "an update of 0 samples");
+  GradientStep step(f.plan, f.network, {});
+  CHECK_STATUS(step.Compute({Epoch(0), {0, 2}, 2}, {}, f.parameters, absl::MakeSpan(f.gradient),
+                            absl::MakeSpan(f.statistics)),
+               code, "a batch of 0 samples for positions [0, 2)");
+}
+
+}  // namespace
+}  // namespace capstan::worker

@@ -1,0 +1,175 @@
+#include "worker/training/trainer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
+#include "common/model/plan_model.h"
+#include "common/status/status_macros.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "worker/data/batch_loader.h"
+#include "worker/data/batch_prefetcher.h"
+#include "worker/data/batch_source.h"
+#include "worker/data/dataset_decoder.h"
+
+namespace capstan::worker {
+namespace {
+
+// Decoding a batch of LeNet takes a fiftieth of computing it: one thread, two batches ahead.
+constexpr BatchPrefetcher::Options kPrefetch = {.threads = 1, .batches_ahead_max = 2};
+
+absl::Span<const float> StatisticsOf(const Trainer::Tables& tables) {
+  return tables.size() > 1 ? absl::MakeConstSpan(tables[1]) : absl::Span<const float>();
+}
+
+BatchView ViewOf(const DecodedBatch& batch) { return {batch.images, batch.labels}; }
+
+// A split with what decodes it.
+struct Split {
+  Split(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
+        DatasetDecoder::Mode mode)
+      : dataset(std::move(the_dataset)),
+        decoder(dataset, seed, augmentation, mode),
+        source([this](const BatchRange& range,
+                      DecodedBatch& batch) { return decoder.Decode(range, batch); },
+               kPrefetch) {}
+
+  const Dataset dataset;
+  DatasetDecoder decoder;
+  BatchSource source;  // Declared last: its threads use the others.
+};
+
+class TrainerImpl final : public Trainer {
+ public:
+  TrainerImpl(const v1::JobSpec& job, ModelPlan plan, std::unique_ptr<Split> train,
+              std::unique_ptr<Split> test)
+      : plan_(std::move(plan)),
+        train_(std::move(train)),
+        test_(std::move(test)),
+        backend_(kernels::MakeCpuBackend(
+            {.threads = job.resources().has_threads() ? job.resources().threads() : 1})) {}
+
+  absl::Status Prepare(const v1::JobSpec& job) {
+    CAPSTAN_ASSIGN_OR_RETURN(
+        network_,
+        Network::Create(plan_, *backend_,
+                        std::max<int64_t>(job.training().batch_size(), kEvaluationBatchSize)));
+    step_ = std::make_unique<GradientStep>(
+        plan_, *network_,
+        GradientStep::Options{.seed = job.training().has_seed() ? job.training().seed() : 1,
+                              .clip_norm = job.optimizer().clip_norm()});
+    return absl::OkStatus();
+  }
+
+  const ModelPlan& plan() const override { return plan_; }
+  int64_t train_samples() const override { return train_->dataset.count; }
+  int64_t test_samples() const override { return test_ == nullptr ? 0 : test_->dataset.count; }
+
+  absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
+                                    Tables* gradient, absl::Span<const MicroBatch> ahead) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
+    CAPSTAN_RETURN_IF_ERROR(CheckTables(*gradient));
+    BatchView batch;
+    if (!micro_batch.positions.empty()) {
+      std::vector<BatchRange> ranges = {RangeOf(micro_batch)};
+      for (const MicroBatch& next : ahead) {
+        if (!next.positions.empty()) ranges.push_back(RangeOf(next));
+      }
+      CAPSTAN_ASSIGN_OR_RETURN(const DecodedBatch* decoded, train_->source.Get(ranges));
+      batch = ViewOf(*decoded);
+    }
+    const absl::Span<float> statistics =
+        gradient->size() > 1 ? absl::MakeSpan((*gradient)[1]) : absl::Span<float>();
+    return step_->Compute(micro_batch, batch, tables[0], absl::MakeSpan((*gradient)[0]),
+                          statistics);
+  }
+
+  absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
+    if (positions.begin < 0 || positions.end > test_samples()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("evaluation of test samples [", positions.begin, ", ", positions.end,
+                       "), expected a part of [0, ", test_samples(), ")"));
+    }
+    std::vector<BatchRange> ranges;
+    for (int64_t begin = positions.begin; begin < positions.end; begin += kEvaluationBatchSize) {
+      ranges.push_back({0, begin, std::min(begin + kEvaluationBatchSize, positions.end)});
+    }
+    BatchResult sum;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      CAPSTAN_ASSIGN_OR_RETURN(const DecodedBatch* decoded,
+                               test_->source.Get(absl::MakeConstSpan(ranges).subspan(i)));
+      CAPSTAN_ASSIGN_OR_RETURN(
+          const BatchResult result,
+          network_->Evaluate(ViewOf(*decoded), tables[0], StatisticsOf(tables)));
+      sum.loss_sum += result.loss_sum;
+      sum.correct += result.correct;
+    }
+    return sum;
+  }
+
+ private:
+  static BatchRange RangeOf(const MicroBatch& batch) {
+    return {batch.epoch.value(), batch.positions.begin, batch.positions.end};
+  }
+
+  absl::Status CheckTables(const Tables& tables) const {
+    const size_t expected = plan_.statistics.empty() ? 1 : 2;
+    if (tables.size() == expected) return absl::OkStatus();  // The network checks their sizes.
+    return absl::InvalidArgumentError(absl::StrCat(tables.size(), " tables, expected ", expected));
+  }
+
+  const ModelPlan plan_;
+  const std::unique_ptr<Split> train_, test_;  // test_ may be null.
+  const std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<Network> network_;  // Uses plan_ and backend_.
+  std::unique_ptr<GradientStep> step_;
+};
+
+bool HasSplit(const v1::Split& split) {
+  return !split.images().empty() || !split.labels().empty() || split.files_size() > 0;
+}
+
+absl::Status CheckTestData(const Dataset& train, const Dataset& test) {
+  if (train.shape == test.shape) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("data.test: its images are ", ToString(test.shape),
+                                                 ", expected ", ToString(train.shape),
+                                                 " as in data.train"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job) {
+  const v1::Data& data = job.data();
+  CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data.format(), data.train()));
+  const int64_t classes = job.model().has_classes() ? job.model().classes() : train.classes;
+  CAPSTAN_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(job.model(), train.shape, classes));
+  CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
+                           MakeAugmentation(data.augmentation(), train.shape.c));
+  const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
+  std::unique_ptr<Split> test_split;
+  if (HasSplit(data.test())) {
+    CAPSTAN_ASSIGN_OR_RETURN(Dataset test, LoadDataset(data.format(), data.test()));
+    CAPSTAN_RETURN_IF_ERROR(CheckTestData(train, test));
+    test_split = std::make_unique<Split>(std::move(test), seed, augmentation,
+                                         DatasetDecoder::Mode::kEvaluation);
+  }
+  auto train_split = std::make_unique<Split>(std::move(train), seed, augmentation,
+                                             DatasetDecoder::Mode::kTraining);
+  auto trainer = std::make_unique<TrainerImpl>(job, std::move(plan), std::move(train_split),
+                                               std::move(test_split));
+  CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job));
+  return trainer;
+}
+
+Trainer::Tables MakeTrainerTables(const ModelPlan& plan) {
+  Trainer::Tables tables(plan.statistics.empty() ? 1 : 2);
+  tables[0].resize(static_cast<size_t>(plan.parameter_count));
+  if (tables.size() > 1) tables[1].resize(static_cast<size_t>(plan.statistic_count));
+  return tables;
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,64 @@
+// Trainer: all that a worker task needs to turn positions of an epoch into gradients and
+// evaluations: the data, the network, and the step that joins them.
+//
+// Tables are flat arrays as the servers hold them: [0] parameters, [1] statistics if the model has
+// any. Thread safety: used by one thread at a time; batches are decoded ahead in threads of its
+// own.
+#ifndef CAPSTAN_WORKER_TRAINING_TRAINER_H_
+#define CAPSTAN_WORKER_TRAINING_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/model_plan.h"
+#include "common/types/ids.h"
+#include "proto/job.pb.h"
+#include "worker/training/gradient_step.h"
+#include "worker/training/network.h"
+
+namespace capstan::worker {
+
+inline constexpr int64_t kEvaluationBatchSize = 256;  // Samples. Does not change the result.
+
+class Trainer {
+ public:
+  using Tables = std::vector<std::vector<float>>;
+
+  // Loads the job's data and prepares its model on the CPU backend with resources.threads threads.
+  // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
+  // Errors: those of LoadDataset, PlanModel and MakeAugmentation; kInvalidArgument when the test
+  // images
+  //         differ in shape from the training images.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job);
+  virtual ~Trainer() = default;
+
+  virtual const ModelPlan& plan() const = 0;
+  virtual int64_t train_samples() const = 0;
+  virtual int64_t test_samples() const = 0;  // 0 without a test set.
+
+  // One micro-batch: GradientStep::Compute on the samples at its positions.
+  //   gradient  the tables of the plan; overwritten
+  //   ahead     micro-batches that will be asked for next, in order: decoded while this one is
+  //   computed
+  // Errors: those of GradientStep::Compute (kOutOfRange: diverged); kInvalidArgument for positions
+  // outside
+  //         [0, train_samples()).
+  virtual absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
+                                            Tables* gradient,
+                                            absl::Span<const MicroBatch> ahead = {}) = 0;
+
+  // Loss and hits over the test samples at `positions` (in file order), of any number.
+  // Errors: kInvalidArgument  positions outside [0, test_samples()); else those of
+  // Network::Evaluate.
+  virtual absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) = 0;
+};
+
+// Tables of the plan's sizes, filled with zeros.
+Trainer::Tables MakeTrainerTables(const ModelPlan& plan);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_TRAINER_H_
