@@ -1,8 +1,8 @@
 """The targets of the workspace and what they depend on, read from its BUILD.bazel and .bzl files.
 
 Starlark is a subset of Python: each BUILD file is executed here with rules that record their
-arguments. Macros of this workspace (`load("//...")`) are executed too, so that what they add counts;
-rules from other repositories are recorded by the arguments they get.
+arguments. Macros of this workspace (`load("//...")`) are executed too, so that what they add
+counts; rules from other repositories are recorded by the arguments they get.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Proves the layers of layers.py: over the dependencies of all targets, and over what cores include."""
+"""Proves the layers of layers.py over what all targets depend on and what cores include."""
 
 import os
 import sys

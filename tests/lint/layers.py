@@ -19,8 +19,8 @@ def _rule(layer, of, may_reach=None, never=None, tests=False):
             "never": re.compile(never) if never else None}
 
 
-# A target that matches `of` reaches only what matches `may_reach`, and nothing that matches `never`.
-# Tests and testonly targets are held to it only where `tests` says so.
+# A target that matches `of` reaches only what matches `may_reach`, and nothing that matches
+# `never`. Tests and testonly targets are held to it only where `tests` says so.
 TARGET_RULES = [
     _rule("a core (tests too) reaches no gRPC, protobuf, log, database or threads",
           r"//(server|scheduler|worker)/core[/:]",

@@ -138,16 +138,18 @@ _BANNED_EVERYWHERE = [
     ("using namespace", r"\busing\s+namespace\s+(?!std::(?:string_view_|chrono_)?literals)",
      "qualified names or using-declarations"),
 ]
+_FROM_THE_SHELL = "actions that the shell carries out"
 _BANNED_IN_CORES = [
-    ("absl::Now", r"\babsl::(?:Now|GetCurrentTimeNanos)\b", "the Instant that came with the message"),
+    ("absl::Now", r"\babsl::(?:Now|GetCurrentTimeNanos)\b",
+     "the Instant that came with the message"),
     ("a clock", r"\bstd::chrono\b|\b\w+_clock\b|\bclock_gettime\b|(?<![\w.>:])time\s*\(",
      "the Instant that came with the message"),
-    ("a thread", r"\bstd::(?:j?thread|async|future|promise)\b", "actions that the shell carries out"),
+    ("a thread", r"\bstd::(?:j?thread|async|future|promise)\b", _FROM_THE_SHELL),
     ("a lock", r"\bstd::(?:\w*mutex|\w*_lock|lock_guard|condition_variable)\b|\babsl::Mutex",
      "the shell's strand"),
     ("an atomic", r"\bstd::atomic\b", "the shell's strand"),
     ("a file", r"\bf?open\s*\(|\bstd::[io]?fstream\b|\bstd::filesystem\b",
-     "actions that the shell carries out"),
+     _FROM_THE_SHELL),
     ("logging", r"\bspdlog\b|\bLog(?:Debug|Info|Warning|Error|Line)\s*\(|\bstd::c(?:out|err|log)\b",
      "events that the shell logs"),
     ("gRPC", r"\bgrpc::|\bv1::|\bgoogle::protobuf\b", "plain structs that the shell converts"),
@@ -180,7 +182,8 @@ def hash_order(path, text):
     if not is_core(path) or not is_cpp(path):
         return
     code = source_tree.code_of(text)
-    declared = r"\b(?:absl::flat_hash_\w+|absl::node_hash_\w+|std::unordered_\w+)\s*<[^;{}()]*>\s*(\w+)"
+    declared = (r"\b(?:absl::(?:flat|node)_hash_\w+|std::unordered_\w+)"
+                r"\s*<[^;{}()]*>\s*(\w+)")
     for name in set(re.findall(declared, code)):
         for match in re.finditer(rf"\bfor\s*\([^;()]*:\s*(?:\w+(?:\.|->))*{name}\s*\)", code):
             yield (code.count("\n", 0, match.start()) + 1,
@@ -201,7 +204,8 @@ def header(path, text):
 
 def open_ends(path, text):
     # Spelt in pieces, so that this file does not find itself.
-    words = re.compile(r"(?:(?://|#|\*)\s*|\b(?=\w+:))(?:TO" r"DO\b(?!\(#)|FIX" r"ME\b|X" r"XX\b|HA" r"CK\b)")
+    words = re.compile(r"(?:(?://|#|\*)\s*|\b(?=\w+:))"
+                       r"(?:TO" r"DO\b(?!\(#)|FIX" r"ME\b|X" r"XX\b|HA" r"CK\b)")
     marks = re.compile(r"^(?:<{7} |={7}$|>{7} |\|{7} )")
     for number, line in enumerate(text.split("\n"), start=1):
         if match := words.search(line):

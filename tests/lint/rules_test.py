@@ -36,7 +36,8 @@ class FileRules(unittest.TestCase):
         todo = "TO" + "DO"
         text = f"// {todo}: x\n// {todo}(#12): x\n// WAITING -> {todo} -> DONE\nint {todo}: x\n"
         self.assertEqual(lines(rules.open_ends, text), [1, 4])
-        self.assertEqual(lines(rules.open_ends, "<" * 7 + " a\n" + "=" * 7 + "\n" + "=" * 8), [1, 2])
+        self.assertEqual(lines(rules.open_ends, "<" * 7 + " a\n" + "=" * 7 + "\n" + "=" * 8),
+                         [1, 2])
 
     def test_test_names(self):
         text = 'TEST_CASE("Shard: adds", "[x]") {}\nTEST_CASE("adds") {}\n'
@@ -82,15 +83,18 @@ class FunctionLength(unittest.TestCase):
         return lines(rules.function_length, head + "\n" + self.LONG + tail)
 
     def test_functions(self):
-        for head in ("void F() {", "int A::F(int x = 3) const {", "auto F() -> std::pair<int, int> {",
+        for head in ("void F() {", "int A::F(int x = 3) const {",
+                     "auto F() -> std::pair<int, int> {",
                      "A::A(int x) : a_(x), b_{x} {", "A::A()\n    : a_{1},\n      b_(2) {",
                      "bool operator==(A a, A b) {", "template <typename T>\nvoid F(T (*f)(int)) {",
-                     'TEST_CASE("A: b", "[c]") {', "namespace n {\nclass A : public B {\nvoid F() {"):
+                     'TEST_CASE("A: b", "[c]") {',
+                     "namespace n {\nclass A : public B {\nvoid F() {"):
             self.assertTrue(self.found(head), head)
 
     def test_others(self):
         for head in ("namespace n {", "class A : public B<int> {", "struct A {", "enum class E {",
-                     "constexpr int kTable[] = {", "extern \"C\" {", "const auto f = G({", "union U {"):
+                     "constexpr int kTable[] = {", "extern \"C\" {", "const auto f = G({",
+                     "union U {"):
             self.assertEqual(self.found(head), [], head)
 
     def test_limit(self):
@@ -98,7 +102,8 @@ class FunctionLength(unittest.TestCase):
         self.assertEqual(lines(rules.function_length, "void F() {\n" + "  x;\n" * 69 + "}\n"), [1])
 
     def test_literals(self):
-        text = "void F() {\n  char c = '{'; // {\n  G(\"{\\\"{\", R\"(\"{)\", 1'000);\n}\n" + "\n" * 80
+        text = "void F() {\n  char c = '{'; // {\n  G(\"{\\\"{\", R\"(\"{)\", 1'000);\n}\n"
+        text += "\n" * 80
         self.assertEqual(lines(rules.function_length, text + "int x;\n"), [])
 
     def test_python(self):

@@ -12,7 +12,7 @@ def workspace():
     """The workspace's root. Bazel's runfiles are links into it."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     if not os.path.exists(os.path.join(root, "WORKSPACE")):
-        raise SystemExit(f"{root} holds no WORKSPACE, expected the source tree: these tests run locally")
+        raise SystemExit(f"{root} holds no WORKSPACE, expected the source tree")
     return root
 
 

@@ -1,4 +1,4 @@
-"""Checks the house rules (rules.py) over the whole source tree; prints path:line: rule: what is wrong."""
+"""Checks the house rules (rules.py) over the whole tree; prints path:line: rule: message."""
 
 import sys
 

@@ -37,7 +37,8 @@ enum class PullMode {
 };
 
 struct OpResult {
-  int64_t staleness = 0;  // Pull: the largest seen.
+  int64_t staleness = 0;                       // Pull: the largest seen.
+  absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };
 
 class PushPullClient {
@@ -103,7 +104,8 @@ class PushPullClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Call> MakeCallLocked(const SendMessage& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillPush(const SendMessage& message, const TableArrays& gradient, v1::PushRequest& request) const;
+  void FillPush(const SendMessage& message, const TableArrays& gradient,
+                v1::PushRequest& request) const;
   void FillPull(const SendMessage& message, v1::PullRequest& request) const;
   void FillCaller(const SendMessage& message, v1::Caller& caller) const;
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);

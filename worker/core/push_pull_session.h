@@ -94,9 +94,10 @@ struct Waiting {
 // An operation has ended.
 struct OpDone {
   OpId op;
-  absl::Status status;     // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
-  int64_t staleness = 0;   // Pull: the largest seen over the shards.
-  Iteration oldest;        // With kOutOfRange: the oldest iteration that can be read everywhere.
+  absl::Status status;    // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
+  int64_t staleness = 0;  // Pull: the largest seen over the shards.
+  Iteration oldest;       // With kOutOfRange: the oldest iteration that can be read everywhere.
+  absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };
 
 // What the shell does after a call, in this order.
@@ -118,11 +119,13 @@ struct SessionWait {
 class PushPullSession {
  public:
   struct Options {
-    int64_t chunk_bytes_max = 4 << 20;   // > 0. Values in one message; one shard may exceed it alone.
+    int64_t chunk_bytes_max =
+        4 << 20;  // > 0. Values in one message; one shard may exceed it alone.
     absl::Duration retry_delay_min = absl::Milliseconds(50);
     absl::Duration retry_delay_max = absl::Seconds(1);
-    absl::Duration wait_max = absl::Minutes(5);  // An operation that takes longer fails, naming its peer.
-    int operations_max = 64;             // Bound on operations that are not done.
+    absl::Duration wait_max =
+        absl::Minutes(5);     // An operation that takes longer fails, naming its peer.
+    int operations_max = 64;  // Bound on operations that are not done.
   };
   explicit PushPullSession(const Options& options);
 
@@ -143,8 +146,9 @@ class PushPullSession {
   // kAborted: fenced; every operation fails with it, and so does every later one.
   // Anything else ends the operation with that status, the server's name in front.
   // Returns false if the message is no longer known (then nothing of it may be used).
-  bool OnReply(MessageId message, const absl::Status& status, const std::vector<ShardReply>& replies,
-               const std::vector<Waiting>& waiting, Instant now, SessionActions* actions);
+  bool OnReply(MessageId message, const absl::Status& status,
+               const std::vector<ShardReply>& replies, const std::vector<Waiting>& waiting,
+               Instant now, SessionActions* actions);
 
   // Whether a reply to this message would still be used.
   bool Expects(MessageId message) const { return in_flight_.contains(message); }
@@ -161,12 +165,13 @@ class PushPullSession {
   struct Op {
     OpRequest request;
     Instant started;
-    std::vector<ShardState> shards;    // By index in routing_.shards.
-    std::vector<Sequence> sequences;   // Push: by the same index.
+    std::vector<ShardState> shards;   // By index in routing_.shards.
+    std::vector<Sequence> sequences;  // Push: by the same index.
     int64_t undone = 0;
     int64_t staleness = 0;
     bool past = false;
     Iteration oldest;
+    absl::btree_map<TableId, Version> versions;
     std::vector<Waiting> waiting_for;
   };
   struct Chunk {
@@ -207,8 +212,8 @@ class PushPullSession {
   absl::Status failed_;         // Not OK once fenced.
   uint64_t next_message_ = 1;
   std::vector<Chunk> chunks_;
-  std::vector<PerShard> per_shard_;                // By index in routing_.shards.
-  absl::btree_map<OpId, Op> ops_;                  // In the order they were started.
+  std::vector<PerShard> per_shard_;  // By index in routing_.shards.
+  absl::btree_map<OpId, Op> ops_;    // In the order they were started.
   absl::btree_map<MessageId, InFlight> in_flight_;
 };
 

@@ -123,10 +123,8 @@ TEST_CASE("Session: a shard that is not ready is asked for again and names its c
   story.Pull(1, 4);
   const auto sent = story.Sent();
   story.Answer(sent[0], {.version = Version(4)});
-  const Waiting waiting{.shard = {TableId(0), ShardId(2)},
-                        .iteration = Iteration(3),
-                        .ranks = {1},
-                        .slots = {}};
+  const Waiting waiting{
+      .shard = {TableId(0), ShardId(2)}, .iteration = Iteration(3), .ranks = {1}, .slots = {}};
   story.Answer(sent[1], {.outcome = ShardReply::Outcome::kNotReady}, {waiting});
   const auto again = story.Sent();
   REQUIRE(again.size() == 1);
@@ -142,13 +140,23 @@ TEST_CASE("Session: a wait past its deadline fails and says for whom", "[worker]
   story.Pull(1, 4);
   const auto sent = story.Sent();
   story.Answer(sent[0], {.version = Version(4)});
-  story.Answer(sent[1], {.outcome = ShardReply::Outcome::kNotReady},
-               {{.shard = {TableId(0), ShardId(2)}, .iteration = Iteration(3), .ranks = {}, .slots = {5}}});
+  story.Answer(
+      sent[1], {.outcome = ShardReply::Outcome::kNotReady},
+      {{.shard = {TableId(0), ShardId(2)}, .iteration = Iteration(3), .ranks = {}, .slots = {5}}});
   story.Wait(absl::Seconds(10));
   const auto ended = story.Ended();
   REQUIRE(ended.size() == 1);
   CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "waited 10s for beta");
   CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "slots 5");
+}
+
+TEST_CASE("Session: a pull tells the lowest version of each table", "[worker][core]") {
+  Story story;
+  story.Pull(1, 4);
+  const auto sent = story.Sent();
+  story.Answer(sent[0], {.version = Version(9)});
+  story.Answer(sent[1], {.version = Version(7)});
+  CHECK(story.Ended()[0].versions.at(TableId(0)) == Version(7));
 }
 
 TEST_CASE("Session: BSP's past iteration ends the pull with the oldest common one",
@@ -216,8 +224,9 @@ TEST_CASE("Session: operations are bounded", "[worker][core]") {
                absl::StatusCode::kResourceExhausted, "at most 1");
 }
 
-TEST_CASE("Session: a refusal that is not worth repeating ends the operation with the server's name",
-          "[worker][core]") {
+TEST_CASE(
+    "Session: a refusal that is not worth repeating ends the operation with the server's name",
+    "[worker][core]") {
   Story story;
   story.Push(7, 3);
   const auto sent = story.Sent();
@@ -228,7 +237,8 @@ TEST_CASE("Session: a refusal that is not worth repeating ends the operation wit
                "push of iteration 3 to beta: shard 2 got 3 values");
 }
 
-TEST_CASE("Session: an idle session has no deadline, so its shell does not spin", "[worker][core]") {
+TEST_CASE("Session: an idle session has no deadline, so its shell does not spin",
+          "[worker][core]") {
   Story story;
   story.Push(1, 0);
   const auto sent = story.Sent();

@@ -18,10 +18,10 @@ void SamplePlanner::Assign(const std::vector<SampleLease>& leases) {
       assigned.push_back(*held);
       continue;
     }
-    assigned.push_back({.lease = lease,
-                        .next = lease.positions.begin,
-                        .progress = {.lease = lease.lease,
-                                     .position_done = lease.positions.begin}});
+    assigned.push_back(
+        {.lease = lease,
+         .next = lease.positions.begin,
+         .progress = {.lease = lease.lease, .position_done = lease.positions.begin}});
   }
   leases_ = std::move(assigned);
 }
@@ -65,10 +65,9 @@ void SamplePlanner::Done(const SampleWork& work, double loss_sum, int64_t correc
 bool SamplePlanner::Finished() const { return UnfinishedLeases() == 0; }
 
 int SamplePlanner::UnfinishedLeases() const {
-  return static_cast<int>(
-      std::count_if(leases_.begin(), leases_.end(), [](const Lease& lease) {
-        return lease.progress.position_done < lease.lease.positions.end;
-      }));
+  return static_cast<int>(std::count_if(leases_.begin(), leases_.end(), [](const Lease& lease) {
+    return lease.progress.position_done < lease.lease.positions.end;
+  }));
 }
 
 std::vector<SampleProgress> SamplePlanner::Progress() const {

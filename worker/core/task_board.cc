@@ -7,7 +7,9 @@
 namespace capstan::worker {
 
 TaskBoard::TaskBoard(const Options& options)
-    : options_(options), training_(options.batch_size), evaluation_(options.evaluation_batch_size) {}
+    : options_(options),
+      training_(options.batch_size),
+      evaluation_(options.evaluation_batch_size) {}
 
 bool TaskBoard::Take(const Assignment& assignment) {
   if (assignment.generation <= assignment_.generation) return false;

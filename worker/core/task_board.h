@@ -56,7 +56,8 @@ struct TaskTotals {
   int64_t samples = 0;
   double loss = 0.0;
   int64_t correct = 0;
-  std::vector<int64_t> staleness_counts;  // [k] pulls that saw staleness k; the last entry: or more.
+  std::vector<int64_t>
+      staleness_counts;  // [k] pulls that saw staleness k; the last entry: or more.
 };
 
 class TaskBoard {
@@ -65,8 +66,8 @@ class TaskBoard {
 
   struct Options {
     bool bsp = false;
-    int slots = 1;                   // BSP: micro-batches an iteration.
-    int64_t batch_size = 1;          // Training samples a micro-batch.
+    int slots = 1;           // BSP: micro-batches an iteration.
+    int64_t batch_size = 1;  // Training samples a micro-batch.
     int64_t evaluation_batch_size = 1;
     int64_t train_samples = 0;
   };
@@ -105,7 +106,9 @@ class TaskBoard {
   const SamplePlanner& samples() const {
     return assignment_.phase == Phase::kEvaluate ? evaluation_ : training_;
   }
-  SamplePlanner& samples() { return assignment_.phase == Phase::kEvaluate ? evaluation_ : training_; }
+  SamplePlanner& samples() {
+    return assignment_.phase == Phase::kEvaluate ? evaluation_ : training_;
+  }
   Work FromSlot(const SlotWork& slot) const;
   Work FromSamples(const SampleWork& batch, Iteration iteration) const;
 

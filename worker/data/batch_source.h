@@ -1,8 +1,9 @@
 // BatchSource: decoded batches on demand, decoded ahead as long as the plan holds.
 //
-// The task asks for the batches that it is going to use, in order; as long as each request continues the one
-// before, they are ready when asked for. When the plan changes (a slot taken over, a new lease) what was
-// decoded in vain is dropped. Thread safety: used by one thread at a time; decoding happens in its own.
+// The task asks for the batches that it is going to use, in order; as long as each request
+// continues the one before, they are ready when asked for. When the plan changes (a slot taken
+// over, a new lease) what was decoded in vain is dropped. Thread safety: used by one thread at a
+// time; decoding happens in its own.
 #ifndef CAPSTAN_WORKER_DATA_BATCH_SOURCE_H_
 #define CAPSTAN_WORKER_DATA_BATCH_SOURCE_H_
 

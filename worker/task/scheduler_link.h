@@ -22,7 +22,7 @@ namespace capstan::worker {
 class SchedulerLink {
  public:
   struct Options {
-    std::string scheduler;                             // host:port
+    std::string scheduler;                              // host:port
     absl::Duration interval = absl::Milliseconds(200);  // Between reports while there is work.
     absl::Duration call_timeout = absl::Seconds(10);
   };

@@ -18,16 +18,16 @@ constexpr size_t kOutstandingPushesMax = 2;  // Each holds a gradient as large a
 constexpr int kBatchesAhead = 4;             // Decoded while one is computed.
 
 TaskBoard::Options BoardOptions(const v1::JobSpec& spec) {
-  return {.bsp = !spec.consistency().has_ssp() && !spec.consistency().has_asp(),
-          .slots = spec.training().has_slots() ? spec.training().slots() : spec.resources().workers(),
-          .batch_size = spec.training().batch_size(),
-          .evaluation_batch_size = kEvaluationBatchSize};
+  return {
+      .bsp = !spec.consistency().has_ssp() && !spec.consistency().has_asp(),
+      .slots = spec.training().has_slots() ? spec.training().slots() : spec.resources().workers(),
+      .batch_size = spec.training().batch_size(),
+      .evaluation_batch_size = kEvaluationBatchSize};
 }
 
 MicroBatch ToMicroBatch(const Work& work) {
-  return {.epoch = work.epoch,
-          .positions = work.positions,
-          .gradient_samples = work.gradient_samples};
+  return {
+      .epoch = work.epoch, .positions = work.positions, .gradient_samples = work.gradient_samples};
 }
 
 }  // namespace
@@ -141,13 +141,12 @@ std::optional<v1::Failure> Task::TrainOne(const Work& work) {
   const absl::StatusOr<BatchResult> batch =
       trainer_->Train(ToMicroBatch(work), parameters_, gradient.get(), BatchesAhead(work));
   if (!batch.ok()) {
-    return FailureOf(absl::Status(batch.status().code(),
-                                  absl::StrCat("iteration ", work.iteration.value(), ": ",
-                                               batch.status().message())));
+    return FailureOf(absl::Status(
+        batch.status().code(),
+        absl::StrCat("iteration ", work.iteration.value(), ": ", batch.status().message())));
   }
-  const WorkResult result{.samples = work.positions.size(),
-                          .loss_sum = batch->loss_sum,
-                          .correct = batch->correct};
+  const WorkResult result{
+      .samples = work.positions.size(), .loss_sum = batch->loss_sum, .correct = batch->correct};
   const absl::StatusOr<OpId> push = client_.Push(work.iteration, work.slots, gradient);
   if (!push.ok()) return FailureOf(push.status());
   outstanding_.push_back({*push, work, result});
@@ -196,7 +195,8 @@ absl::Status Task::EnsureParameters(Iteration iteration, bool* ready) {
     pull_.reset();
   }
   CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
-  if (PlanIsOld()) return absl::OkStatus();  // Waiting for the pushes may have used the interrupt up.
+  if (PlanIsOld())
+    return absl::OkStatus();  // Waiting for the pushes may have used the interrupt up.
   if (!pull_.has_value()) {
     held_iteration_.reset();
     CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
@@ -257,8 +257,9 @@ absl::Status Task::EnsureSnapshot(Epoch epoch, Phase phase) {
   CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
   CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
                            client_.Pull(Iteration(0), PullMode::kSnapshot, &parameters_));
-  OpResult ignored;
-  CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(op, &ignored));
+  OpResult result;
+  CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(op, &result));
+  held_versions_ = std::move(result.versions);
   held_snapshot_ = wanted;
   return absl::OkStatus();
 }
@@ -271,9 +272,9 @@ std::optional<v1::Failure> Task::EvaluateOne(const Work& work) {
   if (!batch.ok()) return FailureOf(batch.status());
   absl::MutexLock lock(&mutex_);
   board_.Started(work);
-  board_.Done(work, {.samples = work.positions.size(),
-                     .loss_sum = batch->loss_sum,
-                     .correct = batch->correct});
+  board_.Done(
+      work,
+      {.samples = work.positions.size(), .loss_sum = batch->loss_sum, .correct = batch->correct});
   if (board_.Idle() || board_.unfinished_leases() < 2) link_.Wake();
   return std::nullopt;
 }
@@ -281,8 +282,13 @@ std::optional<v1::Failure> Task::EvaluateOne(const Work& work) {
 std::optional<v1::Failure> Task::Export(const Work& work) {
   absl::Status status = EnsureSnapshot(work.epoch, Phase::kExport);
   if (status.ok()) {
-    status = WriteModel(work.export_path, assignment_.job_id(), assignment_.spec(), specs_,
-                        parameters_);
+    std::vector<TableValues> tables;
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      tables.push_back({.spec = &specs_[i],
+                        .version = held_versions_.at(TableId(static_cast<int32_t>(i))).value(),
+                        .values = parameters_[i]});
+    }
+    status = WriteModelFiles(work.export_path, assignment_.job_id(), assignment_.spec(), tables);
   }
   if (!status.ok()) return FailureOf(status);
   LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);

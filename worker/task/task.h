@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/time/clock.h"
@@ -76,10 +77,11 @@ class Task {
   TableArrays parameters_;
   std::vector<std::shared_ptr<TableArrays>> gradients_;  // A pool; free when nobody else holds one.
   std::deque<Outstanding> outstanding_;
-  Generation planned_;                        // Of the assignment that the current work is of.
-  std::optional<Iteration> held_iteration_;   // What parameters_ hold, if it is one iteration's.
+  Generation planned_;                       // Of the assignment that the current work is of.
+  std::optional<Iteration> held_iteration_;  // What parameters_ hold, if it is one iteration's.
   std::optional<std::pair<OpId, Iteration>> pull_;  // Started ahead.
   std::optional<std::pair<Phase, Epoch>> held_snapshot_;
+  absl::btree_map<TableId, Version> held_versions_;  // Of the snapshot.
 
   // Self-synchronized.
   PushPullClient client_;
