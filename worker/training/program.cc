@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/training/arena_planner.h"
+#include "worker/training/layer_readers.h"
 
 namespace capstan::worker {
 namespace {
@@ -15,70 +16,7 @@ using kernels::DataType;
 using kernels::OpDesc;
 using kernels::OpKind;
 
-constexpr int kNetworkInput = -1;
 constexpr int64_t kElementBytes = 4;  // Both types.
-constexpr int64_t kArrayElementsMax = (int64_t{1} << 31) - 1;
-
-bool HasFusibleRelu(LayerKind kind) {
-  return kind == LayerKind::kConvolution || kind == LayerKind::kFullyConnected;
-}
-
-// Whether the layer's output is its input under another name.
-bool IsAlias(const PlannedLayer& layer, ProgramKind kind) {
-  if (layer.kind == LayerKind::kFlatten) return true;
-  if (layer.kind != LayerKind::kDropout) return false;
-  return kind == ProgramKind::kEvaluation || layer.dropout_rate == 0;
-}
-
-// Which layers read which, and what follows from it.
-class Readers {
- public:
-  Readers(const ModelPlan& plan, ProgramKind kind)
-      : plan_(plan), kind_(kind), readers_(plan.layers.size()) {
-    for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-      for (const int input : plan.layers[i].inputs) {
-        if (input != kNetworkInput) readers_[input].push_back(i);
-      }
-    }
-  }
-
-  // The ReLU that may be computed together with `layer`, or -1.
-  int FusedRelu(int layer) const {
-    if (!HasFusibleRelu(plan_.layers[layer].kind) || readers_[layer].size() != 1) return -1;
-    const int reader = readers_[layer][0];
-    return plan_.layers[reader].kind == LayerKind::kRelu ? reader : -1;
-  }
-
-  // Whether the only reader of `value` (a layer or the network's input) may overwrite it.
-  bool MayOverwrite(int value) const {
-    const int root = Root(value);
-    if (root == kNetworkInput || Reads(root) != 1) return false;
-    // ReLU's own backward step reads its output.
-    return kind_ == ProgramKind::kEvaluation || plan_.layers[root].kind != LayerKind::kRelu;
-  }
-
- private:
-  // The value that `value` is another name for.
-  int Root(int value) const {
-    while (value != kNetworkInput && IsAlias(plan_.layers[value], kind_)) {
-      value = plan_.layers[value].inputs[0];
-    }
-    return value;
-  }
-
-  // How often the value is read under any of its names.
-  int Reads(int value) const {
-    int reads = 0;
-    for (const int reader : readers_[value]) {
-      reads += IsAlias(plan_.layers[reader], kind_) ? Reads(reader) : 1;
-    }
-    return reads;
-  }
-
-  const ModelPlan& plan_;
-  const ProgramKind kind_;
-  std::vector<std::vector<int>> readers_;
-};
 
 class Builder {
  public:
@@ -482,7 +420,7 @@ class Builder {
 
   const ModelPlan& plan_;
   const ProgramKind kind_;
-  const Readers readers_;
+  const LayerReaders readers_;
   Program program_;
   int64_t step_count_ = 0;  // Steps added so far: the time on which buffers live.
   std::vector<ArenaBuffer> buffers_;
