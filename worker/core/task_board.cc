@@ -52,16 +52,13 @@ Work TaskBoard::FromSamples(const SampleWork& batch, Iteration iteration) const 
 
 Work TaskBoard::Next() const {
   switch (assignment_.phase) {
-    case Phase::kIdle:
-      return {};
-    case Phase::kFinish:
-      return {.kind = Work::Kind::kFinish};
+    case Phase::kIdle: return {};
+    case Phase::kFinish: return {.kind = Work::Kind::kFinish};
     case Phase::kExport:
       if (exported_) return {};
       return {.kind = Work::Kind::kExport, .export_path = assignment_.export_path};
     case Phase::kTrain:
-    case Phase::kEvaluate:
-      break;
+    case Phase::kEvaluate: break;
   }
   const std::vector<Work> next = Upcoming(1);
   return next.empty() ? Work{} : next[0];
@@ -120,15 +117,11 @@ void TaskBoard::SawStaleness(int64_t staleness) {
 
 bool TaskBoard::Idle() const {
   switch (assignment_.phase) {
-    case Phase::kTrain:
-      return options_.bsp ? slots_.Finished() : training_.Finished();
-    case Phase::kEvaluate:
-      return evaluation_.Finished();
-    case Phase::kExport:
-      return exported_;
+    case Phase::kTrain: return options_.bsp ? slots_.Finished() : training_.Finished();
+    case Phase::kEvaluate: return evaluation_.Finished();
+    case Phase::kExport: return exported_;
     case Phase::kIdle:
-    case Phase::kFinish:
-      break;
+    case Phase::kFinish: break;
   }
   return true;
 }

@@ -74,18 +74,11 @@ std::optional<v1::Failure> Task::Loop() {
     const Work work = NextWork();
     std::optional<v1::Failure> failure;
     switch (work.kind) {
-      case Work::Kind::kTrain:
-        failure = TrainOne(work);
-        break;
-      case Work::Kind::kEvaluate:
-        failure = EvaluateOne(work);
-        break;
-      case Work::Kind::kExport:
-        failure = Export(work);
-        break;
+      case Work::Kind::kTrain: failure = TrainOne(work); break;
+      case Work::Kind::kEvaluate: failure = EvaluateOne(work); break;
+      case Work::Kind::kExport: failure = Export(work); break;
       case Work::Kind::kFinish:
-      case Work::Kind::kNone:
-        return std::nullopt;
+      case Work::Kind::kNone: return std::nullopt;
     }
     if (Fenced()) return std::nullopt;
     if (failure.has_value()) return failure;

@@ -1,8 +1,9 @@
 // Task: the compute loop of one worker task and what it shares with its scheduler link.
 //
-// Two threads: the loop (pull, compute, push) and the link (report, receive). They share the board under one
-// mutex. The loop waits for servers in PushPullClient::Wait, which a new assignment interrupts, so that a
-// task that waits for a dead worker's slot can be told to compute that slot itself.
+// Two threads: the loop (pull, compute, push) and the link (report, receive). They share the board
+// under one mutex. The loop waits for servers in PushPullClient::Wait, which a new assignment
+// interrupts, so that a task that waits for a dead worker's slot can be told to compute that slot
+// itself.
 // Thread safety: Run is called once; the class has no other public method.
 #ifndef CAPSTAN_WORKER_TASK_TASK_H_
 #define CAPSTAN_WORKER_TASK_TASK_H_
@@ -51,7 +52,8 @@ class Task {
 
   // Waits for something to do; kFinish also when fenced off.
   Work NextWork();
-  // Parameters as of `iteration`. *ready is false if the plan may have changed meanwhile: ask NextWork again.
+  // Parameters as of `iteration`. *ready is false if the plan may have changed meanwhile:
+  // ask NextWork again.
   absl::Status EnsureParameters(Iteration iteration, bool* ready);
   absl::Status EnsureSnapshot(Epoch epoch, Phase phase);
   absl::Status PullAhead();
