@@ -74,8 +74,10 @@ absl::StatusOr<Dataset> LoadCifar10(const v1::Split& split) {
 
 absl::StatusOr<Dataset> LoadDataset(v1::Data::Format format, const v1::Split& split) {
   switch (format) {
-    case v1::Data::IDX: return LoadIdx(split);
-    case v1::Data::CIFAR10_BINARY: return LoadCifar10(split);
+    case v1::Data::IDX:
+      return LoadIdx(split);
+    case v1::Data::CIFAR10_BINARY:
+      return LoadCifar10(split);
     default:
       return absl::InvalidArgumentError(absl::StrCat("data format ", static_cast<int>(format),
                                                      ", expected IDX or CIFAR10_BINARY"));

@@ -37,6 +37,9 @@ class ProgressView {
 
   explicit ProgressView(const Options& options) : options_(options) {}
 
+  // The terminal's width has changed.
+  void SetColumns(int columns) { options_.columns = columns; }
+
   // What `job` has that the statuses before it had not. An ended job gives its last epochs and no
   // bar; EndSummary is the caller's.
   Update Step(const v1::JobStatus& job, Instant now);

@@ -19,8 +19,10 @@ bool IsRetryable(const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kFailedPrecondition: return true;
-    default: return false;
+    case absl::StatusCode::kFailedPrecondition:
+      return true;
+    default:
+      return false;
   }
 }
 

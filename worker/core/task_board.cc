@@ -24,7 +24,8 @@ bool TaskBoard::Take(const Assignment& assignment) {
   return true;
 }
 
-// DESIGN section 5: which samples belong to slot m of iteration c follows from the plan alone.
+// Which samples belong to slot m of iteration c follows from the job alone: whoever computes the
+// slot, and however often, gets the same gradient.
 Work TaskBoard::FromSlot(const SlotWork& slot) const {
   const int64_t first = slot.iteration.value() - assignment_.epoch_first_iteration.value();
   const int64_t per_iteration = options_.slots * options_.batch_size;
@@ -52,13 +53,16 @@ Work TaskBoard::FromSamples(const SampleWork& batch, Iteration iteration) const 
 
 Work TaskBoard::Next() const {
   switch (assignment_.phase) {
-    case Phase::kIdle: return {};
-    case Phase::kFinish: return {.kind = Work::Kind::kFinish};
+    case Phase::kIdle:
+      return {};
+    case Phase::kFinish:
+      return {.kind = Work::Kind::kFinish};
     case Phase::kExport:
       if (exported_) return {};
       return {.kind = Work::Kind::kExport, .export_path = assignment_.export_path};
     case Phase::kTrain:
-    case Phase::kEvaluate: break;
+    case Phase::kEvaluate:
+      break;
   }
   const std::vector<Work> next = Upcoming(1);
   return next.empty() ? Work{} : next[0];
@@ -117,11 +121,15 @@ void TaskBoard::SawStaleness(int64_t staleness) {
 
 bool TaskBoard::Idle() const {
   switch (assignment_.phase) {
-    case Phase::kTrain: return options_.bsp ? slots_.Finished() : training_.Finished();
-    case Phase::kEvaluate: return evaluation_.Finished();
-    case Phase::kExport: return exported_;
+    case Phase::kTrain:
+      return options_.bsp ? slots_.Finished() : training_.Finished();
+    case Phase::kEvaluate:
+      return evaluation_.Finished();
+    case Phase::kExport:
+      return exported_;
     case Phase::kIdle:
-    case Phase::kFinish: break;
+    case Phase::kFinish:
+      break;
   }
   return true;
 }

@@ -8,14 +8,20 @@ namespace {
 v1::Failure::Reason ReasonOf(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kUnimplemented: return v1::Failure::USER_ERROR;
+    case absl::StatusCode::kUnimplemented:
+      return v1::Failure::USER_ERROR;
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kPermissionDenied: return v1::Failure::BAD_DATA;
-    case absl::StatusCode::kOutOfRange: return v1::Failure::DIVERGED;
-    case absl::StatusCode::kResourceExhausted: return v1::Failure::OUT_OF_MEMORY;
-    case absl::StatusCode::kDeadlineExceeded: return v1::Failure::HANG;
-    default: return v1::Failure::INTERNAL;
+    case absl::StatusCode::kPermissionDenied:
+      return v1::Failure::BAD_DATA;
+    case absl::StatusCode::kOutOfRange:
+      return v1::Failure::DIVERGED;
+    case absl::StatusCode::kResourceExhausted:
+      return v1::Failure::OUT_OF_MEMORY;
+    case absl::StatusCode::kDeadlineExceeded:
+      return v1::Failure::HANG;
+    default:
+      return v1::Failure::INTERNAL;
   }
 }
 

@@ -58,10 +58,11 @@ class Task {
   absl::Status EnsureSnapshot(Epoch epoch, Phase phase);
   absl::Status PullAhead();
   std::vector<MicroBatch> BatchesAhead(const Work& work);
-  absl::Status PushGradient(const Work& work, const WorkResult& result);
   // Waits until at most `left` pushes are outstanding.
   absl::Status AwaitPushes(size_t left);
   absl::Status AwaitUninterrupted(OpId op, OpResult* result);
+  // Writes `work` down as done; reports it at once if there is little left to do.
+  void DoneLocked(const Work& work, const WorkResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Fenced();
   bool PlanIsOld();  // A newer assignment has come since NextWork.
   std::shared_ptr<TableArrays> FreeGradient();

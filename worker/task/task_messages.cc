@@ -11,11 +11,16 @@ namespace {
 
 absl::StatusOr<Phase> PhaseFromProto(v1::Assignment::Phase phase) {
   switch (phase) {
-    case v1::Assignment::IDLE: return Phase::kIdle;
-    case v1::Assignment::TRAIN: return Phase::kTrain;
-    case v1::Assignment::EVALUATE: return Phase::kEvaluate;
-    case v1::Assignment::EXPORT: return Phase::kExport;
-    case v1::Assignment::FINISH: return Phase::kFinish;
+    case v1::Assignment::IDLE:
+      return Phase::kIdle;
+    case v1::Assignment::TRAIN:
+      return Phase::kTrain;
+    case v1::Assignment::EVALUATE:
+      return Phase::kEvaluate;
+    case v1::Assignment::EXPORT:
+      return Phase::kExport;
+    case v1::Assignment::FINISH:
+      return Phase::kFinish;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("assignment.phase: got ", static_cast<int>(phase), ", expected 1 to 5"));

@@ -1,76 +1,72 @@
 #include "worker/training/layer_readers.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <catch2/catch.hpp>
-#include <utility>
-#include <vector>
+#include <string>
+
+#include "common/model/plan_model.h"
+#include "common/testing/status_matchers.h"
+#include "proto/job.pb.h"
 
 namespace capstan::worker {
 namespace {
 
-PlannedLayer Layer(LayerKind kind, std::vector<int> inputs) {
-  PlannedLayer layer;
-  layer.kind = kind;
-  layer.inputs = std::move(inputs);
-  return layer;
-}
-
-ModelPlan PlanOf(std::vector<PlannedLayer> layers) {
-  ModelPlan plan;
-  plan.layers = std::move(layers);
+ModelPlan Plan(const std::string& text) {
+  v1::Model model;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &model));
+  REQUIRE_OK_AND_ASSIGN(ModelPlan plan, PlanModel(model, {4, 4, 2}, 10));
   return plan;
 }
 
-TEST_CASE("Layer readers: a ReLU is fused if nobody else reads the layer before it",
+TEST_CASE("Layer readers: ReLU is fused where it alone reads a layer with weights",
           "[worker][training]") {
-  const ModelPlan plan = PlanOf({
-      Layer(LayerKind::kConvolution, {kNetworkInput}),
-      Layer(LayerKind::kRelu, {0}),
-      Layer(LayerKind::kConvolution, {1}),
-      Layer(LayerKind::kRelu, {2}),
-      Layer(LayerKind::kAdd, {2, 3}),
-      Layer(LayerKind::kRelu, {4}),
-  });
-  const LayerReaders readers(plan, ProgramKind::kTraining);
+  const ModelPlan plan = Plan(R"(
+    layers { name: "c" convolution { filters: 2 kernel: 1 } }
+    layers { name: "r" relu {} }
+    layers { name: "d" convolution { filters: 2 kernel: 1 } }
+    layers { name: "s" relu {} }
+    layers { name: "t" inputs: "s" inputs: "d" add {} }
+    layers { name: "u" relu {} }
+    layers { name: "f" fully_connected { units: 10 } })");
+  const LayerReaders readers(plan, /*training=*/true);
   CHECK(readers.FusedRelu(0) == 1);
-  CHECK(readers.FusedRelu(1) == -1);  // Its reader is no ReLU.
-  CHECK(readers.FusedRelu(2) == -1);  // Read twice.
-  CHECK(readers.FusedRelu(4) == -1);  // Add computes no ReLU.
+  CHECK(readers.FusedRelu(2) == -1);  // The sum reads it too.
+  CHECK(readers.FusedRelu(4) == -1);  // A sum has no weights.
+  CHECK(readers.FusedRelu(6) == -1);  // Nobody reads it.
 }
 
-TEST_CASE("Layer readers: a value read under two names is not overwritten", "[worker][training]") {
-  const ModelPlan plan = PlanOf({
-      Layer(LayerKind::kConvolution, {kNetworkInput}),
-      Layer(LayerKind::kFlatten, {0}),
-      Layer(LayerKind::kRelu, {0}),
-      Layer(LayerKind::kFullyConnected, {1}),
-      Layer(LayerKind::kFlatten, {3}),
-      Layer(LayerKind::kAdd, {2, 4}),
-  });
-  const LayerReaders readers(plan, ProgramKind::kTraining);
-  CHECK_FALSE(readers.MayOverwrite(0));
-  CHECK_FALSE(readers.MayOverwrite(1));
-  CHECK(readers.MayOverwrite(3));
-  CHECK(readers.MayOverwrite(4));
-  CHECK_FALSE(readers.MayOverwrite(kNetworkInput));
-}
-
-TEST_CASE("Layer readers: only evaluation overwrites a ReLU's output", "[worker][training]") {
-  const ModelPlan plan = PlanOf({
-      Layer(LayerKind::kRelu, {kNetworkInput}),
-      Layer(LayerKind::kRelu, {0}),
-  });
-  CHECK_FALSE(LayerReaders(plan, ProgramKind::kTraining).MayOverwrite(0));
-  CHECK(LayerReaders(plan, ProgramKind::kEvaluation).MayOverwrite(0));
-}
-
-TEST_CASE("Layer readers: dropout is another name for its input where it does nothing",
+TEST_CASE("Layer readers: a value may be overwritten by its only reader under any name",
           "[worker][training]") {
-  PlannedLayer dropout = Layer(LayerKind::kDropout, {kNetworkInput});
-  dropout.dropout_rate = 0.5f;
-  CHECK_FALSE(IsAlias(dropout, ProgramKind::kTraining));
-  CHECK(IsAlias(dropout, ProgramKind::kEvaluation));
-  dropout.dropout_rate = 0;
-  CHECK(IsAlias(dropout, ProgramKind::kTraining));
+  const ModelPlan plan = Plan(R"(
+    layers { name: "n" batch_normalization {} }
+    layers { name: "v" flatten {} }
+    layers { name: "r" relu {} }
+    layers { name: "d" dropout { rate: 0.5 } }
+    layers { name: "f" fully_connected { units: 10 } }
+    layers { name: "g" inputs: "d" fully_connected { units: 10 } }
+    layers { name: "h" inputs: "f" inputs: "g" add {} })");
+  for (const bool training : {false, true}) {
+    const LayerReaders readers(plan, training);
+    CHECK_FALSE(readers.MayOverwrite(-1));  // The caller's images.
+    CHECK(readers.MayOverwrite(0));
+    CHECK(readers.MayOverwrite(1));        // Flatten's input has no other reader.
+    CHECK_FALSE(readers.MayOverwrite(3));  // Two read what dropout made.
+    CHECK(readers.IsAlias(plan.layers[1]));
+    CHECK(readers.IsAlias(plan.layers[3]) == !training);
+  }
+  // In training dropout alone reads the ReLU, whose backward step needs its output; in evaluation
+  // dropout is only a name, and two read it.
+  CHECK_FALSE(LayerReaders(plan, true).MayOverwrite(2));
+  CHECK_FALSE(LayerReaders(plan, false).MayOverwrite(2));
+}
+
+TEST_CASE("Layer readers: a layer that is read twice by one may not be overwritten",
+          "[worker][training]") {
+  const ModelPlan plan = Plan(R"(
+    layers { name: "f" fully_connected { units: 10 } }
+    layers { name: "a" inputs: "f" inputs: "f" add {} })");
+  CHECK_FALSE(LayerReaders(plan, true).MayOverwrite(0));
 }
 
 }  // namespace

@@ -16,12 +16,16 @@ using kernels::DataType;
 using kernels::OpDesc;
 using kernels::OpKind;
 
+constexpr int kNetworkInput = -1;
 constexpr int64_t kElementBytes = 4;  // Both types.
 
 class Builder {
  public:
   Builder(const ModelPlan& plan, int64_t n, ProgramKind kind)
-      : plan_(plan), kind_(kind), readers_(plan, kind), values_(plan.layers.size()) {
+      : plan_(plan),
+        kind_(kind),
+        readers_(plan, kind == ProgramKind::kTraining),
+        values_(plan.layers.size()) {
     program_.n = n;
   }
 
@@ -124,13 +128,16 @@ class Builder {
         desc.out_c = layer.out.c / layer.in.count();
         desc.rows = layer.rows;
         return desc;
-      default: break;
+      default:
+        break;
     }
     desc.h = layer.in.h;
     desc.w = layer.in.w;
     desc.c = layer.in.c;
     switch (layer.kind) {
-      case LayerKind::kConvolution: desc.has_bias = layer.has_bias; [[fallthrough]];
+      case LayerKind::kConvolution:
+        desc.has_bias = layer.has_bias;
+        [[fallthrough]];
       case LayerKind::kMaxPooling:
       case LayerKind::kAveragePooling:
       case LayerKind::kGlobalAveragePooling:
@@ -141,9 +148,14 @@ class Builder {
         desc.stride = layer.stride;
         desc.padding = layer.padding;
         break;
-      case LayerKind::kBatchNormalization: desc.epsilon = layer.epsilon; break;
-      case LayerKind::kDropout: desc.dropout_rate = layer.dropout_rate; break;
-      default: break;
+      case LayerKind::kBatchNormalization:
+        desc.epsilon = layer.epsilon;
+        break;
+      case LayerKind::kDropout:
+        desc.dropout_rate = layer.dropout_rate;
+        break;
+      default:
+        break;
     }
     return desc;
   }
@@ -155,18 +167,25 @@ class Builder {
     const Operand x = Value(layer.inputs[0]);
     switch (layer.kind) {
       case LayerKind::kConvolution:
-      case LayerKind::kFullyConnected: return ForwardWeighted(i, x);
-      case LayerKind::kMaxPooling: return ForwardMaxPool(i, x);
+      case LayerKind::kFullyConnected:
+        return ForwardWeighted(i, x);
+      case LayerKind::kMaxPooling:
+        return ForwardMaxPool(i, x);
       case LayerKind::kAveragePooling:
       case LayerKind::kGlobalAveragePooling:
         values_[i] = NewActivation(layer.out);
         return AddForward(i, Desc(OpKind::kAveragePoolForward, layer), {x}, {values_[i]});
-      case LayerKind::kRelu: return ForwardRelu(i, x);
-      case LayerKind::kBatchNormalization: return ForwardBatchNorm(i, x);
-      case LayerKind::kAdd: return ForwardAdd(i);
-      case LayerKind::kFlatten: values_[i] = x; return;
+      case LayerKind::kRelu:
+        return ForwardRelu(i, x);
+      case LayerKind::kBatchNormalization:
+        return ForwardBatchNorm(i, x);
+      case LayerKind::kAdd:
+        return ForwardAdd(i);
+      case LayerKind::kFlatten:
+        values_[i] = x;
+        return;
       case LayerKind::kDropout:
-        if (IsAlias(layer, kind_)) {
+        if (readers_.IsAlias(layer)) {
           values_[i] = x;
           return;
         }
@@ -347,14 +366,17 @@ class Builder {
       case LayerKind::kAveragePooling:
       case LayerKind::kGlobalAveragePooling:
         return BackwardToInput(i, OpKind::kAveragePoolBackward, {dy});
-      case LayerKind::kRelu: return BackwardRelu(i, dy);
-      case LayerKind::kBatchNormalization: return BackwardBatchNorm(i, dy);
+      case LayerKind::kRelu:
+        return BackwardRelu(i, dy);
+      case LayerKind::kBatchNormalization:
+        return BackwardBatchNorm(i, dy);
       case LayerKind::kAdd:
         for (const int input : layer.inputs) Contribute(input, dy);
         return;
-      case LayerKind::kFlatten: return Contribute(layer.inputs[0], dy);
+      case LayerKind::kFlatten:
+        return Contribute(layer.inputs[0], dy);
       case LayerKind::kDropout:
-        if (IsAlias(layer, kind_)) return Contribute(layer.inputs[0], dy);
+        if (readers_.IsAlias(layer)) return Contribute(layer.inputs[0], dy);
         return BackwardToInput(i, OpKind::kDropoutBackward, {dy});
       case LayerKind::kEmbedding:
         return AddBackward(i, Desc(OpKind::kEmbeddingBackward, layer), {Value(layer.inputs[0]), dy},

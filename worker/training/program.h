@@ -1,13 +1,13 @@
 // Program: a model's forward and backward pass for one batch size, as a list of steps over one
-// block of memory (the arena).
+// arena.
 //
 // Made from a ModelPlan without touching a backend, so that what runs in which order, in which
 // memory, can be tested by itself. Layers that need no step of their own have none: flatten is
 // another name for its input, ReLU is fused into the convolution or fully connected layer before it
 // where it is the only reader, and otherwise overwrites its input where nobody else needs that.
 // Layers from which no parameter can be reached have no backward step. Where a layer's output is
-// read several times its gradient is the sum in descending order of the readers.
-// Thread safety: values and pure functions.
+// read several times its gradient is the sum in descending order of the readers. Thread safety:
+// values and pure functions.
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_H_
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_H_
 
@@ -18,7 +18,6 @@
 #include "common/model/model_plan.h"
 #include "kernels/op.h"
 #include "kernels/tensor_view.h"
-#include "worker/training/layer_readers.h"
 
 namespace capstan::worker {
 
@@ -56,9 +55,12 @@ struct Program {
   int64_t arena_bytes = 0;
 };
 
+enum class ProgramKind { kTraining, kEvaluation };
+
 // REQUIRES: `plan` is PlanModel's; n >= 1.
 // Errors: kResourceExhausted  an activation of the batch has more elements than a kernel takes;
-//                             names the layer.
+// names the
+//                             layer.
 absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind);
 
 }  // namespace capstan::worker
