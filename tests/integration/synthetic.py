@@ -16,7 +16,8 @@ def write_idx(folder, name, count, side=8, classes=10, seed=1, noise=40):
     labels = bytes(draw.randrange(classes) for _ in range(count))
     pixels = bytearray()
     for label in labels:
-        pixels += bytes(min(255, max(0, c + draw.randrange(-noise, noise + 1))) for c in centres[label])
+        values = (centre + draw.randrange(-noise, noise + 1) for centre in centres[label])
+        pixels += bytes(min(255, max(0, value)) for value in values)
     images_path = folder / f"{name}-images.gz"
     labels_path = folder / f"{name}-labels"
     with gzip.open(images_path, "wb", compresslevel=1) as out:
@@ -38,9 +39,20 @@ data {{
 """
 
 
-def job(folder, name="job", model='zoo: "softmax_regression"', consistency="bsp {}", workers=2, servers=0,
-        epochs=2, batch_size=20, training="", optimizer="momentum {} learning_rate: 0.05", resources="",
-        data=None):
+def job(
+    folder,
+    name="job",
+    model='zoo: "softmax_regression"',
+    consistency="bsp {}",
+    workers=2,
+    servers=0,
+    epochs=2,
+    batch_size=20,
+    training="",
+    optimizer="momentum {} learning_rate: 0.05",
+    resources="",
+    data=None,
+):
     """A whole job file."""
     return f"""
 name: "{name}"
