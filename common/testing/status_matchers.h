@@ -25,20 +25,20 @@ const absl::Status& ToStatus(const absl::StatusOr<T>& value) {
 
 }  // namespace capstan::testing
 
-#define REQUIRE_OK(expression)                                                    \
-  do {                                                                            \
-    const auto& require_ok_value = (expression);                                  \
-    INFO(::capstan::testing::ToStatus(require_ok_value).ToString());              \
-    REQUIRE(::capstan::testing::ToStatus(require_ok_value).ok());                 \
+#define REQUIRE_OK(expression)                                       \
+  do {                                                               \
+    const auto& require_ok_value = (expression);                     \
+    INFO(::capstan::testing::ToStatus(require_ok_value).ToString()); \
+    REQUIRE(::capstan::testing::ToStatus(require_ok_value).ok());    \
   } while (false)
 
-#define CHECK_STATUS(expression, expected_code, expected_text)                    \
-  do {                                                                            \
-    const auto& check_status_value = (expression);                                \
+#define CHECK_STATUS(expression, expected_code, expected_text)                          \
+  do {                                                                                  \
+    const auto& check_status_value = (expression);                                      \
     const absl::Status check_status = ::capstan::testing::ToStatus(check_status_value); \
-    INFO(check_status.ToString());                                                \
-    CHECK(check_status.code() == (expected_code));                                \
-    CHECK_THAT(std::string(check_status.message()), ::Catch::Contains(expected_text)); \
+    INFO(check_status.ToString());                                                      \
+    CHECK(check_status.code() == (expected_code));                                      \
+    CHECK_THAT(std::string(check_status.message()), ::Catch::Contains(expected_text));  \
   } while (false)
 
 #define CAPSTAN_TESTING_CONCAT_(a, b) a##b

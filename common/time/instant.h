@@ -21,10 +21,16 @@ class Instant {
 
   friend Instant operator+(Instant t, absl::Duration d) { return Instant(t.since_origin_ + d); }
   friend Instant operator-(Instant t, absl::Duration d) { return Instant(t.since_origin_ - d); }
-  friend absl::Duration operator-(Instant a, Instant b) { return a.since_origin_ - b.since_origin_; }
-  friend constexpr bool operator==(Instant a, Instant b) { return a.since_origin_ == b.since_origin_; }
+  friend absl::Duration operator-(Instant a, Instant b) {
+    return a.since_origin_ - b.since_origin_;
+  }
+  friend constexpr bool operator==(Instant a, Instant b) {
+    return a.since_origin_ == b.since_origin_;
+  }
   friend constexpr bool operator!=(Instant a, Instant b) { return !(a == b); }
-  friend constexpr bool operator<(Instant a, Instant b) { return a.since_origin_ < b.since_origin_; }
+  friend constexpr bool operator<(Instant a, Instant b) {
+    return a.since_origin_ < b.since_origin_;
+  }
   friend constexpr bool operator>(Instant a, Instant b) { return b < a; }
   friend constexpr bool operator<=(Instant a, Instant b) { return !(b < a); }
   friend constexpr bool operator>=(Instant a, Instant b) { return !(a < b); }

@@ -41,10 +41,9 @@ Routing FromProto(const v1::RoutingTable& proto) {
 absl::Status CheckRouting(const v1::RoutingTable& routing) {
   for (const v1::ShardRoute& shard : routing.shards()) {
     if (shard.server() < 0 || shard.server() >= routing.servers_size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("routing table: shard ", shard.shard(), " of table ", shard.table(),
-                       " names server ", shard.server(), ", expected 0 to ",
-                       routing.servers_size() - 1));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "routing table: shard ", shard.shard(), " of table ", shard.table(), " names server ",
+          shard.server(), ", expected 0 to ", routing.servers_size() - 1));
     }
     if (shard.table() < 0 || shard.element_begin() < 0 ||
         shard.element_end() < shard.element_begin()) {
@@ -112,8 +111,8 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
   OpId op;
   {
     absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(CheckArrays(
-        payload.gradient != nullptr ? *payload.gradient : *payload.destination));
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckArrays(payload.gradient != nullptr ? *payload.gradient : *payload.destination));
     op = OpId(next_op_++);
     payloads_[op] = std::move(payload);
     SessionActions actions;
@@ -136,10 +135,9 @@ absl::StatusOr<OpId> PushPullClient::Push(Iteration iteration, Range slots,
 
 absl::StatusOr<OpId> PushPullClient::Pull(Iteration iteration, PullMode mode,
                                           TableArrays* destination) {
-  return StartOp({.kind = OpKind::kPull,
-                  .iteration = iteration,
-                  .snapshot = mode == PullMode::kSnapshot},
-                 {.gradient = nullptr, .destination = destination});
+  return StartOp(
+      {.kind = OpKind::kPull, .iteration = iteration, .snapshot = mode == PullMode::kSnapshot},
+      {.gradient = nullptr, .destination = destination});
 }
 
 absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
@@ -261,8 +259,8 @@ void PushPullClient::FillPush(const SendMessage& message, const TableArrays& gra
     push->set_sequence(shard.sequence.value());
     push->set_sequence_low_water(shard.sequence_low_water.value());
     push->set_value_type(v1::FLOAT32);
-    const float* values = gradient[static_cast<size_t>(shard.key.table.value())].data() +
-                          shard.elements.begin;
+    const float* values =
+        gradient[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
     push->set_values(values, static_cast<size_t>(shard.elements.size()) * sizeof(float));
   }
 }
@@ -283,7 +281,9 @@ void PushPullClient::FillPull(const SendMessage& message, v1::PullRequest& reque
 
 void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls) {
   for (const std::shared_ptr<Call>& call : calls) {
-    auto done = [this, call](const grpc::Status& status) { OnCallDone(call, FromGrpcStatus(status)); };
+    auto done = [this, call](const grpc::Status& status) {
+      OnCallDone(call, FromGrpcStatus(status));
+    };
     if (call->message.request.kind == OpKind::kPush) {
       call->stub->async()->Push(&call->context, &call->push, &call->push_response, std::move(done));
     } else {
@@ -301,9 +301,8 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
       std::vector<Waiting> waiting;
       absl::Status outcome = status;
       if (outcome.ok()) {
-        outcome = call->message.request.kind == OpKind::kPush
-                      ? ReadPush(*call, &replies)
-                      : ReadPull(*call, &replies, &waiting);
+        outcome = call->message.request.kind == OpKind::kPush ? ReadPush(*call, &replies)
+                                                              : ReadPull(*call, &replies, &waiting);
       }
       SessionActions actions;
       session_.OnReply(call->message.message, outcome, replies, waiting, clock_.Now(), &actions);
@@ -337,17 +336,17 @@ absl::Status PushPullClient::ReadPull(const Call& call, std::vector<ShardReply>*
     } else if (values.outcome() == v1::ShardValues::VALUES) {
       const size_t expected = static_cast<size_t>(shards[i].elements.size()) * sizeof(float);
       if (values.values().size() != expected) {
-        return absl::InternalError(absl::StrCat("shard ", shards[i].key.shard.value(), " came with ",
-                                                values.values().size(), " bytes, expected ",
-                                                expected));
+        return absl::InternalError(absl::StrCat("shard ", shards[i].key.shard.value(),
+                                                " came with ", values.values().size(),
+                                                " bytes, expected ", expected));
       }
       float* to = destination[static_cast<size_t>(shards[i].key.table.value())].data() +
                   shards[i].elements.begin;
       std::memcpy(to, values.values().data(), expected);
     } else if (values.outcome() != v1::ShardValues::UNCHANGED) {
-      return absl::InternalError(
-          absl::StrCat("shard ", shards[i].key.shard.value(), " came with outcome ",
-                       static_cast<int>(values.outcome())));
+      return absl::InternalError(absl::StrCat("shard ", shards[i].key.shard.value(),
+                                              " came with outcome ",
+                                              static_cast<int>(values.outcome())));
     }
     replies->push_back(reply);
   }

@@ -28,7 +28,8 @@ class FakeServer final : public v1::ParameterServer::Service {
     }
     for (const v1::ShardPush& shard : request->shards()) {
       const auto* values = reinterpret_cast<const float*>(shard.values().data());
-      for (size_t i = 0; i < 4; ++i) values_[static_cast<size_t>(shard.shard()) * 4 + i] += values[i];
+      for (size_t i = 0; i < 4; ++i)
+        values_[static_cast<size_t>(shard.shard()) * 4 + i] += values[i];
       response->add_shards()->set_version(1);
     }
     return grpc::Status::OK;

@@ -28,7 +28,8 @@ TEST_CASE("SlotPlanner: slots of one iteration come before the next iteration", 
   CHECK_FALSE(planner.Next().has_value());
 }
 
-TEST_CASE("SlotPlanner: a slot taken over from a dead worker is caught up first", "[worker][core]") {
+TEST_CASE("SlotPlanner: a slot taken over from a dead worker is caught up first",
+          "[worker][core]") {
   SlotPlanner planner;
   planner.Assign({Slots(0, 0, 10)});
   for (int c = 0; c < 5; ++c) Compute(planner, Work(c, 0));

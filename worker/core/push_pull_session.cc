@@ -74,9 +74,9 @@ absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant n
         absl::StrCat(Verb(request.kind), ": no routing table has been received yet"));
   }
   if (static_cast<int>(ops_.size()) >= options_.operations_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        Verb(request.kind), ": ", ops_.size(), " operations are in flight, at most ",
-        options_.operations_max));
+    return absl::ResourceExhaustedError(absl::StrCat(Verb(request.kind), ": ", ops_.size(),
+                                                     " operations are in flight, at most ",
+                                                     options_.operations_max));
   }
   Op op{.request = request, .started = now};
   op.shards.assign(routing_.shards.size(), ShardState::kTodo);
@@ -158,8 +158,8 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
   Op& op = ops_.at(record.op);
   absl::Status outcome = status;
   if (outcome.ok() && replies.size() != record.shards.size()) {
-    outcome = absl::InternalError(absl::StrCat("answered ", replies.size(), " shards, expected ",
-                                               record.shards.size()));
+    outcome = absl::InternalError(
+        absl::StrCat("answered ", replies.size(), " shards, expected ", record.shards.size()));
   }
   if (outcome.ok()) {
     chunk.delay = absl::ZeroDuration();
@@ -180,10 +180,11 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
     Retry(chunk, record, outcome, now);
   } else {
     const OpId id = record.op;
-    Finish(id, absl::Status(outcome.code(), absl::StrCat(Verb(op.request.kind), " of iteration ",
-                                                         op.request.iteration.value(), " to ",
-                                                         ServerName(chunk.server), ": ",
-                                                         outcome.message())),
+    Finish(id,
+           absl::Status(
+               outcome.code(),
+               absl::StrCat(Verb(op.request.kind), " of iteration ", op.request.iteration.value(),
+                            " to ", ServerName(chunk.server), ": ", outcome.message())),
            actions);
   }
   Pump(now, actions);
@@ -285,10 +286,9 @@ absl::Status PushPullSession::TooLong(const Op& op) const {
   const auto shard = std::find_if(op.shards.begin(), op.shards.end(),
                                   [](ShardState s) { return s != ShardState::kDone; });
   const auto index = static_cast<size_t>(shard - op.shards.begin());
-  std::string message =
-      absl::StrCat(Verb(op.request.kind), " of iteration ", op.request.iteration.value(),
-                   " has waited ", absl::FormatDuration(options_.wait_max), " for ",
-                   ServerName(routing_.shards[index].server));
+  std::string message = absl::StrCat(
+      Verb(op.request.kind), " of iteration ", op.request.iteration.value(), " has waited ",
+      absl::FormatDuration(options_.wait_max), " for ", ServerName(routing_.shards[index].server));
   for (const Waiting& w : op.waiting_for) {
     absl::StrAppend(&message, "; table ", w.shard.table.value(), " shard ", w.shard.shard.value(),
                     " waits for iteration ", w.iteration.value());

@@ -1,16 +1,17 @@
 // PushPullSession: how one worker task talks to the servers that hold its job's shards.
 //
-// It numbers every push, packs the shards of one server into messages, keeps one message per chunk in
-// flight, repeats a lost one with the same ids, waits for a new routing table when a server says that the
-// old one is out of date, and stops for good when it is fenced. Payloads stay with the caller: the session
-// deals in shard keys, sequences and versions.
+// It numbers every push, packs the shards of one server into messages, keeps one message per chunk
+// in flight, repeats a lost one with the same ids, waits for a new routing table when a server says
+// that the old one is out of date, and stops for good when it is fenced. Payloads stay with the
+// caller: the session deals in shard keys, sequences and versions.
 //
 // Pure: no clock, threads, sockets or logging. Time comes in, actions go out.
 // Thread safety: thread-compatible; PushPullClient serializes all calls.
-// Invariants: (1) a shard's pushes are sent in the order of their sequences, and a pull of a shard is sent
-//                 only after every earlier push of that shard was acknowledged (a worker reads its writes).
-//             (2) at most one message per chunk is in flight; chunks are at most chunk_bytes_max.
-//             (3) a repeated push carries the sequence of the first attempt.
+// Invariants:
+// (1) a shard's pushes are sent in the order of their sequences, and a pull of a shard is sent only
+//     after every earlier push of that shard was acknowledged (a worker reads its writes).
+// (2) at most one message per chunk is in flight; chunks are at most chunk_bytes_max.
+// (3) a repeated push carries the sequence of the first attempt.
 //
 //            Start                    reply: all shards done
 //   (none) --------> TODO --> IN FLIGHT -----------------------> DONE
@@ -94,9 +95,9 @@ struct Waiting {
 // An operation has ended.
 struct OpDone {
   OpId op;
-  absl::Status status;     // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
-  int64_t staleness = 0;   // Pull: the largest seen over the shards.
-  Iteration oldest;        // With kOutOfRange: the oldest iteration that can be read everywhere.
+  absl::Status status;    // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
+  int64_t staleness = 0;  // Pull: the largest seen over the shards.
+  Iteration oldest;       // With kOutOfRange: the oldest iteration that can be read everywhere.
   absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };
 
@@ -119,15 +120,18 @@ struct SessionWait {
 class PushPullSession {
  public:
   struct Options {
-    int64_t chunk_bytes_max = 4 << 20;   // > 0. Values in one message; one shard may exceed it alone.
+    // > 0. Values in one message; one shard may exceed it alone.
+    int64_t chunk_bytes_max = 4 << 20;
     absl::Duration retry_delay_min = absl::Milliseconds(50);
     absl::Duration retry_delay_max = absl::Seconds(1);
-    absl::Duration wait_max = absl::Minutes(5);  // An operation that takes longer fails, naming its peer.
-    int operations_max = 64;             // Bound on operations that are not done.
+    // An operation that takes longer fails, naming its peer.
+    absl::Duration wait_max = absl::Minutes(5);
+    int operations_max = 64;  // Bound on operations that are not done.
   };
   explicit PushPullSession(const Options& options);
 
-  // Takes in a routing table; older or equal generations are ignored. Shards not yet done are sent again.
+  // Takes in a routing table; older or equal generations are ignored. Shards not yet done are
+  // sent again.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
   // Starts an operation on every shard of the job. REQUIRES: a routing table is set.
@@ -144,8 +148,9 @@ class PushPullSession {
   // kAborted: fenced; every operation fails with it, and so does every later one.
   // Anything else ends the operation with that status, the server's name in front.
   // Returns false if the message is no longer known (then nothing of it may be used).
-  bool OnReply(MessageId message, const absl::Status& status, const std::vector<ShardReply>& replies,
-               const std::vector<Waiting>& waiting, Instant now, SessionActions* actions);
+  bool OnReply(MessageId message, const absl::Status& status,
+               const std::vector<ShardReply>& replies, const std::vector<Waiting>& waiting,
+               Instant now, SessionActions* actions);
 
   // Whether a reply to this message would still be used.
   bool Expects(MessageId message) const { return in_flight_.contains(message); }
@@ -162,8 +167,8 @@ class PushPullSession {
   struct Op {
     OpRequest request;
     Instant started;
-    std::vector<ShardState> shards;    // By index in routing_.shards.
-    std::vector<Sequence> sequences;   // Push: by the same index.
+    std::vector<ShardState> shards;   // By index in routing_.shards.
+    std::vector<Sequence> sequences;  // Push: by the same index.
     int64_t undone = 0;
     int64_t staleness = 0;
     bool past = false;
@@ -209,8 +214,8 @@ class PushPullSession {
   absl::Status failed_;         // Not OK once fenced.
   uint64_t next_message_ = 1;
   std::vector<Chunk> chunks_;
-  std::vector<PerShard> per_shard_;                // By index in routing_.shards.
-  absl::btree_map<OpId, Op> ops_;                  // In the order they were started.
+  std::vector<PerShard> per_shard_;  // By index in routing_.shards.
+  absl::btree_map<OpId, Op> ops_;    // In the order they were started.
   absl::btree_map<MessageId, InFlight> in_flight_;
 };
 

@@ -123,10 +123,8 @@ TEST_CASE("Session: a shard that is not ready is asked for again and names its c
   story.Pull(1, 4);
   const auto sent = story.Sent();
   story.Answer(sent[0], {.version = Version(4)});
-  const Waiting waiting{.shard = {TableId(0), ShardId(2)},
-                        .iteration = Iteration(3),
-                        .ranks = {1},
-                        .slots = {}};
+  const Waiting waiting{
+      .shard = {TableId(0), ShardId(2)}, .iteration = Iteration(3), .ranks = {1}, .slots = {}};
   story.Answer(sent[1], {.outcome = ShardReply::Outcome::kNotReady}, {waiting});
   const auto again = story.Sent();
   REQUIRE(again.size() == 1);
@@ -142,8 +140,9 @@ TEST_CASE("Session: a wait past its deadline fails and says for whom", "[worker]
   story.Pull(1, 4);
   const auto sent = story.Sent();
   story.Answer(sent[0], {.version = Version(4)});
-  story.Answer(sent[1], {.outcome = ShardReply::Outcome::kNotReady},
-               {{.shard = {TableId(0), ShardId(2)}, .iteration = Iteration(3), .ranks = {}, .slots = {5}}});
+  story.Answer(
+      sent[1], {.outcome = ShardReply::Outcome::kNotReady},
+      {{.shard = {TableId(0), ShardId(2)}, .iteration = Iteration(3), .ranks = {}, .slots = {5}}});
   story.Wait(absl::Seconds(10));
   const auto ended = story.Ended();
   REQUIRE(ended.size() == 1);
@@ -225,8 +224,9 @@ TEST_CASE("Session: operations are bounded", "[worker][core]") {
                absl::StatusCode::kResourceExhausted, "at most 1");
 }
 
-TEST_CASE("Session: a refusal that is not worth repeating ends the operation with the server's name",
-          "[worker][core]") {
+TEST_CASE(
+    "Session: a refusal that is not worth repeating ends the operation with the server's name",
+    "[worker][core]") {
   Story story;
   story.Push(7, 3);
   const auto sent = story.Sent();
@@ -237,7 +237,8 @@ TEST_CASE("Session: a refusal that is not worth repeating ends the operation wit
                "push of iteration 3 to beta: shard 2 got 3 values");
 }
 
-TEST_CASE("Session: an idle session has no deadline, so its shell does not spin", "[worker][core]") {
+TEST_CASE("Session: an idle session has no deadline, so its shell does not spin",
+          "[worker][core]") {
   Story story;
   story.Push(1, 0);
   const auto sent = story.Sent();

@@ -18,21 +18,17 @@ void SamplePlanner::Assign(const std::vector<SampleLease>& leases) {
       assigned.push_back(*held);
       continue;
     }
-    assigned.push_back({.lease = lease,
-                        .next = lease.positions.begin,
-                        .progress = {.lease = lease.lease,
-                                     .position_done = lease.positions.begin}});
+    assigned.push_back(
+        {.lease = lease,
+         .next = lease.positions.begin,
+         .progress = {.lease = lease.lease, .position_done = lease.positions.begin}});
   }
   leases_ = std::move(assigned);
 }
 
 std::optional<SampleWork> SamplePlanner::Next() const {
-  for (const Lease& lease : leases_) {
-    const int64_t end = lease.lease.positions.end;
-    if (lease.next >= end) continue;
-    return SampleWork{lease.lease.lease, {lease.next, std::min(lease.next + batch_size_, end)}};
-  }
-  return std::nullopt;
+  const std::vector<SampleWork> next = Upcoming(1);
+  return next.empty() ? std::nullopt : std::optional(next[0]);
 }
 
 std::vector<SampleWork> SamplePlanner::Upcoming(int count) const {
@@ -65,10 +61,9 @@ void SamplePlanner::Done(const SampleWork& work, double loss_sum, int64_t correc
 bool SamplePlanner::Finished() const { return UnfinishedLeases() == 0; }
 
 int SamplePlanner::UnfinishedLeases() const {
-  return static_cast<int>(
-      std::count_if(leases_.begin(), leases_.end(), [](const Lease& lease) {
-        return lease.progress.position_done < lease.lease.positions.end;
-      }));
+  return static_cast<int>(std::count_if(leases_.begin(), leases_.end(), [](const Lease& lease) {
+    return lease.progress.position_done < lease.lease.positions.end;
+  }));
 }
 
 std::vector<SampleProgress> SamplePlanner::Progress() const {

@@ -7,7 +7,9 @@
 namespace capstan::worker {
 
 TaskBoard::TaskBoard(const Options& options)
-    : options_(options), training_(options.batch_size), evaluation_(options.evaluation_batch_size) {}
+    : options_(options),
+      training_(options.batch_size),
+      evaluation_(options.evaluation_batch_size) {}
 
 bool TaskBoard::Take(const Assignment& assignment) {
   if (assignment.generation <= assignment_.generation) return false;
@@ -22,7 +24,8 @@ bool TaskBoard::Take(const Assignment& assignment) {
   return true;
 }
 
-// DESIGN section 5: which samples belong to slot m of iteration c follows from the plan alone.
+// Which samples belong to slot m of iteration c follows from the job alone: whoever computes the
+// slot, and however often, gets the same gradient.
 Work TaskBoard::FromSlot(const SlotWork& slot) const {
   const int64_t first = slot.iteration.value() - assignment_.epoch_first_iteration.value();
   const int64_t per_iteration = options_.slots * options_.batch_size;

@@ -82,9 +82,8 @@ TEST_CASE("TaskBoard: phases go from training over evaluation to export and the 
   board.Started(train);
   board.Done(train, {.samples = 4});
   CHECK(board.Idle());
-  board.Take({.generation = Generation(2),
-              .phase = Phase::kEvaluate,
-              .samples = {{LeaseId(2), {0, 15}}}});
+  board.Take(
+      {.generation = Generation(2), .phase = Phase::kEvaluate, .samples = {{LeaseId(2), {0, 15}}}});
   CHECK(board.Upcoming(9).size() == 2);
   for (const Work& work : board.Upcoming(9)) {
     CHECK(work.kind == Work::Kind::kEvaluate);

@@ -50,18 +50,17 @@ struct Fixture {
     server = *std::move(started);
     link = std::make_unique<SchedulerLink>(
         SchedulerLink::Options{.scheduler = server->address(), .interval = interval},
-        SchedulerLink::Callbacks{
-            .report = [] { return v1::SyncTaskRequest(); },
-            .receive =
-                [this](const v1::SyncTaskResponse& response) {
-                  absl::MutexLock lock(&mutex);
-                  newest = response.assignment().generation();
-                },
-            .fenced =
-                [this](const absl::Status& status) {
-                  absl::MutexLock lock(&mutex);
-                  fence = std::string(status.message());
-                }});
+        SchedulerLink::Callbacks{.report = [] { return v1::SyncTaskRequest(); },
+                                 .receive =
+                                     [this](const v1::SyncTaskResponse& response) {
+                                       absl::MutexLock lock(&mutex);
+                                       newest = response.assignment().generation();
+                                     },
+                                 .fenced =
+                                     [this](const absl::Status& status) {
+                                       absl::MutexLock lock(&mutex);
+                                       fence = std::string(status.message());
+                                     }});
     link->Start();
   }
 
