@@ -84,7 +84,8 @@ absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJo
   std::string folder = job.spec.output().directory();
   if (folder.empty()) folder = absl::StrCat(data_folder, "/jobs/", job.plan.id);
   std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(folder, error).lexically_normal();
+  const std::filesystem::path absolute =
+      std::filesystem::absolute(folder, error).lexically_normal();
   job.output_directory = absolute.string();
   if (const absl::Status made = MakeFolder(job.output_directory); error || !made.ok()) {
     return absl::InvalidArgumentError(

@@ -40,9 +40,15 @@ std::shared_ptr<const AdmittedJob> SmallJob() {
   job->plan.epochs = 3;
   job->mode = "ssp(2)";
   job->output_directory = "/out";
-  job->spec = Parse<v1::JobSpec>(R"pb(name: "job" training { seed: 9 } optimizer { learning_rate: 0.5 sgd {} }
-                                     consistency { ssp { staleness_bound: 2 } })pb");
-  job->tables.push_back(Parse<v1::TableSpec>(R"pb(name: "parameters" elements: 32 rule: OPTIMIZER)pb"));
+  job->spec = Parse<v1::JobSpec>(R"pb(name: "job"
+                                      training { seed: 9 }
+                                      optimizer {
+                                        learning_rate: 0.5
+                                        sgd {}
+                                      }
+                                      consistency { ssp { staleness_bound: 2 } })pb");
+  job->tables.push_back(
+      Parse<v1::TableSpec>(R"pb(name: "parameters" elements: 32 rule: OPTIMIZER)pb"));
   return job;
 }
 
@@ -55,15 +61,24 @@ std::shared_ptr<const Routing> SmallRouting() {
 }
 
 constexpr char kSmallRouting[] = R"pb(
-  routing { job_id: "job-1" generation: 1
-            shards { shard: 1 element_begin: 16 element_end: 32 server: 1 }
-            servers { node_id: "server-1" address: "h:1" incarnation: 5 }
-            servers { node_id: "server-2" address: "h:2" incarnation: 6 } })pb";
+  routing {
+    job_id: "job-1"
+    generation: 1
+    shards { shard: 1 element_begin: 16 element_end: 32 server: 1 }
+    servers { node_id: "server-1" address: "h:1" incarnation: 5 }
+    servers { node_id: "server-2" address: "h:2" incarnation: 6 }
+  })pb";
 
 TEST_CASE("Codec: a registration", "[scheduler]") {
   auto request = Parse<v1::RegisterRequest>(R"pb(
-    protocol_version: PROTOCOL_VERSION_CURRENT role: WORKER name: "worker-1" address: "h:9"
-    task_capacity: 3 hostname: "host" pid: 77 version: "0.1")pb");
+    protocol_version: PROTOCOL_VERSION_CURRENT
+    role: WORKER
+    name: "worker-1"
+    address: "h:9"
+    task_capacity: 3
+    hostname: "host"
+    pid: 77
+    version: "0.1")pb");
   REQUIRE_OK_AND_ASSIGN(const NodeInfo info, DecodeNodeInfo(request));
   CHECK(info.name == "worker-1");
   CHECK(info.role == Role::kWorker);
@@ -74,8 +89,12 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
   CHECK(info.version == "0.1");
 
   v1::RegisterResponse response;
-  EncodeRegistration({"worker-1", Incarnation(4), absl::Seconds(5), absl::Milliseconds(500)}, response);
-  CheckIs(response, R"pb(node_id: "worker-1" incarnation: 4 lease_ms: 5000 sync_interval_ms: 500
+  EncodeRegistration({"worker-1", Incarnation(4), absl::Seconds(5), absl::Milliseconds(500)},
+                     response);
+  CheckIs(response, R"pb(node_id: "worker-1"
+                         incarnation: 4
+                         lease_ms: 5000
+                         sync_interval_ms: 500
                          protocol_version: PROTOCOL_VERSION_CURRENT)pb");
 
   request.set_role(v1::ROLE_UNSPECIFIED);
@@ -87,10 +106,25 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
 
 TEST_CASE("Codec: a node's report", "[scheduler]") {
   auto request = Parse<v1::SyncNodeRequest>(R"pb(
-    node_id: "n" incarnation: 3 generation_seen: 8 leaving: true
-    tables { job_id: "job-1" routing_generation: 1 membership_generation: 4
-             failure { reason: OUT_OF_MEMORY message: "8 GiB" } }
-    tasks { job_id: "job-1" rank: 2 incarnation: 9 exited: true exit_code: 3 signal: 11 last_lines: "x" })pb");
+    node_id: "n"
+    incarnation: 3
+    generation_seen: 8
+    leaving: true
+    tables {
+      job_id: "job-1"
+      routing_generation: 1
+      membership_generation: 4
+      failure { reason: OUT_OF_MEMORY message: "8 GiB" }
+    }
+    tasks {
+      job_id: "job-1"
+      rank: 2
+      incarnation: 9
+      exited: true
+      exit_code: 3
+      signal: 11
+      last_lines: "x"
+    })pb");
   REQUIRE_OK_AND_ASSIGN(const NodeReport report, DecodeNodeReport(request));
   CHECK(report.node == "n");
   CHECK(report.incarnation == Incarnation(3));
@@ -121,12 +155,20 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
   v1::SyncNodeResponse response;
   EncodeNodeReply(reply, jobs, response);
   CheckIs(response, std::string(R"pb(
-    generation: 6
-    tables { job_id: "job-1" tables { name: "parameters" elements: 32 rule: OPTIMIZER }
-             optimizer { learning_rate: 0.5 sgd {} } consistency { ssp { staleness_bound: 2 } }
-             slots: 4 seed: 9
-             membership { generation: 3
-                          members { rank: 1 incarnation: 7 active: true start_iteration: 12 } })pb") +
+                      generation: 6
+                      tables { job_id: "job-1"
+                               tables { name: "parameters" elements: 32 rule: OPTIMIZER }
+                               optimizer {
+                                 learning_rate: 0.5
+                                 sgd {}
+                               }
+                               consistency { ssp { staleness_bound: 2 } }
+                               slots: 4
+                               seed: 9
+                               membership {
+                                 generation: 3
+                                 members { rank: 1 incarnation: 7 active: true start_iteration: 12 }
+                               })pb") +
                         kSmallRouting + R"pb(
     }
     tasks { job_id: "job-1" rank: 1 incarnation: 7
@@ -136,13 +178,30 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
 
 TEST_CASE("Codec: a task's report", "[scheduler]") {
   auto request = Parse<v1::SyncTaskRequest>(R"pb(
-    job_id: "job-1" rank: 2 incarnation: 9 assignment_seen: 5 routing_seen: 1 idle: true
-    progress { iterations: 40 slots { slot: 3 iteration_done: 39 }
-               samples { lease_id: 6 position_done: 640 loss_sum: 1.5 correct: 600 }
-               samples_total: 2560 loss_total: 99.5 correct_total: 2000 staleness_counts: 30
-               staleness_counts: 10 exported: true }
-    wait { what: "pull" iteration: 41 waited_ms: 1200 peer: "server-1"
-           waiting_for { table: 1 shard: 2 iteration: 38 ranks: 0 ranks: 3 slots: 7 } }
+    job_id: "job-1"
+    rank: 2
+    incarnation: 9
+    assignment_seen: 5
+    routing_seen: 1
+    idle: true
+    progress {
+      iterations: 40
+      slots { slot: 3 iteration_done: 39 }
+      samples { lease_id: 6 position_done: 640 loss_sum: 1.5 correct: 600 }
+      samples_total: 2560
+      loss_total: 99.5
+      correct_total: 2000
+      staleness_counts: 30
+      staleness_counts: 10
+      exported: true
+    }
+    wait {
+      what: "pull"
+      iteration: 41
+      waited_ms: 1200
+      peer: "server-1"
+      waiting_for { table: 1 shard: 2 iteration: 38 ranks: 0 ranks: 3 slots: 7 }
+    }
     failure { reason: DIVERGED message: "conv1" })pb");
   REQUIRE_OK_AND_ASSIGN(const TaskReport report, DecodeTaskReport(request));
   CHECK(report.task == TaskKey{"job-1", Rank(2), Incarnation(9)});
@@ -173,7 +232,8 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
 }
 
 TEST_CASE("Codec: a task's assignment, with the tables the first time", "[scheduler]") {
-  TaskReply reply{.ticket = Ticket(1), .status = absl::OkStatus(), .job = "job-1", .has_assignment = true};
+  TaskReply reply{
+      .ticket = Ticket(1), .status = absl::OkStatus(), .job = "job-1", .has_assignment = true};
   reply.assignment = {.generation = Generation(4),
                       .phase = TaskPhase::kTrain,
                       .epoch = Epoch(2),
@@ -187,14 +247,22 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
   v1::SyncTaskResponse response;
   EncodeTaskReply(reply, *SmallJob(), response);
   CheckIs(response, std::string(R"pb(
-    assignment { generation: 4 phase: TRAIN epoch: 2
-                 slots { slot: 1 iteration_begin: 10 iteration_end: 20 }
-                 samples { lease_id: 3 begin: 64 end: 128 }
-                 start_iteration: 11 epoch_first_iteration: 10 export_path: "/out" }
-    tables { name: "parameters" elements: 32 rule: OPTIMIZER })pb") + kSmallRouting);
+                      assignment {
+                        generation: 4
+                        phase: TRAIN
+                        epoch: 2
+                        slots { slot: 1 iteration_begin: 10 iteration_end: 20 }
+                        samples { lease_id: 3 begin: 64 end: 128 }
+                        start_iteration: 11
+                        epoch_first_iteration: 10
+                        export_path: "/out"
+                      }
+                      tables { name: "parameters" elements: 32 rule: OPTIMIZER })pb") +
+                        kSmallRouting);
 
   v1::SyncTaskResponse nothing;
-  EncodeTaskReply({.ticket = Ticket(1), .status = absl::OkStatus(), .job = "job-1"}, *SmallJob(), nothing);
+  EncodeTaskReply({.ticket = Ticket(1), .status = absl::OkStatus(), .job = "job-1"}, *SmallJob(),
+                  nothing);
   CheckIs(nothing, "");
 }
 
@@ -212,14 +280,15 @@ TEST_CASE("Codec: every failure's reason survives the way there and back", "[sch
   CHECK(DecodeFailure(unknown).reason == FailureReason::kInternal);
 }
 
-TEST_CASE("Codec: a job's status", "[scheduler]") {
-  const auto at = [](int seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); };
+Instant At(int seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
+
+JobView SmallView() {
   JobView view{.id = "job-1", .state = JobState::kFailed, .failure = {FailureReason::kHang, "h"}};
   view.detail = "d";
   view.revision = 9;
-  view.submitted = at(1);
-  view.started = at(2);
-  view.ended = at(3);
+  view.submitted = At(1);
+  view.started = At(2);
+  view.ended = At(3);
   view.phase = JobPhase::kTraining;
   view.epoch = Epoch(1);
   view.iteration = 40;
@@ -231,26 +300,76 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
   view.results = {{Epoch(0), 1.0, 0.5, 2.0, 0.25, 20, absl::Seconds(4)}};
   view.staleness_counts = {3, 1};
   view.restarts = 2;
-  view.tasks = {{Rank(1), Incarnation(7), "worker-1", "w:1", "waiting", Iteration(5), 50, at(9),
+  view.tasks = {{Rank(1),
+                 Incarnation(7),
+                 "worker-1",
+                 "w:1",
+                 "waiting",
+                 Iteration(5),
+                 50,
+                 At(9),
                  {.what = "pull", .iteration = Iteration(6), .waited = absl::Seconds(1)}}};
-  const Calendar calendar(at(0), absl::FromUnixSeconds(1000));
+  return view;
+}
+
+TEST_CASE("Codec: a job's status", "[scheduler]") {
+  const JobView view = SmallView();
+  const Calendar calendar(At(0), absl::FromUnixSeconds(1000));
   v1::JobStatus status;
-  EncodeJobStatus(view, *SmallJob(), calendar, at(10), StatusDetail::kWhole, status);
+  EncodeJobStatus(view, *SmallJob(), calendar, At(10), StatusDetail::kWhole, status);
   CheckIs(status, R"pb(
-    job_id: "job-1" state: FAILED failure { reason: HANG message: "h" } detail: "d" revision: 9
-    submitted_unix_ms: 1001000 started_unix_ms: 1002000 ended_unix_ms: 1003000 mode: "ssp(2)"
-    epoch: 1 epochs: 3 iteration: 40 samples_done: 100 samples_total: 300 samples_per_second: 12.5
-    loss: 0.5 accuracy: 0.75 staleness_counts: 3 staleness_counts: 1 restarts: 2
-    results { train_loss: 1 train_accuracy: 0.5 test_loss: 2 test_accuracy: 0.25 test_samples: 20
-              seconds: 4 }
-    tasks { rank: 1 incarnation: 7 node_id: "worker-1" address: "w:1" state: "waiting" iteration: 5
-            samples_total: 50 last_report_ms: 1000
-            wait { what: "pull" iteration: 6 waited_ms: 1000 } }
-    output_directory: "/out" phase: "training"
-    spec { name: "job" training { seed: 9 } optimizer { learning_rate: 0.5 sgd {} }
-           consistency { ssp { staleness_bound: 2 } } })pb");
+    job_id: "job-1"
+    state: FAILED
+    failure { reason: HANG message: "h" }
+    detail: "d"
+    revision: 9
+    submitted_unix_ms: 1001000
+    started_unix_ms: 1002000
+    ended_unix_ms: 1003000
+    mode: "ssp(2)"
+    epoch: 1
+    epochs: 3
+    iteration: 40
+    samples_done: 100
+    samples_total: 300
+    samples_per_second: 12.5
+    loss: 0.5
+    accuracy: 0.75
+    staleness_counts: 3
+    staleness_counts: 1
+    restarts: 2
+    results {
+      train_loss: 1
+      train_accuracy: 0.5
+      test_loss: 2
+      test_accuracy: 0.25
+      test_samples: 20
+      seconds: 4
+    }
+    tasks {
+      rank: 1
+      incarnation: 7
+      node_id: "worker-1"
+      address: "w:1"
+      state: "waiting"
+      iteration: 5
+      samples_total: 50
+      last_report_ms: 1000
+      wait { what: "pull" iteration: 6 waited_ms: 1000 }
+    }
+    output_directory: "/out"
+    phase: "training"
+    spec {
+      name: "job"
+      training { seed: 9 }
+      optimizer {
+        learning_rate: 0.5
+        sgd {}
+      }
+      consistency { ssp { staleness_bound: 2 } }
+    })pb");
   v1::JobStatus entry;
-  EncodeJobStatus(view, *SmallJob(), calendar, at(10), StatusDetail::kList, entry);
+  EncodeJobStatus(view, *SmallJob(), calendar, At(10), StatusDetail::kList, entry);
   CHECK(entry.tasks().empty());
   CHECK(entry.results().empty());
   CHECK_FALSE(entry.has_spec());
@@ -266,8 +385,17 @@ TEST_CASE("Codec: a node's status", "[scheduler]") {
                 .shards = 5};
   v1::NodeStatus status;
   EncodeNodeStatus(view, Instant::FromOrigin(absl::Seconds(10)), status);
-  CheckIs(status, R"pb(node_id: "worker-1" role: WORKER address: "h:1" hostname: "host" pid: 77
-                       incarnation: 3 alive: true last_seen_ms: 1000 task_capacity: 4 tasks: 2 shards: 5
+  CheckIs(status, R"pb(node_id: "worker-1"
+                       role: WORKER
+                       address: "h:1"
+                       hostname: "host"
+                       pid: 77
+                       incarnation: 3
+                       alive: true
+                       last_seen_ms: 1000
+                       task_capacity: 4
+                       tasks: 2
+                       shards: 5
                        version: "0.1")pb");
 }
 

@@ -1,5 +1,5 @@
-// CounterFile: the two numbers that must grow over a scheduler's restarts: how often it was started, and
-// how many jobs it took.
+// CounterFile: the two numbers that must grow over a scheduler's restarts: how often it was
+// started, and how many jobs it took.
 //
 // A small text file ("lives N" and "jobs N", a line each), replaced whole by an atomic rename.
 // Thread safety: thread-compatible.

@@ -23,7 +23,8 @@ TEST_CASE("Counter file: lives and job numbers go on over restarts", "[scheduler
   CHECK(*counters.NextJob() == 3);
 }
 
-TEST_CASE("Counter file: a foreign file is refused, as is a folder that cannot be written", "[scheduler]") {
+TEST_CASE("Counter file: a foreign file is refused, as is a folder that cannot be written",
+          "[scheduler]") {
   const testing::TemporaryFolder folder;
   const std::string path = folder.path() + "/counters";
   std::ofstream(path) << "hello";

@@ -21,19 +21,25 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 const char* PhaseText(JobPhase phase) {
   switch (phase) {
-    case JobPhase::kPlacing: return "places its tables";
-    case JobPhase::kStarting: return "starts its tasks";
-    case JobPhase::kTraining: return "trains";
-    case JobPhase::kEvaluating: return "evaluates";
-    case JobPhase::kExporting: return "writes the model";
-    case JobPhase::kFinishing: return "has written the model";
+    case JobPhase::kPlacing:
+      return "places its tables";
+    case JobPhase::kStarting:
+      return "starts its tasks";
+    case JobPhase::kTraining:
+      return "trains";
+    case JobPhase::kEvaluating:
+      return "evaluates";
+    case JobPhase::kExporting:
+      return "writes the model";
+    case JobPhase::kFinishing:
+      return "has written the model";
   }
   return "";
 }
 
 void Log(const NodeJoined& e) {
-  LogInfo({}, "{} joined: {} at {}, incarnation {}", e.node, std::string(RoleName(e.role)), e.address,
-          e.incarnation.value());
+  LogInfo({}, "{} joined: {} at {}, incarnation {}", e.node, std::string(RoleName(e.role)),
+          e.address, e.incarnation.value());
 }
 void Log(const NodeDied& e) {
   LogWarning({}, "{} (incarnation {}) is dead: {}", e.node, e.incarnation.value(), e.why);
@@ -50,19 +56,20 @@ void Log(const TaskPlaced& e) {
           e.restart ? "starts again" : "starts", e.node, e.task.incarnation.value());
 }
 void Log(const TaskDied& e) {
-  LogWarning({.job = e.task.job}, "task {} on {} (incarnation {}) died: {}", e.task.rank.value(), e.node,
-             e.task.incarnation.value(), e.failure.message);
+  LogWarning({.job = e.task.job}, "task {} on {} (incarnation {}) died: {}", e.task.rank.value(),
+             e.node, e.task.incarnation.value(), e.failure.message);
 }
 void Log(const Report& e) {
   LogInfo({.job = e.job, .iteration = e.iteration},
-          "epoch {} loss {:.4f} accuracy {:.4f}, {:.0f} samples/s", e.epoch.value(), e.loss, e.accuracy,
-          e.samples_per_second);
+          "epoch {} loss {:.4f} accuracy {:.4f}, {:.0f} samples/s", e.epoch.value(), e.loss,
+          e.accuracy, e.samples_per_second);
 }
 void Log(const EpochDone& e) {
-  LogInfo({.job = e.job, .iteration = e.iteration},
-          "epoch {} is done: train loss {:.4f} accuracy {:.4f}, test loss {:.4f} accuracy {:.4f} of {}",
-          e.result.epoch.value(), e.result.train_loss, e.result.train_accuracy, e.result.test_loss,
-          e.result.test_accuracy, e.result.test_samples);
+  LogInfo(
+      {.job = e.job, .iteration = e.iteration},
+      "epoch {} is done: train loss {:.4f} accuracy {:.4f}, test loss {:.4f} accuracy {:.4f} of {}",
+      e.result.epoch.value(), e.result.train_loss, e.result.train_accuracy, e.result.test_loss,
+      e.result.test_accuracy, e.result.test_samples);
 }
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {
@@ -102,15 +109,16 @@ void EventRecorder::WriteFiles(const RecordedEvent& recorded) {
   const auto write_status = [&] {
     if (recorded.status != nullptr) Warn(id, output->WriteStatus(*recorded.status));
   };
-  std::visit(Overloaded{[&](const JobStarted&) { write_status(); },
-                        [&](const Report& report) { Warn(id, output->Add(report, recorded.unix_ms)); },
-                        [&](const EpochDone& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
-                        [&](const JobEnded&) {
-                          Warn(id, output->WriteCurve());
-                          write_status();
-                        },
-                        [](const auto&) {}},
-             recorded.event);
+  std::visit(
+      Overloaded{[&](const JobStarted&) { write_status(); },
+                 [&](const Report& report) { Warn(id, output->Add(report, recorded.unix_ms)); },
+                 [&](const EpochDone& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
+                 [&](const JobEnded&) {
+                   Warn(id, output->WriteCurve());
+                   write_status();
+                 },
+                 [](const auto&) {}},
+      recorded.event);
   if (std::holds_alternative<JobEnded>(recorded.event)) outputs_.erase(id);
 }
 

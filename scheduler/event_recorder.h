@@ -19,13 +19,15 @@ namespace capstan::scheduler {
 struct RecordedEvent {
   Event event;
   int64_t unix_ms = 0;
-  std::shared_ptr<const AdmittedJob> job;    // Of events about a job. Shared with the service; immutable.
+  std::shared_ptr<const AdmittedJob>
+      job;  // Of events about a job. Shared with the service; immutable.
   std::shared_ptr<const v1::JobStatus> status;  // JobStarted and JobEnded: at that moment.
 };
 
 class EventRecorder {
  public:
-  // Writes a log line and what belongs into the job's files. A file that cannot be written is logged.
+  // Writes a log line and what belongs into the job's files. A file that cannot be written is
+  // logged.
   void Record(const RecordedEvent& recorded);
 
  private:

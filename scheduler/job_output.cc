@@ -27,7 +27,8 @@ JobOutput::JobOutput(std::string folder, JobId job, const std::string& mode,
   curve_.subtitle = mode;
 }
 
-absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& folder, const JobId& job,
+absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& folder,
+                                                           const JobId& job,
                                                            const std::string& mode) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<MetricsLog> metrics,
                            MetricsLog::Open(absl::StrCat(folder, "/metrics.jsonl")));

@@ -29,8 +29,8 @@ class JobOutput {
 
   // Opens the files of `job` in `folder`, which exists. `mode` is for the curve's title.
   // Errors: kUnavailable and those of MetricsLog::Open; each names the file.
-  static absl::StatusOr<std::unique_ptr<JobOutput>> Open(const std::string& folder, const JobId& job,
-                                                         const std::string& mode);
+  static absl::StatusOr<std::unique_ptr<JobOutput>> Open(const std::string& folder,
+                                                         const JobId& job, const std::string& mode);
 
   // Errors of all: as Open's. What could not be written is lost; later calls work on.
   absl::Status Add(const Report& report, int64_t unix_ms);
@@ -39,7 +39,8 @@ class JobOutput {
   absl::Status WriteCurve();
 
  private:
-  JobOutput(std::string folder, JobId job, const std::string& mode, std::unique_ptr<MetricsLog> metrics);
+  JobOutput(std::string folder, JobId job, const std::string& mode,
+            std::unique_ptr<MetricsLog> metrics);
 
   const std::string folder_;
   const JobId job_;

@@ -39,8 +39,9 @@ EpochDone SmallEpoch() {
   return done;
 }
 
-TEST_CASE("Job output: reports and evaluations become lines, and the curve is drawn after each epoch",
-          "[scheduler]") {
+TEST_CASE(
+    "Job output: reports and evaluations become lines, and the curve is drawn after each epoch",
+    "[scheduler]") {
   const testing::TemporaryFolder folder;
   REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
   REQUIRE_OK(output->Add(SmallReport(), 1000));
@@ -56,7 +57,8 @@ TEST_CASE("Job output: reports and evaluations become lines, and the curve is dr
                         Catch::Contains("[3,1]"));
   CHECK_THAT(test, Catch::Contains("\"phase\":\"test\"") && Catch::Contains("\"accuracy\":0.5"));
   CHECK_FALSE(std::getline(lines, rest));
-  CHECK_THAT(ReadFile(folder.path() + "/curve.svg"), Catch::Contains("<svg") && Catch::Contains("job-1"));
+  CHECK_THAT(ReadFile(folder.path() + "/curve.svg"),
+             Catch::Contains("<svg") && Catch::Contains("job-1"));
 }
 
 TEST_CASE("Job output: the status is written as JSON with the names of the proto", "[scheduler]") {
@@ -71,8 +73,8 @@ TEST_CASE("Job output: the status is written as JSON with the names of the proto
 }
 
 TEST_CASE("Job output: a folder that is gone is an error that names the file", "[scheduler]") {
-  CHECK_STATUS(JobOutput::Open("/none/of/this", "job-1", "bsp").status(), absl::StatusCode::kNotFound,
-               "/none/of/this/metrics.jsonl");
+  CHECK_STATUS(JobOutput::Open("/none/of/this", "job-1", "bsp").status(),
+               absl::StatusCode::kNotFound, "/none/of/this/metrics.jsonl");
 }
 
 TEST_CASE("Event recorder: a job's events end in its folder", "[scheduler]") {
@@ -88,7 +90,8 @@ TEST_CASE("Event recorder: a job's events end in its folder", "[scheduler]") {
   CHECK_THAT(ReadFile(folder.path() + "/job.json"), Catch::Contains("job-1"));
   recorder.Record({SmallReport(), 2, job, nullptr});
   recorder.Record({SmallEpoch(), 3, job, nullptr});
-  recorder.Record({JobEnded{"job-1", JobState::kFailed, {FailureReason::kHang, "why"}}, 4, job, shared});
+  recorder.Record(
+      {JobEnded{"job-1", JobState::kFailed, {FailureReason::kHang, "why"}}, 4, job, shared});
   CHECK_THAT(ReadFile(folder.path() + "/metrics.jsonl"), Catch::Contains("\"test\""));
   CHECK_THAT(ReadFile(folder.path() + "/curve.svg"), Catch::Contains("<svg"));
 }

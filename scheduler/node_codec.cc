@@ -24,7 +24,8 @@ void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
   }
 }
 
-void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job, v1::TableAssignment& out) {
+void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
+                  v1::TableAssignment& out) {
   out.set_job_id(assignment.routing->job);
   for (const v1::TableSpec& table : job.tables) *out.add_tables() = table;
   *out.mutable_optimizer() = job.spec.optimizer();

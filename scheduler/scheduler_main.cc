@@ -42,8 +42,8 @@ absl::StatusOr<absl::Duration> ParsePositive(const std::string& flag, const std:
       duration <= absl::Hours(1)) {
     return duration;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, ": got \"", text, "\", expected a time of at most 1h such as 500ms or 5s"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, ": got \"", text, "\", expected a time of at most 1h such as 500ms or 5s"));
 }
 
 absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
@@ -53,26 +53,28 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
   CAPSTAN_ASSIGN_OR_RETURN(options.core.sync_interval,
                            ParsePositive("sync-interval", flags.sync_interval));
   if (options.core.lease < 4 * options.core.sync_interval) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--lease: got ", flags.lease, ", expected at least 4 times --sync-interval, ",
-                     flags.sync_interval, ": a node that syncs in time must not be taken for dead"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--lease: got ", flags.lease, ", expected at least 4 times --sync-interval, ",
+        flags.sync_interval, ": a node that syncs in time must not be taken for dead"));
   }
   return options;
 }
 
 absl::Status Serve(const Flags& flags, const SchedulerService::Options& options) {
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(options.data_folder));
-  CAPSTAN_ASSIGN_OR_RETURN(CounterFile counters,
-                           CounterFile::Open(absl::StrCat(options.data_folder, "/scheduler.counters")));
+  CAPSTAN_ASSIGN_OR_RETURN(CounterFile counters, CounterFile::Open(absl::StrCat(
+                                                     options.data_folder, "/scheduler.counters")));
   const SteadyClock clock;
   SchedulerService service(options, std::move(counters), &clock);
   service.Start();
-  CAPSTAN_ASSIGN_OR_RETURN(const auto server, GrpcServer::Start({.listen = flags.daemon.listen,
-                                                                 .reflection = flags.daemon.reflection,
-                                                                 .services = {&service}}));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto server,
+                           GrpcServer::Start({.listen = flags.daemon.listen,
+                                              .reflection = flags.daemon.reflection,
+                                              .services = {&service}}));
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
   const std::string address = FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
-  LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address, options.data_folder);
+  LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address,
+          options.data_folder);
   if (!flags.daemon.port_file.empty()) {
     CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags.daemon.port_file, address));
   }
@@ -89,11 +91,13 @@ int Main(int argc, char** argv) {
   app.footer(kExamples);
   Flags flags;
   AddDaemonFlags(app, "capstan-scheduler", &flags.daemon);
-  app.add_option("--data-dir", flags.data_dir, "Folder of the scheduler's state and of the jobs' output")
+  app.add_option("--data-dir", flags.data_dir,
+                 "Folder of the scheduler's state and of the jobs' output")
       ->capture_default_str();
   app.add_option("--lease", flags.lease, "A daemon or task that is silent for this long is dead")
       ->capture_default_str();
-  app.add_option("--sync-interval", flags.sync_interval, "Longest time that a sync without news is held")
+  app.add_option("--sync-interval", flags.sync_interval,
+                 "Longest time that a sync without news is held")
       ->capture_default_str();
   if (const std::optional<int> exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
   const auto options = MakeOptions(flags);

@@ -24,7 +24,8 @@ SchedulerCore::Options CoreOptions(SchedulerCore::Options options, uint64_t life
   return options;
 }
 
-grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
+grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor,
+                                     const absl::Status& status) {
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
 }
@@ -131,7 +132,8 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     ended = ended || ends;
     if (recorded.job != nullptr && (ends || std::holds_alternative<JobStarted>(recorded.event))) {
       if (const auto view = core_.Job(*job, clock_->Now()); view.ok()) {
-        recorded.status = std::make_shared<const v1::JobStatus>(StatusOf(*view, StatusDetail::kWhole));
+        recorded.status =
+            std::make_shared<const v1::JobStatus>(StatusOf(*view, StatusDetail::kWhole));
       }
     }
     answers.events.push_back(std::move(recorded));
@@ -301,8 +303,9 @@ grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContex
   }
   const Call<v1::SubmitJobResponse> call{reactor, response};
   if (admission_.TryPost([this, request, call] { Admit(*request, call); })) return reactor;
-  return FinishWith(reactor, absl::ResourceExhaustedError(absl::StrCat(
-                                 "more than ", kAdmissionsMax, " jobs wait to be checked; try again")));
+  return FinishWith(
+      reactor, absl::ResourceExhaustedError(absl::StrCat("more than ", kAdmissionsMax,
+                                                         " jobs wait to be checked; try again")));
 }
 
 void SchedulerService::Admit(const v1::SubmitJobRequest& request,
@@ -335,7 +338,8 @@ absl::Status SchedulerService::Submit(AdmittedJob job, v1::SubmitJobResponse* re
     CAPSTAN_RETURN_IF_ERROR(Running());
     jobs_[id] = admitted;
     Actions actions;
-    if (absl::Status status = core_.SubmitJob(admitted->plan, clock_->Now(), actions); !status.ok()) {
+    if (absl::Status status = core_.SubmitJob(admitted->plan, clock_->Now(), actions);
+        !status.ok()) {
       jobs_.erase(id);
       return status;
     }

@@ -1,12 +1,12 @@
 // SchedulerService: carries the Scheduler's gRPC calls to the core and its answers back.
 //
-//   gRPC callback --decode--> [ mutex: core ] --after unlock--> encode, Finish
-//                                   ^                \-------> output thread: log, files, job answers
-//   timer thread --Tick at NextDeadline--/
-//   SubmitJob --> admission thread (reads data files) --> core
+//   gRPC callback --decode--> [ mutex: core ] --unlocked--> encode, Finish
+//                                  ^                \------> output thread: log, files, job answers
+//   timer thread --Tick at NextDeadline
+//   SubmitJob --> admission thread (reads the data files) --> core
 //
-// A held call is an entry in a map, not a thread. Answers about jobs pass through the output thread, so
-// that whoever reads that a job has ended finds its files written.
+// A held call is an entry in a map, not a thread. Answers about jobs pass through the output
+// thread, so that whoever reads that a job has ended finds its files written.
 // Thread safety: thread-safe, except that Start and Stop are one thread's.
 #ifndef CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_H_
 #define CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_H_
@@ -34,11 +34,11 @@ namespace capstan::scheduler {
 class SchedulerService final : public v1::Scheduler::CallbackService {
  public:
   struct Options {
-    SchedulerCore::Options core;   // first_incarnation is set from `counters`.
-    std::string data_folder;       // Exists.
+    SchedulerCore::Options core;  // first_incarnation is set from `counters`.
+    std::string data_folder;      // Exists.
   };
-  static constexpr size_t kAdmissionsMax = 64;     // Submissions that wait for their check.
-  static constexpr size_t kOutputsMax = 10'000;    // Batches of events that wait to be written.
+  static constexpr size_t kAdmissionsMax = 64;   // Submissions that wait for their check.
+  static constexpr size_t kOutputsMax = 10'000;  // Batches of events that wait to be written.
 
   // `clock` outlives the service.
   SchedulerService(const Options& options, CounterFile counters, const Clock* clock);
@@ -90,7 +90,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
 
   Answers Collect(Actions actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CollectEvents(Events events, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  v1::JobStatus StatusOf(const JobView& view, StatusDetail detail) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::JobStatus StatusOf(const JobView& view, StatusDetail detail)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Perform(Answers answers) ABSL_LOCKS_EXCLUDED(mutex_);
   void Admit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -57,7 +57,8 @@ struct Loopback {
     request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
     *request.mutable_spec() = spec;
     v1::SubmitJobResponse response;
-    if (absl::Status status = Ask(&v1::Scheduler::Stub::SubmitJob, request, &response); !status.ok()) {
+    if (absl::Status status = Ask(&v1::Scheduler::Stub::SubmitJob, request, &response);
+        !status.ok()) {
       return status;
     }
     return response.job_id();
@@ -78,7 +79,8 @@ struct Loopback {
     request.set_incarnation(node.incarnation());
     request.set_generation_seen(seen);
     v1::SyncNodeResponse response;
-    if (absl::Status status = Ask(&v1::Scheduler::Stub::SyncNode, request, &response); !status.ok()) {
+    if (absl::Status status = Ask(&v1::Scheduler::Stub::SyncNode, request, &response);
+        !status.ok()) {
       return status;
     }
     return response;
@@ -97,7 +99,8 @@ TEST_CASE("Scheduler service: a submitted job reaches the servers and the worker
   const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "");
   CHECK(worker.node_id() == "worker-1");
   CHECK(worker.lease_ms() == 600'000);
-  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
   CHECK(job == "small-1");
 
   REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
@@ -128,14 +131,16 @@ TEST_CASE("Scheduler service: a submitted job reaches the servers and the worker
   CHECK(held.routing().servers(0).node_id() == "server-1");
 }
 
-TEST_CASE("Scheduler service: a held sync is answered when the job arrives, a held watch when it changes",
-          "[scheduler]") {
+TEST_CASE(
+    "Scheduler service: a held sync is answered when the job arrives, a held watch when it changes",
+    "[scheduler]") {
   Loopback loopback;
   const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
   loopback.Join(v1::WORKER, "worker-1");
   absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
   std::thread held([&] { answer = loopback.Sync(server, 1); });
-  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
   held.join();
   REQUIRE_OK(answer);
   CHECK(answer->tables_size() == 1);
@@ -157,7 +162,8 @@ TEST_CASE("Scheduler service: a held sync is answered when the job arrives, a he
   CHECK(std::filesystem::exists(seen.output_directory() + "/curve.svg"));
 }
 
-TEST_CASE("Scheduler service: the timer answers a held sync after the sync interval", "[scheduler]") {
+TEST_CASE("Scheduler service: the timer answers a held sync after the sync interval",
+          "[scheduler]") {
   Loopback loopback(absl::Milliseconds(20));
   const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
   REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse first, loopback.Sync(server, 0));
@@ -165,9 +171,11 @@ TEST_CASE("Scheduler service: the timer answers a held sync after the sync inter
   CHECK(same.generation() == first.generation());
 }
 
-TEST_CASE("Scheduler service: a pending job says why, is listed, and can be stopped", "[scheduler]") {
+TEST_CASE("Scheduler service: a pending job says why, is listed, and can be stopped",
+          "[scheduler]") {
   Loopback loopback;
-  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
   CHECK(loopback.Get(job).state() == v1::PENDING);
   CHECK_THAT(loopback.Get(job).detail(), Catch::Contains("needs 1 worker, 0 are free of 0 alive"));
   v1::ListJobsResponse jobs;
@@ -200,8 +208,8 @@ TEST_CASE("Scheduler service: bad requests are refused with what was expected", 
   CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::GetJob, get, &got), absl::StatusCode::kNotFound,
                "\"none-1\"");
   get.set_wait_limit_ms(60'001);
-  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::GetJob, get, &got), absl::StatusCode::kInvalidArgument,
-               "wait_limit_ms: 60001");
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::GetJob, get, &got),
+               absl::StatusCode::kInvalidArgument, "wait_limit_ms: 60001");
 }
 
 TEST_CASE("Scheduler service: stopping answers held calls and refuses later ones", "[scheduler]") {

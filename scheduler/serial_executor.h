@@ -26,7 +26,8 @@ class SerialExecutor {
   void Post(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mutex_);
   // As Post, but refuses (false) when the queue is full.
   bool TryPost(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Runs what was posted, then ends the thread; what comes later runs in the caller's thread. Idempotent.
+  // Runs what was posted, then ends the thread; what comes later runs in the caller's thread.
+  // Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -14,32 +14,62 @@ std::string Cut(const std::string& text, size_t bytes_max) { return text.substr(
 Failure DecodeFailure(const v1::Failure& failure) {
   const std::string message = Cut(failure.message(), kFailureBytesMax);
   switch (failure.reason()) {
-    case v1::Failure::REASON_UNSPECIFIED: return {FailureReason::kNone, message};
-    case v1::Failure::USER_ERROR: return {FailureReason::kUserError, message};
-    case v1::Failure::BAD_DATA: return {FailureReason::kBadData, message};
-    case v1::Failure::DIVERGED: return {FailureReason::kDiverged, message};
-    case v1::Failure::OUT_OF_MEMORY: return {FailureReason::kOutOfMemory, message};
-    case v1::Failure::NO_HEARTBEAT: return {FailureReason::kNoHeartbeat, message};
-    case v1::Failure::TASK_CRASHED: return {FailureReason::kTaskCrashed, message};
-    case v1::Failure::SERVER_LOST: return {FailureReason::kServerLost, message};
-    case v1::Failure::HANG: return {FailureReason::kHang, message};
-    default: return {FailureReason::kInternal, message};
+    case v1::Failure::REASON_UNSPECIFIED:
+      return {FailureReason::kNone, message};
+    case v1::Failure::USER_ERROR:
+      return {FailureReason::kUserError, message};
+    case v1::Failure::BAD_DATA:
+      return {FailureReason::kBadData, message};
+    case v1::Failure::DIVERGED:
+      return {FailureReason::kDiverged, message};
+    case v1::Failure::OUT_OF_MEMORY:
+      return {FailureReason::kOutOfMemory, message};
+    case v1::Failure::NO_HEARTBEAT:
+      return {FailureReason::kNoHeartbeat, message};
+    case v1::Failure::TASK_CRASHED:
+      return {FailureReason::kTaskCrashed, message};
+    case v1::Failure::SERVER_LOST:
+      return {FailureReason::kServerLost, message};
+    case v1::Failure::HANG:
+      return {FailureReason::kHang, message};
+    default:
+      return {FailureReason::kInternal, message};
   }
 }
 
 void EncodeFailure(const Failure& failure, v1::Failure& out) {
   out.set_message(failure.message);
   switch (failure.reason) {
-    case FailureReason::kNone: out.set_reason(v1::Failure::REASON_UNSPECIFIED); break;
-    case FailureReason::kUserError: out.set_reason(v1::Failure::USER_ERROR); break;
-    case FailureReason::kBadData: out.set_reason(v1::Failure::BAD_DATA); break;
-    case FailureReason::kDiverged: out.set_reason(v1::Failure::DIVERGED); break;
-    case FailureReason::kOutOfMemory: out.set_reason(v1::Failure::OUT_OF_MEMORY); break;
-    case FailureReason::kNoHeartbeat: out.set_reason(v1::Failure::NO_HEARTBEAT); break;
-    case FailureReason::kTaskCrashed: out.set_reason(v1::Failure::TASK_CRASHED); break;
-    case FailureReason::kServerLost: out.set_reason(v1::Failure::SERVER_LOST); break;
-    case FailureReason::kHang: out.set_reason(v1::Failure::HANG); break;
-    case FailureReason::kInternal: out.set_reason(v1::Failure::INTERNAL); break;
+    case FailureReason::kNone:
+      out.set_reason(v1::Failure::REASON_UNSPECIFIED);
+      break;
+    case FailureReason::kUserError:
+      out.set_reason(v1::Failure::USER_ERROR);
+      break;
+    case FailureReason::kBadData:
+      out.set_reason(v1::Failure::BAD_DATA);
+      break;
+    case FailureReason::kDiverged:
+      out.set_reason(v1::Failure::DIVERGED);
+      break;
+    case FailureReason::kOutOfMemory:
+      out.set_reason(v1::Failure::OUT_OF_MEMORY);
+      break;
+    case FailureReason::kNoHeartbeat:
+      out.set_reason(v1::Failure::NO_HEARTBEAT);
+      break;
+    case FailureReason::kTaskCrashed:
+      out.set_reason(v1::Failure::TASK_CRASHED);
+      break;
+    case FailureReason::kServerLost:
+      out.set_reason(v1::Failure::SERVER_LOST);
+      break;
+    case FailureReason::kHang:
+      out.set_reason(v1::Failure::HANG);
+      break;
+    case FailureReason::kInternal:
+      out.set_reason(v1::Failure::INTERNAL);
+      break;
   }
 }
 
@@ -64,10 +94,9 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
 
 absl::Status CheckProtocolVersion(v1::ProtocolVersion version) {
   if (version == v1::PROTOCOL_VERSION_CURRENT) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("protocol version ", static_cast<int>(version), " meets a scheduler of version ",
-                   static_cast<int>(v1::PROTOCOL_VERSION_CURRENT),
-                   "; use programs of one Capstan release"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "protocol version ", static_cast<int>(version), " meets a scheduler of version ",
+      static_cast<int>(v1::PROTOCOL_VERSION_CURRENT), "; use programs of one Capstan release"));
 }
 
 }  // namespace capstan::scheduler

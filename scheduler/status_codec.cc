@@ -8,12 +8,18 @@ namespace {
 
 const char* PhaseName(JobPhase phase) {
   switch (phase) {
-    case JobPhase::kPlacing: return "placing";
-    case JobPhase::kStarting: return "starting";
-    case JobPhase::kTraining: return "training";
-    case JobPhase::kEvaluating: return "evaluating";
-    case JobPhase::kExporting: return "exporting";
-    case JobPhase::kFinishing: return "finishing";
+    case JobPhase::kPlacing:
+      return "placing";
+    case JobPhase::kStarting:
+      return "starting";
+    case JobPhase::kTraining:
+      return "training";
+    case JobPhase::kEvaluating:
+      return "evaluating";
+    case JobPhase::kExporting:
+      return "exporting";
+    case JobPhase::kFinishing:
+      return "finishing";
   }
   return "";
 }
@@ -34,11 +40,16 @@ void EncodeTaskStatus(const TaskView& view, Instant now, v1::TaskStatus& out) {
 
 v1::JobState EncodeJobState(JobState state) {
   switch (state) {
-    case JobState::kPending: return v1::PENDING;
-    case JobState::kRunning: return v1::RUNNING;
-    case JobState::kSucceeded: return v1::SUCCEEDED;
-    case JobState::kStopped: return v1::STOPPED;
-    case JobState::kFailed: return v1::FAILED;
+    case JobState::kPending:
+      return v1::PENDING;
+    case JobState::kRunning:
+      return v1::RUNNING;
+    case JobState::kSucceeded:
+      return v1::SUCCEEDED;
+    case JobState::kStopped:
+      return v1::STOPPED;
+    case JobState::kFailed:
+      return v1::FAILED;
   }
   return v1::JOB_STATE_UNSPECIFIED;
 }
@@ -53,8 +64,8 @@ void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out) {
   out.set_seconds(absl::ToDoubleSeconds(result.duration));
 }
 
-void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar, Instant now,
-                     StatusDetail detail, v1::JobStatus& out) {
+void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar,
+                     Instant now, StatusDetail detail, v1::JobStatus& out) {
   out.set_job_id(view.id);
   out.set_state(EncodeJobState(view.state));
   if (view.failure.happened()) EncodeFailure(view.failure, *out.mutable_failure());

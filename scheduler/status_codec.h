@@ -30,8 +30,8 @@ void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out);
 
 // Of a list: without tasks, results and spec. Whole: with them.
 enum class StatusDetail { kList, kWhole };
-void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar, Instant now,
-                     StatusDetail detail, v1::JobStatus& out);
+void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar,
+                     Instant now, StatusDetail detail, v1::JobStatus& out);
 
 void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out);
 

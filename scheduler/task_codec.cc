@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/status/status_macros.h"
 #include "scheduler/shared_codec.h"
 
 namespace capstan::scheduler {
@@ -41,11 +40,16 @@ Wait DecodeWait(const v1::Wait& wait) {
 
 v1::Assignment::Phase EncodePhase(TaskPhase phase) {
   switch (phase) {
-    case TaskPhase::kIdle: return v1::Assignment::IDLE;
-    case TaskPhase::kTrain: return v1::Assignment::TRAIN;
-    case TaskPhase::kEvaluate: return v1::Assignment::EVALUATE;
-    case TaskPhase::kExport: return v1::Assignment::EXPORT;
-    case TaskPhase::kFinish: return v1::Assignment::FINISH;
+    case TaskPhase::kIdle:
+      return v1::Assignment::IDLE;
+    case TaskPhase::kTrain:
+      return v1::Assignment::TRAIN;
+    case TaskPhase::kEvaluate:
+      return v1::Assignment::EVALUATE;
+    case TaskPhase::kExport:
+      return v1::Assignment::EXPORT;
+    case TaskPhase::kFinish:
+      return v1::Assignment::FINISH;
   }
   return v1::Assignment::PHASE_UNSPECIFIED;
 }
@@ -75,7 +79,8 @@ void EncodeAssignment(const Assignment& assignment, v1::Assignment& out) {
 
 absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) {
   if (request.rank() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("rank: ", request.rank(), ", expected 0 or more"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank: ", request.rank(), ", expected 0 or more"));
   }
   const v1::TaskProgress& progress = request.progress();
   if (!std::isfinite(progress.loss_total())) {

@@ -18,7 +18,8 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
     file << contents;
     file.close();
     if (!file) {
-      return absl::UnavailableError(absl::StrCat("cannot write ", temporary, ": ", std::strerror(errno)));
+      return absl::UnavailableError(
+          absl::StrCat("cannot write ", temporary, ": ", std::strerror(errno)));
     }
   }
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -31,8 +32,8 @@ absl::Status MakeFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error && std::filesystem::is_directory(path, error)) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("cannot make the folder ", path, ": ", error ? error.message() : "not a folder"));
+  return absl::UnavailableError(absl::StrCat("cannot make the folder ", path, ": ",
+                                             error ? error.message() : "not a folder"));
 }
 
 }  // namespace capstan::scheduler

@@ -16,10 +16,10 @@ class EpochPlan {
  public:
   explicit EpochPlan(const JobPlan& plan);
 
-  int epochs() const { return epochs_; }              // At most the job's; fewer if steps run out before.
+  int epochs() const { return epochs_; }  // At most the job's; fewer if steps run out before.
   int64_t steps_total() const { return steps_total_; }
-  Range Steps(Epoch epoch) const;                     // Numbered through the whole job.
-  int64_t Samples(Epoch epoch) const;                 // Positions [0, this) of the epoch are trained.
+  Range Steps(Epoch epoch) const;      // Numbered through the whole job.
+  int64_t Samples(Epoch epoch) const;  // Positions [0, this) of the epoch are trained.
   int64_t samples_total() const;
 
   // BSP: samples of slot `slot` in the first `iterations` iterations of an epoch.

@@ -1,4 +1,5 @@
-// Events: what happened in the core, for logs, metrics files and tests. The core itself logs nothing.
+// Events: what happened in the core, for logs, metrics files and tests. The core itself logs
+// nothing.
 // Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_EVENTS_H_
 #define CAPSTAN_SCHEDULER_CORE_EVENTS_H_
@@ -18,12 +19,12 @@ enum class JobState { kPending, kRunning, kSucceeded, kStopped, kFailed };
 
 // Where a running job is.
 enum class JobPhase {
-  kPlacing,     // Its servers make the tables.
-  kStarting,    // Its tasks start.
+  kPlacing,   // Its servers make the tables.
+  kStarting,  // Its tasks start.
   kTraining,
   kEvaluating,
   kExporting,
-  kFinishing,   // The model is written; its tasks exit.
+  kFinishing,  // The model is written; its tasks exit.
 };
 
 struct EpochResult {
@@ -32,8 +33,8 @@ struct EpochResult {
   double train_accuracy = 0;  // Share.
   double test_loss = 0;
   double test_accuracy = 0;
-  int64_t test_samples = 0;   // 0: no test set.
-  absl::Duration duration;    // Training and evaluation.
+  int64_t test_samples = 0;  // 0: no test set.
+  absl::Duration duration;   // Training and evaluation.
 };
 
 struct NodeJoined {
@@ -82,9 +83,9 @@ struct TaskDied {
 struct Report {
   JobId job;
   Epoch epoch;
-  int64_t iteration = 0;      // As in JobView.
-  int64_t samples_done = 0;   // Of the whole job.
-  int64_t samples = 0;        // That the following are means over.
+  int64_t iteration = 0;     // As in JobView.
+  int64_t samples_done = 0;  // Of the whole job.
+  int64_t samples = 0;       // That the following are means over.
   double loss = 0;
   double accuracy = 0;
   double samples_per_second = 0;

@@ -92,14 +92,14 @@ Iteration JobMembers::StartIteration(Rank rank) const {
 }
 
 bool JobMembers::tables_ready() const {
-  return std::all_of(applied_.begin(), applied_.end(), [](const auto& entry) {
-    return entry.second.routing >= Generation(1);
-  });
+  return std::all_of(applied_.begin(), applied_.end(),
+                     [](const auto& entry) { return entry.second.routing >= Generation(1); });
 }
 
 std::optional<NodeId> JobMembers::Behind() const {
   for (const auto& [server, applied] : applied_) {
-    if (applied.routing < Generation(1) || applied.membership < membership_.generation) return server;
+    if (applied.routing < Generation(1) || applied.membership < membership_.generation)
+      return server;
   }
   return std::nullopt;
 }

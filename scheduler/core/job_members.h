@@ -1,9 +1,9 @@
 // JobMembers: the membership that a job's servers apply, and how far each server has come with it.
 //
-// A member begins inactive. The servers set a member's count of finished iterations when they see it
-// change from inactive to active, and they may skip generations; so a member is made active only once all
-// servers have applied a membership in which it was not, and gets work only once all have applied one in
-// which it is:
+// A member begins inactive. The servers set a member's count of finished iterations when they see
+// it change from inactive to active, and they may skip generations; so a member is made active only
+// once all servers have applied a membership in which it was not, and gets work only once all have
+// applied one in which it is:
 //
 //   Add -> LISTED --all applied--> may activate --Activate--> ACTIVE --all applied--> ready
 //             ^------------------------Deactivate-------------------/
@@ -29,7 +29,8 @@ class JobMembers {
   // For a job whose shards lie on `servers`.
   JobMembers(const std::vector<ServerRef>& servers, Instant now);
 
-  void Add(Rank rank, Incarnation incarnation, Instant now);  // Replaces an earlier life of the rank.
+  void Add(Rank rank, Incarnation incarnation,
+           Instant now);  // Replaces an earlier life of the rank.
   void Remove(Rank rank, Instant now);
   void Activate(Rank rank, Iteration start_iteration, Instant now);  // REQUIRES: MayActivate(rank).
   void Deactivate(Rank rank, Instant now);                           // No effect if not active.
@@ -63,7 +64,8 @@ class JobMembers {
 
   JobMembership membership_;
   Instant changed_;
-  absl::btree_map<Rank, Generation> since_;  // When the member was listed, activated or deactivated.
+  absl::btree_map<Rank, Generation>
+      since_;  // When the member was listed, activated or deactivated.
   absl::btree_map<NodeId, Applied> applied_;
 };
 

@@ -17,7 +17,8 @@ void ApplyAll(JobMembers& members) {
   }
 }
 
-TEST_CASE("Job members: tables are ready when every server has applied the routing", "[scheduler][core]") {
+TEST_CASE("Job members: tables are ready when every server has applied the routing",
+          "[scheduler][core]") {
   JobMembers members(TwoServers(), kNow);
   members.Acknowledge("server-1", Generation(1), Generation(1));
   CHECK_FALSE(members.tables_ready());
@@ -27,8 +28,9 @@ TEST_CASE("Job members: tables are ready when every server has applied the routi
   CHECK_FALSE(members.Behind().has_value());
 }
 
-TEST_CASE("Job members: a member gets work only after all servers have seen it inactive, then active",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Job members: a member gets work only after all servers have seen it inactive, then active",
+    "[scheduler][core]") {
   JobMembers members(TwoServers(), kNow);
   members.Add(Rank(0), Incarnation(5), kNow);
   CHECK_FALSE(members.MayActivate(Rank(0)));
@@ -77,8 +79,9 @@ TEST_CASE("Job members: a new life of a rank takes the place of the old one", "[
   CHECK(members.membership().generation == before);
 }
 
-TEST_CASE("Job members: an acknowledgement of the future counts as the newest, an old one as nothing",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Job members: an acknowledgement of the future counts as the newest, an old one as nothing",
+    "[scheduler][core]") {
   JobMembers members(TwoServers(), kNow);
   members.Acknowledge("server-1", Generation(1), Generation(99));
   members.Acknowledge("server-2", Generation(1), Generation(99));

@@ -11,7 +11,8 @@ void AddCounts(const std::vector<int64_t>& counts, std::vector<int64_t>& sum) {
   for (size_t i = 0; i < counts.size(); ++i) sum[i] += counts[i];
 }
 
-std::vector<int64_t> Difference(const std::vector<int64_t>& counts, const std::vector<int64_t>& known) {
+std::vector<int64_t> Difference(const std::vector<int64_t>& counts,
+                                const std::vector<int64_t>& known) {
   std::vector<int64_t> difference = counts;
   const size_t common = std::min(counts.size(), known.size());
   for (size_t i = 0; i < common; ++i) difference[i] = std::max<int64_t>(0, counts[i] - known[i]);
@@ -29,10 +30,11 @@ void AddSums(const JobMetrics::Sums& difference, JobMetrics::Sums& sums) {
 
 void JobMetrics::Add(const TaskTotals& totals, TaskTotals& known, Instant now) {
   if (totals.samples < known.samples) return;
-  const Sums difference{.samples = totals.samples - known.samples,
-                        .loss = totals.loss - known.loss,
-                        .correct = totals.correct - known.correct,
-                        .staleness_counts = Difference(totals.staleness_counts, known.staleness_counts)};
+  const Sums difference{
+      .samples = totals.samples - known.samples,
+      .loss = totals.loss - known.loss,
+      .correct = totals.correct - known.correct,
+      .staleness_counts = Difference(totals.staleness_counts, known.staleness_counts)};
   std::vector<int64_t> staleness_counts = totals.staleness_counts;
   if (staleness_counts.size() < known.staleness_counts.size()) {
     staleness_counts.resize(known.staleness_counts.size(), 0);

@@ -1,7 +1,7 @@
 // JobMetrics: a job's training figures, summed from the totals that its tasks report.
 //
-// A task reports totals since its process started, so a lost or repeated report does no harm: what is
-// added is the difference to the totals taken in before. Thread safety: thread-compatible.
+// A task reports totals since its process started, so a lost or repeated report does no harm: what
+// is added is the difference to the totals taken in before. Thread safety: thread-compatible.
 // Invariant: sums never decrease but by StartEpoch.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_METRICS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_METRICS_H_
@@ -33,8 +33,8 @@ class JobMetrics {
     }
   };
 
-  // Takes a task's totals in. `known`: the newest totals taken in of this life; updated. Totals of fewer
-  // samples than known are an older report and change nothing.
+  // Takes a task's totals in. `known`: the newest totals taken in of this life; updated. Totals of
+  // fewer samples than known are an older report and change nothing.
   void Add(const TaskTotals& totals, TaskTotals& known, Instant now);
 
   void StartEpoch() { epoch_ = {}; }
@@ -42,8 +42,8 @@ class JobMetrics {
 
   const Sums& epoch() const { return epoch_; }
   const std::vector<int64_t>& staleness_counts() const { return staleness_counts_; }
-  int64_t samples() const { return samples_; }           // Trained in all lives, repeats included.
-  double SamplesPerSecond(Instant now) const;            // Over the last kRateWindow.
+  int64_t samples() const { return samples_; }  // Trained in all lives, repeats included.
+  double SamplesPerSecond(Instant now) const;   // Over the last kRateWindow.
 
  private:
   struct Bucket {

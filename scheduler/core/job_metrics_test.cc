@@ -7,7 +7,8 @@ namespace {
 
 Instant At(double seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
 
-TaskTotals Totals(int64_t samples, double loss, int64_t correct, std::vector<int64_t> staleness = {}) {
+TaskTotals Totals(int64_t samples, double loss, int64_t correct,
+                  std::vector<int64_t> staleness = {}) {
   return {samples, loss, correct, std::move(staleness)};
 }
 
@@ -25,7 +26,8 @@ TEST_CASE("Job metrics: repeated and older totals add nothing, lost ones are mad
   CHECK(metrics.staleness_counts() == std::vector<int64_t>{15, 15});
 }
 
-TEST_CASE("Job metrics: a new life counts from zero, beside what its rank did before", "[scheduler][core]") {
+TEST_CASE("Job metrics: a new life counts from zero, beside what its rank did before",
+          "[scheduler][core]") {
   JobMetrics metrics;
   TaskTotals first;
   TaskTotals second;

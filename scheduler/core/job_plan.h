@@ -1,5 +1,5 @@
-// JobPlan: what the scheduler's core knows of an admitted job; everything else of the job file stays in
-// the shell. Made by scheduler/admission.h. Thread safety: values.
+// JobPlan: what the scheduler's core knows of an admitted job; everything else of the job file
+// stays in the shell. Made by scheduler/admission.h. Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_PLAN_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_PLAN_H_
 
@@ -17,18 +17,18 @@ enum class Mode { kBsp, kSsp, kAsp };
 struct JobPlan {
   JobId id;
   Mode mode = Mode::kBsp;
-  int workers = 1;                               // Tasks, >= 1; all must be free before the job starts.
-  int servers = 0;                               // Servers that hold its shards; 0: all alive at the start.
-  int max_restarts = 3;                          // Task crashes that are forgiven, >= 0.
+  int workers = 1;       // Tasks, >= 1; all must be free before the job starts.
+  int servers = 0;       // Servers that hold its shards; 0: all alive at the start.
+  int max_restarts = 3;  // Task crashes that are forgiven, >= 0.
   absl::Duration worker_wait = absl::Seconds(60);  // Without a live worker before the job fails.
-  int epochs = 1;                                // >= 1.
-  int64_t batch_size = 1;                        // Samples a micro-batch, >= 1.
-  int slots = 1;                                 // BSP: micro-batches an iteration, >= 1.
-  int64_t train_count = 0;                       // Samples an epoch, >= 1.
-  int64_t test_count = 0;                        // 0: no evaluation.
-  int64_t iterations_max = 0;                    // BSP iterations, SSP and ASP batches; 0: no limit.
-  std::vector<int64_t> table_elements;           // By table index.
-  std::string export_path;                       // Folder of the model.
+  int epochs = 1;                                  // >= 1.
+  int64_t batch_size = 1;                          // Samples a micro-batch, >= 1.
+  int slots = 1;                                   // BSP: micro-batches an iteration, >= 1.
+  int64_t train_count = 0;                         // Samples an epoch, >= 1.
+  int64_t test_count = 0;                          // 0: no evaluation.
+  int64_t iterations_max = 0;           // BSP iterations, SSP and ASP batches; 0: no limit.
+  std::vector<int64_t> table_elements;  // By table index.
+  std::string export_path;              // Folder of the model.
 };
 
 }  // namespace capstan::scheduler

@@ -28,8 +28,9 @@ class JobQueue {
   static constexpr size_t kPendingMax = 1000;
 
   // Errors: kResourceExhausted  kPendingMax jobs wait.
-  absl::Status Push(const JobId& job, int workers, int servers);  // servers 0: any number, at least 1.
-  void Remove(const JobId& job);                                  // No effect if not waiting.
+  absl::Status Push(const JobId& job, int workers,
+                    int servers);  // servers 0: any number, at least 1.
+  void Remove(const JobId& job);   // No effect if not waiting.
 
   std::optional<JobId> Startable(const Supply& supply) const;  // The head, if it fits.
 

@@ -8,7 +8,8 @@
 namespace capstan::scheduler {
 namespace {
 
-TEST_CASE("Job queue: a job starts when all its workers and servers are there", "[scheduler][core]") {
+TEST_CASE("Job queue: a job starts when all its workers and servers are there",
+          "[scheduler][core]") {
   JobQueue queue;
   REQUIRE_OK(queue.Push("a-1", 4, 2));
   CHECK_FALSE(queue.Startable({.slots_free = 3, .slots = 4, .servers = 2}).has_value());

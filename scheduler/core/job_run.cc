@@ -1,4 +1,5 @@
-// Facts that come in, and how a job ends. The phases are in job_run_phases.cc, the views in job_run_view.cc.
+// Facts that come in, and how a job ends. The phases are in job_run_phases.cc, the views in
+// job_run_view.cc.
 #include "scheduler/core/job_run.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ std::string Describe(const TaskExit& exit) {
                          ? absl::StrCat("the process was ended by signal ", exit.signal)
                          : absl::StrCat("the process exited with code ", exit.exit_code,
                                         " before the job was done");
-  if (!exit.last_lines.empty()) absl::StrAppend(&text, "; the last lines of its log:\n", exit.last_lines);
+  if (!exit.last_lines.empty())
+    absl::StrAppend(&text, "; the last lines of its log:\n", exit.last_lines);
   return text;
 }
 
@@ -59,9 +61,9 @@ absl::Status JobRun::ValidateReport(const TaskReport& report) const {
   if (totals.samples < 0) return OutOfRange(report.task, "samples_total", totals.samples);
   if (totals.correct < 0) return OutOfRange(report.task, "correct_total", totals.correct);
   if (totals.staleness_counts.size() > kStalenessBuckets) {
-    return absl::InvalidArgumentError(absl::StrCat("staleness_counts: ",
-                                                   totals.staleness_counts.size(),
-                                                   " entries, expected at most ", kStalenessBuckets));
+    return absl::InvalidArgumentError(
+        absl::StrCat("staleness_counts: ", totals.staleness_counts.size(),
+                     " entries, expected at most ", kStalenessBuckets));
   }
   for (const int64_t count : totals.staleness_counts) {
     if (count < 0) return OutOfRange(report.task, "staleness_counts", count);
@@ -217,8 +219,8 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
                            Events& events) {
   if (ended() || !UsesServer(server)) return;
   if (report.failure.happened()) {
-    End(JobState::kFailed, {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)},
-        now, events);
+    End(JobState::kFailed,
+        {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)}, now, events);
     return;
   }
   members_.Acknowledge(server, report.routing, report.membership);
@@ -245,8 +247,8 @@ void JobRun::CheckWorkers(Instant now, Events& events) {
   }
   if (!without_worker_since_) without_worker_since_ = now;
   if (now < *without_worker_since_ + plan_.worker_wait) return;
-  std::string message = absl::StrCat("no live worker task for ",
-                                     absl::FormatDuration(now - *without_worker_since_));
+  std::string message =
+      absl::StrCat("no live worker task for ", absl::FormatDuration(now - *without_worker_since_));
   if (!last_death_.empty()) absl::StrAppend(&message, "; the last to die was ", last_death_);
   End(JobState::kFailed, {FailureReason::kNoHeartbeat, message}, now, events);
 }
@@ -258,7 +260,8 @@ void JobRun::Stop(Instant now, Events& events) {
 void JobRun::Tick(Instant now, Events& events) {
   if (ended()) return;
   for (Task& task : tasks_.all()) {
-    if (!task.contradicts_since || now < *task.contradicts_since + options_.contradiction_limit) continue;
+    if (!task.contradicts_since || now < *task.contradicts_since + options_.contradiction_limit)
+      continue;
     EndTask(task.rank,
             {FailureReason::kHang, "it says that it is idle, and has not reported its work done"},
             phase_ != JobPhase::kFinishing, now, events);
@@ -275,7 +278,8 @@ Instant JobRun::NextDeadline() const {
     if (!task.contradicts_since) continue;
     next = std::min(next, *task.contradicts_since + options_.contradiction_limit);
   }
-  if (phase_ == JobPhase::kFinishing) return std::min(next, finishing_since_ + options_.finish_limit);
+  if (phase_ == JobPhase::kFinishing)
+    return std::min(next, finishing_since_ + options_.finish_limit);
   if (without_worker_since_) next = std::min(next, *without_worker_since_ + plan_.worker_wait);
   if (members_.Behind()) next = std::min(next, members_.changed() + options_.server_limit);
   return next;

@@ -7,12 +7,13 @@
 //
 // EVALUATING is skipped without a test set. Tasks start while the servers make the tables.
 //
-// A task that dies gives back its leases and its rank waits for a slot; the job goes on with the others.
-// What ends a job: a Failure that a task or a server reports, more crashes than max_restarts, no live task
-// for worker_wait, a lost server, a server that does not apply a membership in time.
+// A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
+// others. What ends a job: a Failure that a task or a server reports, more crashes than
+// max_restarts, no live task for worker_wait, a lost server, a server that does not apply a
+// membership in time.
 //
-// Facts come in through the methods below; what the job wants is read back (assignments, membership,
-// unplaced ranks), and what happened is appended to `events`.
+// Facts come in through the methods below; what the job wants is read back (assignments,
+// membership, unplaced ranks), and what happened is appended to `events`.
 // Thread safety: thread-compatible.
 // Invariants: (1) work is leased only to live tasks that all servers know to be active.
 //             (2) generations and the revision never decrease.   (3) an ended job never changes.
@@ -48,10 +49,11 @@ class JobRun {
  public:
   struct Options {
     JobTasks::Options tasks;
-    absl::Duration server_limit = absl::Seconds(60);        // For a server to apply what it is sent.
-    absl::Duration contradiction_limit = absl::Seconds(10);  // For a task that is idle with work at hand.
-    absl::Duration finish_limit = absl::Seconds(10);        // For the tasks to exit at the end.
-    absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
+    absl::Duration server_limit = absl::Seconds(60);  // For a server to apply what it is sent.
+    absl::Duration contradiction_limit =
+        absl::Seconds(10);                            // For a task that is idle with work at hand.
+    absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
+    absl::Duration report_interval = absl::Seconds(1);  // Between two Report events.
   };
   static constexpr int kLeasesPerTask = 2;  // Sample leases that a task holds at most.
 
@@ -61,7 +63,8 @@ class JobRun {
   // ---- facts in
   void PlaceTask(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
                  Instant now, Events& events);
-  // Errors (nothing changes): kAborted          not the live incarnation of the rank, or the job has ended.
+  // Errors (nothing changes): kAborted          not the live incarnation of the rank, or the job
+  // has ended.
   //                           kInvalidArgument  a count or a lease is out of range.
   absl::Status OnTaskReport(const TaskReport& report, Instant now, Events& events);
   void OnTaskExited(const TaskKey& task, const TaskExit& exit, bool node_leaving, Instant now,
@@ -77,19 +80,22 @@ class JobRun {
   // ---- what the job wants
   bool ended() const { return state_ != JobState::kRunning; }
   JobState state() const { return state_; }
-  std::vector<Rank> UnplacedRanks() const;   // That want a task slot.
+  std::vector<Rank> UnplacedRanks() const;  // That want a task slot.
   std::vector<Rank> ExpiredTasks(Instant now) const;
   std::vector<TaskKey> PlacedTasks() const;
   const Task* FindLife(const TaskKey& task) const;
   const Task& task(Rank rank) const { return tasks_.at(rank); }
-  bool HasUnfinishedWork(const Task& task) const;  // Something that it is assigned is not reported done.
+  bool HasUnfinishedWork(
+      const Task& task) const;  // Something that it is assigned is not reported done.
   const std::shared_ptr<const Routing>& routing() const { return routing_; }
   const JobMembership& membership() const { return members_.membership(); }
   const JobPlan& plan() const { return plan_; }
   bool UsesServer(const NodeId& node) const;
 
-  uint64_t revision() const { return revision_; }         // Grows with every visible change.
-  uint64_t desired_version() const { return desired_version_; }  // Grows when a daemon is concerned.
+  uint64_t revision() const { return revision_; }  // Grows with every visible change.
+  uint64_t desired_version() const {
+    return desired_version_;
+  }  // Grows when a daemon is concerned.
   // Ranks whose assignment is newer than at the last call.
   std::vector<Rank> TakeChangedAssignments();
 
@@ -132,7 +138,8 @@ class JobRun {
   const JobPlan plan_;
   const Options options_;
   const EpochPlan epochs_;
-  const std::shared_ptr<const Routing> routing_;  // Shared with replies on their way out; immutable.
+  const std::shared_ptr<const Routing>
+      routing_;  // Shared with replies on their way out; immutable.
 
   JobState state_ = JobState::kRunning;
   JobPhase phase_ = JobPhase::kPlacing;
@@ -145,8 +152,8 @@ class JobRun {
   JobMetrics metrics_;
 
   Epoch epoch_;
-  bool training_begun_ = false;             // In this phase: members are active.
-  std::optional<SlotLeases> slot_leases_;   // BSP, from the first training phase on.
+  bool training_begun_ = false;                // In this phase: members are active.
+  std::optional<SlotLeases> slot_leases_;      // BSP, from the first training phase on.
   std::optional<SampleLeases> sample_leases_;  // Of the phase, or of the last that had some.
   LeaseId next_lease_{1};
   std::optional<Rank> exporter_;
@@ -157,15 +164,15 @@ class JobRun {
 
   int crashes_ = 0;
   int restarts_ = 0;
-  Failure first_failure_;                   // Of the first task that died by its own fault.
-  std::string last_death_;                  // Of a task, by whatever cause.
+  Failure first_failure_;   // Of the first task that died by its own fault.
+  std::string last_death_;  // Of a task, by whatever cause.
   std::optional<Instant> without_worker_since_;
   Instant finishing_since_;
   Instant last_report_event_;
 
   uint64_t revision_ = 1;
   uint64_t desired_version_ = 1;
-  Generation membership_seen_;              // By desired_version_.
+  Generation membership_seen_;  // By desired_version_.
   absl::btree_set<Rank> changed_assignments_;
 };
 

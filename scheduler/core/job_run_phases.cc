@@ -86,7 +86,8 @@ void JobRun::EnterTraining(Epoch epoch, Instant now, Events& events) {
   SetPhase(JobPhase::kTraining, events);
 }
 
-// Makes all live tasks active at one iteration, once the servers know them as inactive. True when done.
+// Makes all live tasks active at one iteration, once the servers know them as inactive. True when
+// done.
 bool JobRun::BeginTraining(Instant now) {
   const std::vector<Rank> live = tasks_.Live();
   const bool possible = std::all_of(live.begin(), live.end(), [this](Rank rank) {

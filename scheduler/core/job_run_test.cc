@@ -12,7 +12,8 @@
 namespace capstan::scheduler {
 namespace {
 
-// A job with two servers, driven by hand. Rank r's first life has incarnation 10 + r, the next 20 + r.
+// A job with two servers, driven by hand. Rank r's first life has incarnation 10 + r, the next 20 +
+// r.
 struct Story {
   explicit Story(Mode mode, int workers = 2, int64_t test_count = 0) {
     plan.id = "job-1";
@@ -27,9 +28,9 @@ struct Story {
     plan.test_count = test_count;
     plan.table_elements = {1000};
     plan.export_path = "/out";
-    auto routing = std::make_shared<const Routing>(PlaceShards(
-        plan.id, Generation(1), plan.table_elements,
-        {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}}));
+    auto routing = std::make_shared<const Routing>(
+        PlaceShards(plan.id, Generation(1), plan.table_elements,
+                    {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}}));
     run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
     for (int rank = 0; rank < workers; ++rank) Place(rank);
   }
@@ -46,7 +47,8 @@ struct Story {
 
   // A server says that it has applied the newest state.
   void Apply(const std::string& server) {
-    run->OnTableReport(server, {"job-1", Generation(1), run->membership().generation, {}}, now, events);
+    run->OnTableReport(server, {"job-1", Generation(1), run->membership().generation, {}}, now,
+                       events);
   }
   void ApplyAll() {
     for (int i = 0; i < 3; ++i) {  // Listed, active.
@@ -254,9 +256,9 @@ TEST_CASE("Job: one crash too many fails it with the first error", "[scheduler][
   job.Exit(1, 3);
   REQUIRE(job.run->state() == JobState::kFailed);
   CHECK(job.View().failure.reason == FailureReason::kTaskCrashed);
-  CHECK_THAT(job.View().failure.message, Catch::Contains("task 1 on worker-1: ") &&
-                                             Catch::Contains("signal 11") && Catch::Contains("boom") &&
-                                             Catch::Contains("the first of 2 crashes"));
+  CHECK_THAT(job.View().failure.message,
+             Catch::Contains("task 1 on worker-1: ") && Catch::Contains("signal 11") &&
+                 Catch::Contains("boom") && Catch::Contains("the first of 2 crashes"));
 }
 
 TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]") {
@@ -274,7 +276,8 @@ TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]")
   CHECK_FALSE(job.Seen<TaskDied>().back().counted);
 }
 
-TEST_CASE("Job: a silent task is dead; it counts as a crash if its daemon is well", "[scheduler][core]") {
+TEST_CASE("Job: a silent task is dead; it counts as a crash if its daemon is well",
+          "[scheduler][core]") {
   Story job(Mode::kBsp);
   job.Start();
   CHECK(job.run->NextDeadline() == job.now + absl::Seconds(5));
@@ -289,7 +292,8 @@ TEST_CASE("Job: a silent task is dead; it counts as a crash if its daemon is wel
   CHECK_FALSE(died[1].counted);
 }
 
-TEST_CASE("Job: without any worker it waits, then fails and names the last to die", "[scheduler][core]") {
+TEST_CASE("Job: without any worker it waits, then fails and names the last to die",
+          "[scheduler][core]") {
   Story job(Mode::kBsp);
   job.Start();
   for (const char* node : {"worker-0", "worker-1"}) {
@@ -303,8 +307,8 @@ TEST_CASE("Job: without any worker it waits, then fails and names the last to di
     job.Advance(absl::Seconds(1));
     REQUIRE(job.run->state() == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kNoHeartbeat);
-    CHECK_THAT(job.View().failure.message,
-               Catch::Contains("no live worker task for 1m") && Catch::Contains("worker-1 is gone"));
+    CHECK_THAT(job.View().failure.message, Catch::Contains("no live worker task for 1m") &&
+                                               Catch::Contains("worker-1 is gone"));
   }
   SECTION("one comes in time") {
     job.Place(0);
@@ -313,7 +317,8 @@ TEST_CASE("Job: without any worker it waits, then fails and names the last to di
   }
 }
 
-TEST_CASE("Job: a lost server, a server's error and a task's error end it at once", "[scheduler][core]") {
+TEST_CASE("Job: a lost server, a server's error and a task's error end it at once",
+          "[scheduler][core]") {
   Story job(Mode::kSsp);
   job.Start();
   SECTION("server lost") {
@@ -322,9 +327,9 @@ TEST_CASE("Job: a lost server, a server's error and a task's error end it at onc
     CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2, which held shards"));
   }
   SECTION("server out of memory") {
-    job.run->OnTableReport("server-1",
-                           {"job-1", Generation(1), Generation(1), {FailureReason::kOutOfMemory, "8 GiB"}},
-                           job.now, job.events);
+    job.run->OnTableReport(
+        "server-1", {"job-1", Generation(1), Generation(1), {FailureReason::kOutOfMemory, "8 GiB"}},
+        job.now, job.events);
     CHECK(job.View().failure == Failure{FailureReason::kOutOfMemory, "server-1: 8 GiB"});
   }
   SECTION("diverged") {
@@ -339,7 +344,8 @@ TEST_CASE("Job: a lost server, a server's error and a task's error end it at onc
   CHECK_STATUS(job.Send(job.Base(0)), absl::StatusCode::kAborted, "not wanted");
 }
 
-TEST_CASE("Job: a server that does not apply what it is sent fails the job by name", "[scheduler][core]") {
+TEST_CASE("Job: a server that does not apply what it is sent fails the job by name",
+          "[scheduler][core]") {
   Story job(Mode::kBsp);
   job.Apply("server-1");
   CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(60));
@@ -349,7 +355,8 @@ TEST_CASE("Job: a server that does not apply what it is sent fails the job by na
   CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2 has not applied"));
 }
 
-TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung", "[scheduler][core]") {
+TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung",
+          "[scheduler][core]") {
   Story job(Mode::kAsp);
   job.Start();
   TaskReport report = job.Base(0);

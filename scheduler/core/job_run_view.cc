@@ -46,9 +46,9 @@ void JobRun::EmitReport(Instant now, Events& events) {
 
 std::string JobRun::EndDetail() const {
   if (state_ == JobState::kFailed) return failure_.message;
-  const std::string trained = absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
-                                           absl::FormatDuration(absl::Trunc(ended_ - started_,
-                                                                            absl::Seconds(1))));
+  const std::string trained =
+      absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
+                   absl::FormatDuration(absl::Trunc(ended_ - started_, absl::Seconds(1))));
   return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained);
 }
 
@@ -58,18 +58,20 @@ std::string JobRun::Detail(Instant now) const {
   const std::string epoch =
       absl::StrCat("epoch ", epoch_.value() + 1, " of ", epochs_.epochs(), " with ", who);
   if (without_worker_since_ && phase_ != JobPhase::kFinishing) {
-    return absl::StrCat("no worker task is alive since ",
-                        absl::FormatDuration(absl::Trunc(now - *without_worker_since_,
-                                                         absl::Seconds(1))), "; fails after ",
-                        absl::FormatDuration(plan_.worker_wait));
+    return absl::StrCat(
+        "no worker task is alive since ",
+        absl::FormatDuration(absl::Trunc(now - *without_worker_since_, absl::Seconds(1))),
+        "; fails after ", absl::FormatDuration(plan_.worker_wait));
   }
   switch (phase_) {
     case JobPhase::kPlacing:
-      return absl::StrCat("waits for ", members_.Behind().value_or("its servers"), " to make its tables");
+      return absl::StrCat("waits for ", members_.Behind().value_or("its servers"),
+                          " to make its tables");
     case JobPhase::kStarting:
       return absl::StrCat("waits for its tasks to start: ", who, " have reported");
     case JobPhase::kTraining:
-      if (!training_begun_) return absl::StrCat("waits for ", members_.Behind().value_or("a worker"));
+      if (!training_begun_)
+        return absl::StrCat("waits for ", members_.Behind().value_or("a worker"));
       return absl::StrCat("trains ", epoch);
     case JobPhase::kEvaluating:
       return absl::StrCat("evaluates ", epoch);

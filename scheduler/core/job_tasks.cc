@@ -73,9 +73,8 @@ std::vector<Rank> JobTasks::Expired(Instant now) const {
 }
 
 int JobTasks::CountIn(Task::State state) const {
-  return static_cast<int>(std::count_if(tasks_.begin(), tasks_.end(), [state](const Task& task) {
-    return task.state == state;
-  }));
+  return static_cast<int>(std::count_if(tasks_.begin(), tasks_.end(),
+                                        [state](const Task& task) { return task.state == state; }));
 }
 
 Iteration JobTasks::HighestIteration() const {

@@ -1,5 +1,5 @@
-// JobTasks: the lives of a job's ranks. A rank is one position of the job; each process that fills it is
-// a life with its own incarnation.
+// JobTasks: the lives of a job's ranks. A rank is one position of the job; each process that fills
+// it is a life with its own incarnation.
 //
 //   UNPLACED --Place--> STARTING --Renew (first report)--> LIVE
 //      ^-----End (died, exited, its daemon died)--------------/
@@ -26,11 +26,11 @@ struct Task {
   State state = State::kUnplaced;
   Incarnation incarnation;  // Of the newest life; 0: none yet.
   NodeId node;
-  std::string address;      // Of the daemon.
-  Instant deadline;         // Dead without a report until then.
+  std::string address;  // Of the daemon.
+  Instant deadline;     // Dead without a report until then.
   Instant last_report;
-  Iteration iterations;     // Own counter, as reported or as raised by start_iteration.
-  TaskTotals totals;        // Taken in.
+  Iteration iterations;  // Own counter, as reported or as raised by start_iteration.
+  TaskTotals totals;     // Taken in.
   bool idle = false;
   Wait wait;
   Assignment assignment;

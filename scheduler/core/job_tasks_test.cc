@@ -7,7 +7,8 @@ namespace {
 
 Instant At(double seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
 
-TEST_CASE("Job tasks: a task has the start limit to report first, then its lease", "[scheduler][core]") {
+TEST_CASE("Job tasks: a task has the start limit to report first, then its lease",
+          "[scheduler][core]") {
   JobTasks tasks(2, {.lease = absl::Seconds(5), .start_limit = absl::Seconds(30)});
   CHECK(tasks.Unplaced().size() == 2);
   CHECK(tasks.NextDeadline() == Instant::InfiniteFuture());

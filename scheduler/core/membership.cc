@@ -17,12 +17,13 @@ absl::Status ValidateInfo(const NodeInfo& info) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
   });
   if (!well_formed || info.name.size() > kNameBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("name: \"", info.name, "\" is not 1 to ", kNameBytesMax,
-                     " letters, digits, '-', '_' or '.'"));
+    return absl::InvalidArgumentError(absl::StrCat("name: \"", info.name, "\" is not 1 to ",
+                                                   kNameBytesMax,
+                                                   " letters, digits, '-', '_' or '.'"));
   }
   if (info.address.empty()) {
-    return absl::InvalidArgumentError("address: empty; expected host:port where peers reach the daemon");
+    return absl::InvalidArgumentError(
+        "address: empty; expected host:port where peers reach the daemon");
   }
   if (info.role == Role::kWorker && info.task_capacity < 1) {
     return absl::InvalidArgumentError(
@@ -44,8 +45,8 @@ NodeId Membership::FreeName(Role role) const {
   }
 }
 
-absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation incarnation, Instant now,
-                                            Events& events) {
+absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation incarnation,
+                                            Instant now, Events& events) {
   CAPSTAN_RETURN_IF_ERROR(ValidateInfo(info));
   const NodeId id = info.name.empty() ? FreeName(info.role) : info.name;
   if (const Node* earlier = Find(id); earlier != nullptr && earlier->alive) {
@@ -64,7 +65,8 @@ absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation in
   return id;
 }
 
-absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool leaving, Instant now) {
+absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool leaving,
+                               Instant now) {
   const auto it = nodes_.find(id);
   if (it == nodes_.end()) {
     return absl::NotFoundError(absl::StrCat("node \"", id, "\" is not registered"));
@@ -88,9 +90,9 @@ void Membership::Tick(Instant now, Events& events) {
     Node& node = it->second;
     if (node.alive && now >= node.last_seen + options_.lease) {
       node.alive = false;
-      events.push_back(NodeDied{node.id, node.incarnation,
-                                absl::StrCat("no sync for ",
-                                             absl::FormatDuration(now - node.last_seen))});
+      events.push_back(
+          NodeDied{node.id, node.incarnation,
+                   absl::StrCat("no sync for ", absl::FormatDuration(now - node.last_seen))});
     }
     const bool forget = !node.alive && now >= node.last_seen + options_.remember;
     it = forget ? nodes_.erase(it) : std::next(it);
@@ -113,9 +115,8 @@ const Node* Membership::Find(const NodeId& id) const {
 std::vector<const Node*> Membership::All() const {
   std::vector<const Node*> all;
   for (const auto& [id, node] : nodes_) all.push_back(&node);
-  std::stable_sort(all.begin(), all.end(), [](const Node* a, const Node* b) {
-    return a->info.role < b->info.role;
-  });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Node* a, const Node* b) { return a->info.role < b->info.role; });
   return all;
 }
 

@@ -1,5 +1,6 @@
-// Membership: which daemons are in the cluster. A daemon holds a lease that each of its syncs renews;
-// when the lease runs out it is dead, and only registering again (a new incarnation) brings it back.
+// Membership: which daemons are in the cluster. A daemon holds a lease that each of its syncs
+// renews; when the lease runs out it is dead, and only registering again (a new incarnation) brings
+// it back.
 //
 //   Register -> ALIVE --lease runs out, or replaced--> DEAD --an hour--> forgotten
 //                 \ Renew(leaving) -> ALIVE, leaving (gets no new work)
@@ -36,15 +37,15 @@ struct Node {
 class Membership {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(5);       // > 0.
-    absl::Duration remember = absl::Hours(1);      // The dead stay listed this long.
+    absl::Duration lease = absl::Seconds(5);   // > 0.
+    absl::Duration remember = absl::Hours(1);  // The dead stay listed this long.
   };
   explicit Membership(const Options& options);
 
   // Adds a daemon under `incarnation`. A live daemon of the same name and role is dead from now on
   // (NodeDied comes before NodeJoined).
-  // Errors: kInvalidArgument  malformed name, empty address, a worker without task slots, or the name
-  //                           of a live daemon of the other role.
+  // Errors: kInvalidArgument  malformed name, empty address, a worker without task slots, or the
+  //                           name of a live daemon of the other role.
   absl::StatusOr<NodeId> Register(const NodeInfo& info, Incarnation incarnation, Instant now,
                                   Events& events);
 
@@ -56,8 +57,8 @@ class Membership {
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
 
-  const Node* Find(const NodeId& id) const;           // Null: unknown. Dead ones are found.
-  std::vector<const Node*> All() const;               // Servers first, then workers, each by name.
+  const Node* Find(const NodeId& id) const;  // Null: unknown. Dead ones are found.
+  std::vector<const Node*> All() const;      // Servers first, then workers, each by name.
   std::vector<const Node*> Available(Role role) const;  // Alive and not leaving, by name.
   int AliveCount(Role role) const;
 

@@ -88,12 +88,14 @@ TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
   CHECK_STATUS(cluster.Renew("worker-1", 1, At(3601)), absl::StatusCode::kNotFound, "worker-1");
 }
 
-TEST_CASE("Membership: a registration that cannot be used is refused and says why", "[scheduler][core]") {
+TEST_CASE("Membership: a registration that cannot be used is refused and says why",
+          "[scheduler][core]") {
   Cluster cluster;
   REQUIRE_OK(cluster.Join("n", Role::kServer, At(0)));
   CHECK_STATUS(cluster.Join("n", Role::kWorker, At(0)), absl::StatusCode::kInvalidArgument,
                "\"n\" is a live server at h:1");
-  CHECK_STATUS(cluster.Join("a b", Role::kWorker, At(0)), absl::StatusCode::kInvalidArgument, "\"a b\"");
+  CHECK_STATUS(cluster.Join("a b", Role::kWorker, At(0)), absl::StatusCode::kInvalidArgument,
+               "\"a b\"");
   NodeInfo info{.name = "w", .role = Role::kWorker, .address = "", .task_capacity = 1};
   CHECK_STATUS(cluster.membership.Register(info, Incarnation(9), At(0), cluster.events),
                absl::StatusCode::kInvalidArgument, "address: empty");

@@ -16,7 +16,8 @@
 
 namespace capstan::scheduler {
 
-// Names a call whose answer the shell owes; chosen by the shell, unique among the calls not yet answered.
+// Names a call whose answer the shell owes; chosen by the shell, unique among the calls not yet
+// answered.
 using Ticket = StrongInt<struct TicketTag, uint64_t>;
 
 // ---- shared
@@ -134,9 +135,9 @@ struct TableAssignment {
 
 struct NodeReply {
   Ticket ticket;
-  absl::Status status;      // Not ok: the rest is empty.
+  absl::Status status;  // Not ok: the rest is empty.
   Generation generation;
-  bool changed = false;     // False: nothing newer than the node has; the lists are empty.
+  bool changed = false;  // False: nothing newer than the node has; the lists are empty.
   std::vector<TableAssignment> tables;
   std::vector<TaskKey> tasks;
 };
@@ -215,8 +216,9 @@ struct TaskReply {
   JobId job;
   bool has_assignment = false;  // False: none newer than the task's.
   Assignment assignment;
-  std::shared_ptr<const Routing> routing;  // Null: none newer. Shared by all replies of the job; immutable.
-  bool first_routing = false;              // The task has no table yet: it needs their specs too.
+  std::shared_ptr<const Routing>
+      routing;                 // Null: none newer. Shared by all replies of the job; immutable.
+  bool first_routing = false;  // The task has no table yet: it needs their specs too.
 };
 
 // ---- users

@@ -22,14 +22,16 @@ std::vector<Range> CutTable(int64_t elements, int servers) {
   return shards;
 }
 
-Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const int64_t> table_elements,
-                    std::vector<ServerRef> servers) {
-  Routing routing{.job = job, .generation = generation, .shards = {}, .servers = std::move(servers)};
+Routing PlaceShards(const JobId& job, Generation generation,
+                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers) {
+  Routing routing{
+      .job = job, .generation = generation, .shards = {}, .servers = std::move(servers)};
   const int server_count = static_cast<int>(routing.servers.size());
   for (size_t table = 0; table < table_elements.size(); ++table) {
     const std::vector<Range> ranges = CutTable(table_elements[table], server_count);
     for (size_t shard = 0; shard < ranges.size(); ++shard) {
-      const ShardKey key{TableId(static_cast<int32_t>(table)), ShardId(static_cast<int32_t>(shard))};
+      const ShardKey key{TableId(static_cast<int32_t>(table)),
+                         ShardId(static_cast<int32_t>(shard))};
       routing.shards.push_back({key, ranges[shard], 0});
     }
   }

@@ -41,15 +41,15 @@ struct Routing {
 };
 
 // Cuts [0, elements) into contiguous shards of one size (the last may be smaller), a multiple of
-// kShardAlignment and at most kShardElementsMax; as many as a multiple of `servers` where the alignment
-// allows, so that all servers get an equal share. Empty if elements is 0.
+// kShardAlignment and at most kShardElementsMax; as many as a multiple of `servers` where the
+// alignment allows, so that all servers get an equal share. Empty if elements is 0.
 // REQUIRES: elements >= 0, servers >= 1.
 std::vector<Range> CutTable(int64_t elements, int servers);
 
-// Routes every shard of every table, the largest first, to the server that has the fewest elements so
-// far (the first of several). REQUIRES: servers is not empty.
-Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const int64_t> table_elements,
-                    std::vector<ServerRef> servers);
+// Routes every shard of every table, the largest first, to the server that has the fewest elements
+// so far (the first of several). REQUIRES: servers is not empty.
+Routing PlaceShards(const JobId& job, Generation generation,
+                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers);
 
 }  // namespace capstan::scheduler
 

@@ -42,7 +42,8 @@ TEST_CASE("Placement: shards are contiguous, aligned, at most 4 MiB, and cover t
   CHECK(CutTable(0, 2).empty());
 }
 
-TEST_CASE("Placement: a small table is cut so that every server gets a share", "[scheduler][core]") {
+TEST_CASE("Placement: a small table is cut so that every server gets a share",
+          "[scheduler][core]") {
   CHECK(CutTable(431'080, 2) == std::vector<Range>{{0, 215'552}, {215'552, 431'080}});
   CHECK(CutTable(64, 4).size() == 4);
   CHECK(CutTable(16, 4).size() == 1);  // Below the alignment there is nothing to share.
@@ -59,8 +60,9 @@ TEST_CASE("Placement: servers get the same number of elements, but for a shard's
   }
 }
 
-TEST_CASE("Placement: shards are listed by table and number, and the same input gives the same table",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Placement: shards are listed by table and number, and the same input gives the same table",
+    "[scheduler][core]") {
   const std::vector<int64_t> tables = {100, 3'000'000, 0, 50};
   const Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(3));
   CHECK(std::is_sorted(routing.shards.begin(), routing.shards.end(),

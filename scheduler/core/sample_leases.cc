@@ -90,9 +90,9 @@ absl::Status SampleLeases::Validate(const SampleReport& report) const {
   if (it == held_.end()) return absl::OkStatus();
   const Range& positions = it->second.positions;
   if (report.position_done < positions.begin || report.position_done > positions.end) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sample lease ", report.lease.value(), ": position_done ", report.position_done,
-                     " is outside [", positions.begin, ", ", positions.end, "]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sample lease ", report.lease.value(), ": position_done ", report.position_done,
+        " is outside [", positions.begin, ", ", positions.end, "]"));
   }
   return absl::OkStatus();
 }
@@ -126,9 +126,8 @@ std::vector<SampleLease> SampleLeases::HeldBy(Rank rank) const {
 }
 
 int SampleLeases::HeldCount(Rank rank) const {
-  return static_cast<int>(std::count_if(held_.begin(), held_.end(), [rank](const auto& entry) {
-    return entry.second.rank == rank;
-  }));
+  return static_cast<int>(std::count_if(
+      held_.begin(), held_.end(), [rank](const auto& entry) { return entry.second.rank == rank; }));
 }
 
 EvaluationSum SampleLeases::Sum() const {

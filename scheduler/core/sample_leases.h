@@ -1,9 +1,10 @@
 // SampleLeases: who trains (SSP, ASP) or evaluates which range of samples in one phase.
 //
-// Training leases shrink towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987), so
-// that fast tasks take more and all finish together. A dead task's leases go back: when training, only
-// what it had not reported done. Evaluation leases have one fixed size and go back whole, so the partition,
-// and with it the order of summation, does not depend on who evaluated what.
+// Training leases shrink towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987),
+// so that fast tasks take more and all finish together. A dead task's leases go back: when
+// training, only what it had not reported done. Evaluation leases have one fixed size and go back
+// whole, so the partition, and with it the order of summation, does not depend on who evaluated
+// what.
 //
 //   ungranted --Grant--> held --Report(end)--> done (its result is kept)
 //       ^------Return-----/
@@ -36,9 +37,10 @@ class SampleLeases {
  public:
   enum class Use { kTrain, kEvaluate };
 
-  static constexpr int64_t kTrainBatchesMax = 64;    // Largest training lease.
-  static constexpr int64_t kEvaluateBatches = 16;    // Every evaluation lease but the last.
-  static constexpr int64_t kSharesPerWorker = 4;     // A training lease is 1/(this * workers) of the rest.
+  static constexpr int64_t kTrainBatchesMax = 64;  // Largest training lease.
+  static constexpr int64_t kEvaluateBatches = 16;  // Every evaluation lease but the last.
+  static constexpr int64_t kSharesPerWorker =
+      4;  // A training lease is 1/(this * workers) of the rest.
 
   struct Options {
     Use use = Use::kTrain;
@@ -49,15 +51,16 @@ class SampleLeases {
   };
   explicit SampleLeases(const Options& options);
 
-  // Leases the next range to `rank`: a multiple of batch_size unless the range ends first. Nothing if all
-  // is granted.
+  // Leases the next range to `rank`: a multiple of batch_size unless the range ends first. Nothing
+  // if all is granted.
   std::optional<SampleLease> Grant(Rank rank);
 
   // `rank` is gone: what it held goes back.
   void Return(Rank rank);
 
-  // Progress of one lease. Idempotent; a report about a lease that is finished or gone back, and one that
-  // says less than an earlier one, change nothing. An evaluation lease's result is taken when it is finished.
+  // Progress of one lease. Idempotent; a report about a lease that is finished or gone back, and
+  // one that says less than an earlier one, change nothing. An evaluation lease's result is taken
+  // when it is finished.
   // Errors: kInvalidArgument  a lease of the future, or a position outside the lease.
   absl::Status Report(Rank rank, const SampleReport& report);
   absl::Status Validate(const SampleReport& report) const;  // Report's errors, without its effect.
@@ -87,9 +90,9 @@ class SampleLeases {
   int64_t ungranted_count_;
   int64_t positions_done_ = 0;
   int64_t batches_done_ = 0;
-  absl::btree_map<int64_t, int64_t> ungranted_;           // Begin to end; disjoint.
+  absl::btree_map<int64_t, int64_t> ungranted_;  // Begin to end; disjoint.
   absl::btree_map<LeaseId, Held> held_;
-  absl::btree_map<int64_t, EvaluationSum> results_;       // By first position.
+  absl::btree_map<int64_t, EvaluationSum> results_;  // By first position.
 };
 
 }  // namespace capstan::scheduler

@@ -9,17 +9,13 @@ namespace capstan::scheduler {
 namespace {
 
 SampleLeases Training(int64_t count, int64_t batch, int workers) {
-  return SampleLeases({.use = SampleLeases::Use::kTrain,
-                       .count = count,
-                       .batch_size = batch,
-                       .workers = workers});
+  return SampleLeases(
+      {.use = SampleLeases::Use::kTrain, .count = count, .batch_size = batch, .workers = workers});
 }
 
 SampleLeases Evaluation(int64_t count, int64_t batch) {
-  return SampleLeases({.use = SampleLeases::Use::kEvaluate,
-                       .count = count,
-                       .batch_size = batch,
-                       .workers = 2});
+  return SampleLeases(
+      {.use = SampleLeases::Use::kEvaluate, .count = count, .batch_size = batch, .workers = 2});
 }
 
 SampleReport Done(const SampleLease& lease, int64_t position) {

@@ -32,8 +32,8 @@ SchedulerCore::SchedulerCore(const Options& options)
 absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Instant now,
                                                      Actions& actions) {
   const size_t first_event = actions.events.size();
-  CAPSTAN_ASSIGN_OR_RETURN(
-      const NodeId id, membership_.Register(info, next_incarnation_, now, actions.events));
+  CAPSTAN_ASSIGN_OR_RETURN(const NodeId id,
+                           membership_.Register(info, next_incarnation_, now, actions.events));
   const Incarnation incarnation = next_incarnation_;
   ++next_incarnation_;
   TakeNodeDeaths(first_event, now, actions);
@@ -46,8 +46,7 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
 
 absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, Instant now,
                                      Actions& actions) {
-  CAPSTAN_RETURN_IF_ERROR(
-      membership_.Renew(report.node, report.incarnation, report.leaving, now));
+  CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
   if (state.held) AnswerNode(state, actions);  // The caller gave up on that one.
@@ -90,6 +89,8 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
                               .assignment_seen = report.assignment_seen,
                               .routing_seen = report.routing_seen,
                               .hold_until = now + options_.sync_interval};
+  // A Failure that ended the job was taken in: the task is not to be told otherwise.
+  if (run->ended()) AnswerTask(report.task, actions);
   Settle(now, actions);
   const Task* task = run->FindLife(report.task);
   const bool hold = task != nullptr && task->idle && !run->HasUnfinishedWork(*task) &&
@@ -143,8 +144,8 @@ absl::Status SchedulerCore::WatchJob(Ticket ticket, const JobId& job, uint64_t a
     return absl::OkStatus();
   }
   if (watches_.size() >= options_.watches_max) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(watches_.size(), " calls wait for news of jobs already; ask again without a wait"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        watches_.size(), " calls wait for news of jobs already; ask again without a wait"));
   }
   watches_.push_back({ticket, job, after_revision, now + limit});
   return absl::OkStatus();
@@ -250,8 +251,8 @@ absl::StatusOr<std::shared_ptr<const Routing>> SchedulerCore::RoutingOf(const Jo
   if (it == jobs_.end()) return NoSuchJob(job);
   if (it->second.run == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat(job, " has no servers: it ", it->second.stopped ? "was stopped before it started"
-                                                                     : "has not started yet"));
+        absl::StrCat(job, " has no servers: it ",
+                     it->second.stopped ? "was stopped before it started" : "has not started yet"));
   }
   return it->second.run->routing();
 }

@@ -1,9 +1,9 @@
-// SchedulerCore: the scheduler's decisions. Messages of daemons, tasks and users come in, answers and
-// events come out; SchedulerService carries them.
+// SchedulerCore: the scheduler's decisions. Messages of daemons, tasks and users come in, answers
+// and events come out; SchedulerService carries them.
 //
-// Sync calls are held: the core keeps a call's ticket until there is news for its caller or the sync
-// interval has passed, and then puts the answer into Actions. Every ticket that a method accepted (it
-// returned OK) is answered exactly once, then or later.
+// Sync calls are held: the core keeps a call's ticket until there is news for its caller or the
+// sync interval has passed, and then puts the answer into Actions. Every ticket that a method
+// accepted (it returned OK) is answered exactly once, then or later.
 //
 // Pure: no clock, threads, sockets or logging. Thread safety: thread-compatible.
 // Invariants: (1) a node's desired state has a generation that grows with every change.
@@ -47,12 +47,13 @@ struct Actions {
 class SchedulerCore {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(5);               // Of daemons and of tasks.
-    absl::Duration sync_interval = absl::Milliseconds(500);  // Longest hold of a sync; well below lease.
-    JobRun::Options job;                                   // job.tasks.lease is set to `lease`.
-    Incarnation first_incarnation{1};                      // Above all that an earlier scheduler issued.
-    size_t ended_jobs_max = 1000;                          // History: the oldest are forgotten.
-    size_t watches_max = 10000;                            // Held GetJob calls.
+    absl::Duration lease = absl::Seconds(5);  // Of daemons and of tasks.
+    absl::Duration sync_interval =
+        absl::Milliseconds(500);       // Longest hold of a sync; well below lease.
+    JobRun::Options job;               // job.tasks.lease is set to `lease`.
+    Incarnation first_incarnation{1};  // Above all that an earlier scheduler issued.
+    size_t ended_jobs_max = 1000;      // History: the oldest are forgotten.
+    size_t watches_max = 10000;        // Held GetJob calls.
   };
   explicit SchedulerCore(const Options& options);
 
@@ -63,7 +64,8 @@ class SchedulerCore {
   absl::Status SyncNode(Ticket ticket, const NodeReport& report, Instant now, Actions& actions);
 
   // ---- tasks
-  // Errors: kNotFound  no such job.   kAborted  not a live task of it.   kInvalidArgument  bad figures.
+  // Errors: kNotFound  no such job.   kAborted  not a live task of it.   kInvalidArgument  bad
+  //                    figures.
   absl::Status SyncTask(Ticket ticket, const TaskReport& report, Instant now, Actions& actions);
 
   // ---- users
@@ -74,8 +76,8 @@ class SchedulerCore {
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
   // Answers once the job's revision is above `after_revision`, or after `limit`.
   // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
-  absl::Status WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision, absl::Duration limit,
-                        Instant now, Actions& actions);
+  absl::Status WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision,
+                        absl::Duration limit, Instant now, Actions& actions);
 
   // ---- time
   void Tick(Instant now, Actions& actions);
@@ -93,10 +95,10 @@ class SchedulerCore {
  private:
   struct JobEntry {
     JobPlan plan;
-    uint64_t number = 0;           // Order of submission.
+    uint64_t number = 0;  // Order of submission.
     Instant submitted;
-    std::unique_ptr<JobRun> run;   // Null: pending, or stopped before it started.
-    bool stopped = false;          // Before it started.
+    std::unique_ptr<JobRun> run;  // Null: pending, or stopped before it started.
+    bool stopped = false;         // Before it started.
     Instant stopped_at;
     std::string why_pending;
     uint64_t pending_revision = 1;
@@ -111,7 +113,7 @@ class SchedulerCore {
   struct NodeState {
     Generation generation;
     Desired desired;
-    bool held = false;     // A sync is being held:
+    bool held = false;  // A sync is being held:
     Ticket ticket;
     Generation seen;
     Instant hold_until;
@@ -164,14 +166,14 @@ class SchedulerCore {
   WorkerSlots slots_;
   JobQueue queue_;
   absl::btree_map<JobId, JobEntry> jobs_;
-  absl::btree_map<uint64_t, JobId> running_;   // By number.
-  absl::btree_map<uint64_t, JobId> ended_;     // By number; at most ended_jobs_max.
-  absl::btree_map<NodeId, NodeState> nodes_;   // Live ones.
+  absl::btree_map<uint64_t, JobId> running_;  // By number.
+  absl::btree_map<uint64_t, JobId> ended_;    // By number; at most ended_jobs_max.
+  absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;
-  std::vector<Watch> watches_;                 // At most watches_max.
-  Supply explained_supply_;                    // That the pending jobs' reasons were made of.
-  bool queue_changed_ = false;                 // Since then.
-  bool desired_changed_ = false;               // Since the nodes' desired states were made.
+  std::vector<Watch> watches_;    // At most watches_max.
+  Supply explained_supply_;       // That the pending jobs' reasons were made of.
+  bool queue_changed_ = false;    // Since then.
+  bool desired_changed_ = false;  // Since the nodes' desired states were made.
 };
 
 }  // namespace capstan::scheduler

@@ -44,7 +44,8 @@ void SchedulerCore::NoteEnded(Actions& actions) {
   }
 }
 
-// Tasks that their jobs do not want any more leave the desired states, and their calls are answered.
+// Tasks that their jobs do not want any more leave the desired states, and their calls are
+// answered.
 void SchedulerCore::ReleaseSlots(Actions& actions) {
   bool changed = desired_changed_;
   for (JobEntry* entry : Running()) {
@@ -79,8 +80,8 @@ void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
       const TaskKey key{entry->plan.id, rank, next_incarnation_};
       ++next_incarnation_;
       slots_.Take(*node, key);
-      entry->run->PlaceTask(rank, key.incarnation, *node, membership_.Find(*node)->info.address, now,
-                            actions.events);
+      entry->run->PlaceTask(rank, key.incarnation, *node, membership_.Find(*node)->info.address,
+                            now, actions.events);
       desired_changed_ = true;
     }
   }
@@ -125,7 +126,8 @@ std::vector<ServerRef> SchedulerCore::ChooseServers(int count) const {
               [](const Node* a, const Node* b) { return a->id < b->id; });
   }
   std::vector<ServerRef> chosen;
-  for (const Node* node : servers) chosen.push_back({node->id, node->info.address, node->incarnation});
+  for (const Node* node : servers)
+    chosen.push_back({node->id, node->info.address, node->incarnation});
   return chosen;
 }
 
@@ -166,9 +168,8 @@ void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& act
     if (const auto it = nodes_.find(died.node); it != nodes_.end()) {
       if (it->second.held) {
         NodeReply reply{.ticket = it->second.ticket};
-        reply.status = absl::AbortedError(absl::StrCat(died.node, ": incarnation ",
-                                                       died.incarnation.value(), " is dead: ",
-                                                       died.why));
+        reply.status = absl::AbortedError(absl::StrCat(
+            died.node, ": incarnation ", died.incarnation.value(), " is dead: ", died.why));
         actions.node_replies.push_back(std::move(reply));
       }
       nodes_.erase(it);
@@ -213,7 +214,8 @@ void SchedulerCore::RefreshDesired() {
 // ---------------------------------------------------------------- answers
 
 void SchedulerCore::AnswerNode(NodeState& state, Actions& actions) {
-  NodeReply reply{.ticket = state.ticket, .status = absl::OkStatus(), .generation = state.generation};
+  NodeReply reply{
+      .ticket = state.ticket, .status = absl::OkStatus(), .generation = state.generation};
   state.held = false;
   reply.changed = state.seen != state.generation;
   if (reply.changed) {
@@ -247,8 +249,9 @@ void SchedulerCore::RefuseTask(const TaskKey& key, Actions& actions) {
   const auto it = held_tasks_.find(key);
   TaskReply reply{.ticket = it->second.ticket, .status = absl::OkStatus(), .job = key.job};
   held_tasks_.erase(it);
-  reply.status = absl::AbortedError(absl::StrCat(key.job, " task ", key.rank.value(), ": incarnation ",
-                                                 key.incarnation.value(), " is not wanted any more"));
+  reply.status =
+      absl::AbortedError(absl::StrCat(key.job, " task ", key.rank.value(), ": incarnation ",
+                                      key.incarnation.value(), " is not wanted any more"));
   actions.task_replies.push_back(std::move(reply));
 }
 

@@ -38,15 +38,15 @@ struct Desk {
   Actions actions;
 
   Registration Join(const std::string& name, Role role, int capacity = 1) {
-    const NodeInfo info{.name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
+    const NodeInfo info{
+        .name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
     return core.Register(info, now, actions).value();
   }
   absl::Status Sync(const Registration& node, uint64_t ticket, uint64_t seen) {
-    return core.SyncNode(Ticket(ticket),
-                         {.node = node.node,
-                          .incarnation = node.incarnation,
-                          .generation_seen = Generation(seen)},
-                         now, actions);
+    return core.SyncNode(
+        Ticket(ticket),
+        {.node = node.node, .incarnation = node.incarnation, .generation_seen = Generation(seen)},
+        now, actions);
   }
   std::vector<NodeReply> Take() {
     std::vector<NodeReply> replies = std::move(actions.node_replies);
@@ -59,8 +59,9 @@ struct Desk {
   }
 };
 
-TEST_CASE("Scheduler: a sync with news is answered at once, one without is held for the sync interval",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Scheduler: a sync with news is answered at once, one without is held for the sync interval",
+    "[scheduler][core]") {
   Desk desk;
   const Registration server = desk.Join("server-1", Role::kServer);
   REQUIRE_OK(desk.Sync(server, 1, 0));
@@ -81,7 +82,8 @@ TEST_CASE("Scheduler: a sync with news is answered at once, one without is held 
   CHECK_FALSE(replies[0].changed);
 }
 
-TEST_CASE("Scheduler: a held sync is answered when there is news, or by the next one", "[scheduler][core]") {
+TEST_CASE("Scheduler: a held sync is answered when there is news, or by the next one",
+          "[scheduler][core]") {
   Desk desk;
   const Registration server = desk.Join("server-1", Role::kServer);
   const Registration worker = desk.Join("worker-1", Role::kWorker, 2);
@@ -130,7 +132,8 @@ TEST_CASE("Scheduler: whoever watches a job hears of its next change, or of the 
   REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
   const uint64_t revision = desk.core.Job("job-1", desk.now)->revision;
   const auto watch = [&](uint64_t ticket, uint64_t after) {
-    return desk.core.WatchJob(Ticket(ticket), "job-1", after, absl::Seconds(10), desk.now, desk.actions);
+    return desk.core.WatchJob(Ticket(ticket), "job-1", after, absl::Seconds(10), desk.now,
+                              desk.actions);
   };
   REQUIRE_OK(watch(1, 0));
   CHECK(desk.actions.job_replies.size() == 1);
@@ -143,8 +146,9 @@ TEST_CASE("Scheduler: whoever watches a job hears of its next change, or of the 
   REQUIRE_OK(watch(3, desk.core.Job("job-1", desk.now)->revision));
   desk.Pass(absl::Seconds(10));
   CHECK(desk.actions.job_replies.size() >= 3);
-  CHECK_STATUS(desk.core.WatchJob(Ticket(4), "job-9", 0, absl::ZeroDuration(), desk.now, desk.actions),
-               absl::StatusCode::kNotFound, "no job \"job-9\"");
+  CHECK_STATUS(
+      desk.core.WatchJob(Ticket(4), "job-9", 0, absl::ZeroDuration(), desk.now, desk.actions),
+      absl::StatusCode::kNotFound, "no job \"job-9\"");
 }
 
 TEST_CASE("Scheduler: unknown tasks and jobs are named in the error", "[scheduler][core]") {
@@ -153,10 +157,40 @@ TEST_CASE("Scheduler: unknown tasks and jobs are named in the error", "[schedule
   report.task = {"job-7", Rank(0), Incarnation(1)};
   CHECK_STATUS(desk.core.SyncTask(Ticket(1), report, desk.now, desk.actions),
                absl::StatusCode::kNotFound, "job-7");
-  CHECK_STATUS(desk.core.StopJob("job-7", desk.now, desk.actions), absl::StatusCode::kNotFound, "job-7");
+  CHECK_STATUS(desk.core.StopJob("job-7", desk.now, desk.actions), absl::StatusCode::kNotFound,
+               "job-7");
   CHECK_STATUS(desk.core.RoutingOf("job-7"), absl::StatusCode::kNotFound, "job-7");
   REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
-  CHECK_STATUS(desk.core.RoutingOf("job-1"), absl::StatusCode::kFailedPrecondition, "not started yet");
+  CHECK_STATUS(desk.core.RoutingOf("job-1"), absl::StatusCode::kFailedPrecondition,
+               "not started yet");
+}
+
+TEST_CASE("Scheduler: a reported failure is acknowledged, the job's other tasks are refused",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  desk.Join("worker-1", Role::kWorker, 2);
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
+  const JobView view = *desk.core.Job("job-1", desk.now);
+  const auto report_of = [&](size_t rank) {
+    TaskReport report;
+    report.task = {"job-1", view.tasks[rank].rank, view.tasks[rank].incarnation};
+    report.assignment_seen = Generation(1);
+    report.routing_seen = Generation(1);
+    return report;
+  };
+  TaskReport idle = report_of(0);
+  idle.idle = true;
+  REQUIRE_OK(desk.core.SyncTask(Ticket(1), idle, desk.now, desk.actions));
+  CHECK(desk.actions.task_replies.empty());
+  TaskReport failing = report_of(1);
+  failing.failure = {FailureReason::kBadData, "train.gz is truncated"};
+  REQUIRE_OK(desk.core.SyncTask(Ticket(2), failing, desk.now, desk.actions));
+  REQUIRE(desk.actions.task_replies.size() == 2);
+  CHECK(desk.actions.task_replies[0].ticket == Ticket(2));
+  CHECK(desk.actions.task_replies[0].status.ok());
+  CHECK_STATUS(desk.actions.task_replies[1].status, absl::StatusCode::kAborted, "not wanted");
+  CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kFailed);
 }
 
 // ---------------------------------------------------------------- stories of a cluster
@@ -199,8 +233,9 @@ TEST_CASE("Scheduler: a job runs from its submission to its end", "[scheduler][c
   }
 }
 
-TEST_CASE("Scheduler: a job that asks for more than there is waits, says why, and starts when it comes",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Scheduler: a job that asks for more than there is waits, says why, and starts when it comes",
+    "[scheduler][core]") {
   Story story(0, 2);
   REQUIRE_OK(story.cluster.Submit(Plan("job-1", 4)));
   REQUIRE_OK(story.cluster.Submit(Plan("job-2", 1)));
@@ -226,9 +261,10 @@ TEST_CASE("Scheduler: a crashed task is started again in the freed slot", "[sche
   story.cluster.CheckTrained(plan);
 }
 
-TEST_CASE("Scheduler: a killed worker daemon's task goes on nowhere, the job with the others, until a "
-          "daemon comes",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Scheduler: a killed worker daemon's task goes on nowhere, the job with the others, until a "
+    "daemon comes",
+    "[scheduler][core]") {
   Story story(2, 2);
   JobPlan plan = Plan("job-1", 2);
   plan.train_count = 200'000;

@@ -33,7 +33,8 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   return plan;
 }
 
-// Something bad happens to a task or a daemon; a daemon that was killed comes back later under its name.
+// Something bad happens to a task or a daemon; a daemon that was killed comes back later under its
+// name.
 void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
   Dice& dice = cluster.dice();
   const auto tasks = cluster.RunningTasks();
@@ -65,7 +66,8 @@ std::string RunSeed(uint64_t seed) {
   const int servers = 1 + static_cast<int>(dice.Below(3));
   const int workers = 1 + static_cast<int>(dice.Below(4));
   for (int i = 1; i <= servers; ++i) cluster.AddServer(absl::StrCat("server-", i));
-  for (int i = 1; i <= workers; ++i) cluster.AddWorker(absl::StrCat("worker-", i), 1 + static_cast<int>(dice.Below(2)));
+  for (int i = 1; i <= workers; ++i)
+    cluster.AddWorker(absl::StrCat("worker-", i), 1 + static_cast<int>(dice.Below(2)));
 
   std::vector<JobPlan> plans;
   const int jobs = 1 + static_cast<int>(dice.Below(2));
@@ -94,11 +96,14 @@ std::string RunSeed(uint64_t seed) {
   }
   for (const JobPlan& plan : plans) {
     const JobView view = cluster.View(plan.id);
-    if (view.state != JobState::kSucceeded) return absl::StrCat(plan.id, ": ", view.failure.message);
-    if (view.samples_done != view.samples_total) return absl::StrCat(plan.id, ": samples are missing");
+    if (view.state != JobState::kSucceeded)
+      return absl::StrCat(plan.id, ": ", view.failure.message);
+    if (view.samples_done != view.samples_total)
+      return absl::StrCat(plan.id, ": samples are missing");
     for (const EpochResult& result : view.results) {
       if (result.test_samples != plan.test_count) return absl::StrCat(plan.id, ": test samples");
-      if (plan.test_count > 0 && result.test_accuracy != 1.0) return absl::StrCat(plan.id, ": sums");
+      if (plan.test_count > 0 && result.test_accuracy != 1.0)
+        return absl::StrCat(plan.id, ": sums");
     }
     cluster.CheckTrained(plan);
   }
@@ -106,9 +111,10 @@ std::string RunSeed(uint64_t seed) {
   return cluster.error();
 }
 
-TEST_CASE("Scheduler: whatever happens, every sample is leased once an epoch, jobs end, the dead get no "
-          "work and generations only grow",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Scheduler: whatever happens, every sample is leased once an epoch, jobs end, the dead get no "
+    "work and generations only grow",
+    "[scheduler][core]") {
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
     const std::string error = RunSeed(seed);
     INFO("seed " << seed);

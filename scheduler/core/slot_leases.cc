@@ -32,13 +32,13 @@ void SlotLeases::Assign(absl::Span<const Rank> live) {
 
 absl::Status SlotLeases::Validate(SlotId slot, Iteration done) const {
   if (slot.value() < 0 || slot.value() >= static_cast<int64_t>(done_.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("slot ", slot.value(), " is outside [0, ",
-                                                   done_.size(), ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot ", slot.value(), " is outside [0, ", done_.size(), ")"));
   }
   if (done > end_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("slot ", slot.value(), ": iteration_done ", done.value(),
-                     " is above the end of the lease, ", end_.value()));
+    return absl::InvalidArgumentError(absl::StrCat("slot ", slot.value(), ": iteration_done ",
+                                                   done.value(), " is above the end of the lease, ",
+                                                   end_.value()));
   }
   return absl::OkStatus();
 }

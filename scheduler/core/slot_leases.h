@@ -1,16 +1,16 @@
 // SlotLeases: who computes which BSP slot, and how far each slot has come, in one training phase.
 //
-// A slot is a micro-batch of every iteration; its samples follow from the seed, and pushing one twice
-// changes nothing, so a slot may move between tasks at any time: the new holder starts at the first
-// iteration that is not known to be done.
+// A slot is a micro-batch of every iteration; its samples follow from the seed, and pushing one
+// twice changes nothing, so a slot may move between tasks at any time: the new holder starts at the
+// first iteration that is not known to be done.
 //
 //   unheld --Assign--> held by a task --Assign after a death or a join--> held by another
 //                            \ Report(end) -> complete (not moved any more)
 //
 // Thread safety: thread-compatible.
 // Invariants: (1) begin <= done <= end for each slot, and done never decreases.
-//             (2) after Assign with live tasks every incomplete slot has one holder, and the holders'
-//                 shares of the incomplete slots differ by at most one.
+//             (2) after Assign with live tasks every incomplete slot has one holder, and the
+//                 holders' shares of the incomplete slots differ by at most one.
 #ifndef CAPSTAN_SCHEDULER_CORE_SLOT_LEASES_H_
 #define CAPSTAN_SCHEDULER_CORE_SLOT_LEASES_H_
 
@@ -26,15 +26,16 @@ namespace capstan::scheduler {
 
 class SlotLeases {
  public:
-  // Every slot of [0, slots) is to do the iterations [begin, end). REQUIRES: slots >= 1, begin <= end.
+  // Every slot of [0, slots) is to do the iterations [begin, end). REQUIRES: slots >= 1, begin <=
+  // end.
   SlotLeases(int slots, Iteration begin, Iteration end);
 
-  // Spreads the incomplete slots evenly over `live`, neighbours together. Nothing moves if `live` is what
-  // it was at the last call. REQUIRES: ascending ranks, none twice.
+  // Spreads the incomplete slots evenly over `live`, neighbours together. Nothing moves if `live`
+  // is what it was at the last call. REQUIRES: ascending ranks, none twice.
   void Assign(absl::Span<const Rank> live);
 
-  // Every iteration of `slot` below `done` is acknowledged. May come from any task, in any order; an older
-  // figure changes nothing.
+  // Every iteration of `slot` below `done` is acknowledged. May come from any task, in any order;
+  // an older figure changes nothing.
   // Errors: kInvalidArgument  no such slot; done above the phase's end.
   absl::Status Report(SlotId slot, Iteration done);
   absl::Status Validate(SlotId slot, Iteration done) const;  // Report's errors, without its effect.
@@ -58,9 +59,9 @@ class SlotLeases {
   Iteration begin_;
   Iteration end_;
   int incomplete_;
-  std::vector<Iteration> done_;   // By slot.
-  std::vector<Holder> holders_;   // By slot.
-  std::vector<Rank> live_;        // Of the last Assign.
+  std::vector<Iteration> done_;  // By slot.
+  std::vector<Holder> holders_;  // By slot.
+  std::vector<Rank> live_;       // Of the last Assign.
 };
 
 }  // namespace capstan::scheduler

@@ -41,8 +41,9 @@ TEST_CASE("Slot leases: with more tasks than slots some tasks have none", "[sche
   CHECK(SlotsOf(leases, 2).empty());
 }
 
-TEST_CASE("Slot leases: a dead worker's slots go to the survivors, who start where it was known to be",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Slot leases: a dead worker's slots go to the survivors, who start where it was known to be",
+    "[scheduler][core]") {
   SlotLeases leases(4, Iteration(20), Iteration(30));
   leases.Assign(Ranks({0, 1}));
   REQUIRE_OK(leases.Report(SlotId(0), Iteration(26)));
@@ -89,7 +90,8 @@ TEST_CASE("Slot leases: an older report changes nothing", "[scheduler][core]") {
   CHECK(leases.finished() == Iteration(8));
 }
 
-TEST_CASE("Slot leases: a report outside the phase is refused and names the limit", "[scheduler][core]") {
+TEST_CASE("Slot leases: a report outside the phase is refused and names the limit",
+          "[scheduler][core]") {
   SlotLeases leases(2, Iteration(0), Iteration(10));
   CHECK_STATUS(leases.Report(SlotId(2), Iteration(1)), absl::StatusCode::kInvalidArgument,
                "slot 2 is outside [0, 2)");

@@ -19,7 +19,7 @@ struct TaskView {
   Incarnation incarnation;  // 0: it never had a task slot.
   NodeId node;
   std::string address;
-  std::string state;        // "starting", "training", "idle", "waiting", "dead", "finished".
+  std::string state;  // "starting", "training", "idle", "waiting", "dead", "finished".
   Iteration iteration;
   int64_t samples = 0;
   Instant last_report;
@@ -37,11 +37,11 @@ struct JobView {
   std::optional<Instant> ended;
   std::optional<JobPhase> phase;  // While it runs.
   Epoch epoch;
-  int64_t iteration = 0;     // BSP: finished by all. SSP, ASP: batches finished, summed over tasks.
+  int64_t iteration = 0;  // BSP: finished by all. SSP, ASP: batches finished, summed over tasks.
   int64_t samples_done = 0;
   int64_t samples_total = 0;
   double samples_per_second = 0;
-  double loss = 0;           // Training, mean over the current epoch so far.
+  double loss = 0;  // Training, mean over the current epoch so far.
   double accuracy = 0;
   std::vector<EpochResult> results;
   std::vector<int64_t> staleness_counts;

@@ -1,8 +1,9 @@
 // WorkerSlots: which task slots of which worker daemon are taken, and by what.
 //
-// A slot is free again only when the daemon says that the process is gone, so two tasks never run in one:
+// A slot is free again only when the daemon says that the process is gone, so two tasks never run
+// in one:
 //
-//   free --Take--> taken --Release--> releasing --daemon reports it exited, or no longer lists it--> free
+//   free --Take--> taken --Release--> releasing --the daemon says that it is gone--> free
 //
 // Processes that a daemon reports and nobody asked for (a scheduler restarted) take slots too.
 // Thread safety: thread-compatible.
@@ -32,8 +33,8 @@ class WorkerSlots {
   void Take(const NodeId& node, const TaskKey& task);
   void Release(const NodeId& node, const TaskKey& task);
 
-  // What a daemon runs. `current`: the daemon has seen its newest desired state, so what that does not
-  // hold and the report does not list is gone.
+  // What a daemon runs. `current`: the daemon has seen its newest desired state, so what that does
+  // not hold and the report does not list is gone.
   void Report(const NodeId& node, absl::Span<const TaskState> tasks, bool current);
 
   // What the daemon is to run, in order.

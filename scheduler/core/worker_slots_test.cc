@@ -5,7 +5,9 @@
 namespace capstan::scheduler {
 namespace {
 
-TaskKey Key(int rank, uint64_t incarnation = 1) { return {"job-1", Rank(rank), Incarnation(incarnation)}; }
+TaskKey Key(int rank, uint64_t incarnation = 1) {
+  return {"job-1", Rank(rank), Incarnation(incarnation)};
+}
 TaskState Runs(const TaskKey& key) { return {.task = key, .exited = false, .exit = {}}; }
 TaskState Exited(const TaskKey& key) { return {.task = key, .exited = true, .exit = {}}; }
 

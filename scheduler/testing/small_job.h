@@ -11,7 +11,8 @@ namespace capstan::scheduler::testing {
 inline constexpr int kSmallTrainCount = 40;
 inline constexpr int kSmallTestCount = 20;
 
-// Writes IDX files of the two splits into `folder` and returns a job of one worker, two epochs, SSP(2).
+// Writes IDX files of the two splits into `folder` and returns a job of one worker, two epochs,
+// SSP(2).
 v1::JobSpec MakeSmallJob(const std::string& folder);
 
 }  // namespace capstan::scheduler::testing

@@ -1,10 +1,10 @@
-// FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over a
-// network that may lose, repeat and delay messages. Everything follows from the seed.
+// FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over
+// a network that may lose, repeat and delay messages. Everything follows from the seed.
 //
-// The fakes keep to the protocol as real processes do: servers apply memberships and pace pushes by the
-// BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train sample by
-// sample of their leases, daemons run what they are told. What must always hold is checked at every step;
-// the first breach is kept in `error`.
+// The fakes keep to the protocol as real processes do: servers apply memberships and pace pushes by
+// the BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train
+// sample by sample of their leases, daemons run what they are told. What must always hold is
+// checked at every step; the first breach is kept in `error`.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
 #define CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
 
@@ -29,7 +29,7 @@ namespace capstan::scheduler::testing {
 class Dice {
  public:
   explicit Dice(uint64_t seed) : key_(seed) {}
-  uint32_t Below(uint32_t bound);            // Uniform in [0, bound). REQUIRES: bound > 0.
+  uint32_t Below(uint32_t bound);  // Uniform in [0, bound). REQUIRES: bound > 0.
   bool Chance(double probability);
 
  private:
@@ -41,8 +41,8 @@ class Dice {
 struct Network {
   double lose_request = 0;
   double lose_reply = 0;
-  double repeat = 0;      // The request arrives twice.
-  double delay = 0;       // The request arrives up to a second late, after younger ones.
+  double repeat = 0;  // The request arrives twice.
+  double delay = 0;   // The request arrives up to a second late, after younger ones.
 };
 
 class FakeCluster {
@@ -59,7 +59,7 @@ class FakeCluster {
   // ---- people
   void AddServer(const std::string& name);
   void AddWorker(const std::string& name, int capacity);
-  void Kill(const std::string& name);   // A daemon, and the tasks that it runs.
+  void Kill(const std::string& name);          // A daemon, and the tasks that it runs.
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
   void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
@@ -67,7 +67,8 @@ class FakeCluster {
 
   // ---- time
   void Run(absl::Duration duration);
-  bool RunUntil(const std::function<bool()>& done, absl::Duration limit);  // True: done within limit.
+  bool RunUntil(const std::function<bool()>& done,
+                absl::Duration limit);  // True: done within limit.
 
   // ---- what is seen
   SchedulerCore& core() { return core_; }
@@ -107,8 +108,8 @@ class FakeCluster {
     Generation routing_seen;
     int64_t iterations = 0;
     TaskTotals totals;
-    absl::btree_map<LeaseId, SampleReport> samples;     // Of the assignment.
-    absl::btree_map<SlotId, Iteration> slots;           // Next iteration of each slot held.
+    absl::btree_map<LeaseId, SampleReport> samples;  // Of the assignment.
+    absl::btree_map<SlotId, Iteration> slots;        // Next iteration of each slot held.
     bool exported = false;
     bool finished = false;
     std::optional<Ticket> waiting;
@@ -141,11 +142,14 @@ class FakeCluster {
   };
   struct JobLedger {
     JobPlan plan;
-    absl::btree_map<LeaseId, Trained> leases;           // Training leases.
-    int64_t version = 0;                                // BSP: iterations complete.
+    absl::btree_map<LeaseId, Trained> leases;                   // Training leases.
+    int64_t version = 0;                                        // BSP: iterations complete.
     absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
   };
+
+  // A call without an answer for this long is sent again.
+  static constexpr absl::Duration kGiveUp = absl::Seconds(1);
 
   void Step();
   void SyncServerOrDaemon(FakeNode& node);
@@ -181,8 +185,8 @@ class FakeCluster {
   absl::btree_map<NodeId, FakeNode> nodes_;
   std::vector<Request> flying_;
   uint64_t next_ticket_ = 1;
-  absl::btree_set<Ticket> owed_;                        // Accepted, not answered.
-  absl::btree_map<Ticket, NodeId> node_calls_;          // Whose reply it is.
+  absl::btree_set<Ticket> owed_;                // Accepted, not answered.
+  absl::btree_map<Ticket, NodeId> node_calls_;  // Whose reply it is.
   absl::btree_map<Ticket, TaskKey> task_calls_;
   absl::btree_map<JobId, JobLedger> jobs_;
   absl::btree_map<std::pair<JobId, Rank>, TaskKey> lives_;

@@ -1,0 +1,262 @@
+// What the fake tasks do, and what is checked of all that happens.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/testing/fake_cluster.h"
+
+namespace capstan::scheduler::testing {
+
+// ---------------------------------------------------------------- tasks
+
+void FakeCluster::SyncTask(FakeTask& task) {
+  if (task.waiting && now_ < task.give_up) return;
+  if (task.finished || task.refused) {
+    task.exited = true;
+    return;
+  }
+  TaskReport report;
+  report.task = task.key;
+  report.assignment_seen = task.assignment.generation;
+  report.routing_seen = task.routing_seen;
+  report.iterations = Iteration(task.iterations);
+  for (const auto& [slot, next] : task.slots) report.slots.push_back({slot, next});
+  for (const auto& [id, sample] : task.samples) report.samples.push_back(sample);
+  report.totals = task.totals;
+  report.exported = task.exported;
+  report.idle = AllDone(task);
+  Request request{.ticket = Ticket(next_ticket_++), .task = std::move(report)};
+  task.waiting = request.ticket;
+  task.give_up = now_ + kGiveUp;
+  task_calls_[request.ticket] = task.key;
+  Send(std::move(request));
+}
+
+void FakeCluster::TakeReply(const TaskReply& reply) {
+  const auto call = task_calls_.find(reply.ticket);
+  if (call == task_calls_.end()) return;
+  FakeTask* task = FindTask(call->second);
+  task_calls_.erase(call);
+  if (task == nullptr || task->exited || task->waiting != reply.ticket) return;
+  task->waiting.reset();
+  if (!reply.status.ok()) {
+    task->refused = true;
+    return;
+  }
+  if (reply.routing != nullptr) task->routing_seen = reply.routing->generation;
+  if (!reply.has_assignment) return;
+  if (reply.assignment.generation <= task->assignment.generation) {
+    Fail("an assignment that is not newer");
+  }
+  TakeAssignment(*task, reply.assignment);
+}
+
+void FakeCluster::TakeAssignment(FakeTask& task, const Assignment& assignment) {
+  absl::btree_map<LeaseId, SampleReport> samples;
+  for (const SampleLease& lease : assignment.samples) {
+    const auto known = task.samples.find(lease.id);
+    samples[lease.id] =
+        known != task.samples.end()
+            ? known->second
+            : SampleReport{.lease = lease.id, .position_done = lease.positions.begin};
+  }
+  absl::btree_map<SlotId, Iteration> slots;
+  for (const SlotLease& lease : assignment.slots) {
+    const auto known = task.slots.find(lease.slot);
+    const Iteration next =
+        known == task.slots.end() ? lease.begin : std::max(known->second, lease.begin);
+    slots[lease.slot] = next;
+  }
+  task.samples = std::move(samples);
+  task.slots = std::move(slots);
+  task.iterations = std::max(task.iterations, assignment.start_iteration.value());
+  task.exported = false;
+  task.assignment = assignment;
+}
+
+bool FakeCluster::AllDone(const FakeTask& task) const {
+  for (const SampleLease& lease : task.assignment.samples) {
+    if (task.samples.at(lease.id).position_done < lease.positions.end) return false;
+  }
+  for (const SlotLease& lease : task.assignment.slots) {
+    if (task.slots.at(lease.slot) < lease.end) return false;
+  }
+  return true;
+}
+
+void FakeCluster::Work(FakeTask& task) {
+  if (now_ < task.ready) return;
+  const int batches = task.slow ? 1 : options_.batches_per_step;
+  if (task.slow) task.ready = now_ + absl::Milliseconds(100);
+  for (int i = 0; i < batches; ++i) {
+    switch (task.assignment.phase) {
+      case TaskPhase::kTrain:
+        if (!(task.assignment.slots.empty() ? TrainSample(task) : TrainSlots(task))) return;
+        break;
+      case TaskPhase::kEvaluate:
+        for (const SampleLease& lease : task.assignment.samples) {
+          const double size = static_cast<double>(lease.positions.size());
+          task.samples[lease.id] = {lease.id, lease.positions.end, size * 0.5,
+                                    lease.positions.size()};
+        }
+        return;
+      case TaskPhase::kExport:
+        task.exported = true;
+        return;
+      case TaskPhase::kFinish:
+        task.finished = true;
+        return;
+      case TaskPhase::kIdle:
+        return;
+    }
+  }
+}
+
+// The rule of SSP on every server that holds the job.
+bool FakeCluster::MayPull(const FakeTask& task) const {
+  const JobPlan& plan = jobs_.at(task.key.job).plan;
+  if (plan.mode == Mode::kAsp) return true;
+  for (const auto& [name, node] : nodes_) {
+    const auto tables = node.tables.find(task.key.job);
+    if (!node.alive || tables == node.tables.end()) continue;
+    for (const auto& [rank, clock] : tables->second.clocks) {
+      if (clock.active && clock.clock < task.iterations - options_.staleness_bound) return false;
+    }
+  }
+  return true;
+}
+
+void FakeCluster::Pushed(const FakeTask& task) {
+  for (auto& [name, node] : nodes_) {
+    const auto tables = node.tables.find(task.key.job);
+    if (tables == node.tables.end()) continue;
+    const auto clock = tables->second.clocks.find(task.key.rank);
+    if (clock == tables->second.clocks.end() || clock->second.incarnation != task.key.incarnation ||
+        !clock->second.active) {
+      if (node.alive)
+        Fail(absl::StrCat(task.key.job, ": trains, and ", name, " does not count it"));
+      continue;
+    }
+    clock->second.clock = std::max(clock->second.clock, task.iterations + 1);
+  }
+}
+
+bool FakeCluster::TrainSample(FakeTask& task) {
+  for (const SampleLease& lease : task.assignment.samples) {
+    SampleReport& progress = task.samples[lease.id];
+    if (progress.position_done >= lease.positions.end) continue;
+    if (!MayPull(task)) return false;
+    // Servers that dropped the job's tables refuse the push.
+    if (core_.Job(task.key.job, now_)->ended || dead_.contains(task.key)) return false;
+    Pushed(task);
+    const int64_t batch = jobs_.at(task.key.job).plan.batch_size;
+    const int64_t end = std::min(progress.position_done + batch, lease.positions.end);
+    task.totals.samples += end - progress.position_done;
+    progress.position_done = end;
+    ++task.iterations;
+    return true;
+  }
+  return false;
+}
+
+// One iteration of every slot held, as far as the barrier allows.
+bool FakeCluster::TrainSlots(FakeTask& task) {
+  JobLedger& ledger = jobs_.at(task.key.job);
+  bool moved = false;
+  for (const SlotLease& lease : task.assignment.slots) {
+    Iteration& next = task.slots[lease.slot];
+    if (next >= lease.end) continue;
+    if (next.value() < ledger.version) {
+      next =
+          std::min(lease.end, Iteration(ledger.version));  // PAST: the server names where to go on.
+      moved = true;
+      continue;
+    }
+    if (next.value() > ledger.version) continue;
+    ledger.slots_done[next.value()].insert(lease.slot.value());
+    task.totals.samples += ledger.plan.batch_size;
+    ++next;
+    moved = true;
+    auto& done = ledger.slots_done[ledger.version];
+    if (static_cast<int>(done.size()) == ledger.plan.slots) {
+      ledger.slots_done.erase(ledger.version);
+      ++ledger.version;
+    }
+  }
+  return moved;
+}
+
+// ---------------------------------------------------------------- what must hold
+
+void FakeCluster::NoteEvents(const Events& events) {
+  for (const Event& event : events) {
+    events_.push_back(event);
+    if (const auto* placed = std::get_if<TaskPlaced>(&event)) {
+      const auto [it, fresh] = lives_.insert({{placed->task.job, placed->task.rank}, placed->task});
+      if (fresh) continue;
+      if (!dead_.contains(it->second))
+        Fail(absl::StrCat(placed->task.job, ": two lives of a rank"));
+      if (placed->task.incarnation <= it->second.incarnation) Fail("an incarnation did not grow");
+      it->second = placed->task;
+    } else if (const auto* died = std::get_if<TaskDied>(&event)) {
+      if (!dead_.insert(died->task).second)
+        Fail(absl::StrCat(died->task.job, ": a task died twice"));
+    }
+  }
+}
+
+void FakeCluster::NoteLeases(const TaskReply& reply) {
+  if (!reply.has_assignment) return;
+  const auto call = task_calls_.find(reply.ticket);
+  if (call != task_calls_.end()) {
+    if (dead_.contains(call->second)) Fail(absl::StrCat(reply.job, ": work for a dead task"));
+    Generation& newest = task_generations_[call->second];
+    if (reply.assignment.generation < newest) Fail("an assignment's generation decreased");
+    newest = reply.assignment.generation;
+  }
+  if (reply.assignment.phase != TaskPhase::kTrain) return;
+  for (const SampleLease& lease : reply.assignment.samples) {
+    jobs_[reply.job].leases.insert(
+        {lease.id, {lease.positions, lease.positions.begin, reply.assignment.epoch.value()}});
+  }
+}
+
+void FakeCluster::NoteReported(const TaskReport& report) {
+  JobLedger& ledger = jobs_.at(report.task.job);
+  for (const SampleReport& sample : report.samples) {
+    const auto it = ledger.leases.find(sample.lease);
+    if (it == ledger.leases.end()) continue;  // Of an evaluation.
+    it->second.done = std::max(it->second.done, sample.position_done);
+  }
+}
+
+void FakeCluster::CheckTrained(const JobPlan& plan) {
+  const JobLedger& ledger = jobs_.at(plan.id);
+  const EpochPlan epochs(plan);
+  if (plan.mode == Mode::kBsp) {
+    if (ledger.version != epochs.steps_total()) {
+      Fail(absl::StrCat(plan.id, ": ", ledger.version, " iterations of ", epochs.steps_total()));
+    }
+    return;
+  }
+  for (int epoch = 0; epoch < epochs.epochs(); ++epoch) {
+    std::vector<Range> done;
+    for (const auto& [id, lease] : ledger.leases) {
+      if (lease.epoch == epoch && lease.done > lease.positions.begin) {
+        done.push_back({lease.positions.begin, lease.done});
+      }
+    }
+    std::sort(done.begin(), done.end());
+    int64_t end = 0;
+    for (const Range& range : done) {
+      if (range.begin != end) {
+        Fail(absl::StrCat(plan.id, " epoch ", epoch, ": positions before ", range.begin,
+                          " were reported to ", end));
+      }
+      end = range.end;
+    }
+    if (end != epochs.Samples(Epoch(epoch))) Fail(absl::StrCat(plan.id, ": ends at ", end));
+  }
+}
+
+}  // namespace capstan::scheduler::testing
