@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/host_port.h"
 #include "common/observability/log.h"
 #include "common/process/version.h"
 
@@ -23,8 +24,8 @@ namespace {
 
 constexpr int kExitUsage = 2;
 
-// CLI11 lets a configuration file win over the environment; this reader leaves out what the environment
-// sets.
+// CLI11 lets a configuration file win over the environment; this reader leaves out what the
+// environment sets.
 class EnvironmentFirst final : public CLI::ConfigTOML {
  public:
   explicit EnvironmentFirst(const CLI::App* app) : app_(app) {}
@@ -45,6 +46,17 @@ class EnvironmentFirst final : public CLI::ConfigTOML {
 
   const CLI::App* app_;  // Owns this.
 };
+
+// For CLI11: empty, or what is wrong with the address.
+std::string CheckListenAddress(const std::string& text) {
+  return std::string(ParseHostPort(text).status().message());
+}
+
+std::string CheckPeerAddress(const std::string& text) {
+  const absl::StatusOr<HostPort> address = ParseHostPort(text);
+  if (!address.ok()) return std::string(address.status().message());
+  return address->port != 0 ? "" : absl::StrCat("address \"", text, "\": expected a port above 0");
+}
 
 sigset_t ShutdownSignals() {
   sigset_t signals;
@@ -69,6 +81,7 @@ absl::Status WriteAll(int fd, const std::string& text) {
 
 void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flags) {
   app.add_option("--listen", flags->listen, "host:port to listen on; port 0 picks a free one")
+      ->check(CheckListenAddress)
       ->capture_default_str();
   app.add_option("--name", flags->name, "Node id to ask for; by default the scheduler picks one");
   app.add_flag("--reflection", flags->reflection, "Offer gRPC reflection");
@@ -81,6 +94,13 @@ void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flag
   app.config_formatter(std::make_shared<EnvironmentFirst>(&app));
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.set_version_flag("--version", absl::StrCat(program, " ", kVersion));
+}
+
+void AddSchedulerFlag(CLI::App& app, std::string* scheduler) {
+  app.add_option("--scheduler", *scheduler, "host:port of the scheduler")
+      ->envname("CAPSTAN_SCHEDULER")
+      ->check(CheckPeerAddress)
+      ->required();
 }
 
 std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {
@@ -115,6 +135,7 @@ void BlockSignals() {
   const sigset_t signals = ShutdownSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGCHLD, SIG_DFL);
 }
 
 std::optional<int> WaitForShutdownSignal(absl::Duration timeout) {
@@ -123,8 +144,7 @@ std::optional<int> WaitForShutdownSignal(absl::Duration timeout) {
   while (true) {
     // In slices, as timespec knows no infinity.
     const absl::Duration left = deadline - absl::Now();
-    const timespec slice =
-        absl::ToTimespec(std::clamp(left, absl::ZeroDuration(), absl::Hours(1)));
+    const timespec slice = absl::ToTimespec(std::clamp(left, absl::ZeroDuration(), absl::Hours(1)));
     const int received = sigtimedwait(&signals, nullptr, &slice);
     if (received > 0) return received;
     if (absl::Now() >= deadline) return std::nullopt;

@@ -1,4 +1,4 @@
-// What every daemon's main shares: flags, the port file, logging, and the wait for a signal to stop.
+// What every daemon's main shares: flags, the port file, logging, and the wait for the end.
 //
 //   BlockSignals();                                     // first thing in main
 //   CLI::App app("capstan-server: holds parameter shards");
@@ -31,26 +31,30 @@ struct DaemonFlags {
   std::string port_file;               // --port-file: see WritePortFile; empty: none.
 };
 
-// Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an error) and
-// --version. `flags` must outlive the parsing; its values are the defaults shown by --help.
+// Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an
+// error) and --version. `flags` must outlive the parsing and holds the defaults.
 void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flags);
 
-// Parses with the precedence flag > environment > --config file > default. Returns nothing to go on, or
-// the exit code with which to end: 0 after --help or --version, 2 after a usage error (which it prints).
+// Adds --scheduler=HOST:PORT (environment: CAPSTAN_SCHEDULER), required.
+void AddSchedulerFlag(CLI::App& app, std::string* scheduler);
+
+// Parses with the precedence flag > environment > --config file > default. Returns nothing to go
+// on, or the exit code to end with: 0 after --help or --version, 2 after printing a usage error.
 std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
 
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
 
-// Writes "<address>\n" (host:port) to `path` by an atomic rename: a reader sees all of it or no file.
+// Writes "<address>\n" (host:port) to `path` by an atomic rename: a reader sees all of it or none.
 // Errors: kUnavailable  the file cannot be written; names it and the cause.
 absl::Status WritePortFile(const std::string& path, const std::string& address);
 
-// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE.
+// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE. Ends of
+// children can be waited for, whatever this process was started with.
 // REQUIRES: no other thread runs yet.
 void BlockSignals();
 
-// Waits for SIGTERM or SIGINT (or RequestShutdown) and returns the signal; nothing if `timeout` passes
-// first. REQUIRES: BlockSignals was called.
+// Waits for SIGTERM or SIGINT (or RequestShutdown) and returns the signal; nothing if `timeout`
+// passes first. REQUIRES: BlockSignals was called.
 std::optional<int> WaitForShutdownSignal(absl::Duration timeout);
 
 // Sends this process a SIGTERM: WaitForShutdownSignal returns.

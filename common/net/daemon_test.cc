@@ -23,18 +23,17 @@ std::string TestFile(const std::string& name) {
 struct Parsed {
   std::optional<int> exit_code;
   DaemonFlags flags;
-  std::string scheduler = "none";
+  std::string scheduler;
 };
 
-// Parses as a daemon does that also has --scheduler (environment: CAPSTAN_TEST_SCHEDULER).
+// Parses as a daemon does that needs a scheduler.
 Parsed Parse(std::vector<const char*> arguments) {
   Parsed parsed;
   CLI::App app("a test daemon");
-  app.add_option("--scheduler", parsed.scheduler, "host:port")->envname("CAPSTAN_TEST_SCHEDULER");
   AddDaemonFlags(app, "capstan-test", &parsed.flags);
+  AddSchedulerFlag(app, &parsed.scheduler);
   arguments.insert(arguments.begin(), "capstan-test");
-  parsed.exit_code =
-      ParseCommandLine(app, static_cast<int>(arguments.size()), arguments.data());
+  parsed.exit_code = ParseCommandLine(app, static_cast<int>(arguments.size()), arguments.data());
   return parsed;
 }
 
@@ -44,8 +43,10 @@ std::string WriteConfig(const std::string& text) {
   return "--config=" + path;
 }
 
+constexpr char kScheduler[] = "--scheduler=127.0.0.1:7070";
+
 TEST_CASE("Daemon flags: defaults are a free port on loopback and text logs", "[daemon]") {
-  const Parsed parsed = Parse({});
+  const Parsed parsed = Parse({kScheduler});
   CHECK_FALSE(parsed.exit_code.has_value());
   CHECK(parsed.flags.listen == "127.0.0.1:0");
   CHECK(parsed.flags.log_format == "text");
@@ -55,33 +56,42 @@ TEST_CASE("Daemon flags: defaults are a free port on loopback and text logs", "[
 TEST_CASE("Daemon flags: --help and --version end with 0, a usage error with 2", "[daemon]") {
   CHECK(Parse({"--help"}).exit_code == 0);
   CHECK(Parse({"--version"}).exit_code == 0);
-  CHECK(Parse({"--no-such-flag"}).exit_code == 2);
-  CHECK(Parse({"--log-format=xml"}).exit_code == 2);
+  CHECK(Parse({kScheduler, "--no-such-flag"}).exit_code == 2);
+  CHECK(Parse({kScheduler, "--log-format=xml"}).exit_code == 2);
+  CHECK(Parse({kScheduler, "--listen=nowhere"}).exit_code == 2);
 }
 
 TEST_CASE("Daemon flags: a config file sets flags and is checked", "[daemon]") {
   const std::string good = WriteConfig("listen = \"0.0.0.0:7070\"\nreflection = true\n");
-  const Parsed parsed = Parse({good.c_str()});
+  const Parsed parsed = Parse({kScheduler, good.c_str()});
   CHECK_FALSE(parsed.exit_code.has_value());
   CHECK(parsed.flags.listen == "0.0.0.0:7070");
   CHECK(parsed.flags.reflection);
 
   const std::string unknown = WriteConfig("no_such_flag = 1\n");
-  CHECK(Parse({unknown.c_str()}).exit_code == 2);
-  CHECK(Parse({"--config=/proc/none.toml"}).exit_code == 2);
+  CHECK(Parse({kScheduler, unknown.c_str()}).exit_code == 2);
+  CHECK(Parse({kScheduler, "--config=/proc/none.toml"}).exit_code == 2);
 }
 
 TEST_CASE("Daemon flags: flag wins over environment, environment over file", "[daemon]") {
+  unsetenv("CAPSTAN_SCHEDULER");
   const std::string config = WriteConfig("scheduler = \"from-file:1\"\n");
   CHECK(Parse({config.c_str()}).scheduler == "from-file:1");
-  setenv("CAPSTAN_TEST_SCHEDULER", "from-environment:1", 1);
+  setenv("CAPSTAN_SCHEDULER", "from-environment:1", 1);
   CHECK(Parse({config.c_str()}).scheduler == "from-environment:1");
   CHECK(Parse({config.c_str(), "--scheduler=from-flag:1"}).scheduler == "from-flag:1");
-  unsetenv("CAPSTAN_TEST_SCHEDULER");
-  CHECK(Parse({}).scheduler == "none");
+  unsetenv("CAPSTAN_SCHEDULER");
 }
 
-TEST_CASE("Port file: holds the address, replaces an old one, leaves nothing beside it", "[daemon]") {
+TEST_CASE("Daemon flags: a scheduler is required, with a port", "[daemon]") {
+  CHECK(Parse({}).exit_code == 2);
+  CHECK(Parse({"--scheduler=node-1"}).exit_code == 2);
+  CHECK(Parse({"--scheduler=node-1:0"}).exit_code == 2);
+  CHECK_FALSE(Parse({"--scheduler=node-1:7070"}).exit_code.has_value());
+}
+
+TEST_CASE("Port file: holds the address, replaces an old one, leaves nothing beside it",
+          "[daemon]") {
   const std::string folder = TestFile("port_file");
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);

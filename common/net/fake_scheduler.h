@@ -1,4 +1,5 @@
-// FakeScheduler: the daemons' half of the Scheduler service on a loopback port, for tests of daemons.
+// FakeScheduler: the daemons' half of the Scheduler service on a loopback port, for tests of
+// daemons.
 //
 // It holds each SyncNode call like the real one, until SetDesired, the next call, or ReleaseHeld.
 // Thread safety: thread-safe.
@@ -29,7 +30,8 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
 
   // Answers held and later calls with this desired state; its generation is set here.
   void SetDesired(v1::SyncNodeResponse desired) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Each of the next calls fails with one of these, in order; held calls fail at once with the first.
+  // Each of the next calls fails with one of these, in order; held calls fail at once with the
+  // first.
   void FailRegister(std::vector<absl::Status> errors) ABSL_LOCKS_EXCLUDED(mutex_);
   void FailSync(std::vector<absl::Status> errors) ABSL_LOCKS_EXCLUDED(mutex_);
   // Stops answering and frees the port, until Up.
@@ -59,7 +61,8 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
     v1::SyncNodeResponse* response = nullptr;
   };
 
-  // Ends the held call, if there is one, with the desired state (if it has not been seen) or `status`.
+  // Ends the held call, if there is one, with the desired state (if it has not been seen) or
+  // `status`.
   void Release(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::unique_ptr<GrpcServer> server_;

@@ -32,11 +32,12 @@ constexpr int kReadChunkBytes = 256 << 10;
 
 absl::Status ListenError(const std::string& address, int error) {
   if (error == EADDRINUSE) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("cannot listen on ", address, ": the port is in use by another process; ",
-                     "choose another one, or port 0 for any free one"));
+    return absl::AlreadyExistsError(absl::StrCat("cannot listen on ", address,
+                                                 ": the port is in use by another process; ",
+                                                 "choose another one, or port 0 for any free one"));
   }
-  return absl::AlreadyExistsError(absl::StrCat("cannot listen on ", address, ": ", strerror(error)));
+  return absl::AlreadyExistsError(
+      absl::StrCat("cannot listen on ", address, ": ", strerror(error)));
 }
 
 // Binds and lets go, as gRPC says only on standard error why it could not listen.
@@ -45,10 +46,11 @@ absl::Status TryBind(const std::string& text, const HostPort& address) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const int rc = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  const int rc =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
   if (rc != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on ", text, ": host \"", address.host, "\": ", gai_strerror(rc)));
+    return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", text, ": host \"",
+                                                   address.host, "\": ", gai_strerror(rc)));
   }
   int error = EADDRNOTAVAIL;
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
@@ -79,13 +81,14 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
 }
 
-// Both plugins are process-wide in gRPC: the health service on for good, reflection added at most once.
+// Both are process-wide in gRPC: health is on for good, reflection from the first wish for it.
 void InitPlugins(bool reflection) {
   static std::once_flag health_once;
   std::call_once(health_once, [] { grpc::EnableDefaultHealthCheckService(true); });
   static std::once_flag reflection_once;
   if (reflection) {
-    std::call_once(reflection_once, [] { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); });
+    std::call_once(reflection_once,
+                   [] { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); });
   }
 }
 

@@ -19,9 +19,9 @@ TEST_CASE("HostPort: names, IPv4 and bracketed IPv6 parse and print back", "[net
 }
 
 TEST_CASE("HostPort: what is not host:port is refused with the text", "[net]") {
-  for (const std::string text : {"", ":", ":80", "host", "host:", "host:65536", "host:-1", "host:+1",
-                                 "host:8x", "::1:80", "[::1:80", "[]:80", "a b:80", "http://a:80",
-                                 "host:99999999999999999999"}) {
+  for (const std::string text :
+       {"", ":", ":80", "host", "host:", "host:65536", "host:-1", "host:+1", "host:8x", "::1:80",
+        "[::1:80", "[]:80", "a b:80", "http://a:80", "host:99999999999999999999"}) {
     CAPTURE(text);
     CHECK_STATUS(ParseHostPort(text), absl::StatusCode::kInvalidArgument, "\"" + text + "\"");
   }

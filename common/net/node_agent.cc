@@ -21,7 +21,8 @@ constexpr absl::Duration kSyncIntervalMax = absl::Minutes(1);
 constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffMax = absl::Seconds(1);
 constexpr absl::Duration kShortLife = absl::Seconds(5);
-// A scheduler that answers "nothing new" this fast does not hold calls: then the agent paces itself.
+// A scheduler that answers "nothing new" this fast does not hold calls: then the agent paces
+// itself.
 constexpr absl::Duration kHeldMin = absl::Milliseconds(20);
 
 NodeAgent::Options Complete(NodeAgent::Options options) {
@@ -57,9 +58,9 @@ absl::Status NodeAgent::Leave(absl::Duration timeout) {
     return leaves_answered_ >= asked;
   };
   if (mutex_.AwaitWithTimeout(absl::Condition(&answered), timeout)) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat("leave: the scheduler at ", options_.scheduler, " did not answer within ",
-                   absl::FormatDuration(timeout)));
+  return absl::DeadlineExceededError(absl::StrCat("leave: the scheduler at ", options_.scheduler,
+                                                  " did not answer within ",
+                                                  absl::FormatDuration(timeout)));
 }
 
 void NodeAgent::Stop() {
@@ -74,9 +75,13 @@ void NodeAgent::Stop() {
 void NodeAgent::Run() {
   while (!Stopping()) {
     switch (incarnation_.value() == 0 ? Register() : Sync()) {
-      case Outcome::kGoOn: break;
-      case Outcome::kBackOff: BackOff(); break;
-      case Outcome::kEnd: return;
+      case Outcome::kGoOn:
+        break;
+      case Outcome::kBackOff:
+        BackOff();
+        break;
+      case Outcome::kEnd:
+        return;
     }
   }
 }
@@ -113,8 +118,8 @@ NodeAgent::Outcome NodeAgent::Register() {
   incarnation_ = Incarnation(response.incarnation());
   generation_seen_ = 0;
   life_began_ = absl::Now();
-  sync_interval_ = std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin,
-                              kSyncIntervalMax);
+  sync_interval_ =
+      std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin, kSyncIntervalMax);
   handler_->Restarted(node_id_, incarnation_);
   LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
           incarnation_.value(), options_.scheduler);
@@ -161,6 +166,9 @@ NodeAgent::Outcome NodeAgent::Sync() {
 }
 
 NodeAgent::Outcome NodeAgent::Fatal(const absl::Status& status) {
+  if (absl::IsUnimplemented(status)) {
+    return Fatal(absl::FailedPreconditionError("it is no Capstan scheduler"));
+  }
   const absl::Status fatal =
       Annotate(status, absl::StrCat("the scheduler at ", options_.scheduler, " refuses this node"));
   LogError({}, "{}", std::string(fatal.message()));

@@ -1,13 +1,14 @@
-// NodeAgent: a server's or worker daemon's tie to the scheduler: registers, keeps the lease, and trades
-// the node's state for the desired one.
+// NodeAgent: a server's or worker daemon's tie to the scheduler: registers, keeps the lease, and
+// trades the node's state for the desired one.
 //
-//                Register ok -> Restarted()
-//   REGISTERING ---------------------------> SYNCING --+ SyncNode ok, new generation -> TakeDesired()
-//        ^  |                                  |  ^    |
-//        |  | unreachable: back off            |  +----+ unreachable: back off; the life goes on
-//        |  +--> REGISTERING                   |
-//        +-------------------------------------+ ABORTED or NOT_FOUND: this life is over
-//   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or INVALID_ARGUMENT to Register: on_fatal, end.
+//                Register ok: Restarted()
+//   REGISTERING --------------------------> SYNCING --+ SyncNode ok, new generation: TakeDesired()
+//        ^  |                                 |  ^    |
+//        |  | unreachable: back off           |  +----+ unreachable: back off; the life goes on
+//        |  +--> REGISTERING                  |
+//        +------------------------------------+ ABORTED or NOT_FOUND: this life is over
+//   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or INVALID_ARGUMENT to Register:
+//   on_fatal, then the end.
 //
 // One thread runs all calls to the handler, one at a time, under no lock of the agent's.
 // Thread safety: thread-safe, except that Start, Leave and Stop are one thread's.
@@ -38,16 +39,16 @@ class NodeHandler {
   virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
   // Adds the node's state (`tables` or `tasks`) to a request; the rest is the agent's.
   virtual void FillState(v1::SyncNodeRequest& request) = 0;
-  // Takes in the whole desired state. Must not wait: what takes long is done elsewhere, then Wake().
+  // Takes in the whole desired state. Must not wait: what takes long ends with a Wake().
   virtual void TakeDesired(const v1::SyncNodeResponse& response) = 0;
 };
 
 class NodeAgent {
  public:
   struct Options {
-    std::string scheduler;      // host:port.
-    v1::RegisterRequest self;   // The protocol and program versions are filled in.
-    // Called at most once, by the agent's thread, which then ends: the daemon can do nothing but exit.
+    std::string scheduler;     // host:port.
+    v1::RegisterRequest self;  // The protocol and program versions are filled in.
+    // Called at most once, by the agent's thread, which then ends: the daemon can only exit.
     std::function<void(const absl::Status&)> on_fatal;
   };
 
@@ -57,8 +58,9 @@ class NodeAgent {
   void Start();
   // Syncs at once: a call that the scheduler holds is cancelled and sent again with the new state.
   void Wake();
-  // Tells the scheduler that this node goes, so that it gets no more work; every later sync says so too.
-  // Returns once a state read after this call began is answered: call it again to report the last ends.
+  // Tells the scheduler that this node goes, so that it gets no more work; later syncs say so too.
+  // Returns once a state that was read after this call began is answered, so that a second call
+  // reports the ends of what ran. The scheduler answers such a call at once.
   // Errors: kDeadlineExceeded  no answer in time; the lease will run out instead.
   absl::Status Leave(absl::Duration timeout);
   // Cancels the call in flight and ends the thread. Idempotent.

@@ -9,6 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/net/fake_scheduler.h"
+#include "common/net/grpc_server.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -122,8 +123,7 @@ TEST_CASE("NodeAgent: the end of a life leads to a new one that starts empty", "
   agent.Start();
   REQUIRE(scheduler.WaitUntilHeld());
   node.Hold("lenet-1");
-  const absl::StatusCode code =
-      GENERATE(absl::StatusCode::kAborted, absl::StatusCode::kNotFound);
+  const absl::StatusCode code = GENERATE(absl::StatusCode::kAborted, absl::StatusCode::kNotFound);
   scheduler.FailSync({absl::Status(code, "the lease ran out")});
   const auto second = scheduler.WaitForSync(
       [](const v1::SyncNodeRequest& request) { return request.incarnation() == 2; });
@@ -160,9 +160,9 @@ TEST_CASE("NodeAgent: errors that may pass are tried again", "[net]") {
 
 TEST_CASE("NodeAgent: a refusal ends it with the scheduler's words", "[net]") {
   testing::FakeScheduler scheduler;
-  const absl::Status refusal = GENERATE(
-      absl::FailedPreconditionError("protocol version 1, expected 2"),
-      absl::InvalidArgumentError("name: \"a b\": expected letters"));
+  const absl::Status refusal =
+      GENERATE(absl::FailedPreconditionError("protocol version 1, expected 2"),
+               absl::InvalidArgumentError("name: \"a b\": expected letters"));
   scheduler.FailRegister({refusal});
   FakeNode node;
   NodeAgent::Options options = OptionsFor(scheduler.address());
@@ -180,6 +180,23 @@ TEST_CASE("NodeAgent: a refusal ends it with the scheduler's words", "[net]") {
   CHECK_STATUS(fatal, refusal.code(), scheduler.address());
   CHECK(scheduler.register_attempts() == 1);
   CHECK(node.lives().empty());
+}
+
+TEST_CASE("NodeAgent: a peer that is no scheduler is named as such", "[net]") {
+  REQUIRE_OK_AND_ASSIGN(const auto other, GrpcServer::Start({}));
+  FakeNode node;
+  NodeAgent::Options options = OptionsFor(other->address());
+  absl::Status fatal;
+  absl::Notification ended;
+  options.on_fatal = [&](const absl::Status& status) {
+    fatal = status;
+    ended.Notify();
+  };
+  NodeAgent agent(options, &node);
+  agent.Start();
+  REQUIRE(ended.WaitForNotificationWithTimeout(kPatience));
+  agent.Stop();
+  CHECK_STATUS(fatal, absl::StatusCode::kFailedPrecondition, "no Capstan scheduler");
 }
 
 TEST_CASE("NodeAgent: Leave is answered, and later calls still say so", "[net]") {

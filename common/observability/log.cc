@@ -48,10 +48,14 @@ Logging& State() {
 
 std::string_view LevelName(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return "DEBUG";
-    case LogLevel::kInfo: return "INFO";
-    case LogLevel::kWarning: return "WARN";
-    case LogLevel::kError: return "ERROR";
+    case LogLevel::kDebug:
+      return "DEBUG";
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kWarning:
+      return "WARN";
+    case LogLevel::kError:
+      return "ERROR";
   }
   return "ERROR";
 }
@@ -97,7 +101,7 @@ void LogLine(LogLevel level, const LogContext& context, std::string_view message
     role = state.role;
     logger = state.logger;
   }
-  const LogRecord record{absl::Now(), LevelName(level), role,
+  const LogRecord record{absl::Now(), LevelName(level),  role,
                          context.job, context.iteration, message};
   logger->log(spdlog::level::info, state.json ? FormatJson(record) : FormatText(record));
 }

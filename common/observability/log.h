@@ -20,15 +20,15 @@ namespace capstan {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
-  std::string role;          // "scheduler", "server-1", "worker-1", "task lenet-1/0".
-  std::string file;          // Empty: standard error.
+  std::string role;  // "scheduler", "server-1", "worker-1", "task lenet-1/0".
+  std::string file;  // Empty: standard error.
   bool json = false;
   LogLevel level = LogLevel::kInfo;
 };
 
 struct LogContext {
-  std::string_view job = {};   // Empty: none.
-  int64_t iteration = -1;      // -1: none.
+  std::string_view job = {};  // Empty: none.
+  int64_t iteration = -1;     // -1: none.
 };
 
 void InitLogging(const LogOptions& options);

@@ -16,10 +16,14 @@ absl::string_view View(std::string_view text) { return {text.data(), text.size()
 // The escape that JSON and text share, or empty if `c` is printed as it is.
 std::string ControlEscape(char c) {
   switch (c) {
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    default: break;
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      break;
   }
   const unsigned char code = static_cast<unsigned char>(c);
   return code < 0x20 || code == 0x7F ? absl::StrFormat("\\u%04x", code) : "";

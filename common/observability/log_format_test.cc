@@ -47,10 +47,11 @@ TEST_CASE("JSON strings: quotes, backslashes and control characters are escaped"
 
 TEST_CASE("JSON strings: UTF-8 passes, other bytes become U+FFFD", "[log]") {
   CHECK(JsonQuote("é€😀") == "\"é€😀\"");
-  CHECK(JsonQuote("a\xff" "b") == R"("a\ufffdb")");
-  CHECK(JsonQuote("\xe2\x82") == R"("\ufffd\ufffd")");                // Cut short.
-  CHECK(JsonQuote("\xc0\x80") == R"("\ufffd\ufffd")");                // Overlong.
-  CHECK(JsonQuote("\xed\xa0\x80") == R"("\ufffd\ufffd\ufffd")");      // A surrogate.
+  CHECK(JsonQuote("a\xff"
+                  "b") == R"("a\ufffdb")");
+  CHECK(JsonQuote("\xe2\x82") == R"("\ufffd\ufffd")");                      // Cut short.
+  CHECK(JsonQuote("\xc0\x80") == R"("\ufffd\ufffd")");                      // Overlong.
+  CHECK(JsonQuote("\xed\xa0\x80") == R"("\ufffd\ufffd\ufffd")");            // A surrogate.
   CHECK(JsonQuote("\xf4\x90\x80\x80") == R"("\ufffd\ufffd\ufffd\ufffd")");  // Above U+10FFFF.
 }
 

@@ -49,7 +49,9 @@ TEST_CASE("LastLines: a last line that is too long gives its end", "[process]") 
 }
 
 TEST_CASE("LastLines: bytes that are not UTF-8 become question marks", "[process]") {
-  CHECK(Last("a\xff" "b €\n", 1, 100) == "a?b €");
+  CHECK(Last("a\xff"
+             "b €\n",
+             1, 100) == "a?b €");
 }
 
 TEST_CASE("LastLines: nothing is asked for, nothing is given", "[process]") {

@@ -57,7 +57,8 @@ void ProcessSupervisor::Post(Command command) {
 
 void ProcessSupervisor::Ring() {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(bell_, &one, sizeof one);  // Full means it rings already.
+  [[maybe_unused]] const ssize_t n =
+      write(bell_, &one, sizeof one);  // Full means it rings already.
 }
 
 void ProcessSupervisor::Run() {

@@ -1,13 +1,14 @@
 // ProcessSupervisor: starts child processes and tells when each one has ended.
 //
-// One thread spawns all of them, so that they live at most as long as it does, and polls their pidfds.
+// One thread spawns all of them, so that they live at most as long as it does, and polls their
+// pidfds.
 //
 //   Spawn -> RUNNING --------------------------------> on_end
 //               \ Terminate: SIGTERM -> TERMINATING --> on_end
 //                                          \ grace over: SIGKILL
 //
-// Thread safety: thread-safe. on_end is called by the supervisor's thread, one call at a time, under no
-// lock; it may call Spawn and Terminate.
+// Thread safety: thread-safe. on_end is called by the supervisor's thread, one call at a time,
+// under no lock; it may call Spawn and Terminate.
 #ifndef CAPSTAN_COMMON_PROCESS_PROCESS_SUPERVISOR_H_
 #define CAPSTAN_COMMON_PROCESS_PROCESS_SUPERVISOR_H_
 
@@ -39,7 +40,8 @@ class ProcessSupervisor {
   absl::Status Start();
   // Starts a process. REQUIRES: the id is new; Stop has not been called.
   void Spawn(uint64_t id, SpawnOptions options);
-  // SIGTERM, then after `grace` SIGKILL; without grace SIGKILL at once. An id that has ended is ignored.
+  // SIGTERM, then after `grace` SIGKILL; without grace SIGKILL at once. An id that has ended is
+  // ignored.
   void Terminate(uint64_t id, absl::Duration grace);
   // Terminates all, reports their ends, and ends the thread. Idempotent.
   void Stop(absl::Duration grace);

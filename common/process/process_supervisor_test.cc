@@ -45,7 +45,11 @@ class Ends {
 };
 
 SpawnOptions Shell(const std::string& script) {
-  return {.program = "/bin/sh", .name = "", .args = {"-c", script}, .environment = {}, .output_file = "/dev/null"};
+  return {.program = "/bin/sh",
+          .name = "",
+          .args = {"-c", script},
+          .environment = {},
+          .output_file = "/dev/null"};
 }
 
 constexpr char kForever[] = "exec sleep 1000";
@@ -63,7 +67,8 @@ TEST_CASE("ProcessSupervisor: each process's end is reported with its code", "[p
   }
 }
 
-TEST_CASE("ProcessSupervisor: a process that cannot start is reported with the cause", "[process]") {
+TEST_CASE("ProcessSupervisor: a process that cannot start is reported with the cause",
+          "[process]") {
   Ends ends;
   ProcessSupervisor supervisor(ends.Recorder());
   REQUIRE_OK(supervisor.Start());

@@ -68,7 +68,8 @@ struct ChildPlan {
   signal(SIGTERM, SIG_DFL);
   if (dup2(plan.input, STDIN_FILENO) >= 0 && dup2(plan.output, STDOUT_FILENO) >= 0 &&
       dup2(plan.output, STDERR_FILENO) >= 0) {
-    // Whatever some library opened without O_CLOEXEC ends here; an old kernel refuses, which is no harm.
+    // Whatever some library opened without O_CLOEXEC ends here; an old kernel refuses, which is no
+    // harm.
     syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
     execve(plan.program, plan.argv, plan.envp);
   }
@@ -139,8 +140,8 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Spawn(const SpawnOptions
   const Fd error_reader(ends[0]);
   Fd error_writer(ends[1]);
 
-  const ChildPlan plan{options.program.c_str(), argv.data(),        envp.data(), input.get(),
-                       output.get(),            error_writer.get(), getpid()};
+  const ChildPlan plan{options.program.c_str(), argv.data(), envp.data(), input.get(), output.get(),
+                       error_writer.get(),      getpid()};
   const pid_t pid = fork();
   if (pid < 0) return Failed("fork", errno);
   if (pid == 0) RunChild(plan);
@@ -172,8 +173,8 @@ void Subprocess::Signal(int signal) {
 std::optional<ExitStatus> Subprocess::Wait(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   while (!ended_) {
-    const absl::Duration left = std::clamp(deadline - absl::Now(), absl::ZeroDuration(),
-                                           absl::Hours(1));
+    const absl::Duration left =
+        std::clamp(deadline - absl::Now(), absl::ZeroDuration(), absl::Hours(1));
     pollfd waiter{.fd = pidfd_, .events = POLLIN, .revents = 0};
     const int64_t left_ms = absl::ToInt64Milliseconds(left + absl::Milliseconds(1));
     const int ready = poll(&waiter, 1, left > absl::ZeroDuration() ? static_cast<int>(left_ms) : 0);

@@ -35,7 +35,11 @@ std::string Contents(const std::string& path) {
 SpawnOptions Shell(const std::string& script) {
   const std::string output = TestFile("output.log");
   std::filesystem::remove(output);
-  return {.program = "/bin/sh", .name = "", .args = {"-c", script}, .environment = {}, .output_file = output};
+  return {.program = "/bin/sh",
+          .name = "",
+          .args = {"-c", script},
+          .environment = {},
+          .output_file = output};
 }
 
 // A pipe as a file of the test's folder: opening it for reading waits for a child that writes.
@@ -95,9 +99,8 @@ TEST_CASE("Subprocess: signals blocked here are not blocked in the child", "[pro
 
 TEST_CASE("Subprocess: files open here are not open in the child", "[process]") {
   const int leaked = dup(STDERR_FILENO);  // Without O_CLOEXEC.
-  REQUIRE_OK_AND_ASSIGN(
-      const auto child,
-      Subprocess::Spawn(Shell("test ! -e /proc/$$/fd/" + std::to_string(leaked))));
+  REQUIRE_OK_AND_ASSIGN(const auto child, Subprocess::Spawn(Shell("test ! -e /proc/$$/fd/" +
+                                                                  std::to_string(leaked))));
   CHECK(child->Wait(kPatience) == ExitStatus{});
   close(leaked);
 }
@@ -113,18 +116,17 @@ TEST_CASE("Subprocess: Wait gives up after its timeout, and again later", "[proc
 
 TEST_CASE("Subprocess: Terminate lets a willing child end by itself", "[process]") {
   const std::string fifo = MakeFifo("ready.fifo");
-  REQUIRE_OK_AND_ASSIGN(
-      const auto child,
-      Subprocess::Spawn(Shell("trap 'exit 5' TERM; echo ready > " + fifo + "; while :; do :; done")));
+  REQUIRE_OK_AND_ASSIGN(const auto child,
+                        Subprocess::Spawn(Shell("trap 'exit 5' TERM; echo ready > " + fifo +
+                                                "; while :; do :; done")));
   REQUIRE(ReadLine(fifo) == "ready");
   CHECK(child->Terminate(kPatience) == ExitStatus{.code = 5, .signal = 0});
 }
 
 TEST_CASE("Subprocess: Terminate kills a child that does not listen", "[process]") {
   const std::string fifo = MakeFifo("ready.fifo");
-  REQUIRE_OK_AND_ASSIGN(
-      const auto child,
-      Subprocess::Spawn(Shell("trap '' TERM; echo ready > " + fifo + "; while :; do :; done")));
+  REQUIRE_OK_AND_ASSIGN(const auto child, Subprocess::Spawn(Shell("trap '' TERM; echo ready > " +
+                                                                  fifo + "; while :; do :; done")));
   REQUIRE(ReadLine(fifo) == "ready");
   CHECK(child->Terminate(absl::Milliseconds(20)) == ExitStatus{.code = 0, .signal = SIGKILL});
 }
@@ -141,9 +143,8 @@ bool Ends(pid_t pid) {
 
 TEST_CASE("Subprocess: what a child leaves behind in its group is killed", "[process]") {
   const std::string fifo = MakeFifo("grandchild.fifo");
-  REQUIRE_OK_AND_ASSIGN(
-      const auto child,
-      Subprocess::Spawn(Shell("sleep 1000 & echo $! > " + fifo)));
+  REQUIRE_OK_AND_ASSIGN(const auto child,
+                        Subprocess::Spawn(Shell("sleep 1000 & echo $! > " + fifo)));
   const pid_t grandchild = std::stoi(ReadLine(fifo));
   CHECK(child->Wait(kPatience) == ExitStatus{});
   CHECK(Ends(grandchild));
@@ -169,7 +170,8 @@ TEST_CASE("Subprocess: the destructor leaves no process behind", "[process]") {
 TEST_CASE("Subprocess: what cannot be started is named", "[process]") {
   SpawnOptions options = Shell("");
   options.program = "/proc/none/program";
-  CHECK_STATUS(Subprocess::Spawn(options), absl::StatusCode::kNotFound, "/proc/none/program: No such");
+  CHECK_STATUS(Subprocess::Spawn(options), absl::StatusCode::kNotFound,
+               "/proc/none/program: No such");
   options.program = "/etc/passwd";
   CHECK_STATUS(Subprocess::Spawn(options), absl::StatusCode::kUnavailable,
                "/etc/passwd: Permission denied");

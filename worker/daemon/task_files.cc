@@ -28,10 +28,9 @@ absl::Status CheckJobId(const JobId& job) {
   if (plain && !job.empty() && job.front() != '.' && job.size() <= kJobIdLengthMax) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("job_id: \"", absl::string_view(job).substr(0, kJobIdLengthMax),
-                   "\": expected 1 to ", kJobIdLengthMax,
-                   " letters, digits, '_', '-' and '.', not starting with '.'"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job_id: \"", absl::string_view(job).substr(0, kJobIdLengthMax), "\": expected 1 to ",
+      kJobIdLengthMax, " letters, digits, '_', '-' and '.', not starting with '.'"));
 }
 
 absl::Status CheckRank(Rank rank) {
@@ -55,8 +54,8 @@ absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskNam
   if (task.incarnation.value() == 0) {
     return absl::InvalidArgumentError("incarnation: 0: expected 1 or more");
   }
-  const std::string folder = absl::StrCat(work_dir, "/", task.job, "/", task.rank.value(), "-",
-                                          task.incarnation.value());
+  const std::string folder =
+      absl::StrCat(work_dir, "/", task.job, "/", task.rank.value(), "-", task.incarnation.value());
   return TaskFiles{folder, folder + "/task.textproto", folder + "/task.log"};
 }
 

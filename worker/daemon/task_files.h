@@ -1,7 +1,7 @@
 // TaskFiles: where a worker daemon keeps what belongs to one life of a task.
 //
-//   <work dir>/<job id>/<rank>-<incarnation>/task.textproto   the TaskAssignment that it was started with
-//                                           /task.log         its output, kept after its end
+//   <work dir>/<job id>/<rank>-<incarnation>/task.textproto  the TaskAssignment it was started with
+//                                           /task.log        its output, kept after its end
 //
 // Job ids come from the network: only those that are one plain name in a folder are accepted.
 // Thread safety: functions of their arguments and the disk.
@@ -24,19 +24,21 @@ struct TaskFiles {
   std::string log;
 };
 
-// Errors: kInvalidArgument  the job id holds other than [A-Za-z0-9_.-], starts with '.', is empty or longer
-//                           than 128 characters; the rank is negative; the incarnation is 0.
+// Errors: kInvalidArgument  the job id is not 1 to 128 of [A-Za-z0-9_.-], or starts with '.'; the
+//                           rank is negative; the incarnation is 0.
 absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskName& task);
 
 // The highest incarnation of a rank that has left files here.
 // Errors: kInvalidArgument  as above. kNotFound  there is none.
-absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const JobId& job, Rank rank);
+absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const JobId& job,
+                                              Rank rank);
 
 // Makes the folder and writes the assignment as text.
 // Errors: kUnavailable  the disk refuses; names the path and the cause.
 absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& assignment);
 
-// Errors: kNotFound, kInvalidArgument  there is no such file, or it holds no TaskAssignment; names it.
+// Errors (each names the file): kNotFound  it cannot be read. kInvalidArgument  it holds no
+// TaskAssignment.
 absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path);
 
 }  // namespace capstan::worker

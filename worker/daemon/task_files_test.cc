@@ -36,7 +36,8 @@ TEST_CASE("Task files: each life of a task has its own folder", "[worker]") {
 }
 
 TEST_CASE("Task files: names that lead elsewhere are refused", "[worker]") {
-  for (const std::string job : {"", ".", "..", "../etc", "a/b", "/etc", ".hidden", "a b", "a\nb", "ä"}) {
+  for (const std::string job :
+       {"", ".", "..", "../etc", "a/b", "/etc", ".hidden", "a b", "a\nb", "ä"}) {
     CAPTURE(job);
     CHECK_STATUS(TaskFilesOf("/work", {job, Rank(0), Incarnation(1)}),
                  absl::StatusCode::kInvalidArgument, "job_id");
@@ -70,7 +71,8 @@ TEST_CASE("Task files: a spec that is missing or malformed is named", "[worker]"
                absl::StatusCode::kUnavailable, "/proc/none");
 }
 
-TEST_CASE("Task files: the newest incarnation is the highest number, not the last name", "[worker]") {
+TEST_CASE("Task files: the newest incarnation is the highest number, not the last name",
+          "[worker]") {
   const std::string work_dir = WorkDir();
   for (const char* name : {"2-9", "2-10", "2-x", "12-99", "3-11", "junk"}) {
     std::filesystem::create_directories(work_dir + "/lenet-1/" + name);

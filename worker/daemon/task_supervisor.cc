@@ -78,7 +78,8 @@ void TaskSupervisor::Restarted(const NodeId& node_id, Incarnation) {
     absl::MutexLock lock(&mutex_);
     table_.NewLife(&actions);
   }
-  if (!actions.kill.empty()) LogWarning({}, "killing {} tasks of an earlier life", actions.kill.size());
+  if (!actions.kill.empty())
+    LogWarning({}, "killing {} tasks of an earlier life", actions.kill.size());
   Perform(actions, {});
 }
 
@@ -121,8 +122,7 @@ void TaskSupervisor::Perform(const TaskActions& actions,
     supervisor_.Terminate(process.value(), options_.stop_grace);
   }
   for (const TaskActions::Start& start : actions.start) {
-    const absl::Status started =
-        StartTask(start.process, start.task, *assignments.at(start.task));
+    const absl::Status started = StartTask(start.process, start.task, *assignments.at(start.task));
     if (started.ok()) continue;
     LogError({.job = start.task.job}, "task {} (incarnation {}) cannot be started: {}",
              start.task.rank.value(), start.task.incarnation.value(), started.ToString());

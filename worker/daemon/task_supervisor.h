@@ -1,7 +1,7 @@
 // TaskSupervisor: runs the tasks that the scheduler wants on this daemon, each in a child process.
 //
-// The shell around TaskTable: writes a task's spec, starts `capstan-worker --task` on it with its log file
-// beside, stops what is no longer wanted, and reports how processes ended.
+// The shell around TaskTable: writes a task's spec, starts `capstan-worker --task` on it with its
+// log file beside, stops what is no longer wanted, and reports how processes ended.
 //
 // Thread safety: thread-safe. on_change is called under no lock.
 #ifndef CAPSTAN_WORKER_DAEMON_TASK_SUPERVISOR_H_
@@ -31,7 +31,7 @@ class TaskSupervisor final : public NodeHandler {
     // The program that runs a task; this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";
     absl::Duration stop_grace = absl::Seconds(2);  // From SIGTERM to SIGKILL.
-    std::function<void()> on_change;  // The state changed: NodeAgent::Wake.
+    std::function<void()> on_change;               // The state changed: NodeAgent::Wake.
   };
 
   explicit TaskSupervisor(Options options);

@@ -27,7 +27,8 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-// A worker daemon without its main: a supervisor tied to a fake scheduler. A task is a shell script.
+// A worker daemon without its main: a supervisor tied to a fake scheduler. A task is a shell
+// script.
 class Worker {
  public:
   explicit Worker(const std::string& script) {

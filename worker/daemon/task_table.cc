@@ -31,9 +31,8 @@ void TaskTable::TakeDesired(const std::vector<TaskName>& desired, TaskActions* a
 
 void TaskTable::ProcessEnded(ProcessId process, TaskEnd end, TaskActions* actions) {
   if (running_.erase(process) == 0) return;
-  const auto it = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& item) {
-    return item.second.process == process;
-  });
+  const auto it = std::find_if(tasks_.begin(), tasks_.end(),
+                               [&](const auto& item) { return item.second.process == process; });
   if (it == tasks_.end()) return;  // Of an earlier life.
   actions->report = true;
   if (!it->second.desired) {

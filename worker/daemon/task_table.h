@@ -1,6 +1,6 @@
-// TaskTable: which task processes a worker daemon should run, runs, and has yet to report the end of.
+// TaskTable: which tasks a worker daemon should run, runs, and has yet to report the end of.
 //
-// Pure: no clock, threads, files or logging. Desired states and process ends come in, actions go out.
+// Pure: no clock, threads, files or logging. Desired states and ends come in, actions go out.
 // Thread safety: thread-compatible; TaskSupervisor serializes all calls.
 //
 //   desired           ends

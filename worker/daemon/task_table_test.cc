@@ -95,7 +95,8 @@ TEST_CASE("Task table: a task that left the desired state is terminated once", "
   CHECK(table.Report().empty());
 }
 
-TEST_CASE("Task table: a task that comes back while it stops is reported, not started", "[worker]") {
+TEST_CASE("Task table: a task that comes back while it stops is reported, not started",
+          "[worker]") {
   TaskTable table;
   const ProcessId process = Start(table, kA);
   TakeDesired(table, {});

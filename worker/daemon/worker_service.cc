@@ -98,8 +98,7 @@ absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
 WorkerService::WorkerService(std::string work_dir, std::function<bool(const TaskName&)> is_running)
     : work_dir_(std::move(work_dir)), is_running_(std::move(is_running)) {}
 
-grpc::Status WorkerService::ReadTaskLog(grpc::ServerContext*,
-                                        const v1::ReadTaskLogRequest* request,
+grpc::Status WorkerService::ReadTaskLog(grpc::ServerContext*, const v1::ReadTaskLogRequest* request,
                                         v1::ReadTaskLogResponse* response) {
   auto read = worker::ReadTaskLog(work_dir_, *request, is_running_);
   if (!read.ok()) return ToGrpcStatus(read.status());

@@ -85,7 +85,8 @@ TEST_CASE_METHOD(Fixture, "ReadTaskLog: an earlier life can be asked for", "[wor
   CHECK(first.incarnation() == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "ReadTaskLog: a task that is about to start has an empty log", "[worker]") {
+TEST_CASE_METHOD(Fixture, "ReadTaskLog: a task that is about to start has an empty log",
+                 "[worker]") {
   running = true;
   REQUIRE_OK_AND_ASSIGN(const auto nothing, Read(0, 0, 3));
   CHECK(nothing.data().empty());
