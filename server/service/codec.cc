@@ -1,0 +1,217 @@
+#include "server/service/codec.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::server {
+namespace {
+
+absl::Status CheckRank(int32_t rank) {
+  if (rank >= 0 && rank < kWorkersMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", rank, ": expected 0 to ", kWorkersMax - 1));
+}
+
+void EncodeCaller(Rank rank, Incarnation incarnation, v1::Caller* caller) {
+  caller->set_rank(rank.value());
+  caller->set_incarnation(incarnation.value());
+}
+
+}  // namespace
+
+absl::Status CheckCaller(const v1::Caller& caller) {
+  if (caller.rank() == kReaderRank.value()) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(CheckRank(caller.rank()));
+  if (caller.incarnation() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("incarnation 0 of rank ", caller.rank(), ": expected 1 or more"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PushHead> DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard) {
+  if (shard.value_type() != v1::FLOAT32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("value_type ", shard.value_type(), ": expected FLOAT32"));
+  }
+  return PushHead{.token = {},
+                  .rank = Rank(request.caller().rank()),
+                  .incarnation = Incarnation(request.caller().incarnation()),
+                  .iteration = Iteration(request.iteration()),
+                  .slot_begin = request.slot_begin(),
+                  .slot_end = request.slot_end(),
+                  .sequence = Sequence(shard.sequence()),
+                  .sequence_low_water = Sequence(shard.sequence_low_water())};
+}
+
+void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const float> values,
+                v1::PushRequest* request) {
+  EncodeCaller(push.rank, push.incarnation, request->mutable_caller());
+  request->set_iteration(push.iteration.value());
+  request->set_slot_begin(push.slot_begin);
+  request->set_slot_end(push.slot_end);
+  v1::ShardPush* shard = request->add_shards();
+  shard->set_table(key.table.value());
+  shard->set_shard(key.shard.value());
+  shard->set_sequence(push.sequence.value());
+  shard->set_sequence_low_water(push.sequence_low_water.value());
+  shard->set_value_type(v1::FLOAT32);
+  shard->set_values(values.data(), values.size() * sizeof(float));
+}
+
+absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::ShardPull& shard) {
+  if (shard.held_version() < -1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("held_version ", shard.held_version(), ": expected -1 or more"));
+  }
+  return PullHead{.token = {},
+                  .rank = Rank(request.caller().rank()),
+                  .incarnation = Incarnation(request.caller().incarnation()),
+                  .iteration = Iteration(request.iteration()),
+                  .snapshot = request.snapshot(),
+                  .held_version = Version(shard.held_version()),
+                  .deadline = {}};
+}
+
+void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* request) {
+  EncodeCaller(pull.rank, pull.incarnation, request->mutable_caller());
+  request->set_iteration(pull.iteration.value());
+  request->set_snapshot(pull.snapshot);
+  v1::ShardPull* shard = request->add_shards();
+  shard->set_table(key.table.value());
+  shard->set_shard(key.shard.value());
+  shard->set_held_version(pull.held_version.value());
+}
+
+void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result) {
+  result->set_outcome(reply.outcome == PushOutcome::kRecorded ? v1::ShardPushResult::RECORDED
+                                                              : v1::ShardPushResult::DUPLICATE);
+  result->set_version(reply.version.value());
+}
+
+absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result) {
+  ReplyPush reply{.token = {}, .version = Version(result.version())};
+  switch (result.outcome()) {
+    case v1::ShardPushResult::RECORDED:
+      reply.outcome = PushOutcome::kRecorded;
+      return reply;
+    case v1::ShardPushResult::DUPLICATE:
+      reply.outcome = PushOutcome::kDuplicate;
+      return reply;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("push outcome ", result.outcome(), ": expected RECORDED or DUPLICATE"));
+  }
+}
+
+void EncodePullReply(const ReplyPull& reply, absl::Span<const float> values,
+                     v1::ShardValues* result) {
+  result->set_version(reply.version.value());
+  result->set_staleness(reply.staleness);
+  switch (reply.outcome) {
+    case PullOutcome::kValues:
+      result->set_outcome(v1::ShardValues::VALUES);
+      result->set_value_type(v1::FLOAT32);
+      result->set_values(values.data(), values.size() * sizeof(float));
+      return;
+    case PullOutcome::kUnchanged:
+      return result->set_outcome(v1::ShardValues::UNCHANGED);
+    case PullOutcome::kNotReady:
+      return result->set_outcome(v1::ShardValues::NOT_READY);
+    case PullOutcome::kPast:
+      return result->set_outcome(v1::ShardValues::PAST);
+  }
+}
+
+absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result) {
+  ReplyPull reply{
+      .token = {}, .version = Version(result.version()), .staleness = result.staleness()};
+  switch (result.outcome()) {
+    case v1::ShardValues::VALUES:
+      reply.outcome = PullOutcome::kValues;
+      return reply;
+    case v1::ShardValues::UNCHANGED:
+      reply.outcome = PullOutcome::kUnchanged;
+      return reply;
+    case v1::ShardValues::NOT_READY:
+      reply.outcome = PullOutcome::kNotReady;
+      return reply;
+    case v1::ShardValues::PAST:
+      reply.outcome = PullOutcome::kPast;
+      return reply;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "pull outcome ", result.outcome(), ": expected VALUES, UNCHANGED, NOT_READY or PAST"));
+  }
+}
+
+void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting) {
+  waiting->set_table(key.table.value());
+  waiting->set_shard(key.shard.value());
+  waiting->set_iteration(culprits.iteration.value());
+  for (const Rank rank : culprits.ranks) waiting->add_ranks(rank.value());
+  for (const SlotId slot : culprits.slots) waiting->add_slots(slot.value());
+}
+
+Culprits DecodeCulprits(const v1::WaitingFor& waiting) {
+  Culprits culprits{.iteration = Iteration(waiting.iteration()), .ranks = {}, .slots = {}};
+  for (const int32_t rank : waiting.ranks()) culprits.ranks.push_back(Rank(rank));
+  for (const int32_t slot : waiting.slots()) culprits.slots.push_back(SlotId(slot));
+  return culprits;
+}
+
+absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership) {
+  Membership decoded{.generation = Generation(membership.generation()), .members = {}};
+  for (const v1::Member& member : membership.members()) {
+    CAPSTAN_RETURN_IF_ERROR(CheckRank(member.rank()));
+    if (member.incarnation() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("member of rank ", member.rank(), ": incarnation 0, expected 1 or more"));
+    }
+    const Iteration start(member.start_iteration());
+    if (start < Iteration(0) || start > kIterationMax) {
+      return absl::InvalidArgumentError(absl::StrCat("member of rank ", member.rank(),
+                                                     ": start_iteration ", start.value(),
+                                                     ", expected 0 to ", kIterationMax.value()));
+    }
+    if (!decoded.members.empty() && member.rank() <= decoded.members.back().rank.value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("member of rank ", member.rank(), " comes after rank ",
+                       decoded.members.back().rank.value(), ": expected ascending ranks"));
+    }
+    decoded.members.push_back({.rank = Rank(member.rank()),
+                               .incarnation = Incarnation(member.incarnation()),
+                               .active = member.active(),
+                               .start_iteration = start});
+  }
+  return decoded;
+}
+
+v1::Membership EncodeMembership(const Membership& membership) {
+  v1::Membership encoded;
+  encoded.set_generation(membership.generation.value());
+  for (const Member& member : membership.members) {
+    v1::Member* added = encoded.add_members();
+    added->set_rank(member.rank.value());
+    added->set_incarnation(member.incarnation.value());
+    added->set_active(member.active);
+    added->set_start_iteration(member.start_iteration.value());
+  }
+  return encoded;
+}
+
+ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots) {
+  switch (consistency.mode_case()) {
+    case v1::Consistency::kSsp:
+      return {.mode = ConsistencyMode::kSsp,
+              .staleness_bound = consistency.ssp().staleness_bound()};
+    case v1::Consistency::kAsp:
+      return {.mode = ConsistencyMode::kAsp};
+    case v1::Consistency::kBsp:
+    case v1::Consistency::MODE_NOT_SET:
+      break;
+  }
+  return {.mode = ConsistencyMode::kBsp, .slots = slots};
+}
+
+}  // namespace capstan::server

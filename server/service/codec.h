@@ -1,0 +1,66 @@
+// Codec: protobuf messages of the data plane <-> plain structs of the core.
+//
+// Decoding checks what can be checked without state: ranges of numbers, value types. What depends
+// on the job (its generation, its shards and their sizes) is HeldJob's. Encoding is the inverse,
+// for clients in tests and for replies.
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SERVER_SERVICE_CODEC_H_
+#define CAPSTAN_SERVER_SERVICE_CODEC_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/types/ids.h"
+#include "proto/job.pb.h"
+#include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/core/consistency_policy.h"
+#include "server/core/membership.h"
+#include "server/core/messages.h"
+
+namespace capstan::server {
+
+inline constexpr int32_t kWorkersMax = 4096;  // Ranks are below it.
+inline constexpr int32_t kWaitLimitMsMax = 60'000;
+
+// A reader (rank -1) needs no incarnation.
+// Errors: kInvalidArgument  rank or incarnation out of range.
+absl::Status CheckCaller(const v1::Caller& caller);
+
+// The push of one shard of a message; the token is left 0.
+// Errors: kInvalidArgument  the value type is not FLOAT32.
+absl::StatusOr<PushHead> DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard);
+// Adds a shard's push to a message and sets what the message says once. `values` is one fp32 an
+// element.
+void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const float> values,
+                v1::PushRequest* request);
+
+// The pull of one shard of a message; token and deadline are left 0.
+// Errors: kInvalidArgument  held_version below -1.
+absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::ShardPull& shard);
+void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* request);
+
+void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result);
+absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result);
+
+// `values` is what the reply reads; encoded only for kValues. Culprits are EncodeCulprits's.
+void EncodePullReply(const ReplyPull& reply, absl::Span<const float> values,
+                     v1::ShardValues* result);
+absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
+
+void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
+Culprits DecodeCulprits(const v1::WaitingFor& waiting);
+
+// Errors: kInvalidArgument  ranks out of range or not ascending, an incarnation of 0, or a
+//         start_iteration out of range.
+absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership);
+v1::Membership EncodeMembership(const Membership& membership);
+
+// `slots` is the assignment's; it counts under BSP only. Default: BSP.
+ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots);
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_CODEC_H_

@@ -1,0 +1,140 @@
+#include "server/service/codec.h"
+
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::server {
+namespace {
+
+using absl::StatusCode;
+
+constexpr ShardKey kKey{TableId(1), ShardId(42)};
+
+TEST_CASE("Codec: a push survives the round trip", "[server]") {
+  const PushHead push{.token = {},
+                      .rank = Rank(4095),
+                      .incarnation = Incarnation(UINT64_MAX),
+                      .iteration = Iteration(INT64_MAX),
+                      .slot_begin = 512,
+                      .slot_end = 1024,
+                      .sequence = Sequence(UINT64_MAX),
+                      .sequence_low_water = Sequence(3)};
+  v1::PushRequest request;
+  const std::vector<float> values = {1.5f, -0.0f};
+  EncodePush(kKey, push, values, &request);
+  REQUIRE(request.shards_size() == 1);
+  CHECK(request.shards(0).table() == 1);
+  CHECK(request.shards(0).shard() == 42);
+  CHECK(request.shards(0).values() == std::string("\0\0\xC0\x3F\0\0\0\x80", 8));
+  REQUIRE_OK_AND_ASSIGN(const PushHead decoded, DecodePush(request, request.shards(0)));
+  CHECK(decoded == push);
+}
+
+TEST_CASE("Codec: a pull survives the round trip", "[server]") {
+  PullHead pull{.token = {},
+                .rank = Rank(7),
+                .incarnation = Incarnation(9),
+                .iteration = Iteration(11),
+                .snapshot = false,
+                .held_version = Version(GENERATE(-1, 0, 12)),
+                .deadline = {}};
+  pull.snapshot = GENERATE(false, true);
+  v1::PullRequest request;
+  EncodePull(kKey, pull, &request);
+  REQUIRE_OK_AND_ASSIGN(const PullHead decoded, DecodePull(request, request.shards(0)));
+  CHECK(decoded == pull);
+}
+
+TEST_CASE("Codec: every outcome of a push survives the round trip", "[server]") {
+  const PushOutcome outcome = GENERATE(PushOutcome::kRecorded, PushOutcome::kDuplicate);
+  v1::ShardPushResult result;
+  EncodePushReply({.token = {}, .outcome = outcome, .version = Version(5)}, &result);
+  REQUIRE_OK_AND_ASSIGN(const ReplyPush decoded, DecodePushReply(result));
+  CHECK(decoded.outcome == outcome);
+  CHECK(decoded.version == Version(5));
+  CHECK_STATUS(DecodePushReply({}), StatusCode::kInvalidArgument, "push outcome 0");
+}
+
+TEST_CASE("Codec: every outcome of a pull survives the round trip", "[server]") {
+  const PullOutcome outcome = GENERATE(PullOutcome::kValues, PullOutcome::kUnchanged,
+                                       PullOutcome::kNotReady, PullOutcome::kPast);
+  const std::vector<float> values = {1.0f, 2.0f};
+  v1::ShardValues result;
+  EncodePullReply(
+      {.token = {}, .outcome = outcome, .version = Version(5), .staleness = 2, .waiting_for = {}},
+      values, &result);
+  REQUIRE_OK_AND_ASSIGN(const ReplyPull decoded, DecodePullReply(result));
+  CHECK(decoded.outcome == outcome);
+  CHECK(decoded.version == Version(5));
+  CHECK(decoded.staleness == 2);
+  CHECK(result.values().size() == (outcome == PullOutcome::kValues ? 8 : 0));
+  CHECK_STATUS(DecodePullReply({}), StatusCode::kInvalidArgument, "pull outcome 0");
+}
+
+TEST_CASE("Codec: culprits survive the round trip", "[server]") {
+  const Culprits culprits{
+      .iteration = Iteration(6), .ranks = {Rank(0), Rank(3)}, .slots = {SlotId(1), SlotId(1023)}};
+  v1::WaitingFor waiting;
+  EncodeCulprits(kKey, culprits, &waiting);
+  CHECK(waiting.table() == 1);
+  CHECK(waiting.shard() == 42);
+  CHECK(DecodeCulprits(waiting) == culprits);
+}
+
+TEST_CASE("Codec: a membership survives the round trip", "[server]") {
+  const Membership membership{.generation = Generation(8),
+                              .members = {{.rank = Rank(0),
+                                           .incarnation = Incarnation(4),
+                                           .active = true,
+                                           .start_iteration = Iteration(17)},
+                                          {.rank = Rank(5),
+                                           .incarnation = Incarnation(9),
+                                           .active = false,
+                                           .start_iteration = Iteration(0)}}};
+  REQUIRE_OK_AND_ASSIGN(const Membership decoded, DecodeMembership(EncodeMembership(membership)));
+  CHECK(decoded == membership);
+}
+
+TEST_CASE("Codec: each consistency mode is understood, BSP by default", "[server]") {
+  v1::Consistency consistency;
+  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kBsp);
+  CHECK(DecodeConsistency(consistency, 4).slots == 4);
+  consistency.mutable_bsp();
+  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kBsp);
+  consistency.mutable_ssp()->set_staleness_bound(3);
+  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kSsp);
+  CHECK(DecodeConsistency(consistency, 4).staleness_bound == 3);
+  consistency.mutable_asp();
+  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kAsp);
+}
+
+TEST_CASE("Codec: numbers that cannot be are refused by name", "[server]") {
+  const auto invalid = StatusCode::kInvalidArgument;
+  v1::Caller caller;
+  CHECK_STATUS(CheckCaller(caller), invalid, "incarnation 0 of rank 0: expected 1 or more");
+  caller.set_rank(4096);
+  CHECK_STATUS(CheckCaller(caller), invalid, "rank 4096: expected 0 to 4095");
+  caller.set_rank(-2);
+  CHECK_STATUS(CheckCaller(caller), invalid, "rank -2");
+  caller.set_rank(-1);
+  REQUIRE_OK(CheckCaller(caller));
+
+  CHECK_STATUS(DecodePush({}, {}), invalid, "value_type 0: expected FLOAT32");
+  v1::ShardPull pull;
+  pull.set_held_version(-2);
+  CHECK_STATUS(DecodePull({}, pull), invalid, "held_version -2: expected -1 or more");
+
+  v1::Membership membership;
+  membership.add_members()->set_rank(1);
+  CHECK_STATUS(DecodeMembership(membership), invalid, "member of rank 1: incarnation 0");
+  membership.mutable_members(0)->set_incarnation(1);
+  membership.mutable_members(0)->set_start_iteration(-1);
+  CHECK_STATUS(DecodeMembership(membership), invalid, "start_iteration -1, expected 0 to");
+  membership.mutable_members(0)->set_start_iteration(0);
+  *membership.add_members() = membership.members(0);
+  CHECK_STATUS(DecodeMembership(membership), invalid, "expected ascending ranks");
+}
+
+}  // namespace
+}  // namespace capstan::server

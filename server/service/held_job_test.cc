@@ -1,0 +1,248 @@
+#include "server/service/held_job.h"
+
+#include <optional>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "server/service/test_job.h"
+
+namespace capstan::server {
+namespace {
+
+using absl::StatusCode;
+
+constexpr ConsistencyConfig kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
+constexpr ConsistencyConfig kSsp0{.mode = ConsistencyMode::kSsp, .staleness_bound = 0};
+
+// A pull in flight, as a caller sees it.
+struct PullCall {
+  v1::PullResponse response;
+  std::optional<absl::Status> ended;
+  std::optional<HeldJob::CallId> waits;
+
+  void Start(HeldJob& job, const v1::PullRequest& request, Instant now = Instant()) {
+    waits = job.Pull(request, now, &response, [this](const absl::Status& status) {
+      REQUIRE_FALSE(ended.has_value());  // Exactly once.
+      ended = status;
+    });
+  }
+};
+
+absl::Status Push(HeldJob& job, const v1::PushRequest& request) {
+  v1::PushResponse response;
+  return job.Push(request, &response);
+}
+
+absl::Status Pull(HeldJob& job, const v1::PullRequest& request) {
+  PullCall call;
+  call.Start(job, request);
+  return call.ended.value_or(absl::UnknownError("waits"));
+}
+
+TEST_CASE("Held job: a push is answered shard by shard, in the request's order", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  v1::PushResponse response;
+  REQUIRE_OK(job->Push(PushOf(0, 0, 0, 1.0f), &response));
+  REQUIRE(response.shards_size() == 2);
+  CHECK(response.shards(1).outcome() == v1::ShardPushResult::RECORDED);
+  response.Clear();
+  REQUIRE_OK(job->Push(PushOf(1, 0, 1, 2.0f), &response));
+  CHECK(response.shards(0).version() == 1);
+  response.Clear();
+  REQUIRE_OK(job->Push(PushOf(1, 0, 1, 2.0f), &response));
+  CHECK(response.shards(0).outcome() == v1::ShardPushResult::DUPLICATE);
+  PullCall pull;
+  pull.Start(*job, PullOf(0, 1, 0));
+  CHECK(NumberIn(pull.response) == -3.0f);
+}
+
+TEST_CASE("Held job: a pull waits for its slowest shard, and reads one version", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  PullCall pull;
+  pull.Start(*job, PullOf(0, 1, 1000));
+  REQUIRE(pull.waits.has_value());
+  CHECK(job->NextDeadline() == Instant() + absl::Seconds(1));
+  REQUIRE_OK(Push(*job, PushOf(0, 0, 0, 1.0f)));
+  v1::PushRequest other = PushOf(1, 0, 1, 1.0f);
+  v1::PushRequest half = other;
+  half.mutable_shards()->DeleteSubrange(1, 1);
+  other.mutable_shards()->DeleteSubrange(0, 1);
+  REQUIRE_OK(Push(*job, half));
+  CHECK_FALSE(pull.ended.has_value());
+  REQUIRE_OK(Push(*job, other));
+  REQUIRE(pull.ended.has_value());
+  REQUIRE_OK(*pull.ended);
+  CHECK(NumberIn(pull.response) == -2.0f);
+  CHECK(job->NextDeadline() == Instant::InfiniteFuture());
+}
+
+TEST_CASE("Held job: a pull past its wait limit names whom it waits for, shard by shard",
+          "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  REQUIRE_OK(Push(*job, PushOf(0, 0, 1, 1.0f)));
+  PullCall pull;
+  pull.Start(*job, PullOf(0, 1, 500));
+  job->Tick(Instant() + absl::Milliseconds(499));
+  CHECK_FALSE(pull.ended.has_value());
+  job->Tick(Instant() + absl::Milliseconds(500));
+  REQUIRE(pull.ended.has_value());
+  REQUIRE_OK(*pull.ended);
+  CHECK(pull.response.shards(0).outcome() == v1::ShardValues::NOT_READY);
+  REQUIRE(pull.response.waiting_for_size() == 2);
+  CHECK(pull.response.waiting_for(1).shard() == 1);
+  REQUIRE(pull.response.waiting_for(1).slots_size() == 1);
+  CHECK(pull.response.waiting_for(1).slots(0) == 0);
+}
+
+TEST_CASE("Held job: a new membership releases those who waited for the dead", "[server]") {
+  const auto job = MakeTestJob(kSsp0);
+  const Member first{.rank = Rank(0), .incarnation = Incarnation(1), .active = true};
+  const Member second{.rank = Rank(1), .incarnation = Incarnation(2), .active = true};
+  job->SetMembership({.generation = Generation(1), .members = {first, second}});
+  REQUIRE_OK(Push(*job, PushOf(0, 0, -1, 1.0f)));
+  PullCall pull;
+  pull.Start(*job, PullOf(0, 1, 1000));
+  CHECK_FALSE(pull.ended.has_value());
+  job->SetMembership({.generation = Generation(2), .members = {first}});
+  CHECK(job->membership_generation() == Generation(2));
+  REQUIRE(pull.ended.has_value());
+  CHECK(NumberIn(pull.response) == -1.0f);
+}
+
+TEST_CASE("Held job: a push-pull whose pull is refused pushes nothing", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  v1::PushPullRequest request;
+  *request.mutable_push() = PushOf(0, 0, 0, 1.0f);
+  *request.mutable_pull() = PullOf(0, 1, 70'000);
+  v1::PushPullResponse response;
+  absl::Status ended;
+  job->PushPull(request, Instant(), &response, [&](const absl::Status& status) { ended = status; });
+  CHECK_STATUS(ended, StatusCode::kInvalidArgument, "wait_limit_ms 70000: expected 0 to 60000");
+  CHECK(job->Describe()[0].pushes_applied() == 0);
+}
+
+TEST_CASE("Held job: a cancelled call is forgotten", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  PullCall pull;
+  pull.Start(*job, PullOf(0, 1, 1000));
+  REQUIRE(pull.waits.has_value());
+  job->Cancel(*pull.waits);
+  job->Cancel(*pull.waits);
+  REQUIRE(pull.ended.has_value());
+  CHECK(pull.ended->code() == StatusCode::kCancelled);
+  CHECK(job->NextDeadline() == Instant::InfiniteFuture());
+  REQUIRE_OK(Push(*job, PushOf(0, 0, 0, 1.0f)));
+  REQUIRE_OK(Push(*job, PushOf(0, 0, 1, 1.0f)));
+}
+
+TEST_CASE("Held job: closing ends waiting calls and refuses later ones", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  PullCall pull;
+  pull.Start(*job, PullOf(0, 1, 1000));
+  job->Close(absl::NotFoundError("no longer held here"));
+  REQUIRE(pull.ended.has_value());
+  CHECK_STATUS(*pull.ended, StatusCode::kNotFound, "no longer held here");
+  CHECK_STATUS(Push(*job, PushOf(0, 0, 0, 1.0f)), StatusCode::kNotFound, "no longer held here");
+}
+
+TEST_CASE("Held job: a snapshot is read by anyone, without waiting", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  PullCall pull;
+  pull.Start(*job, SnapshotOf());
+  REQUIRE(pull.ended.has_value());
+  CHECK(NumberIn(pull.response) == 0.0f);
+}
+
+TEST_CASE("Held job: an old routing table is refused, a newer one asked for again", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  job->SetRouting(Generation(3));
+  job->SetRouting(Generation(2));  // Never back.
+  CHECK_STATUS(Push(*job, PushOf(0, 0, 0, 1.0f)), StatusCode::kFailedPrecondition,
+               "push to lenet-1: routing generation 1: expected 3");
+  v1::PullRequest pull = PullOf(0, 0, 0);
+  pull.mutable_caller()->set_routing_generation(4);
+  CHECK_STATUS(Pull(*job, pull), StatusCode::kUnavailable, "this server has 3");
+}
+
+TEST_CASE("Held job: a bad push is refused whole, naming what was expected", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  v1::PushRequest push = PushOf(0, 0, 0, 1.0f);
+  const auto invalid = StatusCode::kInvalidArgument;
+  SECTION("wrong byte count") {
+    push.mutable_shards(1)->set_values(std::string(17, 'x'));
+    CHECK_STATUS(Push(*job, push), invalid,
+                 "table 0 shard 1: expected 32 bytes = 8 elements of fp32, got 17");
+  }
+  SECTION("a shard twice") {
+    *push.add_shards() = push.shards(0);
+    CHECK_STATUS(Push(*job, push), invalid, "table 0 shard 0 is twice in one message");
+  }
+  SECTION("no shards") {
+    push.clear_shards();
+    CHECK_STATUS(Push(*job, push), invalid, "no shards: expected at least 1");
+  }
+  SECTION("too many shards") {
+    for (int i = 0; i < HeldJob::kShardsPerMessageMax; ++i) push.add_shards();
+    CHECK_STATUS(Push(*job, push), invalid, "16386 shards in one message: expected at most 16384");
+  }
+  SECTION("slots out of range") {
+    push.set_slot_begin(2);
+    push.set_slot_end(3);
+    CHECK_STATUS(Push(*job, push), invalid, "slots [2, 3): expected a range inside [0, 2)");
+  }
+  SECTION("an unknown value type") {
+    push.mutable_shards(1)->set_value_type(v1::VALUE_TYPE_UNSPECIFIED);
+    CHECK_STATUS(Push(*job, push), invalid, "table 0 shard 1: value_type 0: expected FLOAT32");
+  }
+  SECTION("a shard held elsewhere") {
+    push.mutable_shards(1)->set_shard(7);
+    CHECK_STATUS(Push(*job, push), StatusCode::kNotFound, "table 0 shard 7 is not held here");
+  }
+  SECTION("a negative iteration") {
+    push.set_iteration(-1);
+    CHECK_STATUS(Push(*job, push), invalid, "iteration -1: expected 0 to");
+  }
+  SECTION("a reader") {
+    push.mutable_caller()->set_rank(-1);
+    CHECK_STATUS(Push(*job, push), invalid, "a reader that is no worker may not push");
+  }
+  SECTION("a fenced life") {
+    job->SetMembership({.generation = Generation(1),
+                        .members = {{.rank = Rank(0), .incarnation = Incarnation(2)}}});
+    CHECK_STATUS(Push(*job, push), StatusCode::kAborted, "incarnation 1 of rank 0 is fenced off");
+  }
+  CHECK(job->Describe()[0].pushes_applied() == 0);
+}
+
+TEST_CASE("Held job: a bad pull is refused, naming what was expected", "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  v1::PullRequest pull = PullOf(0, 0, 0);
+  const auto invalid = StatusCode::kInvalidArgument;
+  SECTION("a negative wait limit") {
+    pull.set_wait_limit_ms(-1);
+    CHECK_STATUS(Pull(*job, pull), invalid, "wait_limit_ms -1: expected 0 to 60000");
+  }
+  SECTION("a shard twice") {
+    *pull.add_shards() = pull.shards(1);
+    CHECK_STATUS(Pull(*job, pull), invalid, "table 0 shard 1 is twice in one message");
+  }
+  SECTION("a shard held elsewhere") {
+    pull.mutable_shards(0)->set_table(1);
+    CHECK_STATUS(Pull(*job, pull), StatusCode::kNotFound, "table 1 shard 0 is not held here");
+  }
+  SECTION("a held version that cannot be") {
+    pull.mutable_shards(0)->set_held_version(-5);
+    CHECK_STATUS(Pull(*job, pull), invalid, "held_version -5");
+  }
+  SECTION("a rank that cannot be") {
+    pull.mutable_caller()->set_rank(5000);
+    CHECK_STATUS(Pull(*job, pull), invalid, "rank 5000: expected 0 to 4095");
+  }
+  SECTION("an iteration for a reader") {
+    pull.mutable_caller()->set_rank(-1);
+    CHECK_STATUS(Pull(*job, pull), invalid, "may only pull snapshots");
+  }
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,61 @@
+#include "server/service/held_jobs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::server {
+
+absl::StatusOr<std::shared_ptr<HeldJob>> HeldJobs::Find(const JobId& job) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = jobs_.find(job);
+  if (it != jobs_.end()) return it->second;
+  return absl::NotFoundError(absl::StrCat("job \"", job, "\" is not held here; this server holds ",
+                                          jobs_.size(), " jobs"));
+}
+
+std::vector<std::shared_ptr<HeldJob>> HeldJobs::All() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<HeldJob>> all;
+  for (const auto& [id, job] : jobs_) all.push_back(job);
+  return all;
+}
+
+void HeldJobs::Add(std::shared_ptr<HeldJob> job) {
+  absl::MutexLock lock(&mutex_);
+  const JobId id = job->job();
+  jobs_.insert({id, std::move(job)});
+}
+
+void HeldJobs::Drop(const JobId& job) {
+  std::shared_ptr<HeldJob> dropped;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = jobs_.find(job);
+    if (it == jobs_.end()) return;
+    dropped = std::move(it->second);
+    jobs_.erase(it);
+  }
+  dropped->Close(absl::NotFoundError(absl::StrCat("job \"", job, "\" is no longer held here")));
+}
+
+void HeldJobs::DropAll(const absl::Status& reason) {
+  absl::btree_map<JobId, std::shared_ptr<HeldJob>> dropped;
+  {
+    absl::MutexLock lock(&mutex_);
+    dropped.swap(jobs_);
+  }
+  for (const auto& [id, job] : dropped) job->Close(reason);
+}
+
+Instant HeldJobs::Tick(Instant now) {
+  Instant next = Instant::InfiniteFuture();
+  for (const std::shared_ptr<HeldJob>& job : All()) {
+    job->Tick(now);
+    next = std::min(next, job->NextDeadline());
+  }
+  return next;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,44 @@
+// HeldJobs: the jobs that this server holds, by id.
+//
+// Shared between the service, which looks jobs up, and the agent, which adds and drops them. A
+// HeldJob is shared by this map and the calls that are using it, so that dropping a job never pulls
+// it from under a call.
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
+#define CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "server/service/held_job.h"
+
+namespace capstan::server {
+
+class HeldJobs {
+ public:
+  // Errors: kNotFound  the job is not held here.
+  absl::StatusOr<std::shared_ptr<HeldJob>> Find(const JobId& job) const;
+  std::vector<std::shared_ptr<HeldJob>> All() const;  // Ordered by id.
+
+  void Add(std::shared_ptr<HeldJob> job);  // REQUIRES: no job of this id is held.
+  void Drop(const JobId& job);             // Waiting calls end with kNotFound.
+  // Drops all; waiting calls end with `reason`.
+  void DropAll(const absl::Status& reason);
+
+  Instant Tick(Instant now);  // Ticks every job and returns the next deadline.
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::btree_map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_

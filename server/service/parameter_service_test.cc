@@ -1,0 +1,185 @@
+// The data plane over a loopback connection.
+#include "server/service/parameter_service.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/synchronization/notification.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_server.h"
+#include "common/net/grpc_status.h"
+#include "common/testing/status_matchers.h"
+#include "server/service/test_job.h"
+
+namespace capstan::server {
+namespace {
+
+using absl::StatusCode;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr ConsistencyConfig kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
+
+class Loopback {
+ public:
+  Loopback()
+      : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
+        service_(&jobs_, &clock_, &timer_) {
+    timer_.Start();
+    GrpcServer::Options options;
+    options.listen = "127.0.0.1:0";
+    options.services = {&service_};
+    REQUIRE_OK_AND_ASSIGN(server_, GrpcServer::Start(options));
+    stub_ = v1::ParameterServer::NewStub(MakeChannel(server_->address(), ChannelKind::kData));
+  }
+
+  ~Loopback() {
+    jobs_.DropAll(absl::UnavailableError("the server stops"));
+    server_.reset();
+    timer_.Stop();
+  }
+
+  HeldJobs& jobs() { return jobs_; }
+  v1::ParameterServer::Stub& stub() { return *stub_; }
+
+  absl::Status Push(const v1::PushRequest& request, v1::PushResponse* response) {
+    grpc::ClientContext context;
+    SetDeadline(context, kPatience);
+    return FromGrpcStatus(stub_->Push(&context, request, response));
+  }
+  absl::Status Pull(const v1::PullRequest& request, v1::PullResponse* response) {
+    grpc::ClientContext context;
+    SetDeadline(context, kPatience);
+    return FromGrpcStatus(stub_->Pull(&context, request, response));
+  }
+
+ private:
+  SteadyClock clock_;
+  HeldJobs jobs_;
+  DeadlineTimer timer_;
+  ParameterService service_;
+  std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<v1::ParameterServer::Stub> stub_;
+};
+
+// A call in flight whose end can be waited for.
+template <typename Response>
+struct Flight {
+  grpc::ClientContext context;
+  Response response;
+  grpc::Status status;
+  absl::Notification ended;
+
+  Flight() { SetDeadline(context, kPatience); }
+  std::function<void(grpc::Status)> Lander() {
+    return [this](grpc::Status end) {
+      status = std::move(end);
+      ended.Notify();
+    };
+  }
+  absl::Status Wait() {
+    REQUIRE(ended.WaitForNotificationWithTimeout(kPatience));
+    return FromGrpcStatus(status);
+  }
+};
+
+TEST_CASE("Parameter service: two workers train one iteration", "[server]") {
+  Loopback server;
+  server.jobs().Add(MakeTestJob(kBsp));
+  v1::PushPullRequest first, second;
+  *first.mutable_push() = PushOf(0, 0, 0, 1.0f);
+  *first.mutable_pull() = PullOf(0, 1, 20'000);
+  *second.mutable_push() = PushOf(1, 0, 1, 2.0f);
+  *second.mutable_pull() = PullOf(1, 1, 20'000);
+
+  Flight<v1::PushPullResponse> waiting, completing;
+  server.stub().async()->PushPull(&waiting.context, &first, &waiting.response, waiting.Lander());
+  server.stub().async()->PushPull(&completing.context, &second, &completing.response,
+                                  completing.Lander());
+  REQUIRE_OK(waiting.Wait());
+  REQUIRE_OK(completing.Wait());
+  CHECK(NumberIn(waiting.response.pull()) == -3.0f);
+  CHECK(NumberIn(completing.response.pull()) == -3.0f);
+  CHECK(waiting.response.push().shards(0).outcome() == v1::ShardPushResult::RECORDED);
+}
+
+TEST_CASE("Parameter service: the wait limit passes on the server's clock, with culprits",
+          "[server]") {
+  Loopback server;
+  server.jobs().Add(MakeTestJob(kBsp));
+  v1::PullResponse response;
+  REQUIRE_OK(server.Pull(PullOf(0, 1, 20), &response));
+  REQUIRE(response.shards_size() == 2);
+  CHECK(response.shards(0).outcome() == v1::ShardValues::NOT_READY);
+  REQUIRE(response.waiting_for_size() == 2);
+  CHECK(response.waiting_for(0).slots_size() == 2);
+}
+
+TEST_CASE("Parameter service: a cancelled pull is forgotten", "[server]") {
+  Loopback server;
+  const std::shared_ptr<HeldJob> job = MakeTestJob(kBsp);
+  server.jobs().Add(job);
+  const v1::PullRequest request = PullOf(0, 1, 60'000);
+  Flight<v1::PullResponse> pull;
+  server.stub().async()->Pull(&pull.context, &request, &pull.response, pull.Lander());
+  const absl::Time give_up = absl::Now() + kPatience;
+  while (job->NextDeadline() == Instant::InfiniteFuture()) REQUIRE(absl::Now() < give_up);
+  pull.context.TryCancel();
+  CHECK(pull.Wait().code() == StatusCode::kCancelled);
+  while (job->NextDeadline() != Instant::InfiniteFuture()) REQUIRE(absl::Now() < give_up);
+}
+
+TEST_CASE("Parameter service: dropping a job ends the pulls that wait for it", "[server]") {
+  Loopback server;
+  const std::shared_ptr<HeldJob> job = MakeTestJob(kBsp);
+  server.jobs().Add(job);
+  const v1::PullRequest request = PullOf(0, 1, 60'000);
+  Flight<v1::PullResponse> pull;
+  server.stub().async()->Pull(&pull.context, &request, &pull.response, pull.Lander());
+  const absl::Time give_up = absl::Now() + kPatience;
+  while (job->NextDeadline() == Instant::InfiniteFuture()) REQUIRE(absl::Now() < give_up);
+  server.jobs().Drop("lenet-1");
+  CHECK_STATUS(pull.Wait(), StatusCode::kNotFound, "\"lenet-1\" is no longer held here");
+}
+
+TEST_CASE("Parameter service: errors carry their code and words", "[server]") {
+  Loopback server;
+  v1::PushResponse response;
+  CHECK_STATUS(server.Push(PushOf(0, 0, 0, 1.0f), &response), StatusCode::kNotFound,
+               "job \"lenet-1\" is not held here; this server holds 0 jobs");
+  server.jobs().Add(MakeTestJob(kBsp));
+  v1::PushRequest push = PushOf(0, 0, 0, 1.0f);
+  push.mutable_shards(0)->set_values(std::string(17, 'x'));
+  CHECK_STATUS(server.Push(push, &response), StatusCode::kInvalidArgument,
+               "expected 64 bytes = 16 elements of fp32, got 17");
+  push.mutable_caller()->set_routing_generation(0);
+  CHECK_STATUS(server.Push(push, &response), StatusCode::kFailedPrecondition, "expected 1");
+}
+
+TEST_CASE("Parameter service: a push-pull with two callers is refused", "[server]") {
+  Loopback server;
+  server.jobs().Add(MakeTestJob(kBsp));
+  v1::PushPullRequest request;
+  *request.mutable_push() = PushOf(0, 0, 0, 1.0f);
+  *request.mutable_pull() = PullOf(1, 1, 0);
+  Flight<v1::PushPullResponse> call;
+  server.stub().async()->PushPull(&call.context, &request, &call.response, call.Lander());
+  CHECK_STATUS(call.Wait(), StatusCode::kInvalidArgument, "the callers of push and pull differ");
+}
+
+TEST_CASE("Parameter service: what is held can be described, for one job or all", "[server]") {
+  Loopback server;
+  server.jobs().Add(MakeTestJob(kBsp));
+  grpc::ClientContext context;
+  SetDeadline(context, kPatience);
+  v1::DescribeTablesRequest request;
+  request.set_job_id(GENERATE("", "lenet-1"));
+  v1::DescribeTablesResponse response;
+  REQUIRE_OK(FromGrpcStatus(server.stub().DescribeTables(&context, request, &response)));
+  REQUIRE(response.tables_size() == 1);
+  CHECK(response.tables(0).job_id() == "lenet-1");
+  CHECK(response.tables(0).elements() == 24);
+}
+
+}  // namespace
+}  // namespace capstan::server
