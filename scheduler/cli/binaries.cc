@@ -35,8 +35,8 @@ absl::StatusOr<std::string> Find(const BinarySearch& search, const std::string& 
     if (search.is_executable(place)) return place;
   }
   return absl::NotFoundError(absl::StrCat("the program ", name, " was not found; tried ",
-                                          absl::StrJoin(places, ", "),
-                                          ". Build it: bazel build //", role, ":", name));
+                                          absl::StrJoin(places, ", "), ". Build it: bazel build //",
+                                          role, ":", name));
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ struct Binaries {
 };
 
 struct BinarySearch {
-  std::string self;               // Path of this program, links resolved.
+  std::string self;  // Path of this program, links resolved.
   std::string working_directory;
-  std::string path;               // The variable PATH.
+  std::string path;  // The variable PATH.
   std::function<bool(const std::string&)> is_executable;
 
   static BinarySearch OfProcess();

@@ -53,15 +53,15 @@ absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(const v1::JobSp
   v1::SubmitJobRequest request;
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   *request.mutable_spec() = spec;
-  auto response = Call<v1::SubmitJobResponse>(*stub_, &v1::Scheduler::Stub::SubmitJob, request,
-                                              kSubmitTimeout);
+  auto response =
+      Call<v1::SubmitJobResponse>(*stub_, &v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
   if (!response.ok()) return Explain(response.status());
   return response;
 }
 
 absl::StatusOr<v1::ListJobsResponse> SchedulerClient::ListJobs() {
-  auto response = Call<v1::ListJobsResponse>(*stub_, &v1::Scheduler::Stub::ListJobs,
-                                             v1::ListJobsRequest());
+  auto response =
+      Call<v1::ListJobsResponse>(*stub_, &v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest());
   if (!response.ok()) return Explain(response.status());
   return response;
 }
@@ -76,8 +76,8 @@ absl::StatusOr<v1::JobStatus> SchedulerClient::WaitJob(const std::string& job_id
   request.set_job_id(job_id);
   request.set_after_revision(revision);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
-  auto response = Call<v1::GetJobResponse>(*stub_, &v1::Scheduler::Stub::GetJob, request,
-                                           wait + kCallTimeout);
+  auto response =
+      Call<v1::GetJobResponse>(*stub_, &v1::Scheduler::Stub::GetJob, request, wait + kCallTimeout);
   if (!response.ok()) return Explain(response.status());
   return std::move(*response->mutable_status());
 }
@@ -91,8 +91,8 @@ absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& 
 }
 
 absl::StatusOr<v1::ListNodesResponse> SchedulerClient::ListNodes() {
-  auto response = Call<v1::ListNodesResponse>(*stub_, &v1::Scheduler::Stub::ListNodes,
-                                              v1::ListNodesRequest());
+  auto response =
+      Call<v1::ListNodesResponse>(*stub_, &v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest());
   if (!response.ok()) return Explain(response.status());
   return response;
 }
@@ -112,8 +112,8 @@ ServerClient::ServerClient(const std::string& name, const std::string& address)
 absl::StatusOr<v1::DescribeTablesResponse> ServerClient::DescribeTables(const std::string& job_id) {
   v1::DescribeTablesRequest request;
   request.set_job_id(job_id);
-  auto response = Call<v1::DescribeTablesResponse>(
-      *stub_, &v1::ParameterServer::Stub::DescribeTables, request);
+  auto response =
+      Call<v1::DescribeTablesResponse>(*stub_, &v1::ParameterServer::Stub::DescribeTables, request);
   if (!response.ok()) return ExplainPeer(response.status(), name_);
   return response;
 }

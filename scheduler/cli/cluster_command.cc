@@ -108,7 +108,8 @@ int StayInForeground(const std::string& directory, const ClusterFile& cluster) {
   std::vector<std::string> told;
   while (!Interrupts::Sleep(kWatchInterval)) {
     const std::vector<std::string> dead = DeadProcesses(cluster);
-    if (dead != told) std::fprintf(stderr, "capstan: ended: %s\n", absl::StrJoin(dead, ", ").c_str());
+    if (dead != told)
+      std::fprintf(stderr, "capstan: ended: %s\n", absl::StrJoin(dead, ", ").c_str());
     told = dead;
     if (!dead.empty() && dead[0] == cluster.processes(0).name()) break;
   }
@@ -129,11 +130,12 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
     Print(absl::StrCat("cluster in ", *directory, "\n", ProcessTable(output)));
     const bool is_default = arguments.directory.empty();
     const std::string dir = is_default ? "" : absl::StrCat(" --dir ", *directory);
-    Print(absl::StrCat("\n", is_default ? "" : absl::StrCat("export CAPSTAN_SCHEDULER=",
-                                                            cluster->scheduler(), "\n"),
-                       "capstan job submit FILE\n",
-                       arguments.foreground ? "Ctrl-C takes it down.\n"
-                                            : absl::StrCat("capstan cluster down", dir, "\n")));
+    Print(absl::StrCat(
+        "\n",
+        is_default ? "" : absl::StrCat("export CAPSTAN_SCHEDULER=", cluster->scheduler(), "\n"),
+        "capstan job submit FILE\n",
+        arguments.foreground ? "Ctrl-C takes it down.\n"
+                             : absl::StrCat("capstan cluster down", dir, "\n")));
   }
   return arguments.foreground ? StayInForeground(*directory, *cluster) : kExitDone;
 }
@@ -269,12 +271,12 @@ void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
 
-  AddClusterCommand(cluster, "status", "The processes of a local cluster; exit code 1 if one is gone",
-                    "  capstan cluster status\n  capstan cluster status -o json", line, arguments,
-                    ShowStatus);
+  AddClusterCommand(
+      cluster, "status", "The processes of a local cluster; exit code 1 if one is gone",
+      "  capstan cluster status\n  capstan cluster status -o json", line, arguments, ShowStatus);
   AddClusterCommand(cluster, "down", "Take a local cluster down; nothing of it goes on running",
-                    "  capstan cluster down\n  capstan cluster down --dir /tmp/run", line, arguments,
-                    Down);
+                    "  capstan cluster down\n  capstan cluster down --dir /tmp/run", line,
+                    arguments, Down);
 }
 
 }  // namespace capstan::cli

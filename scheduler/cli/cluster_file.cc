@@ -33,8 +33,8 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory) {
   ClusterFile cluster;
   const auto status = google::protobuf::util::JsonStringToMessage(text, &cluster);
   if (!status.ok()) {
-    return absl::DataLossError(absl::StrCat(
-        path, ": ", std::string(status.message().data(), status.message().size())));
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", std::string(status.message().data(), status.message().size())));
   }
   if (cluster.format() != kFormat) {
     return absl::DataLossError(absl::StrCat(path, ": got format ", cluster.format(), ", expected ",

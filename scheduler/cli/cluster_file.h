@@ -15,7 +15,7 @@ namespace capstan::cli {
 
 std::string ClusterFilePath(const std::string& directory);
 
-// Errors: kNotFound  there is none; kDataLoss  it cannot be understood; else the operating system's.
+// Errors: kNotFound  there is none. kDataLoss  it cannot be understood.
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory);
 
 // The file is replaced whole or not at all.

@@ -1,7 +1,7 @@
 // Command: what the commands of the line share: options, output, errors, exit codes.
 //
-// A command file adds its subcommands to the parser; the one that the user names leaves a function in
-// `CommandLine::run`, which main calls. Nothing is done while arguments are parsed.
+// A command file adds its subcommands to the parser; the one that the user names leaves a function
+// in `CommandLine::run`, which main calls. Nothing is done while arguments are parsed.
 // Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_COMMAND_H_
@@ -24,10 +24,11 @@ struct CommandLine {
 // A function of a command: has resolved settings, returns the exit code.
 using CommandFunction = std::function<int(const Settings& settings)>;
 
-// Adds a group of commands, such as `job`. `line` and everything that `run` captures outlive parsing.
+// Adds a group of commands, such as `job`.
 CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
 
-// Adds a command with --scheduler, --output and --help; `examples` is shown below the help.
+// Adds a command with --scheduler, --output and --help; `examples` is shown below the
+// help. `line` outlives parsing.
 CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
                      const std::string& examples, CommandLine& line, CommandFunction run);
 

@@ -48,7 +48,8 @@ int ShowVersion(const Settings& settings) {
 
 void AddConfigCommands(CLI::App& config, CommandLine& line) {
   AddCommand(config, "show", "Each setting with its value and where it comes from",
-             "  capstan config show\n  CAPSTAN_SCHEDULER=host:7070 capstan config show", line, Show);
+             "  capstan config show\n  CAPSTAN_SCHEDULER=host:7070 capstan config show", line,
+             Show);
 }
 
 void AddVersionCommand(CLI::App& app, CommandLine& line) {

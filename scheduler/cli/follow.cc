@@ -16,7 +16,7 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);   // A signal is seen this late.
+constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);  // A signal is seen this late.
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(150);
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(500);
 constexpr int kColumnsDefault = 80;

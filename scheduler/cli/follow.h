@@ -21,8 +21,8 @@ struct FollowOptions {
   absl::Duration patience = absl::Minutes(1);
 };
 
-// Prints to standard output: a bar that is redrawn on a terminal, plain lines elsewhere. Returns the
-// status of the ended job.
+// Prints to standard output: a bar that is redrawn on a terminal, plain lines elsewhere. Returns
+// the status of the ended job.
 // Errors: kCancelled  a signal came (Interrupts::Signal() says which); the job goes on.
 //         kUnavailable, kDeadlineExceeded  the scheduler was away for longer than `patience`.
 //         else  what the scheduler answered (kNotFound: no such job).

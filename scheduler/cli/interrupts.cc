@@ -27,7 +27,8 @@ void OnSignal(int signal) {
   int none = 0;
   g_signal.compare_exchange_strong(none, signal);
   const char byte = 0;
-  if (g_wake_pipe[1] >= 0) [[maybe_unused]] const auto ignored = write(g_wake_pipe[1], &byte, 1);
+  if (g_wake_pipe[1] >= 0) [[maybe_unused]]
+    const auto ignored = write(g_wake_pipe[1], &byte, 1);
   errno = saved;
 }
 

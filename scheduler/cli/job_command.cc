@@ -25,9 +25,8 @@ struct SubmitArguments {
 };
 
 int Submit(const Settings& settings, const SubmitArguments& arguments) {
-  const auto spec =
-      LoadCheckedJob(arguments.file, arguments.overrides,
-                     arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
+  const auto spec = LoadCheckedJob(arguments.file, arguments.overrides,
+                                   arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
   SchedulerClient scheduler(settings.scheduler);
   const auto submitted = scheduler.SubmitJob(*spec);
@@ -41,7 +40,8 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   if (!json) {
     Print(absl::StrCat("submitted ", job, "\n  capstan job describe ", job,
                        "   state, tasks, results\n  capstan job logs ", job,
-                       "       what its tasks wrote\n  capstan job stop ", job, "       stop it\n"));
+                       "       what its tasks wrote\n  capstan job stop ", job,
+                       "       stop it\n"));
   }
   if (arguments.no_wait) return kExitDone;
   const Interrupts interrupts;
@@ -101,7 +101,8 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
       "75 the scheduler cannot be reached, 130 interrupted (the job goes on).",
       line, [arguments](const Settings& settings) { return Submit(settings, *arguments); });
   submit->add_option("FILE", arguments->file, "Job file: protobuf text format or JSON")->required();
-  submit->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
+  submit
+      ->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
   submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
@@ -135,8 +136,8 @@ void AddJobCommands(CLI::App& job, CommandLine& line) {
   AddJobCommand(job, "watch", "Follow a job to its end and exit with its result",
                 "  capstan job watch lenet-1\n  capstan job watch lenet-1 -o json   # only the end",
                 line, Watch);
-  AddJobCommand(job, "stop", "Stop a job; what it has exported stays",
-                "  capstan job stop lenet-1", line, Stop);
+  AddJobCommand(job, "stop", "Stop a job; what it has exported stays", "  capstan job stop lenet-1",
+                line, Stop);
 }
 
 }  // namespace capstan::cli

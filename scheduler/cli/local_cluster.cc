@@ -16,7 +16,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
 #include "common/time/clock.h"
@@ -42,8 +41,8 @@ class DirectoryLock {
     DirectoryLock lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (lock.fd_ < 0) return absl::ErrnoToStatus(errno, directory);
     if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-      return absl::AbortedError(absl::StrCat(
-          directory, ": another command is starting or stopping the cluster there"));
+      return absl::AbortedError(
+          absl::StrCat(directory, ": another command is starting or stopping the cluster there"));
     }
     return lock;
   }
@@ -91,10 +90,9 @@ class Starter {
     }
     for (int i = 1; i <= options_.workers; ++i) {
       const std::string name = absl::StrCat("worker-", i);
-      CAPSTAN_RETURN_IF_ERROR(
-          Start(name, options_.binaries.worker,
-                {scheduler, absl::StrCat("--name=", name),
-                 absl::StrCat("--work-dir=", options_.directory, "/", name)}));
+      CAPSTAN_RETURN_IF_ERROR(Start(name, options_.binaries.worker,
+                                    {scheduler, absl::StrCat("--name=", name),
+                                     absl::StrCat("--work-dir=", options_.directory, "/", name)}));
     }
     CAPSTAN_RETURN_IF_ERROR(AwaitAddresses());
     CAPSTAN_RETURN_IF_ERROR(WriteClusterFile(options_.directory, cluster_));
@@ -132,14 +130,14 @@ class Starter {
     for (const LocalProcess& process : cluster_.processes()) {
       if (IsAlive(IdOf(process))) continue;
       const std::string how = HowItEnded(IdOf(process));
-      return absl::AbortedError(absl::StrCat(process.name(), " ended while the cluster was starting",
-                                             how.empty() ? "" : " with ", how, ". ",
-                                             LogTail(process.log())));
+      return absl::AbortedError(
+          absl::StrCat(process.name(), " ended while the cluster was starting",
+                       how.empty() ? "" : " with ", how, ". ", LogTail(process.log())));
     }
     if (SteadyClock().Now() < deadline_) return absl::OkStatus();
-    return absl::DeadlineExceededError(absl::StrCat(
-        "after ", absl::FormatDuration(options_.start_limit), " these had not ", missing,
-        ". Logs: ", options_.directory, "/logs"));
+    return absl::DeadlineExceededError(
+        absl::StrCat("after ", absl::FormatDuration(options_.start_limit), " these had not ",
+                     missing, ". Logs: ", options_.directory, "/logs"));
   }
 
   absl::Status AwaitAddresses() {
@@ -168,13 +166,13 @@ class Starter {
         const bool registered =
             nodes.ok() &&
             std::any_of(nodes->nodes().begin(), nodes->nodes().end(), [&](const auto& node) {
-              return node.alive() && node.node_id() == process.name() && node.pid() == process.pid();
+              return node.alive() && node.node_id() == process.name() &&
+                     node.pid() == process.pid();
             });
         if (!registered) missing.push_back(process.name());
       }
       if (missing.empty()) return absl::OkStatus();
-      CAPSTAN_RETURN_IF_ERROR(
-          MayWait(absl::StrCat("registered: ", absl::StrJoin(missing, ", "))));
+      CAPSTAN_RETURN_IF_ERROR(MayWait(absl::StrCat("registered: ", absl::StrJoin(missing, ", "))));
       Interrupts::Sleep(kPollInterval);
     }
   }
@@ -184,39 +182,25 @@ class Starter {
   ClusterFile cluster_;
 };
 
-// Waits until none of `processes` is alive; false if the deadline passes first.
-bool AwaitEnd(const std::vector<LocalProcess>& processes, Instant deadline) {
-  const SteadyClock clock;
-  while (true) {
-    const bool alive = std::any_of(processes.begin(), processes.end(),
-                                   [](const auto& process) { return IsAlive(IdOf(process)); });
-    if (!alive) return true;
-    if (clock.Now() >= deadline) return false;
-    absl::SleepFor(kPollInterval);
-  }
-}
-
 StopReport StopProcesses(const ClusterFile& cluster, absl::Duration grace) {
   StopReport report;
   const SteadyClock clock;
   const Instant deadline = clock.Now() + grace;
   for (const char* role : {"worker", "server", "scheduler"}) {
-    std::vector<LocalProcess> group;
+    std::vector<ProcessId> group;
     for (const LocalProcess& process : cluster.processes()) {
-      if (absl::StartsWith(process.name(), role)) group.push_back(process);
+      if (!absl::StartsWith(process.name(), role) || !IsAlive(IdOf(process))) continue;
+      group.push_back(IdOf(process));
+      SendSignal(group.back(), SIGTERM);
     }
-    for (const LocalProcess& process : group) {
-      if (!IsAlive(IdOf(process))) continue;
-      ++report.processes;
-      SendSignal(IdOf(process), SIGTERM);
-    }
-    if (AwaitEnd(group, deadline)) continue;
-    for (const LocalProcess& process : group) {
-      if (!IsAlive(IdOf(process))) continue;
+    report.processes += static_cast<int>(group.size());
+    if (AwaitEnd(group, deadline - clock.Now())) continue;
+    for (const LocalProcess& process : cluster.processes()) {
+      if (!absl::StartsWith(process.name(), role) || !IsAlive(IdOf(process))) continue;
       report.killed.push_back(process.name());
       SendSignal(IdOf(process), SIGKILL);
     }
-    AwaitEnd(group, clock.Now() + kKillLimit);
+    AwaitEnd(group, kKillLimit);
   }
   for (const LocalProcess& process : cluster.processes()) {
     KillSession(IdOf(process));
@@ -235,10 +219,10 @@ absl::StatusOr<ClusterFile> StartLocalCluster(const LocalClusterOptions& options
     const bool runs = std::any_of(before->processes().begin(), before->processes().end(),
                                   [](const auto& process) { return IsAlive(IdOf(process)); });
     if (runs) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "a cluster runs in ", options.directory, " already, its scheduler at ",
-          before->scheduler(), "; take it down with `capstan cluster down --dir ",
-          options.directory, "`"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("a cluster runs in ", options.directory, " already, its scheduler at ",
+                       before->scheduler(), "; take it down with `capstan cluster down --dir ",
+                       options.directory, "`"));
     }
   }
   Starter starter(options, SteadyClock().Now() + options.start_limit);

@@ -5,8 +5,8 @@
 //               scheduler/         the scheduler's data
 //               <worker>/          specs and logs of the worker's tasks
 //
-// Thread safety: thread-compatible; an Interrupts object must exist. Two processes that start or stop
-// the cluster of one folder exclude each other.
+// Thread safety: thread-compatible; an Interrupts object must exist. Two processes that start or
+// stop the cluster of one folder exclude each other.
 #ifndef CAPSTAN_SCHEDULER_CLI_LOCAL_CLUSTER_H_
 #define CAPSTAN_SCHEDULER_CLI_LOCAL_CLUSTER_H_
 

@@ -25,7 +25,7 @@ struct LogArguments {
   bool follow = false;
 };
 
-// Splits what arrives into lines and prints each whole, with the rank before it if there are several.
+// Splits what arrives into lines and prints each whole, after a prefix.
 class LinePrinter {
  public:
   explicit LinePrinter(std::string prefix) : prefix_(std::move(prefix)) {}
@@ -93,8 +93,8 @@ class TaskLog {
   int64_t offset_ = 0;
 };
 
-// Reads all logs once. A worker that cannot be asked is reported, once, and does not keep the others
-// from being read.
+// Reads all logs. A worker that cannot be asked is reported, once, and does not keep the others from
+// being read.
 class JobLogs {
  public:
   explicit JobLogs(const LogArguments& arguments) : arguments_(arguments) {}
@@ -106,7 +106,8 @@ class JobLogs {
       if (arguments_.rank != kAllRanks && task.rank() != arguments_.rank) continue;
       found = true;
       const std::string prefix = several ? absl::StrCat("[rank ", task.rank(), "] ") : "";
-      TaskLog& log = logs_.try_emplace(task.rank(), arguments_.job, task.rank(), prefix).first->second;
+      TaskLog& log =
+          logs_.try_emplace(task.rank(), arguments_.job, task.rank(), prefix).first->second;
       if (task.address().empty()) continue;  // Not placed yet.
       const absl::Status status = log.Read(task);
       std::string& told = told_[task.rank()];

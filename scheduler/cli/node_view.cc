@@ -32,7 +32,8 @@ std::string NodeTable(const v1::ListNodesResponse& nodes) {
   for (const v1::NodeStatus& node : nodes.nodes()) {
     const bool worker = node.role() == v1::WORKER;
     table.AddRow({node.node_id(), RoleName(node.role()), node.alive() ? "alive" : "dead",
-                  node.address(), worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : "",
+                  node.address(),
+                  worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : "",
                   worker ? "" : FormatCount(node.shards()),
                   DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),
                   node.hostname(), absl::StrCat(node.pid())});

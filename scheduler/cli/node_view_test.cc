@@ -26,7 +26,8 @@ TEST_CASE("NodeTable: servers show shards, workers show tasks", "[cli]") {
         "worker-1  worker  dead   127.0.0.1:2    1/2       -  1 min 5 s  0.1.0    h      11\n");
 }
 
-TEST_CASE("HeldTableTable: a row a table and server, versions as a range where they differ", "[cli]") {
+TEST_CASE("HeldTableTable: a row a table and server, versions as a range where they differ",
+          "[cli]") {
   CHECK(HeldTableTable({}) == "No tables.\n");
   CHECK(HeldTableTable(Parse<TableListOutput>(R"(
           servers { server: "server-1"

@@ -1,11 +1,14 @@
 #include "scheduler/cli/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -16,9 +19,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 
 namespace capstan::cli {
 namespace {
+
+// Longest wait for one event: a kernel without pidfd is asked again this often.
+constexpr int64_t kEndPollMs = 100;
 
 struct Stat {
   char state = 0;
@@ -37,8 +44,7 @@ Stat ReadStat(int pid) {
       absl::StrSplit(line.substr(name_end + 1), ' ', absl::SkipEmpty());
   constexpr size_t kStateField = 0, kSessionField = 3, kStartTimeField = 19;  // After the name.
   Stat stat;
-  if (fields.size() <= kStartTimeField ||
-      !absl::SimpleAtoi(fields[kSessionField], &stat.session) ||
+  if (fields.size() <= kStartTimeField || !absl::SimpleAtoi(fields[kSessionField], &stat.session) ||
       !absl::SimpleAtoi(fields[kStartTimeField], &stat.start_time)) {
     return {};
   }
@@ -48,8 +54,8 @@ Stat ReadStat(int pid) {
 
 // What the child does between fork and exec: async-signal-safe calls only. Writes errno to `report`
 // if it does not get to exec.
-[[noreturn]] void BecomeProgram(char* const* arguments, const char* directory, int input, int output,
-                                bool end_with_parent, pid_t parent, int report) {
+[[noreturn]] void BecomeProgram(char* const* arguments, const char* directory, int input,
+                                int output, bool end_with_parent, pid_t parent, int report) {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGCHLD}) {
@@ -101,7 +107,8 @@ absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options) {
   const Descriptor report_read(ends[0]);
   Descriptor report_write(ends[1]);
   std::vector<char*> arguments;
-  for (const std::string& word : options.command) arguments.push_back(const_cast<char*>(word.c_str()));
+  for (const std::string& word : options.command)
+    arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -131,6 +138,22 @@ bool IsAlive(const ProcessId& process) {
 
 void SendSignal(const ProcessId& process, int signal) {
   if (IsAlive(process)) kill(process.pid, signal);
+}
+
+bool AwaitEnd(const std::vector<ProcessId>& processes, absl::Duration limit) {
+  const absl::Time deadline = absl::Now() + limit;
+  for (const ProcessId& process : processes) {
+    const Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+    // Looked at after the descriptor is had: it is that process's, or the process is gone.
+    while (IsAlive(process)) {
+      const int64_t left =
+          absl::ToInt64Milliseconds(absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1)));
+      if (left <= 0) return false;
+      struct pollfd end = {pidfd.get(), POLLIN, 0};
+      poll(&end, 1, static_cast<int>(std::min<int64_t>(left, kEndPollMs)));
+    }
+  }
+  return true;
 }
 
 bool KillSession(const ProcessId& leader) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace capstan::cli {
 
@@ -36,6 +37,9 @@ bool IsAlive(const ProcessId& process);
 
 // Sends the signal if the process is still that one.
 void SendSignal(const ProcessId& process, int signal);
+
+// Waits until none of them is alive; false if `limit` passes first.
+bool AwaitEnd(const std::vector<ProcessId>& processes, absl::Duration limit);
 
 // Kills what is left of the session that Spawn began with `leader`, which must have ended: children
 // that outlived it. True: there was something.

@@ -23,9 +23,8 @@ absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
   for (const std::string& assignment : overrides) {
     CAPSTAN_RETURN_IF_ERROR(file.Set(assignment));
   }
-  const std::vector<Diagnostic> diagnostics = data_check == DataCheck::kDo
-                                                  ? CheckJob(file.spec()).diagnostics
-                                                  : ValidateJob(file.spec());
+  const std::vector<Diagnostic> diagnostics =
+      data_check == DataCheck::kDo ? CheckJob(file.spec()).diagnostics : ValidateJob(file.spec());
   if (diagnostics.empty()) return file.spec();
   std::string lines;
   for (const Diagnostic& diagnostic : diagnostics) {

@@ -88,9 +88,9 @@ int Export(const Settings& settings, const ExportArguments& arguments) {
   SchedulerClient scheduler(settings.scheduler);
   const auto job = scheduler.GetJob(arguments.job);
   if (!job.ok()) return Fail(job.status());
-  const absl::Status status =
-      HasEnded(job->state()) ? CopyModelFiles(job->output_directory(), arguments.directory)
-                             : ExportRunning(scheduler, *job, arguments.directory);
+  const absl::Status status = HasEnded(job->state())
+                                  ? CopyModelFiles(job->output_directory(), arguments.directory)
+                                  : ExportRunning(scheduler, *job, arguments.directory);
   if (!status.ok()) return Fail(status);
   const std::filesystem::path directory = std::filesystem::absolute(arguments.directory);
   TableExportOutput output;

@@ -31,9 +31,9 @@ absl::StatusOr<Tables> MakeEmptyTables(const v1::GetTablesResponse& response) {
   for (const v1::TableSpec& spec : response.tables()) {
     CAPSTAN_RETURN_IF_ERROR(ValidateTable(spec));
     if (spec.elements() > kTableElementsMax) {
-      return absl::ResourceExhaustedError(absl::StrCat("table ", spec.name(), " has ",
-                                                       spec.elements(), " elements, expected at most ",
-                                                       kTableElementsMax));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("table ", spec.name(), " has ", spec.elements(),
+                       " elements, expected at most ", kTableElementsMax));
     }
     PulledTable& table = tables[spec.table()];
     table.spec = spec;
@@ -43,13 +43,14 @@ absl::StatusOr<Tables> MakeEmptyTables(const v1::GetTablesResponse& response) {
   return tables;
 }
 
-// Shards are ordered by (table, shard): each table must be covered from its first element to its last.
+// Shards are ordered by (table, shard): each table must be covered from its first element to its
+// last.
 absl::Status CheckRouting(const Tables& tables, const v1::RoutingTable& routing) {
   absl::btree_map<int32_t, int64_t> covered;
   for (const v1::ShardRoute& shard : routing.shards()) {
     const auto table = tables.find(shard.table());
-    const bool known = table != tables.end() && shard.server() >= 0 &&
-                       shard.server() < routing.servers_size();
+    const bool known =
+        table != tables.end() && shard.server() >= 0 && shard.server() < routing.servers_size();
     int64_t& begin = covered[shard.table()];
     if (!known || shard.element_begin() != begin || shard.element_end() <= begin ||
         shard.element_end() > table->second.spec.elements()) {
@@ -103,12 +104,11 @@ absl::Status PullShards(const std::string& job_id, uint64_t generation,
   }
   CAPSTAN_ASSIGN_OR_RETURN(const v1::PullResponse response, pull(routes[0]->server(), request));
   if (response.shards_size() != request.shards_size()) {
-    return absl::DataLossError(absl::StrCat("got ", response.shards_size(), " shards, expected ",
-                                            request.shards_size()));
+    return absl::DataLossError(
+        absl::StrCat("got ", response.shards_size(), " shards, expected ", request.shards_size()));
   }
   for (int i = 0; i < response.shards_size(); ++i) {
-    CAPSTAN_RETURN_IF_ERROR(
-        TakeShard(*routes[static_cast<size_t>(i)], response.shards(i), tables));
+    CAPSTAN_RETURN_IF_ERROR(TakeShard(*routes[static_cast<size_t>(i)], response.shards(i), tables));
   }
   return absl::OkStatus();
 }
@@ -155,8 +155,9 @@ absl::Status CopyModelFiles(const std::string& from, const std::string& to) {
     std::error_code error;
     if (!fs::exists(source, error)) {
       return absl::NotFoundError(
-          absl::StrCat(source.string(), ": no such file; the job exported no model there, or it "
-                                        "lies on another machine"));
+          absl::StrCat(source.string(),
+                       ": no such file; the job exported no model there, or it "
+                       "lies on another machine"));
     }
     const fs::path target = fs::path(to) / file;
     if (fs::equivalent(source, target, error)) continue;

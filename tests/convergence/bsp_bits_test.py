@@ -32,7 +32,6 @@ def digest(folder):
 
 
 def job_text(live, workers, servers, epochs):
-    data = live.data + "data { augmentation { crop_padding: 1 horizontal_flip: true } }"
     return synthetic.job(
         live.folder,
         name=f"w{workers}s{servers}",
@@ -42,7 +41,7 @@ def job_text(live, workers, servers, epochs):
         epochs=epochs,
         batch_size=16,
         training="slots: 4 seed: 11",
-        data=data,
+        data=live.data,
         optimizer="adam {} learning_rate: 0.002 weight_decay: 0.0001 clip_norm: 1.0 "
         "schedule { cosine { steps: 60 minimum: 0.0001 } warmup_steps: 5 }",
     )
@@ -77,7 +76,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=6)
     arguments = parser.parse_args()
     with cluster.Cluster(servers=3, workers=4) as live:
-        live.data = synthetic.data_block(live.folder, train=1000, test=200, side=10)
+        live.data = synthetic.data_block(
+            live.folder, train=1000, test=200, side=10, augmentation="crop_padding: 1 horizontal_flip: true"
+        )
         expected = reference(live, arguments.epochs)
         print(f"reference trainer          {expected}", flush=True)
         wrong = 0

@@ -26,7 +26,7 @@ def write_idx(folder, name, count, side=8, classes=10, seed=1, noise=40):
     return images_path, labels_path
 
 
-def data_block(folder, train=2000, test=500, side=8):
+def data_block(folder, train=2000, test=500, side=8, augmentation=""):
     """The `data` part of a job file over freshly written files."""
     train_images, train_labels = write_idx(folder, "train", train, side, seed=1)
     test_images, test_labels = write_idx(folder, "test", test, side, seed=2)
@@ -35,6 +35,7 @@ data {{
   format: IDX
   train {{ images: "{train_images}" labels: "{train_labels}" }}
   test {{ images: "{test_images}" labels: "{test_labels}" }}
+  augmentation {{ {augmentation} }}
 }}
 """
 
