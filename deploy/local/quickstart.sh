@@ -26,7 +26,8 @@ scheduler, servers and workers on free ports, trains LeNet on Fashion-MNIST, pri
 accuracy and where model, curve and logs lie, and takes everything down, also on Ctrl-C.
 All files go to runs/quickstart-<date>-<time> in this folder (and Bazel's cache).
 
-  --mode=MODE   bsp (all wait for all), ssp (at most 2 iterations apart; the default), asp (no waiting)
+  --mode=MODE   bsp (all wait for all), ssp (at most 2 iterations apart; the default),
+                asp (no waiting)
   --workers=N   worker processes, 1 to 256; default 2
   --servers=N   server processes, 1 to 256; default 2
   --epochs=N    passes over the training images; default 4
@@ -72,7 +73,8 @@ parse() {
     fi
     case "$option" in
       --mode)
-        [[ "$value" =~ ^(bsp|ssp|asp)$ ]] || wrong "--mode: got \"$value\", expected bsp, ssp or asp"
+        [[ "$value" =~ ^(bsp|ssp|asp)$ ]] ||
+          wrong "--mode: got \"$value\", expected bsp, ssp or asp"
         mode="$value"
         ;;
       --workers) check_number "$option" "$value" 256 && workers=$((10#$value)) ;;
