@@ -1,8 +1,8 @@
 // Backend: the small interface behind which all arithmetic of a worker happens.
 //
-// Preparing an op is slow (libraries choose and compile a kernel), running it is fast: so ops are prepared
-// once per descriptor and then run many times. kernels/reference is the specification (naive loops),
-// kernels/cpu the fast CPU one. A backend knows nothing of jobs, servers or workers.
+// Preparing an op is slow (libraries choose and compile a kernel), running it is fast: so ops are
+// prepared once per descriptor and then run many times. kernels/reference is the specification
+// (naive loops), kernels/cpu the fast CPU one. A backend knows nothing of jobs, servers or workers.
 //
 // Thread safety: a Backend and its Plans are used by one thread at a time.
 #ifndef CAPSTAN_KERNELS_BACKEND_H_
@@ -52,7 +52,8 @@ class Backend {
   // REQUIRES: counts are those of the descriptor (checked: kInvalidArgument).
   // Asynchronous on devices; the CPU backends finish before they return.
   virtual absl::Status Run(Plan& plan, absl::Span<const TensorView> inputs,
-                           absl::Span<const TensorView> outputs, const RunOptions& options = {}) = 0;
+                           absl::Span<const TensorView> outputs,
+                           const RunOptions& options = {}) = 0;
 
   // Memory of this backend, 64-byte aligned, uninitialised. nullptr if there is none left.
   virtual void* Allocate(int64_t bytes) = 0;

@@ -99,6 +99,16 @@ TEST_CASE("Backend: a plan of another backend is refused", "[kernels]") {
   CHECK_STATUS(reference->Run(*cpu_plan, {view}, {view}), kInvalid, "another backend");
 }
 
+TEST_CASE("Backend: scratch that cannot be had is an error, not a crash", "[kernels]") {
+  OpDesc d;  // One pixel in a padded image of 25 GB, for each of 1024 threads.
+  d.kind = OpKind::kConvolutionForward;
+  d.n = 1;
+  d.kernel = d.out_h = d.out_w = 40000;
+  d.padding = 39999;
+  CHECK_STATUS(MakeCpuBackend({.threads = 5000})->Prepare(d), absl::StatusCode::kResourceExhausted,
+               "no memory for 65");
+}
+
 TEST_CASE("Backend: labels and row numbers out of range are refused at run time", "[kernels]") {
   for (const auto& backend : AllBackends()) {
     std::vector<float> values(16);
@@ -107,9 +117,8 @@ TEST_CASE("Backend: labels and row numbers out of range are refused at run time"
     REQUIRE_OK_AND_ASSIGN(const auto softmax_plan, backend->Prepare(softmax));
     const TensorView logits = ViewOf(values.data(), 6);
     const TensorView loss = ViewOf(values.data() + 6, 2);
-    CHECK_STATUS(
-        backend->Run(*softmax_plan, {logits, ViewOf(labels.data(), 2)}, {logits, loss}), kInvalid,
-        "softmax_cross_entropy_forward n=2 3 classes: label 1 is 3");
+    CHECK_STATUS(backend->Run(*softmax_plan, {logits, ViewOf(labels.data(), 2)}, {logits, loss}),
+                 kInvalid, "softmax_cross_entropy_forward n=2 3 classes: label 1 is 3");
 
     OpDesc embedding = Matrix(OpKind::kEmbeddingForward, 1, 1, 2);
     embedding.rows = 4;

@@ -14,11 +14,15 @@
 
 namespace capstan::kernels {
 
-// `bytes` of uninitialised memory; nullptr if there is none, or if bytes is negative or near 2^63.
-// At least one cache line, so the result for 0 bytes is distinct and may be freed.
+// No allocation is larger: far above any operand (kOperandElementsMax), far below any overflow.
+inline constexpr int64_t kAllocationBytesMax = int64_t{1} << 40;
+
+// `bytes` of uninitialised memory; nullptr if there is none, or if bytes is outside [0,
+// kAllocationBytesMax]. At least one cache line, so the result for 0 bytes is distinct and may be
+// freed.
 inline void* AllocateHost(int64_t bytes) {
   constexpr int64_t kAlignment = 64;
-  if (bytes < 0 || bytes > INT64_MAX - kAlignment) return nullptr;
+  if (bytes < 0 || bytes > kAllocationBytesMax) return nullptr;
   const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return std::aligned_alloc(kAlignment, static_cast<size_t>(rounded == 0 ? kAlignment : rounded));
 }
@@ -39,7 +43,7 @@ using HostFloats = std::unique_ptr<float[], HostDeleter>;
 
 // `count` uninitialised floats; null if there is no memory for them.
 inline HostFloats AllocateFloats(int64_t count) {
-  if (count < 0 || count > INT64_MAX / 8) return nullptr;
+  if (count > kAllocationBytesMax / 4) return nullptr;
   return HostFloats(static_cast<float*>(AllocateHost(count * 4)));
 }
 

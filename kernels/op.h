@@ -1,34 +1,40 @@
-// OpDesc: one arithmetic operation with its shapes and attributes; what a backend prepares and runs.
+// OpDesc: one arithmetic operation with its shapes and attributes; what a backend prepares and
+// runs.
 //
 // Conventions of every op:
-//   * Images are [n, h, w, c] (NHWC), matrices [n, k]; fp32, accumulated in fp32; labels are int32 [n].
-//   * Convolution weights are [filters, kernel, kernel, c_in] (OHWI); fully connected ones [units, k].
+//   * Images are [n, h, w, c] (NHWC), matrices [n, k]; fp32, accumulated in fp32; labels are
+//     int32 [n].
+//   * Convolution weights are [filters, kernel, kernel, c_in] (OHWI); fully connected ones
+//     [units, k].
 //   * Backward ops overwrite their outputs (they do not accumulate).
 //   * The same inputs give the same bits on every run with the same thread count.
 //
-// Inputs -> outputs, in the order of Run's spans (b = bias present):
-//   kConvolutionForward      x, weight, [bias]                  -> y           (y = relu(..) if fuse_relu)
-//   kConvolutionBackwardData dy, weight                         -> dx
-//   kConvolutionBackwardWeights x, dy                           -> dweight, [dbias]
-//   kMaxPoolForward          x                                  -> y, index    (int32 [as y]: winner in its window, row-major kernel offset)
-//   kMaxPoolBackward         dy, index                          -> dx
-//   kAveragePoolForward      x                                  -> y           (padding is left out of the mean)
-//   kAveragePoolBackward     dy                                 -> dx
-//   kFullyConnectedForward   x [n,k], weight, [bias]            -> y [n,units] (y = relu(..) if fuse_relu)
-//   kFullyConnectedBackwardData    dy, weight                   -> dx
-//   kFullyConnectedBackwardWeights x, dy                        -> dweight, [dbias]
-//   kReluForward             x                                  -> y           (may be in place)
-//   kReluBackward            y, dy                              -> dx          (dx = y > 0 ? dy : 0; may be in place of dy)
-//   kBatchNormForward        x, scale, shift                    -> y, mean, variance   (batch statistics, [c]; biased variance)
-//   kBatchNormInference      x, scale, shift, mean, variance    -> y
-//   kBatchNormBackward       x, dy, scale, mean, variance       -> dx, dscale, dshift
-//   kAdd                     a, b                               -> y           (may be in place of a)
-//   kDropoutForward          x                                  -> y           (Run with RunOptions::random_key)
-//   kDropoutBackward         dy                                 -> dx          (same random_key: same mask)
-//   kSoftmaxCrossEntropyForward  logits [n,k], labels           -> probabilities [n,k], loss [n]
-//   kSoftmaxCrossEntropyBackward probabilities, labels          -> dlogits     (times RunOptions::scale)
-//   kEmbeddingForward        rows-as-fp32 [n,k], weight [rows,dim] -> y [n,k*dim]
-//   kEmbeddingBackward       rows-as-fp32 [n,k], dy             -> dweight     (zero where no row was read)
+// Inputs -> outputs, in the order of Run's spans ([bias] where has_bias):
+//   kConvolutionForward            x, weight, [bias]        -> y (y = relu(..) if fuse_relu)
+//   kConvolutionBackwardData       dy, weight               -> dx
+//   kConvolutionBackwardWeights    x, dy                    -> dweight, [dbias]
+//   kMaxPoolForward                x                        -> y, index (int32 [as y]: the winner
+//                                     in its window, as row-major kernel offset)
+//   kMaxPoolBackward               dy, index                -> dx
+//   kAveragePoolForward            x                        -> y (padding is left out of the mean)
+//   kAveragePoolBackward           dy                       -> dx
+//   kFullyConnectedForward         x [n,k], weight, [bias]  -> y [n,units] (relu if fuse_relu)
+//   kFullyConnectedBackwardData    dy, weight               -> dx
+//   kFullyConnectedBackwardWeights x, dy                    -> dweight, [dbias]
+//   kReluForward                   x                        -> y (may be in place)
+//   kReluBackward                  y, dy                    -> dx (dx = y > 0 ? dy : 0; may be in
+//                                     place of dy)
+//   kBatchNormForward              x, scale, shift          -> y, mean, variance (of the batch,
+//                                     [c]; biased variance)
+//   kBatchNormInference            x, scale, shift, mean, variance -> y
+//   kBatchNormBackward             x, dy, scale, mean, variance -> dx, dscale, dshift
+//   kAdd                           a, b                     -> y (may be in place of a)
+//   kDropoutForward                x                        -> y (by RunOptions::random_key)
+//   kDropoutBackward               dy                       -> dx (same random_key: same mask)
+//   kSoftmaxCrossEntropyForward    logits [n,k], labels     -> probabilities [n,k], loss [n]
+//   kSoftmaxCrossEntropyBackward   probabilities, labels    -> dlogits (times RunOptions::scale)
+//   kEmbeddingForward              rows-as-fp32 [n,k], weight [rows,dim] -> y [n,k*dim]
+//   kEmbeddingBackward             rows-as-fp32 [n,k], dy   -> dweight (zero where no row was read)
 // Thread safety: a value.
 #ifndef CAPSTAN_KERNELS_OP_H_
 #define CAPSTAN_KERNELS_OP_H_
@@ -63,14 +69,15 @@ enum class OpKind {
   kEmbeddingBackward,
 };
 
-// One descriptor for all kinds; a field that a kind does not use keeps its default. Input image sizes are
+// One descriptor for all kinds; a field that a kind does not use is ignored. Input image sizes are
 // those of the forward op's x, also in backward descriptors.
 struct OpDesc {
   OpKind kind = OpKind::kAdd;
   int64_t n = 0;         // Batch, >= 0.
   int64_t h = 1, w = 1;  // Image height and width, >= 1. 1 for matrices.
-  int64_t c = 1;         // Channels, or the second dimension of a matrix (embedding: indices a sample).
-  int64_t out_h = 1, out_w = 1, out_c = 1;  // Of y. Fully connected: out_c = units. Embedding: out_c = dim.
+  int64_t c = 1;  // Channels, or the second dimension of a matrix (embedding: indices a sample).
+  // Of y. Fully connected: out_c = units. Embedding: out_c = dim.
+  int64_t out_h = 1, out_w = 1, out_c = 1;
   int64_t kernel = 1, stride = 1, padding = 0;  // Square windows.
   bool has_bias = false;
   bool fuse_relu = false;

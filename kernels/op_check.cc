@@ -11,8 +11,7 @@ namespace capstan::kernels {
 namespace {
 
 absl::Status OutOfRange(const char* field, int64_t value, const char* expected) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value, ", expected ", expected));
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", expected ", expected));
 }
 
 absl::Status CheckPositive(const char* field, int64_t value) {
@@ -79,14 +78,14 @@ absl::Status CheckAxis(const OpDesc& d, const char* in_name, int64_t in, const c
                        int64_t out) {
   if (in + 2 * d.padding < d.kernel) {
     return absl::InvalidArgumentError(absl::StrCat("kernel is ", d.kernel, ", expected at most ",
-                                                   in_name, " + 2 * padding = ",
-                                                   in + 2 * d.padding));
+                                                   in_name,
+                                                   " + 2 * padding = ", in + 2 * d.padding));
   }
   const int64_t expected = (in + 2 * d.padding - d.kernel) / d.stride + 1;
   if (out == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(out_name, " is ", out, ", expected (", in_name,
-                                                 " + 2 * padding - kernel) / stride + 1 = ",
-                                                 expected));
+  return absl::InvalidArgumentError(
+      absl::StrCat(out_name, " is ", out, ", expected (", in_name,
+                   " + 2 * padding - kernel) / stride + 1 = ", expected));
 }
 
 absl::Status CheckWindow(const OpDesc& d) {
@@ -95,7 +94,8 @@ absl::Status CheckWindow(const OpDesc& d) {
   CAPSTAN_RETURN_IF_ERROR(CheckPositive("stride", d.stride));
   CAPSTAN_RETURN_IF_ERROR(CheckPositive("out_c", d.out_c));
   if (d.padding < 0 || d.padding >= d.kernel) {
-    return OutOfRange("padding", d.padding, absl::StrCat("0 <= padding < kernel = ", d.kernel).c_str());
+    return OutOfRange("padding", d.padding,
+                      absl::StrCat("0 <= padding < kernel = ", d.kernel).c_str());
   }
   CAPSTAN_RETURN_IF_ERROR(CheckAxis(d, "h", d.h, "out_h", d.out_h));
   return CheckAxis(d, "w", d.w, "out_w", d.out_w);
@@ -278,26 +278,33 @@ absl::StatusOr<OpSignature> Dispatch(const OpDesc& d) {
   switch (d.kind) {
     case OpKind::kConvolutionForward:
     case OpKind::kConvolutionBackwardData:
-    case OpKind::kConvolutionBackwardWeights: return Convolution(d);
+    case OpKind::kConvolutionBackwardWeights:
+      return Convolution(d);
     case OpKind::kMaxPoolForward:
     case OpKind::kMaxPoolBackward:
     case OpKind::kAveragePoolForward:
-    case OpKind::kAveragePoolBackward: return Pool(d);
+    case OpKind::kAveragePoolBackward:
+      return Pool(d);
     case OpKind::kFullyConnectedForward:
     case OpKind::kFullyConnectedBackwardData:
-    case OpKind::kFullyConnectedBackwardWeights: return FullyConnected(d);
+    case OpKind::kFullyConnectedBackwardWeights:
+      return FullyConnected(d);
     case OpKind::kBatchNormForward:
     case OpKind::kBatchNormInference:
-    case OpKind::kBatchNormBackward: return BatchNorm(d);
+    case OpKind::kBatchNormBackward:
+      return BatchNorm(d);
     case OpKind::kReluForward:
     case OpKind::kReluBackward:
     case OpKind::kAdd:
     case OpKind::kDropoutForward:
-    case OpKind::kDropoutBackward: return Elementwise(d);
+    case OpKind::kDropoutBackward:
+      return Elementwise(d);
     case OpKind::kSoftmaxCrossEntropyForward:
-    case OpKind::kSoftmaxCrossEntropyBackward: return SoftmaxCrossEntropy(d);
+    case OpKind::kSoftmaxCrossEntropyBackward:
+      return SoftmaxCrossEntropy(d);
     case OpKind::kEmbeddingForward:
-    case OpKind::kEmbeddingBackward: return Embedding(d);
+    case OpKind::kEmbeddingBackward:
+      return Embedding(d);
   }
   return OutOfRange("kind", static_cast<int64_t>(d.kind), "one of OpKind");
 }
@@ -340,8 +347,7 @@ absl::StatusOr<OpSignature> MakeSignature(const OpDesc& desc) {
 
 absl::Status CheckViews(const OpSignature& signature, absl::Span<const TensorView> inputs,
                         absl::Span<const TensorView> outputs) {
-  absl::Status status =
-      CheckSide("input", signature.inputs.data(), signature.input_count, inputs);
+  absl::Status status = CheckSide("input", signature.inputs.data(), signature.input_count, inputs);
   if (status.ok()) {
     status = CheckSide("output", signature.outputs.data(), signature.output_count, outputs);
   }
@@ -362,8 +368,8 @@ absl::Status CheckRows(absl::Span<const float> row_numbers, int64_t rows) {
   for (size_t i = 0; i < row_numbers.size(); ++i) {
     const float row = row_numbers[i];
     if (row >= 0.0f && row < static_cast<float>(rows) && row == std::floor(row)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "row number ", i, " is ", row, ", expected a whole number, 0 <= row < ", rows));
+    return absl::InvalidArgumentError(absl::StrCat("row number ", i, " is ", row,
+                                                   ", expected a whole number, 0 <= row < ", rows));
   }
   return absl::OkStatus();
 }

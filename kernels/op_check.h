@@ -1,5 +1,6 @@
 // OpSignature: which operands an op takes and how many elements each has; the one place where
-// descriptors and views are validated, so that every backend refuses the same things in the same words.
+// descriptors and views are validated, so that every backend refuses the same things in the same
+// words.
 //
 // Thread safety: values and pure functions.
 #ifndef CAPSTAN_KERNELS_OP_CHECK_H_
@@ -39,12 +40,13 @@ struct OpSignature {
 // Errors: kInvalidArgument  names the op, the field, its value and what was expected.
 absl::StatusOr<OpSignature> MakeSignature(const OpDesc& desc);
 
-// Checks the views of a Run: number, element counts, types, and no null data where there are elements.
-// Allocates only when it fails. Errors: kInvalidArgument.
+// Checks the views of a Run: number, element counts, types, and no null data where there are
+// elements. Allocates only when it fails. Errors: kInvalidArgument.
 absl::Status CheckViews(const OpSignature& signature, absl::Span<const TensorView> inputs,
                         absl::Span<const TensorView> outputs);
 
-// Labels must be in [0, classes). Errors: kInvalidArgument  names the first bad one and its position.
+// Labels must be in [0, classes). Errors: kInvalidArgument  names the first bad one and its
+// position.
 absl::Status CheckLabels(absl::Span<const int32_t> labels, int64_t classes);
 
 // Row numbers must be whole numbers in [0, rows). Errors: kInvalidArgument, as CheckLabels.

@@ -71,9 +71,9 @@ TEST_CASE("Op signature: operands have the counts of op.h", "[kernels]") {
   CHECK(x.outputs[1].count == 4);
 }
 
-TEST_CASE("Op signature: a bad field is named with its value and what was expected",
-          "[kernels]") {
-  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.n = -1; })), kInvalid, "n is -1, expected >= 0");
+TEST_CASE("Op signature: a bad field is named with its value and what was expected", "[kernels]") {
+  CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.n = -1; })), kInvalid,
+               "n is -1, expected >= 0");
   CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.h = 0; })), kInvalid, "h is 0, expected >= 1");
   CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.c = -3; })), kInvalid, "c is -3");
   CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.stride = 0; })), kInvalid, "stride is 0");

@@ -40,7 +40,8 @@ void FillTensor(const v1::Initializer& initializer, uint64_t key, int64_t begin,
     case v1::Initializer::kNormalStd:
       return FillNormal(key, initializer.normal_std(), begin, end, out);
     case v1::Initializer::kConstant:
-    case v1::Initializer::KIND_NOT_SET: break;
+    case v1::Initializer::KIND_NOT_SET:
+      break;
   }
   std::fill(out, out + (end - begin), initializer.constant());  // 0 if not set.
 }

@@ -28,18 +28,30 @@ int64_t MultiplyUpTo(int64_t a, int64_t b, int64_t limit) {
 
 const char* KindName(v1::Layer::KindCase kind) {
   switch (kind) {
-    case v1::Layer::kConvolution: return "convolution";
-    case v1::Layer::kMaxPooling: return "max_pooling";
-    case v1::Layer::kAveragePooling: return "average_pooling";
-    case v1::Layer::kFullyConnected: return "fully_connected";
-    case v1::Layer::kRelu: return "relu";
-    case v1::Layer::kBatchNormalization: return "batch_normalization";
-    case v1::Layer::kAdd: return "add";
-    case v1::Layer::kFlatten: return "flatten";
-    case v1::Layer::kDropout: return "dropout";
-    case v1::Layer::kGlobalAveragePooling: return "global_average_pooling";
-    case v1::Layer::kEmbedding: return "embedding";
-    case v1::Layer::KIND_NOT_SET: break;
+    case v1::Layer::kConvolution:
+      return "convolution";
+    case v1::Layer::kMaxPooling:
+      return "max_pooling";
+    case v1::Layer::kAveragePooling:
+      return "average_pooling";
+    case v1::Layer::kFullyConnected:
+      return "fully_connected";
+    case v1::Layer::kRelu:
+      return "relu";
+    case v1::Layer::kBatchNormalization:
+      return "batch_normalization";
+    case v1::Layer::kAdd:
+      return "add";
+    case v1::Layer::kFlatten:
+      return "flatten";
+    case v1::Layer::kDropout:
+      return "dropout";
+    case v1::Layer::kGlobalAveragePooling:
+      return "global_average_pooling";
+    case v1::Layer::kEmbedding:
+      return "embedding";
+    case v1::Layer::KIND_NOT_SET:
+      break;
   }
   return "";
 }
@@ -171,23 +183,33 @@ class Planner {
 
   absl::Status PlanKind(const v1::Layer& layer) {
     switch (layer.kind_case()) {
-      case v1::Layer::kConvolution: return PlanConvolution(layer.convolution());
-      case v1::Layer::kMaxPooling: return PlanPooling(LayerKind::kMaxPooling, layer.max_pooling());
+      case v1::Layer::kConvolution:
+        return PlanConvolution(layer.convolution());
+      case v1::Layer::kMaxPooling:
+        return PlanPooling(LayerKind::kMaxPooling, layer.max_pooling());
       case v1::Layer::kAveragePooling:
         return PlanPooling(LayerKind::kAveragePooling, layer.average_pooling());
-      case v1::Layer::kFullyConnected: return PlanFullyConnected(layer.fully_connected());
+      case v1::Layer::kFullyConnected:
+        return PlanFullyConnected(layer.fully_connected());
       case v1::Layer::kBatchNormalization:
         return PlanBatchNormalization(layer.batch_normalization());
-      case v1::Layer::kAdd: return PlanAdd(layer);
-      case v1::Layer::kDropout: return PlanDropout(layer.dropout());
-      case v1::Layer::kGlobalAveragePooling: return PlanGlobalAveragePooling();
-      case v1::Layer::kEmbedding: return PlanEmbedding(layer.embedding());
-      case v1::Layer::kRelu: layer_.kind = LayerKind::kRelu; return absl::OkStatus();
+      case v1::Layer::kAdd:
+        return PlanAdd(layer);
+      case v1::Layer::kDropout:
+        return PlanDropout(layer.dropout());
+      case v1::Layer::kGlobalAveragePooling:
+        return PlanGlobalAveragePooling();
+      case v1::Layer::kEmbedding:
+        return PlanEmbedding(layer.embedding());
+      case v1::Layer::kRelu:
+        layer_.kind = LayerKind::kRelu;
+        return absl::OkStatus();
       case v1::Layer::kFlatten:
         layer_.kind = LayerKind::kFlatten;
         layer_.out = {1, 1, layer_.in.count()};
         return absl::OkStatus();
-      case v1::Layer::KIND_NOT_SET: break;
+      case v1::Layer::KIND_NOT_SET:
+        break;
     }
     return Error(
         "it has no kind, expected one of convolution, max_pooling, average_pooling, "

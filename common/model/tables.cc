@@ -14,9 +14,15 @@ namespace {
 v1::Initializer MakeInitializer(const Initial& initial) {
   v1::Initializer result;
   switch (initial.kind) {
-    case Initial::Kind::kConstant: result.set_constant(initial.value); break;
-    case Initial::Kind::kUniform: result.set_uniform_bound(initial.value); break;
-    case Initial::Kind::kNormal: result.set_normal_std(initial.value); break;
+    case Initial::Kind::kConstant:
+      result.set_constant(initial.value);
+      break;
+    case Initial::Kind::kUniform:
+      result.set_uniform_bound(initial.value);
+      break;
+    case Initial::Kind::kNormal:
+      result.set_normal_std(initial.value);
+      break;
   }
   return result;
 }
@@ -41,10 +47,14 @@ v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
 
 float InitializerValue(const v1::Initializer& initializer) {
   switch (initializer.kind_case()) {
-    case v1::Initializer::kConstant: return initializer.constant();
-    case v1::Initializer::kUniformBound: return initializer.uniform_bound();
-    case v1::Initializer::kNormalStd: return initializer.normal_std();
-    case v1::Initializer::KIND_NOT_SET: break;
+    case v1::Initializer::kConstant:
+      return initializer.constant();
+    case v1::Initializer::kUniformBound:
+      return initializer.uniform_bound();
+    case v1::Initializer::kNormalStd:
+      return initializer.normal_std();
+    case v1::Initializer::KIND_NOT_SET:
+      break;
   }
   return 0.0f;
 }

@@ -149,14 +149,28 @@ class Parser {
     switch (c) {
       case '"':
       case '\\':
-      case '/': value->push_back(c); return absl::OkStatus();
-      case 'b': value->push_back('\b'); return absl::OkStatus();
-      case 'f': value->push_back('\f'); return absl::OkStatus();
-      case 'n': value->push_back('\n'); return absl::OkStatus();
-      case 'r': value->push_back('\r'); return absl::OkStatus();
-      case 't': value->push_back('\t'); return absl::OkStatus();
-      case 'u': break;
-      default: return Error("unknown escape in a string");
+      case '/':
+        value->push_back(c);
+        return absl::OkStatus();
+      case 'b':
+        value->push_back('\b');
+        return absl::OkStatus();
+      case 'f':
+        value->push_back('\f');
+        return absl::OkStatus();
+      case 'n':
+        value->push_back('\n');
+        return absl::OkStatus();
+      case 'r':
+        value->push_back('\r');
+        return absl::OkStatus();
+      case 't':
+        value->push_back('\t');
+        return absl::OkStatus();
+      case 'u':
+        break;
+      default:
+        return Error("unknown escape in a string");
     }
     CAPSTAN_ASSIGN_OR_RETURN(uint32_t code, HexUnit());
     if (code >= 0xD800 && code < 0xDC00 && text_.substr(position_, 2) == "\\u") {

@@ -1,5 +1,5 @@
-// Batch normalisation. Sums run over fixed chunks of positions in fp32 and over chunks in double, so
-// they are accurate for any batch and do not depend on the thread count.
+// Batch normalisation. Sums run over fixed chunks of positions in fp32 and over chunks in double,
+// so they are accurate for any batch and do not depend on the thread count.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_BATCH_NORM_H_

@@ -11,8 +11,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Strides of a convolution's arrays, in floats. Images with padding are copied into a padded one first,
-// so that the inner loops see no borders.
+// Strides of a convolution's arrays, in floats. Images with padding are copied into a padded one
+// first, so that the inner loops see no borders.
 struct Geometry {
   explicit Geometry(const OpDesc& d)
       : row((d.w + 2 * d.padding) * d.c),
@@ -44,7 +44,7 @@ class ConvolutionPlan : public CpuPlan {
       return absl::ResourceExhaustedError(absl::StrCat(ToString(desc()), ": no memory for ",
                                                        padded + floats, " floats of scratch"));
     }
-    std::fill_n(memory_.get(), padded + floats, 0.0f);
+    std::fill_n(memory_.get(), padded, 0.0f);
     scratch_ = memory_.get() + padded;
     return absl::OkStatus();
   }
@@ -71,8 +71,8 @@ class ConvolutionPlan : public CpuPlan {
   float* scratch_ = nullptr;
 };
 
-// y[position, filter]: rows are output positions (windows of x), columns filters, the sum runs over the
-// window's rows.
+// y[position, filter]: rows are output positions (windows of x), columns filters, the sum runs over
+// the window's rows.
 class Forward : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -80,11 +80,6 @@ class Forward : public ConvolutionPlan {
   absl::Status Init() {
     const OpDesc& d = desc();
     panels_ = SplitColumns(simd(), d.out_c);
-    for (int64_t oh = 0; oh < d.out_h; ++oh) {
-      for (int64_t ow = 0; ow < d.out_w; ++ow) {
-        windows_.push_back(oh * d.stride * g_.row + ow * d.stride * d.c);
-      }
-    }
     return AllocateScratch(d.kernel * g_.segment * PaddedColumns(panels_));
   }
 
@@ -119,20 +114,28 @@ class Forward : public ConvolutionPlan {
       args.length = g_.segment;
       args.bias = bias == nullptr ? nullptr : bias + panel.begin;
       args.relu = d.fuse_relu;
-      RunTiles(
-          simd(), panel, args, g_.positions,
-          [&](int64_t p) { return x + windows_[static_cast<size_t>(p)]; },
-          [&](int64_t p) { return y + p * d.out_c + panel.begin; });
+      // RunTiles asks for the windows in order: left to right, then down.
+      const float* row = x;
+      int64_t ow = 0;
+      const auto next_window = [&](int64_t) {
+        const float* window = row + ow * d.stride * d.c;
+        if (++ow == d.out_w) {
+          ow = 0;
+          row += d.stride * g_.row;
+        }
+        return window;
+      };
+      RunTiles(simd(), panel, args, g_.positions, next_window,
+               [&](int64_t p) { return y + p * d.out_c + panel.begin; });
       packed += d.kernel * g_.segment * panel.padded;
     }
   }
 
-  std::vector<Panel> panels_;     // Of the filters.
-  std::vector<int64_t> windows_;  // Where the window of each output position starts.
+  std::vector<Panel> panels_;  // Of the filters.
 };
 
-// dx[window, segment column] += dy[position, :] * weight[:, kernel row, segment column]: rows are output
-// positions one below the other, whose windows' rows do not overlap in memory.
+// dx[window, segment column] += dy[position, :] * weight[:, kernel row, segment column]: rows are
+// output positions one below the other, whose windows' rows do not overlap in memory.
 class BackwardData : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -199,9 +202,9 @@ class BackwardData : public ConvolutionPlan {
   std::vector<Panel> panels_;  // Of a segment.
 };
 
-// dweight[filter, segment column] of each kernel row: the sum runs over output positions, image by image.
-// Rows are filters and columns those of the segment, or the other way round (swapped_) where filters
-// fill the vectors better, as in a first layer with one channel.
+// dweight[filter, segment column] of each kernel row: the sum runs over output positions, image by
+// image. Rows are filters and columns those of the segment, or the other way round (swapped_) where
+// filters fill the vectors better, as in a first layer with one channel.
 class BackwardWeights : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -323,9 +326,12 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> Make(const OpSignature& signature,
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeConvolutionPlan(const OpSignature& signature,
                                                              const CpuContext& context) {
   switch (signature.desc.kind) {
-    case OpKind::kConvolutionForward: return Make<Forward>(signature, context);
-    case OpKind::kConvolutionBackwardData: return Make<BackwardData>(signature, context);
-    default: return Make<BackwardWeights>(signature, context);
+    case OpKind::kConvolutionForward:
+      return Make<Forward>(signature, context);
+    case OpKind::kConvolutionBackwardData:
+      return Make<BackwardData>(signature, context);
+    default:
+      return Make<BackwardWeights>(signature, context);
   }
 }
 

@@ -1,5 +1,6 @@
-// Convolution as matrix products over register tiles, straight from NHWC images: no im2col, no reorder
-// of activations. Weights are packed at each run (they change at each iteration, and are small).
+// Convolution as matrix products over register tiles, straight from NHWC images: no im2col, no
+// reorder of activations. Weights are packed at each run (they change at each iteration, and are
+// small).
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_CONVOLUTION_H_

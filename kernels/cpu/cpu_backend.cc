@@ -20,11 +20,16 @@
 namespace capstan::kernels {
 namespace {
 
+constexpr int kThreadsMax = 1024;
+
 const Simd* SimdOf(InstructionSet set) {
   switch (set) {
-    case InstructionSet::kAvx512: return &kSimdAvx512;
-    case InstructionSet::kAvx2: return &kSimdAvx2;
-    case InstructionSet::kBaseline: break;
+    case InstructionSet::kAvx512:
+      return &kSimdAvx512;
+    case InstructionSet::kAvx2:
+      return &kSimdAvx2;
+    case InstructionSet::kBaseline:
+      break;
   }
   return &kSimdBaseline;
 }
@@ -71,7 +76,7 @@ class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const CpuOptions& options)
       : context_{SimdOf(std::min(options.instruction_set_max, BestInstructionSet())),
-                 std::max(options.threads, 1),
+                 std::clamp(options.threads, 1, kThreadsMax),
                  /*onednn=*/options.instruction_set_max == InstructionSet::kAvx512} {}
 
   std::string Name() const override { return "cpu"; }

@@ -30,8 +30,8 @@ class FullyConnectedPlan : public CpuPlan {
   HostFloats scratch_;
 };
 
-// Computes the transpose of y, [units, n]: then only x, which is small, must be packed, and the weights
-// are read once, as they lie. Tiles are transposed back when they are stored.
+// Computes the transpose of y, [units, n]: then only x, which is small, must be packed, and the
+// weights are read once, as they lie. Tiles are transposed back when they are stored.
 class Forward : public FullyConnectedPlan {
  public:
   using FullyConnectedPlan::FullyConnectedPlan;
@@ -67,8 +67,7 @@ class Forward : public FullyConnectedPlan {
       args.length = d.c;
       int64_t height = 0;
       RunTiles(
-          simd(), panel, args, end - begin,
-          [&](int64_t u) { return weight + (begin + u) * d.c; },
+          simd(), panel, args, end - begin, [&](int64_t u) { return weight + (begin + u) * d.c; },
           [&](int64_t) { return tile + height++ * panel.padded; },
           [&](int64_t row, int64_t rows) {
             StoreTransposed(panel, tile, begin + row, rows, bias, y);
@@ -178,9 +177,12 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> Make(const OpSignature& signature,
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeFullyConnectedPlan(const OpSignature& signature,
                                                                 const CpuContext& context) {
   switch (signature.desc.kind) {
-    case OpKind::kFullyConnectedForward: return Make<Forward>(signature, context);
-    case OpKind::kFullyConnectedBackwardData: return Make<BackwardData>(signature, context);
-    default: return Make<BackwardWeights>(signature, context);
+    case OpKind::kFullyConnectedForward:
+      return Make<Forward>(signature, context);
+    case OpKind::kFullyConnectedBackwardData:
+      return Make<BackwardData>(signature, context);
+    default:
+      return Make<BackwardWeights>(signature, context);
   }
 }
 

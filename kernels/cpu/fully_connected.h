@@ -11,7 +11,8 @@
 
 namespace capstan::kernels {
 
-// REQUIRES: signature is of a fully connected op. Errors: kResourceExhausted  no memory for scratch.
+// REQUIRES: signature is of a fully connected op. Errors: kResourceExhausted  no memory for
+// scratch.
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeFullyConnectedPlan(const OpSignature& signature,
                                                                 const CpuContext& context);
 

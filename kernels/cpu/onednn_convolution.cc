@@ -39,9 +39,12 @@ class OnednnConvolutionPlan : public CpuPlan {
     omp_set_num_threads(threads());
     try {
       switch (desc().kind) {
-        case OpKind::kConvolutionForward: return InitForward();
-        case OpKind::kConvolutionBackwardData: return InitBackwardData();
-        default: return InitBackwardWeights();
+        case OpKind::kConvolutionForward:
+          return InitForward();
+        case OpKind::kConvolutionBackwardData:
+          return InitBackwardData();
+        default:
+          return InitBackwardWeights();
       }
     } catch (const dnnl::error& error) {
       return ToStatus(error.status, desc(), error.what());
@@ -51,9 +54,12 @@ class OnednnConvolutionPlan : public CpuPlan {
   absl::Status Execute(Views in, Views out, const RunOptions&) override {
     omp_set_num_threads(threads());
     switch (desc().kind) {
-      case OpKind::kConvolutionForward: return RunForward(in, out);
-      case OpKind::kConvolutionBackwardData: return RunBackwardData(in, out);
-      default: return RunBackwardWeights(in, out);
+      case OpKind::kConvolutionForward:
+        return RunForward(in, out);
+      case OpKind::kConvolutionBackwardData:
+        return RunBackwardData(in, out);
+      default:
+        return RunBackwardWeights(in, out);
     }
   }
 
@@ -126,7 +132,8 @@ class OnednnConvolutionPlan : public CpuPlan {
     }
     CAPSTAN_RETURN_IF_ERROR(Own(weight, &weight_data_, &weight_));
     const bool gradient = desc().kind == OpKind::kConvolutionBackwardWeights;
-    reorder_ = gradient ? dnnl::reorder(weight_, user_weight_) : dnnl::reorder(user_weight_, weight_);
+    reorder_ =
+        gradient ? dnnl::reorder(weight_, user_weight_) : dnnl::reorder(user_weight_, weight_);
     return absl::OkStatus();
   }
 
@@ -154,7 +161,8 @@ class OnednnConvolutionPlan : public CpuPlan {
   }
 
   // The bias comes last; an op without one leaves it out.
-  absl::Span<const dnnl_exec_arg_t> DropUnusedBias(absl::Span<const dnnl_exec_arg_t> arguments) const {
+  absl::Span<const dnnl_exec_arg_t> DropUnusedBias(
+      absl::Span<const dnnl_exec_arg_t> arguments) const {
     return arguments.first(arguments.size() - (desc().has_bias ? 0 : 1));
   }
 
@@ -210,8 +218,8 @@ class OnednnConvolutionPlan : public CpuPlan {
   dnnl::engine engine_;
   dnnl::stream stream_;
   dnnl::primitive primitive_;
-  dnnl::primitive reorder_;    // Only where !same_layout_.
-  bool same_layout_ = false;   // oneDNN takes OHWI as it is: weight_ is user_weight_.
+  dnnl::primitive reorder_;   // Only where !same_layout_.
+  bool same_layout_ = false;  // oneDNN takes OHWI as it is: weight_ is user_weight_.
   Memory x_, y_, bias_, user_weight_, weight_, scratchpad_;
   HostFloats weight_data_, scratchpad_data_;
 };

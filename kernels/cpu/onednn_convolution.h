@@ -1,9 +1,9 @@
-// Convolution by oneDNN, on NHWC images. Weights are reordered at each run into the layout that oneDNN
-// asks for, where that is not OHWI.
+// Convolution by oneDNN, on NHWC images. Weights are reordered at each run into the layout that
+// oneDNN asks for, where that is not OHWI.
 //
-// oneDNN is compiled for whole vectors of channels: there it beats the tiles of convolution.h, elsewhere it
-// is slower (figures: README.md). Its sums may be split between threads, so the thread count is part of
-// what decides the bits.
+// oneDNN is compiled for whole vectors of channels: there it beats the tiles of convolution.h,
+// elsewhere it is slower (figures: README.md). Its sums may be split between threads, so the thread
+// count is part of what decides the bits.
 // Thread safety: as Plan. Sets the OpenMP thread count of the calling thread.
 #ifndef CAPSTAN_KERNELS_CPU_ONEDNN_CONVOLUTION_H_
 #define CAPSTAN_KERNELS_CPU_ONEDNN_CONVOLUTION_H_

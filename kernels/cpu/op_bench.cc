@@ -1,6 +1,8 @@
-// op_bench: time of each op of a LeNet training step (batch 64, or the first argument) on the CPU backend.
+// op_bench: time of each op of a LeNet training step (batch 64, or the first argument) on the CPU
+// backend.
 //
-// Prints the median and the smallest of many runs, and the rate of multiply-adds where that is the work.
+// Prints the median and the smallest of many runs, and the rate of multiply-adds where that is the
+// work.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -104,8 +106,8 @@ std::vector<OpDesc> LeNetStep(int64_t n) {
 // Multiply-adds of convolutions and fully connected ops; 0 for others.
 double MultiplyAdds(const OpDesc& d) {
   const bool convolution = d.kind <= OpKind::kConvolutionBackwardWeights;
-  const bool matrix = d.kind >= OpKind::kFullyConnectedForward &&
-                      d.kind <= OpKind::kFullyConnectedBackwardWeights;
+  const bool matrix =
+      d.kind >= OpKind::kFullyConnectedForward && d.kind <= OpKind::kFullyConnectedBackwardWeights;
   if (!convolution && !matrix) return 0.0;
   return static_cast<double>(d.n * d.out_h * d.out_w * d.out_c * d.kernel * d.kernel * d.c);
 }

@@ -1,10 +1,13 @@
-// Simd: the inner loops of the CPU backend, compiled once per instruction set and chosen at run time.
+// Simd: the inner loops of the CPU backend, compiled once per instruction set and chosen at run
+// time.
 //
-// simd_tiles.inc and simd_loops.inc hold the source; simd_baseline.cc, simd_avx2.cc and simd_avx512.cc
-// compile it with their own flags. Those files see no standard-library templates, so that no inline
-// function compiled for a newer processor can be picked by the linker for an older one.
+// simd_tiles.inc and simd_loops.inc hold the source; simd_baseline.cc, simd_avx2.cc and
+// simd_avx512.cc compile it with their own flags. Those files see no standard-library templates, so
+// that no inline function compiled for a newer processor can be picked by the linker for an older
+// one.
 //
-// Thread safety: tables of pure functions. All arrays are fp32, unaligned, NHWC where they are images.
+// Thread safety: tables of pure functions. All arrays are fp32, unaligned, NHWC where they are
+// images.
 #ifndef CAPSTAN_KERNELS_CPU_SIMD_H_
 #define CAPSTAN_KERNELS_CPU_SIMD_H_
 
@@ -12,7 +15,7 @@
 
 namespace capstan::kernels {
 
-// A register tile of a matrix product: rows x columns of C, where C is the sum over (segment, step) of
+// A register tile of a matrix product: rows x columns of C, each the sum over (segment, step) of
 //   a[row][segment * a_segment + step * a_step] * b[segment * b_segment + step * b_step + column].
 // The sum is taken in that order, whatever the tile's size.
 struct TileArgs {
@@ -21,11 +24,11 @@ struct TileArgs {
   const float* b = nullptr;
   int64_t b_segment = 0, b_step = 0;
   int64_t segments = 1, length = 0;
-  float* const* c = nullptr;        // One pointer per row.
-  int64_t last = 0;                 // Columns in use of the last vector, >= 1; others are not touched.
-  const float* bias = nullptr;      // One per column, added to each row; or null.
-  bool accumulate = false;          // c += instead of c =. Rows may overlap: they are added in order.
-  bool relu = false;                // c = max(c, 0), with NaN kept.
+  float* const* c = nullptr;    // One pointer per row.
+  int64_t last = 0;             // Columns in use of the last vector, >= 1; others are not touched.
+  const float* bias = nullptr;  // One per column, added to each row; or null.
+  bool accumulate = false;      // c += instead of c =. Rows may overlap: they are added in order.
+  bool relu = false;            // c = max(c, 0), with NaN kept.
 };
 using TileFunction = void (*)(const TileArgs&);
 
@@ -39,9 +42,9 @@ struct PoolShape {
 
 struct Simd {
   const char* name;
-  int width;                // Floats in a vector.
-  bool has_half;            // Whether tiles may end in half a vector.
-  int vectors_max;          // Vectors of a tile, the half one included.
+  int width;        // Floats in a vector.
+  bool has_half;    // Whether tiles may end in half a vector.
+  int vectors_max;  // Vectors of a tile, the half one included.
   // Rows of the tallest tile of so many vectors, [1, vectors_max].
   int rows_max[kTileVectorsMax + 1];
   // [rows][full vectors][half vectors]; null where there is no such tile.
@@ -50,10 +53,12 @@ struct Simd {
   void (*relu)(int64_t count, const float* x, float* y);
   void (*relu_backward)(int64_t count, const float* y, const float* dy, float* dx);
   void (*add)(int64_t count, const float* a, const float* b, float* y);
-  // Elements [begin, begin + count) of a stream; x and y point at the first. REQUIRES: begin % 4 == 0.
+  // Elements [begin, begin + count) of a stream; x and y point at the first.
+  // REQUIRES: begin % 4 == 0.
   void (*dropout)(int64_t begin, int64_t count, uint64_t key, uint64_t threshold, float factor,
                   const float* x, float* y);
-  // sums[c] += sum over positions of x[position][c], in the order of positions.
+  // sums[c] += sum over positions of x[position][c]; here and below the order of a sum depends on
+  // the number of positions alone.
   void (*add_rows)(int64_t positions, int64_t channels, const float* x, float* sums);
   // sums[c] += sum over positions of (x - mean[c])^2.
   void (*add_squares)(int64_t positions, int64_t channels, const float* x, const float* mean,

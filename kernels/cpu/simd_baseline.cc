@@ -3,10 +3,12 @@
 
 namespace capstan::kernels {
 namespace {
+// clang-format off: each builds on the ones before it.
 #include "kernels/cpu/simd_vector.inc"
 #include "kernels/cpu/simd_tiles.inc"
 #include "kernels/cpu/simd_loops.inc"
 #include "kernels/cpu/simd_table.inc"
+// clang-format on
 }  // namespace
 
 CAPSTAN_SIMD_TABLE(kSimdBaseline, "baseline");

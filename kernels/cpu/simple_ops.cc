@@ -9,7 +9,8 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr int64_t kElementsOfItem = 1 << 14;  // What a thread takes at a time: 64 KiB of each operand.
+constexpr int64_t kElementsOfItem =
+    1 << 14;  // What a thread takes at a time: 64 KiB of each operand.
 
 class ElementwisePlan : public CpuPlan {
  public:
@@ -24,9 +25,12 @@ class ElementwisePlan : public CpuPlan {
     const auto factor = static_cast<float>(1.0 / (1.0 - rate));
     ParallelForChunks(threads(), out[0].count, kElementsOfItem, [&](int64_t i, int64_t end) {
       switch (desc().kind) {
-        case OpKind::kReluForward: return simd().relu(end - i, a + i, y + i);
-        case OpKind::kReluBackward: return simd().relu_backward(end - i, a + i, b + i, y + i);
-        case OpKind::kAdd: return simd().add(end - i, a + i, b + i, y + i);
+        case OpKind::kReluForward:
+          return simd().relu(end - i, a + i, y + i);
+        case OpKind::kReluBackward:
+          return simd().relu_backward(end - i, a + i, b + i, y + i);
+        case OpKind::kAdd:
+          return simd().add(end - i, a + i, b + i, y + i);
         default:
           return simd().dropout(i, end - i, options.random_key, threshold, factor, a + i, y + i);
       }

@@ -11,7 +11,8 @@
 
 namespace capstan::kernels {
 
-std::unique_ptr<CpuPlan> MakeElementwisePlan(const OpSignature& signature, const CpuContext& context);
+std::unique_ptr<CpuPlan> MakeElementwisePlan(const OpSignature& signature,
+                                             const CpuContext& context);
 std::unique_ptr<CpuPlan> MakePoolPlan(const OpSignature& signature, const CpuContext& context);
 std::unique_ptr<CpuPlan> MakeSoftmaxPlan(const OpSignature& signature, const CpuContext& context);
 std::unique_ptr<CpuPlan> MakeEmbeddingPlan(const OpSignature& signature, const CpuContext& context);

@@ -1,7 +1,8 @@
 // Tiling: cuts a matrix product into the register tiles of Simd.
 //
-// Columns are cut into panels (a panel is one to four vectors wide), rows into nearly equal tiles. The
-// cut never changes the order in which a sum is taken, so neither threads nor tile sizes change a result.
+// Columns are cut into panels (a panel is one to four vectors wide), rows into nearly equal tiles.
+// The cut never changes the order in which a sum is taken, so neither threads nor tile sizes change
+// a result.
 // Thread safety: values and pure functions.
 #ifndef CAPSTAN_KERNELS_CPU_TILING_H_
 #define CAPSTAN_KERNELS_CPU_TILING_H_
@@ -32,11 +33,12 @@ int64_t PaddedColumns(const std::vector<Panel>& panels);
 void PackPanel(const Panel& panel, int64_t rows, const float* b, int64_t row_step,
                int64_t column_step, float* packed);
 
-// Runs the tiles of `rows` rows against one panel: c_of(row) (+)= a_of(row) * b.
-// `args` gives everything but the pointers a and c. After each tile calls done(first row, rows).
+// Runs the tiles of `rows` rows against one panel: c_of(row) (+)= a_of(row) * b. `args` gives
+// everything but the pointers a and c. Asks for each row once, in order. After each tile calls
+// done(first row, rows).
 template <typename RowOfA, typename RowOfC, typename Done>
-void RunTiles(const Simd& simd, const Panel& panel, TileArgs args, int64_t rows,
-              const RowOfA& a_of, const RowOfC& c_of, const Done& done) {
+void RunTiles(const Simd& simd, const Panel& panel, TileArgs args, int64_t rows, const RowOfA& a_of,
+              const RowOfC& c_of, const Done& done) {
   const int64_t rows_max = simd.rows_max[panel.full + panel.half];
   const float* a[kTileRowsMax];
   float* c[kTileRowsMax];

@@ -1,10 +1,10 @@
 // Backward ops of the reference against finite differences of its forward ops.
 //
-// For L = sum(g * y) with fixed g, the slope of L along one input element is measured by the central
-// difference (L(x + h) - L(x - h)) / 2h with h = 2^-7. Its error is the truncation h^2 / 6 * |L'''| =
-// 1e-5 |L'''| and the rounding of the fp32 outputs, 2^-25 * sqrt(outputs) / h = 1e-4 for 1000 outputs
-// of size 1. So 1e-3, relative to the largest slope where that is above 1, is safe, and far below any
-// mistake in a formula.
+// For L = sum(g * y) with fixed g, the slope of L along one input element is measured by the
+// central difference (L(x + h) - L(x - h)) / 2h with h = 2^-7. Its error is the truncation h^2 / 6
+// * |L'''| = 1e-5 |L'''| and the rounding of the fp32 outputs, 2^-25 * sqrt(outputs) / h = 1e-4 for
+// 1000 outputs of size 1. So 1e-3, relative to the largest slope where that is above 1, is safe,
+// and far below any mistake in a formula.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -44,8 +44,8 @@ using Values = std::vector<Value>;
 
 Value FloatsValue(Floats floats) { return {.floats = std::move(floats)}; }
 
-// Values in [-1, 1) that are at least 4 steps apart and 2 steps away from 0 for up to 60 elements, so that
-// no kink of ReLU or max lies within a step; beyond that, uniform ones.
+// Values in [-1, 1) that are at least 4 steps apart and 2 steps away from 0 for up to 60 elements,
+// so that no kink of ReLU or max lies within a step; beyond that, uniform ones.
 Floats Spread(uint64_t key, int64_t count) {
   Floats values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {

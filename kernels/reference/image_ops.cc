@@ -8,8 +8,8 @@ namespace capstan::kernels::reference {
 namespace {
 
 // Calls visit(y index without channel, x index without channel, kernel offset) for every pair of an
-// output position and an input position in its window, outputs in order, offsets row-major. Positions
-// in the padding are left out.
+// output position and an input position in its window, outputs in order, offsets row-major.
+// Positions in the padding are left out.
 template <typename Visit>
 void ForEachWindow(const OpDesc& d, const Visit& visit) {
   for (int64_t n = 0; n < d.n; ++n) {
@@ -162,8 +162,8 @@ void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const
       squares += deviation * deviation;
     }
     mean[c] = static_cast<float>(center);
-    variance[c] = static_cast<float>(
-        positions == 0 ? 0.0 : squares / static_cast<double>(positions));
+    variance[c] =
+        static_cast<float>(positions == 0 ? 0.0 : squares / static_cast<double>(positions));
   }
   BatchNormInference(d, x, scale, shift, mean, variance, y);
 }
@@ -172,8 +172,8 @@ void BatchNormInference(const OpDesc& d, const float* x, const float* scale, con
                         const float* mean, const float* variance, float* y) {
   for (int64_t i = 0; i < d.n * d.h * d.w * d.c; ++i) {
     const int64_t c = i % d.c;
-    const double normal = (double{x[i]} - double{mean[c]}) /
-                          std::sqrt(double{variance[c]} + double{d.epsilon});
+    const double normal =
+        (double{x[i]} - double{mean[c]}) / std::sqrt(double{variance[c]} + double{d.epsilon});
     y[i] = static_cast<float>(normal * double{scale[c]} + double{shift[c]});
   }
 }

@@ -1,8 +1,8 @@
-// Naive convolution, pooling and batch normalisation. Layouts, operand order and what is left open in
-// op.h: see kernels/op.h and reference_backend.h.
+// Naive convolution, pooling and batch normalisation. Layouts, operand order and what is left open
+// in op.h: see kernels/op.h and reference_backend.h.
 //
-// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts.
-// A null bias or dbias means: none. Thread safety: pure functions of their arguments.
+// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts. A
+// null bias or dbias means: none. Thread safety: pure functions of their arguments.
 #ifndef CAPSTAN_KERNELS_REFERENCE_IMAGE_OPS_H_
 #define CAPSTAN_KERNELS_REFERENCE_IMAGE_OPS_H_
 

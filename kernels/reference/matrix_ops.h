@@ -1,7 +1,8 @@
 // Naive fully connected, element-wise, softmax cross-entropy and embedding ops.
 //
-// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts, labels and
-// row numbers are in range. A null bias or dbias means: none. Thread safety: pure functions.
+// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts,
+// labels and row numbers are in range. A null bias or dbias means: none. Thread safety: pure
+// functions.
 #ifndef CAPSTAN_KERNELS_REFERENCE_MATRIX_OPS_H_
 #define CAPSTAN_KERNELS_REFERENCE_MATRIX_OPS_H_
 
@@ -20,8 +21,8 @@ void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float*
 void ReluForward(int64_t count, const float* x, float* y);
 void ReluBackward(int64_t count, const float* y, const float* dy, float* dx);
 void Add(int64_t count, const float* a, const float* b, float* y);
-// Forward and backward alike: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and divides what is
-// kept by (1 - rate).
+// Forward and backward alike: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and divides
+// what is kept by (1 - rate).
 void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y);
 
 // The loss of a sample is log(sum(exp(logits))) - logits[label], in nats.

@@ -18,8 +18,7 @@ constexpr int kNamedMax = 8;  // Ranks or slots spelt out in one wait.
 
 absl::Duration RunTime(const v1::JobStatus& job, absl::Time now) {
   if (job.started_unix_ms() == 0) return absl::ZeroDuration();
-  const absl::Time end =
-      job.ended_unix_ms() == 0 ? now : absl::FromUnixMillis(job.ended_unix_ms());
+  const absl::Time end = job.ended_unix_ms() == 0 ? now : absl::FromUnixMillis(job.ended_unix_ms());
   return std::max(absl::ZeroDuration(), end - absl::FromUnixMillis(job.started_unix_ms()));
 }
 
@@ -158,20 +157,22 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   AddField(&text, "mode", job.mode());
   AddField(&text, "submitted", TimeText(job.submitted_unix_ms()));
   if (job.started_unix_ms() != 0) {
-    AddField(&text, "started", absl::StrCat(TimeText(job.started_unix_ms()), ", ran ",
-                                            DurationText(RunTime(job, now))));
+    AddField(
+        &text, "started",
+        absl::StrCat(TimeText(job.started_unix_ms()), ", ran ", DurationText(RunTime(job, now))));
   }
   if (job.ended_unix_ms() != 0) AddField(&text, "ended", TimeText(job.ended_unix_ms()));
   if (job.samples_total() > 0) {
-    AddField(&text, "progress",
-             absl::StrCat(FormatCount(job.samples_done()), " of ", FormatCount(job.samples_total()),
-                          " samples (", Share(job.samples_done(), job.samples_total()),
-                          "), iteration ", FormatCount(job.iteration()), ", ",
-                          FormatRate(job.samples_per_second())));
+    AddField(
+        &text, "progress",
+        absl::StrCat(FormatCount(job.samples_done()), " of ", FormatCount(job.samples_total()),
+                     " samples (", Share(job.samples_done(), job.samples_total()), "), iteration ",
+                     FormatCount(job.iteration()), ", ", FormatRate(job.samples_per_second())));
   }
   if (job.samples_done() > 0) {
-    AddField(&text, "training", absl::StrCat("loss ", FormatLoss(job.loss()), ", accuracy ",
-                                             FormatShare(job.accuracy())));
+    AddField(
+        &text, "training",
+        absl::StrCat("loss ", FormatLoss(job.loss()), ", accuracy ", FormatShare(job.accuracy())));
   }
   AddField(&text, "staleness", DescribeStaleness(job.staleness_counts()));
   AddField(&text, "restarts", absl::StrCat(job.restarts()));
@@ -206,11 +207,10 @@ std::string EndSummary(const v1::JobStatus& job) {
   if (job.failure().message() != job.detail()) add("detail", job.detail());
   for (int i = job.results_size() - 1; i >= 0; --i) {
     if (job.results(i).test_samples() == 0) continue;
-    add("test",
-             absl::StrCat("accuracy ", FormatShare(job.results(i).test_accuracy()), ", loss ",
-                          FormatLoss(job.results(i).test_loss()), " on ",
-                          FormatCount(job.results(i).test_samples()), " samples, epoch ",
-                          job.results(i).epoch() + 1));
+    add("test", absl::StrCat("accuracy ", FormatShare(job.results(i).test_accuracy()), ", loss ",
+                             FormatLoss(job.results(i).test_loss()), " on ",
+                             FormatCount(job.results(i).test_samples()), " samples, epoch ",
+                             job.results(i).epoch() + 1));
     break;
   }
   add("staleness", DescribeStaleness(job.staleness_counts()));

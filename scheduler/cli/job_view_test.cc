@@ -60,7 +60,8 @@ TEST_CASE("DescribeJob: shows state, progress, who waits for whom, and results",
 
 TEST_CASE("DescribeJob: a failed job names its reason and the first error", "[cli]") {
   const auto job = Parse<v1::JobStatus>(R"text(
-    job_id: "a-1" state: FAILED failure { reason: DIVERGED message: "layer \"fc\": loss is NaN" })text");
+    job_id: "a-1" state: FAILED
+    failure { reason: DIVERGED message: "layer \"fc\": loss is NaN" })text");
   CHECK(DescribeJob(job, absl::UnixEpoch()) ==
         "job        a-1\n"
         "state      FAILED\n"

@@ -72,10 +72,12 @@ std::string Bar(double done, int width) {
 std::string ProgressBar(const v1::JobStatus& job, int columns) {
   const std::string head = Printable(Head(job));
   const std::string facts = Printable(absl::StrJoin(Facts(job), "  "));
-  const int room = columns - static_cast<int>(head.size() + facts.size()) - 5;  // Gaps and brackets.
+  const int room =
+      columns - static_cast<int>(head.size() + facts.size()) - 5;  // Gaps and brackets.
   const int width = std::clamp(room, kBarWidthMin, kBarWidthMax);
   std::string line = absl::StrCat(head, "  ", Bar(Done(job), width), " ", facts);
-  if (static_cast<int>(line.size()) > columns) line.resize(static_cast<size_t>(std::max(0, columns)));
+  if (static_cast<int>(line.size()) > columns)
+    line.resize(static_cast<size_t>(std::max(0, columns)));
   return line;
 }
 
@@ -91,17 +93,15 @@ ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {
   }
   if (job.restarts() > restarts_told_) {
     restarts_told_ = job.restarts();
-    update.lines.push_back(absl::StrCat("a task was restarted (", restarts_told_, " of ",
-                                        job.spec().resources().has_max_restarts()
-                                            ? job.spec().resources().max_restarts()
-                                            : 3,
-                                        " allowed)"));
+    update.lines.push_back(absl::StrCat(
+        "a task was restarted (", restarts_told_, " of ",
+        job.spec().resources().has_max_restarts() ? job.spec().resources().max_restarts() : 3,
+        " allowed)"));
   }
   if (HasEnded(job.state())) return update;
   if (job.state() == v1::PENDING) {
-    const std::string words =
-        Printable(absl::StrCat(job.job_id(), " PENDING",
-                               job.detail().empty() ? "" : ": ", job.detail()));
+    const std::string words = Printable(
+        absl::StrCat(job.job_id(), " PENDING", job.detail().empty() ? "" : ": ", job.detail()));
     if (words != told_) update.lines.push_back(words);
     told_ = words;
     return update;

@@ -1,7 +1,7 @@
 // Progress: what someone who follows a job sees, as a pure function of the statuses that arrive.
 //
-// On a terminal there is one bar that is redrawn, and a line that stays for everything that is done; in a pipe
-// there are only lines, and progress at most every few seconds.
+// On a terminal there is one bar that is redrawn, and a line that stays for everything that is done;
+// in a pipe there are only lines, and progress at most every few seconds.
 // Thread safety: thread-compatible. Reads no clock.
 #ifndef CAPSTAN_SCHEDULER_CLI_PROGRESS_H_
 #define CAPSTAN_SCHEDULER_CLI_PROGRESS_H_
@@ -27,8 +27,8 @@ class ProgressView {
  public:
   struct Options {
     bool terminal = false;
-    int columns = 80;                                   // Of the terminal.
-    absl::Duration line_interval = absl::Seconds(5);    // Between progress lines in a pipe.
+    int columns = 80;                                 // Of the terminal.
+    absl::Duration line_interval = absl::Seconds(5);  // Between progress lines in a pipe.
   };
   struct Update {
     std::vector<std::string> lines;  // To print for good, before the bar.
@@ -37,13 +37,16 @@ class ProgressView {
 
   explicit ProgressView(const Options& options) : options_(options) {}
 
+  // The terminal's width has changed.
+  void SetColumns(int columns) { options_.columns = columns; }
+
   // What `job` has that the statuses before it had not. An ended job gives its last epochs and no
   // bar; EndSummary is the caller's.
   Update Step(const v1::JobStatus& job, Instant now);
 
  private:
   Options options_;
-  std::string told_;              // State, phase and detail told last.
+  std::string told_;  // State, phase and detail told last.
   int results_told_ = 0;
   int restarts_told_ = 0;
   bool line_told_ = false;

@@ -49,8 +49,9 @@ TEST_CASE("ProgressBar: a job that has just started and one that overshoots", "[
 
 TEST_CASE("ProgressView: in a pipe progress is told at most once an interval", "[cli]") {
   ProgressView view({.terminal = false, .line_interval = absl::Seconds(5)});
-  const Lines line = {"lenet-1  epoch 2/3  50 %  9,000 samples/s  loss 0.5000  accuracy 80.00 %  "
-                      "staleness <= 2  0:10 left"};
+  const Lines line = {
+      "lenet-1  epoch 2/3  50 %  9,000 samples/s  loss 0.5000  accuracy 80.00 %  "
+      "staleness <= 2  0:10 left"};
   CHECK(view.Step(Half(), At(0)).lines == line);
   CHECK(view.Step(Half(), At(4)).lines == Lines{});
   CHECK(view.Step(Half(), At(5)).lines == line);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/training/arena_planner.h"
+#include "worker/training/layer_readers.h"
 
 namespace capstan::worker {
 namespace {
@@ -17,73 +18,14 @@ using kernels::OpKind;
 
 constexpr int kNetworkInput = -1;
 constexpr int64_t kElementBytes = 4;  // Both types.
-constexpr int64_t kArrayElementsMax = (int64_t{1} << 31) - 1;
-
-bool HasFusibleRelu(LayerKind kind) {
-  return kind == LayerKind::kConvolution || kind == LayerKind::kFullyConnected;
-}
-
-// Whether the layer's output is its input under another name.
-bool IsAlias(const PlannedLayer& layer, ProgramKind kind) {
-  if (layer.kind == LayerKind::kFlatten) return true;
-  if (layer.kind != LayerKind::kDropout) return false;
-  return kind == ProgramKind::kEvaluation || layer.dropout_rate == 0;
-}
-
-// Which layers read which, and what follows from it.
-class Readers {
- public:
-  Readers(const ModelPlan& plan, ProgramKind kind)
-      : plan_(plan), kind_(kind), readers_(plan.layers.size()) {
-    for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
-      for (const int input : plan.layers[i].inputs) {
-        if (input != kNetworkInput) readers_[input].push_back(i);
-      }
-    }
-  }
-
-  // The ReLU that may be computed together with `layer`, or -1.
-  int FusedRelu(int layer) const {
-    if (!HasFusibleRelu(plan_.layers[layer].kind) || readers_[layer].size() != 1) return -1;
-    const int reader = readers_[layer][0];
-    return plan_.layers[reader].kind == LayerKind::kRelu ? reader : -1;
-  }
-
-  // Whether the only reader of `value` (a layer or the network's input) may overwrite it.
-  bool MayOverwrite(int value) const {
-    const int root = Root(value);
-    if (root == kNetworkInput || Reads(root) != 1) return false;
-    // ReLU's own backward step reads its output.
-    return kind_ == ProgramKind::kEvaluation || plan_.layers[root].kind != LayerKind::kRelu;
-  }
-
- private:
-  // The value that `value` is another name for.
-  int Root(int value) const {
-    while (value != kNetworkInput && IsAlias(plan_.layers[value], kind_)) {
-      value = plan_.layers[value].inputs[0];
-    }
-    return value;
-  }
-
-  // How often the value is read under any of its names.
-  int Reads(int value) const {
-    int reads = 0;
-    for (const int reader : readers_[value]) {
-      reads += IsAlias(plan_.layers[reader], kind_) ? Reads(reader) : 1;
-    }
-    return reads;
-  }
-
-  const ModelPlan& plan_;
-  const ProgramKind kind_;
-  std::vector<std::vector<int>> readers_;
-};
 
 class Builder {
  public:
   Builder(const ModelPlan& plan, int64_t n, ProgramKind kind)
-      : plan_(plan), kind_(kind), readers_(plan, kind), values_(plan.layers.size()) {
+      : plan_(plan),
+        kind_(kind),
+        readers_(plan, kind == ProgramKind::kTraining),
+        values_(plan.layers.size()) {
     program_.n = n;
   }
 
@@ -186,13 +128,16 @@ class Builder {
         desc.out_c = layer.out.c / layer.in.count();
         desc.rows = layer.rows;
         return desc;
-      default: break;
+      default:
+        break;
     }
     desc.h = layer.in.h;
     desc.w = layer.in.w;
     desc.c = layer.in.c;
     switch (layer.kind) {
-      case LayerKind::kConvolution: desc.has_bias = layer.has_bias; [[fallthrough]];
+      case LayerKind::kConvolution:
+        desc.has_bias = layer.has_bias;
+        [[fallthrough]];
       case LayerKind::kMaxPooling:
       case LayerKind::kAveragePooling:
       case LayerKind::kGlobalAveragePooling:
@@ -203,9 +148,14 @@ class Builder {
         desc.stride = layer.stride;
         desc.padding = layer.padding;
         break;
-      case LayerKind::kBatchNormalization: desc.epsilon = layer.epsilon; break;
-      case LayerKind::kDropout: desc.dropout_rate = layer.dropout_rate; break;
-      default: break;
+      case LayerKind::kBatchNormalization:
+        desc.epsilon = layer.epsilon;
+        break;
+      case LayerKind::kDropout:
+        desc.dropout_rate = layer.dropout_rate;
+        break;
+      default:
+        break;
     }
     return desc;
   }
@@ -217,18 +167,25 @@ class Builder {
     const Operand x = Value(layer.inputs[0]);
     switch (layer.kind) {
       case LayerKind::kConvolution:
-      case LayerKind::kFullyConnected: return ForwardWeighted(i, x);
-      case LayerKind::kMaxPooling: return ForwardMaxPool(i, x);
+      case LayerKind::kFullyConnected:
+        return ForwardWeighted(i, x);
+      case LayerKind::kMaxPooling:
+        return ForwardMaxPool(i, x);
       case LayerKind::kAveragePooling:
       case LayerKind::kGlobalAveragePooling:
         values_[i] = NewActivation(layer.out);
         return AddForward(i, Desc(OpKind::kAveragePoolForward, layer), {x}, {values_[i]});
-      case LayerKind::kRelu: return ForwardRelu(i, x);
-      case LayerKind::kBatchNormalization: return ForwardBatchNorm(i, x);
-      case LayerKind::kAdd: return ForwardAdd(i);
-      case LayerKind::kFlatten: values_[i] = x; return;
+      case LayerKind::kRelu:
+        return ForwardRelu(i, x);
+      case LayerKind::kBatchNormalization:
+        return ForwardBatchNorm(i, x);
+      case LayerKind::kAdd:
+        return ForwardAdd(i);
+      case LayerKind::kFlatten:
+        values_[i] = x;
+        return;
       case LayerKind::kDropout:
-        if (IsAlias(layer, kind_)) {
+        if (readers_.IsAlias(layer)) {
           values_[i] = x;
           return;
         }
@@ -409,14 +366,17 @@ class Builder {
       case LayerKind::kAveragePooling:
       case LayerKind::kGlobalAveragePooling:
         return BackwardToInput(i, OpKind::kAveragePoolBackward, {dy});
-      case LayerKind::kRelu: return BackwardRelu(i, dy);
-      case LayerKind::kBatchNormalization: return BackwardBatchNorm(i, dy);
+      case LayerKind::kRelu:
+        return BackwardRelu(i, dy);
+      case LayerKind::kBatchNormalization:
+        return BackwardBatchNorm(i, dy);
       case LayerKind::kAdd:
         for (const int input : layer.inputs) Contribute(input, dy);
         return;
-      case LayerKind::kFlatten: return Contribute(layer.inputs[0], dy);
+      case LayerKind::kFlatten:
+        return Contribute(layer.inputs[0], dy);
       case LayerKind::kDropout:
-        if (IsAlias(layer, kind_)) return Contribute(layer.inputs[0], dy);
+        if (readers_.IsAlias(layer)) return Contribute(layer.inputs[0], dy);
         return BackwardToInput(i, OpKind::kDropoutBackward, {dy});
       case LayerKind::kEmbedding:
         return AddBackward(i, Desc(OpKind::kEmbeddingBackward, layer), {Value(layer.inputs[0]), dy},
@@ -482,7 +442,7 @@ class Builder {
 
   const ModelPlan& plan_;
   const ProgramKind kind_;
-  const Readers readers_;
+  const LayerReaders readers_;
   Program program_;
   int64_t step_count_ = 0;  // Steps added so far: the time on which buffers live.
   std::vector<ArenaBuffer> buffers_;

@@ -1,0 +1,98 @@
+#include "common/report/metrics_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+namespace capstan {
+namespace {
+
+// `text` in quotes, escaped as RFC 8259 section 7 asks.
+std::string JsonString(absl::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      absl::StrAppend(&out, "\\", absl::string_view(&c, 1));
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(c));
+    } else {
+      out.push_back(c);
+    }
+  }
+  out.push_back('"');
+  return out;
+}
+
+// Nine digits are more than any of the reported values is worth.
+std::string JsonNumber(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null";
+}
+
+absl::Status Failed(absl::string_view action, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(action, " ", path));
+}
+
+// Whether the file's last byte is something else than a newline.
+absl::StatusOr<bool> EndsInMidLine(int fd, const std::string& path) {
+  const off_t size = lseek(fd, 0, SEEK_END);
+  if (size < 0) return Failed("finding the end of", path);
+  if (size == 0) return false;
+  char last = 0;
+  if (pread(fd, &last, 1, size - 1) != 1) return Failed("reading the end of", path);
+  return last != '\n';
+}
+
+}  // namespace
+
+std::string ToJsonLine(const MetricsRecord& record) {
+  const bool train = record.phase == MetricsRecord::Phase::kTrain;
+  return absl::StrCat("{\"job\":", JsonString(record.job),
+                      ",\"phase\":", train ? "\"train\"" : "\"test\"",
+                      ",\"unix_ms\":", record.unix_ms, ",\"epoch\":", record.epoch,
+                      ",\"iteration\":", record.iteration, ",\"loss\":", JsonNumber(record.loss),
+                      ",\"accuracy\":", JsonNumber(record.accuracy),
+                      ",\"samples_per_second\":", JsonNumber(record.samples_per_second),
+                      ",\"staleness\":[", absl::StrJoin(record.staleness, ","), "]}\n");
+}
+
+absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return Failed("opening", path);
+  const absl::StatusOr<bool> torn = EndsInMidLine(fd, path);
+  if (!torn.ok()) {
+    close(fd);
+    return torn.status();
+  }
+  return std::unique_ptr<MetricsLog>(new MetricsLog(path, fd, *torn));
+}
+
+MetricsLog::MetricsLog(std::string path, int fd, bool torn)
+    : path_(std::move(path)), fd_(fd), torn_(torn) {}
+
+MetricsLog::~MetricsLog() { close(fd_); }
+
+absl::Status MetricsLog::Append(const MetricsRecord& record) {
+  const std::string line = absl::StrCat(torn_ ? "\n" : "", ToJsonLine(record));
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t written = write(fd_, line.data() + done, line.size() - done);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      torn_ = torn_ || done > 0;
+      return Failed("appending to", path_);
+    }
+    done += static_cast<size_t>(written);
+  }
+  torn_ = false;
+  return absl::OkStatus();
+}
+
+}  // namespace capstan

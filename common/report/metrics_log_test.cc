@@ -1,0 +1,108 @@
+#include "common/report/metrics_log.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+// A folder of this test's own, removed with everything in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const char* const base = std::getenv("TEST_TMPDIR");
+    std::string pattern = std::string(base != nullptr ? base : "/tmp") + "/metrics_log_XXXXXX";
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+  std::string File(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string Contents(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+MetricsRecord Example() {
+  return {.job = "lenet-1",
+          .phase = MetricsRecord::Phase::kTrain,
+          .unix_ms = 1700000000123,
+          .epoch = 2,
+          .iteration = 400,
+          .loss = 0.25,
+          .accuracy = 0.9125,
+          .samples_per_second = 1234.5,
+          .staleness = {7, 0, 3}};
+}
+
+TEST_CASE("MetricsLog: a record is one line of JSON with every field", "[common][report]") {
+  CHECK(ToJsonLine(Example()) ==
+        "{\"job\":\"lenet-1\",\"phase\":\"train\",\"unix_ms\":1700000000123,\"epoch\":2,"
+        "\"iteration\":400,\"loss\":0.25,\"accuracy\":0.9125,\"samples_per_second\":1234.5,"
+        "\"staleness\":[7,0,3]}\n");
+}
+
+TEST_CASE("MetricsLog: what JSON cannot say is null, and text is escaped", "[common][report]") {
+  MetricsRecord record = Example();
+  record.job = "a\"b\\c\nd";
+  record.phase = MetricsRecord::Phase::kTest;
+  record.loss = std::numeric_limits<double>::quiet_NaN();
+  record.samples_per_second = -std::numeric_limits<double>::infinity();
+  record.staleness.clear();
+  const std::string line = ToJsonLine(record);
+  CHECK_THAT(line, Catch::StartsWith("{\"job\":\"a\\\"b\\\\c\\u000ad\",\"phase\":\"test\""));
+  CHECK_THAT(line, Catch::Contains("\"loss\":null,"));
+  CHECK_THAT(line, Catch::Contains("\"samples_per_second\":null,\"staleness\":[]}"));
+}
+
+TEST_CASE("MetricsLog: a line can be read as soon as Append returns", "[common][report]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("metrics.jsonl");
+  REQUIRE_OK_AND_ASSIGN(const auto log, MetricsLog::Open(path));
+  CHECK(Contents(path).empty());
+  const std::string line = ToJsonLine(Example());
+  REQUIRE_OK(log->Append(Example()));
+  CHECK(Contents(path) == line);
+  REQUIRE_OK(log->Append(Example()));
+  CHECK(Contents(path) == line + line);
+}
+
+TEST_CASE("MetricsLog: opening again appends, after a torn line on a new one", "[common][report]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("metrics.jsonl");
+  const std::string line = ToJsonLine(Example());
+  std::ofstream(path) << line << "{\"job\":\"len";
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE_OK_AND_ASSIGN(const auto log, MetricsLog::Open(path));
+    REQUIRE_OK(log->Append(Example()));
+  }
+  CHECK(Contents(path) == line + "{\"job\":\"len\n" + line + line);
+}
+
+TEST_CASE("MetricsLog: errors name the file", "[common][report]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("missing/metrics.jsonl");
+  CHECK_STATUS(MetricsLog::Open(path), absl::StatusCode::kNotFound, "opening " + path);
+}
+
+TEST_CASE("MetricsLog: a full disk is an error of Append", "[common][report]") {
+  REQUIRE_OK_AND_ASSIGN(const auto log, MetricsLog::Open("/dev/full"));
+  CHECK_STATUS(log->Append(Example()), absl::StatusCode::kResourceExhausted,
+               "appending to /dev/full");
+}
+
+}  // namespace
+}  // namespace capstan

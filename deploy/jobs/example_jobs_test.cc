@@ -1,0 +1,82 @@
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "common/job/job_file.h"
+#include "common/job/validate.h"
+#include "common/model/plan_model.h"
+#include "common/testing/status_matchers.h"
+#include "server/optimizer/optimizer_from_proto.h"
+
+namespace capstan {
+namespace {
+
+constexpr const char* kFiles[] = {"cifar_resnet20_asp", "fashion_layers_ssp", "fashion_lenet_ssp",
+                                  "fashion_mlp_bsp"};
+
+// Of a test run: the working directory is the workspace's root.
+std::string Path(const std::string& name) { return "deploy/jobs/" + name + ".textproto"; }
+
+v1::JobSpec Load(const std::string& name) {
+  const absl::StatusOr<JobFile> file = JobFile::Load(Path(name));
+  REQUIRE_OK(file);
+  return file->spec();
+}
+
+TEST_CASE("Example jobs: each parses as a JobSpec by protobuf's own parser", "[deploy]") {
+  for (const char* const name : kFiles) {
+    INFO(name);
+    std::ostringstream text;
+    text << std::ifstream(Path(name)).rdbuf();
+    v1::JobSpec spec;
+    REQUIRE(google::protobuf::TextFormat::ParseFromString(text.str(), &spec));
+    CHECK_FALSE(spec.name().empty());
+  }
+}
+
+TEST_CASE("Example jobs: each passes the check that a submission makes", "[deploy]") {
+  for (const char* const name : kFiles) {
+    INFO(name);
+    for (const Diagnostic& diagnostic : ValidateJob(Load(name))) FAIL_CHECK(diagnostic.ToString());
+  }
+}
+
+TEST_CASE("Example jobs: each model fits its images, each optimizer can be built", "[deploy]") {
+  for (const char* const name : kFiles) {
+    INFO(name);
+    const v1::JobSpec spec = Load(name);
+    const bool cifar = spec.data().format() == v1::Data::CIFAR10_BINARY;
+    const SampleShape image =
+        cifar ? SampleShape{.h = 32, .w = 32, .c = 3} : SampleShape{.h = 28, .w = 28, .c = 1};
+    REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, PlanModel(spec.model(), image, 10));
+    CHECK(plan.parameter_count > 0);
+    REQUIRE_OK(server::OptimizerFromProto(spec.optimizer()));
+  }
+}
+
+TEST_CASE("Example jobs: each shows the consistency and the schedule that its name says",
+          "[deploy]") {
+  const v1::JobSpec lenet = Load("fashion_lenet_ssp");
+  CHECK(lenet.model().zoo() == "lenet");
+  CHECK(lenet.consistency().ssp().staleness_bound() == 2);
+  // The cosine ends with the job: one update for each batch of 60,000 images.
+  const int64_t batches =
+      (60000 + lenet.training().batch_size() - 1) / lenet.training().batch_size();
+  CHECK(lenet.optimizer().schedule().cosine().steps() == lenet.training().epochs() * batches);
+
+  const v1::JobSpec mlp = Load("fashion_mlp_bsp");
+  CHECK(mlp.consistency().has_bsp());
+  CHECK(mlp.training().slots() == 4);
+  const int64_t samples = int64_t{mlp.training().slots()} * mlp.training().batch_size();
+  const int64_t iterations = (60000 + samples - 1) / samples;
+  CHECK(mlp.optimizer().schedule().cosine().steps() == mlp.training().epochs() * iterations);
+
+  CHECK(Load("cifar_resnet20_asp").consistency().has_asp());
+  CHECK(Load("fashion_layers_ssp").model().zoo().empty());
+}
+
+}  // namespace
+}  // namespace capstan

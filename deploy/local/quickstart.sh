@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# What ./quickstart does: packages, build, then `capstan cluster run` in a run folder of its own.
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+readonly ROOT
+readonly JOB="$ROOT/deploy/jobs/fashion_lenet_ssp.textproto"
+readonly TARGETS=(
+  //scheduler:capstan-scheduler //server:capstan-server //worker:capstan-worker
+  //scheduler/cli:capstan
+)
+readonly TRAIN_IMAGES=60000 BATCH=64
+readonly EXIT_USAGE=2
+
+mode=ssp
+workers=2
+servers=2
+epochs=4
+
+usage() {
+  cat <<'END'
+Usage: ./quickstart [--mode=bsp|ssp|asp] [--workers=N] [--servers=N] [--epochs=N] [--help]
+
+On a Debian 12 machine: installs what is missing (deploy/install), builds the programs, starts a
+scheduler, servers and workers on free ports, trains LeNet on Fashion-MNIST, prints the test
+accuracy and where model, curve and logs lie, and takes everything down, also on Ctrl-C.
+All files go to runs/quickstart-<date>-<time> in this folder (and Bazel's cache).
+
+  --mode=MODE   bsp (all wait for all), ssp (at most 2 iterations apart; the default), asp (no waiting)
+  --workers=N   worker processes, 1 to 256; default 2
+  --servers=N   server processes, 1 to 256; default 2
+  --epochs=N    passes over the training images; default 4
+  --help        this text
+
+Examples: ./quickstart
+          ./quickstart --mode=bsp --workers=4 --epochs=2
+
+Exit code: 0 the training succeeded, 1 it failed, 2 wrong usage, 130 or 143 interrupted.
+END
+}
+
+say() { echo "quickstart: $*"; }
+wrong() {
+  echo "quickstart: $*" >&2
+  exit "$EXIT_USAGE"
+}
+
+# Checks that $2 is a whole number from 1 to $3; $1 is the option.
+check_number() {
+  if ! [[ "$2" =~ ^[0-9]{1,6}$ ]] || ((10#$2 < 1 || 10#$2 > $3)); then
+    wrong "$1: got \"$2\", expected a whole number from 1 to $3"
+  fi
+}
+
+parse() {
+  local option value
+  while (($# > 0)); do
+    option="$1"
+    shift
+    if [[ "$option" == --help || "$option" == -h ]]; then
+      usage
+      exit 0
+    fi
+    if [[ "$option" == *=* ]]; then
+      value="${option#*=}"
+      option="${option%%=*}"
+    elif (($# > 0)); then
+      value="$1"
+      shift
+    else
+      wrong "$option: expected a value, or no such option; see ./quickstart --help"
+    fi
+    case "$option" in
+      --mode)
+        [[ "$value" =~ ^(bsp|ssp|asp)$ ]] || wrong "--mode: got \"$value\", expected bsp, ssp or asp"
+        mode="$value"
+        ;;
+      --workers) check_number "$option" "$value" 256 && workers=$((10#$value)) ;;
+      --servers) check_number "$option" "$value" 256 && servers=$((10#$value)) ;;
+      --epochs) check_number "$option" "$value" 10000 && epochs=$((10#$value)) ;;
+      *) wrong "$option: no such option; see ./quickstart --help" ;;
+    esac
+  done
+}
+
+# Builds quietly; on a terminal Bazel shows its progress. Only errors are printed otherwise.
+build() {
+  local bazel quiet=(--ui_event_filters=-info,-stdout,-debug --noshow_progress --color=no)
+  bazel="$(command -v bazel || command -v bazel-bootstrap || true)"
+  if [[ -z "$bazel" ]]; then
+    echo "quickstart: found no bazel, expected the one of Debian's bazel-bootstrap" >&2
+    return 1
+  fi
+  [[ -t 2 ]] && quiet=(--ui_event_filters=-info,-stdout,-debug)
+  (cd "$ROOT" && "$bazel" build "${quiet[@]}" "${TARGETS[@]}")
+}
+
+# What the job file says otherwise, for the chosen mode and size. A BSP update takes a batch of each
+# worker, any other one batch; the learning rate is to sink to 0 over all updates.
+overrides() {
+  local batches=$(((TRAIN_IMAGES + BATCH - 1) / BATCH))
+  local updates=$((batches * epochs))
+  case "$mode" in
+    bsp)
+      echo 'consistency.bsp={}'
+      updates=$(((TRAIN_IMAGES + BATCH * workers - 1) / (BATCH * workers) * epochs))
+      ;;
+    ssp) echo 'consistency.ssp.staleness_bound=2' ;;
+    asp) echo 'consistency.asp={}' ;;
+  esac
+  echo "training.epochs=$epochs"
+  echo "training.batch_size=$BATCH"
+  echo "optimizer.schedule.cosine.steps=$updates"
+  echo "resources.workers=$workers"
+  echo "resources.servers=$servers"
+}
+
+main() {
+  parse "$@"
+  "$ROOT/deploy/install"
+  say "building (the first time takes minutes)"
+  build
+  local run assignment arguments=()
+  run="$ROOT/runs/quickstart-$(date +%Y%m%d-%H%M%S)"
+  while IFS= read -r assignment; do arguments+=(--set "$assignment"); done < <(overrides)
+  say "training LeNet on Fashion-MNIST: $mode, $workers workers, $servers servers, $epochs epochs"
+  # One process starts, follows and takes down, so that no end of it leaves a daemon behind.
+  exec "$ROOT/bazel-bin/scheduler/cli/capstan" cluster run "$JOB" --dir "$run" \
+    --workers "$workers" --servers "$servers" --set "output.directory=$run/output" \
+    "${arguments[@]}"
+}
+
+main "$@"

@@ -1,0 +1,53 @@
+// capstan: the command line. Only wiring; each group of commands has its own file.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "scheduler/cli/cluster_command.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/cli/config_command.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/job_command.h"
+#include "scheduler/cli/logs_command.h"
+#include "scheduler/cli/node_command.h"
+#include "scheduler/cli/table_command.h"
+
+namespace capstan::cli {
+namespace {
+
+void AddCommands(CLI::App& app, CommandLine& line) {
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  capstan cluster up                  # a cluster on this machine\n"
+      "  capstan job submit job.textproto    # train, and follow the job\n"
+      "  capstan job describe lenet-1\n"
+      "  capstan cluster down\n"
+      "Exit codes: 0 done, 1 the job failed, 2 wrong usage or job file, 75 try again (scheduler\n"
+      "unreachable), 130 and 143 interrupted. Each command has --help with examples.");
+  AddClusterCommands(*AddGroup(app, "cluster", "A cluster on this machine"), line);
+  CLI::App* job = AddGroup(app, "job", "Submit and watch training jobs");
+  AddJobCommands(*job, line);
+  AddLogsCommand(*job, line);
+  AddNodeCommands(*AddGroup(app, "node", "The cluster's servers and workers"), line);
+  AddTableCommands(*AddGroup(app, "table", "The parameters that servers hold"), line);
+  AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
+  AddVersionCommand(app, line);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("capstan: trains models on a cluster of parameter servers and workers", "capstan");
+  CommandLine line;
+  AddCommands(app, line);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // CLI11's only way to report, --help included.
+    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+  }
+  return line.run();
+}
+
+}  // namespace
+}  // namespace capstan::cli
+
+int main(int argc, char** argv) { return capstan::cli::Main(argc, argv); }

@@ -1,0 +1,139 @@
+#include "scheduler/cli/client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/status/annotate.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Seconds(15);
+// A job's data is read while it is admitted.
+constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
+constexpr absl::Duration kPullTimeout = absl::Minutes(2);
+
+// Calls `method` of `stub` and brings the answer or the status.
+template <typename Response, typename Stub, typename Method, typename Request>
+absl::StatusOr<Response> Call(Stub& stub, Method method, const Request& request,
+                              absl::Duration timeout = kCallTimeout) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  Response response;
+  const grpc::Status status = (stub.*method)(&context, request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response;
+}
+
+absl::Status ExplainPeer(const absl::Status& status, const std::string& name) {
+  return status.ok() ? status : Annotate(status, name);
+}
+
+}  // namespace
+
+SchedulerClient::SchedulerClient(const Setting& scheduler)
+    : scheduler_(scheduler),
+      stub_(v1::Scheduler::NewStub(MakeChannel(scheduler.value, ChannelKind::kControl))) {}
+
+absl::Status SchedulerClient::Explain(const absl::Status& status) const {
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat("the scheduler at ", scheduler_.value, " (from ", scheduler_.origin,
+                     ") cannot be reached: ", status.message(),
+                     "\nStart a local cluster with `capstan cluster up`, or name another scheduler "
+                     "with --scheduler or CAPSTAN_SCHEDULER."));
+  }
+  return status;
+}
+
+absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(const v1::JobSpec& spec) {
+  v1::SubmitJobRequest request;
+  request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+  *request.mutable_spec() = spec;
+  auto response =
+      Call<v1::SubmitJobResponse>(*stub_, &v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::ListJobsResponse> SchedulerClient::ListJobs() {
+  auto response =
+      Call<v1::ListJobsResponse>(*stub_, &v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest());
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::JobStatus> SchedulerClient::GetJob(const std::string& job_id) {
+  return WaitJob(job_id, 0, absl::ZeroDuration());
+}
+
+absl::StatusOr<v1::JobStatus> SchedulerClient::WaitJob(const std::string& job_id, uint64_t revision,
+                                                       absl::Duration wait) {
+  v1::GetJobRequest request;
+  request.set_job_id(job_id);
+  request.set_after_revision(revision);
+  request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
+  auto response =
+      Call<v1::GetJobResponse>(*stub_, &v1::Scheduler::Stub::GetJob, request, wait + kCallTimeout);
+  if (!response.ok()) return Explain(response.status());
+  return std::move(*response->mutable_status());
+}
+
+absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& job_id) {
+  v1::StopJobRequest request;
+  request.set_job_id(job_id);
+  auto response = Call<v1::StopJobResponse>(*stub_, &v1::Scheduler::Stub::StopJob, request);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::ListNodesResponse> SchedulerClient::ListNodes() {
+  auto response =
+      Call<v1::ListNodesResponse>(*stub_, &v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest());
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::GetTablesResponse> SchedulerClient::GetTables(const std::string& job_id) {
+  v1::GetTablesRequest request;
+  request.set_job_id(job_id);
+  auto response = Call<v1::GetTablesResponse>(*stub_, &v1::Scheduler::Stub::GetTables, request);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+ServerClient::ServerClient(const std::string& name, const std::string& address)
+    : name_(absl::StrCat("server ", name, " at ", address)),
+      stub_(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData))) {}
+
+absl::StatusOr<v1::DescribeTablesResponse> ServerClient::DescribeTables(const std::string& job_id) {
+  v1::DescribeTablesRequest request;
+  request.set_job_id(job_id);
+  auto response =
+      Call<v1::DescribeTablesResponse>(*stub_, &v1::ParameterServer::Stub::DescribeTables, request);
+  if (!response.ok()) return ExplainPeer(response.status(), name_);
+  return response;
+}
+
+absl::StatusOr<v1::PullResponse> ServerClient::Pull(const v1::PullRequest& request) {
+  auto response =
+      Call<v1::PullResponse>(*stub_, &v1::ParameterServer::Stub::Pull, request, kPullTimeout);
+  if (!response.ok()) return ExplainPeer(response.status(), name_);
+  return response;
+}
+
+WorkerClient::WorkerClient(const std::string& name, const std::string& address)
+    : name_(absl::StrCat("worker ", name, " at ", address)),
+      stub_(v1::Worker::NewStub(MakeChannel(address, ChannelKind::kControl))) {}
+
+absl::StatusOr<v1::ReadTaskLogResponse> WorkerClient::ReadTaskLog(
+    const v1::ReadTaskLogRequest& request) {
+  auto response = Call<v1::ReadTaskLogResponse>(*stub_, &v1::Worker::Stub::ReadTaskLog, request);
+  if (!response.ok()) return ExplainPeer(response.status(), name_);
+  return response;
+}
+
+}  // namespace capstan::cli

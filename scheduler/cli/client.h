@@ -1,0 +1,71 @@
+// Clients of the scheduler, the servers and the workers, as the command line needs them: every call
+// has a deadline, and every error says whom it came from.
+//
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_SCHEDULER_CLI_CLIENT_H_
+#define CAPSTAN_SCHEDULER_CLI_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "proto/scheduler.grpc.pb.h"
+#include "proto/worker.grpc.pb.h"
+#include "scheduler/cli/settings.h"
+
+namespace capstan::cli {
+
+// Errors of every method: kUnavailable, kDeadlineExceeded  the peer cannot be reached or is too
+// slow; else what the peer answered (proto/scheduler.proto).
+class SchedulerClient {
+ public:
+  explicit SchedulerClient(const Setting& scheduler);
+
+  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(const v1::JobSpec& spec);
+  absl::StatusOr<v1::ListJobsResponse> ListJobs();
+  absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id);
+  // Waits at the scheduler until the job's revision is above `revision`, at most `wait` (<= 60 s).
+  absl::StatusOr<v1::JobStatus> WaitJob(const std::string& job_id, uint64_t revision,
+                                        absl::Duration wait);
+  absl::StatusOr<v1::StopJobResponse> StopJob(const std::string& job_id);
+  absl::StatusOr<v1::ListNodesResponse> ListNodes();
+  absl::StatusOr<v1::GetTablesResponse> GetTables(const std::string& job_id);
+
+  const std::string& address() const { return scheduler_.value; }
+
+ private:
+  absl::Status Explain(const absl::Status& status) const;
+
+  const Setting scheduler_;
+  const std::unique_ptr<v1::Scheduler::Stub> stub_;
+};
+
+class ServerClient {
+ public:
+  // `name` is the node's, for messages.
+  ServerClient(const std::string& name, const std::string& address);
+
+  absl::StatusOr<v1::DescribeTablesResponse> DescribeTables(const std::string& job_id);
+  absl::StatusOr<v1::PullResponse> Pull(const v1::PullRequest& request);
+
+ private:
+  const std::string name_;
+  const std::unique_ptr<v1::ParameterServer::Stub> stub_;
+};
+
+class WorkerClient {
+ public:
+  WorkerClient(const std::string& name, const std::string& address);
+
+  absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(const v1::ReadTaskLogRequest& request);
+
+ private:
+  const std::string name_;
+  const std::unique_ptr<v1::Worker::Stub> stub_;
+};
+
+}  // namespace capstan::cli
+
+#endif  // CAPSTAN_SCHEDULER_CLI_CLIENT_H_

@@ -1,0 +1,282 @@
+#include "scheduler/cli/cluster_command.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+#include "scheduler/cli/client.h"
+#include "scheduler/cli/cluster_file.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/format.h"
+#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/local_cluster.h"
+#include "scheduler/cli/output.pb.h"
+#include "scheduler/cli/process.h"
+#include "scheduler/cli/submit.h"
+#include "scheduler/cli/text_table.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr absl::Duration kGrace = absl::Seconds(15);
+constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
+constexpr int kNodesMax = 256;  // Of one role on one machine.
+
+struct ClusterArguments {
+  std::string directory;  // Empty: the default.
+  int servers = 2;
+  int workers = 2;
+  bool foreground = false;
+  std::string job_file;
+  std::vector<std::string> overrides;
+};
+
+absl::StatusOr<std::string> DirectoryOf(const ClusterArguments& arguments) {
+  std::string directory = arguments.directory;
+  if (directory.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(directory, DefaultClusterDirectory(Environment::OfProcess()));
+  }
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(directory, error);
+  if (error) return absl::InternalError(absl::StrCat("no working directory: ", error.message()));
+  return absolute.lexically_normal().string();
+}
+
+ClusterOutput OutputOf(const std::string& directory, const ClusterFile& cluster) {
+  ClusterOutput output;
+  output.set_directory(directory);
+  output.set_scheduler(cluster.scheduler());
+  for (const LocalProcess& process : cluster.processes()) {
+    ClusterProcess* shown = output.add_processes();
+    shown->set_name(process.name());
+    shown->set_pid(process.pid());
+    shown->set_alive(IsAlive({process.pid(), process.start_time()}));
+    shown->set_address(process.address());
+    shown->set_log(process.log());
+  }
+  return output;
+}
+
+std::string ProcessTable(const ClusterOutput& cluster) {
+  TextTable table({{"NAME"}, {"STATE"}, {"PID", TextTable::Align::kRight}, {"ADDRESS"}, {"LOG"}});
+  for (const ClusterProcess& process : cluster.processes()) {
+    table.AddRow({process.name(), process.alive() ? "alive" : "dead", absl::StrCat(process.pid()),
+                  process.address(), process.log()});
+  }
+  return table.ToString();
+}
+
+absl::StatusOr<ClusterFile> Start(const ClusterArguments& arguments, const std::string& directory,
+                                  bool end_with_parent) {
+  LocalClusterOptions options;
+  options.directory = directory;
+  options.servers = arguments.servers;
+  options.workers = arguments.workers;
+  options.end_with_parent = end_with_parent;
+  CAPSTAN_ASSIGN_OR_RETURN(options.binaries, FindBinaries(BinarySearch::OfProcess()));
+  return StartLocalCluster(options);
+}
+
+// The exit code for a start that failed.
+int FailStart(const absl::Status& status) {
+  if (!absl::IsCancelled(status)) return Fail(status);
+  return kExitSignal + Interrupts::Signal();
+}
+
+// Takes a cluster down and says what would not end. True: nothing went wrong.
+bool TakeDown(const std::string& directory) {
+  const auto report = StopLocalCluster(directory, kGrace);
+  if (!report.ok()) {
+    Fail(report.status());
+    return false;
+  }
+  if (!report->killed.empty()) {
+    std::fprintf(stderr, "capstan: killed, as they did not end within %s: %s\n",
+                 DurationText(kGrace).c_str(), absl::StrJoin(report->killed, ", ").c_str());
+  }
+  return true;
+}
+
+// Until a signal comes or the scheduler ends; then takes the cluster down.
+int StayInForeground(const std::string& directory, const ClusterFile& cluster) {
+  std::vector<std::string> told;
+  while (!Interrupts::Sleep(kWatchInterval)) {
+    const std::vector<std::string> dead = DeadProcesses(cluster);
+    if (dead != told)
+      std::fprintf(stderr, "capstan: ended: %s\n", absl::StrJoin(dead, ", ").c_str());
+    told = dead;
+    if (!dead.empty() && dead[0] == cluster.processes(0).name()) break;
+  }
+  TakeDown(directory);
+  return Interrupts::Signal() == 0 ? kExitFailed : kExitSignal + Interrupts::Signal();
+}
+
+int Up(const Settings& settings, const ClusterArguments& arguments) {
+  const auto directory = DirectoryOf(arguments);
+  if (!directory.ok()) return Fail(directory.status());
+  const Interrupts interrupts;
+  const auto cluster = Start(arguments, *directory, arguments.foreground);
+  if (!cluster.ok()) return FailStart(cluster.status());
+  const ClusterOutput output = OutputOf(*directory, *cluster);
+  if (settings.format() == OutputFormat::kJson) {
+    Print(ToJson(output));
+  } else {
+    Print(absl::StrCat("cluster in ", *directory, "\n", ProcessTable(output)));
+    const bool is_default = arguments.directory.empty();
+    const std::string dir = is_default ? "" : absl::StrCat(" --dir ", *directory);
+    Print(absl::StrCat(
+        "\n",
+        is_default ? "" : absl::StrCat("export CAPSTAN_SCHEDULER=", cluster->scheduler(), "\n"),
+        "capstan job submit FILE\n",
+        arguments.foreground ? "Ctrl-C takes it down.\n"
+                             : absl::StrCat("capstan cluster down", dir, "\n")));
+  }
+  return arguments.foreground ? StayInForeground(*directory, *cluster) : kExitDone;
+}
+
+// Submits to a running cluster and follows; after a signal the job is stopped, since its cluster
+// goes.
+int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSpec& spec) {
+  SchedulerClient scheduler({cluster.scheduler(), "the local cluster"});
+  const auto submitted = scheduler.SubmitJob(spec);
+  if (!submitted.ok()) return Fail(submitted.status());
+  if (settings.format() != OutputFormat::kJson) {
+    Print(absl::StrCat("submitted ", submitted->job_id(), "\n"));
+  }
+  return FollowToEnd(scheduler, submitted->job_id(), settings.format(), AfterSignal::kStopJob);
+}
+
+int Run(const Settings& settings, const ClusterArguments& arguments) {
+  const auto directory = DirectoryOf(arguments);
+  if (!directory.ok()) return Fail(directory.status());
+  const auto spec = LoadCheckedJob(arguments.job_file, arguments.overrides, DataCheck::kDo);
+  if (!spec.ok()) return FailJobFile(spec.status());
+  const Interrupts interrupts;
+  const auto cluster = Start(arguments, *directory, /*end_with_parent=*/true);
+  if (!cluster.ok()) return FailStart(cluster.status());
+  const bool json = settings.format() == OutputFormat::kJson;
+  if (!json) {
+    Print(absl::StrCat("started a scheduler, ", arguments.servers, " servers and ",
+                       arguments.workers, " workers in ", *directory, "\n"));
+  }
+  const int exit_code = RunJob(settings, *cluster, *spec);
+  if (!json) {
+    Print(absl::StrCat("  logs       ", *directory, "/logs, and of tasks: ", *directory,
+                       "/worker-*\n"));
+  }
+  const bool down = TakeDown(*directory);
+  return exit_code == kExitDone && !down ? kExitFailed : exit_code;
+}
+
+int ShowStatus(const Settings& settings, const ClusterArguments& arguments) {
+  const auto directory = DirectoryOf(arguments);
+  if (!directory.ok()) return Fail(directory.status());
+  const auto cluster = ReadClusterFile(*directory);
+  if (absl::IsNotFound(cluster.status())) {
+    std::fprintf(stderr, "capstan: no cluster runs in %s; start one: capstan cluster up\n",
+                 directory->c_str());
+    return kExitFailed;
+  }
+  if (!cluster.ok()) return Fail(cluster.status());
+  ClusterOutput output = OutputOf(*directory, *cluster);
+  SchedulerClient scheduler({cluster->scheduler(), ClusterFilePath(*directory)});
+  const auto nodes = scheduler.ListNodes();
+  if (nodes.ok()) *output.mutable_nodes() = nodes->nodes();
+  Print(settings.format() == OutputFormat::kJson
+            ? ToJson(output)
+            : absl::StrCat("cluster in ", *directory, "\n", ProcessTable(output)));
+  const std::vector<std::string> dead = DeadProcesses(*cluster);
+  return dead.empty() && nodes.ok() ? kExitDone : kExitFailed;
+}
+
+int Down(const Settings& settings, const ClusterArguments& arguments) {
+  const auto directory = DirectoryOf(arguments);
+  if (!directory.ok()) return Fail(directory.status());
+  const Interrupts interrupts;  // A second Ctrl-C must not leave half a cluster.
+  const auto cluster = ReadClusterFile(*directory);
+  if (absl::IsNotFound(cluster.status())) {
+    if (settings.format() == OutputFormat::kTable) {
+      Print(absl::StrCat("no cluster runs in ", *directory, "\n"));
+    }
+    return kExitDone;
+  }
+  if (!cluster.ok()) return Fail(cluster.status());
+  if (!TakeDown(*directory)) return kExitFailed;
+  ClusterOutput output = OutputOf(*directory, *cluster);
+  Print(settings.format() == OutputFormat::kJson
+            ? ToJson(output)
+            : absl::StrCat("the cluster in ", *directory, " is down\n"));
+  return kExitDone;
+}
+
+using Arguments = std::shared_ptr<ClusterArguments>;
+
+void AddDirectory(CLI::App* command, const Arguments& arguments) {
+  command
+      ->add_option("--dir", arguments->directory,
+                   "Folder of the cluster; default $XDG_RUNTIME_DIR/capstan or ~/.capstan/local")
+      ->type_name("FOLDER");
+}
+
+void AddSize(CLI::App* command, const Arguments& arguments) {
+  command->add_option("--servers", arguments->servers, "Servers")
+      ->check(CLI::Range(1, kNodesMax))
+      ->capture_default_str();
+  command->add_option("--workers", arguments->workers, "Workers")
+      ->check(CLI::Range(1, kNodesMax))
+      ->capture_default_str();
+}
+
+using ClusterFunction = int (*)(const Settings& settings, const ClusterArguments& arguments);
+
+CLI::App* AddClusterCommand(CLI::App& cluster, const std::string& name,
+                            const std::string& description, const std::string& examples,
+                            CommandLine& line, const Arguments& arguments,
+                            ClusterFunction function) {
+  CLI::App* command = AddCommand(
+      cluster, name, description, examples, line,
+      [arguments, function](const Settings& settings) { return function(settings, *arguments); });
+  AddDirectory(command, arguments);
+  return command;
+}
+
+}  // namespace
+
+void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
+  // One value for all: only one command runs.
+  const auto arguments = std::make_shared<ClusterArguments>();
+  CLI::App* up = AddClusterCommand(
+      cluster, "up", "Start a scheduler, servers and workers on this machine, on free ports",
+      "  capstan cluster up\n  capstan cluster up --servers 2 --workers 4 --dir /tmp/run\n"
+      "  capstan cluster up --foreground   # Ctrl-C takes it down",
+      line, arguments, Up);
+  AddSize(up, arguments);
+  up->add_flag("--foreground", arguments->foreground, "Stay, and take the cluster down at the end");
+
+  CLI::App* run = AddClusterCommand(
+      cluster, "run", "Start a cluster, run one job on it to its end, and take it down",
+      "  capstan cluster run job.textproto --dir run --workers 2\n"
+      "  capstan cluster run job.textproto --dir run --set training.epochs=3\n"
+      "Exit code: the job's; 130 or 143 when interrupted.",
+      line, arguments, Run);
+  AddSize(run, arguments);
+  run->add_option("FILE", arguments->job_file, "Job file")->required();
+  run->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+
+  AddClusterCommand(
+      cluster, "status", "The processes of a local cluster; exit code 1 if one is gone",
+      "  capstan cluster status\n  capstan cluster status -o json", line, arguments, ShowStatus);
+  AddClusterCommand(cluster, "down", "Take a local cluster down; nothing of it goes on running",
+                    "  capstan cluster down\n  capstan cluster down --dir /tmp/run", line,
+                    arguments, Down);
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,49 @@
+#include "scheduler/cli/command.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/cli/exit_code.h"
+
+namespace capstan::cli {
+
+CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description) {
+  CLI::App* group = parent.add_subcommand(name, description);
+  group->require_subcommand(1);
+  return group;
+}
+
+CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
+                     const std::string& examples, CommandLine& line, CommandFunction run) {
+  CLI::App* command = group.add_subcommand(name, description);
+  command->footer(absl::StrCat("Examples:\n", examples));
+  command
+      ->add_option("--scheduler", line.flags.scheduler,
+                   "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
+                   "the running local cluster (see `capstan config show`)")
+      ->type_name("HOST:PORT");
+  command->add_option("-o,--output", line.flags.output, "Form of the output: table or json")
+      ->type_name("FORM");
+  command->callback([&line, run = std::move(run)] {
+    line.run = [&line, run] {
+      const auto settings = ResolveSettings(line.flags, Environment::OfProcess());
+      if (!settings.ok()) return Fail(settings.status());
+      return run(*settings);
+    };
+  });
+  return command;
+}
+
+void Print(absl::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+int Fail(const absl::Status& status) {
+  const std::string message(status.message());
+  std::fprintf(stderr, "capstan: %s\n", message.c_str());
+  return ExitCodeOf(status);
+}
+
+}  // namespace capstan::cli

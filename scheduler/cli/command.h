@@ -1,0 +1,43 @@
+// Command: what the commands of the line share: options, output, errors, exit codes.
+//
+// A command file adds its subcommands to the parser; the one that the user names leaves a function
+// in `CommandLine::run`, which main calls. Nothing is done while arguments are parsed.
+// Thread safety: main thread only.
+#ifndef CAPSTAN_SCHEDULER_CLI_COMMAND_H_
+#define CAPSTAN_SCHEDULER_CLI_COMMAND_H_
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "scheduler/cli/settings.h"
+
+namespace capstan::cli {
+
+struct CommandLine {
+  SettingFlags flags;
+  std::function<int()> run;  // Of the subcommand that was named; returns the exit code.
+};
+
+// A function of a command: has resolved settings, returns the exit code.
+using CommandFunction = std::function<int(const Settings& settings)>;
+
+// Adds a group of commands, such as `job`.
+CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
+
+// Adds a command with --scheduler, --output and --help; `examples` is shown below the
+// help. `line` outlives parsing.
+CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
+                     const std::string& examples, CommandLine& line, CommandFunction run);
+
+// Standard output. A closed pipe is no error.
+void Print(absl::string_view text);
+
+// Standard error: "capstan: message". Returns the exit code for it.
+int Fail(const absl::Status& status);
+
+}  // namespace capstan::cli
+
+#endif  // CAPSTAN_SCHEDULER_CLI_COMMAND_H_

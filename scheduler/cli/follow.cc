@@ -1,0 +1,111 @@
+#include "scheduler/cli/follow.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "common/time/clock.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/format.h"
+#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/progress.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);  // A signal is seen this late.
+constexpr absl::Duration kRedrawInterval = absl::Milliseconds(150);
+constexpr absl::Duration kRetryInterval = absl::Milliseconds(500);
+constexpr int kColumnsDefault = 80;
+
+bool OnTerminal() {
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) == 1 && terminal != nullptr && std::string(terminal) != "dumb";
+}
+
+int TerminalColumns() {
+  struct winsize size = {};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kColumnsDefault;
+}
+
+// Prints updates; keeps track of whether a bar stands on the current line.
+class Screen {
+ public:
+  explicit Screen(Show show) : show_(show), terminal_(OnTerminal()) {}
+  ~Screen() { Clear(); }
+
+  bool terminal() const { return terminal_; }
+
+  void Line(const std::string& line) {
+    Clear();
+    if (show_ == Show::kProgress) Print(absl::StrCat(line, "\n"));
+  }
+
+  void Bar(const std::string& bar) {
+    if (show_ == Show::kNothing || bar.empty()) return;
+    Print(absl::StrCat("\r", bar, "\x1b[K"));
+    has_bar_ = true;
+  }
+
+ private:
+  void Clear() {
+    if (has_bar_) Print("\r\x1b[K");
+    has_bar_ = false;
+  }
+
+  const Show show_;
+  const bool terminal_;
+  bool has_bar_ = false;
+};
+
+bool IsAway(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobStatus> FollowJob(SchedulerClient& scheduler, const std::string& job_id,
+                                        const FollowOptions& options) {
+  const SteadyClock clock;
+  Screen screen(options.show);
+  ProgressView view({.terminal = screen.terminal()});
+  bool away = false;
+  Instant away_since;
+  uint64_t revision = 0;
+  while (Interrupts::Signal() == 0) {
+    const absl::StatusOr<v1::JobStatus> job = scheduler.WaitJob(job_id, revision, kWaitLimit);
+    if (!job.ok()) {
+      if (!IsAway(job.status())) return job.status();
+      if (!away) {
+        away = true;
+        away_since = clock.Now();
+        screen.Line(absl::StrCat("the scheduler at ", scheduler.address(),
+                                 " does not answer; the job goes on, trying for ",
+                                 DurationText(options.patience)));
+      }
+      if (clock.Now() - away_since > options.patience) return job.status();
+      Interrupts::Sleep(kRetryInterval);
+      continue;
+    }
+    if (away) screen.Line("the scheduler answers again");
+    away = false;
+    revision = job->revision();
+    view.SetColumns(TerminalColumns());
+    const ProgressView::Update update = view.Step(*job, clock.Now());
+    for (const std::string& line : update.lines) screen.Line(line);
+    screen.Bar(update.bar);
+    if (HasEnded(job->state())) return job;
+    Interrupts::Sleep(kRedrawInterval);
+  }
+  return absl::CancelledError(absl::StrCat("stopped following ", job_id));
+}
+
+int JobExitCode(const v1::JobStatus& job) {
+  return job.state() == v1::SUCCEEDED ? kExitDone : kExitFailed;
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,32 @@
+#include "scheduler/cli/interrupts.h"
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+
+#include "absl/time/clock.h"
+
+namespace capstan::cli {
+namespace {
+
+TEST_CASE("Interrupts: a signal is remembered and ends waiting at once", "[cli]") {
+  signal(SIGTERM, SIG_IGN);  // As in a background job.
+  {
+    const Interrupts interrupts;
+    CHECK(Interrupts::Signal() == 0);
+    CHECK_FALSE(Interrupts::Sleep(absl::Milliseconds(1)));
+    raise(SIGTERM);
+    raise(SIGINT);
+    CHECK(Interrupts::Signal() == SIGTERM);  // The first one.
+    const absl::Time before = absl::Now();
+    CHECK(Interrupts::Sleep(absl::Seconds(50)));
+    CHECK(absl::Now() - before < absl::Seconds(25));
+  }
+  raise(SIGTERM);  // Ignored again.
+  const Interrupts again;
+  CHECK(Interrupts::Signal() == 0);
+  raise(SIGPIPE);  // Ignored while the object lives.
+}
+
+}  // namespace
+}  // namespace capstan::cli

@@ -1,0 +1,143 @@
+#include "scheduler/cli/job_command.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "scheduler/cli/client.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/format.h"
+#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/job_view.h"
+#include "scheduler/cli/submit.h"
+
+namespace capstan::cli {
+namespace {
+
+// Shared with the parser, which writes into it before the command runs.
+struct SubmitArguments {
+  std::string file;
+  std::vector<std::string> overrides;
+  bool no_wait = false;
+  bool skip_data_check = false;
+};
+
+int Submit(const Settings& settings, const SubmitArguments& arguments) {
+  const auto spec = LoadCheckedJob(arguments.file, arguments.overrides,
+                                   arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
+  if (!spec.ok()) return FailJobFile(spec.status());
+  SchedulerClient scheduler(settings.scheduler);
+  const auto submitted = scheduler.SubmitJob(*spec);
+  if (!submitted.ok()) return Fail(submitted.status());
+  const std::string& job = submitted->job_id();
+  const bool json = settings.format() == OutputFormat::kJson;
+  if (json && arguments.no_wait) {
+    Print(ToJson(*submitted));
+    return kExitDone;
+  }
+  if (!json) {
+    Print(absl::StrCat("submitted ", job, "\n  capstan job describe ", job,
+                       "   state, tasks, results\n  capstan job logs ", job,
+                       "       what its tasks wrote\n  capstan job stop ", job,
+                       "       stop it\n"));
+  }
+  if (arguments.no_wait) return kExitDone;
+  const Interrupts interrupts;
+  return FollowToEnd(scheduler, job, settings.format(), AfterSignal::kGoesOn);
+}
+
+int List(const Settings& settings) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto jobs = scheduler.ListJobs();
+  if (!jobs.ok()) return Fail(jobs.status());
+  Print(settings.format() == OutputFormat::kJson ? ToJson(*jobs) : JobTable(*jobs, absl::Now()));
+  return kExitDone;
+}
+
+int ShowStatus(const Settings& settings, const std::string& job_id) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto job = scheduler.GetJob(job_id);
+  if (!job.ok()) return Fail(job.status());
+  v1::ListJobsResponse one;
+  *one.add_jobs() = *job;
+  Print(settings.format() == OutputFormat::kJson ? ToJson(*job) : JobTable(one, absl::Now()));
+  return kExitDone;
+}
+
+int Describe(const Settings& settings, const std::string& job_id) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto job = scheduler.GetJob(job_id);
+  if (!job.ok()) return Fail(job.status());
+  Print(settings.format() == OutputFormat::kJson ? ToJson(*job) : DescribeJob(*job, absl::Now()));
+  return kExitDone;
+}
+
+int Watch(const Settings& settings, const std::string& job_id) {
+  const Interrupts interrupts;
+  SchedulerClient scheduler(settings.scheduler);
+  return FollowToEnd(scheduler, job_id, settings.format(), AfterSignal::kGoesOn);
+}
+
+int Stop(const Settings& settings, const std::string& job_id) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto stopped = scheduler.StopJob(job_id);
+  if (!stopped.ok()) return Fail(stopped.status());
+  Print(settings.format() == OutputFormat::kJson
+            ? ToJson(*stopped)
+            : absl::StrCat(job_id, " ", StateName(stopped->state()), "\n"));
+  return kExitDone;
+}
+
+void AddSubmit(CLI::App& job, CommandLine& line) {
+  auto arguments = std::make_shared<SubmitArguments>();
+  CLI::App* submit = AddCommand(
+      job, "submit", "Check a job file, submit it, and follow the job to its end",
+      "  capstan job submit job.textproto\n"
+      "  capstan job submit job.textproto --set training.epochs=3 --set resources.workers=4\n"
+      "  capstan job submit job.json --no-wait -o json\n"
+      "Exit code: 0 the job succeeded, 1 it failed or was stopped, 2 bad job file,\n"
+      "75 the scheduler cannot be reached, 130 interrupted (the job goes on).",
+      line, [arguments](const Settings& settings) { return Submit(settings, *arguments); });
+  submit->add_option("FILE", arguments->file, "Job file: protobuf text format or JSON")->required();
+  submit
+      ->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
+  submit->add_flag("--skip-data-check", arguments->skip_data_check,
+                   "Do not read the data files here: only the cluster sees them");
+}
+
+using JobFunction = int (*)(const Settings& settings, const std::string& job_id);
+
+void AddJobCommand(CLI::App& job, const std::string& name, const std::string& description,
+                   const std::string& examples, CommandLine& line, JobFunction function) {
+  auto job_id = std::make_shared<std::string>();
+  AddCommand(job, name, description, examples, line,
+             [job_id, function](const Settings& settings) { return function(settings, *job_id); })
+      ->add_option("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
+      ->required();
+}
+
+}  // namespace
+
+void AddJobCommands(CLI::App& job, CommandLine& line) {
+  AddSubmit(job, line);
+  AddCommand(job, "list", "All jobs, in the order of submission",
+             "  capstan job list\n  capstan job list -o json", line, List);
+  AddJobCommand(job, "status", "One line about a job",
+                "  capstan job status lenet-1\n  capstan job status lenet-1 -o json", line,
+                ShowStatus);
+  AddJobCommand(job, "describe",
+                "Everything about a job: state and reason, tasks and whom they wait for, results",
+                "  capstan job describe lenet-1", line, Describe);
+  AddJobCommand(job, "watch", "Follow a job to its end and exit with its result",
+                "  capstan job watch lenet-1\n  capstan job watch lenet-1 -o json   # only the end",
+                line, Watch);
+  AddJobCommand(job, "stop", "Stop a job; what it has exported stays", "  capstan job stop lenet-1",
+                line, Stop);
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,64 @@
+#include "scheduler/cli/node_view.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "scheduler/cli/format.h"
+#include "scheduler/cli/text_table.h"
+
+namespace capstan::cli {
+namespace {
+
+using Align = TextTable::Align;
+
+std::string Versions(const v1::HeldTable& table) {
+  if (table.version_min() == table.version_max()) return FormatCount(table.version_min());
+  return absl::StrCat(FormatCount(table.version_min()), "..", FormatCount(table.version_max()));
+}
+
+}  // namespace
+
+std::string NodeTable(const v1::ListNodesResponse& nodes) {
+  if (nodes.nodes_size() == 0) return "No servers and no workers have registered.\n";
+  TextTable table({{"NODE"},
+                   {"ROLE"},
+                   {"STATE"},
+                   {"ADDRESS"},
+                   {"TASKS", Align::kRight},
+                   {"SHARDS", Align::kRight},
+                   {"LAST SEEN", Align::kRight},
+                   {"VERSION"},
+                   {"HOST"},
+                   {"PID", Align::kRight}});
+  for (const v1::NodeStatus& node : nodes.nodes()) {
+    const bool worker = node.role() == v1::WORKER;
+    table.AddRow({node.node_id(), RoleName(node.role()), node.alive() ? "alive" : "dead",
+                  node.address(),
+                  worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : "",
+                  worker ? "" : FormatCount(node.shards()),
+                  DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),
+                  node.hostname(), absl::StrCat(node.pid())});
+  }
+  return table.ToString();
+}
+
+std::string HeldTableTable(const TableListOutput& list) {
+  TextTable table({{"JOB"},
+                   {"TABLE"},
+                   {"SERVER"},
+                   {"SHARDS", Align::kRight},
+                   {"ELEMENTS", Align::kRight},
+                   {"MEMORY", Align::kRight},
+                   {"VERSION", Align::kRight},
+                   {"PUSHES", Align::kRight},
+                   {"DUPLICATES", Align::kRight}});
+  for (const ServerTables& server : list.servers()) {
+    for (const v1::HeldTable& held : server.tables()) {
+      table.AddRow({held.job_id(), held.name(), server.server(), FormatCount(held.shards()),
+                    FormatCount(held.elements()), FormatBytes(held.bytes()), Versions(held),
+                    FormatCount(held.pushes_applied()), FormatCount(held.pushes_duplicate())});
+    }
+  }
+  return table.empty() ? "No tables.\n" : table.ToString();
+}
+
+}  // namespace capstan::cli

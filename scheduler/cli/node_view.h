@@ -1,0 +1,22 @@
+// Node views: a cluster's daemons, and the tables that its servers hold, as text for people.
+//
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SCHEDULER_CLI_NODE_VIEW_H_
+#define CAPSTAN_SCHEDULER_CLI_NODE_VIEW_H_
+
+#include <string>
+
+#include "proto/scheduler.pb.h"
+#include "scheduler/cli/output.pb.h"
+
+namespace capstan::cli {
+
+// One row a daemon.
+std::string NodeTable(const v1::ListNodesResponse& nodes);
+
+// One row a table and server.
+std::string HeldTableTable(const TableListOutput& list);
+
+}  // namespace capstan::cli
+
+#endif  // CAPSTAN_SCHEDULER_CLI_NODE_VIEW_H_

@@ -1,0 +1,46 @@
+#include "scheduler/cli/node_view.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+
+namespace capstan::cli {
+namespace {
+
+template <typename Message>
+Message Parse(const std::string& text) {
+  Message message;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &message));
+  return message;
+}
+
+TEST_CASE("NodeTable: servers show shards, workers show tasks", "[cli]") {
+  CHECK(NodeTable({}) == "No servers and no workers have registered.\n");
+  CHECK(NodeTable(Parse<v1::ListNodesResponse>(R"(
+          nodes { node_id: "server-1" role: SERVER address: "127.0.0.1:1" hostname: "h" pid: 10
+                  alive: true last_seen_ms: 100 shards: 4 version: "0.1.0" }
+          nodes { node_id: "worker-1" role: WORKER address: "127.0.0.1:2" hostname: "h" pid: 11
+                  last_seen_ms: 65000 task_capacity: 2 tasks: 1 version: "0.1.0" })")) ==
+        "NODE      ROLE    STATE  ADDRESS      TASKS  SHARDS  LAST SEEN  VERSION  HOST  PID\n"
+        "server-1  server  alive  127.0.0.1:1      -       4      0.1 s  0.1.0    h      10\n"
+        "worker-1  worker  dead   127.0.0.1:2    1/2       -  1 min 5 s  0.1.0    h      11\n");
+}
+
+TEST_CASE("HeldTableTable: a row a table and server, versions as a range where they differ",
+          "[cli]") {
+  CHECK(HeldTableTable({}) == "No tables.\n");
+  CHECK(HeldTableTable(Parse<TableListOutput>(R"(
+          servers { server: "server-1"
+                    tables { job_id: "a-1" name: "parameters" shards: 2 elements: 1000 bytes: 4096
+                             version_min: 7 version_max: 9 pushes_applied: 20
+                             pushes_duplicate: 1 } }
+          servers { server: "server-2"
+                    tables { job_id: "a-1" name: "parameters" shards: 1 elements: 500 bytes: 2048
+                             version_min: 9 version_max: 9 pushes_applied: 10 } })")) ==
+        "JOB  TABLE       SERVER    SHARDS  ELEMENTS   MEMORY  VERSION  PUSHES  DUPLICATES\n"
+        "a-1  parameters  server-1       2     1,000  4.0 KiB     7..9      20           1\n"
+        "a-1  parameters  server-2       1       500  2.0 KiB        9      10           0\n");
+}
+
+}  // namespace
+}  // namespace capstan::cli

@@ -1,0 +1,93 @@
+#include "scheduler/cli/process.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr absl::Duration kLimit = absl::Seconds(30);
+
+std::string Scratch(const std::string& name) {
+  return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+ProcessId Shell(const std::string& script, const std::string& output) {
+  REQUIRE_OK_AND_ASSIGN(const ProcessId id, Spawn({.command = {"/bin/sh", "-c", script},
+                                                   .directory = "/",
+                                                   .output = output,
+                                                   .end_with_parent = true}));
+  return id;
+}
+
+void Reap(const ProcessId& id) { waitpid(id.pid, nullptr, 0); }
+
+TEST_CASE("Process: output and end of a program are seen", "[cli]") {
+  const std::string output = Scratch("output");
+  const ProcessId id = Shell("pwd; echo problem >&2; exit 3", output);
+  REQUIRE(AwaitEnd({id}, kLimit));
+  CHECK_FALSE(IsAlive(id));  // Though nobody has waited for it yet.
+  CHECK(HowItEnded(id) == "exit code 3");
+  Reap(id);
+  CHECK(Read(output) == "/\nproblem\n");
+}
+
+TEST_CASE("Process: a signal ends it and is told", "[cli]") {
+  const ProcessId id = Shell("exec sleep 1000", Scratch("signal"));
+  CHECK(IsAlive(id));
+  CHECK(HowItEnded(id) == "");
+  CHECK_FALSE(AwaitEnd({id}, absl::Milliseconds(1)));
+  SendSignal(id, SIGTERM);
+  REQUIRE(AwaitEnd({id}, kLimit));
+  CHECK_THAT(HowItEnded(id), Catch::StartsWith("signal 15 ("));
+  Reap(id);
+}
+
+TEST_CASE("Process: a pid that was given to another process is left alone", "[cli]") {
+  const ProcessId id = Shell("exec sleep 1000", Scratch("reuse"));
+  const ProcessId earlier = {id.pid, id.start_time - 1};
+  CHECK_FALSE(IsAlive(earlier));
+  SendSignal(earlier, SIGKILL);
+  CHECK_FALSE(KillSession(earlier));
+  CHECK(IsAlive(id));
+  SendSignal(id, SIGKILL);
+  REQUIRE(AwaitEnd({id}, kLimit));
+  Reap(id);
+}
+
+TEST_CASE("Process: what a dead leader left behind is killed with its session", "[cli]") {
+  const std::string output = Scratch("session");
+  const ProcessId leader = Shell("sleep 1000 & echo $!", output);
+  REQUIRE(AwaitEnd({leader}, kLimit));
+  const int child = std::atoi(Read(output).c_str());
+  REQUIRE(kill(child, 0) == 0);
+  CHECK(KillSession(leader));
+  // Until it is reaped it is there as a zombie, which counts as gone.
+  CHECK_FALSE(KillSession({leader.pid, leader.start_time}));
+  Reap(leader);
+}
+
+TEST_CASE("Process: a program that cannot be started is named", "[cli]") {
+  CHECK_STATUS(Spawn({.command = {"/no/such"}, .directory = "/", .output = Scratch("none")}),
+               absl::StatusCode::kNotFound, "/no/such: cannot be started");
+  CHECK_STATUS(Spawn({.command = {"/bin/true"}, .directory = "/", .output = "/no/such/log"}),
+               absl::StatusCode::kNotFound, "/no/such/log: cannot be written");
+}
+
+}  // namespace
+}  // namespace capstan::cli

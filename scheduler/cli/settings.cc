@@ -1,0 +1,112 @@
+#include "scheduler/cli/settings.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/net/host_port.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "scheduler/cli/cluster_file.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr char kDefaultScheduler[] = "127.0.0.1:7070";
+
+absl::Status ParseConfigFile(const std::string& path, const std::string& text, Settings* settings) {
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (line.empty()) continue;
+    const std::string origin = absl::StrCat(path, ":", number);
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits('=', 1));
+    const absl::string_view key = absl::StripAsciiWhitespace(parts[0]);
+    if (parts.size() != 2) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(origin, ": got \"", line, "\", expected KEY = VALUE"));
+    }
+    const Setting setting{std::string(absl::StripAsciiWhitespace(parts[1])), origin};
+    if (key == "scheduler") {
+      settings->scheduler = setting;
+    } else if (key == "output") {
+      settings->output = setting;
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat(origin, ": unknown key \"", key, "\", expected scheduler or output"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const Settings& settings) {
+  CAPSTAN_RETURN_IF_ERROR(Annotate(ParseHostPort(settings.scheduler.value).status(),
+                                   absl::StrCat("scheduler from ", settings.scheduler.origin)));
+  if (settings.output.value != "table" && settings.output.value != "json") {
+    return absl::InvalidArgumentError(absl::StrCat("output from ", settings.output.origin,
+                                                   ": got \"", settings.output.value,
+                                                   "\", expected table or json"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Environment Environment::OfProcess() {
+  Environment environment;
+  environment.variable = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr || *value == '\0') return std::nullopt;
+    return value;
+  };
+  environment.file = [](const std::string& path) -> std::optional<std::string> {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return std::nullopt;
+    return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  };
+  environment.local_cluster = RunningScheduler;
+  return environment;
+}
+
+std::string ConfigFilePath(const Environment& environment) {
+  const auto config_home = environment.variable("XDG_CONFIG_HOME");
+  if (config_home) return absl::StrCat(*config_home, "/capstan/config");
+  const auto home = environment.variable("HOME");
+  return home ? absl::StrCat(*home, "/.config/capstan/config") : "";
+}
+
+absl::StatusOr<std::string> DefaultClusterDirectory(const Environment& environment) {
+  const auto runtime = environment.variable("XDG_RUNTIME_DIR");
+  if (runtime) return absl::StrCat(*runtime, "/capstan");
+  const auto home = environment.variable("HOME");
+  if (home) return absl::StrCat(*home, "/.capstan/local");
+  return absl::FailedPreconditionError(
+      "no place for a local cluster: neither XDG_RUNTIME_DIR nor HOME is set; give --dir");
+}
+
+absl::StatusOr<Settings> ResolveSettings(const SettingFlags& flags,
+                                         const Environment& environment) {
+  Settings settings{{kDefaultScheduler, "default"}, {"table", "default"}};
+  const auto directory = DefaultClusterDirectory(environment);
+  if (directory.ok()) {
+    const auto local = environment.local_cluster(*directory);
+    if (local) settings.scheduler = {*local, ClusterFilePath(*directory)};
+  }
+  const std::string path = ConfigFilePath(environment);
+  const auto text = path.empty() ? std::nullopt : environment.file(path);
+  if (text) CAPSTAN_RETURN_IF_ERROR(ParseConfigFile(path, *text, &settings));
+  if (const auto scheduler = environment.variable("CAPSTAN_SCHEDULER")) {
+    settings.scheduler = {*scheduler, "CAPSTAN_SCHEDULER"};
+  }
+  if (!flags.scheduler.empty()) settings.scheduler = {flags.scheduler, "--scheduler"};
+  if (!flags.output.empty()) settings.output = {flags.output, "--output"};
+  CAPSTAN_RETURN_IF_ERROR(Check(settings));
+  return settings;
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,66 @@
+#include "scheduler/cli/submit.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/check_job.h"
+#include "common/job/job_file.h"
+#include "common/job/validate.h"
+#include "common/status/status_macros.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/follow.h"
+#include "scheduler/cli/format.h"
+#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/job_view.h"
+
+namespace capstan::cli {
+
+absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
+                                           const std::vector<std::string>& overrides,
+                                           DataCheck data_check) {
+  CAPSTAN_ASSIGN_OR_RETURN(JobFile file, JobFile::Load(path));
+  for (const std::string& assignment : overrides) {
+    CAPSTAN_RETURN_IF_ERROR(file.Set(assignment));
+  }
+  const std::vector<Diagnostic> diagnostics =
+      data_check == DataCheck::kDo ? CheckJob(file.spec()).diagnostics : ValidateJob(file.spec());
+  if (diagnostics.empty()) return file.spec();
+  std::string lines;
+  for (const Diagnostic& diagnostic : diagnostics) {
+    absl::StrAppend(&lines, lines.empty() ? "" : "\n", file.Render(diagnostic));
+  }
+  return absl::InvalidArgumentError(lines);
+}
+
+int FailJobFile(const absl::Status& status) {
+  const std::string message(status.message());
+  std::fprintf(stderr, "%s\ncapstan: the job was not submitted\n", message.c_str());
+  return ExitCodeOf(status);
+}
+
+int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,
+                AfterSignal after_signal) {
+  const bool json = format == OutputFormat::kJson;
+  const absl::StatusOr<v1::JobStatus> job =
+      FollowJob(scheduler, job_id, {.show = json ? Show::kNothing : Show::kProgress});
+  if (job.ok()) {
+    Print(json ? ToJson(*job) : EndSummary(*job));
+    return JobExitCode(*job);
+  }
+  if (!absl::IsCancelled(job.status())) return Fail(job.status());
+  if (after_signal == AfterSignal::kStopJob) {
+    const auto stopped = scheduler.StopJob(job_id);
+    std::fprintf(stderr, "\n%s\n",
+                 stopped.ok() ? absl::StrCat(job_id, " ", StateName(stopped->state())).c_str()
+                              : std::string(stopped.status().message()).c_str());
+  } else {
+    std::fprintf(stderr,
+                 "\n%s goes on. Follow it again: capstan job watch %s\n"
+                 "Stop it: capstan job stop %s\n",
+                 job_id.c_str(), job_id.c_str(), job_id.c_str());
+  }
+  return kExitSignal + Interrupts::Signal();
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,128 @@
+#include "scheduler/cli/table_command.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "common/tensor/model_file.h"
+#include "scheduler/cli/client.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/format.h"
+#include "scheduler/cli/node_view.h"
+#include "scheduler/cli/output.pb.h"
+#include "scheduler/cli/table_export.h"
+
+namespace capstan::cli {
+namespace {
+
+// The servers to ask, as (node id, address): those that hold the job, or all that are alive.
+using Servers = std::vector<std::pair<std::string, std::string>>;
+
+absl::StatusOr<Servers> FindServers(SchedulerClient& scheduler, const std::string& job_id) {
+  Servers servers;
+  if (!job_id.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto tables, scheduler.GetTables(job_id));
+    for (const v1::ServerAddress& server : tables.routing().servers()) {
+      servers.emplace_back(server.node_id(), server.address());
+    }
+    return servers;
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const auto nodes, scheduler.ListNodes());
+  for (const v1::NodeStatus& node : nodes.nodes()) {
+    if (node.role() == v1::SERVER && node.alive()) {
+      servers.emplace_back(node.node_id(), node.address());
+    }
+  }
+  return servers;
+}
+
+int List(const Settings& settings, const std::string& job_id) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto servers = FindServers(scheduler, job_id);
+  if (!servers.ok()) return Fail(servers.status());
+  TableListOutput output;
+  int exit_code = kExitDone;
+  for (const auto& [name, address] : *servers) {
+    const auto held = ServerClient(name, address).DescribeTables(job_id);
+    if (!held.ok()) {  // The others still have something to say.
+      exit_code = Fail(held.status());
+      continue;
+    }
+    ServerTables* server = output.add_servers();
+    server->set_server(name);
+    *server->mutable_tables() = held->tables();
+  }
+  Print(settings.format() == OutputFormat::kJson ? ToJson(output) : HeldTableTable(output));
+  return exit_code;
+}
+
+absl::Status ExportRunning(SchedulerClient& scheduler, const v1::JobStatus& job,
+                           const std::string& directory) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto response, scheduler.GetTables(job.job_id()));
+  std::vector<std::unique_ptr<ServerClient>> servers;
+  for (const v1::ServerAddress& server : response.routing().servers()) {
+    servers.push_back(std::make_unique<ServerClient>(server.node_id(), server.address()));
+  }
+  const auto pull = [&](int server, const v1::PullRequest& request) {
+    return servers[static_cast<size_t>(server)]->Pull(request);
+  };
+  CAPSTAN_ASSIGN_OR_RETURN(const auto tables, PullTables(job.job_id(), response, pull));
+  std::vector<TableValues> values;
+  for (const PulledTable& table : tables) {
+    values.push_back({&table.spec, table.version, table.values});
+  }
+  return WriteModelFiles(directory, job.job_id(), job.spec(), values);
+}
+
+struct ExportArguments {
+  std::string job;
+  std::string directory;
+};
+
+int Export(const Settings& settings, const ExportArguments& arguments) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto job = scheduler.GetJob(arguments.job);
+  if (!job.ok()) return Fail(job.status());
+  const absl::Status status = HasEnded(job->state())
+                                  ? CopyModelFiles(job->output_directory(), arguments.directory)
+                                  : ExportRunning(scheduler, *job, arguments.directory);
+  if (!status.ok()) return Fail(status);
+  const std::filesystem::path directory = std::filesystem::absolute(arguments.directory);
+  TableExportOutput output;
+  output.set_tensors((directory / kModelTensorsFile).string());
+  output.set_manifest((directory / kModelManifestFile).string());
+  Print(settings.format() == OutputFormat::kJson
+            ? ToJson(output)
+            : absl::StrCat(output.tensors(), "\n", output.manifest(), "\n"));
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddTableCommands(CLI::App& table, CommandLine& line) {
+  auto job_id = std::make_shared<std::string>();
+  AddCommand(table, "list", "The tables that servers hold: shards, memory, versions, pushes",
+             "  capstan table list\n  capstan table list lenet-1 -o json", line,
+             [job_id](const Settings& settings) { return List(settings, *job_id); })
+      ->add_option("JOB", *job_id, "Only this job's");
+
+  auto arguments = std::make_shared<ExportArguments>();
+  CLI::App* command = AddCommand(
+      table, "export", "Write a job's model as safetensors, also while it trains",
+      "  capstan table export lenet-1 --directory model\n"
+      "A running job's shards are read one after the other: they may differ by a few updates.",
+      line, [arguments](const Settings& settings) { return Export(settings, *arguments); });
+  command->add_option("JOB", arguments->job, "Id of the job")->required();
+  command
+      ->add_option("-O,--directory", arguments->directory,
+                   "Folder for model.safetensors and model.json; made if missing")
+      ->required()
+      ->type_name("FOLDER");
+}
+
+}  // namespace capstan::cli
