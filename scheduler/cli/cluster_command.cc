@@ -12,14 +12,15 @@
 #include "common/status/status_macros.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/cluster_file.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/local_cluster.h"
-#include "scheduler/cli/output.pb.h"
 #include "scheduler/cli/process.h"
 #include "scheduler/cli/submit.h"
-#include "scheduler/cli/text_table.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/output.pb.h"
+#include "scheduler/cli/view/text_table.h"
 
 namespace capstan::cli {
 namespace {

@@ -1,10 +1,9 @@
 #include "scheduler/cli/command.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/console.h"
 
 namespace capstan::cli {
 
@@ -33,17 +32,6 @@ CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string
     };
   });
   return command;
-}
-
-void Print(absl::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-int Fail(const absl::Status& status) {
-  const std::string message(status.message());
-  std::fprintf(stderr, "capstan: %s\n", message.c_str());
-  return ExitCodeOf(status);
 }
 
 }  // namespace capstan::cli

@@ -3,10 +3,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/process/version.h"
 #include "proto/parameter_server.pb.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
-#include "scheduler/cli/output.pb.h"
-#include "scheduler/cli/text_table.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/output.pb.h"
+#include "scheduler/cli/view/text_table.h"
 
 namespace capstan::cli {
 namespace {
