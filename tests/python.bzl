@@ -1,4 +1,7 @@
-"""Python tests and tools over the real binaries: Bazel 4.2.3's own Python rules want a toolchain."""
+"""Python tests and tools over the real binaries.
+
+They are shell targets: Bazel 4.2.3's own Python rules want a toolchain.
+"""
 
 _CLUSTER = [
     "//scheduler:capstan-scheduler",
@@ -15,7 +18,8 @@ def capstan_python_test(name, src, data = [], size = "medium", tags = [], args =
       src: the program.
       data: files that it needs; the cluster's binaries are always there.
       size: Bazel's test size; sets the timeout.
-      tags: as usual. Tests of whole clusters are "exclusive": they measure time and share few cores.
+      tags: as usual. Tests of whole clusters are "exclusive": they measure time and share few
+        cores.
       args: passed to the program.
       **kwargs: as usual.
     """

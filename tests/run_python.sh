@@ -1,3 +1,3 @@
 #!/bin/sh
-# Runs a Python test with Debian's interpreter, which has nothing but the standard library to rely on.
+# Runs a Python test with Debian's interpreter, which has the standard library and nothing else.
 PYTHONPATH="$PWD/tests/integration" exec /usr/bin/python3 -B "$@"

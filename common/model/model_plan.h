@@ -12,6 +12,9 @@
 
 namespace capstan {
 
+// The largest array that a kernel takes (kernels/op_check.h).
+inline constexpr int64_t kArrayElementsMax = (int64_t{1} << 31) - 1;
+
 // Shape of one sample (no batch dimension): an image [h, w, c], or a vector with h = w = 1.
 struct SampleShape {
   int64_t h = 1, w = 1, c = 1;
@@ -69,8 +72,8 @@ struct ModelPlan {
   int64_t classes = 0;  // Of the last layer's output.
   std::vector<PlannedLayer> layers;
   std::vector<PlannedTensor> parameters;  // Table "parameters": trained by the job's optimizer.
-  std::vector<PlannedTensor>
-      statistics;               // Table "statistics": moving averages; empty without batch norm.
+  // Table "statistics": moving averages; empty without batch normalisation.
+  std::vector<PlannedTensor> statistics;
   int64_t parameter_count = 0;  // Elements.
   int64_t statistic_count = 0;
 };

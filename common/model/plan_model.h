@@ -19,16 +19,13 @@ inline constexpr int kLayersMax = 10'000;
 inline constexpr int kLayerNameBytesMax = 128;
 inline constexpr int64_t kClassesMin = 2;
 inline constexpr int64_t kClassesMax = 1'000'000;
-// The largest array that a kernel takes (kernels/op_check.h): a tensor, or a layer's output for one
-// sample.
-inline constexpr int64_t kArrayElementsMax = (int64_t{1} << 31) - 1;
 inline constexpr int64_t kEmbeddingRowsMax = int64_t{1} << 24;  // Row numbers come as fp32.
 inline constexpr int64_t kTableElementsMax = int64_t{1} << 40;
 
 // Plans `model` for samples of shape `input`; `classes` is the number of classes that it must tell
-// apart (the caller decides between model.classes and the data format's). Errors: kInvalidArgument
-// anything about the model that does not fit; the message names the layer, the
-//                           field, its value and what was expected.
+// apart (the caller decides between model.classes and the data format's).
+// Errors: kInvalidArgument  anything about the model that does not fit; the message names the
+//                           layer, the field, its value and what was expected.
 absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, int64_t classes);
 
 // "28x28x1" for an image, "784" for a vector.

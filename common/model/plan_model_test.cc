@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 
 #include "common/testing/status_matchers.h"
@@ -85,9 +86,16 @@ struct BadModel {
   const char* message;
 };
 
-TEST_CASE("Model plan: an error names the layer, its field, the value and what was expected",
+void CheckRefused(std::initializer_list<BadModel> cases) {
+  for (const BadModel& bad : cases) {
+    INFO(bad.text);
+    CHECK_STATUS(Plan(bad.text), absl::StatusCode::kInvalidArgument, bad.message);
+  }
+}
+
+TEST_CASE("Model plan: an error in the list of layers names the layer and what was expected",
           "[common][model]") {
-  const BadModel cases[] = {
+  CheckRefused({
       {"", "model has neither zoo nor layers"},
       {"zoo: 'lenet' layers { name: 'f' relu {} }", "model has both zoo and layers"},
       {"zoo: 'vgg'",
@@ -105,6 +113,12 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
       {"layers { name: 'a' inputs: 'input' inputs: 'input' relu {} }",
        "inputs has 2 names, expected 1 for relu"},
       {"layers { name: 'a' add {} }", "layer \"a\": inputs has 0 names, expected 2 for add"},
+  });
+}
+
+TEST_CASE("Model plan: an error in a layer names its field, the value and what was expected",
+          "[common][model]") {
+  CheckRefused({
       {"layers { name: 'c' convolution { filters: -3 kernel: 3 } }",
        "layer \"c\": convolution.filters is -3, expected at least 1"},
       {"layers { name: 'c' convolution { filters: 3 } }",
@@ -132,6 +146,12 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
       {"layers { name: 'e' embedding { rows: 0 dim: 1 } }",
        "embedding.rows is 0, expected 1 to 16777216"},
       {"layers { name: 'e' embedding { rows: 1 dim: -2 } }", "embedding.dim is -2"},
+  });
+}
+
+TEST_CASE("Model plan: layers that do not fit together are named with their shapes",
+          "[common][model]") {
+  CheckRefused({
       {"layers { name: 'r' relu {} } layers { name: 'e' embedding { rows: 1 dim: 1 } }",
        "layer \"e\": embedding reads \"r\", expected \"input\""},
       {"layers { name: 'c' convolution { filters: 2 kernel: 3 } }"
@@ -146,7 +166,11 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
        "layer \"a\": no layer reads its output"},
       {"layers { name: 'g' inputs: 'input' global_average_pooling {} }",
        "its output is 3, expected 10"},
-      // Sizes whose products do not fit 64 bits.
+  });
+}
+
+TEST_CASE("Model plan: sizes whose products do not fit 64 bits are refused", "[common][model]") {
+  CheckRefused({
       {"layers { name: 'f' fully_connected { units: 2147483647 } }",
        "layer \"f\": its weight of 2147483647x192 elements is too large, expected at most "
        "2147483647"},
@@ -157,11 +181,7 @@ TEST_CASE("Model plan: an error names the layer, its field, the value and what w
        "layer \"p\": its output of 2147483654x2147483654x3 values a sample is too large"},
       {"layers { name: 'e' embedding { rows: 1 dim: 2147483647 } }",
        "too large, expected at most 2147483647"},
-  };
-  for (const BadModel& bad : cases) {
-    INFO(bad.text);
-    CHECK_STATUS(Plan(bad.text), absl::StatusCode::kInvalidArgument, bad.message);
-  }
+  });
 }
 
 TEST_CASE("Model plan: inputs and classes out of range are refused", "[common][model]") {

@@ -22,8 +22,8 @@ std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);
 
 // Checks a table that came over the network: tensors lie end to end from element 0, shapes are
 // positive and agree with the element count, initial values are finite, the momentum of a moving
-// average is in (0, 1]. Errors: kInvalidArgument  naming the table, the tensor, the value and what
-// was expected.
+// average is in (0, 1].
+// Errors: kInvalidArgument  naming the table, the tensor, the value and what was expected.
 absl::Status ValidateTable(const v1::TableSpec& table);
 
 // Elements of a tensor. REQUIRES: it is of a table that ValidateTable accepted.

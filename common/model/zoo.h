@@ -4,10 +4,9 @@
 //   mlp                 fc 256, relu, fc 128, relu, fc classes
 //   lenet               conv 20 5x5, max pool 2, conv 50 5x5, max pool 2, fc 500, relu, fc classes
 //   resnet20            He et al. 2015 (arXiv 1512.03385) section 4.2 with n = 3: 3x3 conv 16,
-//   three stages of
-//                       three blocks with 16, 32 and 64 filters, global average pooling, fc
-//                       classes. Where the size changes the shortcut is a 1x1 convolution of stride
-//                       2 (the paper's option B).
+//                       three stages of three blocks with 16, 32 and 64 filters, global average
+//                       pooling, fc classes. Where the size changes the shortcut is a 1x1
+//                       convolution of stride 2 (the paper's option B).
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_MODEL_ZOO_H_
 #define CAPSTAN_COMMON_MODEL_ZOO_H_

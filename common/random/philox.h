@@ -1,8 +1,8 @@
-// Philox4x32-10: a counter-based generator. The n-th output depends on (key, n) alone, so any shard,
-// worker or thread draws the same bits for the same element without sharing state.
+// Philox4x32-10: a counter-based generator. The n-th output depends on (key, n) alone, so any
+// shard, worker or thread draws the same bits for the same element without sharing state.
 //
-// Source: Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC'11), section
-// 5.3; constants as published there. Thread safety: pure functions.
+// Source: Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC'11),
+// section 5.3; constants as published there. Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_RANDOM_PHILOX_H_
 #define CAPSTAN_COMMON_RANDOM_PHILOX_H_
 
@@ -30,7 +30,8 @@ constexpr std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low,
   return c;
 }
 
-// Mixes two words into a stream key; different (a, b) give unrelated streams (splitmix64 finaliser).
+// Mixes two words into a stream key; different (a, b) give unrelated streams (splitmix64
+// finaliser).
 constexpr uint64_t MixKey(uint64_t a, uint64_t b) {
   uint64_t x = a + 0x9E3779B97F4A7C15 * (b + 1);
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;

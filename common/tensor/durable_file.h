@@ -15,8 +15,7 @@ namespace capstan {
 
 // Writes `parts` one after the other. On failure `path` is as it was and nothing is left beside it.
 // Errors: that of the operating system, with the path (kNotFound: no such folder,
-// kPermissionDenied,
-//         kResourceExhausted: disk full...).
+//         kPermissionDenied, kResourceExhausted: disk full...).
 absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts);
 
 // Makes the folder and those above it; it may exist.

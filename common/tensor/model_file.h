@@ -1,10 +1,9 @@
 // Model files: a trained model as it is handed to the user.
 //
 //   model.safetensors  every tensor of every table, in table order. No job id and no time: the
-//   bytes
-//                      depend on names, shapes and values alone, so equal models have equal hashes.
-//   model.json         v1::ModelManifest as JSON: the job, its tables' versions, the tensors'
-//   shapes.
+//                      bytes depend on names, shapes and values alone, so equal models have equal
+//                      hashes.
+//   model.json         v1::ModelManifest as JSON: job, tables' versions, tensors' shapes.
 // Weights are laid out as kernels/op.h says (convolution OHWI, fully connected [units, inputs]).
 // Thread safety: pure but for the files.
 #ifndef CAPSTAN_COMMON_TENSOR_MODEL_FILE_H_

@@ -29,15 +29,16 @@ struct NamedTensor {
 };
 
 // Writes `tensors` in their order; the file is replaced whole or not at all.
-// Errors: kInvalidArgument  a name that is empty, reserved or repeated; values that do not fit a
-// shape.
+// Errors: kInvalidArgument  a name that is empty, reserved or repeated; values that do not fit
+//                           their shape.
 //         else              those of WriteFileDurably.
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensorView> tensors);
 
 // Reads all tensors, ordered by their place in the file.
 // Errors: kNotFound, kPermissionDenied  the file cannot be opened.
-//         kDataLoss       not a safetensors file, truncated, or its header does not agree with
-//         itself. kUnimplemented  a tensor that is not fp32.
+//         kDataLoss                     not a safetensors file, truncated, or its header does not
+//                                       agree with itself.
+//         kUnimplemented                a tensor that is not fp32.
 absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path);
 
 }  // namespace capstan

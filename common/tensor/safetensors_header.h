@@ -26,9 +26,9 @@ std::string EncodeSafetensorsHeader(absl::Span<const TensorEntry> entries);
 
 // The tensors of a header, ordered by their place. "__metadata__" is checked and left out.
 // Everything is checked: JSON syntax, unknown or missing or repeated keys, dtype, that shapes agree
-// with places, and that the tensors cover [0, data_bytes) without gap or overlap. Errors: kDataLoss
-// malformed; the message names the tensor or the byte.
-//         kUnimplemented    a dtype other than F32.
+// with places, and that the tensors cover [0, data_bytes) without gap or overlap.
+// Errors: kDataLoss       malformed; the message names the tensor or the byte.
+//         kUnimplemented  a dtype other than F32.
 absl::StatusOr<std::vector<TensorEntry>> DecodeSafetensorsHeader(absl::string_view header,
                                                                  int64_t data_bytes);
 

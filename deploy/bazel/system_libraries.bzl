@@ -1,7 +1,7 @@
 """System libraries as Bazel repositories: the one place where a library enters the build.
 
-Each repository is fed by pkg-config (or, where a package ships no .pc file, by plain -l flags), so the
-versions are those of the Debian packages in deploy/packages.txt.
+Each repository is fed by pkg-config (or, where a package ships no .pc file, by plain -l flags), so
+the versions are those of the Debian packages in deploy/packages.txt.
 """
 
 # repository -> target -> pkg-config modules. Headers come from the default include path.
@@ -28,7 +28,11 @@ _PKG_CONFIG_LIBRARIES = {
 
 # Libraries without a .pc file, and flags that pkg-config does not know of.
 _EXTRA_LINKOPTS = {
-    "grpc": {"reflection": ["-Wl,--push-state,--no-as-needed", "-lgrpc++_reflection", "-Wl,--pop-state"]},
+    "grpc": {"reflection": [
+        "-Wl,--push-state,--no-as-needed",
+        "-lgrpc++_reflection",
+        "-Wl,--pop-state",
+    ]},
 }
 
 _PLAIN_LIBRARIES = {

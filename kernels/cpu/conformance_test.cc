@@ -338,7 +338,7 @@ TEST_CASE("CPU fully connected: forward and gradients agree with the reference",
   }
 }
 
-TEST_CASE("CPU element-wise ops agree with the reference", "[kernels][cpu]") {
+TEST_CASE("CPU element-wise ops: results agree with the reference", "[kernels][cpu]") {
   for (const int64_t n : {0, 1, 7, 33, 600}) {
     for (const int64_t c : {1, 3, 64, 67}) {
       for (const K kind : {K::kReluForward, K::kReluBackward, K::kAdd}) {
@@ -355,7 +355,7 @@ TEST_CASE("CPU element-wise ops agree with the reference", "[kernels][cpu]") {
   }
 }
 
-TEST_CASE("CPU element-wise ops work in place", "[kernels][cpu]") {
+TEST_CASE("CPU element-wise ops: ReLU works in place", "[kernels][cpu]") {
   const auto cpu = MakeCpuBackend();
   const OpDesc d = MatrixDesc(K::kReluForward, 3, 21, 1);
   REQUIRE_OK_AND_ASSIGN(const auto plan, cpu->Prepare(d));
@@ -378,7 +378,7 @@ TEST_CASE("CPU batch norm: all three ops agree with the reference", "[kernels][c
   }
 }
 
-TEST_CASE("CPU softmax cross-entropy agrees with the reference", "[kernels][cpu]") {
+TEST_CASE("CPU softmax cross-entropy: both ops agree with the reference", "[kernels][cpu]") {
   for (const int64_t n : {0, 1, 7, 64}) {
     for (const int64_t classes : {1, 2, 10, 100}) {
       Conform(MatrixDesc(K::kSoftmaxCrossEntropyForward, n, classes, 1));
@@ -400,7 +400,7 @@ TEST_CASE("CPU softmax cross-entropy: huge logits do not overflow", "[kernels][c
   }
 }
 
-TEST_CASE("CPU embedding agrees with the reference", "[kernels][cpu]") {
+TEST_CASE("CPU embedding: both ops agree with the reference", "[kernels][cpu]") {
   for (const int64_t n : {0, 1, 9}) {
     for (const int64_t dim : {1, 16, 37}) {
       OpDesc d = MatrixDesc(K::kEmbeddingForward, n, 3, dim);
@@ -412,7 +412,7 @@ TEST_CASE("CPU embedding agrees with the reference", "[kernels][cpu]") {
   }
 }
 
-TEST_CASE("CPU ops let NaN through, so that divergence is seen", "[kernels][cpu]") {
+TEST_CASE("CPU ops: NaN passes through, so that divergence is seen", "[kernels][cpu]") {
   const auto nan = std::numeric_limits<float>::quiet_NaN();
   for (Backend* raw : {MakeReferenceBackend().release(), MakeCpuBackend().release()}) {
     const std::unique_ptr<Backend> backend(raw);

@@ -22,8 +22,9 @@ void DuplicateFilter::Admit(Rank rank, Incarnation incarnation) {
 
 absl::StatusOr<PushOutcome> DuplicateFilter::Check(const PushHead& push) const {
   CAPSTAN_RETURN_IF_ERROR(CheckIncarnation(push.rank, push.incarnation));
-  if (push.sequence.value() == 0) {
-    return absl::InvalidArgumentError("sequence 0: expected 1 or higher");
+  if (push.sequence < Sequence(1) || push.sequence > kSequenceMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", push.sequence.value(), ": expected 1 to ", kSequenceMax.value()));
   }
   if (push.sequence_low_water > push.sequence) {
     return absl::InvalidArgumentError(

@@ -40,7 +40,7 @@ class DuplicateFilter {
 
   // Whether the push has been applied (kDuplicate) or is new (kRecorded). Changes nothing.
   // Errors: kAborted            as CheckIncarnation.
-  //         kInvalidArgument    sequence 0, or a low-water mark above the sequence.
+  //         kInvalidArgument    a sequence out of range, or a low-water mark above it.
   //         kResourceExhausted  the sequence is kSequenceWindow or more beyond the low-water mark.
   absl::StatusOr<PushOutcome> Check(const PushHead& push) const;
 

@@ -102,7 +102,9 @@ TEST_CASE("Duplicate filter: a sequence beyond the window is refused by name", "
 TEST_CASE("Duplicate filter: sequence numbers that cannot be are refused", "[server][core]") {
   DuplicateFilter filter;
   CHECK_STATUS(filter.Check(PushOf(0, 1, 0)), StatusCode::kInvalidArgument,
-               "sequence 0: expected 1 or higher");
+               "sequence 0: expected 1 to");
+  CHECK_STATUS(filter.Check(PushOf(0, 1, UINT64_MAX)), StatusCode::kInvalidArgument,
+               "sequence 18446744073709551615: expected 1 to");
   CHECK_STATUS(filter.Check(PushOf(0, 1, 7, 9)), StatusCode::kInvalidArgument,
                "sequence_low_water 9: expected at most the push's own sequence 7");
 }

@@ -25,15 +25,20 @@ using GradientId = StrongInt<struct GradientIdTag, uint64_t>;
 // The payload of the push being handled; valid only in the actions of that push.
 inline constexpr GradientId kIncomingGradient{0};
 
+// Largest iteration that is taken in, far beyond any job: counts derived from it do not overflow.
+inline constexpr Iteration kIterationMax{int64_t{1} << 62};
+// Largest sequence number, likewise.
+inline constexpr Sequence kSequenceMax{uint64_t{1} << 62};
+
 struct PushHead {
   PushToken token;
   Rank rank;
   Incarnation incarnation;
-  Iteration iteration;
+  Iteration iteration;  // 0 to kIterationMax; of a pull too.
   // BSP: [slot_begin, slot_end) is a node of the summation tree. SSP, ASP: both 0.
   int32_t slot_begin = 0;
   int32_t slot_end = 0;
-  Sequence sequence;            // From 1 up.
+  Sequence sequence;            // 1 to kSequenceMax.
   Sequence sequence_low_water;  // All below it are answered. At most `sequence`.
   friend bool operator==(const PushHead&, const PushHead&) = default;
 };

@@ -6,6 +6,15 @@
 #include "common/status/status_macros.h"
 
 namespace capstan::server {
+namespace {
+
+absl::Status CheckIteration(Iteration iteration) {
+  if (iteration >= Iteration(0) && iteration <= kIterationMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("iteration ", iteration.value(), ": expected 0 to ", kIterationMax.value()));
+}
+
+}  // namespace
 
 absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyConfig& config) {
   CAPSTAN_ASSIGN_OR_RETURN(auto policy, MakePolicy(config));
@@ -13,10 +22,7 @@ absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyConfig& config) {
 }
 
 absl::Status ShardCore::CheckPush(const PushHead& push) const {
-  if (push.iteration < Iteration(0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("iteration ", push.iteration.value(), ": expected 0 or more"));
-  }
+  CAPSTAN_RETURN_IF_ERROR(CheckIteration(push.iteration));
   CAPSTAN_RETURN_IF_ERROR(filter_.CheckIncarnation(push.rank, push.incarnation));
   if (!policy_->DeduplicatesBySlot()) CAPSTAN_RETURN_IF_ERROR(filter_.Check(push).status());
   return policy_->CheckPush(push, versions_);
@@ -50,10 +56,7 @@ absl::Status ShardCore::CheckPull(const PullHead& pull) const {
     return absl::InvalidArgumentError(
         "rank -1: a reader that is no worker may only pull snapshots");
   }
-  if (!pull.snapshot && pull.iteration < Iteration(0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("iteration ", pull.iteration.value(), ": expected 0 or more"));
-  }
+  if (!pull.snapshot) CAPSTAN_RETURN_IF_ERROR(CheckIteration(pull.iteration));
   CAPSTAN_RETURN_IF_ERROR(filter_.CheckIncarnation(pull.rank, pull.incarnation));
   if (pulls_pending() >= kPendingPullsMax) {
     return absl::ResourceExhaustedError(

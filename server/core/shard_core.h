@@ -56,7 +56,8 @@ class ShardCore {
   absl::Status Push(const PushHead& push, Actions& actions);
 
   // Errors: kAborted            the rank's life is fenced off.
-  //         kInvalidArgument    a reader that asks for more than a snapshot; a negative iteration.
+  //         kInvalidArgument    a reader that asks for more than a snapshot; an iteration out
+  //                             of range.
   //         kResourceExhausted  kPendingPullsMax pulls are waiting.
   absl::Status CheckPull(const PullHead& pull) const;
 

@@ -368,12 +368,13 @@ TEST_CASE("Shard: waiting pulls are bounded", "[server][core]") {
 TEST_CASE("Shard: what no client sends is refused by name", "[server][core]") {
   ShardStory shard(Ssp(0));
   const auto invalid = StatusCode::kInvalidArgument;
-  CHECK_STATUS(shard.TryPush(BatchPush(0, 1, -1, 1), 1), invalid,
-               "iteration -1: expected 0 or more");
+  CHECK_STATUS(shard.TryPush(BatchPush(0, 1, -1, 1), 1), invalid, "iteration -1: expected 0 to");
+  CHECK_STATUS(shard.TryPush(BatchPush(0, 1, INT64_MAX, 1), 1), invalid,
+               "iteration 9223372036854775807: expected 0 to");
   CHECK_STATUS(shard.TryPush(BatchPush(0, 1, 0, 0), 1), invalid, "sequence 0");
   PullHead pull{
       .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(-7)};
-  CHECK_STATUS(shard.TryPull(pull), invalid, "iteration -7: expected 0 or more");
+  CHECK_STATUS(shard.TryPull(pull), invalid, "iteration -7: expected 0 to");
   CHECK_STATUS(ShardCore::Make(Bsp(0)), invalid, "slots: 0, expected 1 to 1024");
   CHECK_STATUS(ShardCore::Make(Bsp(1025)), invalid, "slots: 1025");
   CHECK_STATUS(ShardCore::Make(Ssp(-1)), invalid, "staleness_bound: -1, expected 0 or more");

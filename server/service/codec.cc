@@ -168,6 +168,12 @@ absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership) {
       return absl::InvalidArgumentError(
           absl::StrCat("member of rank ", member.rank(), ": incarnation 0, expected 1 or more"));
     }
+    const Iteration start(member.start_iteration());
+    if (start < Iteration(0) || start > kIterationMax) {
+      return absl::InvalidArgumentError(absl::StrCat("member of rank ", member.rank(),
+                                                     ": start_iteration ", start.value(),
+                                                     ", expected 0 to ", kIterationMax.value()));
+    }
     if (!decoded.members.empty() && member.rank() <= decoded.members.back().rank.value()) {
       return absl::InvalidArgumentError(
           absl::StrCat("member of rank ", member.rank(), " comes after rank ",
@@ -176,7 +182,7 @@ absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership) {
     decoded.members.push_back({.rank = Rank(member.rank()),
                                .incarnation = Incarnation(member.incarnation()),
                                .active = member.active(),
-                               .start_iteration = Iteration(member.start_iteration())});
+                               .start_iteration = start});
   }
   return decoded;
 }

@@ -53,7 +53,8 @@ absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
 void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
 Culprits DecodeCulprits(const v1::WaitingFor& waiting);
 
-// Errors: kInvalidArgument  ranks out of range, not ascending, or an incarnation of 0.
+// Errors: kInvalidArgument  ranks out of range or not ascending, an incarnation of 0, or a
+//         start_iteration out of range.
 absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership);
 v1::Membership EncodeMembership(const Membership& membership);
 

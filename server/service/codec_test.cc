@@ -129,6 +129,9 @@ TEST_CASE("Codec: numbers that cannot be are refused by name", "[server]") {
   membership.add_members()->set_rank(1);
   CHECK_STATUS(DecodeMembership(membership), invalid, "member of rank 1: incarnation 0");
   membership.mutable_members(0)->set_incarnation(1);
+  membership.mutable_members(0)->set_start_iteration(-1);
+  CHECK_STATUS(DecodeMembership(membership), invalid, "start_iteration -1, expected 0 to");
+  membership.mutable_members(0)->set_start_iteration(0);
   *membership.add_members() = membership.members(0);
   CHECK_STATUS(DecodeMembership(membership), invalid, "expected ascending ranks");
 }

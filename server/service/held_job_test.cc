@@ -200,7 +200,7 @@ TEST_CASE("Held job: a bad push is refused whole, naming what was expected", "[s
   }
   SECTION("a negative iteration") {
     push.set_iteration(-1);
-    CHECK_STATUS(Push(*job, push), invalid, "iteration -1: expected 0 or more");
+    CHECK_STATUS(Push(*job, push), invalid, "iteration -1: expected 0 to");
   }
   SECTION("a reader") {
     push.mutable_caller()->set_rank(-1);

@@ -1,7 +1,8 @@
 """BSP's promise: the trained model is bit-identical whoever computed it and whoever died.
 
-One job with slots: 4 runs on 1, 2 and 4 workers times 1, 2 and 3 servers, with and without a worker killed in
-the middle; every exported file has one sha256: that of the reference trainer (one process, no network).
+One job with slots: 4 runs on 1, 2 and 4 workers times 1, 2 and 3 servers, with and without a worker
+killed in the middle; every exported file has one sha256: that of the reference trainer (one
+process, no network).
 """
 
 import argparse
@@ -31,18 +32,27 @@ def digest(folder):
 
 
 def job_text(live, workers, servers, epochs):
-    data = live.data + "data { augmentation { crop_padding: 1 horizontal_flip: true } }"
-    return synthetic.job(live.folder, name=f"w{workers}s{servers}", model=MODEL, workers=workers, servers=servers,
-                         epochs=epochs, batch_size=16, training="slots: 4 seed: 11", data=data,
-                         optimizer="adam {} learning_rate: 0.002 weight_decay: 0.0001 clip_norm: 1.0 "
-                                   "schedule { cosine { steps: 60 minimum: 0.0001 } warmup_steps: 5 }")
+    return synthetic.job(
+        live.folder,
+        name=f"w{workers}s{servers}",
+        model=MODEL,
+        workers=workers,
+        servers=servers,
+        epochs=epochs,
+        batch_size=16,
+        training="slots: 4 seed: 11",
+        data=live.data,
+        optimizer="adam {} learning_rate: 0.002 weight_decay: 0.0001 clip_norm: 1.0 "
+        "schedule { cosine { steps: 60 minimum: 0.0001 } warmup_steps: 5 }",
+    )
 
 
 def reference(live, epochs):
     path = live.write_job(job_text(live, 4, 1, epochs), "reference.textproto")
     out = live.folder / "reference"
-    subprocess.run([str(cluster.runfile("tests/convergence/reference_trainer")), f"--job={path}", f"--output={out}"],
-                   check=True, stdout=subprocess.DEVNULL)
+    trainer = str(cluster.runfile("tests/convergence/reference_trainer"))
+    command = [trainer, f"--job={path}", f"--output={out}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return digest(out)
 
 
@@ -60,11 +70,15 @@ def run(live, workers, servers, epochs, kill):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=6)
     arguments = parser.parse_args()
     with cluster.Cluster(servers=3, workers=4) as live:
-        live.data = synthetic.data_block(live.folder, train=1000, test=200, side=10)
+        live.data = synthetic.data_block(
+            live.folder, train=1000, test=200, side=10, augmentation="crop_padding: 1 horizontal_flip: true"
+        )
         expected = reference(live, arguments.epochs)
         print(f"reference trainer          {expected}", flush=True)
         wrong = 0
@@ -73,8 +87,9 @@ def main():
                 for kill in (False, True):
                     got = run(live, workers, servers, arguments.epochs, kill)
                     wrong += got != expected
-                    print(f"workers {workers} servers {servers} {'kill' if kill else '    '}   {got}"
-                          f"{'' if got == expected else '  DIFFERS'}", flush=True)
+                    what = f"workers {workers} servers {servers} {'kill' if kill else '    '}"
+                    verdict = "" if got == expected else "  DIFFERS"
+                    print(f"{what}   {got}{verdict}", flush=True)
     sys.exit(1 if wrong else 0)
 
 

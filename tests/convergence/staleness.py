@@ -1,8 +1,9 @@
 """SSP's promise: no read is staler than the bound, shown with one worker slowed down.
 
-Two workers train; one of them is stopped and continued all the time (SIGSTOP, SIGCONT), so that it runs at a
-fraction of the other's speed. Prints the histogram of the staleness that pulls saw for each bound, and fails
-if any is above the bound, or if a bound > 0 was never used up (then nothing was tested).
+Two workers train; one of them is stopped and continued all the time (SIGSTOP, SIGCONT), so that it
+runs at a fraction of the other's speed. Prints the histogram of the staleness that pulls saw for
+each bound, and fails if any is above the bound, or if a bound > 0 was never used up (then nothing
+was tested).
 """
 
 import argparse
@@ -40,7 +41,10 @@ class Slower:
 
 
 def histogram(live, consistency, name):
-    job = live.submit(synthetic.job(live.folder, name=name, data=live.data, consistency=consistency, epochs=30))
+    text = synthetic.job(
+        live.folder, name=name, data=live.data, consistency=consistency, epochs=30
+    )
+    job = live.submit(text)
     slower = Slower(cluster.until("task 1 runs", lambda: live.task_pids(job).get(1)))
     try:
         status = live.wait(job)
@@ -60,7 +64,9 @@ def show(title, counts):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bounds", type=int, nargs="+", default=[0, 1, 3])
     arguments = parser.parse_args()
     failures = 0

@@ -29,15 +29,18 @@ class BadInputTest(unittest.TestCase):
     def job(self, **arguments):
         return synthetic.job(self.folder, **{"data": self.data, "workers": 1, **arguments})
 
+    def layers(self, layer):
+        return self.job(model=f"layers {{ {layer} }}")
+
     def test_job_files_with_errors_are_refused_by_field(self):
         cases = [
             (self.job() + "colour: 3", ("bad.textproto", "colour")),
             (self.job(batch_size=-4), ("training.batch_size", "-4")),
             (self.job(epochs=0), ("training.epochs",)),
             (self.job(model='zoo: "lenett"'), ("lenett", "lenet")),
-            (self.job(model='layers { name: "a" convolution { filters: 4 kernel: 90 } }'), ("a", "90")),
-            (self.job(model='layers { name: "out" fully_connected { units: 7 } }'), ("out", "7", "10")),
-            (self.job(model='layers { name: "x" warp {} }'), ("warp",)),
+            (self.layers('name: "a" convolution { filters: 4 kernel: 90 }'), ("a", "90")),
+            (self.layers('name: "out" fully_connected { units: 7 }'), ("out", "7", "10")),
+            (self.layers('name: "x" warp {}'), ("warp",)),
             (self.job(optimizer="adam {} learning_rate: -1"), ("learning_rate", "-1")),
             (self.job(workers=0), ("resources.workers",)),
             (self.job(consistency="ssp { staleness_bound: -1 }"), ("staleness_bound", "-1")),
@@ -59,13 +62,17 @@ class BadInputTest(unittest.TestCase):
     def test_data_files_with_errors_are_refused_by_name(self):
         whole = (self.folder / "train-images.gz").read_bytes()
         labels = (self.folder / "train-labels").read_bytes()
-        small = gzip.compress(struct.pack(">IIII", 0x803, 2000, 8, 9) + bytes(2000 * 8 * 8))
+        cut = self.write("cut.gz", whole[: len(whole) // 2])
+        magic = self.write("magic", struct.pack(">IIII", 0x999, 1, 8, 8))
+        small = struct.pack(">IIII", 0x803, 2000, 8, 9) + bytes(2000 * 8 * 8)
+        size = self.write("size.gz", gzip.compress(small))
+        label_99 = self.write("range", labels[:-1] + b"\x63")
         cases = [
             (self.bad_data(images=self.folder / "nowhere"), ("nowhere",)),
-            (self.bad_data(images=self.write("cut.gz", whole[: len(whole) // 2])), ("cut.gz", "truncated")),
-            (self.bad_data(images=self.write("magic", struct.pack(">IIII", 0x999, 1, 8, 8))), ("magic",)),
-            (self.bad_data(images=self.write("size.gz", small)), ("size.gz",)),
-            (self.bad_data(labels=self.write("range", labels[:-1] + b"\x63")), ("range", "99")),
+            (self.bad_data(images=cut), ("cut.gz", "truncated")),
+            (self.bad_data(images=magic), ("magic",)),
+            (self.bad_data(images=size), ("size.gz",)),
+            (self.bad_data(labels=label_99), ("range", "99")),
         ]
         for text, expected in cases:
             with self.subTest(expected=expected):
@@ -79,16 +86,20 @@ class BadInputTest(unittest.TestCase):
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             port = unused.getsockname()[1]
-            done = self.cluster.run("job", "list", check=False, env={"CAPSTAN_SCHEDULER": f"127.0.0.1:{port}"})
+            nobody = {"CAPSTAN_SCHEDULER": f"127.0.0.1:{port}"}
+            done = self.cluster.run("job", "list", check=False, env=nobody)
         self.assertEqual(done.returncode, 75)
         self.assertIn(str(port), done.stderr)
 
     def test_a_port_in_use_is_named(self):
-        for role, binary in (("scheduler", "scheduler/capstan-scheduler"), ("server", "server/capstan-server")):
-            with self.subTest(role=role):
-                command = [str(cluster.runfile(binary)), f"--listen={self.cluster.scheduler}"]
-                command += [f"--data-dir={self.folder / 'other'}"] if role == "scheduler" else [
-                    f"--scheduler={self.cluster.scheduler}"]
+        daemons = {
+            "scheduler/capstan-scheduler": f"--data-dir={self.folder / 'other'}",
+            "server/capstan-server": f"--scheduler={self.cluster.scheduler}",
+        }
+        for binary, argument in daemons.items():
+            with self.subTest(binary=binary):
+                listen = f"--listen={self.cluster.scheduler}"
+                command = [str(cluster.runfile(binary)), listen, argument]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=30)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(self.cluster.scheduler, done.stdout + done.stderr)

@@ -34,7 +34,7 @@ def runfile(path):
 
 
 def until(what, condition, seconds=DEADLINE_SECONDS):
-    """Waits until condition() is true and returns its value; fails with `what` after the deadline."""
+    """Waits until condition() is true and returns its value; fails with `what` at the deadline."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -74,19 +74,22 @@ class Daemon:
         self.name = name
         self.port_file = folder / f"{name}.port"
         self.log = folder / f"{name}.log"
-        self.command = [str(runfile(binary)), "--listen=127.0.0.1:0", f"--port-file={self.port_file}"]
-        self.command += arguments
+        self.command = [str(runfile(binary)), "--listen=127.0.0.1:0"]
+        self.command += [f"--port-file={self.port_file}", *arguments]
         self.start()
 
     def start(self):
         self.port_file.unlink(missing_ok=True)
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def address(self):
         def read():
             if self.process.poll() is not None:
-                raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{self.log.read_text()}")
+                code, log = self.process.returncode, self.log.read_text()
+                raise RuntimeError(f"{self.name} ended with {code}:\n{log}")
             return self.port_file.exists() and self.port_file.read_text().strip()
 
         return until(f"{self.name} listens", read)
@@ -111,7 +114,8 @@ class Cluster:
     """One scheduler, servers and workers; `lease` is the daemons' and tasks' lease."""
 
     def __init__(self, servers=1, workers=1, lease="2s"):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="capstan-", dir=os.environ.get("TEST_TMPDIR")))
+        scratch = os.environ.get("TEST_TMPDIR")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="capstan-", dir=scratch))
         self.daemons = {}
         try:
             self._start(servers, workers, lease)
@@ -150,16 +154,18 @@ class Cluster:
 
     def run(self, *arguments, timeout=DEADLINE_SECONDS, check=True, env=None):
         """The CLI on this cluster; returns the finished process with text output."""
+        mine = {"CAPSTAN_SCHEDULER": self.scheduler, "HOME": str(self.folder)}
         done = subprocess.run(
             [str(runfile("scheduler/cli/capstan")), *arguments],
-            env={**os.environ, "CAPSTAN_SCHEDULER": self.scheduler, "HOME": str(self.folder), **(env or {})},
+            env={**os.environ, **mine, **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout,
         )
         if check and done.returncode != 0:
-            raise RuntimeError(f"capstan {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+            said = done.stdout + done.stderr
+            raise RuntimeError(f"capstan {' '.join(arguments)}: exit {done.returncode}\n{said}")
         return done
 
     def json(self, *arguments):
@@ -189,7 +195,8 @@ class Cluster:
         try:
             return until(f"{job} ends", ended, seconds)
         except TimeoutError as error:
-            raise TimeoutError(f"{error}\n{self.run('job', 'describe', job, check=False).stdout}") from None
+            described = self.run("job", "describe", job, check=False).stdout
+            raise TimeoutError(f"{error}\n{described}") from None
 
     def wait_iteration(self, job, iteration):
         """Waits until the job has passed an iteration (or has ended, which fails)."""
@@ -223,7 +230,8 @@ class Cluster:
         return pathlib.Path(self.status(job)["outputDirectory"])
 
     def logs(self):
-        return "\n".join(f"--- {d.name}\n{d.log.read_text()[-4000:]}" for d in self.daemons.values())
+        daemons = self.daemons.values()
+        return "\n".join(f"--- {d.name}\n{d.log.read_text()[-4000:]}" for d in daemons)
 
     def close(self):
         """Stops every daemon and checks that none of their tasks is left."""
@@ -233,8 +241,11 @@ class Cluster:
                 tasks += children(daemon.process.pid)
         for name in sorted(self.daemons, key=lambda n: n == "scheduler"):
             self.daemons[name].stop()
-        left = [pid for pid in tasks if pathlib.Path("/proc", str(pid)).exists() and command_line(pid) != [b""]]
-        until("no task process is left", lambda: not any(b"--task" in command_line(p) for p in left), 10)
+
+        def gone():
+            return not any(b"--task" in command_line(pid) for pid in tasks)
+
+        until("no task process is left", gone, 10)
 
     def __enter__(self):
         return self

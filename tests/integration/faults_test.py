@@ -16,8 +16,12 @@ class FaultsTest(unittest.TestCase):
         self.addCleanup(self.cluster.close)
         self.data = synthetic.data_block(self.cluster.folder)
 
+    def submit(self, **arguments):
+        text = synthetic.job(self.cluster.folder, data=self.data, **arguments)
+        return self.cluster.submit(text)
+
     def start(self, iteration=100, **arguments):
-        job = self.cluster.submit(synthetic.job(self.cluster.folder, data=self.data, **{**LONG, **arguments}))
+        job = self.submit(**{**LONG, **arguments})
         self.cluster.wait_iteration(job, iteration)
         return job
 
@@ -36,7 +40,8 @@ class FaultsTest(unittest.TestCase):
             with self.subTest(mode=mode):
                 job = self.start(consistency=mode)
                 pid = cluster.until("task 1 runs", lambda: self.cluster.task_pids(job).get(1))
-                owner = next(d for d in self.cluster.daemons.values() if pid in cluster.children(d.process.pid))
+                daemons = self.cluster.daemons.values()
+                owner = next(d for d in daemons if pid in cluster.children(d.process.pid))
                 owner.kill()
                 cluster.until("the task has died with its daemon",
                               lambda: b"--task" not in cluster.command_line(pid))
@@ -73,8 +78,7 @@ class FaultsTest(unittest.TestCase):
         self.assertIn("server-1", status["failure"]["message"])
 
     def test_a_gradient_that_is_not_finite_fails_the_job_with_layer_and_iteration(self):
-        job = self.cluster.submit(synthetic.job(self.cluster.folder, data=self.data, model='zoo: "mlp"',
-                                                optimizer="sgd {} learning_rate: 1e30"))
+        job = self.submit(model='zoo: "mlp"', optimizer="sgd {} learning_rate: 1e30")
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "FAILED")
         self.assertEqual(status["failure"]["reason"], "DIVERGED")
@@ -86,11 +90,14 @@ class FaultsTest(unittest.TestCase):
         address = self.cluster.scheduler
         scheduler.kill()
         self.assertEqual(self.cluster.run("job", "list", check=False).returncode, 75)
-        scheduler.command = [f"--listen={address}" if a.startswith("--listen") else a for a in scheduler.command]
+        scheduler.command = [
+            f"--listen={address}" if argument.startswith("--listen") else argument
+            for argument in scheduler.command
+        ]
         scheduler.start()
         scheduler.address()
         self.cluster.wait_for_nodes(4)
-        job = self.cluster.submit(synthetic.job(self.cluster.folder, data=self.data))
+        job = self.submit()
         self.assertEqual(self.cluster.wait(job)["state"], "SUCCEEDED")
 
 

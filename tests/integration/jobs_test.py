@@ -29,8 +29,8 @@ class JobsTest(unittest.TestCase):
                 output = self.cluster.output(job)
                 for file in ("model.safetensors", "model.json", "metrics.jsonl", "curve.svg"):
                     self.assertTrue((output / file).stat().st_size > 0, file)
-                lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-                self.assertTrue(all(line["job"] == job for line in lines))
+                for line in (output / "metrics.jsonl").read_text().splitlines():
+                    self.assertEqual(json.loads(line)["job"], job)
                 self.assertIn("<svg", (output / "curve.svg").read_text())
 
     def test_every_sample_is_trained_once_an_epoch(self):

@@ -16,7 +16,8 @@ def write_idx(folder, name, count, side=8, classes=10, seed=1, noise=40):
     labels = bytes(draw.randrange(classes) for _ in range(count))
     pixels = bytearray()
     for label in labels:
-        pixels += bytes(min(255, max(0, c + draw.randrange(-noise, noise + 1))) for c in centres[label])
+        values = (centre + draw.randrange(-noise, noise + 1) for centre in centres[label])
+        pixels += bytes(min(255, max(0, value)) for value in values)
     images_path = folder / f"{name}-images.gz"
     labels_path = folder / f"{name}-labels"
     with gzip.open(images_path, "wb", compresslevel=1) as out:
@@ -25,7 +26,7 @@ def write_idx(folder, name, count, side=8, classes=10, seed=1, noise=40):
     return images_path, labels_path
 
 
-def data_block(folder, train=2000, test=500, side=8):
+def data_block(folder, train=2000, test=500, side=8, augmentation=""):
     """The `data` part of a job file over freshly written files."""
     train_images, train_labels = write_idx(folder, "train", train, side, seed=1)
     test_images, test_labels = write_idx(folder, "test", test, side, seed=2)
@@ -34,13 +35,25 @@ data {{
   format: IDX
   train {{ images: "{train_images}" labels: "{train_labels}" }}
   test {{ images: "{test_images}" labels: "{test_labels}" }}
+  augmentation {{ {augmentation} }}
 }}
 """
 
 
-def job(folder, name="job", model='zoo: "softmax_regression"', consistency="bsp {}", workers=2, servers=0,
-        epochs=2, batch_size=20, training="", optimizer="momentum {} learning_rate: 0.05", resources="",
-        data=None):
+def job(
+    folder,
+    name="job",
+    model='zoo: "softmax_regression"',
+    consistency="bsp {}",
+    workers=2,
+    servers=0,
+    epochs=2,
+    batch_size=20,
+    training="",
+    optimizer="momentum {} learning_rate: 0.05",
+    resources="",
+    data=None,
+):
     """A whole job file."""
     return f"""
 name: "{name}"

@@ -1,12 +1,14 @@
 // PushPullClient: the C++ library by which a worker pushes gradients and pulls parameters.
 //
-//   PushPullClient client({.job = "lenet-1", .rank = Rank(0), .incarnation = Incarnation(7)}, clock);
+//   PushPullClient client({.job = "lenet-1", .rank = Rank(0), .incarnation = Incarnation(7)},
+//                         clock);
 //   client.SetRouting(routing);                         // from the scheduler
 //   client.Pull(Iteration(0), PullMode::kTrain, &parameters) -> op;  client.Wait(op);
 //   client.Push(Iteration(0), {0, 1}, gradient) -> op;  client.Wait(op);
 //
-// The gRPC shell around PushPullSession: it owns channels, calls and the copies between messages and arrays.
-// Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor cancels what is in flight.
+// The gRPC shell around PushPullSession: it owns channels, calls and the copies between messages
+// and arrays. Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor
+// cancels what is in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 
@@ -61,18 +63,21 @@ class PushPullClient {
   // Errors: kInvalidArgument  a shard names a server or a range that is not there.
   absl::Status SetRouting(const v1::RoutingTable& routing);
 
-  // Starts pushing `gradient` (kept alive until acknowledged) as iteration's slots (BSP; else empty).
-  // Errors: those of PushPullSession::Start; kInvalidArgument if a table is shorter than its shards.
+  // Starts pushing `gradient` (kept alive until acknowledged) as iteration's slots (BSP;
+  // else empty).
+  // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards.
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
                             std::shared_ptr<const TableArrays> gradient);
 
-  // Starts pulling into `*destination`, which must live until the operation has ended or was cancelled.
-  // REQUIRES: the same arrays for every pull of one client: a shard that has not changed is not sent again.
+  // Starts pulling into `*destination`, which must live until the operation has ended or
+  // was cancelled. REQUIRES: the same arrays for every pull of one client: a shard that has not
+  // changed is not sent again.
   absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, TableArrays* destination);
 
   // Waits for an operation to end and returns its result, once.
   // Errors: kOutOfRange      BSP, the iteration is past: OldestIteration() says where to go on.
-  //         kCancelled       Interrupt() was called; the operation goes on, wait again or cancel it.
+  //         kCancelled       Interrupt() was called; the operation goes on: wait again or
+  //                          cancel it.
   //         kAborted         this incarnation is fenced off.
   //         others           as PushPullSession ends operations.
   absl::StatusOr<OpResult> Wait(OpId op);

@@ -1,16 +1,17 @@
 // PushPullSession: how one worker task talks to the servers that hold its job's shards.
 //
-// It numbers every push, packs the shards of one server into messages, keeps one message per chunk in
-// flight, repeats a lost one with the same ids, waits for a new routing table when a server says that the
-// old one is out of date, and stops for good when it is fenced. Payloads stay with the caller: the session
-// deals in shard keys, sequences and versions.
+// It numbers every push, packs the shards of one server into messages, keeps one message per chunk
+// in flight, repeats a lost one with the same ids, waits for a new routing table when a server says
+// that the old one is out of date, and stops for good when it is fenced. Payloads stay with the
+// caller: the session deals in shard keys, sequences and versions.
 //
 // Pure: no clock, threads, sockets or logging. Time comes in, actions go out.
 // Thread safety: thread-compatible; PushPullClient serializes all calls.
-// Invariants: (1) a shard's pushes are sent in the order of their sequences, and a pull of a shard is sent
-//                 only after every earlier push of that shard was acknowledged (a worker reads its writes).
-//             (2) at most one message per chunk is in flight; chunks are at most chunk_bytes_max.
-//             (3) a repeated push carries the sequence of the first attempt.
+// Invariants:
+// (1) a shard's pushes are sent in the order of their sequences, and a pull of a shard is sent only
+//     after every earlier push of that shard was acknowledged (a worker reads its writes).
+// (2) at most one message per chunk is in flight; chunks are at most chunk_bytes_max.
+// (3) a repeated push carries the sequence of the first attempt.
 //
 //            Start                    reply: all shards done
 //   (none) --------> TODO --> IN FLIGHT -----------------------> DONE
@@ -119,17 +120,18 @@ struct SessionWait {
 class PushPullSession {
  public:
   struct Options {
-    int64_t chunk_bytes_max =
-        4 << 20;  // > 0. Values in one message; one shard may exceed it alone.
+    // > 0. Values in one message; one shard may exceed it alone.
+    int64_t chunk_bytes_max = 4 << 20;
     absl::Duration retry_delay_min = absl::Milliseconds(50);
     absl::Duration retry_delay_max = absl::Seconds(1);
-    absl::Duration wait_max =
-        absl::Minutes(5);     // An operation that takes longer fails, naming its peer.
+    // An operation that takes longer fails, naming its peer.
+    absl::Duration wait_max = absl::Minutes(5);
     int operations_max = 64;  // Bound on operations that are not done.
   };
   explicit PushPullSession(const Options& options);
 
-  // Takes in a routing table; older or equal generations are ignored. Shards not yet done are sent again.
+  // Takes in a routing table; older or equal generations are ignored. Shards not yet done are
+  // sent again.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
   // Starts an operation on every shard of the job. REQUIRES: a routing table is set.

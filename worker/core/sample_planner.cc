@@ -27,12 +27,8 @@ void SamplePlanner::Assign(const std::vector<SampleLease>& leases) {
 }
 
 std::optional<SampleWork> SamplePlanner::Next() const {
-  for (const Lease& lease : leases_) {
-    const int64_t end = lease.lease.positions.end;
-    if (lease.next >= end) continue;
-    return SampleWork{lease.lease.lease, {lease.next, std::min(lease.next + batch_size_, end)}};
-  }
-  return std::nullopt;
+  const std::vector<SampleWork> next = Upcoming(1);
+  return next.empty() ? std::nullopt : std::optional(next[0]);
 }
 
 std::vector<SampleWork> SamplePlanner::Upcoming(int count) const {

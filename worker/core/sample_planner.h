@@ -1,8 +1,8 @@
 // SamplePlanner: which samples a worker task trains (SSP, ASP) or evaluates next.
 //
-// The scheduler leases ranges of positions in the epoch's order; the planner cuts them into batches, in order,
-// and keeps what was acknowledged, so that only the rest of a dead task's leases goes to the others.
-// Pure. Thread safety: thread-compatible.
+// The scheduler leases ranges of positions in the epoch's order; the planner cuts them into
+// batches, in order, and keeps what was acknowledged, so that only the rest of a dead task's leases
+// goes to the others. Pure. Thread safety: thread-compatible.
 // Invariant: begin <= done <= next <= end for every lease.
 #ifndef CAPSTAN_WORKER_CORE_SAMPLE_PLANNER_H_
 #define CAPSTAN_WORKER_CORE_SAMPLE_PLANNER_H_

@@ -1,9 +1,10 @@
 // SlotPlanner: which BSP micro-batch a worker task computes next.
 //
-// The scheduler leases slots: "compute slot m of every iteration in [begin, end)". A task that takes over a
-// dead worker's slot starts behind the others, so each slot has its own next iteration and the smallest goes
-// first. Pure. Thread safety: thread-compatible.
-// Invariants: (1) done <= next <= end for every slot; (2) next and done of a held slot never decrease.
+// The scheduler leases slots: "compute slot m of every iteration in [begin, end)". A task that
+// takes over a dead worker's slot starts behind the others, so each slot has its own next iteration
+// and the smallest goes first. Pure. Thread safety: thread-compatible.
+// Invariants: (1) done <= next <= end for every slot;
+//             (2) next and done of a held slot never decrease.
 #ifndef CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
 #define CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
 
@@ -35,10 +36,12 @@ struct SlotWork {
 
 class SlotPlanner {
  public:
-  // Replaces the leases. A slot that is held already keeps what it has done beyond the lease's begin.
+  // Replaces the leases. A slot that is held already keeps what it has done beyond the
+  // lease's begin.
   void Assign(const std::vector<SlotLease>& leases);
 
-  // The micro-batch of the lowest iteration not yet started, by slot within it; nothing if all are started.
+  // The micro-batch of the lowest iteration not yet started, by slot within it; nothing if
+  // all are started.
   std::optional<SlotWork> Next() const;
 
   // The next `count` micro-batches in order, to decode them ahead of use.
@@ -50,7 +53,8 @@ class SlotPlanner {
   // `work` has been acknowledged by every shard.
   void Done(const SlotWork& work);
 
-  // The servers hold nothing older than `oldest`: earlier iterations were completed by somebody else.
+  // The servers hold nothing older than `oldest`: earlier iterations were completed by
+  // somebody else.
   void SkipTo(Iteration oldest);
 
   // True if nothing is left to start or to be acknowledged.

@@ -24,7 +24,8 @@ bool TaskBoard::Take(const Assignment& assignment) {
   return true;
 }
 
-// DESIGN section 5: which samples belong to slot m of iteration c follows from the plan alone.
+// Which samples belong to slot m of iteration c follows from the job alone: whoever computes the
+// slot, and however often, gets the same gradient.
 Work TaskBoard::FromSlot(const SlotWork& slot) const {
   const int64_t first = slot.iteration.value() - assignment_.epoch_first_iteration.value();
   const int64_t per_iteration = options_.slots * options_.batch_size;

@@ -1,10 +1,12 @@
 // TaskBoard: what a worker task has been assigned, what it does next, and what it has done.
 //
-// The compute loop asks Next(), says Started() when a gradient is on its way and Done() when the servers have
-// acknowledged it; the scheduler's assignments come in through Take(); the report goes out of the getters.
-// Pure. Thread safety: thread-compatible; the task's loop and its scheduler link share it under one mutex.
+// The compute loop asks Next(), says Started() when a gradient is on its way and Done() when the
+// servers have acknowledged it; the scheduler's assignments come in through Take(); the report goes
+// out of the getters. Pure. Thread safety: thread-compatible; the task's loop and its scheduler
+// link share it under one mutex.
 //
-//   assignment: IDLE <-> TRAIN <-> EVALUATE -> EXPORT -> FINISH     (the scheduler decides; newest wins)
+//   assignment: IDLE <-> TRAIN <-> EVALUATE -> EXPORT -> FINISH
+//   (the scheduler decides; the newest wins)
 #ifndef CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 #define CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 
@@ -56,8 +58,8 @@ struct TaskTotals {
   int64_t samples = 0;
   double loss = 0.0;
   int64_t correct = 0;
-  std::vector<int64_t>
-      staleness_counts;  // [k] pulls that saw staleness k; the last entry: or more.
+  // [k] pulls that saw staleness k; the last entry: or more.
+  std::vector<int64_t> staleness_counts;
 };
 
 class TaskBoard {
@@ -73,7 +75,8 @@ class TaskBoard {
   };
   explicit TaskBoard(const Options& options);
 
-  // The number of training samples, once the data is loaded. REQUIRES: nothing has been started yet.
+  // The number of training samples, once the data is loaded.
+  // REQUIRES: nothing has been started yet.
   void SetTrainSamples(int64_t count) { options_.train_samples = count; }
 
   // Replaces the assignment if it is newer. Returns whether it was.

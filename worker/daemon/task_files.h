@@ -1,7 +1,7 @@
 // TaskFiles: where a worker daemon keeps what belongs to one life of a task.
 //
-//   <work dir>/<job id>/<rank>-<incarnation>/task.textproto   the TaskAssignment it was started with
-//                                           /task.log         its output, kept after its end
+//   <work dir>/<job id>/<rank>-<incarnation>/task.textproto  the TaskAssignment it was started with
+//                                           /task.log        its output, kept after its end
 //
 // Job ids come from the network: only those that are one plain name in a folder are accepted.
 // Thread safety: functions of their arguments and the disk.

@@ -25,8 +25,8 @@ absl::Status BatchSource::Restart() {
 
 absl::StatusOr<const DecodedBatch*> BatchSource::Get(absl::Span<const BatchRange> upcoming) {
   const size_t common = std::min(asked_.size(), upcoming.size());
-  const bool continues = std::equal(asked_.begin(), asked_.begin() + static_cast<ptrdiff_t>(common),
-                                    upcoming.begin());
+  const bool continues =
+      std::equal(asked_.begin(), asked_.begin() + static_cast<ptrdiff_t>(common), upcoming.begin());
   if (prefetcher_ == nullptr || !continues) CAPSTAN_RETURN_IF_ERROR(Restart());
   if (upcoming.size() > asked_.size()) {
     const auto added = upcoming.subspan(asked_.size());

@@ -1,4 +1,5 @@
-// FailureOf: which named reason a status of a task means; the words that a user reads when a job fails.
+// FailureOf: which named reason a status of a task means; the words that a user reads when
+// a job fails.
 #ifndef CAPSTAN_WORKER_TASK_FAILURES_H_
 #define CAPSTAN_WORKER_TASK_FAILURES_H_
 
@@ -7,9 +8,9 @@
 
 namespace capstan::worker {
 
-// kInvalidArgument, kUnimplemented -> USER_ERROR; kDataLoss, kNotFound, kPermissionDenied -> BAD_DATA;
-// kOutOfRange -> DIVERGED (a loss or gradient that is not finite); kResourceExhausted -> OUT_OF_MEMORY;
-// kDeadlineExceeded -> HANG; anything else -> INTERNAL. REQUIRES: !status.ok().
+// kInvalidArgument, kUnimplemented -> USER_ERROR; kDataLoss, kNotFound, kPermissionDenied ->
+// BAD_DATA; kOutOfRange -> DIVERGED (a loss or gradient that is not finite); kResourceExhausted ->
+// OUT_OF_MEMORY; kDeadlineExceeded -> HANG; anything else -> INTERNAL. REQUIRES: !status.ok().
 v1::Failure FailureOf(const absl::Status& status);
 
 }  // namespace capstan::worker

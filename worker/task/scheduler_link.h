@@ -1,8 +1,9 @@
 // SchedulerLink: the thread by which a task reports to the scheduler and learns what to do.
 //
-// Every `interval`, and at once after Wake(), it asks `report` for the task's state, sends it as a SyncTask
-// call and hands the answer to `receive`. While the scheduler cannot be reached it keeps trying (training
-// goes on meanwhile) and says so once. Thread safety: thread-safe; the callbacks run on the link's thread.
+// Every `interval`, and at once after Wake(), it asks `report` for the task's state, sends it as a
+// SyncTask call and hands the answer to `receive`. While the scheduler cannot be reached it keeps
+// trying (training goes on meanwhile) and says so once. Thread safety: thread-safe; the callbacks
+// run on the link's thread.
 #ifndef CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
 #define CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
 
@@ -29,7 +30,8 @@ class SchedulerLink {
   struct Callbacks {
     std::function<v1::SyncTaskRequest()> report;
     std::function<void(const v1::SyncTaskResponse&)> receive;
-    // The scheduler does not know this incarnation any more: the process must end. Called once, at the end.
+    // The scheduler does not know this incarnation any more: the process must end. Called once,
+    // at the end.
     std::function<void(const absl::Status&)> fenced;
   };
   SchedulerLink(const Options& options, Callbacks callbacks);

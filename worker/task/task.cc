@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kOutstandingPushesMax = 2;  // Each holds a gradient as large as the model.
 constexpr int kBatchesAhead = 4;             // Decoded while one is computed.
+constexpr int kLeasesHeld = 2;               // With fewer unfinished ones, ask for more at once.
 
 TaskBoard::Options BoardOptions(const v1::JobSpec& spec) {
   return {
@@ -28,6 +29,10 @@ TaskBoard::Options BoardOptions(const v1::JobSpec& spec) {
 MicroBatch ToMicroBatch(const Work& work) {
   return {
       .epoch = work.epoch, .positions = work.positions, .gradient_samples = work.gradient_samples};
+}
+
+WorkResult ResultOf(const Work& work, const BatchResult& batch) {
+  return {.samples = work.positions.size(), .loss_sum = batch.loss_sum, .correct = batch.correct};
 }
 
 }  // namespace
@@ -145,11 +150,9 @@ std::optional<v1::Failure> Task::TrainOne(const Work& work) {
         batch.status().code(),
         absl::StrCat("iteration ", work.iteration.value(), ": ", batch.status().message())));
   }
-  const WorkResult result{
-      .samples = work.positions.size(), .loss_sum = batch->loss_sum, .correct = batch->correct};
   const absl::StatusOr<OpId> push = client_.Push(work.iteration, work.slots, gradient);
   if (!push.ok()) return FailureOf(push.status());
-  outstanding_.push_back({*push, work, result});
+  outstanding_.push_back({*push, work, ResultOf(work, *batch)});
   {
     absl::MutexLock lock(&mutex_);
     board_.Started(work);
@@ -195,8 +198,8 @@ absl::Status Task::EnsureParameters(Iteration iteration, bool* ready) {
     pull_.reset();
   }
   CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
-  if (PlanIsOld())
-    return absl::OkStatus();  // Waiting for the pushes may have used the interrupt up.
+  // Waiting for the pushes may have used the interrupt up.
+  if (PlanIsOld()) return absl::OkStatus();
   if (!pull_.has_value()) {
     held_iteration_.reset();
     CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
@@ -226,10 +229,14 @@ absl::Status Task::AwaitPushes(size_t left) {
     CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(push.op, &ignored));
     outstanding_.pop_front();
     absl::MutexLock lock(&mutex_);
-    board_.Done(push.work, push.result);
-    if (board_.Idle() || board_.unfinished_leases() < 2) link_.Wake();
+    DoneLocked(push.work, push.result);
   }
   return absl::OkStatus();
+}
+
+void Task::DoneLocked(const Work& work, const WorkResult& result) {
+  board_.Done(work, result);
+  if (board_.Idle() || board_.unfinished_leases() < kLeasesHeld) link_.Wake();
 }
 
 absl::Status Task::AwaitUninterrupted(OpId op, OpResult* result) {
@@ -272,10 +279,7 @@ std::optional<v1::Failure> Task::EvaluateOne(const Work& work) {
   if (!batch.ok()) return FailureOf(batch.status());
   absl::MutexLock lock(&mutex_);
   board_.Started(work);
-  board_.Done(
-      work,
-      {.samples = work.positions.size(), .loss_sum = batch->loss_sum, .correct = batch->correct});
-  if (board_.Idle() || board_.unfinished_leases() < 2) link_.Wake();
+  DoneLocked(work, ResultOf(work, *batch));
   return std::nullopt;
 }
 

@@ -1,8 +1,9 @@
 // Task: the compute loop of one worker task and what it shares with its scheduler link.
 //
-// Two threads: the loop (pull, compute, push) and the link (report, receive). They share the board under one
-// mutex. The loop waits for servers in PushPullClient::Wait, which a new assignment interrupts, so that a
-// task that waits for a dead worker's slot can be told to compute that slot itself.
+// Two threads: the loop (pull, compute, push) and the link (report, receive). They share the board
+// under one mutex. The loop waits for servers in PushPullClient::Wait, which a new assignment
+// interrupts, so that a task that waits for a dead worker's slot can be told to compute that slot
+// itself.
 // Thread safety: Run is called once; the class has no other public method.
 #ifndef CAPSTAN_WORKER_TASK_TASK_H_
 #define CAPSTAN_WORKER_TASK_TASK_H_
@@ -51,15 +52,17 @@ class Task {
 
   // Waits for something to do; kFinish also when fenced off.
   Work NextWork();
-  // Parameters as of `iteration`. *ready is false if the plan may have changed meanwhile: ask NextWork again.
+  // Parameters as of `iteration`. *ready is false if the plan may have changed meanwhile:
+  // ask NextWork again.
   absl::Status EnsureParameters(Iteration iteration, bool* ready);
   absl::Status EnsureSnapshot(Epoch epoch, Phase phase);
   absl::Status PullAhead();
   std::vector<MicroBatch> BatchesAhead(const Work& work);
-  absl::Status PushGradient(const Work& work, const WorkResult& result);
   // Waits until at most `left` pushes are outstanding.
   absl::Status AwaitPushes(size_t left);
   absl::Status AwaitUninterrupted(OpId op, OpResult* result);
+  // Writes `work` down as done; reports it at once if there is little left to do.
+  void DoneLocked(const Work& work, const WorkResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Fenced();
   bool PlanIsOld();  // A newer assignment has come since NextWork.
   std::shared_ptr<TableArrays> FreeGradient();

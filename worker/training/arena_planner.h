@@ -13,8 +13,8 @@
 
 namespace capstan::worker {
 
-inline constexpr int64_t kArenaAlignment =
-    64;  // Bytes: a cache line, and the widest vector register.
+// Bytes: a cache line, and the widest vector register.
+inline constexpr int64_t kArenaAlignment = 64;
 
 struct ArenaBuffer {
   int64_t bytes = 0;         // >= 0.

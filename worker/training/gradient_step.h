@@ -1,4 +1,4 @@
-// GradientStep: what one micro-batch contributes to an update: the gradient and statistics to be
+// GradientStep: what one micro-batch contributes to an update: the gradient and statistics that are
 // pushed.
 //
 // The one place where scales, keys, clipping and the check for divergence are applied, used by
@@ -6,12 +6,12 @@
 // gradient_samples in the whole update (an iteration's slots; N = n in SSP and ASP) the share of
 // the micro-batch is n / N, and
 //   gradient    sum over its samples of d(loss)/d(parameter), divided by N, so that a server only
-//   adds;
-//               with clip_norm, scaled down so that its L2 norm is at most clip_norm * share, which
-//               clips the micro-batch's own mean gradient to clip_norm whatever the number of slots
-//               is
+//               adds; with clip_norm, scaled down so that its L2 norm is at most clip_norm * share,
+//               which clips the micro-batch's own mean gradient to clip_norm whatever the number of
+//               slots is
 //   statistics  the micro-batch's means and variances times its share: the sum over slots is their
-//   mean dropout     draws from MixKey(MixKey(MixKey(seed, 3), epoch), first position)
+//               mean
+//   dropout     draws from MixKey(MixKey(MixKey(seed, 3), epoch), first position)
 // An empty micro-batch (a slot beyond the end of the data) contributes zeros.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_GRADIENT_STEP_H_
@@ -47,12 +47,12 @@ class GradientStep {
   //   parameters  [plan.parameter_count]  read
   //   gradient    [plan.parameter_count]  overwritten
   //   statistics  [plan.statistic_count]  overwritten
-  // Errors: kOutOfRange  diverged: the gradient, a statistic or the loss has a value that is not
-  // finite; the
-  //                      message names the first layer and tensor with one. No other error has this
-  //                      code.
+  // Errors: kOutOfRange       diverged: the gradient, a statistic or the loss has a value that is
+  //                           not finite; the message names the first layer and tensor with one.
+  //                           No other error has this code.
   //         kInvalidArgument  batch and positions differ in size, or gradient_samples is out of
-  //         range. else              those of Network::Train.
+  //                           range.
+  //         else              those of Network::Train.
   absl::StatusOr<BatchResult> Compute(const MicroBatch& micro_batch, const BatchView& batch,
                                       absl::Span<const float> parameters,
                                       absl::Span<float> gradient, absl::Span<float> statistics);

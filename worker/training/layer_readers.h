@@ -15,15 +15,17 @@ class LayerReaders {
   // `plan` is borrowed. `training`: there will be a backward pass.
   LayerReaders(const ModelPlan& plan, bool training);
 
-  // Whether the layer's output is its input under another name: flatten, and dropout that drops nothing.
+  // Whether the layer's output is its input under another name: flatten, and dropout that
+  // drops nothing.
   bool IsAlias(const PlannedLayer& layer) const;
 
-  // The ReLU that may be computed together with convolution or fully connected layer `layer`: its only
-  // reader. -1: none.
+  // The ReLU that may be computed together with convolution or fully connected layer `layer`: its
+  // only reader. -1: none.
   int FusedRelu(int layer) const;
 
-  // Whether a reader of `value` (a layer, or -1: the network's input) may write its output over it: it is
-  // the only reader under any name, and the backward step of the layer that made it does not need it.
+  // Whether a reader of `value` (a layer, or -1: the network's input) may write its output over it:
+  // it is the only reader under any name, and the backward step of the layer that made it does not
+  // need it.
   bool MayOverwrite(int value) const;
 
  private:

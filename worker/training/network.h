@@ -30,21 +30,23 @@ struct BatchResult {
 
 class Network {
  public:
-  // Errors: those of Backend::Prepare; kResourceExhausted when activations do not fit, with the
-  // bytes needed.
+  // Errors: those of Backend::Prepare; kResourceExhausted  activations do not fit; says how many
+  // bytes they need.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
                                                          int64_t batch_size_max);
   virtual ~Network() = default;
 
   // One forward and backward pass in training mode.
-  //   parameters   [plan.parameter_count]   read
-  //   gradient     [plan.parameter_count]   overwritten: gradient_scale * d(sum of
-  //   losses)/d(parameter) batch_statistics [plan.statistic_count] overwritten: means and
-  //   (unbiased, as PyTorch's) variances of this batch dropout_key  draws every mask of this pass
+  //   parameters        [plan.parameter_count]  read
+  //   gradient_scale                            factor of the gradient
+  //   dropout_key                               draws every mask of this pass
+  //   gradient          [plan.parameter_count]  overwritten: gradient_scale *
+  //                                             d(sum of losses)/d(parameter)
+  //   batch_statistics  [plan.statistic_count]  overwritten: means and (unbiased, as PyTorch's)
+  //                                             variances of this batch
   // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
-  // a label is
-  //                             out of range.
+  //                             a label is out of range.
   //         kResourceExhausted  activations do not fit in memory; says how many bytes they need.
   //         else                those of Backend::Prepare and Run, with the layer's name.
   virtual absl::StatusOr<BatchResult> Train(const BatchView& batch,

@@ -18,7 +18,6 @@ using kernels::OpKind;
 
 constexpr int kNetworkInput = -1;
 constexpr int64_t kElementBytes = 4;  // Both types.
-constexpr int64_t kArrayElementsMax = (int64_t{1} << 31) - 1;
 
 class Builder {
  public:

@@ -2,8 +2,8 @@
 // evaluations: the data, the network, and the step that joins them.
 //
 // Tables are flat arrays as the servers hold them: [0] parameters, [1] statistics if the model has
-// any. Thread safety: used by one thread at a time; batches are decoded ahead in threads of its
-// own.
+// any.
+// Thread safety: used by one thread at a time; batches are decoded ahead in threads of its own.
 #ifndef CAPSTAN_WORKER_TRAINING_TRAINER_H_
 #define CAPSTAN_WORKER_TRAINING_TRAINER_H_
 
@@ -29,9 +29,8 @@ class Trainer {
 
   // Loads the job's data and prepares its model on the CPU backend with resources.threads threads.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
-  // Errors: those of LoadDataset, PlanModel and MakeAugmentation; kInvalidArgument when the test
-  // images
-  //         differ in shape from the training images.
+  // Errors: those of LoadDataset, PlanModel and MakeAugmentation; kInvalidArgument  the test images
+  // differ in shape from the training images.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job);
   virtual ~Trainer() = default;
 
@@ -42,10 +41,9 @@ class Trainer {
   // One micro-batch: GradientStep::Compute on the samples at its positions.
   //   gradient  the tables of the plan; overwritten
   //   ahead     micro-batches that will be asked for next, in order: decoded while this one is
-  //   computed
-  // Errors: those of GradientStep::Compute (kOutOfRange: diverged); kInvalidArgument for positions
-  // outside
-  //         [0, train_samples()).
+  //             computed
+  // Errors: those of GradientStep::Compute (kOutOfRange: diverged); kInvalidArgument  positions
+  // outside [0, train_samples()).
   virtual absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
                                             Tables* gradient,
                                             absl::Span<const MicroBatch> ahead = {}) = 0;

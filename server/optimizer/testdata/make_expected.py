@@ -6,7 +6,8 @@
 PyTorch runs in fp64 on hyperparameters that are exact fp32 numbers, so its results are exact as far
 as the test is concerned, and the tolerance has to cover the roundings of the fp32 reference alone.
 Weights start at (i - 2) / 4 and gradients follow a formula that is exact in fp32; both stand in
-reference_test.cc as well. A line of the output is: {name, config, {{update, {weights after it}}...}}.
+reference_test.cc as well. An entry of the output is {name, config, {{update, {weights}}, ...}}: the
+weights after that many updates.
 """
 
 import struct
