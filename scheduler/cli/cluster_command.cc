@@ -228,9 +228,11 @@ void AddDirectory(CLI::App* command, const Arguments& arguments) {
 void AddSize(CLI::App* command, const Arguments& arguments) {
   command->add_option("--servers", arguments->servers, "Servers")
       ->check(CLI::Range(1, kNodesMax))
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--workers", arguments->workers, "Workers")
       ->check(CLI::Range(1, kNodesMax))
+      ->type_name("N")
       ->capture_default_str();
 }
 
@@ -242,7 +244,8 @@ CLI::App* AddClusterCommand(CLI::App& cluster, const std::string& name,
                             ClusterFunction function) {
   CLI::App* command = AddCommand(
       cluster, name, description, examples, line,
-      [arguments, function](const Settings& settings) { return function(settings, *arguments); });
+      [arguments, function](const Settings& settings) { return function(settings, *arguments); },
+      Concerns::kThisMachine);
   AddDirectory(command, arguments);
   return command;
 }

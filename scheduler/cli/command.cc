@@ -14,14 +14,17 @@ CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string&
 }
 
 CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
-                     const std::string& examples, CommandLine& line, CommandFunction run) {
+                     const std::string& examples, CommandLine& line, CommandFunction run,
+                     Concerns concerns) {
   CLI::App* command = group.add_subcommand(name, description);
   command->footer(absl::StrCat("Examples:\n", examples));
-  command
-      ->add_option("--scheduler", line.flags.scheduler,
-                   "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
-                   "the running local cluster (see `capstan config show`)")
-      ->type_name("HOST:PORT");
+  if (concerns == Concerns::kScheduler) {
+    command
+        ->add_option("--scheduler", line.flags.scheduler,
+                     "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
+                     "the running local cluster (see `capstan config show`)")
+        ->type_name("HOST:PORT");
+  }
   command->add_option("-o,--output", line.flags.output, "Form of the output: table or json")
       ->type_name("FORM");
   command->callback([&line, run = std::move(run)] {

@@ -25,10 +25,14 @@ using CommandFunction = std::function<int(const Settings& settings)>;
 // Adds a group of commands, such as `job`.
 CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
 
+// kThisMachine: the command calls no scheduler, and --scheduler is left out.
+enum class Concerns { kScheduler, kThisMachine };
+
 // Adds a command with --scheduler, --output and --help; `examples` is shown below the
 // help. `line` outlives parsing.
 CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
-                     const std::string& examples, CommandLine& line, CommandFunction run);
+                     const std::string& examples, CommandLine& line, CommandFunction run,
+                     Concerns concerns = Concerns::kScheduler);
 
 }  // namespace capstan::cli
 

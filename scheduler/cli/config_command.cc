@@ -55,7 +55,8 @@ void AddConfigCommands(CLI::App& config, CommandLine& line) {
 
 void AddVersionCommand(CLI::App& app, CommandLine& line) {
   AddCommand(app, "version", "The version of this program and of the protocol it speaks",
-             "  capstan version\n  capstan version -o json", line, ShowVersion);
+             "  capstan version\n  capstan version -o json", line, ShowVersion,
+             Concerns::kThisMachine);
 }
 
 }  // namespace capstan::cli
