@@ -88,8 +88,7 @@ struct Report {
   double loss = 0;
   double accuracy = 0;
   double samples_per_second = 0;
-  double staleness_mean = 0;
-  int64_t staleness_max = 0;  // The highest seen; kStalenessBuckets - 1 means that or more.
+  std::vector<int64_t> staleness_counts;  // [k]: pulls that saw staleness k.
 };
 
 struct EpochDone {

@@ -126,6 +126,7 @@ class JobRun {
   int64_t EpochSamplesBefore() const;
   int64_t SamplesDone() const;
   std::string Detail(Instant now) const;
+  std::string EndDetail() const;
   TaskView ViewTask(const Task& task) const;
 
   const JobPlan plan_;

@@ -33,25 +33,23 @@ void JobRun::EmitReport(Instant now, Events& events) {
   const JobMetrics::Sums sums = metrics_.TakeReport();
   if (sums.samples == 0) return;
   last_report_event_ = now;
-  Report report{.job = plan_.id,
-                .epoch = epoch_,
-                .iteration = IterationNow(),
-                .samples_done = SamplesDone(),
-                .samples = sums.samples,
-                .loss = sums.mean_loss(),
-                .accuracy = sums.accuracy(),
-                .samples_per_second = metrics_.SamplesPerSecond(now)};
-  int64_t pulls = 0;
-  double staleness = 0;
-  for (size_t k = 0; k < sums.staleness_counts.size(); ++k) {
-    const int64_t count = sums.staleness_counts[k];
-    if (count == 0) continue;
-    pulls += count;
-    staleness += static_cast<double>(count) * static_cast<double>(k);
-    report.staleness_max = static_cast<int64_t>(k);
-  }
-  if (pulls > 0) report.staleness_mean = staleness / static_cast<double>(pulls);
-  events.push_back(report);
+  events.push_back(Report{.job = plan_.id,
+                          .epoch = epoch_,
+                          .iteration = IterationNow(),
+                          .samples_done = SamplesDone(),
+                          .samples = sums.samples,
+                          .loss = sums.mean_loss(),
+                          .accuracy = sums.accuracy(),
+                          .samples_per_second = metrics_.SamplesPerSecond(now),
+                          .staleness_counts = sums.staleness_counts});
+}
+
+std::string JobRun::EndDetail() const {
+  if (state_ == JobState::kFailed) return failure_.message;
+  const std::string trained = absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
+                                           absl::FormatDuration(absl::Trunc(ended_ - started_,
+                                                                            absl::Seconds(1))));
+  return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained);
 }
 
 std::string JobRun::Detail(Instant now) const {
@@ -61,7 +59,8 @@ std::string JobRun::Detail(Instant now) const {
       absl::StrCat("epoch ", epoch_.value() + 1, " of ", epochs_.epochs(), " with ", who);
   if (without_worker_since_ && phase_ != JobPhase::kFinishing) {
     return absl::StrCat("no worker task is alive since ",
-                        absl::FormatDuration(now - *without_worker_since_), "; fails after ",
+                        absl::FormatDuration(absl::Trunc(now - *without_worker_since_,
+                                                         absl::Seconds(1))), "; fails after ",
                         absl::FormatDuration(plan_.worker_wait));
   }
   switch (phase_) {
@@ -124,6 +123,7 @@ JobView JobRun::View(Instant now) const {
   view.started = started_;
   if (ended()) {
     view.ended = ended_;
+    view.detail = EndDetail();
   } else {
     view.phase = phase_;
     view.detail = Detail(now);

@@ -205,7 +205,7 @@ JobView SchedulerCore::ViewOf(const JobEntry& entry, Instant now) const {
   } else {
     view.id = entry.plan.id;
     view.state = entry.stopped ? JobState::kStopped : JobState::kPending;
-    view.detail = entry.stopped ? "" : entry.why_pending;
+    view.detail = entry.stopped ? "stopped before it started" : entry.why_pending;
     if (entry.stopped) view.ended = entry.stopped_at;
     view.samples_total = EpochPlan(entry.plan).samples_total();
   }

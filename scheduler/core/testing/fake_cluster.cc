@@ -84,7 +84,7 @@ std::vector<std::pair<JobId, int>> FakeCluster::RunningTasks() const {
   std::vector<std::pair<JobId, int>> running;
   for (const auto& [name, node] : nodes_) {
     for (const auto& [key, task] : node.tasks) {
-      if (!task.exited) running.push_back({key.job, key.rank.value()});
+      if (!task.exited && !task.dying_until) running.push_back({key.job, key.rank.value()});
     }
   }
   return running;
@@ -125,9 +125,12 @@ void FakeCluster::Step() {
   if (core_.NextDeadline() <= now_) Fail("after Tick(now) a deadline at or before now is left");
   for (auto& [name, node] : nodes_) {
     if (!node.alive) continue;
+    absl::erase_if(node.tasks, [this](const auto& entry) {
+      return entry.second.dying_until && *entry.second.dying_until <= now_;
+    });
     SyncServerOrDaemon(node);
     for (auto& [key, task] : node.tasks) {
-      if (task.exited || task.hung) continue;
+      if (task.exited || task.hung || task.dying_until) continue;
       Work(task);
       SyncTask(task);
     }
@@ -291,7 +294,13 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
 
 void FakeCluster::ApplyTasks(FakeNode& node, const NodeReply& reply) {
   const absl::btree_set<TaskKey> wanted(reply.tasks.begin(), reply.tasks.end());
-  absl::erase_if(node.tasks, [&wanted](const auto& entry) { return !wanted.contains(entry.first); });
+  absl::erase_if(node.tasks, [&wanted](const auto& entry) {
+    return entry.second.exited && !wanted.contains(entry.first);
+  });
+  for (auto& [key, task] : node.tasks) {
+    if (wanted.contains(key) || task.dying_until) continue;
+    task.dying_until = now_ + absl::Milliseconds(dice_.Below(500));
+  }
   for (const TaskKey& key : wanted) {
     if (node.tasks.contains(key)) continue;
     if (dead_.contains(key)) Fail(absl::StrCat(key.job, ": a dead task is to be run"));

@@ -102,6 +102,7 @@ class FakeCluster {
     bool hung = false;
     bool slow = false;
     bool refused = false;
+    std::optional<Instant> dying_until;  // The daemon ends it; it still takes its slot.
     Assignment assignment;
     Generation routing_seen;
     int64_t iterations = 0;

@@ -1,0 +1,98 @@
+#include "scheduler/admission.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/job/check_job.h"
+#include "common/job/diagnostic.h"
+#include "common/model/tables.h"
+#include "common/status/status_macros.h"
+#include "scheduler/write_file.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr int kDefaultMaxRestarts = 3;
+constexpr int kDefaultWorkerWaitSeconds = 60;
+
+Mode ModeOf(const v1::Consistency& consistency) {
+  if (consistency.has_ssp()) return Mode::kSsp;
+  return consistency.has_asp() ? Mode::kAsp : Mode::kBsp;
+}
+
+std::string ModeName(const v1::Consistency& consistency) {
+  if (consistency.has_ssp()) return absl::StrCat("ssp(", consistency.ssp().staleness_bound(), ")");
+  return consistency.has_asp() ? "asp" : "bsp";
+}
+
+JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
+  JobPlan plan;
+  plan.mode = ModeOf(spec.consistency());
+  plan.workers = spec.resources().workers();
+  plan.servers = spec.resources().servers();
+  plan.max_restarts = spec.resources().max_restarts();
+  plan.worker_wait = absl::Seconds(spec.resources().worker_wait_seconds());
+  plan.epochs = spec.training().epochs();
+  plan.batch_size = spec.training().batch_size();
+  plan.slots = spec.training().slots();
+  plan.train_count = check.train_count;
+  plan.test_count = check.test_count;
+  plan.iterations_max = spec.training().iterations_max();
+  return plan;
+}
+
+}  // namespace
+
+void FillDefaults(v1::JobSpec& spec) {
+  if (spec.name().empty()) spec.set_name("job");
+  v1::Training& training = *spec.mutable_training();
+  v1::Resources& resources = *spec.mutable_resources();
+  if (!training.has_slots()) training.set_slots(resources.workers());
+  if (!training.has_seed()) training.set_seed(1);
+  if (!resources.has_threads()) resources.set_threads(1);
+  if (!resources.has_max_restarts()) resources.set_max_restarts(kDefaultMaxRestarts);
+  if (!resources.has_worker_wait_seconds()) {
+    resources.set_worker_wait_seconds(kDefaultWorkerWaitSeconds);
+  }
+  v1::Consistency& consistency = *spec.mutable_consistency();
+  if (consistency.mode_case() == v1::Consistency::MODE_NOT_SET) consistency.mutable_bsp();
+}
+
+absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
+  const JobCheck check = CheckJob(spec);
+  if (!check.diagnostics.empty()) {
+    const auto append = [](std::string* out, const Diagnostic& diagnostic) {
+      absl::StrAppend(out, diagnostic.ToString());
+    };
+    return absl::InvalidArgumentError(absl::StrJoin(check.diagnostics, "\n", append));
+  }
+  AdmittedJob job;
+  job.spec = spec;
+  FillDefaults(job.spec);
+  job.plan = MakePlan(job.spec, check);
+  job.tables = MakeTables(check.plan);
+  for (const v1::TableSpec& table : job.tables) job.plan.table_elements.push_back(table.elements());
+  job.mode = ModeName(job.spec.consistency());
+  return job;
+}
+
+absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJob& job) {
+  job.plan.id = absl::StrCat(job.spec.name(), "-", number);
+  std::string folder = job.spec.output().directory();
+  if (folder.empty()) folder = absl::StrCat(data_folder, "/jobs/", job.plan.id);
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(folder, error).lexically_normal();
+  job.output_directory = absolute.string();
+  if (const absl::Status made = MakeFolder(job.output_directory); error || !made.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output.directory: ", error ? error.message() : std::string(made.message())));
+  }
+  job.plan.export_path = job.output_directory;
+  job.spec.mutable_output()->set_directory(job.output_directory);
+  return absl::OkStatus();
+}
+
+}  // namespace capstan::scheduler

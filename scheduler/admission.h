@@ -1,0 +1,48 @@
+// Admission: from a user's job file to a job that can be run, or a message that says what is wrong.
+//
+// Reads the data files to check them and to learn their counts, so it may take seconds: it is never
+// called with a lock held. Thread safety: functions of their arguments and of the files.
+#ifndef CAPSTAN_SCHEDULER_ADMISSION_H_
+#define CAPSTAN_SCHEDULER_ADMISSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "proto/parameter_server.pb.h"
+#include "scheduler/core/job_plan.h"
+
+namespace capstan::scheduler {
+
+// A job that was accepted. Constant from its submission on.
+struct AdmittedJob {
+  JobPlan plan;                       // What the core sees.
+  v1::JobSpec spec;                   // With every default filled in.
+  std::vector<v1::TableSpec> tables;  // By index.
+  std::string mode;                   // "bsp", "ssp(2)", "asp".
+  std::string output_directory;       // Absolute.
+};
+
+// Shared by the service and the answers on their way out; immutable.
+using AdmittedJobs = absl::btree_map<JobId, std::shared_ptr<const AdmittedJob>>;
+
+// Writes out the defaults that proto/job.proto names, so that everybody reads the same job.
+void FillDefaults(v1::JobSpec& spec);
+
+// Validates the job, reads its data, plans its model and tables. The id and what depends on it are not set.
+// Errors: kInvalidArgument  a line for each thing that is wrong: field, value, what was expected.
+absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
+
+// Gives the job its id "<name>-<number>" and makes its output folder: the one that it asks for, or
+// <data_folder>/jobs/<id>.
+// Errors: kInvalidArgument  the folder cannot be made.
+absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJob& job);
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_ADMISSION_H_

@@ -1,0 +1,71 @@
+#include "scheduler/admission.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "common/testing/status_matchers.h"
+#include "scheduler/testing/small_job.h"
+#include "scheduler/testing/temporary_folder.h"
+
+namespace capstan::scheduler {
+namespace {
+
+TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(testing::MakeSmallJob(folder.path())));
+  CHECK(job.plan.mode == Mode::kSsp);
+  CHECK(job.mode == "ssp(2)");
+  CHECK(job.plan.train_count == testing::kSmallTrainCount);
+  CHECK(job.plan.test_count == testing::kSmallTestCount);
+  CHECK(job.plan.epochs == 2);
+  CHECK(job.plan.max_restarts == 3);
+  CHECK(job.plan.worker_wait == absl::Seconds(60));
+  CHECK(job.plan.table_elements == std::vector<int64_t>{4 * 4 * 10 + 10});
+  REQUIRE(job.tables.size() == 1);
+  CHECK(job.tables[0].name() == "parameters");
+  CHECK(job.spec.training().seed() == 1);
+  CHECK(job.spec.training().slots() == 1);
+
+  REQUIRE_OK(NameJob(7, folder.path() + "/data", job));
+  CHECK(job.plan.id == "small-7");
+  CHECK(job.output_directory == folder.path() + "/data/jobs/small-7");
+  CHECK(std::filesystem::is_directory(job.output_directory));
+  CHECK(job.plan.export_path == job.output_directory);
+}
+
+TEST_CASE("Admission: defaults are those of the job file, and what is set stays", "[scheduler]") {
+  v1::JobSpec spec;
+  spec.mutable_resources()->set_workers(3);
+  spec.mutable_resources()->set_max_restarts(0);
+  FillDefaults(spec);
+  CHECK(spec.name() == "job");
+  CHECK(spec.training().slots() == 3);
+  CHECK(spec.resources().threads() == 1);
+  CHECK(spec.resources().max_restarts() == 0);
+  CHECK(spec.consistency().has_bsp());
+}
+
+TEST_CASE("Admission: a job that cannot be run is refused with field, value and what was expected",
+          "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+  SECTION("a value out of range") {
+    spec.mutable_training()->set_batch_size(-4);
+    CHECK_STATUS(AdmitJob(spec), absl::StatusCode::kInvalidArgument, "training.batch_size: got -4");
+  }
+  SECTION("a missing file") {
+    spec.mutable_data()->mutable_train()->set_images("/none/images");
+    CHECK_STATUS(AdmitJob(spec), absl::StatusCode::kInvalidArgument, "/none/images");
+  }
+  SECTION("an output folder that cannot be made") {
+    std::ofstream(folder.path() + "/file") << "x";
+    spec.mutable_output()->set_directory(folder.path() + "/file/out");
+    REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+    CHECK_STATUS(NameJob(1, folder.path(), job), absl::StatusCode::kInvalidArgument,
+                 "output.directory: cannot make the folder " + folder.path() + "/file/out");
+  }
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,275 @@
+// Each conversion, with every field set: what goes in comes out.
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/node_codec.h"
+#include "scheduler/shared_codec.h"
+#include "scheduler/status_codec.h"
+#include "scheduler/task_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+template <typename Message>
+Message Parse(const std::string& text) {
+  Message message;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &message));
+  return message;
+}
+
+template <typename Message>
+void CheckIs(const Message& message, const std::string& expected) {
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string difference;
+  differencer.ReportDifferencesToString(&difference);
+  const bool same = differencer.Compare(Parse<Message>(expected), message);
+  INFO(difference);
+  CHECK(same);
+}
+
+std::shared_ptr<const AdmittedJob> SmallJob() {
+  auto job = std::make_shared<AdmittedJob>();
+  job->plan.id = "job-1";
+  job->plan.slots = 4;
+  job->plan.epochs = 3;
+  job->mode = "ssp(2)";
+  job->output_directory = "/out";
+  job->spec = Parse<v1::JobSpec>(R"pb(name: "job" training { seed: 9 } optimizer { learning_rate: 0.5 sgd {} }
+                                     consistency { ssp { staleness_bound: 2 } })pb");
+  job->tables.push_back(Parse<v1::TableSpec>(R"pb(name: "parameters" elements: 32 rule: OPTIMIZER)pb"));
+  return job;
+}
+
+std::shared_ptr<const Routing> SmallRouting() {
+  return std::make_shared<const Routing>(
+      Routing{"job-1",
+              Generation(1),
+              {{{TableId(0), ShardId(1)}, {16, 32}, 1}},
+              {{"server-1", "h:1", Incarnation(5)}, {"server-2", "h:2", Incarnation(6)}}});
+}
+
+constexpr char kSmallRouting[] = R"pb(
+  routing { job_id: "job-1" generation: 1
+            shards { shard: 1 element_begin: 16 element_end: 32 server: 1 }
+            servers { node_id: "server-1" address: "h:1" incarnation: 5 }
+            servers { node_id: "server-2" address: "h:2" incarnation: 6 } })pb";
+
+TEST_CASE("Codec: a registration", "[scheduler]") {
+  auto request = Parse<v1::RegisterRequest>(R"pb(
+    protocol_version: PROTOCOL_VERSION_CURRENT role: WORKER name: "worker-1" address: "h:9"
+    task_capacity: 3 hostname: "host" pid: 77 version: "0.1")pb");
+  REQUIRE_OK_AND_ASSIGN(const NodeInfo info, DecodeNodeInfo(request));
+  CHECK(info.name == "worker-1");
+  CHECK(info.role == Role::kWorker);
+  CHECK(info.address == "h:9");
+  CHECK(info.task_capacity == 3);
+  CHECK(info.hostname == "host");
+  CHECK(info.pid == 77);
+  CHECK(info.version == "0.1");
+
+  v1::RegisterResponse response;
+  EncodeRegistration({"worker-1", Incarnation(4), absl::Seconds(5), absl::Milliseconds(500)}, response);
+  CheckIs(response, R"pb(node_id: "worker-1" incarnation: 4 lease_ms: 5000 sync_interval_ms: 500
+                         protocol_version: PROTOCOL_VERSION_CURRENT)pb");
+
+  request.set_role(v1::ROLE_UNSPECIFIED);
+  CHECK_STATUS(DecodeNodeInfo(request), absl::StatusCode::kInvalidArgument, "role: 0");
+  request.set_protocol_version(static_cast<v1::ProtocolVersion>(7));
+  CHECK_STATUS(DecodeNodeInfo(request), absl::StatusCode::kFailedPrecondition,
+               "protocol version 7 meets a scheduler of version 1");
+}
+
+TEST_CASE("Codec: a node's report", "[scheduler]") {
+  auto request = Parse<v1::SyncNodeRequest>(R"pb(
+    node_id: "n" incarnation: 3 generation_seen: 8 leaving: true
+    tables { job_id: "job-1" routing_generation: 1 membership_generation: 4
+             failure { reason: OUT_OF_MEMORY message: "8 GiB" } }
+    tasks { job_id: "job-1" rank: 2 incarnation: 9 exited: true exit_code: 3 signal: 11 last_lines: "x" })pb");
+  REQUIRE_OK_AND_ASSIGN(const NodeReport report, DecodeNodeReport(request));
+  CHECK(report.node == "n");
+  CHECK(report.incarnation == Incarnation(3));
+  CHECK(report.generation_seen == Generation(8));
+  CHECK(report.leaving);
+  REQUIRE(report.tables.size() == 1);
+  CHECK(report.tables[0].job == "job-1");
+  CHECK(report.tables[0].routing == Generation(1));
+  CHECK(report.tables[0].membership == Generation(4));
+  CHECK(report.tables[0].failure == Failure{FailureReason::kOutOfMemory, "8 GiB"});
+  REQUIRE(report.tasks.size() == 1);
+  CHECK(report.tasks[0].task == TaskKey{"job-1", Rank(2), Incarnation(9)});
+  CHECK(report.tasks[0].exited);
+  CHECK(report.tasks[0].exit.exit_code == 3);
+  CHECK(report.tasks[0].exit.signal == 11);
+  CHECK(report.tasks[0].exit.last_lines == "x");
+
+  request.mutable_tasks(0)->set_rank(-1);
+  CHECK_STATUS(DecodeNodeReport(request), absl::StatusCode::kInvalidArgument, "rank -1 of job-1");
+}
+
+TEST_CASE("Codec: a node's desired state", "[scheduler]") {
+  const AdmittedJobs jobs = {{"job-1", SmallJob()}};
+  NodeReply reply{.ticket = Ticket(1), .status = absl::OkStatus(), .generation = Generation(6)};
+  reply.tables.push_back(
+      {SmallRouting(), {Generation(3), {{Rank(1), Incarnation(7), true, Iteration(12)}}}});
+  reply.tasks.push_back({"job-1", Rank(1), Incarnation(7)});
+  v1::SyncNodeResponse response;
+  EncodeNodeReply(reply, jobs, response);
+  CheckIs(response, std::string(R"pb(
+    generation: 6
+    tables { job_id: "job-1" tables { name: "parameters" elements: 32 rule: OPTIMIZER }
+             optimizer { learning_rate: 0.5 sgd {} } consistency { ssp { staleness_bound: 2 } }
+             slots: 4 seed: 9
+             membership { generation: 3
+                          members { rank: 1 incarnation: 7 active: true start_iteration: 12 } })pb") +
+                        kSmallRouting + R"pb(
+    }
+    tasks { job_id: "job-1" rank: 1 incarnation: 7
+            spec { name: "job" training { seed: 9 } optimizer { learning_rate: 0.5 sgd {} }
+                   consistency { ssp { staleness_bound: 2 } } } })pb");
+}
+
+TEST_CASE("Codec: a task's report", "[scheduler]") {
+  auto request = Parse<v1::SyncTaskRequest>(R"pb(
+    job_id: "job-1" rank: 2 incarnation: 9 assignment_seen: 5 routing_seen: 1 idle: true
+    progress { iterations: 40 slots { slot: 3 iteration_done: 39 }
+               samples { lease_id: 6 position_done: 640 loss_sum: 1.5 correct: 600 }
+               samples_total: 2560 loss_total: 99.5 correct_total: 2000 staleness_counts: 30
+               staleness_counts: 10 exported: true }
+    wait { what: "pull" iteration: 41 waited_ms: 1200 peer: "server-1"
+           waiting_for { table: 1 shard: 2 iteration: 38 ranks: 0 ranks: 3 slots: 7 } }
+    failure { reason: DIVERGED message: "conv1" })pb");
+  REQUIRE_OK_AND_ASSIGN(const TaskReport report, DecodeTaskReport(request));
+  CHECK(report.task == TaskKey{"job-1", Rank(2), Incarnation(9)});
+  CHECK(report.assignment_seen == Generation(5));
+  CHECK(report.routing_seen == Generation(1));
+  CHECK(report.idle);
+  CHECK(report.iterations == Iteration(40));
+  CHECK(report.slots[0].slot == SlotId(3));
+  CHECK(report.slots[0].done == Iteration(39));
+  CHECK(report.samples[0].lease == LeaseId(6));
+  CHECK(report.samples[0].position_done == 640);
+  CHECK(report.samples[0].loss_sum == 1.5);
+  CHECK(report.samples[0].correct == 600);
+  CHECK(report.totals.samples == 2560);
+  CHECK(report.totals.loss == 99.5);
+  CHECK(report.totals.correct == 2000);
+  CHECK(report.totals.staleness_counts == std::vector<int64_t>{30, 10});
+  CHECK(report.exported);
+  CHECK(report.failure == Failure{FailureReason::kDiverged, "conv1"});
+  v1::Wait wait;
+  EncodeWait(report.wait, wait);
+  CHECK(google::protobuf::util::MessageDifferencer::Equals(wait, request.wait()));
+
+  request.mutable_progress()->set_loss_total(std::numeric_limits<double>::quiet_NaN());
+  CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument, "loss_total: nan");
+  request.set_rank(-2);
+  CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument, "rank: -2");
+}
+
+TEST_CASE("Codec: a task's assignment, with the tables the first time", "[scheduler]") {
+  TaskReply reply{.ticket = Ticket(1), .status = absl::OkStatus(), .job = "job-1", .has_assignment = true};
+  reply.assignment = {.generation = Generation(4),
+                      .phase = TaskPhase::kTrain,
+                      .epoch = Epoch(2),
+                      .slots = {{SlotId(1), Iteration(10), Iteration(20)}},
+                      .samples = {{LeaseId(3), {64, 128}}},
+                      .start_iteration = Iteration(11),
+                      .epoch_first_iteration = Iteration(10),
+                      .export_path = "/out"};
+  reply.routing = SmallRouting();
+  reply.first_routing = true;
+  v1::SyncTaskResponse response;
+  EncodeTaskReply(reply, *SmallJob(), response);
+  CheckIs(response, std::string(R"pb(
+    assignment { generation: 4 phase: TRAIN epoch: 2
+                 slots { slot: 1 iteration_begin: 10 iteration_end: 20 }
+                 samples { lease_id: 3 begin: 64 end: 128 }
+                 start_iteration: 11 epoch_first_iteration: 10 export_path: "/out" }
+    tables { name: "parameters" elements: 32 rule: OPTIMIZER })pb") + kSmallRouting);
+
+  v1::SyncTaskResponse nothing;
+  EncodeTaskReply({.ticket = Ticket(1), .status = absl::OkStatus(), .job = "job-1"}, *SmallJob(), nothing);
+  CheckIs(nothing, "");
+}
+
+TEST_CASE("Codec: every failure's reason survives the way there and back", "[scheduler]") {
+  for (int reason = v1::Failure::Reason_MIN; reason <= v1::Failure::Reason_MAX; ++reason) {
+    v1::Failure failure;
+    failure.set_reason(static_cast<v1::Failure::Reason>(reason));
+    failure.set_message("m");
+    v1::Failure back;
+    EncodeFailure(DecodeFailure(failure), back);
+    CHECK(google::protobuf::util::MessageDifferencer::Equals(failure, back));
+  }
+  v1::Failure unknown;
+  unknown.set_reason(static_cast<v1::Failure::Reason>(99));
+  CHECK(DecodeFailure(unknown).reason == FailureReason::kInternal);
+}
+
+TEST_CASE("Codec: a job's status", "[scheduler]") {
+  const auto at = [](int seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); };
+  JobView view{.id = "job-1", .state = JobState::kFailed, .failure = {FailureReason::kHang, "h"}};
+  view.detail = "d";
+  view.revision = 9;
+  view.submitted = at(1);
+  view.started = at(2);
+  view.ended = at(3);
+  view.phase = JobPhase::kTraining;
+  view.epoch = Epoch(1);
+  view.iteration = 40;
+  view.samples_done = 100;
+  view.samples_total = 300;
+  view.samples_per_second = 12.5;
+  view.loss = 0.5;
+  view.accuracy = 0.75;
+  view.results = {{Epoch(0), 1.0, 0.5, 2.0, 0.25, 20, absl::Seconds(4)}};
+  view.staleness_counts = {3, 1};
+  view.restarts = 2;
+  view.tasks = {{Rank(1), Incarnation(7), "worker-1", "w:1", "waiting", Iteration(5), 50, at(9),
+                 {.what = "pull", .iteration = Iteration(6), .waited = absl::Seconds(1)}}};
+  const Calendar calendar(at(0), absl::FromUnixSeconds(1000));
+  v1::JobStatus status;
+  EncodeJobStatus(view, *SmallJob(), calendar, at(10), StatusDetail::kWhole, status);
+  CheckIs(status, R"pb(
+    job_id: "job-1" state: FAILED failure { reason: HANG message: "h" } detail: "d" revision: 9
+    submitted_unix_ms: 1001000 started_unix_ms: 1002000 ended_unix_ms: 1003000 mode: "ssp(2)"
+    epoch: 1 epochs: 3 iteration: 40 samples_done: 100 samples_total: 300 samples_per_second: 12.5
+    loss: 0.5 accuracy: 0.75 staleness_counts: 3 staleness_counts: 1 restarts: 2
+    results { train_loss: 1 train_accuracy: 0.5 test_loss: 2 test_accuracy: 0.25 test_samples: 20
+              seconds: 4 }
+    tasks { rank: 1 incarnation: 7 node_id: "worker-1" address: "w:1" state: "waiting" iteration: 5
+            samples_total: 50 last_report_ms: 1000
+            wait { what: "pull" iteration: 6 waited_ms: 1000 } }
+    output_directory: "/out" phase: "training"
+    spec { name: "job" training { seed: 9 } optimizer { learning_rate: 0.5 sgd {} }
+           consistency { ssp { staleness_bound: 2 } } })pb");
+  v1::JobStatus entry;
+  EncodeJobStatus(view, *SmallJob(), calendar, at(10), StatusDetail::kList, entry);
+  CHECK(entry.tasks().empty());
+  CHECK(entry.results().empty());
+  CHECK_FALSE(entry.has_spec());
+}
+
+TEST_CASE("Codec: a node's status", "[scheduler]") {
+  NodeView view{.id = "worker-1",
+                .info = {"worker-1", Role::kWorker, "h:1", 4, "host", 77, "0.1"},
+                .incarnation = Incarnation(3),
+                .alive = true,
+                .last_seen = Instant::FromOrigin(absl::Seconds(9)),
+                .tasks = 2,
+                .shards = 5};
+  v1::NodeStatus status;
+  EncodeNodeStatus(view, Instant::FromOrigin(absl::Seconds(10)), status);
+  CheckIs(status, R"pb(node_id: "worker-1" role: WORKER address: "h:1" hostname: "host" pid: 77
+                       incarnation: 3 alive: true last_seen_ms: 1000 task_capacity: 4 tasks: 2 shards: 5
+                       version: "0.1")pb");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

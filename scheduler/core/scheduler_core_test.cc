@@ -1,0 +1,298 @@
+#include "scheduler/core/scheduler_core.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/fake_cluster.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using testing::FakeCluster;
+
+JobPlan Plan(const std::string& id, int workers, Mode mode = Mode::kSsp) {
+  JobPlan plan;
+  plan.id = id;
+  plan.mode = mode;
+  plan.workers = workers;
+  plan.max_restarts = 3;
+  plan.epochs = 2;
+  plan.batch_size = 10;
+  plan.slots = 4;
+  plan.train_count = 3000;
+  plan.test_count = 500;
+  plan.table_elements = {431'080};
+  plan.export_path = "/out";
+  return plan;
+}
+
+// ---------------------------------------------------------------- calls by hand
+
+struct Desk {
+  SchedulerCore core{{}};
+  Instant now = Instant::FromOrigin(absl::Seconds(1));
+  Actions actions;
+
+  Registration Join(const std::string& name, Role role, int capacity = 1) {
+    const NodeInfo info{.name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
+    return core.Register(info, now, actions).value();
+  }
+  absl::Status Sync(const Registration& node, uint64_t ticket, uint64_t seen) {
+    return core.SyncNode(Ticket(ticket),
+                         {.node = node.node,
+                          .incarnation = node.incarnation,
+                          .generation_seen = Generation(seen)},
+                         now, actions);
+  }
+  std::vector<NodeReply> Take() {
+    std::vector<NodeReply> replies = std::move(actions.node_replies);
+    actions.node_replies.clear();
+    return replies;
+  }
+  void Pass(absl::Duration step) {
+    now = now + step;
+    core.Tick(now, actions);
+  }
+};
+
+TEST_CASE("Scheduler: a sync with news is answered at once, one without is held for the sync interval",
+          "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  REQUIRE_OK(desk.Sync(server, 1, 0));
+  std::vector<NodeReply> replies = desk.Take();
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].changed);
+  CHECK(replies[0].generation == Generation(1));
+
+  REQUIRE_OK(desk.Sync(server, 2, 1));
+  CHECK(desk.Take().empty());
+  CHECK(desk.core.NextDeadline() == desk.now + absl::Milliseconds(500));
+  desk.Pass(absl::Milliseconds(499));
+  CHECK(desk.Take().empty());
+  desk.Pass(absl::Milliseconds(1));
+  replies = desk.Take();
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].ticket == Ticket(2));
+  CHECK_FALSE(replies[0].changed);
+}
+
+TEST_CASE("Scheduler: a held sync is answered when there is news, or by the next one", "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  const Registration worker = desk.Join("worker-1", Role::kWorker, 2);
+  REQUIRE_OK(desk.Sync(server, 1, 1));
+  REQUIRE_OK(desk.Sync(worker, 2, 1));
+  REQUIRE_OK(desk.Sync(worker, 3, 1));
+  std::vector<NodeReply> replies = desk.Take();
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].ticket == Ticket(2));
+
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
+  replies = desk.Take();
+  REQUIRE(replies.size() == 2);
+  CHECK(replies[0].tables.size() == 1);
+  CHECK(replies[0].tables[0].routing->servers[0].node == "server-1");
+  CHECK(replies[0].tables[0].membership.members.size() == 2);
+  CHECK(replies[1].ticket == Ticket(3));
+  CHECK(replies[1].tasks.size() == 2);
+}
+
+TEST_CASE("Scheduler: a node whose lease ran out is told to register again", "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  desk.Pass(absl::Seconds(5));
+  CHECK_STATUS(desk.Sync(server, 1, 1), absl::StatusCode::kAborted, "register again");
+  const Registration again = desk.Join("server-1", Role::kServer);
+  CHECK(again.incarnation > server.incarnation);
+  REQUIRE_OK(desk.Sync(again, 2, 0));
+  CHECK_STATUS(desk.Sync({.node = "nobody", .incarnation = Incarnation(1)}, 3, 0),
+               absl::StatusCode::kNotFound, "\"nobody\" is not registered");
+}
+
+TEST_CASE("Scheduler: a replaced process's held call is refused", "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  REQUIRE_OK(desk.Sync(server, 1, 1));
+  desk.Join("server-1", Role::kServer);
+  const std::vector<NodeReply> replies = desk.Take();
+  REQUIRE(replies.size() == 1);
+  CHECK_STATUS(replies[0].status, absl::StatusCode::kAborted, "replaced by a new process");
+}
+
+TEST_CASE("Scheduler: whoever watches a job hears of its next change, or of the limit",
+          "[scheduler][core]") {
+  Desk desk;
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
+  const uint64_t revision = desk.core.Job("job-1", desk.now)->revision;
+  const auto watch = [&](uint64_t ticket, uint64_t after) {
+    return desk.core.WatchJob(Ticket(ticket), "job-1", after, absl::Seconds(10), desk.now, desk.actions);
+  };
+  REQUIRE_OK(watch(1, 0));
+  CHECK(desk.actions.job_replies.size() == 1);
+  REQUIRE_OK(watch(2, revision));
+  CHECK(desk.actions.job_replies.size() == 1);
+  desk.Join("server-1", Role::kServer);  // Changes the reason why it waits.
+  REQUIRE(desk.actions.job_replies.size() == 2);
+  CHECK(desk.actions.job_replies[1].ticket == Ticket(2));
+
+  REQUIRE_OK(watch(3, desk.core.Job("job-1", desk.now)->revision));
+  desk.Pass(absl::Seconds(10));
+  CHECK(desk.actions.job_replies.size() >= 3);
+  CHECK_STATUS(desk.core.WatchJob(Ticket(4), "job-9", 0, absl::ZeroDuration(), desk.now, desk.actions),
+               absl::StatusCode::kNotFound, "no job \"job-9\"");
+}
+
+TEST_CASE("Scheduler: unknown tasks and jobs are named in the error", "[scheduler][core]") {
+  Desk desk;
+  TaskReport report;
+  report.task = {"job-7", Rank(0), Incarnation(1)};
+  CHECK_STATUS(desk.core.SyncTask(Ticket(1), report, desk.now, desk.actions),
+               absl::StatusCode::kNotFound, "job-7");
+  CHECK_STATUS(desk.core.StopJob("job-7", desk.now, desk.actions), absl::StatusCode::kNotFound, "job-7");
+  CHECK_STATUS(desk.core.RoutingOf("job-7"), absl::StatusCode::kNotFound, "job-7");
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
+  CHECK_STATUS(desk.core.RoutingOf("job-1"), absl::StatusCode::kFailedPrecondition, "not started yet");
+}
+
+// ---------------------------------------------------------------- stories of a cluster
+
+struct Story {
+  explicit Story(int servers, int workers, int capacity = 1) : cluster({.seed = 7}) {
+    for (int i = 1; i <= servers; ++i) cluster.AddServer(absl::StrCat("server-", i));
+    for (int i = 1; i <= workers; ++i) cluster.AddWorker(absl::StrCat("worker-", i), capacity);
+    cluster.Run(absl::Milliseconds(50));
+  }
+  ~Story() { CHECK(cluster.error() == ""); }
+  JobState State(const std::string& job) { return cluster.View(job).state; }
+  bool Until(JobState state, const std::string& job, absl::Duration limit = absl::Minutes(2)) {
+    return cluster.RunUntil([&] { return State(job) == state; }, limit);
+  }
+  bool UntilTraining(const std::string& job) {
+    return cluster.RunUntil([&] { return cluster.View(job).samples_done > 300; }, absl::Minutes(1));
+  }
+  FakeCluster cluster;
+};
+
+TEST_CASE("Scheduler: a job runs from its submission to its end", "[scheduler][core]") {
+  for (const Mode mode : {Mode::kBsp, Mode::kSsp, Mode::kAsp}) {
+    Story story(2, 2);
+    const JobPlan plan = Plan("job-1", 2, mode);
+    REQUIRE_OK(story.cluster.Submit(plan));
+    REQUIRE(story.Until(JobState::kSucceeded, "job-1"));
+    const JobView view = story.cluster.View("job-1");
+    CHECK(view.samples_done == 6000);
+    CHECK(view.results.size() == 2);
+    CHECK(view.results[1].test_accuracy == 1.0);
+    CHECK(view.restarts == 0);
+    story.cluster.CheckTrained(plan);
+    story.cluster.Run(absl::Seconds(1));
+    CHECK(story.cluster.RunningTasks().empty());
+    for (const NodeView& node : story.cluster.core().Nodes()) {
+      CHECK(node.tasks == 0);
+      CHECK(node.shards == 0);
+    }
+  }
+}
+
+TEST_CASE("Scheduler: a job that asks for more than there is waits, says why, and starts when it comes",
+          "[scheduler][core]") {
+  Story story(0, 2);
+  REQUIRE_OK(story.cluster.Submit(Plan("job-1", 4)));
+  REQUIRE_OK(story.cluster.Submit(Plan("job-2", 1)));
+  CHECK(story.cluster.View("job-1").detail ==
+        "needs 4 workers, 2 are free of 2 alive; needs 1 server, 0 are alive");
+  CHECK(story.cluster.View("job-2").detail == "waits behind job-1");
+  story.cluster.AddServer("server-1");
+  story.cluster.AddWorker("worker-3", 2);
+  REQUIRE(story.Until(JobState::kRunning, "job-1", absl::Seconds(2)));
+  CHECK(story.State("job-2") == JobState::kPending);
+  REQUIRE(story.Until(JobState::kSucceeded, "job-2"));
+  CHECK(story.State("job-1") == JobState::kSucceeded);
+}
+
+TEST_CASE("Scheduler: a crashed task is started again in the freed slot", "[scheduler][core]") {
+  Story story(1, 2);
+  const JobPlan plan = Plan("job-1", 2);
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  story.cluster.CrashTask("job-1", 0);
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1"));
+  CHECK(story.cluster.View("job-1").restarts == 1);
+  story.cluster.CheckTrained(plan);
+}
+
+TEST_CASE("Scheduler: a killed worker daemon's task goes on nowhere, the job with the others, until a "
+          "daemon comes",
+          "[scheduler][core]") {
+  Story story(2, 2);
+  JobPlan plan = Plan("job-1", 2);
+  plan.train_count = 200'000;
+  plan.max_restarts = 0;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  story.cluster.Kill("worker-1");
+  REQUIRE(story.cluster.RunUntil(
+      [&] { return story.cluster.View("job-1").tasks[0].state == "dead"; }, absl::Seconds(10)));
+  const int64_t before = story.cluster.View("job-1").samples_done;
+  story.cluster.Run(absl::Seconds(2));
+  CHECK(story.cluster.View("job-1").samples_done > before);
+  story.cluster.AddWorker("worker-9", 1);
+  REQUIRE(story.cluster.RunUntil(
+      [&] { return story.cluster.View("job-1").tasks[0].node == "worker-9"; }, absl::Seconds(10)));
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  story.cluster.CheckTrained(plan);
+}
+
+TEST_CASE("Scheduler: a hung task is found by its lease and replaced", "[scheduler][core]") {
+  Story story(1, 2);
+  JobPlan plan = Plan("job-1", 2, Mode::kBsp);
+  plan.train_count = 200'000;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  story.cluster.HangTask("job-1", 1);
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  CHECK(story.cluster.View("job-1").restarts == 1);
+  story.cluster.CheckTrained(plan);
+}
+
+TEST_CASE("Scheduler: a killed server fails the jobs whose shards it held, and no other",
+          "[scheduler][core]") {
+  Story story(2, 2);
+  JobPlan first = Plan("job-1", 1);
+  JobPlan second = Plan("job-2", 1);
+  first.servers = second.servers = 1;
+  first.train_count = second.train_count = 100'000;
+  REQUIRE_OK(story.cluster.Submit(first));
+  REQUIRE_OK(story.cluster.Submit(second));
+  REQUIRE(story.UntilTraining("job-2"));
+  // The second job went to the server that held least.
+  CHECK((*story.cluster.core().RoutingOf("job-2"))->servers[0].node == "server-2");
+  story.cluster.Kill("server-1");
+  REQUIRE(story.Until(JobState::kFailed, "job-1", absl::Seconds(10)));
+  CHECK(story.cluster.View("job-1").failure.reason == FailureReason::kServerLost);
+  CHECK_THAT(story.cluster.View("job-1").failure.message, Catch::StartsWith("server-1"));
+  REQUIRE(story.Until(JobState::kSucceeded, "job-2", absl::Minutes(20)));
+}
+
+TEST_CASE("Scheduler: a stopped job frees its slots for the next", "[scheduler][core]") {
+  Story story(1, 1);
+  REQUIRE_OK(story.cluster.Submit(Plan("job-1", 1)));
+  REQUIRE_OK(story.cluster.Submit(Plan("job-2", 1)));
+  REQUIRE_OK(story.cluster.Submit(Plan("job-3", 1)));
+  REQUIRE(story.UntilTraining("job-1"));
+  Actions actions;
+  CHECK(*story.cluster.core().StopJob("job-2", story.cluster.now(), actions) == JobState::kStopped);
+  CHECK(story.cluster.View("job-2").detail == "stopped before it started");
+  Actions more;
+  CHECK(*story.cluster.core().StopJob("job-1", story.cluster.now(), more) == JobState::kStopped);
+  CHECK(*story.cluster.core().StopJob("job-1", story.cluster.now(), more) == JobState::kStopped);
+  CHECK(story.State("job-1") == JobState::kStopped);
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,117 @@
+#include "scheduler/event_recorder.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/observability/log.h"
+#include "scheduler/core/membership.h"
+
+namespace capstan::scheduler {
+namespace {
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+const char* PhaseText(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kPlacing: return "places its tables";
+    case JobPhase::kStarting: return "starts its tasks";
+    case JobPhase::kTraining: return "trains";
+    case JobPhase::kEvaluating: return "evaluates";
+    case JobPhase::kExporting: return "writes the model";
+    case JobPhase::kFinishing: return "has written the model";
+  }
+  return "";
+}
+
+void Log(const NodeJoined& e) {
+  LogInfo({}, "{} joined: {} at {}, incarnation {}", e.node, std::string(RoleName(e.role)), e.address,
+          e.incarnation.value());
+}
+void Log(const NodeDied& e) {
+  LogWarning({}, "{} (incarnation {}) is dead: {}", e.node, e.incarnation.value(), e.why);
+}
+void Log(const JobSubmitted& e) { LogInfo({.job = e.job}, "submitted"); }
+void Log(const JobStarted& e) {
+  LogInfo({.job = e.job}, "started on {}", absl::StrJoin(e.servers, ", "));
+}
+void Log(const PhaseStarted& e) {
+  LogInfo({.job = e.job}, "{} (epoch {})", PhaseText(e.phase), e.epoch.value());
+}
+void Log(const TaskPlaced& e) {
+  LogInfo({.job = e.task.job}, "task {} {} on {}, incarnation {}", e.task.rank.value(),
+          e.restart ? "starts again" : "starts", e.node, e.task.incarnation.value());
+}
+void Log(const TaskDied& e) {
+  LogWarning({.job = e.task.job}, "task {} on {} (incarnation {}) died: {}", e.task.rank.value(), e.node,
+             e.task.incarnation.value(), e.failure.message);
+}
+void Log(const Report& e) {
+  LogInfo({.job = e.job, .iteration = e.iteration},
+          "epoch {} loss {:.4f} accuracy {:.4f}, {:.0f} samples/s", e.epoch.value(), e.loss, e.accuracy,
+          e.samples_per_second);
+}
+void Log(const EpochDone& e) {
+  LogInfo({.job = e.job, .iteration = e.iteration},
+          "epoch {} is done: train loss {:.4f} accuracy {:.4f}, test loss {:.4f} accuracy {:.4f} of {}",
+          e.result.epoch.value(), e.result.train_loss, e.result.train_accuracy, e.result.test_loss,
+          e.result.test_accuracy, e.result.test_samples);
+}
+void Log(const JobEnded& e) {
+  if (e.state == JobState::kFailed) {
+    LogError({.job = e.job}, "failed: {}", e.failure.message);
+  } else {
+    LogInfo({.job = e.job}, "{}", e.state == JobState::kStopped ? "stopped" : "succeeded");
+  }
+}
+
+void Warn(const JobId& job, const absl::Status& status) {
+  if (!status.ok()) LogWarning({.job = job}, "{}", std::string(status.message()));
+}
+
+}  // namespace
+
+void EventRecorder::Record(const RecordedEvent& recorded) {
+  std::visit([](const auto& event) { Log(event); }, recorded.event);
+  if (recorded.job != nullptr) WriteFiles(recorded);
+}
+
+JobOutput* EventRecorder::OutputOf(const AdmittedJob& job) {
+  const auto [it, fresh] = outputs_.insert({job.plan.id, nullptr});
+  if (!fresh) return it->second.get();
+  auto output = JobOutput::Open(job.output_directory, job.plan.id, job.mode);
+  if (output.ok()) {
+    it->second = *std::move(output);
+  } else {
+    Warn(job.plan.id, output.status());
+  }
+  return it->second.get();
+}
+
+void EventRecorder::WriteFiles(const RecordedEvent& recorded) {
+  const JobId& id = recorded.job->plan.id;
+  JobOutput* output = OutputOf(*recorded.job);
+  if (output == nullptr) return;
+  const auto write_status = [&] {
+    if (recorded.status != nullptr) Warn(id, output->WriteStatus(*recorded.status));
+  };
+  std::visit(Overloaded{[&](const JobStarted&) { write_status(); },
+                        [&](const Report& report) { Warn(id, output->Add(report, recorded.unix_ms)); },
+                        [&](const EpochDone& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
+                        [&](const JobEnded&) {
+                          Warn(id, output->WriteCurve());
+                          write_status();
+                        },
+                        [](const auto&) {}},
+             recorded.event);
+  if (std::holds_alternative<JobEnded>(recorded.event)) outputs_.erase(id);
+}
+
+}  // namespace capstan::scheduler

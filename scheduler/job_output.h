@@ -1,0 +1,52 @@
+// JobOutput: the files that the scheduler writes into a job's output folder while it runs.
+//
+//   job.json       the job's status with its whole specification; at the start and at the end
+//   metrics.jsonl  a line for each report and each evaluation, as they come
+//   curve.svg      loss and accuracy so far; after each epoch and at the end
+//
+// A folder of an earlier run is reused: its metrics.jsonl is continued, the others are replaced.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_JOB_OUTPUT_H_
+#define CAPSTAN_SCHEDULER_JOB_OUTPUT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/report/curve_svg.h"
+#include "common/report/metrics_log.h"
+#include "common/types/ids.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/core/events.h"
+
+namespace capstan::scheduler {
+
+class JobOutput {
+ public:
+  static constexpr size_t kCurvePointsMax = 20'000;  // Beyond, every second one is dropped.
+
+  // Opens the files of `job` in `folder`, which exists. `mode` is for the curve's title.
+  // Errors: kUnavailable and those of MetricsLog::Open; each names the file.
+  static absl::StatusOr<std::unique_ptr<JobOutput>> Open(const std::string& folder, const JobId& job,
+                                                         const std::string& mode);
+
+  // Errors of all: as Open's. What could not be written is lost; later calls work on.
+  absl::Status Add(const Report& report, int64_t unix_ms);
+  absl::Status Add(const EpochDone& done, int64_t unix_ms);
+  absl::Status WriteStatus(const v1::JobStatus& status);
+  absl::Status WriteCurve();
+
+ private:
+  JobOutput(std::string folder, JobId job, const std::string& mode, std::unique_ptr<MetricsLog> metrics);
+
+  const std::string folder_;
+  const JobId job_;
+  const std::unique_ptr<MetricsLog> metrics_;
+  Curve curve_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_JOB_OUTPUT_H_

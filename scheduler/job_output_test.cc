@@ -1,0 +1,97 @@
+#include "scheduler/job_output.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "common/testing/status_matchers.h"
+#include "scheduler/event_recorder.h"
+#include "scheduler/testing/temporary_folder.h"
+
+namespace capstan::scheduler {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Report SmallReport() {
+  return {.job = "job-1",
+          .epoch = Epoch(0),
+          .iteration = 40,
+          .samples_done = 2560,
+          .samples = 640,
+          .loss = 0.5,
+          .accuracy = 0.75,
+          .samples_per_second = 100,
+          .staleness_counts = {3, 1}};
+}
+
+EpochDone SmallEpoch() {
+  EpochDone done{.job = "job-1", .iteration = 50, .samples_done = 3200, .result = {}};
+  done.result.test_samples = 20;
+  done.result.test_loss = 0.25;
+  done.result.test_accuracy = 0.5;
+  return done;
+}
+
+TEST_CASE("Job output: reports and evaluations become lines, and the curve is drawn after each epoch",
+          "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+  REQUIRE_OK(output->Add(SmallReport(), 1000));
+  CHECK(ReadFile(folder.path() + "/curve.svg") == "");
+  REQUIRE_OK(output->Add(SmallEpoch(), 2000));
+  std::istringstream lines(ReadFile(folder.path() + "/metrics.jsonl"));
+  std::string train;
+  std::string test;
+  std::string rest;
+  std::getline(lines, train);
+  std::getline(lines, test);
+  CHECK_THAT(train, Catch::Contains("\"phase\":\"train\"") && Catch::Contains("\"iteration\":40") &&
+                        Catch::Contains("[3,1]"));
+  CHECK_THAT(test, Catch::Contains("\"phase\":\"test\"") && Catch::Contains("\"accuracy\":0.5"));
+  CHECK_FALSE(std::getline(lines, rest));
+  CHECK_THAT(ReadFile(folder.path() + "/curve.svg"), Catch::Contains("<svg") && Catch::Contains("job-1"));
+}
+
+TEST_CASE("Job output: the status is written as JSON with the names of the proto", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+  v1::JobStatus status;
+  status.set_job_id("job-1");
+  status.mutable_spec()->mutable_training()->set_batch_size(64);
+  REQUIRE_OK(output->WriteStatus(status));
+  CHECK_THAT(ReadFile(folder.path() + "/job.json"),
+             Catch::Contains("\"job_id\": \"job-1\"") && Catch::Contains("\"batch_size\": 64"));
+}
+
+TEST_CASE("Job output: a folder that is gone is an error that names the file", "[scheduler]") {
+  CHECK_STATUS(JobOutput::Open("/none/of/this", "job-1", "bsp").status(), absl::StatusCode::kNotFound,
+               "/none/of/this/metrics.jsonl");
+}
+
+TEST_CASE("Event recorder: a job's events end in its folder", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  auto job = std::make_shared<AdmittedJob>();
+  job->plan.id = "job-1";
+  job->output_directory = folder.path();
+  v1::JobStatus status;
+  status.set_job_id("job-1");
+  const auto shared = std::make_shared<const v1::JobStatus>(status);
+  EventRecorder recorder;
+  recorder.Record({JobStarted{"job-1", {"server-1"}}, 1, job, shared});
+  CHECK_THAT(ReadFile(folder.path() + "/job.json"), Catch::Contains("job-1"));
+  recorder.Record({SmallReport(), 2, job, nullptr});
+  recorder.Record({SmallEpoch(), 3, job, nullptr});
+  recorder.Record({JobEnded{"job-1", JobState::kFailed, {FailureReason::kHang, "why"}}, 4, job, shared});
+  CHECK_THAT(ReadFile(folder.path() + "/metrics.jsonl"), Catch::Contains("\"test\""));
+  CHECK_THAT(ReadFile(folder.path() + "/curve.svg"), Catch::Contains("<svg"));
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,103 @@
+#include "scheduler/node_codec.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/status/status_macros.h"
+#include "scheduler/shared_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr size_t kLastLinesBytesMax = 4096;
+constexpr size_t kNameBytesMax = 256;
+
+void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
+  out.set_generation(membership.generation.value());
+  for (const Member& member : membership.members) {
+    v1::Member& m = *out.add_members();
+    m.set_rank(member.rank.value());
+    m.set_incarnation(member.incarnation.value());
+    m.set_active(member.active);
+    m.set_start_iteration(member.start_iteration.value());
+  }
+}
+
+void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job, v1::TableAssignment& out) {
+  out.set_job_id(assignment.routing->job);
+  for (const v1::TableSpec& table : job.tables) *out.add_tables() = table;
+  *out.mutable_optimizer() = job.spec.optimizer();
+  *out.mutable_consistency() = job.spec.consistency();
+  out.set_slots(job.plan.slots);
+  out.set_seed(job.spec.training().seed());
+  EncodeRouting(*assignment.routing, *out.mutable_routing());
+  EncodeMembership(assignment.membership, *out.mutable_membership());
+}
+
+}  // namespace
+
+absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
+  CAPSTAN_RETURN_IF_ERROR(CheckProtocolVersion(request.protocol_version()));
+  if (request.role() != v1::SERVER && request.role() != v1::WORKER) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("role: ", static_cast<int>(request.role()), ", expected SERVER or WORKER"));
+  }
+  return NodeInfo{.name = request.name(),
+                  .role = request.role() == v1::SERVER ? Role::kServer : Role::kWorker,
+                  .address = Cut(request.address(), kNameBytesMax),
+                  .task_capacity = request.task_capacity(),
+                  .hostname = Cut(request.hostname(), kNameBytesMax),
+                  .pid = request.pid(),
+                  .version = Cut(request.version(), kNameBytesMax)};
+}
+
+void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out) {
+  out.set_node_id(registration.node);
+  out.set_incarnation(registration.incarnation.value());
+  out.set_lease_ms(absl::ToInt64Milliseconds(registration.lease));
+  out.set_sync_interval_ms(absl::ToInt64Milliseconds(registration.sync_interval));
+  out.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+}
+
+absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) {
+  NodeReport report{.node = request.node_id(),
+                    .incarnation = Incarnation(request.incarnation()),
+                    .generation_seen = Generation(request.generation_seen()),
+                    .tables = {},
+                    .tasks = {},
+                    .leaving = request.leaving()};
+  for (const v1::TableState& table : request.tables()) {
+    report.tables.push_back({.job = table.job_id(),
+                             .routing = Generation(table.routing_generation()),
+                             .membership = Generation(table.membership_generation()),
+                             .failure = DecodeFailure(table.failure())});
+  }
+  for (const v1::TaskState& task : request.tasks()) {
+    if (task.rank() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tasks: rank ", task.rank(), " of ", task.job_id(), ", expected 0 or more"));
+    }
+    report.tasks.push_back(
+        {.task = {task.job_id(), Rank(task.rank()), Incarnation(task.incarnation())},
+         .exited = task.exited(),
+         .exit = {task.exit_code(), task.signal(), Cut(task.last_lines(), kLastLinesBytesMax)}});
+  }
+  return report;
+}
+
+void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, v1::SyncNodeResponse& out) {
+  out.set_generation(reply.generation.value());
+  for (const TableAssignment& table : reply.tables) {
+    EncodeTables(table, *jobs.at(table.routing->job), *out.add_tables());
+  }
+  for (const TaskKey& task : reply.tasks) {
+    v1::TaskAssignment& assignment = *out.add_tasks();
+    assignment.set_job_id(task.job);
+    assignment.set_rank(task.rank.value());
+    assignment.set_incarnation(task.incarnation.value());
+    *assignment.mutable_spec() = jobs.at(task.job)->spec;
+  }
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,114 @@
+// capstan-scheduler: flags and wiring only.
+#include <CLI/App.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/net/daemon.h"
+#include "common/net/grpc_server.h"
+#include "common/net/host_port.h"
+#include "common/observability/log.h"
+#include "common/process/version.h"
+#include "common/status/status_macros.h"
+#include "common/time/clock.h"
+#include "scheduler/counter_file.h"
+#include "scheduler/scheduler_service.h"
+#include "scheduler/write_file.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr char kExamples[] =
+    "Examples:\n"
+    "  capstan-scheduler --listen=0.0.0.0:7070 --data-dir=/var/lib/capstan\n"
+    "  capstan-scheduler --listen=127.0.0.1:0 --port-file=/tmp/scheduler.address\n"
+    "  capstan-scheduler --config=/etc/capstan/scheduler.toml\n";
+constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+
+struct Flags {
+  DaemonFlags daemon;
+  std::string data_dir = "capstan-data";
+  std::string lease = "5s";
+  std::string sync_interval = "500ms";
+};
+
+absl::StatusOr<absl::Duration> ParsePositive(const std::string& flag, const std::string& text) {
+  absl::Duration duration;
+  if (absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration() &&
+      duration <= absl::Hours(1)) {
+    return duration;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, ": got \"", text, "\", expected a time of at most 1h such as 500ms or 5s"));
+}
+
+absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
+  SchedulerService::Options options;
+  options.data_folder = flags.data_dir;
+  CAPSTAN_ASSIGN_OR_RETURN(options.core.lease, ParsePositive("lease", flags.lease));
+  CAPSTAN_ASSIGN_OR_RETURN(options.core.sync_interval,
+                           ParsePositive("sync-interval", flags.sync_interval));
+  if (options.core.lease < 4 * options.core.sync_interval) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lease: got ", flags.lease, ", expected at least 4 times --sync-interval, ",
+                     flags.sync_interval, ": a node that syncs in time must not be taken for dead"));
+  }
+  return options;
+}
+
+absl::Status Serve(const Flags& flags, const SchedulerService::Options& options) {
+  CAPSTAN_RETURN_IF_ERROR(MakeFolder(options.data_folder));
+  CAPSTAN_ASSIGN_OR_RETURN(CounterFile counters,
+                           CounterFile::Open(absl::StrCat(options.data_folder, "/scheduler.counters")));
+  const SteadyClock clock;
+  SchedulerService service(options, std::move(counters), &clock);
+  service.Start();
+  CAPSTAN_ASSIGN_OR_RETURN(const auto server, GrpcServer::Start({.listen = flags.daemon.listen,
+                                                                 .reflection = flags.daemon.reflection,
+                                                                 .services = {&service}}));
+  CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
+  const std::string address = FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
+  LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address, options.data_folder);
+  if (!flags.daemon.port_file.empty()) {
+    CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags.daemon.port_file, address));
+  }
+  const std::optional<int> signal = WaitForShutdownSignal(absl::InfiniteDuration());
+  LogInfo({}, "shuts down on signal {}", signal.value_or(0));
+  service.Stop();
+  server->Shutdown(kShutdownGrace);
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  BlockSignals();
+  CLI::App app("capstan-scheduler: cluster membership, job queue, placement and leases");
+  app.footer(kExamples);
+  Flags flags;
+  AddDaemonFlags(app, "capstan-scheduler", &flags.daemon);
+  app.add_option("--data-dir", flags.data_dir, "Folder of the scheduler's state and of the jobs' output")
+      ->capture_default_str();
+  app.add_option("--lease", flags.lease, "A daemon or task that is silent for this long is dead")
+      ->capture_default_str();
+  app.add_option("--sync-interval", flags.sync_interval, "Longest time that a sync without news is held")
+      ->capture_default_str();
+  if (const std::optional<int> exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
+  const auto options = MakeOptions(flags);
+  if (!options.ok()) {
+    std::cerr << "capstan-scheduler: " << options.status().message() << "\n";
+    return 2;
+  }
+  InitDaemonLogging(flags.daemon, "scheduler");
+  const absl::Status status = Serve(flags, *options);
+  if (status.ok()) return 0;
+  LogError({}, "{}", std::string(status.message()));
+  return 1;
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
+
+int main(int argc, char** argv) { return capstan::scheduler::Main(argc, argv); }

@@ -1,0 +1,219 @@
+#include "scheduler/scheduler_service.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_server.h"
+#include "common/net/grpc_status.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/testing/small_job.h"
+#include "scheduler/testing/temporary_folder.h"
+
+namespace capstan::scheduler {
+namespace {
+
+// A scheduler on a free port of this host, and a client.
+struct Loopback {
+  explicit Loopback(absl::Duration sync_interval = absl::Seconds(30)) {
+    SchedulerService::Options options;
+    options.core.lease = absl::Minutes(10);
+    options.core.sync_interval = sync_interval;
+    options.data_folder = folder.path();
+    service = std::make_unique<SchedulerService>(
+        options, CounterFile::Open(folder.path() + "/counters").value(), &clock);
+    service->Start();
+    server = GrpcServer::Start({.services = {service.get()}}).value();
+    stub = v1::Scheduler::NewStub(MakeChannel(server->address(), ChannelKind::kControl));
+  }
+  ~Loopback() {
+    service->Stop();
+    server->Shutdown(absl::ZeroDuration());
+  }
+
+  template <typename Method, typename Request, typename Response>
+  absl::Status Ask(Method method, const Request& request, Response* response) {
+    grpc::ClientContext context;
+    SetDeadline(context, absl::Seconds(60));
+    return FromGrpcStatus((stub.get()->*method)(&context, request, response));
+  }
+  v1::RegisterResponse Join(v1::Role role, const std::string& name) {
+    v1::RegisterRequest request;
+    request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+    request.set_role(role);
+    request.set_name(name);
+    request.set_address(name + ":1");
+    request.set_task_capacity(role == v1::WORKER ? 1 : 0);
+    v1::RegisterResponse response;
+    REQUIRE_OK(Ask(&v1::Scheduler::Stub::Register, request, &response));
+    return response;
+  }
+  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec) {
+    v1::SubmitJobRequest request;
+    request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+    *request.mutable_spec() = spec;
+    v1::SubmitJobResponse response;
+    if (absl::Status status = Ask(&v1::Scheduler::Stub::SubmitJob, request, &response); !status.ok()) {
+      return status;
+    }
+    return response.job_id();
+  }
+  v1::JobStatus Get(const std::string& job, uint64_t after = 0, int wait_ms = 0) {
+    v1::GetJobRequest request;
+    request.set_job_id(job);
+    request.set_after_revision(after);
+    request.set_wait_limit_ms(wait_ms);
+    v1::GetJobResponse response;
+    REQUIRE_OK(Ask(&v1::Scheduler::Stub::GetJob, request, &response));
+    return response.status();
+  }
+  absl::StatusOr<v1::SyncNodeResponse> Sync(const v1::RegisterResponse& node, uint64_t seen,
+                                            const v1::SyncNodeRequest& state = {}) {
+    v1::SyncNodeRequest request = state;
+    request.set_node_id(node.node_id());
+    request.set_incarnation(node.incarnation());
+    request.set_generation_seen(seen);
+    v1::SyncNodeResponse response;
+    if (absl::Status status = Ask(&v1::Scheduler::Stub::SyncNode, request, &response); !status.ok()) {
+      return status;
+    }
+    return response;
+  }
+
+  testing::TemporaryFolder folder;
+  SteadyClock clock;
+  std::unique_ptr<SchedulerService> service;
+  std::unique_ptr<GrpcServer> server;
+  std::unique_ptr<v1::Scheduler::Stub> stub;
+};
+
+TEST_CASE("Scheduler service: a submitted job reaches the servers and the workers", "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "");
+  CHECK(worker.node_id() == "worker-1");
+  CHECK(worker.lease_ms() == 600'000);
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  CHECK(job == "small-1");
+
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
+  REQUIRE(tables.tables_size() == 1);
+  CHECK(tables.tables(0).tables(0).elements() == 170);
+  CHECK(tables.tables(0).routing().shards_size() == 1);
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tasks, loopback.Sync(worker, 0));
+  REQUIRE(tasks.tasks_size() == 1);
+  CHECK(tasks.tasks(0).spec().training().batch_size() == 10);
+
+  const v1::JobStatus status = loopback.Get(job);
+  CHECK(status.state() == v1::RUNNING);
+  CHECK(status.phase() == "placing");
+  CHECK(status.mode() == "ssp(2)");
+  CHECK(status.submitted_unix_ms() > 0);
+  CHECK(status.output_directory() == loopback.folder.path() + "/jobs/small-1");
+
+  v1::ListNodesResponse nodes;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(), &nodes));
+  REQUIRE(nodes.nodes_size() == 2);
+  CHECK(nodes.nodes(0).shards() == 1);
+  CHECK(nodes.nodes(1).tasks() == 1);
+
+  v1::GetTablesRequest which;
+  which.set_job_id(job);
+  v1::GetTablesResponse held;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::GetTables, which, &held));
+  CHECK(held.routing().servers(0).node_id() == "server-1");
+}
+
+TEST_CASE("Scheduler service: a held sync is answered when the job arrives, a held watch when it changes",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  loopback.Join(v1::WORKER, "worker-1");
+  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
+  std::thread held([&] { answer = loopback.Sync(server, 1); });
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  held.join();
+  REQUIRE_OK(answer);
+  CHECK(answer->tables_size() == 1);
+
+  v1::JobStatus seen;
+  const uint64_t revision = loopback.Get(job).revision();
+  std::thread watcher([&] { seen = loopback.Get(job, revision, 60'000); });
+  v1::SyncNodeRequest failed;
+  v1::TableState& table = *failed.add_tables();
+  table.set_job_id(job);
+  table.mutable_failure()->set_reason(v1::Failure::OUT_OF_MEMORY);
+  table.mutable_failure()->set_message("no room");
+  REQUIRE_OK(loopback.Sync(server, answer->generation(), failed));
+  watcher.join();
+  CHECK(seen.state() == v1::FAILED);
+  CHECK(seen.failure().message() == "server-1: no room");
+  // Whoever sees the end finds the files.
+  CHECK(std::filesystem::exists(seen.output_directory() + "/job.json"));
+  CHECK(std::filesystem::exists(seen.output_directory() + "/curve.svg"));
+}
+
+TEST_CASE("Scheduler service: the timer answers a held sync after the sync interval", "[scheduler]") {
+  Loopback loopback(absl::Milliseconds(20));
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse first, loopback.Sync(server, 0));
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse same, loopback.Sync(server, first.generation()));
+  CHECK(same.generation() == first.generation());
+}
+
+TEST_CASE("Scheduler service: a pending job says why, is listed, and can be stopped", "[scheduler]") {
+  Loopback loopback;
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  CHECK(loopback.Get(job).state() == v1::PENDING);
+  CHECK_THAT(loopback.Get(job).detail(), Catch::Contains("needs 1 worker, 0 are free of 0 alive"));
+  v1::ListJobsResponse jobs;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
+  CHECK(jobs.jobs_size() == 1);
+  v1::StopJobRequest stop;
+  stop.set_job_id(job);
+  v1::StopJobResponse stopped;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::StopJob, stop, &stopped));
+  CHECK(stopped.state() == v1::STOPPED);
+  v1::GetTablesRequest which;
+  which.set_job_id(job);
+  v1::GetTablesResponse held;
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::GetTables, which, &held),
+               absl::StatusCode::kFailedPrecondition, "stopped before it started");
+}
+
+TEST_CASE("Scheduler service: bad requests are refused with what was expected", "[scheduler]") {
+  Loopback loopback;
+  v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
+  spec.mutable_training()->set_epochs(0);
+  CHECK_STATUS(loopback.Submit(spec), absl::StatusCode::kInvalidArgument, "training.epochs");
+  v1::SubmitJobRequest old;
+  v1::SubmitJobResponse response;
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::SubmitJob, old, &response),
+               absl::StatusCode::kFailedPrecondition, "protocol version 0");
+  v1::GetJobRequest get;
+  get.set_job_id("none-1");
+  v1::GetJobResponse got;
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::GetJob, get, &got), absl::StatusCode::kNotFound,
+               "\"none-1\"");
+  get.set_wait_limit_ms(60'001);
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::GetJob, get, &got), absl::StatusCode::kInvalidArgument,
+               "wait_limit_ms: 60001");
+}
+
+TEST_CASE("Scheduler service: stopping answers held calls and refuses later ones", "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
+  std::thread held([&] { answer = loopback.Sync(server, 1); });
+  loopback.service->Stop();
+  held.join();
+  CHECK_STATUS(answer, absl::StatusCode::kUnavailable, "shutting down");
+  CHECK_STATUS(loopback.Sync(server, 1), absl::StatusCode::kUnavailable, "shutting down");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

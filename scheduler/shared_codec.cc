@@ -1,0 +1,73 @@
+#include "scheduler/shared_codec.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr size_t kFailureBytesMax = 16 << 10;
+
+}  // namespace
+
+std::string Cut(const std::string& text, size_t bytes_max) { return text.substr(0, bytes_max); }
+
+Failure DecodeFailure(const v1::Failure& failure) {
+  const std::string message = Cut(failure.message(), kFailureBytesMax);
+  switch (failure.reason()) {
+    case v1::Failure::REASON_UNSPECIFIED: return {FailureReason::kNone, message};
+    case v1::Failure::USER_ERROR: return {FailureReason::kUserError, message};
+    case v1::Failure::BAD_DATA: return {FailureReason::kBadData, message};
+    case v1::Failure::DIVERGED: return {FailureReason::kDiverged, message};
+    case v1::Failure::OUT_OF_MEMORY: return {FailureReason::kOutOfMemory, message};
+    case v1::Failure::NO_HEARTBEAT: return {FailureReason::kNoHeartbeat, message};
+    case v1::Failure::TASK_CRASHED: return {FailureReason::kTaskCrashed, message};
+    case v1::Failure::SERVER_LOST: return {FailureReason::kServerLost, message};
+    case v1::Failure::HANG: return {FailureReason::kHang, message};
+    default: return {FailureReason::kInternal, message};
+  }
+}
+
+void EncodeFailure(const Failure& failure, v1::Failure& out) {
+  out.set_message(failure.message);
+  switch (failure.reason) {
+    case FailureReason::kNone: out.set_reason(v1::Failure::REASON_UNSPECIFIED); break;
+    case FailureReason::kUserError: out.set_reason(v1::Failure::USER_ERROR); break;
+    case FailureReason::kBadData: out.set_reason(v1::Failure::BAD_DATA); break;
+    case FailureReason::kDiverged: out.set_reason(v1::Failure::DIVERGED); break;
+    case FailureReason::kOutOfMemory: out.set_reason(v1::Failure::OUT_OF_MEMORY); break;
+    case FailureReason::kNoHeartbeat: out.set_reason(v1::Failure::NO_HEARTBEAT); break;
+    case FailureReason::kTaskCrashed: out.set_reason(v1::Failure::TASK_CRASHED); break;
+    case FailureReason::kServerLost: out.set_reason(v1::Failure::SERVER_LOST); break;
+    case FailureReason::kHang: out.set_reason(v1::Failure::HANG); break;
+    case FailureReason::kInternal: out.set_reason(v1::Failure::INTERNAL); break;
+  }
+}
+
+void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
+  out.set_job_id(routing.job);
+  out.set_generation(routing.generation.value());
+  for (const ShardRoute& shard : routing.shards) {
+    v1::ShardRoute& route = *out.add_shards();
+    route.set_table(shard.key.table.value());
+    route.set_shard(shard.key.shard.value());
+    route.set_element_begin(shard.elements.begin);
+    route.set_element_end(shard.elements.end);
+    route.set_server(shard.server);
+  }
+  for (const ServerRef& server : routing.servers) {
+    v1::ServerAddress& address = *out.add_servers();
+    address.set_node_id(server.node);
+    address.set_address(server.address);
+    address.set_incarnation(server.incarnation.value());
+  }
+}
+
+absl::Status CheckProtocolVersion(v1::ProtocolVersion version) {
+  if (version == v1::PROTOCOL_VERSION_CURRENT) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("protocol version ", static_cast<int>(version), " meets a scheduler of version ",
+                   static_cast<int>(v1::PROTOCOL_VERSION_CURRENT),
+                   "; use programs of one Capstan release"));
+}
+
+}  // namespace capstan::scheduler

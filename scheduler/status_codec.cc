@@ -1,0 +1,100 @@
+#include "scheduler/status_codec.h"
+
+#include "scheduler/shared_codec.h"
+#include "scheduler/task_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+const char* PhaseName(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kPlacing: return "placing";
+    case JobPhase::kStarting: return "starting";
+    case JobPhase::kTraining: return "training";
+    case JobPhase::kEvaluating: return "evaluating";
+    case JobPhase::kExporting: return "exporting";
+    case JobPhase::kFinishing: return "finishing";
+  }
+  return "";
+}
+
+void EncodeTaskStatus(const TaskView& view, Instant now, v1::TaskStatus& out) {
+  out.set_rank(view.rank.value());
+  out.set_incarnation(view.incarnation.value());
+  out.set_node_id(view.node);
+  out.set_address(view.address);
+  out.set_state(view.state);
+  out.set_iteration(view.iteration.value());
+  out.set_samples_total(view.samples);
+  out.set_last_report_ms(absl::ToInt64Milliseconds(now - view.last_report));
+  if (!view.wait.what.empty()) EncodeWait(view.wait, *out.mutable_wait());
+}
+
+}  // namespace
+
+v1::JobState EncodeJobState(JobState state) {
+  switch (state) {
+    case JobState::kPending: return v1::PENDING;
+    case JobState::kRunning: return v1::RUNNING;
+    case JobState::kSucceeded: return v1::SUCCEEDED;
+    case JobState::kStopped: return v1::STOPPED;
+    case JobState::kFailed: return v1::FAILED;
+  }
+  return v1::JOB_STATE_UNSPECIFIED;
+}
+
+void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out) {
+  out.set_epoch(result.epoch.value());
+  out.set_train_loss(result.train_loss);
+  out.set_train_accuracy(result.train_accuracy);
+  out.set_test_loss(result.test_loss);
+  out.set_test_accuracy(result.test_accuracy);
+  out.set_test_samples(result.test_samples);
+  out.set_seconds(absl::ToDoubleSeconds(result.duration));
+}
+
+void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar, Instant now,
+                     StatusDetail detail, v1::JobStatus& out) {
+  out.set_job_id(view.id);
+  out.set_state(EncodeJobState(view.state));
+  if (view.failure.happened()) EncodeFailure(view.failure, *out.mutable_failure());
+  out.set_detail(view.detail);
+  out.set_revision(view.revision);
+  out.set_submitted_unix_ms(calendar.UnixMs(view.submitted));
+  if (view.started) out.set_started_unix_ms(calendar.UnixMs(*view.started));
+  if (view.ended) out.set_ended_unix_ms(calendar.UnixMs(*view.ended));
+  out.set_mode(job.mode);
+  out.set_epoch(view.epoch.value());
+  out.set_epochs(job.plan.epochs);
+  out.set_iteration(view.iteration);
+  out.set_samples_done(view.samples_done);
+  out.set_samples_total(view.samples_total);
+  out.set_samples_per_second(view.samples_per_second);
+  out.set_loss(view.loss);
+  out.set_accuracy(view.accuracy);
+  for (const int64_t count : view.staleness_counts) out.add_staleness_counts(count);
+  out.set_restarts(view.restarts);
+  out.set_output_directory(job.output_directory);
+  if (view.phase) out.set_phase(PhaseName(*view.phase));
+  if (detail == StatusDetail::kList) return;
+  for (const EpochResult& result : view.results) EncodeEpochResult(result, *out.add_results());
+  for (const TaskView& task : view.tasks) EncodeTaskStatus(task, now, *out.add_tasks());
+  *out.mutable_spec() = job.spec;
+}
+
+void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out) {
+  out.set_node_id(view.id);
+  out.set_role(view.info.role == Role::kServer ? v1::SERVER : v1::WORKER);
+  out.set_address(view.info.address);
+  out.set_hostname(view.info.hostname);
+  out.set_pid(view.info.pid);
+  out.set_incarnation(view.incarnation.value());
+  out.set_alive(view.alive);
+  out.set_last_seen_ms(absl::ToInt64Milliseconds(now - view.last_seen));
+  out.set_task_capacity(view.info.task_capacity);
+  out.set_tasks(view.tasks);
+  out.set_shards(view.shards);
+  out.set_version(view.info.version);
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,40 @@
+// Conversions of what users see: the status of jobs and nodes.
+//
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SCHEDULER_STATUS_CODEC_H_
+#define CAPSTAN_SCHEDULER_STATUS_CODEC_H_
+
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/admission.h"
+#include "scheduler/core/views.h"
+
+namespace capstan::scheduler {
+
+// Relates the steady clock, on which the core runs, to the calendar.
+class Calendar {
+ public:
+  // `now` and `time` are the same moment.
+  Calendar(Instant now, absl::Time time) : origin_(time - now.SinceOrigin()) {}
+  int64_t UnixMs(Instant instant) const {
+    return absl::ToUnixMillis(origin_ + instant.SinceOrigin());
+  }
+
+ private:
+  absl::Time origin_;
+};
+
+v1::JobState EncodeJobState(JobState state);
+void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out);
+
+// Of a list: without tasks, results and spec. Whole: with them.
+enum class StatusDetail { kList, kWhole };
+void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar, Instant now,
+                     StatusDetail detail, v1::JobStatus& out);
+
+void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out);
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_STATUS_CODEC_H_

@@ -1,0 +1,136 @@
+#include "scheduler/task_codec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/status/status_macros.h"
+#include "scheduler/shared_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr int kWaitingForMax = 64;
+constexpr int kWaitedListMax = 4096;
+constexpr size_t kWaitBytesMax = 256;
+
+Wait DecodeWait(const v1::Wait& wait) {
+  Wait decoded{.what = Cut(wait.what(), kWaitBytesMax),
+               .iteration = Iteration(wait.iteration()),
+               .waited = absl::Milliseconds(wait.waited_ms()),
+               .peer = Cut(wait.peer(), kWaitBytesMax),
+               .waiting_for = {}};
+  for (int i = 0; i < std::min(wait.waiting_for_size(), kWaitingForMax); ++i) {
+    const v1::WaitingFor& waiting = wait.waiting_for(i);
+    WaitingFor entry{.table = waiting.table(),
+                     .shard = waiting.shard(),
+                     .iteration = Iteration(waiting.iteration()),
+                     .ranks = {},
+                     .slots = {}};
+    for (int r = 0; r < std::min(waiting.ranks_size(), kWaitedListMax); ++r) {
+      entry.ranks.push_back(Rank(waiting.ranks(r)));
+    }
+    for (int s = 0; s < std::min(waiting.slots_size(), kWaitedListMax); ++s) {
+      entry.slots.push_back(SlotId(waiting.slots(s)));
+    }
+    decoded.waiting_for.push_back(std::move(entry));
+  }
+  return decoded;
+}
+
+v1::Assignment::Phase EncodePhase(TaskPhase phase) {
+  switch (phase) {
+    case TaskPhase::kIdle: return v1::Assignment::IDLE;
+    case TaskPhase::kTrain: return v1::Assignment::TRAIN;
+    case TaskPhase::kEvaluate: return v1::Assignment::EVALUATE;
+    case TaskPhase::kExport: return v1::Assignment::EXPORT;
+    case TaskPhase::kFinish: return v1::Assignment::FINISH;
+  }
+  return v1::Assignment::PHASE_UNSPECIFIED;
+}
+
+void EncodeAssignment(const Assignment& assignment, v1::Assignment& out) {
+  out.set_generation(assignment.generation.value());
+  out.set_phase(EncodePhase(assignment.phase));
+  out.set_epoch(assignment.epoch.value());
+  for (const SlotLease& lease : assignment.slots) {
+    v1::SlotLease& slot = *out.add_slots();
+    slot.set_slot(lease.slot.value());
+    slot.set_iteration_begin(lease.begin.value());
+    slot.set_iteration_end(lease.end.value());
+  }
+  for (const SampleLease& lease : assignment.samples) {
+    v1::SampleLease& sample = *out.add_samples();
+    sample.set_lease_id(lease.id.value());
+    sample.set_begin(lease.positions.begin);
+    sample.set_end(lease.positions.end);
+  }
+  out.set_start_iteration(assignment.start_iteration.value());
+  out.set_epoch_first_iteration(assignment.epoch_first_iteration.value());
+  out.set_export_path(assignment.export_path);
+}
+
+}  // namespace
+
+absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) {
+  if (request.rank() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("rank: ", request.rank(), ", expected 0 or more"));
+  }
+  const v1::TaskProgress& progress = request.progress();
+  if (!std::isfinite(progress.loss_total())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("progress.loss_total: ", progress.loss_total(),
+                     ", expected a finite number; report a Failure with reason DIVERGED"));
+  }
+  TaskReport report;
+  report.task = {request.job_id(), Rank(request.rank()), Incarnation(request.incarnation())};
+  report.assignment_seen = Generation(request.assignment_seen());
+  report.routing_seen = Generation(request.routing_seen());
+  report.iterations = Iteration(progress.iterations());
+  for (const v1::SlotProgress& slot : progress.slots()) {
+    report.slots.push_back({SlotId(slot.slot()), Iteration(slot.iteration_done())});
+  }
+  for (const v1::SampleProgress& sample : progress.samples()) {
+    report.samples.push_back(
+        {LeaseId(sample.lease_id()), sample.position_done(), sample.loss_sum(), sample.correct()});
+  }
+  report.totals = {progress.samples_total(),
+                   progress.loss_total(),
+                   progress.correct_total(),
+                   {progress.staleness_counts().begin(), progress.staleness_counts().end()}};
+  report.exported = progress.exported();
+  report.idle = request.idle();
+  if (request.has_wait()) report.wait = DecodeWait(request.wait());
+  if (request.has_failure()) report.failure = DecodeFailure(request.failure());
+  // Whoever gives up without a reason is taken at its word all the same.
+  if (request.has_failure() && !report.failure.happened()) {
+    report.failure.reason = FailureReason::kInternal;
+  }
+  return report;
+}
+
+void EncodeTaskReply(const TaskReply& reply, const AdmittedJob& job, v1::SyncTaskResponse& out) {
+  if (reply.has_assignment) EncodeAssignment(reply.assignment, *out.mutable_assignment());
+  if (reply.routing == nullptr) return;
+  EncodeRouting(*reply.routing, *out.mutable_routing());
+  if (!reply.first_routing) return;
+  for (const v1::TableSpec& table : job.tables) *out.add_tables() = table;
+}
+
+void EncodeWait(const Wait& wait, v1::Wait& out) {
+  out.set_what(wait.what);
+  out.set_iteration(wait.iteration.value());
+  out.set_waited_ms(absl::ToInt64Milliseconds(wait.waited));
+  out.set_peer(wait.peer);
+  for (const WaitingFor& waiting : wait.waiting_for) {
+    v1::WaitingFor& entry = *out.add_waiting_for();
+    entry.set_table(waiting.table);
+    entry.set_shard(waiting.shard);
+    entry.set_iteration(waiting.iteration.value());
+    for (const Rank rank : waiting.ranks) entry.add_ranks(rank.value());
+    for (const SlotId slot : waiting.slots) entry.add_slots(slot.value());
+  }
+}
+
+}  // namespace capstan::scheduler
