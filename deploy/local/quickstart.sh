@@ -15,7 +15,7 @@ readonly EXIT_USAGE=2
 mode=ssp
 workers=2
 servers=2
-epochs=4
+epochs=5
 
 usage() {
   cat <<'END'
@@ -30,7 +30,7 @@ All files go to runs/quickstart-<date>-<time> in this folder (and Bazel's cache)
                 default ssp
   --workers=N   worker processes, 1 to 256; default 2
   --servers=N   server processes, 1 to 256; default 2
-  --epochs=N    passes over the training images; default 4
+  --epochs=N    passes over the training images; default 5
   --help        this text
 
 Examples: ./quickstart
