@@ -8,12 +8,12 @@
 #include <fstream>
 
 #include "common/random/philox.h"
+#include "common/testing/test_paths.h"
 
 namespace capstan::testing {
 
 TemporaryFolder::TemporaryFolder() {
-  const char* base = getenv("TEST_TMPDIR");
-  path_ = std::string(base != nullptr ? base : "/tmp") + "/files.XXXXXX";
+  path_ = TestPath("files.XXXXXX");
   REQUIRE(mkdtemp(path_.data()) != nullptr);
 }
 

@@ -45,6 +45,7 @@ std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* 
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
 
 // Writes "<address>\n" (host:port) to `path` by an atomic rename: a reader sees all of it or none.
+// Whoever waits for the file removes an old one before it starts the daemon.
 // Errors: kUnavailable  the file cannot be written; names it and the cause.
 absl::Status WritePortFile(const std::string& path, const std::string& address);
 

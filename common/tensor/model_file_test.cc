@@ -3,28 +3,18 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
 
 namespace capstan {
 namespace {
 
-std::string TestPath(const std::string& name) {
-  const char* folder = std::getenv("TEST_TMPDIR");
-  REQUIRE(folder != nullptr);
-  return std::string(folder) + "/" + name;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
+using testing::ReadFile;
+using testing::TestPath;
 
 v1::TableSpec MakeTable(int table, const std::string& name, v1::UpdateRule rule) {
   v1::TableSpec spec;
@@ -62,7 +52,7 @@ TEST_CASE("Model files: tensors of all tables, and a manifest that says where th
 
   v1::ModelManifest manifest;
   REQUIRE(
-      google::protobuf::util::JsonStringToMessage(ReadAll(first + "/model.json"), &manifest).ok());
+      google::protobuf::util::JsonStringToMessage(ReadFile(first + "/model.json"), &manifest).ok());
   CHECK(manifest.job_id() == "shirt-1");
   CHECK(manifest.spec().name() == "shirt");
   CHECK(manifest.tensors_file() == "model.safetensors");
@@ -73,7 +63,7 @@ TEST_CASE("Model files: tensors of all tables, and a manifest that says where th
   CHECK(manifest.tensors(2).shape(0) == 2);
 
   // Equal values, other job: equal bytes.
-  CHECK(ReadAll(first + "/model.safetensors") == ReadAll(second + "/model.safetensors"));
+  CHECK(ReadFile(first + "/model.safetensors") == ReadFile(second + "/model.safetensors"));
 }
 
 TEST_CASE("Model files: values that do not fit their table are refused", "[common][tensor]") {

@@ -2,28 +2,19 @@
 
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "common/tensor/safetensors_header.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
 
 namespace capstan {
 namespace {
 
-std::string TestPath(const std::string& name) {
-  const char* folder = std::getenv("TEST_TMPDIR");
-  REQUIRE(folder != nullptr);
-  return std::string(folder) + "/" + name;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
+using testing::ReadFile;
+using testing::TestPath;
 
 // A file of a header as given and `data_bytes` zero bytes.
 std::string FileOf(const std::string& header, size_t data_bytes) {
@@ -62,7 +53,7 @@ TEST_CASE("Safetensors: the bytes are those of the format", "[common][tensor]") 
   REQUIRE_OK(WriteSafetensors(path, {{"w", {1}, kScalar}}));
   const std::string header = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   const std::string padded = header + std::string(56 - header.size(), ' ');
-  CHECK(ReadAll(path) == FileOf(padded, 0) + std::string("\0\0\0\x3f", 4));
+  CHECK(ReadFile(path) == FileOf(padded, 0) + std::string("\0\0\0\x3f", 4));
 }
 
 TEST_CASE("Safetensors: what does not fit is not written", "[common][tensor]") {
@@ -154,7 +145,7 @@ TEST_CASE("Safetensors: malformed files are refused with the reason", "[common][
 TEST_CASE("Safetensors: no prefix of a file is taken for a file", "[common][tensor]") {
   const std::string path = TestPath("prefixes");
   REQUIRE_OK(WriteSafetensors(path, {{"b.weight", {2, 3}, kMatrix}}));
-  const std::string whole = ReadAll(path);
+  const std::string whole = ReadFile(path);
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
     CHECK(ReadBytes(whole.substr(0, bytes)).status().code() == absl::StatusCode::kDataLoss);
   }

@@ -15,7 +15,7 @@ readonly EXIT_USAGE=2
 mode=ssp
 workers=2
 servers=2
-epochs=4
+epochs=5
 
 usage() {
   cat <<'END'
@@ -26,10 +26,11 @@ scheduler, servers and workers on free ports, trains LeNet on Fashion-MNIST, pri
 accuracy and where model, curve and logs lie, and takes everything down, also on Ctrl-C.
 All files go to runs/quickstart-<date>-<time> in this folder (and Bazel's cache).
 
-  --mode=MODE   bsp (all wait for all), ssp (at most 2 iterations apart; the default), asp (no waiting)
+  --mode=MODE   bsp (all wait for all), ssp (at most 2 iterations apart) or asp (no waiting);
+                default ssp
   --workers=N   worker processes, 1 to 256; default 2
   --servers=N   server processes, 1 to 256; default 2
-  --epochs=N    passes over the training images; default 4
+  --epochs=N    passes over the training images; default 5
   --help        this text
 
 Examples: ./quickstart
@@ -72,7 +73,8 @@ parse() {
     fi
     case "$option" in
       --mode)
-        [[ "$value" =~ ^(bsp|ssp|asp)$ ]] || wrong "--mode: got \"$value\", expected bsp, ssp or asp"
+        [[ "$value" =~ ^(bsp|ssp|asp)$ ]] ||
+          wrong "--mode: got \"$value\", expected bsp, ssp or asp"
         mode="$value"
         ;;
       --workers) check_number "$option" "$value" 256 && workers=$((10#$value)) ;;
@@ -83,34 +85,67 @@ parse() {
   done
 }
 
-# Builds quietly; on a terminal Bazel shows its progress. Only errors are printed otherwise.
+# True while a Bazel server runs for this folder.
+server_runs() {
+  grep -zqsxF -- "--workspace_directory=$ROOT" /proc/[0-9]*/cmdline
+}
+
+bazel=""
+build_pid=""
+stop_server=no
+
+end_build() {
+  if [[ "$stop_server" == yes ]]; then (cd "$ROOT" && "$bazel" shutdown) || true; fi
+  stop_server=no
+}
+
+interrupted() {
+  trap '' INT TERM HUP
+  if [[ -n "$build_pid" ]]; then
+    kill -INT "$build_pid" 2>/dev/null || true
+    wait "$build_pid" || true
+  fi
+  exit "$1"  # By way of end_build.
+}
+
+# Builds quietly; on a terminal Bazel shows its progress. Leaves no Bazel server behind, unless one
+# ran before.
 build() {
-  local bazel quiet=(--ui_event_filters=-info,-stdout,-debug --noshow_progress --color=no)
   bazel="$(command -v bazel || command -v bazel-bootstrap || true)"
   if [[ -z "$bazel" ]]; then
     echo "quickstart: found no bazel, expected the one of Debian's bazel-bootstrap" >&2
     return 1
   fi
-  [[ -t 2 ]] && quiet=(--ui_event_filters=-info,-stdout,-debug)
-  (cd "$ROOT" && "$bazel" build "${quiet[@]}" "${TARGETS[@]}")
+  local options=("--ui_event_filters=-info,-stdout,-debug")
+  [[ -t 2 ]] || options+=(--noshow_progress --color=no)
+  server_runs || stop_server=yes
+  trap end_build EXIT
+  trap 'interrupted 130' INT
+  trap 'interrupted 143' TERM HUP
+  # In the background, since a trap waits for a program in the foreground to end.
+  (cd "$ROOT" && exec "$bazel" build "${options[@]}" "${TARGETS[@]}") &
+  build_pid=$!
+  wait "$build_pid"
+  build_pid=""
+  end_build
+  trap - EXIT INT TERM HUP
 }
 
 # What the job file says otherwise, for the chosen mode and size. A BSP update takes a batch of each
 # worker, any other one batch; the learning rate is to sink to 0 over all updates.
 overrides() {
-  local batches=$(((TRAIN_IMAGES + BATCH - 1) / BATCH))
-  local updates=$((batches * epochs))
+  local batches=$(((TRAIN_IMAGES + BATCH - 1) / BATCH))  # An epoch's updates.
   case "$mode" in
     bsp)
       echo 'consistency.bsp={}'
-      updates=$(((TRAIN_IMAGES + BATCH * workers - 1) / (BATCH * workers) * epochs))
+      batches=$(((TRAIN_IMAGES + BATCH * workers - 1) / (BATCH * workers)))
       ;;
     ssp) echo 'consistency.ssp.staleness_bound=2' ;;
     asp) echo 'consistency.asp={}' ;;
   esac
   echo "training.epochs=$epochs"
   echo "training.batch_size=$BATCH"
-  echo "optimizer.schedule.cosine.steps=$updates"
+  echo "optimizer.schedule.cosine.steps=$((batches * epochs))"
   echo "resources.workers=$workers"
   echo "resources.servers=$servers"
 }

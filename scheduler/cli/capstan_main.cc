@@ -17,14 +17,6 @@ namespace {
 
 void AddCommands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
-  app.footer(
-      "Examples:\n"
-      "  capstan cluster up                  # a cluster on this machine\n"
-      "  capstan job submit job.textproto    # train, and follow the job\n"
-      "  capstan job describe lenet-1\n"
-      "  capstan cluster down\n"
-      "Exit codes: 0 done, 1 the job failed, 2 wrong usage or job file, 75 try again (scheduler\n"
-      "unreachable), 130 and 143 interrupted. Each command has --help with examples.");
   AddClusterCommands(*AddGroup(app, "cluster", "A cluster on this machine"), line);
   CLI::App* job = AddGroup(app, "job", "Submit and watch training jobs");
   AddJobCommands(*job, line);
@@ -33,6 +25,15 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddTableCommands(*AddGroup(app, "table", "The parameters that servers hold"), line);
   AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
   AddVersionCommand(app, line);
+  // Last: what is added after a footer inherits it.
+  app.footer(
+      "Examples:\n"
+      "  capstan cluster up                  # a cluster on this machine\n"
+      "  capstan job submit job.textproto    # train, and follow the job\n"
+      "  capstan job describe lenet-1\n"
+      "  capstan cluster down\n"
+      "Exit codes: 0 done, 1 the job failed, 2 wrong usage or job file, 75 try again (scheduler\n"
+      "unreachable), 130 and 143 interrupted. Each command has --help with examples.");
 }
 
 int Main(int argc, char** argv) {

@@ -12,14 +12,15 @@
 #include "common/status/status_macros.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/cluster_file.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/local_cluster.h"
-#include "scheduler/cli/output.pb.h"
 #include "scheduler/cli/process.h"
 #include "scheduler/cli/submit.h"
-#include "scheduler/cli/text_table.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/output.pb.h"
+#include "scheduler/cli/view/text_table.h"
 
 namespace capstan::cli {
 namespace {
@@ -227,9 +228,11 @@ void AddDirectory(CLI::App* command, const Arguments& arguments) {
 void AddSize(CLI::App* command, const Arguments& arguments) {
   command->add_option("--servers", arguments->servers, "Servers")
       ->check(CLI::Range(1, kNodesMax))
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--workers", arguments->workers, "Workers")
       ->check(CLI::Range(1, kNodesMax))
+      ->type_name("N")
       ->capture_default_str();
 }
 
@@ -241,7 +244,8 @@ CLI::App* AddClusterCommand(CLI::App& cluster, const std::string& name,
                             ClusterFunction function) {
   CLI::App* command = AddCommand(
       cluster, name, description, examples, line,
-      [arguments, function](const Settings& settings) { return function(settings, *arguments); });
+      [arguments, function](const Settings& settings) { return function(settings, *arguments); },
+      Concerns::kThisMachine);
   AddDirectory(command, arguments);
   return command;
 }

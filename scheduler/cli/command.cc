@@ -1,10 +1,9 @@
 #include "scheduler/cli/command.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/console.h"
 
 namespace capstan::cli {
 
@@ -15,14 +14,17 @@ CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string&
 }
 
 CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
-                     const std::string& examples, CommandLine& line, CommandFunction run) {
+                     const std::string& examples, CommandLine& line, CommandFunction run,
+                     Concerns concerns) {
   CLI::App* command = group.add_subcommand(name, description);
   command->footer(absl::StrCat("Examples:\n", examples));
-  command
-      ->add_option("--scheduler", line.flags.scheduler,
-                   "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
-                   "the running local cluster (see `capstan config show`)")
-      ->type_name("HOST:PORT");
+  if (concerns == Concerns::kScheduler) {
+    command
+        ->add_option("--scheduler", line.flags.scheduler,
+                     "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
+                     "the running local cluster (see `capstan config show`)")
+        ->type_name("HOST:PORT");
+  }
   command->add_option("-o,--output", line.flags.output, "Form of the output: table or json")
       ->type_name("FORM");
   command->callback([&line, run = std::move(run)] {
@@ -33,17 +35,6 @@ CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string
     };
   });
   return command;
-}
-
-void Print(absl::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-int Fail(const absl::Status& status) {
-  const std::string message(status.message());
-  std::fprintf(stderr, "capstan: %s\n", message.c_str());
-  return ExitCodeOf(status);
 }
 
 }  // namespace capstan::cli

@@ -1,4 +1,4 @@
-// Command: what the commands of the line share: options, output, errors, exit codes.
+// Command: how the commands of the line are declared.
 //
 // A command file adds its subcommands to the parser; the one that the user names leaves a function
 // in `CommandLine::run`, which main calls. Nothing is done while arguments are parsed.
@@ -10,8 +10,6 @@
 #include <functional>
 #include <string>
 
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "scheduler/cli/settings.h"
 
 namespace capstan::cli {
@@ -27,16 +25,14 @@ using CommandFunction = std::function<int(const Settings& settings)>;
 // Adds a group of commands, such as `job`.
 CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
 
+// kThisMachine: the command calls no scheduler, and --scheduler is left out.
+enum class Concerns { kScheduler, kThisMachine };
+
 // Adds a command with --scheduler, --output and --help; `examples` is shown below the
 // help. `line` outlives parsing.
 CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
-                     const std::string& examples, CommandLine& line, CommandFunction run);
-
-// Standard output. A closed pipe is no error.
-void Print(absl::string_view text);
-
-// Standard error: "capstan: message". Returns the exit code for it.
-int Fail(const absl::Status& status);
+                     const std::string& examples, CommandLine& line, CommandFunction run,
+                     Concerns concerns = Concerns::kScheduler);
 
 }  // namespace capstan::cli
 

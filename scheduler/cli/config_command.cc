@@ -3,10 +3,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/process/version.h"
 #include "proto/parameter_server.pb.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
-#include "scheduler/cli/output.pb.h"
-#include "scheduler/cli/text_table.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/output.pb.h"
+#include "scheduler/cli/view/text_table.h"
 
 namespace capstan::cli {
 namespace {
@@ -54,7 +55,8 @@ void AddConfigCommands(CLI::App& config, CommandLine& line) {
 
 void AddVersionCommand(CLI::App& app, CommandLine& line) {
   AddCommand(app, "version", "The version of this program and of the protocol it speaks",
-             "  capstan version\n  capstan version -o json", line, ShowVersion);
+             "  capstan version\n  capstan version -o json", line, ShowVersion,
+             Concerns::kThisMachine);
 }
 
 }  // namespace capstan::cli

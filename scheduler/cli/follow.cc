@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/time/clock.h"
-#include "scheduler/cli/command.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
 #include "scheduler/cli/interrupts.h"
-#include "scheduler/cli/progress.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/progress.h"
 
 namespace capstan::cli {
 namespace {

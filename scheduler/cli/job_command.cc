@@ -7,11 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
 #include "scheduler/cli/interrupts.h"
-#include "scheduler/cli/job_view.h"
 #include "scheduler/cli/submit.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/job_view.h"
 
 namespace capstan::cli {
 namespace {

@@ -8,9 +8,10 @@
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/view/format.h"
 
 namespace capstan::cli {
 namespace {
@@ -93,7 +94,7 @@ class TaskLog {
   int64_t offset_ = 0;
 };
 
-// Reads all logs. A worker that cannot be asked is reported, once, and does not keep the others from
+// Reads all logs. A worker that cannot be asked is reported once and does not keep the others from
 // being read.
 class JobLogs {
  public:

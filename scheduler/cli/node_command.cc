@@ -1,9 +1,10 @@
 #include "scheduler/cli/node_command.h"
 
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
-#include "scheduler/cli/node_view.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/node_view.h"
 
 namespace capstan::cli {
 namespace {

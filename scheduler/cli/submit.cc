@@ -7,12 +7,12 @@
 #include "common/job/job_file.h"
 #include "common/job/validate.h"
 #include "common/status/status_macros.h"
-#include "scheduler/cli/command.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/follow.h"
-#include "scheduler/cli/format.h"
 #include "scheduler/cli/interrupts.h"
-#include "scheduler/cli/job_view.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/job_view.h"
 
 namespace capstan::cli {
 

@@ -11,11 +11,12 @@
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/format.h"
-#include "scheduler/cli/node_view.h"
-#include "scheduler/cli/output.pb.h"
 #include "scheduler/cli/table_export.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/node_view.h"
+#include "scheduler/cli/view/output.pb.h"
 
 namespace capstan::cli {
 namespace {

@@ -44,7 +44,7 @@ absl::Status ShardCore::Push(const PushHead& push, Actions& actions) {
   } else {
     ++pushes_duplicate_;
   }
-  actions.push_back(
+  actions.emplace_back(
       ReplyPush{.token = push.token, .outcome = decision.outcome, .version = versions_.current});
   if (decision.apply) AnswerPending(actions);
   return absl::OkStatus();
@@ -109,17 +109,17 @@ Instant ShardCore::NextDeadline() const {
 
 void ShardCore::CarryOut(const PushDecision& decision, Actions& actions) {
   if (decision.release_previous) {
-    actions.push_back(ReleasePrevious{});
+    actions.emplace_back(ReleasePrevious{});
     versions_.previous_readable = false;
   }
   const SlotArrival& gradients = decision.gradients;
-  for (const GradientId dropped : gradients.dropped) actions.push_back(DropGradient{dropped});
-  if (gradients.keep) actions.push_back(KeepGradient{gradients.kept});
-  for (const AddGradient& addition : gradients.additions) actions.push_back(addition);
+  for (const GradientId dropped : gradients.dropped) actions.emplace_back(DropGradient{dropped});
+  if (gradients.keep) actions.emplace_back(KeepGradient{gradients.kept});
+  for (const AddGradient& addition : gradients.additions) actions.emplace_back(addition);
   if (decision.apply) {
-    actions.push_back(ApplyGradient{.gradient = decision.apply_gradient,
-                                    .step = versions_.current.value(),
-                                    .keep_previous = decision.keep_previous});
+    actions.emplace_back(ApplyGradient{.gradient = decision.apply_gradient,
+                                       .step = versions_.current.value(),
+                                       .keep_previous = decision.keep_previous});
     ++versions_.current;
     versions_.previous_readable = decision.keep_previous;
   }
@@ -136,7 +136,7 @@ bool ShardCore::TryAnswer(const PullHead& pull, Actions& actions) const {
     case PullDecision::Kind::kPast:
       reply.outcome = PullOutcome::kPast;
       if (versions_.previous_readable) reply.version = Version(versions_.current.value() - 1);
-      actions.push_back(reply);
+      actions.emplace_back(reply);
       return true;
     case PullDecision::Kind::kPrevious:
       reply.version = Version(versions_.current.value() - 1);
@@ -150,7 +150,7 @@ bool ShardCore::TryAnswer(const PullHead& pull, Actions& actions) const {
     reply.outcome = PullOutcome::kUnchanged;
     reply.read_from = ReadFrom::kNothing;
   }
-  actions.push_back(reply);
+  actions.emplace_back(reply);
   return true;
 }
 
@@ -166,10 +166,10 @@ void ShardCore::AnswerPending(Actions& actions) {
 }
 
 void ShardCore::AnswerNotReady(const PullHead& pull, Actions& actions) const {
-  actions.push_back(ReplyPull{.token = pull.token,
-                              .outcome = PullOutcome::kNotReady,
-                              .version = versions_.current,
-                              .waiting_for = policy_->WaitingFor(pull.iteration, versions_)});
+  actions.emplace_back(ReplyPull{.token = pull.token,
+                                 .outcome = PullOutcome::kNotReady,
+                                 .version = versions_.current,
+                                 .waiting_for = policy_->WaitingFor(pull.iteration, versions_)});
 }
 
 }  // namespace capstan::server

@@ -1,8 +1,9 @@
 """Training speed of one worker on one thread, against Debian's PyTorch on the same work.
 
-LeNet (28x28 images, batch 64, momentum SGD, synthetic data in memory) on one thread each. The two take turns
-in short rounds, so that whatever else the machine does slows both; medians over the rounds are compared.
-"processor" is samples per second of processor time: on a machine shared with others, the steadier number.
+LeNet (28x28 images, batch 64, momentum SGD, synthetic data in memory) on one thread each. The two
+take turns in short rounds, so that whatever else the machine does slows both; medians over the
+rounds are compared. "processor" is samples per second of processor time: on a machine shared with
+others, the steadier number.
 
 Exit codes: 0 the goal is met, 1 it is not, 2 PyTorch is missing.
 """
@@ -53,8 +54,15 @@ class Torch:
         self.name = f"pytorch {torch.__version__}"
         self.torch = torch
         self.model = layers.Sequential(
-            layers.Conv2d(1, 20, 5), layers.MaxPool2d(2), layers.Conv2d(20, 50, 5), layers.MaxPool2d(2),
-            layers.Flatten(), layers.Linear(800, 500), layers.ReLU(), layers.Linear(500, 10))
+            layers.Conv2d(1, 20, 5),
+            layers.MaxPool2d(2),
+            layers.Conv2d(20, 50, 5),
+            layers.MaxPool2d(2),
+            layers.Flatten(),
+            layers.Linear(800, 500),
+            layers.ReLU(),
+            layers.Linear(500, 10),
+        )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         self.images = torch.rand(BATCHES, batch, 1, 28, 28)
         self.labels = torch.randint(0, 10, (BATCHES, batch))
@@ -78,7 +86,11 @@ class Torch:
 
 
 def measure(contenders, batch, rounds, seconds):
-    """Lets the contenders take turns; returns [(wall samples/s, processor samples/s)] a round for each."""
+    """Lets the contenders take turns.
+
+    Returns for each a list of (samples per second, samples per second of processor time), one a
+    round.
+    """
     steps = []
     for contender in contenders:
         contender.run(5)  # Warm-up: buffers, caches, prepared kernels.
@@ -95,33 +107,39 @@ def measure(contenders, batch, rounds, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train-steps", default="tests/benchmark/train_steps", help="the worker's side")
-    parser.add_argument("--batch", type=int, default=64, help="samples a step (default 64)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds each, at least 5 (default 7)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of a round (default 1)")
-    parser.add_argument("--goal", type=float, default=1.5, help="ratio to reach (default 1.5)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--train-steps", default="tests/benchmark/train_steps", help="the worker's side")
+    add("--batch", type=int, default=64, help="samples a step (default 64)")
+    add("--rounds", type=int, default=7, help="rounds each, at least 5 (default 7)")
+    add("--seconds", type=float, default=1.0, help="length of a round (default 1)")
+    add("--goal", type=float, default=1.5, help="ratio to reach (default 1.5)")
     arguments = parser.parse_args()
     if arguments.rounds < 5:
         parser.error(f"--rounds is {arguments.rounds}, expected at least 5")
     try:
         torch = Torch(arguments.batch)
     except ImportError as error:
-        print(f"PyTorch is missing ({error}); install the Debian package python3-torch", file=sys.stderr)
+        install = "install the Debian package python3-torch"
+        print(f"PyTorch is missing ({error}); {install}", file=sys.stderr)
         return 2
     contenders = [Ours(arguments.train_steps, arguments.batch), torch]
     results = measure(contenders, arguments.batch, arguments.rounds, arguments.seconds)
     for contender in contenders:
         contender.close()
 
-    print(f"LeNet, batch {arguments.batch}, one thread, medians of {arguments.rounds} rounds in turn")
+    rounds = f"medians of {arguments.rounds} rounds in turn"
+    print(f"LeNet, batch {arguments.batch}, one thread, {rounds}")
     print(f"{'samples/s':<20}{'wall':>10}{'min':>10}{'max':>10}{'processor':>12}")
     medians = []
     for contender, result in zip(contenders, results):
         wall = [w for w, _ in result]
         processor = statistics.median(p for _, p in result)
         medians.append((statistics.median(wall), processor))
-        print(f"{contender.name:<20}{medians[-1][0]:>10.0f}{min(wall):>10.0f}{max(wall):>10.0f}{processor:>12.0f}")
+        columns = f"{medians[-1][0]:>10.0f}{min(wall):>10.0f}{max(wall):>10.0f}{processor:>12.0f}"
+        print(f"{contender.name:<20}{columns}")
     wall_ratio = medians[0][0] / medians[1][0]
     processor_ratio = medians[0][1] / medians[1][1]
     met = wall_ratio >= arguments.goal

@@ -77,7 +77,11 @@ def main():
     arguments = parser.parse_args()
     with cluster.Cluster(servers=3, workers=4) as live:
         live.data = synthetic.data_block(
-            live.folder, train=1000, test=200, side=10, augmentation="crop_padding: 1 horizontal_flip: true"
+            live.folder,
+            train=1000,
+            test=200,
+            side=10,
+            augmentation="crop_padding: 1 horizontal_flip: true",
         )
         expected = reference(live, arguments.epochs)
         print(f"reference trainer          {expected}", flush=True)

@@ -6,8 +6,8 @@
 // It is the definition that the distributed system is compared with bit by bit: model.safetensors
 // must have the same sha256. So it is as plain as can be: whole tables in memory, slots computed
 // one after the other, their sum written as the recursion that defines it. Shared with the system
-// are only the arithmetic (network, update rules), the data, and the initial values. Exit codes: 0
-// done, 1 it failed, 2 usage or a bad job.
+// are only the arithmetic (network, update rules), the data, and the initial values.
+// Exit codes: 0 done, 1 it failed, 2 usage or a bad job.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>

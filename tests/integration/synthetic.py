@@ -4,20 +4,25 @@ import gzip
 import random
 import struct
 
+DISTINCT = 2000
+
 
 def write_idx(folder, name, count, side=8, classes=10, seed=1, noise=40):
     """Writes <name>-images.gz and <name>-labels; returns their paths.
 
     Each class is a fixed random pattern of side x side bytes; a sample is its pattern plus noise.
+    Beyond DISTINCT samples they repeat.
     """
     patterns = random.Random(7)
     centres = [[patterns.randrange(40, 216) for _ in range(side * side)] for _ in range(classes)]
     draw = random.Random(seed)
-    labels = bytes(draw.randrange(classes) for _ in range(count))
+    labels = bytes(draw.randrange(classes) for _ in range(min(count, DISTINCT)))
     pixels = bytearray()
     for label in labels:
         values = (centre + draw.randrange(-noise, noise + 1) for centre in centres[label])
         pixels += bytes(min(255, max(0, value)) for value in values)
+    labels = (labels * (count // DISTINCT + 1))[:count]
+    pixels = (bytes(pixels) * (count // DISTINCT + 1))[: count * side * side]
     images_path = folder / f"{name}-images.gz"
     labels_path = folder / f"{name}-labels"
     with gzip.open(images_path, "wb", compresslevel=1) as out:
@@ -38,6 +43,12 @@ data {{
   augmentation {{ {augmentation} }}
 }}
 """
+
+
+def train_only_block(folder, count, side):
+    """The `data` part of a job file without a test set."""
+    images, labels = write_idx(folder, "train-only", count, side)
+    return f'data {{ format: IDX train {{ images: "{images}" labels: "{labels}" }} }}'
 
 
 def job(

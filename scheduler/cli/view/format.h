@@ -1,8 +1,8 @@
 // Formatting: numbers, times and names as people read them.
 //
 // Thread safety: pure functions (TimeText reads the machine's time zone).
-#ifndef CAPSTAN_SCHEDULER_CLI_FORMAT_H_
-#define CAPSTAN_SCHEDULER_CLI_FORMAT_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_FORMAT_H_
+#define CAPSTAN_SCHEDULER_CLI_VIEW_FORMAT_H_
 
 #include <google/protobuf/message.h>
 
@@ -37,4 +37,4 @@ std::string ToJson(const google::protobuf::Message& message);
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_FORMAT_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_FORMAT_H_

@@ -1,4 +1,4 @@
-#include "scheduler/cli/job_view.h"
+#include "scheduler/cli/view/job_view.h"
 
 #include <google/protobuf/text_format.h>
 

@@ -1,13 +1,13 @@
 // Node views: a cluster's daemons, and the tables that its servers hold, as text for people.
 //
 // Thread safety: pure functions.
-#ifndef CAPSTAN_SCHEDULER_CLI_NODE_VIEW_H_
-#define CAPSTAN_SCHEDULER_CLI_NODE_VIEW_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_NODE_VIEW_H_
+#define CAPSTAN_SCHEDULER_CLI_VIEW_NODE_VIEW_H_
 
 #include <string>
 
 #include "proto/scheduler.pb.h"
-#include "scheduler/cli/output.pb.h"
+#include "scheduler/cli/view/output.pb.h"
 
 namespace capstan::cli {
 
@@ -19,4 +19,4 @@ std::string HeldTableTable(const TableListOutput& list);
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_NODE_VIEW_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_NODE_VIEW_H_

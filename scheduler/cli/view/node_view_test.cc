@@ -1,4 +1,4 @@
-#include "scheduler/cli/node_view.h"
+#include "scheduler/cli/view/node_view.h"
 
 #include <google/protobuf/text_format.h>
 

@@ -1,10 +1,10 @@
 // Progress: what someone who follows a job sees, as a pure function of the statuses that arrive.
 //
-// On a terminal there is one bar that is redrawn, and a line that stays for everything that is done;
-// in a pipe there are only lines, and progress at most every few seconds.
+// On a terminal there is one bar that is redrawn, and a line that stays for what is done; in a
+// pipe there are only lines, progress at most every few seconds.
 // Thread safety: thread-compatible. Reads no clock.
-#ifndef CAPSTAN_SCHEDULER_CLI_PROGRESS_H_
-#define CAPSTAN_SCHEDULER_CLI_PROGRESS_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_PROGRESS_H_
+#define CAPSTAN_SCHEDULER_CLI_VIEW_PROGRESS_H_
 
 #include <string>
 #include <vector>
@@ -55,4 +55,4 @@ class ProgressView {
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_PROGRESS_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_PROGRESS_H_

@@ -1,8 +1,8 @@
 // TextTable: rows under headings, padded to columns, for terminals and pipes alike.
 //
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_SCHEDULER_CLI_TEXT_TABLE_H_
-#define CAPSTAN_SCHEDULER_CLI_TEXT_TABLE_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TABLE_H_
+#define CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TABLE_H_
 
 #include <string>
 #include <vector>
@@ -39,4 +39,4 @@ std::string Printable(std::string text);
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_TEXT_TABLE_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TABLE_H_

@@ -1,4 +1,4 @@
-#include "scheduler/cli/job_view.h"
+#include "scheduler/cli/view/job_view.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "scheduler/cli/format.h"
-#include "scheduler/cli/text_table.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text_table.h"
 
 namespace capstan::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/cli/format.h"
+#include "scheduler/cli/view/format.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "scheduler/cli/progress.h"
+#include "scheduler/cli/view/progress.h"
 
 #include <google/protobuf/text_format.h>
 

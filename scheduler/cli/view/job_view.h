@@ -1,8 +1,8 @@
 // Job views: a job's status as text for people.
 //
 // Thread safety: pure functions (times are shown in the machine's time zone).
-#ifndef CAPSTAN_SCHEDULER_CLI_JOB_VIEW_H_
-#define CAPSTAN_SCHEDULER_CLI_JOB_VIEW_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_JOB_VIEW_H_
+#define CAPSTAN_SCHEDULER_CLI_VIEW_JOB_VIEW_H_
 
 #include <string>
 
@@ -36,4 +36,4 @@ std::string EpochLine(const v1::EpochResult& result, int epochs);
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_JOB_VIEW_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_JOB_VIEW_H_

@@ -1,9 +1,9 @@
-#include "scheduler/cli/node_view.h"
+#include "scheduler/cli/view/node_view.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "scheduler/cli/format.h"
-#include "scheduler/cli/text_table.h"
+#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text_table.h"
 
 namespace capstan::cli {
 namespace {

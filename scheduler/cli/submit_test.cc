@@ -1,0 +1,83 @@
+#include "scheduler/cli/submit.h"
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/fake_jobs.h"
+#include "scheduler/cli/interrupts.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr char kJob[] = R"(model { zoo: "softmax_regression" }
+data { format: IDX train { images: "none" labels: "none" } }
+training { epochs: 1 batch_size: 8 }
+optimizer { sgd {} learning_rate: 0.1 }
+resources { workers: 1 }
+)";
+
+std::string WriteJob(const std::string& text) {
+  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/job.textproto");
+  std::ofstream(path) << text;
+  return path;
+}
+
+v1::JobStatus Job(v1::JobState state) {
+  v1::JobStatus job;
+  job.set_job_id("a-1");
+  job.set_state(state);
+  return job;
+}
+
+TEST_CASE("LoadCheckedJob: data files are read here, unless told otherwise", "[cli]") {
+  const std::string path = WriteJob(kJob);
+  CHECK_STATUS(LoadCheckedJob(path, {}, DataCheck::kDo), absl::StatusCode::kInvalidArgument,
+               absl::StrCat(path, ":2:28: data.train.images: "));
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec spec,
+                        LoadCheckedJob(path, {"training.epochs=7"}, DataCheck::kSkip));
+  CHECK(spec.training().epochs() == 7);
+}
+
+TEST_CASE("LoadCheckedJob: every error is a line", "[cli]") {
+  const std::string path = WriteJob(kJob);
+  const auto spec =
+      LoadCheckedJob(path, {"training.epochs=-1", "resources.workers=0"}, DataCheck::kSkip);
+  CHECK(std::string(spec.status().message()) ==
+        "--set training.epochs=-1: training.epochs: got -1, expected at least 1\n"
+        "--set resources.workers=0: resources.workers: got 0, expected 1 to 4096");
+  CHECK_STATUS(LoadCheckedJob(path, {"epochs"}, DataCheck::kSkip),
+               absl::StatusCode::kInvalidArgument, "--set epochs: expected FIELD=VALUE");
+  CHECK_STATUS(LoadCheckedJob(path + ".no", {}, DataCheck::kSkip), absl::StatusCode::kNotFound,
+               "cannot read the job file");
+}
+
+TEST_CASE("FollowToEnd: exits with the job's result", "[cli]") {
+  for (const auto& [state, code] : {std::pair{v1::SUCCEEDED, kExitDone},
+                                    {v1::FAILED, kExitFailed},
+                                    {v1::STOPPED, kExitFailed}}) {
+    const Interrupts interrupts;
+    const FakeJobs jobs({Job(state)});
+    SchedulerClient client({jobs.address(), "test"});
+    CHECK(FollowToEnd(client, "a-1", OutputFormat::kTable, AfterSignal::kGoesOn) == code);
+  }
+}
+
+TEST_CASE("FollowToEnd: after a signal the job goes on, or is stopped with its cluster", "[cli]") {
+  const Interrupts interrupts;
+  const FakeJobs jobs({Job(v1::RUNNING)}, [](int) { raise(SIGTERM); });
+  SchedulerClient client({jobs.address(), "test"});
+  CHECK(FollowToEnd(client, "a-1", OutputFormat::kTable, AfterSignal::kGoesOn) == 143);
+  CHECK(jobs.stopped().empty());
+  CHECK(FollowToEnd(client, "a-1", OutputFormat::kTable, AfterSignal::kStopJob) == 143);
+  CHECK(jobs.stopped() == std::vector<std::string>{"a-1"});
+}
+
+}  // namespace
+}  // namespace capstan::cli

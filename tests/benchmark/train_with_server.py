@@ -1,0 +1,82 @@
+"""What the parameter server costs: the same trainer with and without it.
+
+LeNet (28x28 images, batch 64, momentum SGD) on one compute thread. Without: train_steps, gradient
+and update in one process. With: a BSP job on a cluster of real daemons on loopback, 1 worker and 1
+server, from the first pull to the last acknowledged push of an epoch. The two take turns; medians
+over the rounds are compared.
+
+Exit codes: 0 the goal is met, 1 it is not.
+"""
+
+import argparse
+import statistics
+import sys
+
+import cluster
+import synthetic
+from train_cpu import Ours
+
+STEPS = 400
+BATCH = 64
+
+
+def with_server(live):
+    """Samples per second of one epoch of STEPS batches."""
+    text = synthetic.job(
+        live.folder,
+        model='zoo: "lenet"',
+        workers=1,
+        servers=1,
+        epochs=1,
+        batch_size=BATCH,
+        optimizer="momentum {} learning_rate: 0.01",
+        data=live.data,
+    )
+    status = live.wait(live.submit(text))
+    if status["state"] != "SUCCEEDED":
+        sys.exit(f"the job failed: {status}\n{live.logs()}")
+    return STEPS * BATCH / status["results"][0]["seconds"]
+
+
+def without_server(trainer):
+    wall, _, _ = trainer.run(STEPS)
+    return STEPS * BATCH / wall
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--train-steps", default="tests/benchmark/train_steps", help="the trainer alone")
+    add("--rounds", type=int, default=7, help="rounds each, at least 5 (default 7)")
+    add("--goal", type=float, default=0.8, help="ratio to reach (default 0.8)")
+    arguments = parser.parse_args()
+    if arguments.rounds < 5:
+        parser.error(f"--rounds is {arguments.rounds}, expected at least 5")
+    trainer = Ours(arguments.train_steps, BATCH)
+    trainer.run(10)
+    with_rates, without_rates = [], []
+    with cluster.Cluster(servers=1, workers=1) as live:
+        live.data = synthetic.train_only_block(live.folder, STEPS * BATCH, side=28)
+        with_server(live)
+        for _ in range(arguments.rounds):
+            without_rates.append(without_server(trainer))
+            with_rates.append(with_server(live))
+    trainer.close()
+    print(f"LeNet, batch {BATCH}, one compute thread, medians of {arguments.rounds} rounds in turn")
+    print(f"{'samples/s':<36}{'median':>10}{'min':>10}{'max':>10}")
+    for name, rates in (
+        ("without parameter server", without_rates),
+        ("BSP, 1 worker and 1 server", with_rates),
+    ):
+        median = statistics.median(rates)
+        print(f"{name:<36}{median:>10.0f}{min(rates):>10.0f}{max(rates):>10.0f}")
+    ratio = statistics.median(with_rates) / statistics.median(without_rates)
+    met = ratio >= arguments.goal
+    print(f"ratio {ratio:.2f}, goal {arguments.goal}: {'met' if met else 'NOT MET'}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
