@@ -163,11 +163,14 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   }
   if (job.ended_unix_ms() != 0) AddField(&text, "ended", TimeText(job.ended_unix_ms()));
   if (job.samples_total() > 0) {
-    AddField(
-        &text, "progress",
+    std::string progress =
         absl::StrCat(FormatCount(job.samples_done()), " of ", FormatCount(job.samples_total()),
                      " samples (", Share(job.samples_done(), job.samples_total()), "), iteration ",
-                     FormatCount(job.iteration()), ", ", FormatRate(job.samples_per_second())));
+                     FormatCount(job.iteration()));
+    if (!HasEnded(job.state())) {
+      absl::StrAppend(&progress, ", ", FormatRate(job.samples_per_second()));
+    }
+    AddField(&text, "progress", progress);
   }
   if (job.samples_done() > 0) {
     AddField(
