@@ -132,24 +132,22 @@ build() {
 }
 
 # What the job file says otherwise, for the chosen mode and size. A BSP update takes a batch of each
-# worker, so that its learning rate may grow with them. Any other update takes one batch, computed on
-# weights that more workers make staler, and the rate sinks with them, or training diverges. The rate
-# ends at 0 after all updates.
+# worker: there are fewer of them, and each may go a little further. The rate has sunk after all updates.
 overrides() {
   local batches=$(((TRAIN_IMAGES + BATCH - 1) / BATCH))  # An epoch's updates.
-  local rate=$((workers < 2 ? 20 : 40 / workers))  # In thousandths.
+  local rate=10  # In ten-thousandths.
   case "$mode" in
     bsp)
       echo 'consistency.bsp={}'
       batches=$(((TRAIN_IMAGES + BATCH * workers - 1) / (BATCH * workers)))
-      rate=$((workers < 4 ? 20 * workers : 80))
+      rate=$((workers < 5 ? 5 * (workers + 1) : 30))
       ;;
     ssp) echo 'consistency.ssp.staleness_bound=2' ;;
     asp) echo 'consistency.asp={}' ;;
   esac
   echo "training.epochs=$epochs"
   echo "training.batch_size=$BATCH"
-  printf 'optimizer.learning_rate=0.%03d\n' "$((rate < 1 ? 1 : rate))"
+  printf 'optimizer.learning_rate=0.%04d\n' "$rate"
   echo "optimizer.schedule.cosine.steps=$((batches * epochs))"
   echo "resources.workers=$workers"
   echo "resources.servers=$servers"
