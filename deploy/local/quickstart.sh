@@ -132,7 +132,8 @@ build() {
 }
 
 # What the job file says otherwise, for the chosen mode and size. A BSP update takes a batch of each
-# worker: there are fewer of them, and each may go a little further. The rate has sunk after all updates.
+# worker: there are fewer of them, and each may go a little further. The rate has sunk after all of
+# them.
 overrides() {
   local batches=$(((TRAIN_IMAGES + BATCH - 1) / BATCH))  # An epoch's updates.
   local rate=10  # In ten-thousandths.
