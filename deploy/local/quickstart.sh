@@ -132,12 +132,17 @@ build() {
 }
 
 # What the job file says otherwise, for the chosen mode and size. A BSP update takes a batch of each
-# worker, so that its learning rate may grow with them. Any other update takes one batch, computed on
-# weights that more workers make staler, and the rate sinks with them, or training diverges. The rate
-# ends at 0 after all updates.
+# worker, so that its learning rate may grow with them. Any other update takes one batch, computed
+# on weights that more workers make staler: staleness acts as momentum of its own, so that with more
+# than two workers the optimizer's is lowered, and with many the rate, too, or training diverges.
+# The rate ends at 0 after all updates.
 overrides() {
   local batches=$(((TRAIN_IMAGES + BATCH - 1) / BATCH))  # An epoch's updates.
-  local rate=$((workers < 2 ? 20 : 40 / workers))  # In thousandths.
+  local rate=20 momentum=0.9                             # The rate in thousandths.
+  if [[ "$mode" != bsp ]] && ((workers > 2)); then
+    momentum=0.5
+    rate=$((workers <= 4 ? 60 : 240 / workers))
+  fi
   case "$mode" in
     bsp)
       echo 'consistency.bsp={}'
@@ -149,6 +154,7 @@ overrides() {
   esac
   echo "training.epochs=$epochs"
   echo "training.batch_size=$BATCH"
+  echo "optimizer.momentum.momentum=$momentum"
   printf 'optimizer.learning_rate=0.%03d\n' "$((rate < 1 ? 1 : rate))"
   echo "optimizer.schedule.cosine.steps=$((batches * epochs))"
   echo "resources.workers=$workers"
