@@ -13,7 +13,9 @@ int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 std::vector<Range> CutTable(int64_t elements, int servers) {
   std::vector<Range> shards;
   if (elements == 0) return shards;
-  const int64_t needed = CeilDivide(elements, kShardElementsMax);
+  const int64_t wanted = std::clamp(CeilDivide(elements, servers * kShardsPerServer),
+                                    kShardElementsMin, kShardElementsMax);
+  const int64_t needed = CeilDivide(elements, wanted);
   const int64_t count = CeilDivide(needed, servers) * servers;
   const int64_t size = CeilDivide(CeilDivide(elements, count), kShardAlignment) * kShardAlignment;
   for (int64_t begin = 0; begin < elements; begin += size) {

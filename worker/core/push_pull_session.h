@@ -121,7 +121,7 @@ class PushPullSession {
  public:
   struct Options {
     // > 0. Values in one message; one shard may exceed it alone.
-    int64_t chunk_bytes_max = 4 << 20;
+    int64_t chunk_bytes_max = 512 << 10;
     absl::Duration retry_delay_min = absl::Milliseconds(50);
     absl::Duration retry_delay_max = absl::Seconds(1);
     // An operation that takes longer fails, naming its peer.
