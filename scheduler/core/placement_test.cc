@@ -44,9 +44,18 @@ TEST_CASE("Placement: shards are contiguous, aligned, at most 4 MiB, and cover t
 
 TEST_CASE("Placement: a small table is cut so that every server gets a share",
           "[scheduler][core]") {
-  CHECK(CutTable(431'080, 2) == std::vector<Range>{{0, 215'552}, {215'552, 431'080}});
+  CHECK(CutTable(100'000, 2) == std::vector<Range>{{0, 50'000}, {50'000, 100'000}});
   CHECK(CutTable(64, 4).size() == 4);
   CHECK(CutTable(16, 4).size() == 1);  // Below the alignment there is nothing to share.
+}
+
+TEST_CASE("Placement: a server has several shards once they are 256 KiB, and never above 4 MiB",
+          "[scheduler][core]") {
+  CHECK(CutTable(kShardElementsMin, 1).size() == 1);
+  CHECK(CutTable(4 * kShardElementsMin, 1).size() == 4);
+  CHECK(CutTable(64 * kShardElementsMin, 1).size() == kShardsPerServer);
+  CHECK(CutTable(64 * kShardElementsMin, 2).size() == 2 * kShardsPerServer);
+  CHECK(CutTable(100 * kShardElementsMax, 1).size() == 100);
 }
 
 TEST_CASE("Placement: servers get the same number of elements, but for a shard's rounding",

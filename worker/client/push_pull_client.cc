@@ -128,8 +128,12 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
 }
 
 absl::StatusOr<OpId> PushPullClient::Push(Iteration iteration, Range slots,
-                                          std::shared_ptr<const TableArrays> gradient) {
-  return StartOp({.kind = OpKind::kPush, .iteration = iteration, .slots = slots},
+                                          std::shared_ptr<const TableArrays> gradient,
+                                          PushStart start) {
+  return StartOp({.kind = OpKind::kPush,
+                  .iteration = iteration,
+                  .slots = slots,
+                  .held = start == PushStart::kHeld},
                  {.gradient = std::move(gradient)});
 }
 
@@ -167,6 +171,17 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
     }
     StartCalls(calls);
   }
+}
+
+void PushPullClient::Release(OpId op, TableId table, int64_t first) {
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    absl::MutexLock lock(&mutex_);
+    SessionActions actions;
+    session_.Release(op, table, first, clock_.Now(), &actions);
+    calls = TakeActionsLocked(actions);
+  }
+  StartCalls(calls);
 }
 
 Iteration PushPullClient::OldestIteration() const {

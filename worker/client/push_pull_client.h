@@ -38,6 +38,11 @@ enum class PullMode {
   kSnapshot,  // What the servers hold now.
 };
 
+enum class PushStart {
+  kNow,   // All values are there.
+  kHeld,  // Shards are sent as Release says that their values are there.
+};
+
 struct OpResult {
   int64_t staleness = 0;                       // Pull: the largest seen.
   absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
@@ -67,7 +72,11 @@ class PushPullClient {
   // else empty).
   // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards.
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
-                            std::shared_ptr<const TableArrays> gradient);
+                            std::shared_ptr<const TableArrays> gradient,
+                            PushStart start = PushStart::kNow);
+
+  // Of a held push: `gradient` is final from element `first` of the table on.
+  void Release(OpId op, TableId table, int64_t first);
 
   // Starts pulling into `*destination`, which must live until the operation has ended or
   // was cancelled. REQUIRES: the same arrays for every pull of one client: a shard that has not

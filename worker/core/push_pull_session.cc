@@ -20,6 +20,7 @@ bool IsRetryable(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kNotFound:  // A server that came back empty: the scheduler judges it.
       return true;
     default:
       return false;
@@ -78,8 +79,8 @@ absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant n
                                                      " operations are in flight, at most ",
                                                      options_.operations_max));
   }
-  Op op{.request = request, .started = now};
-  op.shards.assign(routing_.shards.size(), ShardState::kTodo);
+  Op op{.request = request, .started = now, .heard = now};
+  op.shards.assign(routing_.shards.size(), request.held ? ShardState::kHeld : ShardState::kTodo);
   op.undone = static_cast<int64_t>(op.shards.size());
   if (request.kind == OpKind::kPush) {
     for (PerShard& shard : per_shard_) {
@@ -93,15 +94,31 @@ absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant n
   return absl::OkStatus();
 }
 
-bool PushPullSession::HasWork(const Chunk& chunk, const Op& op) {
-  return std::any_of(chunk.shards.begin(), chunk.shards.end(), [&op](int i) {
-    return op.shards[static_cast<size_t>(i)] == ShardState::kTodo;
-  });
+void PushPullSession::Release(OpId id, TableId table, int64_t first, Instant now,
+                              SessionActions* actions) {
+  const auto found = ops_.find(id);
+  if (found == ops_.end()) return;
+  Op& op = found->second;
+  op.heard = now;
+  for (size_t i = 0; i < op.shards.size(); ++i) {
+    const ShardRoute& shard = routing_.shards[i];
+    if (op.shards[i] != ShardState::kHeld || shard.key.table != table) continue;
+    if (shard.elements.begin >= first) op.shards[i] = ShardState::kTodo;
+  }
+  Pump(now, actions);
 }
 
-bool PushPullSession::HasWork(const Chunk& chunk) const {
-  return std::any_of(ops_.begin(), ops_.end(),
-                     [&chunk](const auto& entry) { return HasWork(chunk, entry.second); });
+bool PushPullSession::HasShard(const Chunk& chunk, const Op& op, ShardState state) {
+  return std::any_of(chunk.shards.begin(), chunk.shards.end(),
+                     [&op, state](int i) { return op.shards[static_cast<size_t>(i)] == state; });
+}
+
+OpId PushPullSession::NextOpOf(const Chunk& chunk) const {
+  for (const auto& [id, op] : ops_) {
+    if (HasShard(chunk, op, ShardState::kTodo)) return id;
+    if (HasShard(chunk, op, ShardState::kHeld)) break;  // Later ones must not overtake it.
+  }
+  return OpId(0);
 }
 
 void PushPullSession::Pump(Instant now, SessionActions* actions) {
@@ -109,11 +126,8 @@ void PushPullSession::Pump(Instant now, SessionActions* actions) {
   for (size_t c = 0; c < chunks_.size(); ++c) {
     Chunk& chunk = chunks_[c];
     if (chunk.in_flight.value() != 0 || now < chunk.not_before) continue;
-    for (auto& [id, op] : ops_) {
-      if (!HasWork(chunk, op)) continue;
-      SendChunk(static_cast<int>(c), id, op, actions);
-      break;
-    }
+    const OpId next = NextOpOf(chunk);
+    if (next != OpId(0)) SendChunk(static_cast<int>(c), next, ops_.at(next), actions);
   }
 }
 
@@ -163,6 +177,7 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
   }
   if (outcome.ok()) {
     chunk.delay = absl::ZeroDuration();
+    op.heard = now;
     op.waiting_for = waiting;
     RecordReplies(record, op, replies);
     if (op.undone == 0) {
@@ -266,29 +281,35 @@ void PushPullSession::FailAll(const absl::Status& status, SessionActions* action
 void PushPullSession::Tick(Instant now, SessionActions* actions) {
   std::vector<OpId> late;
   for (const auto& [id, op] : ops_) {
-    if (now >= op.started + options_.wait_max) late.push_back(id);
+    if (now >= DeadlineOf(op)) late.push_back(id);
   }
-  for (const OpId id : late) Finish(id, TooLong(ops_.at(id)), actions);
+  for (const OpId id : late) Finish(id, TooLong(ops_.at(id), now), actions);
   Pump(now, actions);
 }
 
 Instant PushPullSession::NextDeadline() const {
   Instant next = Instant::InfiniteFuture();
-  for (const auto& [id, op] : ops_) next = std::min(next, op.started + options_.wait_max);
+  for (const auto& [id, op] : ops_) next = std::min(next, DeadlineOf(op));
   if (ops_.empty() || routing_stale_) return next;
   for (const Chunk& chunk : chunks_) {
-    if (chunk.in_flight.value() == 0 && HasWork(chunk)) next = std::min(next, chunk.not_before);
+    if (chunk.in_flight.value() == 0 && NextOpOf(chunk) != OpId(0)) {
+      next = std::min(next, chunk.not_before);
+    }
   }
   return next;
 }
 
-absl::Status PushPullSession::TooLong(const Op& op) const {
+Instant PushPullSession::DeadlineOf(const Op& op) const {
+  return std::min(op.heard + options_.silence_max, op.started + options_.wait_max);
+}
+
+absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
   const auto shard = std::find_if(op.shards.begin(), op.shards.end(),
                                   [](ShardState s) { return s != ShardState::kDone; });
   const auto index = static_cast<size_t>(shard - op.shards.begin());
   std::string message = absl::StrCat(
       Verb(op.request.kind), " of iteration ", op.request.iteration.value(), " has waited ",
-      absl::FormatDuration(options_.wait_max), " for ", ServerName(routing_.shards[index].server));
+      absl::FormatDuration(now - op.started), " for ", ServerName(routing_.shards[index].server));
   for (const Waiting& w : op.waiting_for) {
     absl::StrAppend(&message, "; table ", w.shard.table.value(), " shard ", w.shard.shard.value(),
                     " waits for iteration ", w.iteration.value());

@@ -56,6 +56,7 @@ struct OpRequest {
   Iteration iteration;
   Range slots;            // Push under BSP; empty otherwise.
   bool snapshot = false;  // Pull: read what is there, without waiting.
+  bool held = false;      // Push: no shard is sent before Release says that its values are there.
 };
 
 // One message to one server; the shell fills in the payload of a push and sends it.
@@ -124,8 +125,10 @@ class PushPullSession {
     int64_t chunk_bytes_max = 512 << 10;
     absl::Duration retry_delay_min = absl::Milliseconds(50);
     absl::Duration retry_delay_max = absl::Seconds(1);
-    // An operation that takes longer fails, naming its peer.
-    absl::Duration wait_max = absl::Minutes(5);
+    // An operation fails, naming its peer, when no server has answered it for silence_max, or when it
+    // has not ended after wait_max. Slow workers are waited for; dead ones are the scheduler's to find.
+    absl::Duration silence_max = absl::Minutes(5);
+    absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
   };
   explicit PushPullSession(const Options& options);
@@ -138,6 +141,10 @@ class PushPullSession {
   // Errors: kResourceExhausted   operations_max are not done.
   //         kFailedPrecondition  no routing table yet, or the session has failed.
   absl::Status Start(OpId op, const OpRequest& request, Instant now, SessionActions* actions);
+
+  // The values of a held push are there from element `first` of `table` on: shards that lie wholly in
+  // that part are sent. No effect on unknown operations.
+  void Release(OpId op, TableId table, int64_t first, Instant now, SessionActions* actions);
 
   // Forgets a pull: late replies to it are ignored. No effect on pushes or unknown ids.
   void CancelPull(OpId op, Instant now, SessionActions* actions);
@@ -162,11 +169,12 @@ class PushPullSession {
   Generation routing_generation() const { return routing_.generation; }
 
  private:
-  enum class ShardState : uint8_t { kTodo, kInFlight, kDone };
+  enum class ShardState : uint8_t { kHeld, kTodo, kInFlight, kDone };
 
   struct Op {
     OpRequest request;
     Instant started;
+    Instant heard;                    // The last answer of any server, or the start.
     std::vector<ShardState> shards;   // By index in routing_.shards.
     std::vector<Sequence> sequences;  // Push: by the same index.
     int64_t undone = 0;
@@ -195,8 +203,10 @@ class PushPullSession {
     int64_t held_version = -1;
   };
 
-  static bool HasWork(const Chunk& chunk, const Op& op);
-  bool HasWork(const Chunk& chunk) const;
+  static bool HasShard(const Chunk& chunk, const Op& op, ShardState state);
+  // The operation whose shards of the chunk are to be sent next; OpId(0) if there is none.
+  OpId NextOpOf(const Chunk& chunk) const;
+  Instant DeadlineOf(const Op& op) const;
   void BuildChunks();
   void Pump(Instant now, SessionActions* actions);
   void SendChunk(int chunk_index, OpId op_id, Op& op, SessionActions* actions);
@@ -205,7 +215,7 @@ class PushPullSession {
   void Finish(OpId op, const absl::Status& status, SessionActions* actions);
   void FailAll(const absl::Status& status, SessionActions* actions);
   void ForgetMessages(OpId op);
-  absl::Status TooLong(const Op& op) const;
+  absl::Status TooLong(const Op& op, Instant now) const;
   std::string ServerName(int server) const;
 
   const Options options_;  // Constant after construction.

@@ -150,6 +150,53 @@ TEST_CASE("Session: a wait past its deadline fails and says for whom", "[worker]
   CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "slots 5");
 }
 
+TEST_CASE("Session: a server's silence ends an operation, its answers do not", "[worker][core]") {
+  Story story({.silence_max = absl::Seconds(10)});
+  story.Pull(1, 4);
+  for (int i = 0; i < 5; ++i) {
+    story.Wait(absl::Seconds(6));
+    for (const auto& m : story.Sent()) {
+      story.Answer(m, {.outcome = ShardReply::Outcome::kNotReady});
+    }
+  }
+  CHECK(story.Ended().empty());
+  story.Wait(absl::Seconds(10));
+  const auto ended = story.Ended();
+  REQUIRE(ended.size() == 1);
+  CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "waited 40s");
+}
+
+TEST_CASE("Session: a held push is sent shard by shard as its values come", "[worker][core]") {
+  Story story;
+  REQUIRE_OK(story.session.Start(OpId(1), {.kind = OpKind::kPush, .held = true}, story.now,
+                                 &story.actions));
+  story.Pull(2, 1);
+  CHECK(story.Sent().empty());  // The pull may not overtake the push.
+  story.session.Release(OpId(1), TableId(0), 9, story.now, &story.actions);
+  const auto last = story.Sent();  // Shard 2 begins at 16; shard 1 reaches below 9.
+  REQUIRE(last.size() == 1);
+  CHECK(last[0].shards.size() == 1);
+  CHECK(last[0].shards[0].key.shard == ShardId(2));
+  story.Answer(last[0]);
+  const auto pull = story.Sent();
+  REQUIRE(pull.size() == 1);
+  CHECK(pull[0].request.kind == OpKind::kPull);
+  story.session.Release(OpId(1), TableId(0), 0, story.now, &story.actions);
+  const auto rest = story.Sent();
+  REQUIRE(rest.size() == 1);
+  CHECK(rest[0].shards.size() == 2);
+  story.Answer(rest[0]);
+  CHECK(story.Ended().size() == 1);
+}
+
+TEST_CASE("Session: a held push leaves its shell nothing to do", "[worker][core]") {
+  Story story;
+  REQUIRE_OK(story.session.Start(OpId(1), {.kind = OpKind::kPush, .held = true}, story.now,
+                                 &story.actions));
+  story.Pull(2, 1);
+  CHECK(story.session.NextDeadline() == story.now + absl::Minutes(5));
+}
+
 TEST_CASE("Session: a pull tells the lowest version of each table", "[worker][core]") {
   Story story;
   story.Pull(1, 4);

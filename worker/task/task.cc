@@ -142,34 +142,36 @@ std::optional<v1::Failure> Task::TrainOne(const Work& work) {
     return FailureOf(status);
   }
   if (!ready) return std::nullopt;
+  {
+    absl::MutexLock lock(&mutex_);
+    board_.Started(work);
+  }
+  // Push and pull start before there is a gradient: its parts leave as the backward pass ends them, and
+  // the next parameters take the place of those that it has done with.
   const std::shared_ptr<TableArrays> gradient = FreeGradient();
-  const absl::StatusOr<BatchResult> batch =
-      trainer_->Train(ToMicroBatch(work), parameters_, gradient.get(), BatchesAhead(work));
+  const absl::StatusOr<OpId> push =
+      client_.Push(work.iteration, work.slots, gradient, PushStart::kHeld);
+  if (!push.ok()) return FailureOf(push.status());
+  if (const absl::Status status = PullAhead(); !status.ok()) return FailureOf(status);
+  const absl::StatusOr<BatchResult> batch = trainer_->Train(
+      ToMicroBatch(work), parameters_, gradient.get(), BatchesAhead(),
+      [this, op = *push](int64_t first) { client_.Release(op, TableId(kParametersTable), first); });
   if (!batch.ok()) {
     return FailureOf(absl::Status(
         batch.status().code(),
         absl::StrCat("iteration ", work.iteration.value(), ": ", batch.status().message())));
   }
-  const absl::StatusOr<OpId> push = client_.Push(work.iteration, work.slots, gradient);
-  if (!push.ok()) return FailureOf(push.status());
+  for (const v1::TableSpec& table : specs_) client_.Release(*push, TableId(table.table()), 0);
   outstanding_.push_back({*push, work, ResultOf(work, *batch)});
-  {
-    absl::MutexLock lock(&mutex_);
-    board_.Started(work);
-  }
-  absl::Status status = PullAhead();
   // Without a pull under way there may be no other work: say what was done as soon as it is.
-  if (status.ok()) status = AwaitPushes(pull_.has_value() ? kOutstandingPushesMax - 1 : 0);
-  if (!status.ok()) return FailureOf(status);
-  return std::nullopt;
+  const absl::Status status = AwaitPushes(pull_.has_value() ? kOutstandingPushesMax - 1 : 0);
+  return status.ok() ? std::nullopt : std::optional(FailureOf(status));
 }
 
-std::vector<MicroBatch> Task::BatchesAhead(const Work& work) {
+std::vector<MicroBatch> Task::BatchesAhead() {
   absl::MutexLock lock(&mutex_);
   std::vector<MicroBatch> ahead;
-  for (const Work& next : board_.Upcoming(kBatchesAhead + 1)) {
-    if (next.positions != work.positions) ahead.push_back(ToMicroBatch(next));
-  }
+  for (const Work& next : board_.Upcoming(kBatchesAhead)) ahead.push_back(ToMicroBatch(next));
   return ahead;
 }
 

@@ -57,7 +57,7 @@ class Task {
   absl::Status EnsureParameters(Iteration iteration, bool* ready);
   absl::Status EnsureSnapshot(Epoch epoch, Phase phase);
   absl::Status PullAhead();
-  std::vector<MicroBatch> BatchesAhead(const Work& work);
+  std::vector<MicroBatch> BatchesAhead();
   // Waits until at most `left` pushes are outstanding.
   absl::Status AwaitPushes(size_t left);
   absl::Status AwaitUninterrupted(OpId op, OpResult* result);

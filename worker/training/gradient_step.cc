@@ -64,11 +64,9 @@ absl::Status DivergedAt(const std::vector<PlannedTensor>& tensors, const char* w
 GradientStep::GradientStep(const ModelPlan& plan, Network& network, const Options& options)
     : plan_(plan), network_(network), options_(options) {}
 
-absl::StatusOr<BatchResult> GradientStep::Compute(const MicroBatch& micro_batch,
-                                                  const BatchView& batch,
-                                                  absl::Span<const float> parameters,
-                                                  absl::Span<float> gradient,
-                                                  absl::Span<float> statistics) {
+absl::StatusOr<BatchResult> GradientStep::Compute(
+    const MicroBatch& micro_batch, const BatchView& batch, absl::Span<const float> parameters,
+    absl::Span<float> gradient, absl::Span<float> statistics, const GradientReady& ready) {
   const int64_t samples = micro_batch.positions.size();
   if (batch.n() != samples || micro_batch.gradient_samples < std::max<int64_t>(1, samples)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -87,12 +85,23 @@ absl::StatusOr<BatchResult> GradientStep::Compute(const MicroBatch& micro_batch,
       MixKey(epoch_key, static_cast<uint64_t>(micro_batch.positions.begin));
   const auto update_samples = static_cast<double>(micro_batch.gradient_samples);
   const double share = static_cast<double>(samples) / update_samples;
+  bool finite = true;
+  int64_t checked = plan_.parameter_count;
+  const GradientReady check_part = [&](int64_t first) {
+    const auto part =
+        gradient.subspan(static_cast<size_t>(first), static_cast<size_t>(checked - first));
+    finite = finite && std::isfinite(SumOfSquares(part));
+    checked = first;
+    if (finite) ready(first);
+  };
+  const bool in_parts = ready != nullptr && options_.clip_norm <= 0;
   CAPSTAN_ASSIGN_OR_RETURN(
       const BatchResult result,
       network_.Train(batch, parameters, static_cast<float>(1.0 / update_samples), dropout_key,
-                     gradient, statistics));
-  const double squares = SumOfSquares(gradient);
-  if (!std::isfinite(squares)) return DivergedAt(plan_.parameters, "gradient of", gradient);
+                     gradient, statistics, in_parts ? check_part : GradientReady()));
+  const double squares = SumOfSquares(gradient.first(static_cast<size_t>(checked)));
+  if (!finite || !std::isfinite(squares))
+    return DivergedAt(plan_.parameters, "gradient of", gradient);
   if (!std::isfinite(SumOfSquares(statistics))) {
     return DivergedAt(plan_.statistics, "batch's", statistics);
   }

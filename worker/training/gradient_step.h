@@ -47,6 +47,8 @@ class GradientStep {
   //   parameters  [plan.parameter_count]  read
   //   gradient    [plan.parameter_count]  overwritten
   //   statistics  [plan.statistic_count]  overwritten
+  //   ready       as Network::Train's, for parts that are final here too: none with clip_norm, which
+  //               needs the whole gradient, and none from a value on that is not finite
   // Errors: kOutOfRange       diverged: the gradient, a statistic or the loss has a value that is
   //                           not finite; the message names the first layer and tensor with one.
   //                           No other error has this code.
@@ -55,7 +57,8 @@ class GradientStep {
   //         else              those of Network::Train.
   absl::StatusOr<BatchResult> Compute(const MicroBatch& micro_batch, const BatchView& batch,
                                       absl::Span<const float> parameters,
-                                      absl::Span<float> gradient, absl::Span<float> statistics);
+                                      absl::Span<float> gradient, absl::Span<float> statistics,
+                                      const GradientReady& ready = nullptr);
 
  private:
   const ModelPlan& plan_;

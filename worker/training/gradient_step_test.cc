@@ -21,10 +21,15 @@ class FakeNetwork final : public Network {
   absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float>,
                                     float gradient_scale, uint64_t dropout_key,
                                     absl::Span<float> gradient_out,
-                                    absl::Span<float> statistics_out) override {
+                                    absl::Span<float> statistics_out,
+                                    const GradientReady& ready) override {
     ++calls;
     key = dropout_key;
     for (size_t i = 0; i < gradient.size(); ++i) gradient_out[i] = gradient[i] * gradient_scale;
+    if (ready != nullptr) {
+      ready(8);
+      ready(4);
+    }
     for (size_t i = 0; i < statistics.size(); ++i) statistics_out[i] = statistics[i];
     return BatchResult{loss_sum, batch.n()};
   }
@@ -51,11 +56,11 @@ ModelPlan MakePlan() {
 
 struct Fixture {
   absl::StatusOr<BatchResult> Compute(Range positions, int64_t gradient_samples,
-                                      double clip_norm = 0) {
+                                      double clip_norm = 0, const GradientReady& ready = nullptr) {
     const std::vector<int32_t> labels(static_cast<size_t>(positions.size()));
     GradientStep step(plan, network, {.seed = 7, .clip_norm = clip_norm});
     return step.Compute({Epoch(5), positions, gradient_samples}, {{}, labels}, parameters,
-                        absl::MakeSpan(gradient), absl::MakeSpan(statistics));
+                        absl::MakeSpan(gradient), absl::MakeSpan(statistics), ready);
   }
   double Norm() const {
     double squares = 0;
@@ -112,6 +117,21 @@ TEST_CASE("Gradient step: clip_norm bounds the micro-batch's own mean gradient",
   f.network.gradient.assign(10, 1e38f);  // Its squares overflow fp32.
   REQUIRE_OK(f.Compute({0, 4}, 4, 2.0));
   CHECK(f.Norm() == Approx(2.0));
+}
+
+TEST_CASE("Gradient step: finite parts are told before the end, unless the whole is to be clipped",
+          "[worker][training]") {
+  Fixture f;
+  std::vector<int64_t> told;
+  const GradientReady ready = [&told](int64_t first) { told.push_back(first); };
+  REQUIRE_OK(f.Compute({0, 4}, 4, 0, ready));
+  CHECK(told == std::vector<int64_t>{8, 4});
+  told.clear();
+  REQUIRE_OK(f.Compute({0, 4}, 4, 1.0, ready));
+  CHECK(told.empty());
+  f.network.gradient[6] = kNan;
+  CHECK_STATUS(f.Compute({0, 4}, 4, 0, ready), absl::StatusCode::kOutOfRange, "at element 6");
+  CHECK(told == std::vector<int64_t>{8});
 }
 
 TEST_CASE("Gradient step: what is not finite is reported with layer, tensor and element",

@@ -32,7 +32,32 @@ struct PreparedProgram {
   // Equal steps share a plan: they run one after the other.
   absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
   std::vector<kernels::Plan*> forward, backward;  // One a step.
+  // One a backward step: once it has run, parameters and gradient are done with from this element on.
+  std::vector<int64_t> done_from;
 };
+
+// The highest element, plus one, of parameters or gradient that a step touches.
+int64_t ParametersEnd(const Step& step) {
+  int64_t end = 0;
+  for (const std::vector<Operand>* operands : {&step.inputs, &step.outputs}) {
+    for (const Operand& operand : *operands) {
+      if (operand.place != Place::kParameters && operand.place != Place::kGradient) continue;
+      const int64_t begin = operand.offset / static_cast<int64_t>(sizeof(float));
+      end = std::max(end, begin + operand.count);
+    }
+  }
+  return end;
+}
+
+std::vector<int64_t> DoneFrom(const std::vector<Step>& backward) {
+  std::vector<int64_t> done(backward.size());
+  int64_t end = 0;
+  for (size_t i = backward.size(); i-- > 0;) {
+    done[i] = end;
+    end = std::max(end, ParametersEnd(backward[i]));
+  }
+  return done;
+}
 
 // First address of every Place.
 using Bases = std::array<std::byte*, kPlaceCount>;
@@ -71,6 +96,7 @@ class NetworkImpl final : public Network {
     CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, prepared->program.forward, prepared->forward));
     CAPSTAN_RETURN_IF_ERROR(
         PrepareSteps(*prepared, prepared->program.backward, prepared->backward));
+    prepared->done_from = DoneFrom(prepared->program.backward);
     if (programs_.size() == kProgramsMax) programs_.erase(programs_.begin());
     programs_.push_back(std::move(prepared));
     return programs_.back().get();
@@ -78,8 +104,8 @@ class NetworkImpl final : public Network {
 
   absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
                                     float gradient_scale, uint64_t dropout_key,
-                                    absl::Span<float> gradient,
-                                    absl::Span<float> batch_statistics) override {
+                                    absl::Span<float> gradient, absl::Span<float> batch_statistics,
+                                    const GradientReady& ready) override {
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("gradient", gradient.size(), plan_.parameter_count));
@@ -94,8 +120,7 @@ class NetworkImpl final : public Network {
     for (const BatchMoments& moments : program.moments) {
       ReadMoments(moments, bases, batch_statistics);
     }
-    CAPSTAN_RETURN_IF_ERROR(
-        Run(program.backward, prepared->backward, bases, gradient_scale, dropout_key));
+    CAPSTAN_RETURN_IF_ERROR(RunBackward(*prepared, bases, gradient_scale, dropout_key, ready));
     return result;
   }
 
@@ -172,21 +197,37 @@ class NetworkImpl final : public Network {
     return bases;
   }
 
+  absl::Status RunStep(const Step& step, kernels::Plan& plan, const Bases& bases, float scale,
+                       uint64_t dropout_key) {
+    std::array<TensorView, kOperandsMax> inputs, outputs;
+    for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = Resolve(step.inputs[k], bases);
+    for (size_t k = 0; k < step.outputs.size(); ++k) outputs[k] = Resolve(step.outputs[k], bases);
+    // Every dropout layer has masks of its own.
+    const uint64_t key = MixKey(dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
+    const absl::Status status =
+        backend_.Run(plan, absl::MakeConstSpan(inputs.data(), step.inputs.size()),
+                     absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, scale});
+    return status.ok() ? status : Annotate(status, LayerName(step.layer));
+  }
+
   absl::Status Run(const std::vector<Step>& steps, const std::vector<kernels::Plan*>& plans,
                    const Bases& bases, float scale, uint64_t dropout_key) {
-    std::array<TensorView, kOperandsMax> inputs, outputs;
     for (size_t i = 0; i < steps.size(); ++i) {
-      const Step& step = steps[i];
-      for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = Resolve(step.inputs[k], bases);
-      for (size_t k = 0; k < step.outputs.size(); ++k) {
-        outputs[k] = Resolve(step.outputs[k], bases);
-      }
-      // Every dropout layer has masks of its own.
-      const uint64_t key = MixKey(dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
-      const absl::Status status =
-          backend_.Run(*plans[i], absl::MakeConstSpan(inputs.data(), step.inputs.size()),
-                       absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, scale});
-      if (!status.ok()) return Annotate(status, LayerName(step.layer));
+      CAPSTAN_RETURN_IF_ERROR(RunStep(steps[i], *plans[i], bases, scale, dropout_key));
+    }
+    return backend_.Synchronize();
+  }
+
+  absl::Status RunBackward(const PreparedProgram& prepared, const Bases& bases, float scale,
+                           uint64_t dropout_key, const GradientReady& ready) {
+    int64_t told = plan_.parameter_count;
+    for (size_t i = 0; i < prepared.backward.size(); ++i) {
+      CAPSTAN_RETURN_IF_ERROR(
+          RunStep(prepared.program.backward[i], *prepared.backward[i], bases, scale, dropout_key));
+      if (ready == nullptr || prepared.done_from[i] >= told || prepared.done_from[i] == 0) continue;
+      CAPSTAN_RETURN_IF_ERROR(backend_.Synchronize());
+      told = prepared.done_from[i];
+      ready(told);
     }
     return backend_.Synchronize();
   }

@@ -7,6 +7,7 @@
 #define CAPSTAN_WORKER_TRAINING_NETWORK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,10 @@ struct BatchResult {
   int64_t correct = 0;    // argmax(logits) == label.
 };
 
+// Called in the backward pass: every gradient element from `first` on is final, and no parameter from
+// there on is read any more. `first` falls from call to call; the end of the pass is not told.
+using GradientReady = std::function<void(int64_t first)>;
+
 class Network {
  public:
   // Errors: those of Backend::Prepare; kResourceExhausted  activations do not fit; says how many
@@ -45,6 +50,7 @@ class Network {
   //                                             d(sum of losses)/d(parameter)
   //   batch_statistics  [plan.statistic_count]  overwritten: means and (unbiased, as PyTorch's)
   //                                             variances of this batch
+  //   ready                                     may be null
   // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
   //                             a label is out of range.
   //         kResourceExhausted  activations do not fit in memory; says how many bytes they need.
@@ -53,7 +59,8 @@ class Network {
                                             absl::Span<const float> parameters,
                                             float gradient_scale, uint64_t dropout_key,
                                             absl::Span<float> gradient,
-                                            absl::Span<float> batch_statistics) = 0;
+                                            absl::Span<float> batch_statistics,
+                                            const GradientReady& ready = nullptr) = 0;
 
   // One forward pass in inference mode (running statistics, no dropout). Errors: as Train.
   virtual absl::StatusOr<BatchResult> Evaluate(const BatchView& batch,

@@ -278,6 +278,35 @@ TEST_CASE("Network: a batch's gradient is the sum of its parts', whatever their 
   CheckClose(plan, whole.gradient, sum, 1e-5);
 }
 
+TEST_CASE("Network: a part that is told to be ready is final, and its parameters are done with",
+          "[worker][training]") {
+  for (const SmallNet& net : kSmallNets) {
+    INFO(net.name);
+    const ModelPlan plan = Plan(net.text, net.input);
+    const Batch batch = RandomBatch(plan, 6);
+    for (const bool cpu : {false, true}) {
+      Fixture whole(plan, 6, cpu), parts(plan, 6, cpu);
+      whole.Train(batch);
+      int64_t told = plan.parameter_count;
+      std::vector<float> early(parts.gradient.size(), NAN);
+      const GradientReady ready = [&](int64_t first) {
+        REQUIRE(first < told);
+        REQUIRE(first > 0);
+        std::copy(parts.gradient.begin() + first, parts.gradient.begin() + told,
+                  early.begin() + first);
+        // As if the next iteration's parameters were already there.
+        std::fill(parts.parameters.begin() + first, parts.parameters.begin() + told, NAN);
+        told = first;
+      };
+      REQUIRE_OK(parts.network->Train(batch.view(), parts.parameters, 1.0f, kDropoutKey,
+                                      absl::MakeSpan(parts.gradient),
+                                      absl::MakeSpan(parts.statistics), ready));
+      CHECK(parts.gradient == whole.gradient);
+      CHECK(std::equal(early.begin() + told, early.end(), whole.gradient.begin() + told));
+    }
+  }
+}
+
 TEST_CASE("Network: what ran before leaves no trace, also beyond the programs it keeps",
           "[worker][training]") {
   const ModelPlan plan = Plan(kSmallNets[2].text, kSmallNets[2].input);

@@ -69,7 +69,8 @@ class TrainerImpl final : public Trainer {
   int64_t test_samples() const override { return test_ == nullptr ? 0 : test_->dataset.count; }
 
   absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
-                                    Tables* gradient, absl::Span<const MicroBatch> ahead) override {
+                                    Tables* gradient, absl::Span<const MicroBatch> ahead,
+                                    const GradientReady& ready) override {
     CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
     CAPSTAN_RETURN_IF_ERROR(CheckTables(*gradient));
     BatchView batch;
@@ -83,8 +84,8 @@ class TrainerImpl final : public Trainer {
     }
     const absl::Span<float> statistics =
         gradient->size() > 1 ? absl::MakeSpan((*gradient)[1]) : absl::Span<float>();
-    return step_->Compute(micro_batch, batch, tables[0], absl::MakeSpan((*gradient)[0]),
-                          statistics);
+    return step_->Compute(micro_batch, batch, tables[0], absl::MakeSpan((*gradient)[0]), statistics,
+                          ready);
   }
 
   absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) override {

@@ -44,9 +44,11 @@ class Trainer {
   //             computed
   // Errors: those of GradientStep::Compute (kOutOfRange: diverged); kInvalidArgument  positions
   // outside [0, train_samples()).
+  //   ready     as GradientStep::Compute's: parts of gradient[0] that are final before the end
   virtual absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
                                             Tables* gradient,
-                                            absl::Span<const MicroBatch> ahead = {}) = 0;
+                                            absl::Span<const MicroBatch> ahead = {},
+                                            const GradientReady& ready = nullptr) = 0;
 
   // Loss and hits over the test samples at `positions` (in file order), of any number.
   // Errors: kInvalidArgument  positions outside [0, test_samples()); else those of
