@@ -14,6 +14,7 @@
 #include "common/net/host_port.h"
 #include "common/net/node_agent.h"
 #include "common/observability/log.h"
+#include "common/process/keep_memory.h"
 #include "common/status/status_macros.h"
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
@@ -150,6 +151,7 @@ int RunDaemon(const Flags& flags) {
 }  // namespace capstan::server
 
 int main(int argc, char** argv) {
+  capstan::KeepFreedMemory();
   CLI::App app("capstan-server: holds parameter shards of training jobs for a Capstan scheduler");
   capstan::server::Flags flags;
   capstan::server::AddFlags(app, &flags);

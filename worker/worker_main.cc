@@ -17,6 +17,7 @@
 #include "common/net/host_port.h"
 #include "common/net/node_agent.h"
 #include "common/observability/log.h"
+#include "common/process/keep_memory.h"
 #include "common/status/status_macros.h"
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_supervisor.h"
@@ -190,6 +191,7 @@ int RunDaemon(const Flags& flags) {
 }  // namespace capstan::worker
 
 int main(int argc, char** argv) {
+  capstan::KeepFreedMemory();
   CLI::App app("capstan-worker: runs the training tasks that a Capstan scheduler assigns to it");
   capstan::worker::Flags flags;
   capstan::worker::AddFlags(app, &flags);

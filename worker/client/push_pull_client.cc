@@ -16,6 +16,7 @@ struct PushPullClient::Call {
   SendMessage message;
   std::shared_ptr<v1::ParameterServer::Stub> stub;
   grpc::ClientContext context;
+  std::shared_ptr<const TableArrays> gradient;  // Push: copied into the request by the sender.
   v1::PushRequest push;
   v1::PushResponse push_response;
   v1::PullRequest pull;
@@ -58,11 +59,19 @@ absl::Status CheckRouting(const v1::RoutingTable& routing) {
 }  // namespace
 
 PushPullClient::PushPullClient(const Options& options, const Clock& clock)
-    : options_(options), clock_(clock), session_(options.session) {}
+    : options_(options),
+      clock_(clock),
+      session_(options.session),
+      sender_([this] { SendPushes(); }) {}
 
 PushPullClient::~PushPullClient() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+  }
+  sender_.join();
   absl::MutexLock lock(&mutex_);
-  closing_ = true;
+  for (const std::shared_ptr<Call>& call : pushes_) calls_.erase(call);  // Never started.
   for (const std::shared_ptr<Call>& call : calls_) call->context.TryCancel();
   while (!calls_.empty()) changed_.Wait(&mutex_);  // A cancelled call ends at once.
 }
@@ -230,7 +239,14 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
     SessionActions& actions) {
   std::vector<std::shared_ptr<Call>> calls;
   if (closing_) return calls;
-  for (const SendMessage& message : actions.send) calls.push_back(MakeCallLocked(message));
+  for (const SendMessage& message : actions.send) {
+    std::shared_ptr<Call> call = MakeCallLocked(message);
+    if (message.request.kind == OpKind::kPush) {
+      pushes_.push_back(std::move(call));
+    } else {
+      calls.push_back(std::move(call));
+    }
+  }
   for (OpDone& done : actions.done) {
     payloads_.erase(done.op);
     ended_[done.op] = std::move(done);
@@ -246,12 +262,31 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
   call->stub = stubs_[static_cast<size_t>(message.server)];
   SetDeadline(call->context, options_.call_timeout);
   if (message.request.kind == OpKind::kPush) {
-    FillPush(message, *payloads_.at(message.op).gradient, call->push);
+    call->gradient = payloads_.at(message.op).gradient;
   } else {
     FillPull(message, call->pull);
   }
   calls_.insert(call);
   return call;
+}
+
+void PushPullClient::SendPushes() {
+  for (;;) {
+    std::shared_ptr<Call> call;
+    {
+      absl::MutexLock lock(&mutex_);
+      auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return closing_ || !pushes_.empty();
+      };
+      mutex_.Await(absl::Condition(&ready));
+      if (closing_) return;
+      call = std::move(pushes_.front());
+      pushes_.pop_front();
+    }
+    FillPush(call->message, *call->gradient, call->push);
+    call->gradient.reset();
+    StartCalls({call});
+  }
 }
 
 void PushPullClient::FillCaller(const SendMessage& message, v1::Caller& caller) const {

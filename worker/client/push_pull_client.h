@@ -13,8 +13,10 @@
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -122,6 +124,7 @@ class PushPullClient {
                 v1::PushRequest& request) const;
   void FillPull(const SendMessage& message, v1::PullRequest& request) const;
   void FillCaller(const SendMessage& message, v1::Caller& caller) const;
+  void SendPushes();  // The sender's loop.
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
   absl::Status ReadPush(const Call& call, std::vector<ShardReply>* replies) const;
@@ -142,11 +145,16 @@ class PushPullClient {
   absl::btree_map<OpId, Payload> payloads_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Call>> pushes_ ABSL_GUARDED_BY(mutex_);  // To be filled and started.
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   bool needs_routing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Copies gradients into messages and starts their calls, which takes long: the thread that computes
+  // the gradient goes on meanwhile. Declared last: it dies first.
+  std::thread sender_;
 };
 
 }  // namespace capstan::worker

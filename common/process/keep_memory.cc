@@ -1,0 +1,12 @@
+#include "common/process/keep_memory.h"
+
+#include <malloc.h>
+
+namespace capstan {
+
+void KeepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc takes no more.
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
+}  // namespace capstan
