@@ -19,6 +19,8 @@ import time
 
 DEADLINE_SECONDS = 120
 POLL_SECONDS = 0.02
+CLI_POLL_SECONDS = 0.1  # Each poll starts the CLI: more often would disturb what is watched.
+ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 def runfile(path):
@@ -33,7 +35,7 @@ def runfile(path):
     raise FileNotFoundError(f"{path}: not among this target's data")
 
 
-def until(what, condition, seconds=DEADLINE_SECONDS):
+def until(what, condition, seconds=DEADLINE_SECONDS, poll_seconds=POLL_SECONDS):
     """Waits until condition() is true and returns its value; fails with `what` at the deadline."""
     deadline = time.monotonic() + seconds
     while True:
@@ -42,7 +44,7 @@ def until(what, condition, seconds=DEADLINE_SECONDS):
             return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds} s until {what}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll_seconds)
 
 
 def children(pid):
@@ -187,27 +189,27 @@ class Cluster:
 
     def wait(self, job, seconds=DEADLINE_SECONDS):
         """The job's status once it has ended."""
-
-        def ended():
-            status = self.status(job)
-            return status if status["state"] in ("SUCCEEDED", "FAILED", "STOPPED") else None
-
         try:
-            return until(f"{job} ends", ended, seconds)
-        except TimeoutError as error:
+            watched = self.run("job", "watch", job, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
             described = self.run("job", "describe", job, check=False).stdout
-            raise TimeoutError(f"{error}\n{described}") from None
+            raise TimeoutError(f"waited {seconds} s until {job} ends\n{described}") from None
+        status = self.status(job)
+        if status["state"] not in ENDED:
+            said = watched.stdout + watched.stderr
+            raise RuntimeError(f"watching {job} ended with {watched.returncode}:\n{said}")
+        return status
 
     def wait_iteration(self, job, iteration):
         """Waits until the job has passed an iteration (or has ended, which fails)."""
 
         def passed():
             status = self.status(job)
-            if status["state"] in ("FAILED", "STOPPED", "SUCCEEDED"):
+            if status["state"] in ENDED:
                 raise RuntimeError(f"{job} ended before iteration {iteration}: {status}")
             return int(status.get("iteration", 0)) >= iteration
 
-        until(f"{job} passes iteration {iteration}", passed)
+        until(f"{job} passes iteration {iteration}", passed, poll_seconds=CLI_POLL_SECONDS)
 
     def task_pids(self, job):
         """rank -> pid of the job's live task processes, over all worker daemons."""
