@@ -73,7 +73,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=10)
     arguments = parser.parse_args()
     with cluster.Cluster(servers=3, workers=4) as live:
         live.data = synthetic.data_block(

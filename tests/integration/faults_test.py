@@ -32,7 +32,7 @@ class FaultsTest(unittest.TestCase):
                 self.cluster.kill_task(job, 1)
                 status = self.cluster.wait(job)
                 self.assertEqual(status["state"], "SUCCEEDED", status)
-                self.assertEqual(status["restarts"], 1)
+                self.assertGreaterEqual(status.get("restarts", 0), 1, status)
                 self.assertGreater(status["results"][-1]["testAccuracy"], 0.95)
 
     def test_a_killed_worker_daemon_takes_its_task_along_and_the_job_finishes(self):
@@ -45,6 +45,8 @@ class FaultsTest(unittest.TestCase):
                 owner.kill()
                 cluster.until("the task has died with its daemon",
                               lambda: b"--task" not in cluster.command_line(pid))
+                # Its share of the work comes back with the lease, so the job cannot have ended yet.
+                self.assertEqual(self.cluster.status(job)["state"], "RUNNING")
                 status = self.cluster.wait(job)
                 self.assertEqual(status["state"], "SUCCEEDED", status)
                 owner.start()
@@ -67,7 +69,8 @@ class FaultsTest(unittest.TestCase):
         os.kill(hung, signal.SIGSTOP)
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status)
-        self.assertFalse(os.path.exists(f"/proc/{hung}"))
+        self.assertGreaterEqual(status.get("restarts", 0), 1, status)
+        cluster.until("the hung task is gone", lambda: not os.path.exists(f"/proc/{hung}"))
 
     def test_a_lost_server_fails_the_job_and_is_named(self):
         job = self.start(epochs=100000)
