@@ -64,10 +64,11 @@ void ProcessSupervisor::Ring() {
 void ProcessSupervisor::Run() {
   while (true) {
     const bool stopping = TakeCommands();
-    KillOverdue();
+    const absl::Time now = absl::Now();
+    KillOverdue(now);
     CollectEnded();
     if (stopping && children_.empty()) return;
-    WaitForEvent();
+    WaitForEvent(now);
   }
 }
 
@@ -109,8 +110,7 @@ void ProcessSupervisor::DoTerminate(Child& child, absl::Duration grace) {
   child.kill_at = std::min(child.kill_at, kill_at);  // The first deadline stands, or a shorter one.
 }
 
-void ProcessSupervisor::KillOverdue() {
-  const absl::Time now = absl::Now();
+void ProcessSupervisor::KillOverdue(absl::Time now) {
   for (auto& [id, child] : children_) {
     if (child.kill_at <= now) child.process->Signal(SIGKILL);
   }
@@ -127,18 +127,18 @@ void ProcessSupervisor::CollectEnded() {
   }
 }
 
-void ProcessSupervisor::WaitForEvent() {
+void ProcessSupervisor::WaitForEvent(absl::Time now) {
   std::vector<pollfd> waiters = {{.fd = bell_, .events = POLLIN, .revents = 0}};
   absl::Time deadline = absl::InfiniteFuture();
-  const absl::Time now = absl::Now();
   for (const auto& [id, child] : children_) {
     waiters.push_back({.fd = child.process->pidfd(), .events = POLLIN, .revents = 0});
-    // One that is overdue has had its SIGKILL: its end rings.
+    // One that was overdue at `now` has had its SIGKILL: its end rings.
     if (child.kill_at > now) deadline = std::min(deadline, child.kill_at);
   }
   int timeout_ms = -1;
   if (deadline != absl::InfiniteFuture()) {
-    const absl::Duration left = std::min(deadline - now, absl::Hours(1));
+    const absl::Duration left =
+        std::clamp(deadline - absl::Now(), absl::ZeroDuration(), absl::Hours(1));
     timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(left)) + 1;  // Rounded up: no spinning.
   }
   poll(waiters.data(), waiters.size(), timeout_ms);

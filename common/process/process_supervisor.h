@@ -63,10 +63,11 @@ class ProcessSupervisor {
   bool TakeCommands();
   void DoSpawn(const Command& command);
   void DoTerminate(Child& child, absl::Duration grace);
-  // Waits for a command, the end of a child, or the end of a grace.
-  void WaitForEvent();
+  // `now` is one for a whole turn: a child is either killed in it or its deadline is waited for.
+  void KillOverdue(absl::Time now);
   void CollectEnded();
-  void KillOverdue();
+  // Waits for a command, the end of a child, or the end of a grace.
+  void WaitForEvent(absl::Time now);
   void Post(Command command);
   void Ring();
 
