@@ -97,6 +97,7 @@ class Daemon {
 };
 
 Daemon::~Daemon() {
+  server_.reset();                        // Its calls ask the tasks.
   if (agent_ != nullptr) agent_->Stop();  // It calls the tasks...
   tasks_.reset();                         // ...and they call it: both threads end before both go.
 }
