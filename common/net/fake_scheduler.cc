@@ -130,6 +130,7 @@ bool FakeScheduler::WaitUntilHeld() {
 grpc::ServerUnaryReactor* FakeScheduler::Register(grpc::CallbackServerContext* context,
                                                   const v1::RegisterRequest* request,
                                                   v1::RegisterResponse* response) {
+  during_register_();
   absl::MutexLock lock(&mutex_);
   ++register_attempts_;
   const absl::Status error = TakeError(&register_errors_);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -34,6 +35,8 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
   // first.
   void FailRegister(std::vector<absl::Status> errors) ABSL_LOCKS_EXCLUDED(mutex_);
   void FailSync(std::vector<absl::Status> errors) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Runs `during` in each later Register call, before it is answered. REQUIRES: no call runs.
+  void DuringRegister(std::function<void()> during) { during_register_ = std::move(during); }
   // Stops answering and frees the port, until Up.
   void Down() ABSL_LOCKS_EXCLUDED(mutex_);
   void Up();
@@ -67,6 +70,7 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
 
   std::unique_ptr<GrpcServer> server_;
   std::string address_;
+  std::function<void()> during_register_ = [] {};
 
   absl::Mutex mutex_;
   v1::SyncNodeResponse desired_ ABSL_GUARDED_BY(mutex_);

@@ -46,7 +46,7 @@ void NodeAgent::Start() { thread_ = std::thread(&NodeAgent::Run, this); }
 void NodeAgent::Wake() {
   absl::MutexLock lock(&mutex_);
   wake_ = true;
-  if (in_flight_ != nullptr) in_flight_->TryCancel();
+  if (in_flight_ != nullptr && on_wake_ == OnWake::kCancel) in_flight_->TryCancel();
 }
 
 absl::Status NodeAgent::Leave(absl::Duration timeout) {
@@ -96,9 +96,11 @@ NodeAgent::Outcome NodeAgent::Register() {
       return Outcome::kEnd;
     }
   }
+  v1::RegisterRequest request = options_.self;
+  if (!node_id_.empty()) request.set_name(node_id_);  // A daemon keeps the name it was given.
   v1::RegisterResponse response;
-  BeginCall(&context);
-  const absl::Status status = FromGrpcStatus(stub_->Register(&context, options_.self, &response));
+  BeginCall(&context, OnWake::kGoOn);
+  const absl::Status status = FromGrpcStatus(stub_->Register(&context, request, &response));
   if (EndCall() && absl::IsCancelled(status)) return Outcome::kGoOn;
   if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
       absl::IsUnimplemented(status)) {
@@ -129,7 +131,8 @@ NodeAgent::Outcome NodeAgent::Register() {
 NodeAgent::Outcome NodeAgent::Sync() {
   grpc::ClientContext context;
   SetDeadline(context, sync_interval_ + kAnswerTimeout);
-  BeginCall(&context);  // Before the state is read: what changes after that cancels this call.
+  // Before the state is read: what changes after that cancels this call.
+  BeginCall(&context, OnWake::kCancel);
   v1::SyncNodeRequest request;
   request.set_node_id(node_id_);
   request.set_incarnation(incarnation_.value());
@@ -198,16 +201,21 @@ NodeAgent::Outcome NodeAgent::EndLife(const absl::Status& status) {
   LogWarning({}, "the scheduler ended the life of {}, incarnation {}: {}; registering again",
              node_id_, incarnation_.value(), std::string(status.message()));
   incarnation_ = Incarnation(0);
-  // Short lives are paced: two daemons of one name would replace each other without end.
-  if (absl::Now() - life_began_ < kShortLife) return Outcome::kBackOff;
-  backoff_ = kBackoffMin;
-  return Outcome::kGoOn;
+  if (absl::Now() - life_began_ >= kShortLife) {
+    backoff_ = kBackoffMin;
+    return Outcome::kGoOn;
+  }
+  // Two daemons of one name would replace each other without end: short lives are paced, and a
+  // name that the scheduler had made up is left to the other one.
+  if (absl::IsAborted(status)) node_id_.clear();
+  return Outcome::kBackOff;
 }
 
-void NodeAgent::BeginCall(grpc::ClientContext* context) {
+void NodeAgent::BeginCall(grpc::ClientContext* context, OnWake on_wake) {
   absl::MutexLock lock(&mutex_);
   wake_ = false;
   in_flight_ = context;
+  on_wake_ = on_wake;
   if (stopping_) context->TryCancel();
 }
 

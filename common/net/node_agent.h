@@ -56,7 +56,8 @@ class NodeAgent {
   ~NodeAgent();                                      // Stops.
 
   void Start();
-  // Syncs at once: a call that the scheduler holds is cancelled and sent again with the new state.
+  // Syncs at once: a SyncNode that the scheduler holds is cancelled and sent again with the new
+  // state. A Register goes on: the first sync after it carries the state anyway.
   void Wake();
   // Tells the scheduler that this node goes, so that it gets no more work; later syncs say so too.
   // Returns once a state that was read after this call began is answered, so that a second call
@@ -76,8 +77,10 @@ class NodeAgent {
   Outcome Unreachable(const absl::Status& status);
   void Reached();
   Outcome EndLife(const absl::Status& status);
-  // Makes `context` the one that Wake and Stop cancel; clears the wish to wake.
-  void BeginCall(grpc::ClientContext* context);
+  enum class OnWake { kCancel, kGoOn };
+  // Makes `context` the one that Leave and Stop cancel, and Wake if asked to; clears the wish to
+  // wake.
+  void BeginCall(grpc::ClientContext* context, OnWake on_wake);
   // True if the call was, or was to be, cancelled by this agent.
   bool EndCall();
   bool Stopping();
@@ -92,7 +95,7 @@ class NodeAgent {
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
 
   // The agent's thread only.
-  NodeId node_id_;
+  NodeId node_id_;           // Of this life or the last one; empty: any will do for the next.
   Incarnation incarnation_;  // 0: not registered.
   uint64_t generation_seen_ = 0;
   absl::Time life_began_;
@@ -107,6 +110,7 @@ class NodeAgent {
   int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;  // Of those, known to the scheduler.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  OnWake on_wake_ ABSL_GUARDED_BY(mutex_) = OnWake::kCancel;  // Of the call in flight.
 
   std::thread thread_;
 };

@@ -133,6 +133,41 @@ TEST_CASE("NodeAgent: the end of a life leads to a new one that starts empty", "
   CHECK(node.lives() == std::vector<std::string>{"server-1#1", "server-1#2"});
 }
 
+TEST_CASE("NodeAgent: Wake lets a registration end", "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  scheduler.DuringRegister([&] { agent.Wake(); });
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  CHECK(scheduler.register_attempts() == 1);
+  CHECK(node.lives() == std::vector<std::string>{"server-1#1"});
+}
+
+TEST_CASE("NodeAgent: a name that the scheduler gave is kept, unless it went to another daemon",
+          "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent::Options options = OptionsFor(scheduler.address());
+  options.self.clear_name();
+  NodeAgent agent(options, &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  CHECK(scheduler.WaitForRegister(1)->name().empty());
+  SECTION("the scheduler has forgotten it") {
+    scheduler.FailSync({absl::NotFoundError("not registered")});
+    const auto second = scheduler.WaitForRegister(2);
+    REQUIRE(second.has_value());
+    CHECK(second->name() == "node-1");
+  }
+  SECTION("another daemon has replaced it") {
+    scheduler.FailSync({absl::AbortedError("replaced")});
+    const auto second = scheduler.WaitForRegister(2);
+    REQUIRE(second.has_value());
+    CHECK(second->name().empty());
+  }
+}
+
 TEST_CASE("NodeAgent: a scheduler that is away for a while is found again in the same life",
           "[net]") {
   testing::FakeScheduler scheduler;
