@@ -7,7 +7,8 @@
 
 namespace capstan {
 
-// Up to 64 MiB of freed memory at the end of the heap is kept; blocks above 32 MiB are still mapped.
+// Up to 64 MiB of freed memory at the end of the heap is kept; blocks above
+// 32 MiB are mapped as ever.
 void KeepFreedMemory();
 
 }  // namespace capstan

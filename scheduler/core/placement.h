@@ -15,8 +15,8 @@
 namespace capstan::scheduler {
 
 inline constexpr int64_t kShardElementsMax = int64_t{1} << 20;  // 4 MiB of fp32.
-// Below 4 MiB a shard is as large as makes this many a server, but not below 256 KiB: a message carries
-// one shard or more, and several in flight let sending, adding and answering overlap.
+// Below 4 MiB a shard is as large as makes this many a server, but not below 256 KiB: a message
+// carries one shard or more, and several in flight let sending, adding and answering overlap.
 inline constexpr int64_t kShardsPerServer = 8;
 inline constexpr int64_t kShardElementsMin = int64_t{1} << 16;
 inline constexpr int64_t kShardAlignment = 16;  // Elements: one cache line of fp32.

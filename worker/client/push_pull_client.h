@@ -152,8 +152,8 @@ class PushPullClient {
   bool needs_routing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Copies gradients into messages and starts their calls, which takes long: the thread that computes
-  // the gradient goes on meanwhile. Declared last: it dies first.
+  // Copies gradients into messages and starts their calls, which takes long: the thread that
+  // computes the gradient goes on meanwhile. Declared last: it dies first.
   std::thread sender_;
 };
 

@@ -125,8 +125,9 @@ class PushPullSession {
     int64_t chunk_bytes_max = 512 << 10;
     absl::Duration retry_delay_min = absl::Milliseconds(50);
     absl::Duration retry_delay_max = absl::Seconds(1);
-    // An operation fails, naming its peer, when no server has answered it for silence_max, or when it
-    // has not ended after wait_max. Slow workers are waited for; dead ones are the scheduler's to find.
+    // An operation fails, naming its peer, when no server has answered it for silence_max, or when
+    // it has not ended after wait_max. Slow workers are waited for; dead ones are the scheduler's
+    // to find.
     absl::Duration silence_max = absl::Minutes(5);
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
@@ -142,8 +143,8 @@ class PushPullSession {
   //         kFailedPrecondition  no routing table yet, or the session has failed.
   absl::Status Start(OpId op, const OpRequest& request, Instant now, SessionActions* actions);
 
-  // The values of a held push are there from element `first` of `table` on: shards that lie wholly in
-  // that part are sent. No effect on unknown operations.
+  // The values of a held push are there from element `first` of `table` on: shards that lie wholly
+  // in that part are sent. No effect on unknown operations.
   void Release(OpId op, TableId table, int64_t first, Instant now, SessionActions* actions);
 
   // Forgets a pull: late replies to it are ignored. No effect on pushes or unknown ids.

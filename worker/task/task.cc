@@ -146,8 +146,8 @@ std::optional<v1::Failure> Task::TrainOne(const Work& work) {
     absl::MutexLock lock(&mutex_);
     board_.Started(work);
   }
-  // Push and pull start before there is a gradient: its parts leave as the backward pass ends them, and
-  // the next parameters take the place of those that it has done with.
+  // Push and pull start before there is a gradient: its parts leave as the backward pass ends them,
+  // and the next parameters take the place of those that it has done with.
   const std::shared_ptr<TableArrays> gradient = FreeGradient();
   const absl::StatusOr<OpId> push =
       client_.Push(work.iteration, work.slots, gradient, PushStart::kHeld);

@@ -47,8 +47,8 @@ class GradientStep {
   //   parameters  [plan.parameter_count]  read
   //   gradient    [plan.parameter_count]  overwritten
   //   statistics  [plan.statistic_count]  overwritten
-  //   ready       as Network::Train's, for parts that are final here too: none with clip_norm, which
-  //               needs the whole gradient, and none from a value on that is not finite
+  //   ready       as Network::Train's, for parts that are final here too: none with clip_norm,
+  //               which needs the whole gradient, and none from a value on that is not finite
   // Errors: kOutOfRange       diverged: the gradient, a statistic or the loss has a value that is
   //                           not finite; the message names the first layer and tensor with one.
   //                           No other error has this code.

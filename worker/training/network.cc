@@ -32,7 +32,8 @@ struct PreparedProgram {
   // Equal steps share a plan: they run one after the other.
   absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
   std::vector<kernels::Plan*> forward, backward;  // One a step.
-  // One a backward step: once it has run, parameters and gradient are done with from this element on.
+  // One a backward step: once it has run, parameters and gradient are done with from this element
+  // on.
   std::vector<int64_t> done_from;
 };
 

@@ -29,8 +29,8 @@ struct BatchResult {
   int64_t correct = 0;    // argmax(logits) == label.
 };
 
-// Called in the backward pass: every gradient element from `first` on is final, and no parameter from
-// there on is read any more. `first` falls from call to call; the end of the pass is not told.
+// Called in the backward pass: every gradient element from `first` on is final, and no parameter
+// from there on is read any more. `first` falls from call to call; the end of the pass is not told.
 using GradientReady = std::function<void(int64_t first)>;
 
 class Network {
