@@ -29,26 +29,26 @@ v1::TaskAssignment Assignment() {
 
 TEST_CASE("Task files: each life of a task has its own folder", "[worker]") {
   REQUIRE_OK_AND_ASSIGN(const TaskFiles files,
-                        TaskFilesOf("/work", {"lenet-1", Rank(2), Incarnation(5)}));
-  CHECK(files.folder == "/work/lenet-1/2-5");
-  CHECK(files.spec == "/work/lenet-1/2-5/task.textproto");
-  CHECK(files.log == "/work/lenet-1/2-5/task.log");
+                        TaskFilesOf("/var/capstan", {"lenet-1", Rank(2), Incarnation(5)}));
+  CHECK(files.folder == "/var/capstan/lenet-1/2-5");
+  CHECK(files.spec == "/var/capstan/lenet-1/2-5/task.textproto");
+  CHECK(files.log == "/var/capstan/lenet-1/2-5/task.log");
 }
 
 TEST_CASE("Task files: names that lead elsewhere are refused", "[worker]") {
   for (const std::string job :
        {"", ".", "..", "../etc", "a/b", "/etc", ".hidden", "a b", "a\nb", "ä"}) {
     CAPTURE(job);
-    CHECK_STATUS(TaskFilesOf("/work", {job, Rank(0), Incarnation(1)}),
+    CHECK_STATUS(TaskFilesOf("/var/capstan", {job, Rank(0), Incarnation(1)}),
                  absl::StatusCode::kInvalidArgument, "job_id");
-    CHECK_STATUS(NewestIncarnation("/work", job, Rank(0)), absl::StatusCode::kInvalidArgument,
-                 "job_id");
+    CHECK_STATUS(NewestIncarnation("/var/capstan", job, Rank(0)),
+                 absl::StatusCode::kInvalidArgument, "job_id");
   }
-  CHECK_STATUS(TaskFilesOf("/work", {std::string(129, 'a'), Rank(0), Incarnation(1)}),
+  CHECK_STATUS(TaskFilesOf("/var/capstan", {std::string(129, 'a'), Rank(0), Incarnation(1)}),
                absl::StatusCode::kInvalidArgument, "1 to 128");
-  CHECK_STATUS(TaskFilesOf("/work", {"lenet-1", Rank(-1), Incarnation(1)}),
+  CHECK_STATUS(TaskFilesOf("/var/capstan", {"lenet-1", Rank(-1), Incarnation(1)}),
                absl::StatusCode::kInvalidArgument, "rank: -1");
-  CHECK_STATUS(TaskFilesOf("/work", {"lenet-1", Rank(0), Incarnation(0)}),
+  CHECK_STATUS(TaskFilesOf("/var/capstan", {"lenet-1", Rank(0), Incarnation(0)}),
                absl::StatusCode::kInvalidArgument, "incarnation: 0");
 }
 

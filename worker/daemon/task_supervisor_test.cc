@@ -38,7 +38,7 @@ class Worker {
     std::ofstream(program) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
     TaskSupervisor::Options options;
-    options.work_dir = TestFolder() + "/work";
+    options.work_dir = TestFolder() + "/tasks";
     options.scheduler = scheduler.address();
     options.program = program;
     options.on_change = [this] { agent->Wake(); };
@@ -76,7 +76,7 @@ class Worker {
     return request->tasks(0);
   }
   std::string FileOf(const std::string& task, const std::string& name) {
-    return TestFolder() + "/work/" + task + "/" + name;
+    return TestFolder() + "/tasks/" + task + "/" + name;
   }
 
   testing::FakeScheduler scheduler;
