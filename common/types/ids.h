@@ -37,6 +37,13 @@ using TableId = StrongInt<struct TableIdTag, int32_t>;
 using ShardId = StrongInt<struct ShardIdTag, int32_t>;
 // Index of a micro-batch in a BSP iteration: [0, slots).
 using SlotId = StrongInt<struct SlotIdTag, int32_t>;
+// Number of a shard's time under one primary: the routing generation that made it the primary. A
+// higher term fences a lower one off.
+using Term = StrongInt<struct TermTag, uint64_t>;
+// Count of records (changes of state) that a shard has made since it was created.
+using Position = StrongInt<struct PositionTag, int64_t>;
+// A checkpoint, unique in its job, from 1 up.
+using CheckpointId = StrongInt<struct CheckpointIdTag, uint64_t>;
 // A sample lease, unique in its job.
 using LeaseId = StrongInt<struct LeaseIdTag, uint64_t>;
 

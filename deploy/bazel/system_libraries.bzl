@@ -20,6 +20,7 @@ _PKG_CONFIG_LIBRARIES = {
     "catch2": {"catch2": ["catch2"]},
     "cli11": {"cli11": ["CLI11"]},
     "grpc": {"grpc++": ["grpc++"], "reflection": ["grpc++"]},
+    "isal": {"isal": ["libisal"]},
     "protobuf": {"protobuf": ["protobuf"]},
     "spdlog": {"spdlog": ["spdlog"]},
     "sqlite3": {"sqlite3": ["sqlite3"]},
@@ -36,6 +37,7 @@ _EXTRA_LINKOPTS = {
 }
 
 _PLAIN_LIBRARIES = {
+    "cereal": {"cereal": []},
     "onednn": {"onednn": ["-ldnnl", "-lgomp"]},
     "posix": {"threads": ["-pthread"]},
 }

@@ -29,6 +29,13 @@ struct JobPlan {
   int64_t iterations_max = 0;           // BSP iterations, SSP and ASP batches; 0: no limit.
   std::vector<int64_t> table_elements;  // By table index.
   std::string export_path;              // Folder of the model.
+  int replicas = 0;                     // Copies of each shard beside the primary, 0 to 3.
+  bool log = false;                     // Acknowledged pushes survive the loss of all processes.
+  absl::Duration server_wait = absl::Seconds(60);  // With lost shards before the job fails.
+  int64_t checkpoint_iterations = 0;               // Between two checkpoints; 0: not by count.
+  absl::Duration checkpoint_interval;              // Likewise; zero: not by time.
+  int checkpoints_kept = 2;                        // >= 1.
+  std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
 };
 
 }  // namespace capstan::scheduler

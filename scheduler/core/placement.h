@@ -28,10 +28,19 @@ struct ServerRef {
   friend bool operator==(const ServerRef&, const ServerRef&) = default;
 };
 
+struct ReplicaRef {
+  int server = 0;  // Index in Routing::servers; never the primary's.
+  // It holds whatever was acknowledged and may become primary. False: it is being filled.
+  bool in_sync = false;
+  friend bool operator==(const ReplicaRef&, const ReplicaRef&) = default;
+};
+
 struct ShardRoute {
   ShardKey key;
   Range elements;  // Of the table; at most kShardElementsMax.
-  int server = 0;  // Index in Routing::servers.
+  int server = 0;  // Index in Routing::servers: the primary.
+  Term term{1};    // Generation that made it the primary.
+  std::vector<ReplicaRef> replicas;
   friend bool operator==(const ShardRoute&, const ShardRoute&) = default;
 };
 
