@@ -39,13 +39,24 @@ using MessageId = StrongInt<struct MessageIdTag, uint64_t>;
 struct ShardRoute {
   ShardKey key;
   Range elements;  // Of the table.
-  int server = 0;  // Index in Routing::servers.
+  int server = 0;  // Index in Routing::servers: the primary.
+  Term term;       // Of this primary.
 };
 
 struct Routing {
   Generation generation;
   std::vector<ShardRoute> shards;    // Ordered by key.
   std::vector<std::string> servers;  // Names for people; the shell maps indices to channels.
+  // By the same index: another one means that the process is another. Empty: all 0.
+  std::vector<Incarnation> incarnations;
+};
+
+// When servers acknowledge a push.
+enum class Acknowledgement {
+  kEachPush,  // Once it is recorded (SSP, ASP, and BSP without replicas and log).
+  // BSP with replicas or a log: once its iteration is complete and committed, so that a push waits
+  // for the other slots of its iteration.
+  kWholeIteration,
 };
 
 enum class OpKind { kPush, kPull };
@@ -106,7 +117,11 @@ struct OpDone {
 struct SessionActions {
   std::vector<SendMessage> send;
   std::vector<OpDone> done;
-  bool need_routing = false;  // Ask the scheduler for a routing table newer than the one held.
+  // The session has just begun to need a newer routing table (needs_routing()): tell the scheduler.
+  bool need_routing = false;
+  // Servers (indices in the routing table) to ask for their routing table, because the scheduler
+  // has sent none for long. The answer, if one comes, goes to SetRouting.
+  std::vector<int> ask_routing;
 };
 
 // What the session waits for now, for `job describe`.
@@ -131,6 +146,7 @@ class PushPullSession {
     absl::Duration silence_max = absl::Minutes(5);
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
+    Acknowledgement acknowledgement = Acknowledgement::kEachPush;
   };
   explicit PushPullSession(const Options& options);
 
