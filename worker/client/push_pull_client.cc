@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/observability/log.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {
@@ -29,6 +30,20 @@ struct PushPullClient::Ask {
   v1::GetRoutingRequest request;
   v1::GetRoutingResponse response;
 };
+
+namespace {
+
+constexpr absl::Duration kLongPush = absl::Milliseconds(500);  // Worth a line in the log.
+
+// What a failover costs is felt here: a line for whoever asks how long it took.
+void TellOfLongPush(const OpDone& done, absl::Duration took) {
+  const bool is_push = done.request.kind == OpKind::kPush && done.status.ok();
+  if (!is_push || !done.repeated || took < kLongPush) return;
+  LogInfo({.iteration = done.request.iteration.value()}, "push acknowledged after {} ms",
+          absl::ToInt64Milliseconds(took));
+}
+
+}  // namespace
 
 PushPullClient::PushPullClient(const Options& options, const Clock& clock)
     : options_(options),
@@ -228,6 +243,7 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
   }
   for (OpDone& done : actions.done) {
     payloads_.erase(done.op);
+    TellOfLongPush(done, clock_.Now() - done.started);
     ended_[done.op] = std::move(done);
   }
   for (const int server : actions.ask_routing) AskLocked(server);
