@@ -32,6 +32,7 @@ class BspPolicy final : public ConsistencyPolicy {
     return Version(push.iteration.value() + 1);
   }
   PushDecision Replay(const ShardRecord& record, const ShardVersions& versions) override;
+  bool HasPartial() const override { return !tree_.empty(); }
   void Save(ShardCoreState&) const override {}
   void Restore(const ShardCoreState&) override {}
 

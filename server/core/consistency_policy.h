@@ -77,6 +77,9 @@ class ConsistencyPolicy {
 
   virtual void SetMembership(const Membership& membership) = 0;
 
+  // True while pushes have been taken in that no record carries yet.
+  virtual bool HasPartial() const { return false; }
+
   // The policy's part of the state; what is only on its way (slots of an iteration) is none.
   virtual void Save(ShardCoreState& state) const = 0;
   virtual void Restore(const ShardCoreState& state) = 0;

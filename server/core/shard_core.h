@@ -92,6 +92,8 @@ class ShardCore {
                                            const ShardCoreState& state);
 
   Position position() const { return position_; }
+  // BSP: an iteration's slots are partly in; no record and no Save() carries them.
+  bool has_partial() const { return policy_->HasPartial(); }
 
   void Tick(Instant now, Actions& actions);  // Answers pulls whose deadline has passed.
   Instant NextDeadline() const;              // InfiniteFuture() if no pull waits.

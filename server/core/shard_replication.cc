@@ -22,7 +22,11 @@ void ShardReplication::SetRole(const RoleRoute& route, Position position, Versio
     uncommitted_.clear();
     return;
   }
-  if (new_term) StartTerm(route.term, position, version);
+  if (new_term) {
+    StartTerm(route.term, position, version);
+  } else if (!keeps_records()) {
+    SkipTo(position, version);
+  }
   SetFollowers(route.followers);
   Commit();
   Trim();
@@ -40,6 +44,17 @@ void ShardReplication::StartTerm(Term term, Position position, Version version) 
   committed_position_ = Position(-1);
   committed_version_ = Version(-1);
   uncommitted_ = {{position, version}};
+}
+
+// Nobody wanted the records up to here: they were committed as they were made.
+void ShardReplication::SkipTo(Position position, Version version) {
+  last_ = position;
+  sent_ = position;
+  kept_.clear();
+  kept_bytes_ = 0;
+  uncommitted_.clear();
+  committed_position_ = position;
+  committed_version_ = version;
 }
 
 void ShardReplication::SetFollowers(const std::vector<FollowerRoute>& routes) {

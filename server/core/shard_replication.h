@@ -132,13 +132,14 @@ class ShardReplication {
   explicit ShardReplication(bool logged) : logged_(logged) {}
 
   // Takes in what a routing table newer than the last says. `position` and `version` are the
-  // shard's: a new primary's state. Followers that stay keep what is known of them.
+  // shard's now. Followers that stay keep what is known of them.
   void SetRole(const RoleRoute& route, Position position, Version version);
 
   // ---- primary
   // Whether records are to be kept by the shell: a follower or the log wants them.
   bool keeps_records() const { return logged_ || !followers_.empty(); }
-  // The shard has made a record of `bytes`. REQUIRES: the position follows the last one.
+  // The shard has made a record of `bytes`. Need not be told while keeps_records() is false.
+  // REQUIRES: the position follows the last one.
   void Append(Position position, Version version_after, int64_t bytes);
   // The next message that may be sent now, if any; it is in flight from then on. Installs only if
   // `may_install`.
@@ -201,6 +202,7 @@ class ShardReplication {
 
   int64_t KeptCount() const { return static_cast<int64_t>(kept_.size()); }
   void StartTerm(Term term, Position position, Version version);
+  void SkipTo(Position position, Version version);
   void SetFollowers(const std::vector<FollowerRoute>& routes);
   void Keep(Position position, Version version_after, Kept kept);
   bool WantsMessage(const Follower& follower) const;
