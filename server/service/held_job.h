@@ -200,7 +200,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // ---- held_job_control.cc: routing, membership, time.
   void SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
                       Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RemoveLocked(Links::iterator link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the next one.
+  Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsSelf(const v1::RoutingTable& routing, int server) const;
   Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

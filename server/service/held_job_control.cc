@@ -89,9 +89,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
       SetRouteLocked(routing, route, &effects);
     }
     for (auto it = links_.begin(); it != links_.end();) {
-      const auto next = std::next(it);
-      if (!named.contains(it->first)) RemoveLocked(it, &effects);
-      it = next;
+      it = named.contains(it->first) ? std::next(it) : RemoveLocked(it, &effects);
     }
   }
   Perform(effects);
@@ -139,7 +137,7 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
   SettleLocked(sink, effects);
 }
 
-void HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
+HeldJob::Links::iterator HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
   const ShardKey key = link->first;
   EndWaitingForLocked(key, absl::FailedPreconditionError(absl::StrCat(
                                NameOf(key), " is no longer held here; fetch the routing table and "
@@ -149,7 +147,7 @@ void HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
                       &effects->ended);
   if (options_.log != nullptr) options_.log->Forget(options_.job, key);
   tables_.Remove(key);
-  links_.erase(link);
+  return links_.erase(link);
 }
 
 void HeldJob::SetMembership(const Membership& membership) {
@@ -208,7 +206,8 @@ Instant HeldJob::NextDeadline() const {
 }
 
 Instant HeldJob::NextDeadlineLocked() const {
-  Instant next = tables_.NextDeadline();
+  Instant next = Instant::InfiniteFuture();
+  if (!calls_.empty()) next = tables_.NextDeadline();
   for (const auto& [key, link] : links_) {
     next = std::min(next, link->replication().NextDeadline());
   }
