@@ -26,6 +26,11 @@ class Crc32c {
 // Of one piece.
 uint32_t Crc32cOf(absl::string_view bytes);
 
+// The form in which a CRC is stored beside the bytes that it covers: the CRC of bytes followed by
+// their own plain CRC is the same for any bytes, so a CRC over a file of such blocks would see
+// nothing (as LevelDB, table/format: rotated by 15 bits, plus a constant).
+constexpr uint32_t MaskCrc(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8; }
+
 }  // namespace capstan
 
 #endif  // CAPSTAN_COMMON_STORAGE_CRC32C_H_

@@ -35,5 +35,16 @@ TEST_CASE("Crc32c: pieces give what the whole gives, for every length", "[common
   }
 }
 
+TEST_CASE("Crc32c: a masked checksum within the bytes does not blind one over them",
+          "[common][storage]") {
+  const auto with_crc = [](std::string bytes, bool masked) {
+    const uint32_t crc = masked ? MaskCrc(Crc32cOf(bytes)) : Crc32cOf(bytes);
+    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(crc >> (8 * i)));
+    return Crc32cOf(bytes);
+  };
+  CHECK(with_crc("one", false) == with_crc("two", false));  // Why MaskCrc is needed.
+  CHECK(with_crc("one", true) != with_crc("two", true));
+}
+
 }  // namespace
 }  // namespace capstan

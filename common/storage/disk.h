@@ -36,6 +36,9 @@ class Disk {
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
   // The whole file. Errors: also kResourceExhausted if it is larger than bytes_max.
   virtual absl::StatusOr<std::string> Read(const std::string& path, int64_t bytes_max) = 0;
+  // Exactly [begin, begin + bytes) of it. Errors: also kDataLoss if it ends before that.
+  virtual absl::StatusOr<std::string> ReadPart(const std::string& path, int64_t begin,
+                                               int64_t bytes) = 0;
   // Within one folder; replaces `to`, atomically.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   virtual absl::Status Remove(const std::string& path) = 0;  // A file, or an empty folder.

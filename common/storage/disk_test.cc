@@ -53,6 +53,11 @@ TEST_CASE("Disk: real and simulated, files and names", "[common][storage]") {
   REQUIRE_OK_AND_ASSIGN(const std::string one, disk->Read(folder + "/two", 10));
   CHECK(one == std::string("\0\xFF", 2));
 
+  REQUIRE_OK_AND_ASSIGN(const std::string part, disk->ReadPart(folder + "/two", 1, 1));
+  CHECK(part == "\xFF");
+  CHECK_STATUS(disk->ReadPart(folder + "/two", 1, 2), absl::StatusCode::kDataLoss,
+               "two ends at byte 2, expected 3");
+  CHECK_STATUS(disk->ReadPart(folder + "/three", 1, 2), absl::StatusCode::kNotFound, "three");
   CHECK_STATUS(disk->Read(folder + "/two", 1), absl::StatusCode::kResourceExhausted,
                "expected at most 1");
   CHECK_STATUS(disk->Read(folder + "/one", 10), absl::StatusCode::kNotFound, folder + "/one");

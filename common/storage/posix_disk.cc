@@ -93,6 +93,26 @@ class PosixFile final : public WritableFile {
   absl::Status sync_failure_;
 };
 
+absl::StatusOr<std::string> ReadFrom(int fd, const std::string& path, int64_t begin,
+                                     int64_t count) {
+  std::string bytes(static_cast<size_t>(count), '\0');
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got =
+        pread(fd, bytes.data() + done, std::min(bytes.size() - done, kTransferBytesMax),
+              begin + static_cast<int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return DiskError("read", path);
+    if (got == 0) {
+      return absl::DataLossError(absl::StrCat(path, " ends at byte ",
+                                              begin + static_cast<int64_t>(done), ", expected ",
+                                              begin + count, " bytes"));
+    }
+    done += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
 std::string ParentOf(const std::string& path) {
   const size_t slash = path.find_last_of('/');
   if (slash == std::string::npos) return ".";
@@ -125,18 +145,14 @@ absl::StatusOr<std::string> PosixDisk::Read(const std::string& path, int64_t byt
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot read ", path, ": it has ", status.st_size, " bytes, expected at most ", bytes_max));
   }
-  std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got =
-        read(fd.get(), bytes.data() + done, std::min(bytes.size() - done, kTransferBytesMax));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return DiskError("read", path);
-    if (got == 0) break;  // It has become shorter meanwhile.
-    done += static_cast<size_t>(got);
-  }
-  bytes.resize(done);
-  return bytes;
+  return ReadFrom(fd.get(), path, 0, status.st_size);
+}
+
+absl::StatusOr<std::string> PosixDisk::ReadPart(const std::string& path, int64_t begin,
+                                                int64_t bytes) {
+  const Descriptor fd(OpenAgain(path, O_RDONLY));
+  if (!fd.ok()) return DiskError("open", path);
+  return ReadFrom(fd.get(), path, begin, bytes);
 }
 
 absl::Status PosixDisk::Rename(const std::string& from, const std::string& to) {

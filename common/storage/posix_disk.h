@@ -21,6 +21,8 @@ class PosixDisk final : public Disk {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
   absl::StatusOr<std::string> Read(const std::string& path, int64_t bytes_max) override;
+  absl::StatusOr<std::string> ReadPart(const std::string& path, int64_t begin,
+                                       int64_t bytes) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status MakeFolder(const std::string& path) override;

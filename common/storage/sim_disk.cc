@@ -148,17 +148,38 @@ absl::Status SimDisk::SyncLocked(File& file, const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SimDisk::Read(const std::string& path, int64_t bytes_max) {
-  const absl::MutexLock lock(&mutex_);
+absl::StatusOr<SimDisk::FilePtr> SimDisk::FindLocked(const std::string& path) {
   if (cut_at_ >= 0 && steps_ > cut_at_) return Failed("read", path, "the power is gone");
   const auto entry = cached_.find(path);
   if (entry == cached_.end()) return NoSuch("read", path);
   if (DueLocked(Fault::kReadError, rates_.read_error)) return Failed("read", path, kInputOutput);
-  std::string bytes = entry->second->bytes;
-  if (static_cast<int64_t>(bytes.size()) > bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot read ", path, ": it has ", bytes.size(), " bytes, expected at most ", bytes_max));
+  return entry->second;
+}
+
+absl::StatusOr<std::string> SimDisk::Read(const std::string& path, int64_t bytes_max) {
+  const absl::MutexLock lock(&mutex_);
+  CAPSTAN_ASSIGN_OR_RETURN(const FilePtr file, FindLocked(path));
+  const int64_t size = static_cast<int64_t>(file->bytes.size());
+  if (size > bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot read ", path, ": it has ", size,
+                                                     " bytes, expected at most ", bytes_max));
   }
+  return CopyLocked(*file, 0, size);
+}
+
+absl::StatusOr<std::string> SimDisk::ReadPart(const std::string& path, int64_t begin,
+                                              int64_t bytes) {
+  const absl::MutexLock lock(&mutex_);
+  CAPSTAN_ASSIGN_OR_RETURN(const FilePtr file, FindLocked(path));
+  if (begin + bytes > static_cast<int64_t>(file->bytes.size())) {
+    return absl::DataLossError(absl::StrCat(path, " ends at byte ", file->bytes.size(),
+                                            ", expected ", begin + bytes, " bytes"));
+  }
+  return CopyLocked(*file, begin, bytes);
+}
+
+std::string SimDisk::CopyLocked(const File& file, int64_t begin, int64_t count) {
+  std::string bytes = file.bytes.substr(static_cast<size_t>(begin), static_cast<size_t>(count));
   if (!bytes.empty() && DueLocked(Fault::kBitFlipOnRead, rates_.bit_flip_on_read)) {
     const uint64_t bit = RandomLocked(bytes.size() * 8);
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));

@@ -1,8 +1,8 @@
 // SimDisk: a disk in memory for tests, which tells apart what is in the cache and what is durable,
 // and which fails when it is told to or by chance; the same seed gives the same faults.
 //
-// Every call but List and Read is one step, numbered from 0: a test finds out how many steps a
-// script takes, then cuts the power at each of them.
+// Every call but List, Read and ReadPart is one step, numbered from 0: a test finds out how many
+// steps a script takes, then cuts the power at each of them.
 //
 //   bytes: Append --> cached --Sync--> durable      names: Create, Rename, Remove --> cached
 //                                                          --SyncFolder--> durable
@@ -73,6 +73,8 @@ class SimDisk final : public Disk {
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
   absl::StatusOr<std::string> Read(const std::string& path, int64_t bytes_max) override;
+  absl::StatusOr<std::string> ReadPart(const std::string& path, int64_t begin,
+                                       int64_t bytes) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status MakeFolder(const std::string& path) override;
@@ -116,6 +118,9 @@ class SimDisk final : public Disk {
   absl::Status StepLocked(absl::string_view what, const std::string& path)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool DueLocked(Fault fault, double rate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string CopyLocked(const File& file, int64_t begin, int64_t count)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<FilePtr> FindLocked(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t RandomLocked(uint64_t below) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void InjectLocked(Fault fault) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Append(int64_t life, const FilePtr& file, const std::string& path,
