@@ -4,19 +4,19 @@
 //   Begin, Append, Forget --> batch (memory) --Commit: write, sync--> durable, in Stored()
 //                                                 '--any failure--> FAILED for good
 //
-// A later Begin of a shard replaces all that there is of it, a Forget likewise with nothing. What is
-// replaced is garbage; when it outweighs what is live, Commit copies the live frames of the oldest
-// segment to the end of the log and removes it. So the files hold at most twice what is live and two
-// segments more.
+// A later Begin of a shard replaces all that there is of it, a Forget likewise with nothing. What
+// is replaced is garbage; when it outweighs what is live, Commit copies the live frames of the
+// oldest segment to the end of the log and removes it. So the files hold at most twice what is live
+// and two segments more.
 //
 // After a failed write or sync nobody knows what the disk holds, so nothing is called durable any
 // more; a new JobLog, from Open, finds out.
 // Thread safety: thread-compatible. Invariants:
 //   (1) Each Begin or Forget has a number, higher than those before; of each shard only the frames
 //       of its highest number count. So copies may lie anywhere, in any order, and twice.
-//   (2) A segment that is not the last is synced, and the header of each later one says its size,
+//   (2) A segment that is not the last is synced, and the head of each later one says its size,
 //       unless it is in doubt: it was the last when a process died.
-//   (3) A segment is removed after its live frames are durable elsewhere and a frame that says so is.
+//   (3) A segment is removed after its live frames are durable elsewhere, and a frame that says so.
 #ifndef CAPSTAN_SERVER_STORAGE_JOB_LOG_H_
 #define CAPSTAN_SERVER_STORAGE_JOB_LOG_H_
 

@@ -1,7 +1,7 @@
 // LogStory: a long random script of a job's log, and what the log must hold after each step of it.
 //
-// Thread safety: thread-compatible. Invariants: states()[i] is what a log holds in which exactly the
-// first i steps are whole.
+// Thread safety: thread-compatible. Invariants: states()[i] is what a log holds in which exactly
+// the first i steps are whole.
 #ifndef CAPSTAN_SERVER_STORAGE_LOG_STORY_H_
 #define CAPSTAN_SERVER_STORAGE_LOG_STORY_H_
 

@@ -6,8 +6,8 @@
 //             trailer: CRC-32C of header and payload 4, end mark 4
 //
 // Numbers are little-endian, CRCs as MaskCrc. The sequence counts the frames of a file from 0. The
-// last byte of header and trailer is never zero, so that a frame that was torn off, whether the file
-// ends there or zeros follow, can be told from one that was damaged:
+// last byte of header and trailer is never zero, so that a frame that was torn off, whether the
+// file ends there or zeros follow, can be told from one that was damaged:
 //
 //   the file ends within the frame, or nothing but zeros follows a point within it --> torn
 //   anything else that does not fit, also in the very last frame                   --> kDataLoss
