@@ -42,7 +42,8 @@ absl::Status SyncFolderOf(const std::string& path) {
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
   const absl::Status status =
-      synced ? absl::OkStatus() : absl::UnavailableError(absl::StrCat(folder, ": fsync: ", std::strerror(errno)));
+      synced ? absl::OkStatus()
+             : absl::UnavailableError(absl::StrCat(folder, ": fsync: ", std::strerror(errno)));
   if (descriptor >= 0) close(descriptor);
   return status;
 }
@@ -96,8 +97,8 @@ absl::Status SqliteStore::CheckVersion() {
   CAPSTAN_ASSIGN_OR_RETURN(const int64_t version, Number("PRAGMA user_version"));
   CAPSTAN_ASSIGN_OR_RETURN(const int64_t tables, Number("SELECT count(*) FROM sqlite_master"));
   if (application == 0 && version == 0 && tables == 0) {
-    CAPSTAN_RETURN_IF_ERROR(Run(
-        "CREATE TABLE rows(key BLOB PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)"));
+    CAPSTAN_RETURN_IF_ERROR(
+        Run("CREATE TABLE rows(key BLOB PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)"));
     CAPSTAN_RETURN_IF_ERROR(Run(absl::StrCat("PRAGMA application_id=", kApplicationId).c_str()));
     return Run(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
   }
