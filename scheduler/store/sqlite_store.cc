@@ -1,7 +1,6 @@
 #include "scheduler/store/sqlite_store.h"
 
 #include <fcntl.h>
-#include <isa-l.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -13,21 +12,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/storage/crc32c.h"
 
 namespace capstan::scheduler {
 namespace {
 
 constexpr int kApplicationId = 0x43505354;  // "CPST": tells a store from any other SQLite file.
-constexpr uint32_t kCrcSeed = 0xffffffff;
 
 // Of key and value: a value under a wrong key is damage, too.
 int64_t Checksum(const std::string& key, const std::string& value) {
-  uint32_t crc = kCrcSeed;
-  for (const std::string* text : {&key, &value}) {
-    auto* bytes = reinterpret_cast<unsigned char*>(const_cast<char*>(text->data()));
-    crc = crc32_iscsi(bytes, static_cast<int>(text->size()), crc);
-  }
-  return int64_t{crc ^ kCrcSeed};
+  Crc32c crc;
+  crc.Add(key);
+  crc.Add(value);
+  return int64_t{crc.value()};
 }
 
 std::string Column(sqlite3_stmt* statement, int column) {
