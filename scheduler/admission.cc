@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kDefaultMaxRestarts = 3;
 constexpr int kDefaultWorkerWaitSeconds = 60;
+constexpr int kDefaultServerWaitSeconds = 60;
 
 Mode ModeOf(const v1::Consistency& consistency) {
   if (consistency.has_ssp()) return Mode::kSsp;
@@ -41,6 +42,9 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   plan.train_count = check.train_count;
   plan.test_count = check.test_count;
   plan.iterations_max = spec.training().iterations_max();
+  plan.replicas = spec.resources().replicas();
+  plan.log = spec.durability() == v1::LOG;
+  plan.server_wait = absl::Seconds(spec.resources().server_wait_seconds());
   return plan;
 }
 
@@ -56,6 +60,10 @@ void FillDefaults(v1::JobSpec& spec) {
   if (!resources.has_max_restarts()) resources.set_max_restarts(kDefaultMaxRestarts);
   if (!resources.has_worker_wait_seconds()) {
     resources.set_worker_wait_seconds(kDefaultWorkerWaitSeconds);
+  }
+  if (!resources.has_replicas()) resources.set_replicas(0);
+  if (!resources.has_server_wait_seconds()) {
+    resources.set_server_wait_seconds(kDefaultServerWaitSeconds);
   }
   v1::Consistency& consistency = *spec.mutable_consistency();
   if (consistency.mode_case() == v1::Consistency::MODE_NOT_SET) consistency.mutable_bsp();

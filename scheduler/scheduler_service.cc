@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
+#include "scheduler/cut_reactor.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/task_codec.h"
@@ -30,19 +31,12 @@ grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor,
   return reactor;
 }
 
-const JobId* JobOf(const Event& event) {
-  return std::visit(
-      [](const auto& e) -> const JobId* {
-        using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied>) {
-          return nullptr;
-        } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied>) {
-          return &e.task.job;
-        } else {
-          return &e.job;
-        }
-      },
-      event);
+absl::StatusOr<absl::Duration> CheckWaitLimit(int32_t wait_limit_ms) {
+  const absl::Duration limit = absl::Milliseconds(wait_limit_ms);
+  if (limit >= absl::ZeroDuration() && limit <= kWaitLimitMax) return limit;
+  return absl::InvalidArgumentError(absl::StrCat("wait_limit_ms: ", wait_limit_ms,
+                                                 ", expected 0 to ",
+                                                 absl::ToInt64Milliseconds(kWaitLimitMax)));
 }
 
 }  // namespace
@@ -61,9 +55,14 @@ struct SchedulerService::Answers {
     absl::Status error;  // Not ok: the rest is empty.
     v1::JobStatus status;
   };
+  struct Drain {
+    Call<v1::DrainNodeResponse> call;
+    DrainReply reply;
+  };
   std::vector<Node> nodes;
   std::vector<Task> tasks;
   std::vector<Job> jobs;
+  std::vector<Drain> drains;
   std::vector<RecordedEvent> events;
   AdmittedJobs admitted;  // Of the replies.
 };
@@ -89,6 +88,7 @@ void SchedulerService::Stop() {
   Calls<v1::SyncNodeResponse> node_calls;
   Calls<v1::SyncTaskResponse> task_calls;
   Calls<v1::GetJobResponse> job_calls;
+  Calls<v1::DrainNodeResponse> drain_calls;
   absl::Status stopped;
   {
     absl::MutexLock lock(&mutex_);
@@ -97,11 +97,13 @@ void SchedulerService::Stop() {
     node_calls.swap(node_calls_);
     task_calls.swap(task_calls_);
     job_calls.swap(job_calls_);
+    drain_calls.swap(drain_calls_);
     timer_changed_.Signal();
   }
   for (const auto& [ticket, call] : node_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : task_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
+  for (const auto& [ticket, call] : drain_calls) FinishWith(call.reactor, stopped);
   if (timer_.joinable()) timer_.join();
   admission_.Stop();
   output_.Stop();
@@ -168,6 +170,10 @@ SchedulerService::Answers SchedulerService::Collect(Actions actions) {
     if (view.ok()) answer.status = StatusOf(*view, StatusDetail::kWhole);
     answers.jobs.push_back(std::move(answer));
   }
+  for (DrainReply& reply : actions.drain_replies) {
+    const auto call = drain_calls_.extract(reply.ticket);
+    if (!call.empty()) answers.drains.push_back({call.mapped(), std::move(reply)});
+  }
   CollectEvents(std::move(actions.events), answers);
   if (core_.NextDeadline() < timer_deadline_) timer_changed_.Signal();
   return answers;
@@ -189,6 +195,10 @@ void SchedulerService::Perform(Answers answers) {
       EncodeTaskReply(task.reply, *job->second, *task.call.response);
     }
     FinishWith(task.call.reactor, task.reply.status);
+  }
+  for (const Answers::Drain& drain : answers.drains) {
+    EncodeDrainReply(drain.reply, *drain.call.response);
+    FinishWith(drain.call.reactor, absl::OkStatus());
   }
   if (answers.jobs.empty()) return;
   output_.Post([jobs = std::move(answers.jobs)] {
@@ -244,19 +254,36 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
   return FinishWith(reactor, status);
 }
 
-grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
-                                                     const v1::SyncNodeRequest* request,
-                                                     v1::SyncNodeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<NodeReport> report = DecodeNodeReport(*request);
-  if (!report.ok()) return FinishWith(reactor, report.status());
-  absl::Status status;
+// A daemon that cancels a call and sends another at once (NodeAgent::Wake) may be heard in the
+// wrong order: then the call was answered when the other came, and nothing is cut.
+void SchedulerService::SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
+    if (!node_calls_.contains(ticket)) return;
+    Actions actions;
+    core_.OnSyncBroken(node, incarnation, clock_->Now(), actions);
+    answers = Collect(std::move(actions));
+  }
+  Perform(std::move(answers));
+}
+
+grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
+                                                     const v1::SyncNodeRequest* request,
+                                                     v1::SyncNodeResponse* response) {
+  const absl::StatusOr<NodeReport> report = DecodeNodeReport(*request);
+  if (!report.ok()) return FinishWith(context->DefaultReactor(), report.status());
+  absl::Status status;
+  Answers answers;
+  grpc::ServerUnaryReactor* reactor = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    const Ticket ticket = NextTicket();
+    reactor = CutReactor::New([this, ticket, node = report->node, life = report->incarnation] {
+      SyncCut(ticket, node, life);
+    });
     status = Running();
     if (status.ok()) {
-      const Ticket ticket = NextTicket();
       node_calls_[ticket] = {reactor, response};
       Actions actions;
       status = core_.SyncNode(ticket, *report, clock_->Now(), actions);
@@ -370,12 +397,8 @@ grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* 
                                                    const v1::GetJobRequest* request,
                                                    v1::GetJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::Duration limit = absl::Milliseconds(request->wait_limit_ms());
-  if (limit < absl::ZeroDuration() || limit > kWaitLimitMax) {
-    return FinishWith(reactor, absl::InvalidArgumentError(absl::StrCat(
-                                   "wait_limit_ms: ", request->wait_limit_ms(), ", expected 0 to ",
-                                   absl::ToInt64Milliseconds(kWaitLimitMax))));
-  }
+  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
+  if (!limit.ok()) return FinishWith(reactor, limit.status());
   absl::Status status;
   Answers answers;
   {
@@ -385,7 +408,7 @@ grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* 
       const Ticket ticket = NextTicket();
       job_calls_[ticket] = {reactor, response};
       Actions actions;
-      status = core_.WatchJob(ticket, request->job_id(), request->after_revision(), limit,
+      status = core_.WatchJob(ticket, request->job_id(), request->after_revision(), *limit,
                               clock_->Now(), actions);
       if (!status.ok()) job_calls_.erase(ticket);
       answers = Collect(std::move(actions));
@@ -428,6 +451,31 @@ grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContex
     for (const NodeView& view : core_.Nodes()) EncodeNodeStatus(view, now, *response->add_nodes());
   }
   return FinishWith(context->DefaultReactor(), status);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::DrainNode(grpc::CallbackServerContext* context,
+                                                      const v1::DrainNodeRequest* request,
+                                                      v1::DrainNodeResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
+  if (!limit.ok()) return FinishWith(reactor, limit.status());
+  absl::Status status;
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    status = Running();
+    if (status.ok()) {
+      const Ticket ticket = NextTicket();
+      drain_calls_[ticket] = {reactor, response};
+      Actions actions;
+      status = core_.DrainNode(ticket, request->node_id(), request->cancel(), *limit, clock_->Now(),
+                               actions);
+      if (!status.ok()) drain_calls_.erase(ticket);
+      answers = Collect(std::move(actions));
+    }
+  }
+  Perform(std::move(answers));
+  return status.ok() ? reactor : FinishWith(reactor, status);
 }
 
 grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContext* context,
