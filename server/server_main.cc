@@ -19,6 +19,7 @@
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
 #include "server/service/deadline_timer.h"
+#include "server/service/grpc_replica_transport.h"
 #include "server/service/held_jobs.h"
 #include "server/service/parameter_service.h"
 
@@ -37,6 +38,7 @@ struct Flags {
 void AddFlags(CLI::App& app, Flags* flags) {
   AddDaemonFlags(app, "capstan-server", &flags->daemon);
   AddSchedulerFlag(app, &flags->scheduler);
+  AddAdvertiseFlag(app, &flags->daemon);
   app.footer("Example:\n  capstan-server --scheduler=node-1:7070 --listen=0.0.0.0:7071");
 }
 
@@ -55,10 +57,12 @@ class Daemon {
  private:
   void OnFatal(const absl::Status& status);
   NodeAgent::Options AgentOptions(const Flags& flags);
+  ServerAgent::Options TableOptions();
 
   SteadyClock clock_;
   HeldJobs jobs_;
   DeadlineTimer timer_;
+  GrpcReplicaTransport transport_;
   ServerAgent tables_;
   ParameterService service_;
   std::unique_ptr<GrpcServer> server_;
@@ -70,13 +74,25 @@ class Daemon {
 
 Daemon::Daemon()
     : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
-      tables_(&jobs_, [this] { agent_->Wake(); }),  // It makes nothing before the agent starts.
-      service_(&jobs_, &clock_, &timer_) {}
+      tables_(TableOptions()),
+      service_(&jobs_) {}
+
+ServerAgent::Options Daemon::TableOptions() {
+  ServerAgent::Options options;
+  options.jobs = &jobs_;
+  options.clock = &clock_;
+  options.transport = &transport_;
+  options.on_change = [this] { agent_->Wake(); };  // Nothing changes before the agent starts.
+  options.schedule_tick = [this](Instant at) { timer_.Schedule(at); };
+  return options;
+}
 
 Daemon::~Daemon() {
   if (agent_ != nullptr) agent_->Stop();  // It calls the tables...
-  tables_.Stop();                         // ...and they call it: both threads end before both go.
+  tables_.Stop();                         // ...and they call it: all threads end before both go.
   jobs_.DropAll(absl::UnavailableError("this server stops"));
+  timer_.Stop();
+  transport_.Stop();
   server_.reset();
 }
 
@@ -102,8 +118,7 @@ NodeAgent::Options Daemon::AgentOptions(const Flags& flags) {
   options.scheduler = flags.scheduler;
   options.self.set_role(v1::SERVER);
   options.self.set_name(flags.daemon.name);
-  options.self.set_address(
-      FormatHostPort(AdvertisedAddress(ParseHostPort(server_->address()).value(), hostname)));
+  options.self.set_address(PeerAddress(flags.daemon, server_->address()));
   options.self.set_hostname(hostname);
   options.self.set_pid(getpid());
   options.on_fatal = [this](const absl::Status& status) { OnFatal(status); };

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kFileBytesMax = 16 << 20;
 
-std::string At(const std::string& name, const Position& position) {
+std::string At(const std::string& name, const TextPosition& position) {
   if (position.line == 0) return name;
   return absl::StrCat(name, ":", position.line, ":", position.column);
 }

@@ -85,7 +85,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   struct Options {
     JobId job;
-    NodeId node;              // This server and its life, as routing tables name it.
+    NodeId node;  // This server and its life, as routing tables name it.
     Incarnation incarnation;
     // The job asks for replicas or a log: replies wait until what they rest on is committed.
     bool safe_replies = false;
@@ -148,11 +148,12 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::vector<CapturedShard> Capture() const;
 
   const JobId& job() const { return options_.job; }
+  Incarnation incarnation() const { return options_.incarnation; }
   Generation routing_generation() const;
   Generation membership_generation() const;
   v1::RoutingTable routing() const;
   absl::Status failure() const;
-  std::vector<HeldShard> shards() const;            // Whose primary is here. Ordered by key.
+  std::vector<HeldShard> shards() const;                // Whose primary is here. Ordered by key.
   std::vector<v1::ReplicaState> ReplicaStates() const;  // Of those, as TableState reports them.
   std::vector<v1::HeldTable> Describe() const;
   const ShardFactory& factory() const { return *factory_; }
@@ -200,7 +201,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // ---- held_job_control.cc: routing, membership, time.
   void SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
                       Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RemoveLocked(Links::iterator link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the next one.
+  Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsSelf(const v1::RoutingTable& routing, int server) const;
   Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

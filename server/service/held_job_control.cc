@@ -73,8 +73,9 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
     routing_ = routing;
     for (MadeShard& each : made) {
       const ShardKey key = each.order.shard.key;
-      EndWaitingForLocked(key, absl::FailedPreconditionError(absl::StrCat(
-                                   NameOf(key), " begins anew; fetch the routing table")),
+      EndWaitingForLocked(key,
+                          absl::FailedPreconditionError(
+                              absl::StrCat(NameOf(key), " begins anew; fetch the routing table")),
                           &effects);
       tables_.Put(key, std::move(each.shard));
     }
@@ -89,9 +90,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
       SetRouteLocked(routing, route, &effects);
     }
     for (auto it = links_.begin(); it != links_.end();) {
-      const auto next = std::next(it);
-      if (!named.contains(it->first)) RemoveLocked(it, &effects);
-      it = next;
+      it = named.contains(it->first) ? std::next(it) : RemoveLocked(it, &effects);
     }
   }
   Perform(effects);
@@ -110,6 +109,12 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
     it = links_.insert({key, std::make_unique<ShardLink>(&link_options_, shard)}).first;
   }
   ShardLink& link = *it->second;
+  if (IsSelf(routing, route.server()) && tables_.Find(key) == nullptr) {
+    failure_ = absl::InternalError(
+        absl::StrCat(NameOf(key), " was to be made before this server became its primary"));
+    effects->report = true;
+    return;
+  }
   const bool was_primary = link.is_primary();
   RoleRoute role{.generation = Generation(routing.generation()),
                  .role = ShardRole::kReplica,
@@ -127,9 +132,11 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
   }
   link.SetRole(role, std::move(servers), tables_.Find(key), &effects->ended);
   if (was_primary && !link.is_primary()) {
-    EndWaitingForLocked(key, absl::FailedPreconditionError(absl::StrCat(
-                                 NameOf(key), " has another primary now; fetch the routing table "
-                                              "and send again")),
+    EndWaitingForLocked(key,
+                        absl::FailedPreconditionError(
+                            absl::StrCat(NameOf(key),
+                                         " has another primary now; fetch the routing table "
+                                         "and send again")),
                         effects);
   }
   if (!link.is_primary()) return;
@@ -139,17 +146,19 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
   SettleLocked(sink, effects);
 }
 
-void HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
+HeldJob::Links::iterator HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
   const ShardKey key = link->first;
-  EndWaitingForLocked(key, absl::FailedPreconditionError(absl::StrCat(
-                               NameOf(key), " is no longer held here; fetch the routing table and "
-                                            "send again")),
+  EndWaitingForLocked(key,
+                      absl::FailedPreconditionError(
+                          absl::StrCat(NameOf(key),
+                                       " is no longer held here; fetch the routing table and "
+                                       "send again")),
                       effects);
   link->second->Close(absl::NotFoundError(absl::StrCat(NameOf(key), " is no longer held here")),
                       &effects->ended);
   if (options_.log != nullptr) options_.log->Forget(options_.job, key);
   tables_.Remove(key);
-  links_.erase(link);
+  return links_.erase(link);
 }
 
 void HeldJob::SetMembership(const Membership& membership) {
@@ -208,7 +217,8 @@ Instant HeldJob::NextDeadline() const {
 }
 
 Instant HeldJob::NextDeadlineLocked() const {
-  Instant next = tables_.NextDeadline();
+  Instant next = Instant::InfiniteFuture();
+  if (!calls_.empty()) next = tables_.NextDeadline();
   for (const auto& [key, link] : links_) {
     next = std::min(next, link->replication().NextDeadline());
   }

@@ -47,6 +47,7 @@ class WaitingCalls {
   bool Seal(CallId call, EndedCalls* ended);
   // The call does not end before it is sealed once more. REQUIRES: Has(call).
   void Open(CallId call) { ++calls_.at(call).missing; }
+  bool empty() const { return calls_.empty(); }
   bool Has(CallId call) const { return calls_.contains(call); }
 
   // A shard's answer is missing. REQUIRES: the call is open.
