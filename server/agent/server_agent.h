@@ -76,9 +76,9 @@ class ServerAgent final : public NodeHandler {
     uint64_t id = 0;  // Tells apart two entries of one job: it was dropped and assigned again.
     v1::TableAssignment desired;
     Stage stage = Stage::kMaking;
-    bool making = false;           // An order to make shards is under way.
-    absl::Status failure;          // kFailed.
-    std::shared_ptr<HeldJob> job;  // Shared with `jobs_`; null until the first order.
+    bool making = false;             // An order to make shards is under way.
+    absl::Status failure;            // kFailed.
+    std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until the first order.
     v1::CheckpointState checkpoint;  // Of the last order that was taken up. Id 0: none.
   };
   struct Order {  // For the maker.
@@ -113,7 +113,8 @@ class ServerAgent final : public NodeHandler {
                                                     const HeldJob& job);
   absl::StatusOr<TableShard> MakeShard(const v1::TableAssignment& desired, const HeldJob& job,
                                        const ShardOrder& order);
-  void Fail(Entry& entry, const absl::Status& status, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(Entry& entry, const absl::Status& status, Work* work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Abandon(const JobId& id, const HeldJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null: the entry is gone.
   Entry* FindEntry(const Order& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
