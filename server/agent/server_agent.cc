@@ -98,6 +98,11 @@ void ServerAgent::Stop() {
   if (maker_.joinable()) maker_.join();
 }
 
+void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
+  if (!options_.stored) return;
+  for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
+}
+
 void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
   {
     absl::MutexLock lock(&mutex_);

@@ -48,9 +48,10 @@ class ServerAgent final : public NodeHandler {
     HeldJobs* jobs = nullptr;  // The agent alone adds to it.
     const Clock* clock = nullptr;
     ReplicaTransport* transport = nullptr;
-    RecordSink* log = nullptr;              // Null: jobs that ask for a log are refused.
-    TableSource* source = nullptr;          // Null: nothing can be restored.
-    CheckpointSink* checkpoints = nullptr;  // Null: checkpoints fail.
+    RecordSink* log = nullptr;  // Null: jobs that ask for a log are refused.
+    std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
+    TableSource* source = nullptr;                         // Null: nothing can be restored.
+    CheckpointSink* checkpoints = nullptr;                 // Null: checkpoints fail.
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
     std::function<void(Instant)> schedule_tick;  // As HeldJob's.
@@ -65,6 +66,7 @@ class ServerAgent final : public NodeHandler {
   void Start();
   void Stop();  // Lets the shards in the making be finished. Idempotent.
 
+  void FillRegistration(v1::RegisterRequest& request) override;
   void Restarted(const NodeId& node_id, Incarnation incarnation) override;
   void FillState(v1::SyncNodeRequest& request) override;
   void SyncAnswered(absl::Duration read_lease) override;
