@@ -4,8 +4,9 @@
 
 namespace capstan::scheduler {
 
-JobMembers::JobMembers(const std::vector<ServerRef>& servers, Instant now) : changed_(now) {
-  membership_.generation = Generation(1);
+JobMembers::JobMembers(const std::vector<ServerRef>& servers, Instant now, Generation first)
+    : changed_(now) {
+  membership_.generation = first;
   for (const ServerRef& server : servers) applied_[server.node];
 }
 

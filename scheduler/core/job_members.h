@@ -9,7 +9,7 @@
 //             ^------------------------Deactivate-------------------/
 //
 // Thread safety: thread-compatible.
-// Invariants: (1) the generation grows with every change and starts at 1.
+// Invariants: (1) the generation grows with every change.
 //             (2) what a server acknowledged never decreases.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
@@ -26,8 +26,9 @@ namespace capstan::scheduler {
 
 class JobMembers {
  public:
-  // For a job whose shards lie on `servers`.
-  JobMembers(const std::vector<ServerRef>& servers, Instant now);
+  // For a job whose shards lie on `servers`. `first`: of the membership, above all that the shards
+  // have seen.
+  JobMembers(const std::vector<ServerRef>& servers, Instant now, Generation first = Generation(1));
 
   void Add(Rank rank, Incarnation incarnation,
            Instant now);  // Replaces an earlier life of the rank.

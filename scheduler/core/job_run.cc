@@ -31,14 +31,16 @@ absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t va
 }  // namespace
 
 JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
-               Instant now)
+               Instant now, std::optional<RestoreFrom> restore)
     : plan_(plan),
       options_(options),
       epochs_(plan),
       routing_(std::move(routing)),
       started_(now),
       tasks_(plan.workers, options.tasks),
-      members_(routing_->servers, now),
+      members_(routing_->servers, now, restore ? restore->at.membership.Next() : Generation(1)),
+      restore_(std::move(restore)),
+      checkpoints_(plan),
       last_report_event_(now) {}
 
 // ---------------------------------------------------------------- tasks
@@ -130,6 +132,8 @@ void JobRun::NoteContradiction(Task& task, Instant now) {
 bool JobRun::HasUnfinishedWork(const Task& task) const {
   switch (phase_) {
     case JobPhase::kTraining:
+      if (pausing_) return false;
+      [[fallthrough]];
     case JobPhase::kEvaluating:
       if (training() && plan_.mode == Mode::kBsp) {
         const std::vector<SlotLease> leases = slot_leases_->HeldBy(task.rank);
@@ -144,6 +148,8 @@ bool JobRun::HasUnfinishedWork(const Task& task) const {
       return true;
     case JobPhase::kPlacing:
     case JobPhase::kStarting:
+    case JobPhase::kCheckpointing:
+    case JobPhase::kRecovering:
       return false;
   }
   return false;
@@ -226,6 +232,9 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
     return;
   }
   members_.Acknowledge(server, report.routing, report.membership);
+  for (const CheckpointReport& checkpoint : report.checkpoints) {
+    checkpoints_.OnReport(server, checkpoint, now);
+  }
   Advance(now, events);
 }
 
@@ -270,6 +279,7 @@ void JobRun::Tick(Instant now, Events& events) {
     if (ended()) return;
   }
   CheckServers(now, events);
+  checkpoints_.Tick(now);
   if (!ended()) Advance(now, events);
 }
 
@@ -279,6 +289,11 @@ Instant JobRun::NextDeadline() const {
   for (const Task& task : tasks_.all()) {
     if (!task.contradicts_since) continue;
     next = std::min(next, *task.contradicts_since + options_.contradiction_limit);
+  }
+  next = std::min(next, checkpoints_.Limit());
+  if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
+      checkpoints_.IsIdle()) {
+    next = std::min(next, checkpoints_.DueAt());
   }
   if (phase_ == JobPhase::kFinishing)
     return std::min(next, finishing_since_ + options_.finish_limit);
@@ -295,6 +310,8 @@ void JobRun::End(JobState state, const Failure& failure, Instant now, Events& ev
     if (task.placed()) tasks_.End(task.rank);
   }
   changed_assignments_.clear();
+  checkpoints_.Abandon("the job ended");
+  NoteCheckpoints(events);
   ++desired_version_;
   ++revision_;
   events.push_back(JobEnded{plan_.id, state, failure});
@@ -328,6 +345,7 @@ void JobRun::Restored(Instant now) {
   if (ended()) return;
   tasks_.Restored(now);
   members_.Restored(now);
+  checkpoints_.Restored(now);
   finishing_since_ = now;
   last_report_event_ = now;
   // Reports that were seen and not written are fewer than this.
