@@ -149,11 +149,6 @@ void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
   }
 }
 
-RestoreSource JobRun::restore_source() const {
-  if (!restore_) return {};
-  return {.restore_term = kRestoreTerm, .restore_folder = restore_->folder, .log_term = {}};
-}
-
 // ---------------------------------------------------------------- on request, ends
 
 absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(Instant now, Events& events) {

@@ -6,8 +6,9 @@
 namespace capstan::scheduler {
 
 void JobRun::Advance(Instant now, Events& events) {
+  SettleShards(now, events);
   CheckWorkers(now, events);
-  while (!ended() && AdvancePhase(now, events)) {
+  while (!ended() && !recovery_ && AdvancePhase(now, events)) {
   }
   if (ended()) return;
   NoteCheckpoints(events);
@@ -43,8 +44,6 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       if (checkpoints_.IsCapturing()) return false;
       LeaveCheckpoint(now, events);
       return true;
-    case JobPhase::kRecovering:
-      return false;
     case JobPhase::kEvaluating:
       if (sample_leases_->complete()) {
         FinishEpoch(now, events);
@@ -67,6 +66,8 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
           now >= finishing_since_ + options_.finish_limit) {
         End(JobState::kSucceeded, {}, now, events);
       }
+      return false;
+    case JobPhase::kRecovering:  // Never phase_: it lies over one.
       return false;
   }
   return false;
@@ -232,6 +233,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
     case JobPhase::kTraining:
     case JobPhase::kCheckpointing:
       if (!training()) break;
+      wanted.paused = recovery_.has_value() || pausing_;
       if (plan_.mode == Mode::kBsp) {
         wanted.slots = slot_leases_->HeldBy(task.rank);
         wanted.epoch_first_iteration = slot_leases_->begin();
@@ -271,6 +273,7 @@ void JobRun::RefreshAssignments() {
     task.assignment = wanted;
     ++decisions_;
     task.contradicts_since.reset();
+    task.stuck_since.reset();
     changed_assignments_.insert(task.rank);
   }
   const CheckpointId order = checkpoints_.order().id;
