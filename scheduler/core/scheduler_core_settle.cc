@@ -20,6 +20,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   AnswerCheckpoints(actions);
   AnswerDrains(now, actions);
   NoteChanges(now, actions);
+  due_ = std::min(due_, NextDeadline());
 }
 
 // ---------------------------------------------------------------- jobs and slots

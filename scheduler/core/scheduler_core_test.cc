@@ -53,7 +53,13 @@ struct Desk {
     actions.node_replies.clear();
     return replies;
   }
+  // With a timer that is punctual.
   void Pass(absl::Duration step) {
+    const Instant end = now + step;
+    while (core.NextDeadline() < end) Stall(core.NextDeadline() - now);
+    Stall(end - now);
+  }
+  void Stall(absl::Duration step) {
     now = now + step;
     core.Tick(now, actions);
   }
@@ -102,6 +108,23 @@ TEST_CASE("Scheduler: a held sync is answered when there is news, or by the next
   CHECK(replies[0].tables[0].membership.members.size() == 2);
   CHECK(replies[1].ticket == Ticket(3));
   CHECK(replies[1].tasks.size() == 2);
+}
+
+TEST_CASE("Scheduler: after it did not run for a while, nobody is dead because of that",
+          "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  REQUIRE_OK(desk.Sync(server, 1, 1));
+  desk.now = desk.now + absl::Seconds(60);
+  // What had gathered comes in any order, cut calls first.
+  desk.core.OnSyncBroken("server-1", server.incarnation, desk.now, desk.actions);
+  desk.Stall(absl::ZeroDuration());
+  desk.Pass(absl::Seconds(2));
+  CHECK(desk.core.Nodes()[0].alive);
+  REQUIRE_OK(desk.Sync(server, 2, 1));
+  // Then leases count again.
+  desk.Pass(absl::Seconds(4));
+  CHECK_FALSE(desk.core.Nodes()[0].alive);
 }
 
 TEST_CASE("Scheduler: a node whose lease ran out is told to register again", "[scheduler][core]") {
