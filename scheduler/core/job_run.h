@@ -4,13 +4,19 @@
 //   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
 //   EXPORTING --a task wrote the model--> FINISHING --all tasks exited--> succeeded
 //   any --Stop--> stopped      any --an error--> failed
+//   any but FINISHING --shards are lost--> RECOVERING --all are held again--> where it was
 //
-// EVALUATING is skipped without a test set. Tasks start while the servers make the tables.
+//   TRAINING, or between epochs --a checkpoint is due and all is quiet--> CHECKPOINTING --all
+//   servers have copied the tables--> where it was
+//
+// EVALUATING is skipped without a test set. Tasks start while the servers make the tables. A job
+// that begins with a checkpoint, or goes back to one, comes from STARTING to where that one stood.
+// RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
 // A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
-// others. What ends a job: a Failure that a task or a server reports, more crashes than
-// max_restarts, no live task for worker_wait, a lost server, a server that does not apply a
-// membership in time.
+// others. A server that dies or is drained hands its shards to others. What ends a job: a Failure
+// that a task or a server reports, more crashes than max_restarts, no live task for worker_wait,
+// lost shards that nothing restores, a server that does not apply a membership in time.
 //
 // Facts come in through the methods below; what the job wants is read back (assignments,
 // membership, unplaced ranks), and what happened is appended to `events`.
@@ -26,11 +32,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/checkpoints.h"
 #include "scheduler/core/epoch_plan.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_members.h"
@@ -39,7 +49,9 @@
 #include "scheduler/core/job_tasks.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
+#include "scheduler/core/resume_point.h"
 #include "scheduler/core/sample_leases.h"
+#include "scheduler/core/shard_map.h"
 #include "scheduler/core/slot_leases.h"
 #include "scheduler/core/views.h"
 
@@ -53,12 +65,21 @@ class JobRun {
     absl::Duration contradiction_limit =
         absl::Seconds(10);                            // For a task that is idle with work at hand.
     absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
-    absl::Duration report_interval = absl::Seconds(1);  // Between two Report events.
+    absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
+    absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
+    ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
+  };
+  struct DeadNode {
+    NodeId node;
+    std::string why;
+    Instant fenced_at;  // From then on it answers no reads.
   };
   static constexpr int kLeasesPerTask = 2;  // Sample leases that a task holds at most.
 
+  // `restore`: it begins there; then the term of every shard of `routing` is restore_term().
   JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
-         Instant now);
+         Instant now, std::optional<RestoreFrom> restore = std::nullopt);
+  static constexpr Term kRestoreTerm{2};  // Of a job that begins with a checkpoint.
 
   // ---- facts in
   void PlaceTask(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
@@ -71,8 +92,20 @@ class JobRun {
                     Events& events);
   // The task has not reported in time. `node_fresh`: its daemon has, so the fault is the task's.
   void OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& events);
-  void OnNodeDied(const NodeId& node, const std::string& why, Instant now, Events& events);
+  void OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events);
+  // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
+  // earlier life of that name has died.
+  void OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored, bool draining,
+                      Instant now, Events& events);
+  void OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events);
+  // The rank leaves its daemon, which is drained, and wants a slot elsewhere. No crash is counted.
+  void MoveTask(Rank rank, Instant now, Events& events);
   void OnTableReport(const NodeId& server, const TableReport& report, Instant now, Events& events);
+  // One is taken as soon as the job can be quiet. The id that it will have.
+  // Errors: kFailedPrecondition  the job trains no more.
+  absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
+  void OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
+                             Events& events);
   void Stop(Instant now, Events& events);
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
@@ -89,8 +122,15 @@ class JobRun {
       const Task& task) const;  // Something that it is assigned is not reported done.
   const std::shared_ptr<const Routing>& routing() const { return routing_; }
   const JobMembership& membership() const { return members_.membership(); }
+  RestoreSource restore_source() const;
   const JobPlan& plan() const { return plan_; }
-  bool UsesServer(const NodeId& node) const;
+  // Its table names the server, in this or an earlier life.
+  bool UsesServer(const NodeId& node) const { return shards_.IsUsed(node); }
+  const ShardMap& shards() const { return shards_; }
+  CheckpointOrder checkpoint_order() const { return checkpoints_.order(); }
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  // The manifest that is to be written, given once in each life of the scheduler.
+  std::optional<CheckpointPublish> TakePublish();
 
   uint64_t revision() const { return revision_; }  // Grows with every visible change.
   uint64_t desired_version() const {
@@ -104,14 +144,17 @@ class JobRun {
   // ---- durable state, in the form of scheduler/store/archive.h
   // Grows with every decision, which must be durable before anybody hears of it. What only the
   // revision counts is progress: it may be lost, for the tasks report it again.
-  uint64_t durable_version() const { return desired_version_ + decisions_; }
+  uint64_t durable_version() const {
+    return desired_version_ + decisions_ + checkpoints_.changes();
+  }
   // All but what the constructor takes.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
             training_begun_, next_lease_, exporter_, exported_, epoch_started_, epoch_result_,
             results_, crashes_, restarts_, first_failure_, last_death_, revision_, desired_version_,
-            decisions_, membership_seen_);
+            decisions_, membership_seen_, begins_at_, restore_, checkpoints_, pausing_,
+            after_checkpoint_, segment_margin_, order_seen_, shards_, recovery_, server_deaths_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -125,19 +168,38 @@ class JobRun {
   void Restored(Instant now);
 
  private:
-  bool training() const { return phase_ == JobPhase::kTraining; }
+  // In an epoch's training, if need be quiet for a checkpoint.
+  bool training() const {
+    return phase_ == JobPhase::kTraining ||
+           (phase_ == JobPhase::kCheckpointing && after_checkpoint_ != After::kNextEpoch);
+  }
   absl::Status ValidateReport(const TaskReport& report) const;
-  void TakeProgress(Task& task, const TaskReport& report, Instant now);
-  void NoteContradiction(Task& task, Instant now);
+  bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
+  void NoteContradiction(Task& task, bool moved, Instant now);
+  void EndHungTasks(Instant now, Events& events);
   void EndTask(Rank rank, const Failure& failure, bool counted, Instant now, Events& events);
   void EmitReport(Instant now, Events& events);  // Unless nothing was trained since the last.
 
   void Advance(Instant now, Events& events);
   bool AdvancePhase(Instant now, Events& events);
   void EnterTraining(Epoch epoch, Instant now, Events& events);
+  void AdvanceTraining(Instant now);
+  bool TrainingComplete() const;
+
+  // Checkpoints (job_run_checkpoints.cc).
+  enum class After { kTrainOn, kFinishTraining, kNextEpoch };  // Where a quiet moment lies.
+  bool IsQuiet() const;  // Training, and nothing is on its way.
+  bool TakeCheckpoint(After after, Instant now, Events& events);  // True: if one was due.
+  void LeaveCheckpoint(Instant now, Events& events);
+  void PlanQuiet(Instant now);
+  void EndSegmentSoon(Instant now);
+  ResumePoint PointNow(After after, Instant now) const;
+  void ResumeAt(const ResumePoint& at, Instant now, Events& events);
+  void NoteCheckpoints(Events& events);
   void EnterEvaluating(Events& events);
   void FinishTraining(Instant now, Events& events);
   void FinishEpoch(Instant now, Events& events);
+  void EnterNextEpoch(Instant now, Events& events);
   void SetPhase(JobPhase phase, Events& events);
   bool BeginTraining(Instant now);
   void GrantTraining(Instant now);
@@ -147,6 +209,15 @@ class JobRun {
   std::vector<Rank> ReadyRanks() const;
   void CheckWorkers(Instant now, Events& events);
   void CheckServers(Instant now, Events& events);
+  void SettleShards(Instant now, Events& events);
+  void TakeRouting(Instant now, Events& events);
+  void BeginRecovery(Instant now, Events& events);
+  void Recover(Instant now, Events& events);
+  bool GoBackToCheckpoint(Instant now, Events& events);
+  const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
+  bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
+  std::string DescribeLoss() const;
+  std::string RecoveryDetail(Instant now) const;
   void RefreshAssignments();
   Assignment WantedAssignment(const Task& task) const;
   void End(JobState state, const Failure& failure, Instant now, Events& events);
@@ -161,8 +232,9 @@ class JobRun {
   const JobPlan plan_;
   const Options options_;
   const EpochPlan epochs_;
-  const std::shared_ptr<const Routing>
-      routing_;  // Shared with replies on their way out; immutable.
+  ShardMap shards_;
+  // Of shards_; shared with replies on their way out; immutable.
+  std::shared_ptr<const Routing> routing_;
 
   JobState state_ = JobState::kRunning;
   JobPhase phase_ = JobPhase::kPlacing;
@@ -184,6 +256,27 @@ class JobRun {
   Instant epoch_started_;
   EpochResult epoch_result_;
   std::vector<EpochResult> results_;
+
+  std::optional<RestoreFrom> begins_at_;  // The job; not always with its initial values.
+  std::optional<RestoreFrom> restore_;    // Where its training begins, or began last.
+  Checkpoints checkpoints_;
+  bool pausing_ = false;  // SSP, ASP: no batch is begun, for a checkpoint.
+  After after_checkpoint_ = After::kTrainOn;
+  int64_t segment_margin_ = 0;  // BSP: iterations left to tasks to hear of a segment's end.
+  std::optional<Instant> at_segment_end_since_;  // BSP: and a checkpoint is due.
+  CheckpointId order_seen_;                      // By desired_version_.
+  bool publish_taken_ = false;                   // In this life of the scheduler.
+  // Shards are lost, or were, and their new primaries do not hold them yet.
+  struct Recovery {
+    Instant since;
+    bool waiting = true;  // No server has been given them.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(since, waiting);
+    }
+  };
+  std::optional<Recovery> recovery_;
+  absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
 
   int crashes_ = 0;
   int restarts_ = 0;

@@ -63,6 +63,7 @@ std::string JobRun::Detail(Instant now) const {
         absl::FormatDuration(absl::Trunc(now - *without_worker_since_, absl::Seconds(1))),
         "; fails after ", absl::FormatDuration(plan_.worker_wait));
   }
+  if (recovery_) return RecoveryDetail(now);
   switch (phase_) {
     case JobPhase::kPlacing:
       return absl::StrCat("waits for ", members_.Behind().value_or("its servers"),
@@ -72,13 +73,20 @@ std::string JobRun::Detail(Instant now) const {
     case JobPhase::kTraining:
       if (!training_begun_)
         return absl::StrCat("waits for ", members_.Behind().value_or("a worker"));
+      if (pausing_ || segment_margin_ > 0) {
+        return absl::StrCat("ends what it has begun for a checkpoint, ", epoch);
+      }
       return absl::StrCat("trains ", epoch);
+    case JobPhase::kCheckpointing:
+      return absl::StrCat("waits for ", checkpoints_.Awaited(), " to copy its tables, ", epoch);
     case JobPhase::kEvaluating:
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
       return absl::StrCat("writes the model to ", plan_.export_path);
     case JobPhase::kFinishing:
       return "the model is written; its tasks exit";
+    case JobPhase::kRecovering:
+      break;
   }
   return "";
 }
@@ -113,6 +121,8 @@ TaskView JobRun::ViewTask(const Task& task) const {
     view.state = "idle";
   } else if (phase_ == JobPhase::kEvaluating) {
     view.state = "evaluating";
+  } else if (phase_ == JobPhase::kCheckpointing || task.assignment.paused) {
+    view.state = "idle";
   } else {
     view.state = phase_ == JobPhase::kExporting ? "exporting" : "training";
   }
@@ -127,7 +137,7 @@ JobView JobRun::View(Instant now) const {
     view.ended = ended_;
     view.detail = EndDetail();
   } else {
-    view.phase = phase_;
+    view.phase = recovery_ ? JobPhase::kRecovering : phase_;
     view.detail = Detail(now);
     view.samples_per_second = training() ? metrics_.SamplesPerSecond(now) : 0;
   }

@@ -13,11 +13,14 @@
 // Invariants: (1) a node's desired state has a generation that grows with every change.
 //             (2) a task slot holds at most one task; a rank has at most one life.
 //             (3) jobs start in the order of their submission.
+//             (4) no server becomes primary within read_lease of the last contact with the one
+//                 before it.
 #ifndef CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
 #define CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -31,12 +34,14 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/changes.h"
+#include "scheduler/core/checkpoints.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_queue.h"
 #include "scheduler/core/job_run.h"
 #include "scheduler/core/membership.h"
 #include "scheduler/core/messages.h"
+#include "scheduler/core/resume_point.h"
 #include "scheduler/core/views.h"
 #include "scheduler/core/worker_slots.h"
 
@@ -47,22 +52,27 @@ namespace capstan::scheduler {
 // happened.
 struct Actions {
   Changes changes;
+  std::vector<CheckpointPublish> publishes;  // Manifests to be written.
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
+  std::vector<CheckpointReply> checkpoint_replies;
+  std::vector<DrainReply> drain_replies;
   Events events;
 };
 
 class SchedulerCore {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(5);  // Of daemons and of tasks.
-    absl::Duration sync_interval =
-        absl::Milliseconds(500);       // Longest hold of a sync; well below lease.
-    JobRun::Options job;               // job.tasks.lease is set to `lease`.
-    Incarnation first_incarnation{1};  // Of a cluster's first scheduler.
-    size_t ended_jobs_max = 1000;      // History: the oldest are forgotten.
-    size_t watches_max = 10000;        // Held GetJob calls.
+    absl::Duration lease = absl::Seconds(3);                 // Of daemons and of tasks.
+    absl::Duration sync_interval = absl::Milliseconds(200);  // Longest hold of a sync.
+    // A primary that is cut off may answer reads for this long; well above sync_interval.
+    absl::Duration read_lease = absl::Milliseconds(500);
+    absl::Duration broken_limit = absl::Milliseconds(500);  // At least read_lease.
+    JobRun::Options job;                                    // job.tasks.lease is set to `lease`.
+    Incarnation first_incarnation{1};                       // Of a cluster's first scheduler.
+    size_t ended_jobs_max = 1000;                           // History: the oldest are forgotten.
+    size_t watches_max = 10000;  // Held GetJob, DrainNode and SaveCheckpoint calls, each.
     // Progress that tasks would report again is written this often, if nothing else is.
     absl::Duration progress_interval = absl::Seconds(1);
   };
@@ -73,6 +83,10 @@ class SchedulerCore {
   absl::StatusOr<Registration> Register(const NodeInfo& info, Instant now, Actions& actions);
   // Errors: kNotFound  unknown node.   kAborted  not the live incarnation: register again.
   absl::Status SyncNode(Ticket ticket, const NodeReport& report, Instant now, Actions& actions);
+  // The call of the node that is held was cut: by a reset, or because its process is gone. It is
+  // answered, and the node is dead unless it syncs within broken_limit. REQUIRES: the call that was
+  // cut is the held one; no effect if none is held or the life is over.
+  void OnSyncBroken(const NodeId& node, Incarnation incarnation, Instant now, Actions& actions);
 
   // ---- tasks
   // Errors: kNotFound  no such job.   kAborted  not a live task of it.   kInvalidArgument  bad
@@ -82,15 +96,33 @@ class SchedulerCore {
   // ---- users
   // A number for the next job's name, never the same again. Durable with the next SubmitJob.
   uint64_t TakeJobNumber() { return next_job_name_++; }
+  // `restore`: where the job begins, of a job with the same tables, data and batches.
   // REQUIRES: plan.id was not used before; the plan's ranges hold.
   // Errors: kResourceExhausted  too many jobs wait.
-  absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions);
+  absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
+                         const std::optional<RestoreFrom>& restore = std::nullopt);
   // Errors: kNotFound.
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
   // Answers once the job's revision is above `after_revision`, or after `limit`.
   // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
   absl::Status WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision,
                         absl::Duration limit, Instant now, Actions& actions);
+
+  // ---- checkpoints
+  // Answers once a checkpoint that was begun after this call is complete or abandoned, or after
+  // `limit`.
+  // Errors: kNotFound.   kFailedPrecondition  the job does not train.   kResourceExhausted
+  //         watches_max calls are held.
+  absl::Status SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit, Instant now,
+                              Actions& actions);
+  // What came of a CheckpointPublish. One that nobody waits for any more has no effect.
+  void CheckpointPublished(const JobId& job, CheckpointId id, const absl::Status& status,
+                           Instant now, Actions& actions);
+  // Gives the node nothing new and moves what it has elsewhere, or (`cancel`) takes that back. The
+  // wish is the name's and outlives the process. Answers when it is safe to stop, or after `limit`.
+  // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
+  absl::Status DrainNode(Ticket ticket, const NodeId& node, bool cancel, absl::Duration limit,
+                         Instant now, Actions& actions);
 
   // ---- time
   void Tick(Instant now, Actions& actions);
@@ -127,6 +159,7 @@ class SchedulerCore {
     std::unique_ptr<JobRun> run;  // Null: pending, or stopped before it started.
     bool stopped = false;         // Before it started.
     Instant stopped_at;
+    std::optional<RestoreFrom> restore;  // Where it begins.
     std::string why_pending;
     uint64_t pending_revision = 1;
     uint64_t desired_version = 0;  // Of run, as taken into the nodes' desired states.
@@ -139,12 +172,13 @@ class SchedulerCore {
 
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(number, submitted, stopped, stopped_at, pending_revision);
+      archive(number, submitted, stopped, stopped_at, pending_revision, restore);
     }
   };
   // What a node should hold, in short; the reply spells it out.
   struct Desired {
-    std::vector<std::tuple<JobId, Generation, Generation>> tables;  // Job, routing, membership.
+    // Job, routing, membership, checkpoint.
+    std::vector<std::tuple<JobId, Generation, Generation, CheckpointId>> tables;
     std::vector<TaskKey> tasks;
     friend bool operator==(const Desired&, const Desired&) = default;
     template <typename Archive>
@@ -177,27 +211,49 @@ class SchedulerCore {
     Instant until;
   };
 
+  struct CheckpointWait {
+    Ticket ticket;
+    JobId job;
+    CheckpointId id;  // Or a later one.
+    Instant until;
+  };
+  struct DrainWatch {
+    Ticket ticket;
+    NodeId node;
+    Instant until;
+  };
+
   // After every message, in this order.
   void Settle(Instant now, Actions& actions);
   void NoteEnded(Actions& actions);
   void ReleaseSlots(Actions& actions);
+  void MoveTasks(Instant now, Actions& actions);
   void PlaceTasks(Instant now, Actions& actions);
   void StartJobs(Instant now, Actions& actions);
   void ExplainPending();
   void RefreshDesired();
   void AnswerChanged(Actions& actions);
+  void AnswerCheckpoints(Actions& actions);
   void NoteChanges(Instant now, Actions& actions);
 
   void StartJob(JobEntry& entry, Instant now, Actions& actions);
   void TakeNodeDeaths(size_t first_event, Instant now, Actions& actions);
-  void TakeNodeReport(const Node& node, const NodeReport& report, Instant now, Actions& actions);
+  // `current`: it has seen its newest desired state.
+  void TakeNodeReport(const Node& node, const NodeReport& report, bool current, Instant now,
+                      Actions& actions);
   void AnswerExpired(Instant now, Actions& actions);
-  void AnswerNode(NodeState& state, Actions& actions);
+  void AnswerNode(const NodeId& id, NodeState& state, Actions& actions);
   void AnswerTask(const TaskKey& key, Actions& actions);
+  // Answers whoever waits for a drained node, if it is safe to stop or the time is up.
+  void AnswerDrains(Instant now, Actions& actions);
+  void NoteClosing(const Node& node, Instant now, Actions& actions);
+  DrainReply DrainState(const NodeId& node) const;
+  bool MayStop(const NodeId& node) const;
+  bool MayMoveTask(const TaskKey& task) const;
   void RefuseTask(const TaskKey& key, Actions& actions);  // The task is not wanted any more.
 
   Desired WantedOf(const Node& node) const;
-  std::vector<ServerRef> ChooseServers(int count) const;
+  std::vector<ServerRef> ChooseServers(const JobPlan& plan) const;
   std::vector<JobEntry*> Running();  // By submission.
   int ShardsOn(const NodeId& node) const;
   Supply CurrentSupply() const;
@@ -218,10 +274,12 @@ class SchedulerCore {
   absl::btree_map<uint64_t, JobId> ended_;    // By number; at most ended_jobs_max.
   absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;
-  std::vector<Watch> watches_;    // At most watches_max.
-  Supply explained_supply_;       // That the pending jobs' reasons were made of.
-  bool queue_changed_ = false;    // Since then.
-  bool desired_changed_ = false;  // Since the nodes' desired states were made.
+  std::vector<Watch> watches_;                    // At most watches_max.
+  std::vector<DrainWatch> drain_watches_;         // Likewise.
+  std::vector<CheckpointWait> checkpoint_waits_;  // Likewise.
+  Supply explained_supply_;                       // That the pending jobs' reasons were made of.
+  bool queue_changed_ = false;                    // Since then.
+  bool desired_changed_ = false;                  // Since the nodes' desired states were made.
   // Since Changes named them last; those of a running job are told by its versions.
   bool nodes_changed_ = false;
   absl::btree_set<JobId> changed_jobs_;

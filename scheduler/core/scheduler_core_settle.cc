@@ -11,11 +11,14 @@ namespace capstan::scheduler {
 void SchedulerCore::Settle(Instant now, Actions& actions) {
   NoteEnded(actions);
   ReleaseSlots(actions);
+  MoveTasks(now, actions);
   PlaceTasks(now, actions);
   StartJobs(now, actions);
   ExplainPending();
   RefreshDesired();
   AnswerChanged(actions);
+  AnswerCheckpoints(actions);
+  AnswerDrains(now, actions);
   NoteChanges(now, actions);
 }
 
@@ -111,24 +114,30 @@ void SchedulerCore::StartJobs(Instant now, Actions& actions) {
 
 void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   const JobPlan& plan = entry.plan;
+  const Generation first(entry.restore ? JobRun::kRestoreTerm.value() : 1);
   auto routing = std::make_shared<const Routing>(
-      PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan.servers)));
+      PlaceShards(plan.id, first, plan.table_elements, ChooseServers(plan), plan.replicas));
   JobStarted started{plan.id, {}};
   for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);
   actions.events.push_back(std::move(started));
-  entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_.job, now);
+  entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_.job, now, entry.restore);
   running_.emplace(entry.number, plan.id);
+  for (const Node* node : membership_.All()) {
+    if (!node->alive || node->info.role != Role::kServer) continue;
+    entry.run->OnServerJoined({node->id, node->info.address, node->incarnation}, {},
+                              node->closing(), now, actions.events);
+  }
   desired_changed_ = true;
 }
 
-// The `count` servers (0: all) that hold the fewest shards, by name.
-std::vector<ServerRef> SchedulerCore::ChooseServers(int count) const {
+// As many as the plan asks for (0: all), those that hold the fewest shards, by name.
+std::vector<ServerRef> SchedulerCore::ChooseServers(const JobPlan& plan) const {
   std::vector<const Node*> servers = membership_.Available(Role::kServer);
-  if (count > 0) {
+  if (plan.servers > 0) {
     std::stable_sort(servers.begin(), servers.end(), [this](const Node* a, const Node* b) {
       return ShardsOn(a->id) < ShardsOn(b->id);
     });
-    servers.resize(static_cast<size_t>(count));
+    servers.resize(static_cast<size_t>(std::max(plan.servers, plan.replicas + 1)));
     std::sort(servers.begin(), servers.end(),
               [](const Node* a, const Node* b) { return a->id < b->id; });
   }
@@ -140,12 +149,7 @@ std::vector<ServerRef> SchedulerCore::ChooseServers(int count) const {
 
 int SchedulerCore::ShardsOn(const NodeId& node) const {
   int count = 0;
-  for (const auto& [number, job] : running_) {
-    const Routing& routing = *RunOf(job)->routing();
-    for (const ShardRoute& shard : routing.shards) {
-      if (routing.servers[static_cast<size_t>(shard.server)].node == node) ++count;
-    }
-  }
+  for (const auto& [number, job] : running_) count += RunOf(job)->shards().CopiesOn(node);
   return count;
 }
 
@@ -167,11 +171,12 @@ void SchedulerCore::ExplainPending() {
 
 // Draws the consequences of the NodeDied events from `first_event` on.
 void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& actions) {
+  std::vector<JobRun::DeadNode> dead;
   const size_t end = actions.events.size();
   for (size_t i = first_event; i < end; ++i) {
     const NodeDied* found = std::get_if<NodeDied>(&actions.events[i]);
     if (found == nullptr) continue;
-    const NodeDied died = *found;  // The vector grows below.
+    const NodeDied& died = *found;
     if (const auto it = nodes_.find(died.node); it != nodes_.end()) {
       if (it->second.held) {
         NodeReply reply{.ticket = it->second.ticket};
@@ -183,10 +188,10 @@ void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& act
     }
     slots_.RemoveNode(died.node);
     nodes_changed_ = true;
-    for (JobEntry* entry : Running()) {
-      entry->run->OnNodeDied(died.node, died.why, now, actions.events);
-    }
+    dead.push_back({died.node, died.why, died.last_seen + options_.read_lease});
   }
+  if (dead.empty()) return;
+  for (JobEntry* entry : Running()) entry->run->OnNodesDied(dead, now, actions.events);
 }
 
 SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
@@ -198,7 +203,8 @@ SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
   for (const auto& [number, job] : running_) {
     const JobRun& run = *RunOf(job);
     if (!run.UsesServer(node.id)) continue;
-    wanted.tables.push_back({job, run.routing()->generation, run.membership().generation});
+    wanted.tables.push_back(
+        {job, run.routing()->generation, run.membership().generation, run.checkpoint_order().id});
   }
   return wanted;
 }
@@ -270,15 +276,17 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
 
 // ---------------------------------------------------------------- answers
 
-void SchedulerCore::AnswerNode(NodeState& state, Actions& actions) {
+void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& actions) {
   NodeReply reply{
       .ticket = state.ticket, .status = absl::OkStatus(), .generation = state.generation};
   state.held = false;
   reply.changed = state.seen != state.generation;
+  reply.may_stop = MayStop(id);
   if (reply.changed) {
-    for (const auto& [job, routing, membership] : state.desired.tables) {
+    for (const auto& [job, routing, membership, checkpoint] : state.desired.tables) {
       const JobRun& run = *RunOf(job);
-      reply.tables.push_back({run.routing(), run.membership()});
+      reply.tables.push_back(
+          {run.routing(), run.membership(), run.restore_source(), run.checkpoint_order()});
     }
     reply.tasks = state.desired.tasks;
   }
@@ -314,7 +322,7 @@ void SchedulerCore::RefuseTask(const TaskKey& key, Actions& actions) {
 
 void SchedulerCore::AnswerChanged(Actions& actions) {
   for (auto& [id, state] : nodes_) {
-    if (state.held && state.seen != state.generation) AnswerNode(state, actions);
+    if (state.held && state.seen != state.generation) AnswerNode(id, state, actions);
   }
   for (JobEntry* entry : Running()) {
     for (const Rank rank : entry->run->TakeChangedAssignments()) {
@@ -328,9 +336,42 @@ void SchedulerCore::AnswerChanged(Actions& actions) {
   });
 }
 
+void SchedulerCore::AnswerCheckpoints(Actions& actions) {
+  for (JobEntry* entry : Running()) {
+    if (auto publish = entry->run->TakePublish()) actions.publishes.push_back(*std::move(publish));
+  }
+  for (const Event& event : actions.events) {
+    const auto* ended = std::get_if<CheckpointEnded>(&event);
+    if (ended == nullptr) continue;
+    const absl::Status status = ended->why.empty()
+                                    ? absl::OkStatus()
+                                    : absl::FailedPreconditionError(
+                                          absl::StrCat("checkpoint ", ended->id.value(), " of ",
+                                                       ended->job, " was given up: ", ended->why));
+    std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
+      if (wait.job != ended->job || wait.id > ended->id) return false;
+      actions.checkpoint_replies.push_back({wait.ticket, status, ended->id, ended->folder});
+      return true;
+    });
+  }
+  std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
+    const JobRun* run = RunOf(wait.job);
+    if (run != nullptr && !run->ended()) return false;
+    const auto status = absl::FailedPreconditionError(
+        absl::StrCat(wait.job, " ended before the checkpoint was begun"));
+    actions.checkpoint_replies.push_back({wait.ticket, status, CheckpointId(0), ""});
+    return true;
+  });
+}
+
 void SchedulerCore::AnswerExpired(Instant now, Actions& actions) {
+  std::erase_if(checkpoint_waits_, [now, &actions](const CheckpointWait& wait) {
+    if (now < wait.until) return false;
+    actions.checkpoint_replies.push_back({wait.ticket, absl::OkStatus(), CheckpointId(0), ""});
+    return true;
+  });
   for (auto& [id, state] : nodes_) {
-    if (state.held && now >= state.hold_until) AnswerNode(state, actions);
+    if (state.held && now >= state.hold_until) AnswerNode(id, state, actions);
   }
   std::vector<TaskKey> expired;
   for (const auto& [key, held] : held_tasks_) {

@@ -70,7 +70,7 @@ class ShardMap {
 
   // ---- lost shards
   std::vector<Lost> LostShards() const;
-  bool has_lost() const;
+  bool has_lost() const { return has_lost_; }
   // Every lost shard is given to a server that came back with the log of the last who held it. All
   // or nothing. True: done, Settle makes the table.
   bool RecoverFromLog(Instant now);
@@ -82,8 +82,8 @@ class ShardMap {
 
   // ---- what is
   const Routing& routing() const { return routing_; }
-  bool IsUsed(const NodeId& server) const;   // The table names it, in whatever life.
-  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
+  bool IsUsed(const NodeId& server) const;       // The table names it, in whatever life.
+  int CopiesOn(const NodeId& server) const;      // Primaries and replicas of its present life.
   bool CanMoveFrom(const NodeId& server) const;  // Another server could take what is on it.
   // The servers that are primaries now, alive, with the generation that made them so.
   absl::btree_map<NodeId, Generation> Primaries() const;
@@ -94,7 +94,7 @@ class ShardMap {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(shards_, servers_, members_, generation_, log_term_, restore_term_);
-    settled_ = false;
+    if constexpr (Archive::is_loading::value) settled_ = false;
   }
 
  private:
@@ -110,7 +110,7 @@ class ShardMap {
   struct Server {
     ServerRef ref;
     bool draining = false;
-    Generation applied;                         // Routing table.
+    Generation applied;                        // Routing table.
     absl::btree_map<ShardKey, LogEnd> stored;  // In its logs, of this job.
     template <typename Archive>
     void serialize(Archive& archive) {
@@ -190,6 +190,7 @@ class ShardMap {
   Term restore_term_;
   absl::btree_map<NodeId, Load> loads_;  // While Settle runs.
   bool settled_ = false;                 // No fact came since the last Settle.
+  bool has_lost_ = false;                // As of the last Settle.
   bool changed_ = false;                 // The table, since routing_ was made.
   Instant deadline_ = Instant::InfiniteFuture();
   Routing routing_;
