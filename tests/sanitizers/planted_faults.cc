@@ -49,7 +49,8 @@ int Call(bool guarded) {
   Counter counter(guarded);
   const auto server = capstan::GrpcServer::Start({.services = {&counter}});
   if (!server.ok()) return 1;
-  const auto stub = Scheduler::NewStub(capstan::MakeChannel((*server)->address(), capstan::ChannelKind::kControl));
+  const auto stub = Scheduler::NewStub(
+      capstan::MakeChannel((*server)->address(), capstan::ChannelKind::kControl));
   grpc::ClientContext context;
   GetJobRequest request;
   GetJobResponse response;
