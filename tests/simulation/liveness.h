@@ -1,0 +1,46 @@
+// Liveness: once the world has healed the job ends in time, and it ends as its options allow.
+//
+// It must succeed unless something that was done to the world is named as a reason to fail:
+// a lost server without replicas, log and checkpoint (SERVER_LOST), a process that did not answer
+// within a limit of its own (HANG, NO_HEARTBEAT) where processes were paused or cut off for longer
+// than that limit, more crashes than the job forgives (TASK_CRASHED).
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
+#define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
+
+#include <optional>
+#include <string>
+
+#include "scheduler/core/events.h"
+#include "scheduler/core/views.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/fault.h"
+#include "tests/simulation/options.h"
+
+namespace capstan::sim {
+
+class Liveness final : public Checker {
+ public:
+  // `faults` outlives the checker.
+  Liveness(const Options& options, const FaultCounts* faults)
+      : options_(options), faults_(faults) {}
+
+  void Happened(const scheduler::Event& event) override;
+  void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+                const absl::btree_map<TableId, Version>& versions) override;
+
+  // The time is over. `job`: as the scheduler sees it.
+  void CheckEnd(const std::optional<scheduler::JobView>& job);
+
+ private:
+  bool MayFail(const scheduler::Failure& failure) const;
+
+  const Options options_;
+  const FaultCounts* const faults_;
+  bool server_died_ = false;
+  bool exported_ = false;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_LIVENESS_H_

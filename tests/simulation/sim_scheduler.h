@@ -1,0 +1,63 @@
+// SimScheduler: the scheduler's process: the real SchedulerCore and codecs behind simulated calls.
+//
+// The shell of scheduler_service.h without gRPC, threads and files. Thread safety:
+// thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_SIM_SCHEDULER_H_
+#define CAPSTAN_TESTS_SIMULATION_SIM_SCHEDULER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "scheduler/core/scheduler_core.h"
+#include "tests/simulation/process.h"
+#include "tests/simulation/sim_network.h"
+#include "tests/simulation/world.h"
+
+namespace capstan::sim {
+
+class SimScheduler {
+ public:
+  SimScheduler(World* world, SimNetwork::HostId host, HostClock* clock);
+
+  Process& process() { return process_; }
+  void Start();  // The process, anew. REQUIRES: it is dead.
+  void Submit();
+
+  // The job's state; nothing while the process is dead.
+  std::optional<scheduler::JobView> Job() const;
+
+ private:
+  using Call = std::shared_ptr<SimNetwork::Incoming>;
+
+  void Handle(const Call& call);
+  absl::Status Register(const Call& call);
+  absl::Status SyncNode(const Call& call);
+  absl::Status SyncTask(const Call& call);
+  void Perform(scheduler::Actions actions);
+  void AnswerNode(const scheduler::NodeReply& reply);
+  void AnswerTask(const scheduler::TaskReply& reply);
+  void Note(const scheduler::Event& event);
+  void Arm();
+
+  World* const world_;
+  Process process_;
+  const SimNetwork::EndpointId endpoint_;
+  scheduler::AdmittedJobs jobs_;
+
+  // Of this life.
+  uint64_t lives_ = 0;
+  std::unique_ptr<scheduler::SchedulerCore> core_;
+  uint64_t next_ticket_ = 1;
+  absl::btree_map<scheduler::Ticket, Call> calls_;
+  absl::btree_map<scheduler::Ticket, Life> tasks_;  // That sent a SyncTask.
+  Process::TimerId timer_ = 0;
+  Instant timer_for_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_SIM_SCHEDULER_H_
