@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -20,7 +21,8 @@ namespace {
 
 // What a process has to say; lies in memory that it shares with its parent.
 struct Report {
-  uint64_t running = 0;  // The seed at work; 0: none, the share is done.
+  uint64_t running = 0;  // Index of the seed at work.
+  bool done = false;
   int64_t seeds = 0;
   int64_t failures = 0;
   int64_t events = 0;
@@ -48,11 +50,11 @@ void PrintReplay(uint64_t seed) {
   std::fflush(stdout);
 }
 
-void RunShare(const SeedRange& range, int job, Report* report) {
-  for (auto i = static_cast<uint64_t>(job); i < range.count;
-       i += static_cast<uint64_t>(range.jobs)) {
+// Runs every jobs-th seed from the one of index report->running on.
+void RunShare(const SeedRange& range, Report* report) {
+  for (uint64_t i = report->running; i < range.count; i += static_cast<uint64_t>(range.jobs)) {
     const uint64_t seed = range.first + i;
-    report->running = seed;
+    report->running = i;
     const absl::Time begin = absl::Now();
     const SeedResult result = RunSeed(DrawOptions(seed), /*verbose=*/false);
     const Report one{.seeds = 1,
@@ -68,7 +70,16 @@ void RunShare(const SeedRange& range, int job, Report* report) {
                 result.failure.c_str());
     PrintReplay(seed);
   }
-  report->running = 0;
+  report->done = true;
+}
+
+pid_t StartShare(const SeedRange& range, Report* report) {
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child != 0) return child;
+  RunShare(range, report);
+  std::fflush(stdout);
+  _Exit(0);
 }
 
 Report RunForked(const SeedRange& range) {
@@ -76,27 +87,29 @@ Report RunForked(const SeedRange& range) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Report total;
   if (memory == MAP_FAILED) {
-    RunShare({.first = range.first, .count = range.count, .jobs = 1}, 0, &total);
+    RunShare({.first = range.first, .count = range.count, .jobs = 1}, &total);
     return total;
   }
   auto* reports = static_cast<Report*>(memory);
-  std::fflush(stdout);
+  std::vector<pid_t> children;
   for (int job = 0; job < range.jobs; ++job) {
     Report* report = new (reports + job) Report();
-    if (fork() != 0) continue;
-    RunShare(range, job, report);
-    std::fflush(stdout);
-    _Exit(0);
+    report->running = static_cast<uint64_t>(job);
+    children.push_back(StartShare(range, report));
   }
-  while (wait(nullptr) > 0) {
-  }
-  for (int job = 0; job < range.jobs; ++job) {
-    Add(reports[job], &total);
-    if (reports[job].running == 0) continue;
+  for (pid_t ended = wait(nullptr); ended > 0; ended = wait(nullptr)) {
+    const auto child = std::find(children.begin(), children.end(), ended);
+    if (child == children.end()) continue;
+    Report& report = reports[child - children.begin()];
+    if (report.done) continue;
     ++total.failures;
-    std::printf("seed %llu CRASHED\n", static_cast<unsigned long long>(reports[job].running));
-    PrintReplay(reports[job].running);
+    const uint64_t seed = range.first + report.running;
+    std::printf("seed %llu CRASHED\n", static_cast<unsigned long long>(seed));
+    PrintReplay(seed);
+    report.running += static_cast<uint64_t>(range.jobs);
+    *child = StartShare(range, &report);
   }
+  for (int job = 0; job < range.jobs; ++job) Add(reports[job], &total);
   munmap(memory, bytes);
   return total;
 }

@@ -150,8 +150,9 @@ void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float for
       world_->prng.Between(world_->options.compute_min, world_->options.compute_max);
   process_->After(time / kReleaseSteps, [this, push, work, forward, step, result] {
     worker::SessionActions actions;
-    Gradient& gradient = gradients_[push];
-    for (size_t t = 0; t < parameters_.size(); ++t) {
+    const auto found = gradients_.find(push);
+    for (size_t t = 0; found != gradients_.end() && t < parameters_.size(); ++t) {
+      Gradient& gradient = found->second;
       const auto elements = static_cast<int64_t>(parameters_[t].size());
       const int64_t end = elements * (kReleaseSteps - step) / kReleaseSteps;
       const int64_t begin = elements * (kReleaseSteps - step - 1) / kReleaseSteps;
