@@ -1,6 +1,8 @@
 #include "scheduler/event_recorder.h"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -88,6 +90,18 @@ void Warn(const JobId& job, const absl::Status& status) {
 void EventRecorder::Record(const RecordedEvent& recorded) {
   std::visit([](const auto& event) { Log(event); }, recorded.event);
   if (recorded.job != nullptr) WriteFiles(recorded);
+}
+
+void EventRecorder::Complete(const AdmittedJob& job, const v1::JobStatus& status) {
+  // A folder that the user has taken away is not made again.
+  std::error_code error;
+  if (!std::filesystem::exists(job.output_directory, error)) return;
+  JobOutput* output = OutputOf(job);
+  if (output != nullptr && !output->HasStatus(status.state())) {
+    Warn(job.plan.id, output->WriteCurve());
+    Warn(job.plan.id, output->WriteStatus(status));
+  }
+  outputs_.erase(job.plan.id);
 }
 
 JobOutput* EventRecorder::OutputOf(const AdmittedJob& job) {

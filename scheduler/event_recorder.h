@@ -29,6 +29,8 @@ class EventRecorder {
   // Writes a log line and what belongs into the job's files. A file that cannot be written is
   // logged.
   void Record(const RecordedEvent& recorded);
+  // `job` ended with `status` in an earlier scheduler's time: writes what that did not get to.
+  void Complete(const AdmittedJob& job, const v1::JobStatus& status);
 
  private:
   void WriteFiles(const RecordedEvent& recorded);

@@ -1,10 +1,14 @@
 #include "scheduler/job_output.h"
 
+#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <fstream>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "scheduler/write_file.h"
@@ -32,12 +36,41 @@ absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& fo
                                                            const std::string& mode) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<MetricsLog> metrics,
                            MetricsLog::Open(absl::StrCat(folder, "/metrics.jsonl")));
-  return std::unique_ptr<JobOutput>(new JobOutput(folder, job, mode, std::move(metrics)));
+  std::unique_ptr<JobOutput> output(new JobOutput(folder, job, mode, std::move(metrics)));
+  output->ReadCurve(absl::StrCat(folder, "/metrics.jsonl"));
+  return output;
+}
+
+// Lines of other jobs, and what cannot be read, are passed over: it is only a picture.
+void JobOutput::ReadCurve(const std::string& path) {
+  std::ifstream file(path);
+  const std::string mine = absl::StrCat("\"job\":\"", job_, "\"");
+  for (std::string line; std::getline(file, line);) {
+    google::protobuf::Struct object;
+    if (!absl::StrContains(line, mine)) continue;
+    if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
+    const auto number = [&object](const char* name) {
+      return (*object.mutable_fields())[name].number_value();
+    };
+    const auto iteration = static_cast<int64_t>(number("iteration"));
+    if ((*object.mutable_fields())["phase"].string_value() == "train") {
+      AddPoint({iteration, number("loss"), number("accuracy")});
+    } else {
+      curve_.epochs.push_back({.epoch = static_cast<int64_t>(number("epoch")),
+                               .last_iteration = iteration,
+                               .test_loss = number("loss"),
+                               .test_accuracy = number("accuracy")});
+    }
+  }
+}
+
+void JobOutput::AddPoint(const CurvePoint& point) {
+  if (curve_.points.size() >= kCurvePointsMax) KeepEverySecond(curve_.points);
+  curve_.points.push_back(point);
 }
 
 absl::Status JobOutput::Add(const Report& report, int64_t unix_ms) {
-  if (curve_.points.size() >= kCurvePointsMax) KeepEverySecond(curve_.points);
-  curve_.points.push_back({report.iteration, report.loss, report.accuracy});
+  AddPoint({report.iteration, report.loss, report.accuracy});
   return metrics_->Append({.job = job_,
                            .phase = MetricsRecord::Phase::kTrain,
                            .unix_ms = unix_ms,
@@ -77,6 +110,14 @@ absl::Status JobOutput::WriteStatus(const v1::JobStatus& status) {
   const auto converted = google::protobuf::util::MessageToJsonString(status, &json, options);
   if (!converted.ok()) return absl::InternalError(absl::StrCat(job_, ": ", converted.ToString()));
   return WriteFileAtomically(absl::StrCat(folder_, "/job.json"), json);
+}
+
+bool JobOutput::HasStatus(v1::JobState state) const {
+  std::ifstream file(absl::StrCat(folder_, "/job.json"));
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  v1::JobStatus status;
+  return google::protobuf::util::JsonStringToMessage(text, &status).ok() &&
+         status.job_id() == job_ && status.state() == state;
 }
 
 absl::Status JobOutput::WriteCurve() {

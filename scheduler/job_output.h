@@ -4,7 +4,8 @@
 //   metrics.jsonl  a line for each report and each evaluation, as they come
 //   curve.svg      loss and accuracy so far; after each epoch and at the end
 //
-// A folder of an earlier run is reused: its metrics.jsonl is continued, the others are replaced.
+// A folder of an earlier run is reused: its metrics.jsonl is continued, the others are replaced. The
+// curve of a job that an earlier scheduler began is read back from its lines in metrics.jsonl.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_JOB_OUTPUT_H_
 #define CAPSTAN_SCHEDULER_JOB_OUTPUT_H_
@@ -37,10 +38,14 @@ class JobOutput {
   absl::Status Add(const EpochDone& done, int64_t unix_ms);
   absl::Status WriteStatus(const v1::JobStatus& status);
   absl::Status WriteCurve();
+  // job.json says that the job ended so.
+  bool HasStatus(v1::JobState state) const;
 
  private:
   JobOutput(std::string folder, JobId job, const std::string& mode,
             std::unique_ptr<MetricsLog> metrics);
+  void ReadCurve(const std::string& path);
+  void AddPoint(const CurvePoint& point);
 
   const std::string folder_;
   const JobId job_;

@@ -6,17 +6,20 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
 #include "common/process/version.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/time/clock.h"
-#include "scheduler/counter_file.h"
 #include "scheduler/scheduler_service.h"
+#include "scheduler/store/sqlite_store.h"
 #include "scheduler/write_file.h"
 
 namespace capstan::scheduler {
@@ -60,17 +63,40 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
   return options;
 }
 
-absl::Status Serve(const Flags& flags, const SchedulerService::Options& options) {
+// Why the process has to end, though nobody asked it to.
+class Fatal {
+ public:
+  void Happened(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      absl::MutexLock lock(&mutex_);
+      status_ = status;
+    }
+    RequestShutdown();
+  }
+  absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(options.data_folder));
-  CAPSTAN_ASSIGN_OR_RETURN(CounterFile counters, CounterFile::Open(absl::StrCat(
-                                                     options.data_folder, "/scheduler.counters")));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto store, SqliteStore::Open(absl::StrCat(
+                                                 options.data_folder, "/scheduler.db")));
   const SteadyClock clock;
-  SchedulerService service(options, std::move(counters), &clock);
-  service.Start();
+  Fatal fatal;
+  options.on_fatal = [&fatal](const absl::Status& status) { fatal.Happened(status); };
+  CAPSTAN_ASSIGN_OR_RETURN(const auto service,
+                           SchedulerService::Open(options, store.get(), &clock));
+  service->Start();
   CAPSTAN_ASSIGN_OR_RETURN(const auto server,
                            GrpcServer::Start({.listen = flags.daemon.listen,
                                               .reflection = flags.daemon.reflection,
-                                              .services = {&service}}));
+                                              .services = {service.get()}}));
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
   const std::string address = FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
   LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address,
@@ -79,10 +105,11 @@ absl::Status Serve(const Flags& flags, const SchedulerService::Options& options)
     CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags.daemon.port_file, address));
   }
   const std::optional<int> signal = WaitForShutdownSignal(absl::InfiniteDuration());
-  LogInfo({}, "shuts down on signal {}", signal.value_or(0));
-  service.Stop();
+  const absl::Status failure = fatal.status();
+  if (failure.ok()) LogInfo({}, "shuts down on signal {}", signal.value_or(0));
+  service->Stop();
   server->Shutdown(kShutdownGrace);
-  return absl::OkStatus();
+  return failure.ok() ? failure : Annotate(failure, "the scheduler's state cannot be written");
 }
 
 int Main(int argc, char** argv) {

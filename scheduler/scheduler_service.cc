@@ -9,25 +9,24 @@
 #include "absl/time/time.h"
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
+#include "scheduler/admitted_codec.h"
 #include "scheduler/node_codec.h"
-#include "scheduler/shared_codec.h"
+#include "scheduler/scheduler_service_answers.h"
+#include "scheduler/store/state_codec.h"
 #include "scheduler/task_codec.h"
 
 namespace capstan::scheduler {
 namespace {
 
-constexpr absl::Duration kWaitLimitMax = absl::Minutes(1);
-
-SchedulerCore::Options CoreOptions(SchedulerCore::Options options, uint64_t life) {
-  // Lives do not share incarnations: each has 2^32 of its own.
-  options.first_incarnation = Incarnation(((life - 1) << 32) + 1);
-  return options;
+void FinishWith(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
+  reactor->Finish(ToGrpcStatus(status));
 }
 
-grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor,
-                                     const absl::Status& status) {
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
+// Nobody hears another code than "ask again": what was asked may or may not have been done.
+absl::Status NotDurable(const absl::Status& failure) {
+  if (absl::IsUnavailable(failure)) return failure;
+  return absl::UnavailableError(
+      absl::StrCat("the scheduler cannot write its state: ", std::string(failure.message())));
 }
 
 const JobId* JobOf(const Event& event) {
@@ -47,41 +46,48 @@ const JobId* JobOf(const Event& event) {
 
 }  // namespace
 
-struct SchedulerService::Answers {
-  struct Node {
-    Call<v1::SyncNodeResponse> call;
-    NodeReply reply;
-  };
-  struct Task {
-    Call<v1::SyncTaskResponse> call;
-    TaskReply reply;
-  };
-  struct Job {
-    Call<v1::GetJobResponse> call;
-    absl::Status error;  // Not ok: the rest is empty.
-    v1::JobStatus status;
-  };
-  std::vector<Node> nodes;
-  std::vector<Task> tasks;
-  std::vector<Job> jobs;
-  std::vector<RecordedEvent> events;
-  AdmittedJobs admitted;  // Of the replies.
-};
-
-SchedulerService::SchedulerService(const Options& options, CounterFile counters, const Clock* clock)
+SchedulerService::SchedulerService(const Options& options, Store* store, const Clock* clock,
+                                   std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs)
     : data_folder_(options.data_folder),
+      on_fatal_(options.on_fatal),
       clock_(clock),
       calendar_(clock->Now(), absl::Now()),
       admission_(kAdmissionsMax),
       output_(kOutputsMax),
-      core_(CoreOptions(options.core, counters.life())),
-      counters_(std::move(counters)) {}
+      commits_(store, [this](const absl::Status& failure) { OnCommitFailure(failure); }),
+      core_(std::move(core)),
+      jobs_(std::move(jobs)) {}
+
+absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const Options& options,
+                                                                         Store* store,
+                                                                         const Clock* clock) {
+  CAPSTAN_ASSIGN_OR_RETURN(const StoreRows rows, store->Load());
+  CAPSTAN_ASSIGN_OR_RETURN(AdmittedJobs jobs, DecodeAdmitted(rows));
+  Actions actions;
+  const Moment moment{clock->Now(), absl::Now()};
+  CAPSTAN_ASSIGN_OR_RETURN(auto core, RestoreCore(rows, options.core, moment, actions));
+  for (const JobView& job : core->Jobs(moment.now)) {
+    if (jobs.contains(job.id)) continue;
+    return absl::DataLossError(absl::StrCat("the store has no specification of ", job.id));
+  }
+  std::unique_ptr<SchedulerService> service(
+      new SchedulerService(options, store, clock, std::move(core), std::move(jobs)));
+  absl::MutexLock lock(&service->mutex_);
+  service->restored_ = std::move(actions);
+  return service;
+}
 
 SchedulerService::~SchedulerService() { Stop(); }
 
 void SchedulerService::Start() {
   admission_.Start();
   output_.Start();
+  commits_.Start();
+  {
+    absl::MutexLock lock(&mutex_);
+    CompleteFiles();
+    Commit(std::exchange(restored_, {}), {});
+  }
   timer_ = std::thread([this] { RunTimer(); });
 }
 
@@ -104,14 +110,32 @@ void SchedulerService::Stop() {
   for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
   if (timer_.joinable()) timer_.join();
   admission_.Stop();
+  commits_.Stop();
   output_.Stop();
 }
 
 absl::Status SchedulerService::Running() const {
-  return stopped_ ? absl::UnavailableError("the scheduler is shutting down") : absl::OkStatus();
+  if (stopped_) return absl::UnavailableError("the scheduler is shutting down");
+  return failure_.ok() ? absl::OkStatus() : NotDurable(failure_);
 }
 
-Ticket SchedulerService::NextTicket() { return Ticket(next_ticket_++); }
+void SchedulerService::OnCommitFailure(const absl::Status& failure) {
+  {
+    absl::MutexLock lock(&mutex_);
+    failure_ = failure;
+  }
+  if (on_fatal_) on_fatal_(failure);
+}
+
+// A scheduler may have died between the end of a job and the last write of its files.
+void SchedulerService::CompleteFiles() {
+  for (const JobView& view : core_->Jobs(clock_->Now())) {
+    if (!view.ended || !view.started) continue;
+    output_.Post([this, job = jobs_.at(view.id), status = StatusOf(view, StatusDetail::kWhole)] {
+      recorder_.Complete(*job, status);
+    });
+  }
+}
 
 // ---------------------------------------------------------------- the core's actions
 
@@ -131,7 +155,7 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     const bool ends = std::holds_alternative<JobEnded>(recorded.event);
     ended = ended || ends;
     if (recorded.job != nullptr && (ends || std::holds_alternative<JobStarted>(recorded.event))) {
-      if (const auto view = core_.Job(*job, clock_->Now()); view.ok()) {
+      if (const auto view = core_->Job(*job, clock_->Now()); view.ok()) {
         recorded.status =
             std::make_shared<const v1::JobStatus>(StatusOf(*view, StatusDetail::kWhole));
       }
@@ -139,11 +163,10 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     answers.events.push_back(std::move(recorded));
   }
   if (!ended) return;
-  absl::erase_if(jobs_, [this](const auto& entry) { return !core_.HasJob(entry.first); });
+  absl::erase_if(jobs_, [this](const auto& entry) { return !core_->HasJob(entry.first); });
 }
 
-SchedulerService::Answers SchedulerService::Collect(Actions actions) {
-  Answers answers;
+void SchedulerService::Collect(Actions actions, Answers& answers) {
   const auto needs = [&](const JobId& job) {
     if (const auto it = jobs_.find(job); it != jobs_.end()) answers.admitted.insert(*it);
   };
@@ -163,17 +186,35 @@ SchedulerService::Answers SchedulerService::Collect(Actions actions) {
   for (const JobReply& reply : actions.job_replies) {
     const auto call = job_calls_.extract(reply.ticket);
     if (call.empty()) continue;
-    const absl::StatusOr<JobView> view = core_.Job(reply.job, clock_->Now());
+    const absl::StatusOr<JobView> view = core_->Job(reply.job, clock_->Now());
     Answers::Job answer{call.mapped(), view.status(), {}};
     if (view.ok()) answer.status = StatusOf(*view, StatusDetail::kWhole);
     answers.jobs.push_back(std::move(answer));
   }
   CollectEvents(std::move(actions.events), answers);
-  if (core_.NextDeadline() < timer_deadline_) timer_changed_.Signal();
-  return answers;
 }
 
-void SchedulerService::Perform(Answers answers) {
+void SchedulerService::Commit(Actions actions, Answers answers, std::vector<StoreWrite> also) {
+  std::vector<StoreWrite> writes =
+      EncodeChanges(*core_, actions.changes, {clock_->Now(), absl::Now()});
+  for (const JobId& job : actions.changes.forgotten) writes.push_back(ForgetAdmitted(job));
+  for (StoreWrite& write : also) writes.push_back(std::move(write));
+  Collect(std::move(actions), answers);
+  if (core_->NextDeadline() < timer_deadline_) timer_changed_.Signal();
+  const auto said = std::make_shared<Answers>(std::move(answers));
+  commits_.Push(std::move(writes),
+                [this, said](const absl::Status& durable) { Perform(*said, durable); });
+}
+
+void SchedulerService::Refuse(const Answers& answers, const absl::Status& why) {
+  for (const Answers::Node& node : answers.nodes) FinishWith(node.call.reactor, why);
+  for (const Answers::Task& task : answers.tasks) FinishWith(task.call.reactor, why);
+  for (const Answers::Job& job : answers.jobs) FinishWith(job.call.reactor, why);
+  for (const Answers::Done& done : answers.done) FinishWith(done.reactor, why);
+}
+
+void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
+  if (!durable.ok()) return Refuse(answers, NotDurable(durable));
   if (!answers.events.empty()) {
     output_.Post([this, events = std::move(answers.events)] {
       for (const RecordedEvent& event : events) recorder_.Record(event);
@@ -190,6 +231,13 @@ void SchedulerService::Perform(Answers answers) {
     }
     FinishWith(task.call.reactor, task.reply.status);
   }
+  for (const Answers::Done& done : answers.done) {
+    if (done.after_files) {
+      output_.Post([done] { FinishWith(done.reactor, done.status); });
+    } else {
+      FinishWith(done.reactor, done.status);
+    }
+  }
   if (answers.jobs.empty()) return;
   output_.Post([jobs = std::move(answers.jobs)] {
     for (const Answers::Job& job : jobs) {
@@ -200,252 +248,19 @@ void SchedulerService::Perform(Answers answers) {
 }
 
 void SchedulerService::RunTimer() {
+  absl::MutexLock lock(&mutex_);
   while (true) {
-    Answers answers;
-    {
-      absl::MutexLock lock(&mutex_);
-      while (!stopped_) {
-        timer_deadline_ = core_.NextDeadline();
-        const absl::Duration left = timer_deadline_ - clock_->Now();
-        if (left <= absl::ZeroDuration()) break;
-        timer_changed_.WaitWithTimeout(&mutex_, left);
-      }
-      if (stopped_) return;
-      Actions actions;
-      core_.Tick(clock_->Now(), actions);
-      answers = Collect(std::move(actions));
+    while (!stopped_) {
+      timer_deadline_ = core_->NextDeadline();
+      const absl::Duration left = timer_deadline_ - clock_->Now();
+      if (left <= absl::ZeroDuration()) break;
+      timer_changed_.WaitWithTimeout(&mutex_, left);
     }
-    Perform(std::move(answers));
-  }
-}
-
-// ---------------------------------------------------------------- daemons and tasks
-
-grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext* context,
-                                                     const v1::RegisterRequest* request,
-                                                     v1::RegisterResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<NodeInfo> info = DecodeNodeInfo(*request);
-  if (!info.ok()) return FinishWith(reactor, info.status());
-  absl::Status status;
-  Answers answers;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-    if (status.ok()) {
-      Actions actions;
-      const auto registration = core_.Register(*info, clock_->Now(), actions);
-      status = registration.status();
-      if (status.ok()) EncodeRegistration(*registration, *response);
-      answers = Collect(std::move(actions));
-    }
-  }
-  Perform(std::move(answers));
-  return FinishWith(reactor, status);
-}
-
-grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
-                                                     const v1::SyncNodeRequest* request,
-                                                     v1::SyncNodeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<NodeReport> report = DecodeNodeReport(*request);
-  if (!report.ok()) return FinishWith(reactor, report.status());
-  absl::Status status;
-  Answers answers;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-    if (status.ok()) {
-      const Ticket ticket = NextTicket();
-      node_calls_[ticket] = {reactor, response};
-      Actions actions;
-      status = core_.SyncNode(ticket, *report, clock_->Now(), actions);
-      if (!status.ok()) node_calls_.erase(ticket);
-      answers = Collect(std::move(actions));
-    }
-  }
-  Perform(std::move(answers));
-  return status.ok() ? reactor : FinishWith(reactor, status);
-}
-
-grpc::ServerUnaryReactor* SchedulerService::SyncTask(grpc::CallbackServerContext* context,
-                                                     const v1::SyncTaskRequest* request,
-                                                     v1::SyncTaskResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<TaskReport> report = DecodeTaskReport(*request);
-  if (!report.ok()) return FinishWith(reactor, report.status());
-  absl::Status status;
-  Answers answers;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-    if (status.ok()) {
-      const Ticket ticket = NextTicket();
-      task_calls_[ticket] = {reactor, response};
-      Actions actions;
-      status = core_.SyncTask(ticket, *report, clock_->Now(), actions);
-      if (!status.ok()) task_calls_.erase(ticket);
-      answers = Collect(std::move(actions));
-    }
-  }
-  Perform(std::move(answers));
-  return status.ok() ? reactor : FinishWith(reactor, status);
-}
-
-// ---------------------------------------------------------------- users
-
-grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContext* context,
-                                                      const v1::SubmitJobRequest* request,
-                                                      v1::SubmitJobResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status status = CheckProtocolVersion(request->protocol_version()); !status.ok()) {
-    return FinishWith(reactor, status);
-  }
-  const Call<v1::SubmitJobResponse> call{reactor, response};
-  if (admission_.TryPost([this, request, call] { Admit(*request, call); })) return reactor;
-  return FinishWith(
-      reactor, absl::ResourceExhaustedError(absl::StrCat("more than ", kAdmissionsMax,
-                                                         " jobs wait to be checked; try again")));
-}
-
-void SchedulerService::Admit(const v1::SubmitJobRequest& request,
-                             const Call<v1::SubmitJobResponse>& call) {
-  absl::Status status;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-  }
-  if (status.ok()) {
-    absl::StatusOr<AdmittedJob> job = AdmitJob(request.spec());
-    status = job.ok() ? Submit(*std::move(job), call.response) : job.status();
-  }
-  FinishWith(call.reactor, status);
-}
-
-absl::Status SchedulerService::Submit(AdmittedJob job, v1::SubmitJobResponse* response) {
-  uint64_t number = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(Running());
-    CAPSTAN_ASSIGN_OR_RETURN(number, counters_.NextJob());
-  }
-  CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, job));
-  const JobId id = job.plan.id;
-  auto admitted = std::make_shared<const AdmittedJob>(std::move(job));
-  Answers answers;
-  {
-    absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(Running());
-    jobs_[id] = admitted;
+    if (stopped_) return;
     Actions actions;
-    if (absl::Status status = core_.SubmitJob(admitted->plan, clock_->Now(), actions);
-        !status.ok()) {
-      jobs_.erase(id);
-      return status;
-    }
-    answers = Collect(std::move(actions));
+    core_->Tick(clock_->Now(), actions);
+    Commit(std::move(actions), {});
   }
-  Perform(std::move(answers));
-  response->set_job_id(id);
-  return absl::OkStatus();
-}
-
-grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext* context,
-                                                     const v1::ListJobsRequest*,
-                                                     v1::ListJobsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::Status status;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-    for (const JobView& view : core_.Jobs(clock_->Now())) {
-      *response->add_jobs() = StatusOf(view, StatusDetail::kList);
-    }
-  }
-  output_.Post([reactor, status] { FinishWith(reactor, status); });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* context,
-                                                   const v1::GetJobRequest* request,
-                                                   v1::GetJobResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::Duration limit = absl::Milliseconds(request->wait_limit_ms());
-  if (limit < absl::ZeroDuration() || limit > kWaitLimitMax) {
-    return FinishWith(reactor, absl::InvalidArgumentError(absl::StrCat(
-                                   "wait_limit_ms: ", request->wait_limit_ms(), ", expected 0 to ",
-                                   absl::ToInt64Milliseconds(kWaitLimitMax))));
-  }
-  absl::Status status;
-  Answers answers;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-    if (status.ok()) {
-      const Ticket ticket = NextTicket();
-      job_calls_[ticket] = {reactor, response};
-      Actions actions;
-      status = core_.WatchJob(ticket, request->job_id(), request->after_revision(), limit,
-                              clock_->Now(), actions);
-      if (!status.ok()) job_calls_.erase(ticket);
-      answers = Collect(std::move(actions));
-    }
-  }
-  Perform(std::move(answers));
-  return status.ok() ? reactor : FinishWith(reactor, status);
-}
-
-grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext* context,
-                                                    const v1::StopJobRequest* request,
-                                                    v1::StopJobResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::Status status;
-  Answers answers;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-    if (status.ok()) {
-      Actions actions;
-      const auto state = core_.StopJob(request->job_id(), clock_->Now(), actions);
-      status = state.status();
-      if (status.ok()) response->set_state(EncodeJobState(*state));
-      answers = Collect(std::move(actions));
-    }
-  }
-  Perform(std::move(answers));
-  output_.Post([reactor, status] { FinishWith(reactor, status); });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContext* context,
-                                                      const v1::ListNodesRequest*,
-                                                      v1::ListNodesResponse* response) {
-  absl::Status status;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = Running();
-    const Instant now = clock_->Now();
-    for (const NodeView& view : core_.Nodes()) EncodeNodeStatus(view, now, *response->add_nodes());
-  }
-  return FinishWith(context->DefaultReactor(), status);
-}
-
-grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContext* context,
-                                                      const v1::GetTablesRequest* request,
-                                                      v1::GetTablesResponse* response) {
-  std::shared_ptr<const AdmittedJob> job;
-  absl::StatusOr<std::shared_ptr<const Routing>> routing;
-  {
-    absl::MutexLock lock(&mutex_);
-    routing = core_.RoutingOf(request->job_id());
-    if (routing.ok()) job = jobs_.at(request->job_id());
-    if (const absl::Status status = Running(); !status.ok()) routing = status;
-  }
-  if (routing.ok()) {
-    for (const v1::TableSpec& table : job->tables) *response->add_tables() = table;
-    EncodeRouting(**routing, *response->mutable_routing());
-  }
-  return FinishWith(context->DefaultReactor(), routing.status());
 }
 
 }  // namespace capstan::scheduler

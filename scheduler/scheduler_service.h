@@ -1,16 +1,19 @@
 // SchedulerService: carries the Scheduler's gRPC calls to the core and its answers back.
 //
-//   gRPC callback --decode--> [ mutex: core ] --unlocked--> encode, Finish
-//                                  ^                \------> output thread: log, files, job answers
-//   timer thread --Tick at NextDeadline
+//   gRPC callback --decode--> [ mutex: core ] --> commit queue --durable--> encode, Finish
+//                                  ^                  \--durable--> output thread: log, files,
+//   timer thread --Tick at NextDeadline                                          answers about jobs
 //   SubmitJob --> admission thread (reads the data files) --> core
 //
 // A held call is an entry in a map, not a thread. Answers about jobs pass through the output
 // thread, so that whoever reads that a job has ended finds its files written.
 // Thread safety: thread-safe, except that Start and Stop are one thread's.
+// Invariant: no answer leaves, and no event is told, before the step that it comes from and all
+//            earlier steps are durable.
 #ifndef CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_H_
 #define CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,29 +22,36 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/admission.h"
+#include "scheduler/commit_queue.h"
 #include "scheduler/core/scheduler_core.h"
-#include "scheduler/counter_file.h"
 #include "scheduler/event_recorder.h"
 #include "scheduler/serial_executor.h"
 #include "scheduler/status_codec.h"
+#include "scheduler/store/store.h"
 
 namespace capstan::scheduler {
 
 class SchedulerService final : public v1::Scheduler::CallbackService {
  public:
   struct Options {
-    SchedulerCore::Options core;  // first_incarnation is set from `counters`.
-    std::string data_folder;      // Exists.
+    SchedulerCore::Options core;
+    std::string data_folder;  // Exists.
+    // Called once, by any thread, when the state cannot be written any more: the process has to end.
+    std::function<void(const absl::Status&)> on_fatal;
   };
   static constexpr size_t kAdmissionsMax = 64;   // Submissions that wait for their check.
   static constexpr size_t kOutputsMax = 10'000;  // Batches of events that wait to be written.
 
-  // `clock` outlives the service.
-  SchedulerService(const Options& options, CounterFile counters, const Clock* clock);
+  // Goes on where the scheduler that wrote `store` ended. `store` and `clock` outlive the service;
+  // nobody else uses the store meanwhile.
+  // Errors: kDataLoss  what the store holds cannot be read.   And those of Store::Load.
+  static absl::StatusOr<std::unique_ptr<SchedulerService>> Open(const Options& options,
+                                                                Store* store, const Clock* clock);
   ~SchedulerService() override;  // Stops.
 
   void Start();
@@ -85,37 +95,53 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   template <typename Response>
   using Calls = absl::btree_map<Ticket, Call<Response>>;
 
-  // The core's actions with the calls that they answer: all that is needed once the mutex is free.
+  // The core's actions with the calls that they answer: all that is needed once they are durable.
   struct Answers;
 
-  Answers Collect(Actions actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SchedulerService(const Options& options, Store* store, const Clock* clock,
+                   std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs);
+
+  // Hands a step's outcome on: `also` and its changes are made durable, then it is performed.
+  void Commit(Actions actions, Answers answers, std::vector<StoreWrite> also = {})
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Collect(Actions actions, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CollectEvents(Events events, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobStatus StatusOf(const JobView& view, StatusDetail detail)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Perform(Answers answers) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `durable` not OK: nothing of it may be said, and every call is told so.
+  void Perform(Answers& answers, const absl::Status& durable) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Refuse(const Answers& answers, const absl::Status& why);
+  void OnCommitFailure(const absl::Status& failure) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CompleteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Of jobs that ended before.
+
   void Admit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Submit(AdmittedJob job, v1::SubmitJobResponse* response) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // kUnavailable once stopped.
+  // Not OK: the call is still to be answered, with that.
+  absl::Status Submit(AdmittedJob job, const Call<v1::SubmitJobResponse>& call)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // kUnavailable once stopped, or when the state cannot be written.
+  absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mutex_);
-  Ticket NextTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Ticket NextTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ticket(next_ticket_++); }
 
   // Constant after construction.
   const std::string data_folder_;
+  const std::function<void(const absl::Status&)> on_fatal_;
   const Clock* const clock_;
   const Calendar calendar_;
 
   // Self-synchronized.
   SerialExecutor admission_;
   SerialExecutor output_;
+  CommitQueue commits_;
 
   // The output thread's only.
   EventRecorder recorder_;
 
   absl::Mutex mutex_;
   absl::CondVar timer_changed_;
-  SchedulerCore core_ ABSL_GUARDED_BY(mutex_);
-  CounterFile counters_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<SchedulerCore> core_ ABSL_PT_GUARDED_BY(mutex_);
+  Actions restored_ ABSL_GUARDED_BY(mutex_);  // What follows from having been away.
   AdmittedJobs jobs_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::SyncNodeResponse> node_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::SyncTaskResponse> task_calls_ ABSL_GUARDED_BY(mutex_);
@@ -123,6 +149,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // What the timer thread waits for.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // Of the store.
 
   std::thread timer_;
 };

@@ -1,16 +1,19 @@
 #include "scheduler/scheduler_service.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/store/memory_store.h"
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
@@ -20,19 +23,33 @@ namespace {
 // A scheduler on a free port of this host, and a client.
 struct Loopback {
   explicit Loopback(absl::Duration sync_interval = absl::Seconds(30)) {
-    SchedulerService::Options options;
     options.core.lease = absl::Minutes(10);
     options.core.sync_interval = sync_interval;
     options.data_folder = folder.path();
-    service = std::make_unique<SchedulerService>(
-        options, CounterFile::Open(folder.path() + "/counters").value(), &clock);
+    options.on_fatal = [this](const absl::Status& status) {
+      fatal = status;
+      ended.Notify();
+    };
+    Start();
+  }
+  ~Loopback() { Stop(); }
+  void Start() {
+    auto opened = SchedulerService::Open(options, &store, &clock);
+    REQUIRE_OK(opened.status());
+    service = *std::move(opened);
     service->Start();
     server = GrpcServer::Start({.services = {service.get()}}).value();
     stub = v1::Scheduler::NewStub(MakeChannel(server->address(), ChannelKind::kControl));
   }
-  ~Loopback() {
+  void Stop() {
     service->Stop();
     server->Shutdown(absl::ZeroDuration());
+  }
+  // Another life of the scheduler, on the same store.
+  void Restart() {
+    Stop();
+    store.Crash();
+    Start();
   }
 
   template <typename Method, typename Request, typename Response>
@@ -88,6 +105,10 @@ struct Loopback {
 
   testing::TemporaryFolder folder;
   SteadyClock clock;
+  MemoryStore store;
+  SchedulerService::Options options;
+  absl::Status fatal;
+  absl::Notification ended;
   std::unique_ptr<SchedulerService> service;
   std::unique_ptr<GrpcServer> server;
   std::unique_ptr<v1::Scheduler::Stub> stub;
@@ -210,6 +231,91 @@ TEST_CASE("Scheduler service: bad requests are refused with what was expected", 
   get.set_wait_limit_ms(60'001);
   CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::GetJob, get, &got),
                absl::StatusCode::kInvalidArgument, "wait_limit_ms: 60001");
+}
+
+TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, tables and numbers",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
+  const v1::JobStatus before = loopback.Get(job);
+  // Its data are not needed any more.
+  std::filesystem::remove(loopback.folder.path() + "/images-40");
+
+  loopback.Restart();
+  const v1::JobStatus after = loopback.Get(job);
+  CHECK(after.state() == v1::RUNNING);
+  CHECK(std::abs(after.submitted_unix_ms() - before.submitted_unix_ms()) < 1000);
+  CHECK(after.spec().training().batch_size() == 10);
+  // Who asks with what he knew is not told it again: the lives and generations are the same.
+  v1::SyncNodeRequest state;
+  v1::TableState& held = *state.add_tables();
+  held.set_job_id(job);
+  held.set_routing_generation(tables.tables(0).routing().generation());
+  held.set_membership_generation(tables.tables(0).membership().generation());
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse again, loopback.Sync(worker, 0));
+  REQUIRE(again.tasks_size() == 1);
+  CHECK(again.tasks(0).incarnation() == 3);
+  std::thread syncing([&] { loopback.Sync(server, tables.generation(), state).status().IgnoreError(); });
+  for (v1::JobStatus status = after; status.phase() != "starting";) {
+    status = loopback.Get(job, status.revision(), 60'000);
+  }
+  CHECK(loopback.Join(v1::WORKER, "worker-2").incarnation() == 4);
+  REQUIRE_OK_AND_ASSIGN(const std::string next,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  CHECK(next == "small-2");
+  loopback.service->Stop();
+  syncing.join();
+}
+
+TEST_CASE("Scheduler service: files that a job's end did not get to are written in the next life",
+          "[scheduler]") {
+  Loopback loopback;
+  loopback.Join(v1::SERVER, "server-1");
+  loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  v1::StopJobRequest stop;
+  stop.set_job_id(job);
+  v1::StopJobResponse stopped;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::StopJob, stop, &stopped));
+  const std::string file = loopback.Get(job).output_directory() + "/job.json";
+  REQUIRE(std::filesystem::remove(file));
+  loopback.Restart();
+  CHECK(loopback.Get(job).state() == v1::STOPPED);
+  CHECK(std::filesystem::exists(file));
+}
+
+TEST_CASE("Scheduler service: what cannot be written is not said, and the process is to end",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  loopback.Join(v1::WORKER, "worker-1");
+  loopback.store.FailNext(absl::ResourceExhaustedError("disk full"));
+  CHECK_STATUS(loopback.Submit(testing::MakeSmallJob(loopback.folder.path())),
+               absl::StatusCode::kUnavailable, "disk full");
+  loopback.ended.WaitForNotification();
+  CHECK_STATUS(loopback.fatal, absl::StatusCode::kResourceExhausted, "disk full");
+  // Not even what was durable before: the core has gone on.
+  CHECK_STATUS(loopback.Sync(server, 0), absl::StatusCode::kUnavailable, "disk full");
+
+  loopback.Restart();
+  v1::ListJobsResponse jobs;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
+  CHECK(jobs.jobs_size() == 0);
+  REQUIRE_OK(loopback.Sync(server, 0));
+}
+
+TEST_CASE("Scheduler service: a store without a job's specification is refused", "[scheduler]") {
+  Loopback loopback;
+  REQUIRE_OK(loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  loopback.service->Stop();
+  REQUIRE_OK(loopback.store.Write({{"admitted/small-1", std::nullopt}}));
+  CHECK_STATUS(SchedulerService::Open(loopback.options, &loopback.store, &loopback.clock),
+               absl::StatusCode::kDataLoss, "small-1");
 }
 
 TEST_CASE("Scheduler service: stopping answers held calls and refuses later ones", "[scheduler]") {

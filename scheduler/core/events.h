@@ -35,6 +35,10 @@ struct EpochResult {
   double test_accuracy = 0;
   int64_t test_samples = 0;  // 0: no test set.
   absl::Duration duration;   // Training and evaluation.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(epoch, train_loss, train_accuracy, test_loss, test_accuracy, test_samples, duration);
+  }
 };
 
 struct NodeJoined {

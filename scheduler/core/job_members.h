@@ -51,10 +51,21 @@ class JobMembers {
 
   const JobMembership& membership() const { return membership_; }
 
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(membership_, changed_, since_, applied_);
+  }
+  void Restored(Instant now) { changed_ = now; }  // The servers get their whole time again.
+
  private:
   struct Applied {
     Generation routing;
     Generation membership;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(routing, membership);
+    }
   };
 
   Member* Find(Rank rank);

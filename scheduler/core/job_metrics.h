@@ -31,6 +31,10 @@ class JobMetrics {
     double accuracy() const {
       return samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
     }
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(samples, loss, correct, staleness_counts);
+    }
   };
 
   // Takes a task's totals in. `known`: the newest totals taken in of this life; updated. Totals of
@@ -44,6 +48,13 @@ class JobMetrics {
   const std::vector<int64_t>& staleness_counts() const { return staleness_counts_; }
   int64_t samples() const { return samples_; }  // Trained in all lives, repeats included.
   double SamplesPerSecond(Instant now) const;   // Over the last kRateWindow.
+
+  // ---- durable state, in the form of scheduler/store/archive.h
+  // All but the rate, which begins anew.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(epoch_, report_, staleness_counts_, samples_);
+  }
 
  private:
   struct Bucket {

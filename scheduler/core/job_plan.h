@@ -36,6 +36,15 @@ struct JobPlan {
   absl::Duration checkpoint_interval;              // Likewise; zero: not by time.
   int checkpoints_kept = 2;                        // >= 1.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
+
+  // Durable, in the form of scheduler/store/archive.h.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
+            train_count, test_count, iterations_max, table_elements, export_path, replicas, log,
+            server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
+            checkpoint_folder);
+  }
 };
 
 }  // namespace capstan::scheduler

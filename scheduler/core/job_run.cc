@@ -11,6 +11,8 @@
 namespace capstan::scheduler {
 namespace {
 
+constexpr uint64_t kRevisionsPerLife = uint64_t{1} << 32;
+
 std::string Describe(const TaskExit& exit) {
   std::string text = exit.signal != 0
                          ? absl::StrCat("the process was ended by signal ", exit.signal)
@@ -320,6 +322,16 @@ const Task* JobRun::FindLife(const TaskKey& key) const {
   if (ended() || rank < 0 || rank >= plan_.workers) return nullptr;
   const Task& task = tasks_.at(key.rank);
   return task.placed() && task.incarnation == key.incarnation ? &task : nullptr;
+}
+
+void JobRun::Restored(Instant now) {
+  if (ended()) return;
+  tasks_.Restored(now);
+  members_.Restored(now);
+  finishing_since_ = now;
+  last_report_event_ = now;
+  // Reports that were seen and not written are fewer than this.
+  revision_ += kRevisionsPerLife;
 }
 
 std::vector<Rank> JobRun::TakeChangedAssignments() {

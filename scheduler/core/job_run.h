@@ -101,6 +101,29 @@ class JobRun {
 
   JobView View(Instant now) const;  // `submitted` is the caller's to fill.
 
+  // ---- durable state, in the form of scheduler/store/archive.h
+  // Grows with every decision, which must be durable before anybody hears of it. What only the
+  // revision counts is progress: it may be lost, for the tasks report it again.
+  uint64_t durable_version() const { return desired_version_ + decisions_; }
+  // All but what the constructor takes.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
+            training_begun_, next_lease_, exporter_, exported_, epoch_started_, epoch_result_,
+            results_, crashes_, restarts_, first_failure_, last_death_, revision_, desired_version_,
+            decisions_, membership_seen_);
+    bool has_slots = slot_leases_.has_value();
+    bool has_samples = sample_leases_.has_value();
+    archive(has_slots, has_samples);
+    if (has_slots && !slot_leases_) slot_leases_.emplace(1, Iteration(0), Iteration(0));
+    if (has_samples && !sample_leases_) sample_leases_.emplace(SampleLeases::Options());
+    if (has_slots) archive(*slot_leases_);
+    if (has_samples) archive(*sample_leases_);
+  }
+  // After loading: whatever has a limit gets its whole time again; the revision stays above all that
+  // were seen.
+  void Restored(Instant now);
+
  private:
   bool training() const { return phase_ == JobPhase::kTraining; }
   absl::Status ValidateReport(const TaskReport& report) const;
@@ -172,6 +195,7 @@ class JobRun {
 
   uint64_t revision_ = 1;
   uint64_t desired_version_ = 1;
+  uint64_t decisions_ = 0;  // That desired_version_ does not count.
   Generation membership_seen_;  // By desired_version_.
   absl::btree_set<Rank> changed_assignments_;
 };

@@ -61,6 +61,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
 
 void JobRun::SetPhase(JobPhase phase, Events& events) {
   phase_ = phase;
+  ++decisions_;
   ++revision_;
   events.push_back(PhaseStarted{plan_.id, phase, epoch_});
 }
@@ -236,6 +237,7 @@ void JobRun::RefreshAssignments() {
     if (wanted == task.assignment) continue;
     ++wanted.generation;
     task.assignment = wanted;
+    ++decisions_;
     task.contradicts_since.reset();
     changed_assignments_.insert(task.rank);
   }

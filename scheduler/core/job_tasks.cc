@@ -72,6 +72,12 @@ std::vector<Rank> JobTasks::Expired(Instant now) const {
   return ranks;
 }
 
+void JobTasks::Restored(Instant now) {
+  for (Task& task : tasks_) {
+    if (task.placed()) task.deadline = now + (task.live() ? options_.lease : options_.start_limit);
+  }
+}
+
 int JobTasks::CountIn(Task::State state) const {
   return static_cast<int>(std::count_if(tasks_.begin(), tasks_.end(),
                                         [state](const Task& task) { return task.state == state; }));

@@ -38,6 +38,12 @@ struct Task {
   // It says idle with its newest assignment while that has unfinished leases: since when.
   std::optional<Instant> contradicts_since;
 
+  // What a report says again (wait, idle) is left out.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(rank, state, incarnation, node, address, deadline, last_report, iterations, totals,
+            assignment, assignment_seen);
+  }
   bool placed() const { return state != State::kUnplaced; }
   bool live() const { return state == State::kLive; }
 };
@@ -70,6 +76,13 @@ class JobTasks {
 
   std::vector<Task>& all() { return tasks_; }
   const std::vector<Task>& all() const { return tasks_; }
+
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(tasks_);
+  }
+  void Restored(Instant now);  // Every placed task gets its whole time again.
 
  private:
   const Options options_;

@@ -107,6 +107,12 @@ Instant Membership::NextDeadline() const {
   return next;
 }
 
+void Membership::Restored(Instant now) {
+  for (auto& [id, node] : nodes_) {
+    if (node.alive) node.last_seen = now;
+  }
+}
+
 const Node* Membership::Find(const NodeId& id) const {
   const auto it = nodes_.find(id);
   return it == nodes_.end() ? nullptr : &it->second;

@@ -32,6 +32,10 @@ struct Node {
   bool alive = true;
   bool leaving = false;
   Instant last_seen;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(id, info, incarnation, alive, leaving, last_seen);
+  }
 };
 
 class Membership {
@@ -61,6 +65,13 @@ class Membership {
   std::vector<const Node*> All() const;      // Servers first, then workers, each by name.
   std::vector<const Node*> Available(Role role) const;  // Alive and not leaving, by name.
   int AliveCount(Role role) const;
+
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(nodes_);
+  }
+  void Restored(Instant now);  // The live get their whole lease again.
 
  private:
   NodeId FreeName(Role role) const;

@@ -1,5 +1,6 @@
 // Messages: what goes into and comes out of the scheduler's core, as plain structs. They mirror
-// proto/scheduler.proto, which defines their meaning; scheduler/codec.h converts.
+// proto/scheduler.proto, which defines their meaning; scheduler/codec.h converts. What is part of a
+// durable state has a `serialize` member, in the form of scheduler/store/archive.h.
 // Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_MESSAGES_H_
 #define CAPSTAN_SCHEDULER_CORE_MESSAGES_H_
@@ -39,6 +40,10 @@ struct Failure {
   FailureReason reason = FailureReason::kNone;
   std::string message;
   bool happened() const { return reason != FailureReason::kNone; }
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(reason, message);
+  }
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
@@ -48,6 +53,10 @@ struct TaskKey {
   Rank rank;
   Incarnation incarnation;
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(job, rank, incarnation);
+  }
 };
 
 struct SlotLease {
@@ -55,12 +64,20 @@ struct SlotLease {
   Iteration begin;
   Iteration end;
   friend bool operator==(const SlotLease&, const SlotLease&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(slot, begin, end);
+  }
 };
 
 struct SampleLease {
   LeaseId id;
   Range positions;
   friend bool operator==(const SampleLease&, const SampleLease&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(id, positions);
+  }
 };
 
 struct Member {
@@ -69,6 +86,10 @@ struct Member {
   bool active = false;
   Iteration start_iteration;
   friend bool operator==(const Member&, const Member&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(rank, incarnation, active, start_iteration);
+  }
 };
 
 // The workers that a job's consistency rule counts; ordered by rank.
@@ -76,6 +97,10 @@ struct JobMembership {
   Generation generation;
   std::vector<Member> members;
   friend bool operator==(const JobMembership&, const JobMembership&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(generation, members);
+  }
 };
 
 // ---- daemons
@@ -90,6 +115,10 @@ struct NodeInfo {
   std::string hostname;
   int64_t pid = 0;
   std::string version;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(name, role, address, task_capacity, hostname, pid, version);
+  }
 };
 
 struct Registration {
@@ -162,6 +191,10 @@ struct TaskTotals {
   double loss = 0;
   int64_t correct = 0;
   std::vector<int64_t> staleness_counts;  // At most kStalenessBuckets.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(samples, loss, correct, staleness_counts);
+  }
 };
 
 inline constexpr int kStalenessBuckets = 64;
@@ -208,6 +241,11 @@ struct Assignment {
   Iteration epoch_first_iteration;
   std::string export_path;
   friend bool operator==(const Assignment&, const Assignment&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(generation, phase, epoch, slots, samples, start_iteration, epoch_first_iteration,
+            export_path);
+  }
 };
 
 struct TaskReply {

@@ -26,6 +26,10 @@ struct ServerRef {
   std::string address;  // host:port
   Incarnation incarnation;
   friend bool operator==(const ServerRef&, const ServerRef&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(node, address, incarnation);
+  }
 };
 
 struct ReplicaRef {
@@ -33,6 +37,10 @@ struct ReplicaRef {
   // It holds whatever was acknowledged and may become primary. False: it is being filled.
   bool in_sync = false;
   friend bool operator==(const ReplicaRef&, const ReplicaRef&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(server, in_sync);
+  }
 };
 
 struct ShardRoute {
@@ -42,6 +50,10 @@ struct ShardRoute {
   Term term{1};    // Generation that made it the primary.
   std::vector<ReplicaRef> replicas;
   friend bool operator==(const ShardRoute&, const ShardRoute&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(key, elements, server, term, replicas);
+  }
 };
 
 // Which server holds which shard.
@@ -51,6 +63,10 @@ struct Routing {
   std::vector<ShardRoute> shards;  // Ordered by key.
   std::vector<ServerRef> servers;
   friend bool operator==(const Routing&, const Routing&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(job, generation, shards, servers);
+  }
 };
 
 // Cuts [0, elements) into contiguous shards of one size (the last may be smaller), a multiple of

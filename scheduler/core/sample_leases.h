@@ -31,6 +31,10 @@ struct EvaluationSum {
   int64_t samples = 0;
   double loss = 0;
   int64_t correct = 0;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(samples, loss, correct);
+  }
 };
 
 class SampleLeases {
@@ -48,6 +52,10 @@ class SampleLeases {
     int64_t batch_size = 1;  // >= 1.
     int workers = 1;         // That share the work, >= 1.
     LeaseId first_id{1};     // Ids of this phase count up from here.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(use, count, batch_size, workers, first_id);
+    }
   };
   explicit SampleLeases(const Options& options);
 
@@ -76,16 +84,27 @@ class SampleLeases {
   // kEvaluate: the results of the finished leases, summed by position.
   EvaluationSum Sum() const;
 
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(options_, next_id_, ungranted_count_, positions_done_, batches_done_, ungranted_, held_,
+            results_);
+  }
+
  private:
   struct Held {
     Rank rank;
     Range positions;
     int64_t done = 0;  // Every position below it.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(rank, positions, done);
+    }
   };
 
   int64_t NextSize() const;
 
-  const Options options_;
+  Options options_;
   LeaseId next_id_;
   int64_t ungranted_count_;
   int64_t positions_done_ = 0;

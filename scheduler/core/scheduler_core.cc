@@ -40,17 +40,23 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
   nodes_[id] = NodeState{.generation = Generation(1), .desired = {}};
   if (info.role == Role::kWorker) slots_.AddNode(id, info.task_capacity);
   desired_changed_ = true;
+  nodes_changed_ = true;
   Settle(now, actions);
   return Registration{id, incarnation, options_.lease, options_.sync_interval};
 }
 
 absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, Instant now,
                                      Actions& actions) {
+  const Node* before = membership_.Find(report.node);
+  const bool was_leaving = before != nullptr && before->leaving;
   CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
   if (state.held) AnswerNode(state, actions);  // The caller gave up on that one.
-  if (node.leaving) slots_.CloseNode(report.node);
+  if (node.leaving && !was_leaving) {
+    slots_.CloseNode(report.node);
+    nodes_changed_ = true;
+  }
   const bool current = report.generation_seen == state.generation;
   TakeNodeReport(node, report, now, actions);
   ReleaseSlots(actions);
@@ -110,6 +116,8 @@ absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions&
   entry.submitted = now;
   actions.events.push_back(JobSubmitted{plan.id});
   queue_changed_ = true;
+  nodes_changed_ = true;  // The counters.
+  changed_jobs_.insert(plan.id);
   Settle(now, actions);
   return absl::OkStatus();
 }
@@ -127,6 +135,7 @@ absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, A
     queue_.Remove(job);
     queue_changed_ = true;
     ended_.emplace(entry.number, job);
+    changed_jobs_.insert(job);
     actions.events.push_back(JobEnded{job, JobState::kStopped, {}});
   }
   const JobState state = entry.run == nullptr ? JobState::kStopped : entry.run->state();

@@ -5,6 +5,10 @@
 // sync interval has passed, and then puts the answer into Actions. Every ticket that a method
 // accepted (it returned OK) is answered exactly once, then or later.
 //
+// What it decides is durable before anybody hears of it: each step names what it changed
+// (Actions::changes), and a core that died is made again from what was written
+// (scheduler/store/state_codec.h), after which daemons and tasks go on as if it had been away.
+//
 // Pure: no clock, threads, sockets or logging. Thread safety: thread-compatible.
 // Invariants: (1) a node's desired state has a generation that grows with every change.
 //             (2) a task slot holds at most one task; a rank has at most one life.
@@ -16,14 +20,17 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/changes.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_queue.h"
@@ -35,9 +42,10 @@
 
 namespace capstan::scheduler {
 
-// What the shell is to do. The answers may be sent in any order; events come in the order in which
-// things happened.
+// What the shell is to do. First `changes` are made durable, with those of all earlier steps; then
+// the answers may be sent, in any order, and the events told, in the order in which things happened.
 struct Actions {
+  Changes changes;
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
@@ -51,9 +59,11 @@ class SchedulerCore {
     absl::Duration sync_interval =
         absl::Milliseconds(500);       // Longest hold of a sync; well below lease.
     JobRun::Options job;               // job.tasks.lease is set to `lease`.
-    Incarnation first_incarnation{1};  // Above all that an earlier scheduler issued.
+    Incarnation first_incarnation{1};  // Of a cluster's first scheduler.
     size_t ended_jobs_max = 1000;      // History: the oldest are forgotten.
     size_t watches_max = 10000;        // Held GetJob calls.
+    // Progress that tasks would report again is written this often, if nothing else is.
+    absl::Duration progress_interval = absl::Seconds(1);
   };
   explicit SchedulerCore(const Options& options);
 
@@ -69,6 +79,8 @@ class SchedulerCore {
   absl::Status SyncTask(Ticket ticket, const TaskReport& report, Instant now, Actions& actions);
 
   // ---- users
+  // A number for the next job's name, never the same again. Durable with the next SubmitJob.
+  uint64_t TakeJobNumber() { return next_job_name_++; }
   // REQUIRES: plan.id was not used before; the plan's ranges hold.
   // Errors: kResourceExhausted  too many jobs wait.
   absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions);
@@ -92,6 +104,20 @@ class SchedulerCore {
   absl::StatusOr<std::shared_ptr<const Routing>> RoutingOf(const JobId& job) const;
   bool HasJob(const JobId& job) const { return jobs_.contains(job); }
 
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void SerializeNodes(Archive& archive) {
+    archive(next_incarnation_, next_job_number_, next_job_name_, membership_, slots_, nodes_);
+  }
+  template <typename Archive>
+  void SaveJob(const JobId& job, Archive& archive) const;  // REQUIRES: HasJob(job).
+  // `routing`: the job's table as it was saved; null: none was.
+  // Errors: kDataLoss  the job runs and there is no table.
+  template <typename Archive>
+  absl::Status LoadJob(std::shared_ptr<const Routing> routing, Instant now, Archive& archive);
+  // After loading all, before anything else: the live get their whole time again, nothing is held.
+  void Restored(Instant now, Actions& actions);
+
  private:
   struct JobEntry {
     JobPlan plan;
@@ -103,16 +129,35 @@ class SchedulerCore {
     std::string why_pending;
     uint64_t pending_revision = 1;
     uint64_t desired_version = 0;  // Of run, as taken into the nodes' desired states.
+
+    // Of run, as named in Changes last.
+    uint64_t written_version = 0;
+    uint64_t written_revision = 0;
+    Generation written_routing;
+    Instant written_at;
+
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(number, submitted, stopped, stopped_at, pending_revision);
+    }
   };
   // What a node should hold, in short; the reply spells it out.
   struct Desired {
     std::vector<std::tuple<JobId, Generation, Generation>> tables;  // Job, routing, membership.
     std::vector<TaskKey> tasks;
     friend bool operator==(const Desired&, const Desired&) = default;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(tables, tasks);
+    }
   };
   struct NodeState {
     Generation generation;
     Desired desired;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(generation, desired);
+    }
     bool held = false;  // A sync is being held:
     Ticket ticket;
     Generation seen;
@@ -140,6 +185,7 @@ class SchedulerCore {
   void ExplainPending();
   void RefreshDesired();
   void AnswerChanged(Actions& actions);
+  void NoteChanges(Instant now, Actions& actions);
 
   void StartJob(JobEntry& entry, Instant now, Actions& actions);
   void TakeNodeDeaths(size_t first_event, Instant now, Actions& actions);
@@ -161,7 +207,8 @@ class SchedulerCore {
 
   const Options options_;
   Incarnation next_incarnation_;
-  uint64_t next_job_number_ = 1;
+  uint64_t next_job_number_ = 1;  // Order of submission.
+  uint64_t next_job_name_ = 1;
   Membership membership_;
   WorkerSlots slots_;
   JobQueue queue_;
@@ -174,7 +221,33 @@ class SchedulerCore {
   Supply explained_supply_;       // That the pending jobs' reasons were made of.
   bool queue_changed_ = false;    // Since then.
   bool desired_changed_ = false;  // Since the nodes' desired states were made.
+  // Since Changes named them last; those of a running job are told by its versions.
+  bool nodes_changed_ = false;
+  absl::btree_set<JobId> changed_jobs_;
 };
+
+template <typename Archive>
+void SchedulerCore::SaveJob(const JobId& job, Archive& archive) const {
+  const JobEntry& entry = jobs_.at(job);
+  archive(entry.plan, entry, entry.run != nullptr);
+  if (entry.run != nullptr) archive(*entry.run);
+}
+
+template <typename Archive>
+absl::Status SchedulerCore::LoadJob(std::shared_ptr<const Routing> routing, Instant now,
+                                    Archive& archive) {
+  JobPlan plan;
+  archive(plan);
+  JobEntry& entry = jobs_[plan.id];
+  bool started = false;
+  archive(entry, started);
+  entry.plan = plan;
+  if (!started) return absl::OkStatus();
+  if (routing == nullptr) return absl::DataLossError("it runs and has no routing table");
+  entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_.job, now);
+  archive(*entry.run);
+  return absl::OkStatus();
+}
 
 }  // namespace capstan::scheduler
 

@@ -16,6 +16,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   ExplainPending();
   RefreshDesired();
   AnswerChanged(actions);
+  NoteChanges(now, actions);
 }
 
 // ---------------------------------------------------------------- jobs and slots
@@ -31,6 +32,7 @@ void SchedulerCore::NoteEnded(Actions& actions) {
     if (!entry->run->ended()) continue;
     running_.erase(entry->number);
     ended_.emplace(entry->number, entry->plan.id);
+    changed_jobs_.insert(entry->plan.id);
     desired_changed_ = true;
   }
   while (ended_.size() > options_.ended_jobs_max) {
@@ -39,6 +41,8 @@ void SchedulerCore::NoteEnded(Actions& actions) {
       if (watch.job == oldest) actions.job_replies.push_back({watch.ticket, oldest});
     }
     std::erase_if(watches_, [&oldest](const Watch& watch) { return watch.job == oldest; });
+    actions.changes.forgotten.insert(oldest);
+    changed_jobs_.erase(oldest);
     jobs_.erase(oldest);
     ended_.erase(ended_.begin());
   }
@@ -61,7 +65,9 @@ void SchedulerCore::ReleaseSlots(Actions& actions) {
   };
   for (const auto& [id, state] : nodes_) {
     for (const TaskKey& key : slots_.Desired(id)) {
-      if (!wanted(key)) slots_.Release(id, key);
+      if (wanted(key)) continue;
+      slots_.Release(id, key);
+      nodes_changed_ = true;
     }
   }
   std::vector<TaskKey> refused;
@@ -80,6 +86,7 @@ void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
       const TaskKey key{entry->plan.id, rank, next_incarnation_};
       ++next_incarnation_;
       slots_.Take(*node, key);
+      nodes_changed_ = true;
       entry->run->PlaceTask(rank, key.incarnation, *node, membership_.Find(*node)->info.address,
                             now, actions.events);
       desired_changed_ = true;
@@ -175,6 +182,7 @@ void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& act
       nodes_.erase(it);
     }
     slots_.RemoveNode(died.node);
+    nodes_changed_ = true;
     for (JobEntry* entry : Running()) {
       entry->run->OnNodeDied(died.node, died.why, now, actions.events);
     }
@@ -208,7 +216,56 @@ void SchedulerCore::RefreshDesired() {
     if (wanted == state.desired) continue;
     state.desired = std::move(wanted);
     ++state.generation;
+    nodes_changed_ = true;
   }
+}
+
+// ---------------------------------------------------------------- durable state
+
+void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
+  Changes& changes = actions.changes;
+  if (std::exchange(nodes_changed_, false)) changes.nodes = true;
+  for (const JobId& job : std::exchange(changed_jobs_, {})) changes.jobs.insert(job);
+  for (JobEntry* entry : Running()) {
+    const JobRun& run = *entry->run;
+    if (entry->written_routing != run.routing()->generation) {
+      entry->written_routing = run.routing()->generation;
+      changes.routings.insert(entry->plan.id);
+    }
+    const bool decided = entry->written_version != run.durable_version();
+    const bool progressed = entry->written_revision != run.revision() &&
+                            now - entry->written_at >= options_.progress_interval;
+    if (!decided && !progressed) continue;
+    entry->written_version = run.durable_version();
+    entry->written_revision = run.revision();
+    entry->written_at = now;
+    changes.jobs.insert(entry->plan.id);
+  }
+}
+
+void SchedulerCore::Restored(Instant now, Actions& actions) {
+  membership_.Restored(now);
+  absl::btree_map<uint64_t, JobEntry*> waiting;
+  for (auto& [id, entry] : jobs_) {
+    const bool ended = entry.run == nullptr ? entry.stopped : entry.run->ended();
+    // Reasons to wait that were seen and not written are fewer than this.
+    if (entry.run == nullptr && !ended) entry.pending_revision += uint64_t{1} << 32;
+    if (entry.run != nullptr) entry.run->Restored(now);
+    if (ended) {
+      ended_.emplace(entry.number, id);
+    } else if (entry.run == nullptr) {
+      waiting.emplace(entry.number, &entry);
+    } else {
+      running_.emplace(entry.number, id);
+    }
+  }
+  for (const auto& [number, entry] : waiting) {
+    queue_.Push(entry->plan.id, entry->plan.workers, entry->plan.servers).IgnoreError();
+  }
+  queue_changed_ = true;
+  desired_changed_ = true;
+  for (JobEntry* entry : Running()) entry->run->Tick(now, actions.events);
+  Settle(now, actions);
 }
 
 // ---------------------------------------------------------------- answers

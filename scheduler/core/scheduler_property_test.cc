@@ -33,7 +33,7 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   return plan;
 }
 
-// Something bad happens to a task or a daemon; a daemon that was killed comes back later under its
+// Something bad happens to a task, a daemon or the scheduler; a daemon that was killed comes back later under its
 // name.
 void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
   Dice& dice = cluster.dice();
@@ -53,6 +53,10 @@ void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
     if (kind < 6) cluster.CrashTask(job, rank);
     if (kind == 6) cluster.HangTask(job, rank);
     if (kind == 7) cluster.SlowTask(job, rank);
+  }
+  if (kind >= 8) {
+    const auto death = kind == 8 ? FakeCluster::Death::kBetweenSteps : FakeCluster::Death::kInStep;
+    cluster.KillScheduler(absl::Milliseconds(dice.Below(5000)), death);
   }
 }
 
@@ -88,7 +92,7 @@ std::string RunSeed(uint64_t seed) {
   // From here on nothing bad happens: every job must end.
   cluster.set_network({});
   for (const std::string& name : killed) cluster.AddWorker(name, 2);
-  if (!cluster.RunUntil(all_ended, absl::Minutes(5)) && cluster.error().empty()) {
+  if (!cluster.RunUntil(all_ended, absl::Minutes(15)) && cluster.error().empty()) {
     for (const JobPlan& plan : plans) {
       const JobView view = cluster.View(plan.id);
       if (!view.ended) return absl::StrCat(plan.id, " never ended: ", view.detail);

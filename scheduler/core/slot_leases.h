@@ -49,11 +49,21 @@ class SlotLeases {
   Iteration end() const { return end_; }
   absl::Span<const Iteration> done() const { return done_; }  // By slot.
 
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(begin_, end_, incomplete_, done_, holders_, live_);
+  }
+
  private:
   struct Holder {
     bool held = false;
     Rank rank;
     Iteration lease_begin;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(held, rank, lease_begin);
+    }
   };
 
   Iteration begin_;

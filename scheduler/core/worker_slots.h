@@ -44,12 +44,22 @@ class WorkerSlots {
   int capacity() const;  // Of open daemons.
   int Taken(const NodeId& node) const;
 
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(nodes_);
+  }
+
  private:
   struct Slots {
     int capacity = 0;
     bool open = true;
     absl::btree_set<TaskKey> taken;      // Desired.
     absl::btree_set<TaskKey> releasing;  // No longer desired; the process may still run.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(capacity, open, taken, releasing);
+    }
     int free() const {
       const int used = static_cast<int>(taken.size() + releasing.size());
       return open && used < capacity ? capacity - used : 0;

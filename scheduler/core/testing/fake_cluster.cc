@@ -19,7 +19,10 @@ bool Dice::Chance(double probability) {
 }
 
 FakeCluster::FakeCluster(const Options& options)
-    : options_(options), network_(options.network), dice_(options.seed), core_(options.core) {}
+    : options_(options),
+      network_(options.network),
+      dice_(options.seed),
+      core_(std::make_unique<SchedulerCore>(options.core)) {}
 
 void FakeCluster::Fail(const std::string& what) {
   if (error_.empty())
@@ -70,15 +73,52 @@ void FakeCluster::SlowTask(const JobId& job, int rank) {
   if (FakeTask* task = FindRank(job, rank)) task->slow = true;
 }
 
+// ---------------------------------------------------------------- the scheduler's own death
+
+void FakeCluster::KillScheduler(absl::Duration away, Death death) {
+  if (death == Death::kInStep) {
+    dies_in_step_ = away;
+    return;
+  }
+  owed_.clear();  // Nobody answers these.
+  for (auto& [job, ledger] : jobs_) {
+    for (auto& [id, lease] : ledger.leases) lease.done = lease.durable;
+  }
+  away_until_ = now_ + away;
+  Restore();  // So that what is seen meanwhile is what was durable.
+}
+
+Actions FakeCluster::Restore() {
+  Actions actions;
+  auto core = RestoreCore(store_.Load().value(), options_.core, Now(), actions);
+  if (!core.ok()) {
+    Fail(core.status().ToString());
+  } else {
+    core_ = *std::move(core);
+  }
+  return actions;
+}
+
+Moment FakeCluster::Now() const { return {now_, absl::UnixEpoch() + now_.SinceOrigin()}; }
+
+bool FakeCluster::SchedulerAway() {
+  if (!away_until_) return false;
+  if (now_ < *away_until_) return true;
+  away_until_.reset();
+  Actions actions = Restore();
+  Perform(actions);
+  return false;
+}
+
 absl::Status FakeCluster::Submit(const JobPlan& plan) {
   Actions actions;
-  const absl::Status status = core_.SubmitJob(plan, now_, actions);
+  const absl::Status status = core_->SubmitJob(plan, now_, actions);
   if (status.ok()) jobs_[plan.id].plan = plan;
   Perform(actions);
   return status;
 }
 
-JobView FakeCluster::View(const JobId& job) { return core_.Job(job, now_).value(); }
+JobView FakeCluster::View(const JobId& job) { return core_->Job(job, now_).value(); }
 
 std::vector<std::pair<JobId, int>> FakeCluster::RunningTasks() const {
   std::vector<std::pair<JobId, int>> running;
@@ -116,13 +156,15 @@ bool FakeCluster::RunUntil(const std::function<bool()>& done, absl::Duration lim
 
 void FakeCluster::Step() {
   now_ = now_ + kStep;
+  SchedulerAway();
   Deliver();
-  if (core_.NextDeadline() <= now_) {
+  if (!away_until_ && core_->NextDeadline() <= now_) {
     Actions actions;
-    core_.Tick(now_, actions);
+    core_->Tick(now_, actions);
     Perform(actions);
   }
-  if (core_.NextDeadline() <= now_) Fail("after Tick(now) a deadline at or before now is left");
+  if (!away_until_ && core_->NextDeadline() <= now_)
+    Fail("after Tick(now) a deadline at or before now is left");
   for (auto& [name, node] : nodes_) {
     if (!node.alive) continue;
     absl::erase_if(node.tasks, [this](const auto& entry) {
@@ -136,7 +178,7 @@ void FakeCluster::Step() {
     }
   }
   for (auto& [id, ledger] : jobs_) {
-    const uint64_t revision = core_.Job(id, now_).value().revision;
+    const uint64_t revision = core_->Job(id, now_).value().revision;
     if (revision < ledger.revision) Fail(absl::StrCat(id, ": the revision decreased"));
     ledger.revision = revision;
   }
@@ -172,16 +214,16 @@ void FakeCluster::Deliver() {
 }
 
 void FakeCluster::DeliverOne(const Request& request) {
+  if (away_until_) return;
   Actions actions;
   const absl::Status status = request.node
-                                  ? core_.SyncNode(request.ticket, *request.node, now_, actions)
-                                  : core_.SyncTask(request.ticket, *request.task, now_, actions);
+                                  ? core_->SyncNode(request.ticket, *request.node, now_, actions)
+                                  : core_->SyncTask(request.ticket, *request.task, now_, actions);
   if (status.ok()) {
     owed_.insert(request.ticket);
     if (request.task) NoteReported(*request.task);
   }
-  Perform(actions);
-  if (status.ok()) return;
+  if (!Perform(actions) || status.ok()) return;
   if (request.node) {
     NodeReply refusal{.ticket = request.ticket};
     refusal.status = status;
@@ -200,7 +242,15 @@ void FakeCluster::Answered(Ticket ticket) {
     Fail(absl::StrCat("ticket ", ticket.value(), " was answered twice"));
 }
 
-void FakeCluster::Perform(Actions& actions) {
+bool FakeCluster::Perform(Actions& actions) {
+  if (const std::optional<absl::Duration> away = std::exchange(dies_in_step_, std::nullopt)) {
+    KillScheduler(*away, Death::kBetweenSteps);
+    return false;
+  }
+  if (!store_.Write(EncodeChanges(*core_, actions.changes, Now())).ok()) Fail("the store failed");
+  for (const JobId& job : actions.changes.jobs) {
+    for (auto& [id, lease] : jobs_.at(job).leases) lease.durable = lease.done;
+  }
   NoteEvents(actions.events);
   for (const NodeReply& reply : actions.node_replies) {
     Answered(reply.ticket);
@@ -211,6 +261,7 @@ void FakeCluster::Perform(Actions& actions) {
     NoteLeases(reply);
     if (!dice_.Chance(network_.lose_reply)) TakeReply(reply);
   }
+  return true;
 }
 
 void FakeCluster::CheckAllAnswered() {
@@ -224,18 +275,19 @@ void FakeCluster::CheckAllAnswered() {
 
 void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
   if (!node.registered) {
+    if (away_until_) return;
     Actions actions;
     const NodeInfo info{.name = node.name,
                         .role = node.role,
                         .address = absl::StrCat(node.name, ":1"),
                         .task_capacity = node.capacity};
-    const auto registration = core_.Register(info, now_, actions);
+    const auto registration = core_->Register(info, now_, actions);
+    if (!Perform(actions)) return;
     node.registered = true;
     node.incarnation = registration->incarnation;
     node.seen = Generation(0);
     node.tables.clear();
     node.waiting.reset();
-    Perform(actions);
   }
   if (node.waiting && now_ < node.give_up) return;
   NodeReport report{

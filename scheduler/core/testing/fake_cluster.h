@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/scheduler_core.h"
+#include "scheduler/store/memory_store.h"
+#include "scheduler/store/state_codec.h"
 
 namespace capstan::scheduler::testing {
 
@@ -64,6 +67,10 @@ class FakeCluster {
   void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
   absl::Status Submit(const JobPlan& plan);
+  // The scheduler dies, at once or at the end of its next step, before anything of that is durable or
+  // said. After `away` another one goes on with what is in the store.
+  enum class Death { kBetweenSteps, kInStep };
+  void KillScheduler(absl::Duration away, Death death);
 
   // ---- time
   void Run(absl::Duration duration);
@@ -71,7 +78,7 @@ class FakeCluster {
                 absl::Duration limit);  // True: done within limit.
 
   // ---- what is seen
-  SchedulerCore& core() { return core_; }
+  SchedulerCore& core() { return *core_; }
   JobView View(const JobId& job);
   bool Ended(const JobId& job) { return View(job).ended.has_value(); }
   Instant now() const { return now_; }
@@ -138,6 +145,7 @@ class FakeCluster {
   struct Trained {  // What the core was told of a lease.
     Range positions;
     int64_t done = 0;
+    int64_t durable = 0;  // Of done: what the core remembers if it dies.
     int epoch = 0;
   };
   struct JobLedger {
@@ -163,7 +171,10 @@ class FakeCluster {
   void Send(Request request);
   void Deliver();
   void DeliverOne(const Request& request);
-  void Perform(Actions& actions);
+  bool Perform(Actions& actions);  // False: the scheduler died instead.
+  Actions Restore();
+  bool SchedulerAway();
+  Moment Now() const;
   void TakeReply(const NodeReply& reply);
   void TakeReply(const TaskReply& reply);
   void ApplyTables(FakeNode& node, const NodeReply& reply);
@@ -180,7 +191,10 @@ class FakeCluster {
   const Options options_;
   Network network_;
   Dice dice_;
-  SchedulerCore core_;
+  MemoryStore store_;
+  std::unique_ptr<SchedulerCore> core_;
+  std::optional<Instant> away_until_;  // The scheduler is dead.
+  std::optional<absl::Duration> dies_in_step_;
   Instant now_;
   absl::btree_map<NodeId, FakeNode> nodes_;
   std::vector<Request> flying_;

@@ -147,7 +147,7 @@ bool FakeCluster::TrainSample(FakeTask& task) {
     if (progress.position_done >= lease.positions.end) continue;
     if (!MayPull(task)) return false;
     // Servers that dropped the job's tables refuse the push.
-    if (core_.Job(task.key.job, now_)->ended || dead_.contains(task.key)) return false;
+    if (core_->Job(task.key.job, now_)->ended || dead_.contains(task.key)) return false;
     Pushed(task);
     const int64_t batch = jobs_.at(task.key.job).plan.batch_size;
     const int64_t end = std::min(progress.position_done + batch, lease.positions.end);
@@ -216,8 +216,9 @@ void FakeCluster::NoteLeases(const TaskReply& reply) {
   }
   if (reply.assignment.phase != TaskPhase::kTrain) return;
   for (const SampleLease& lease : reply.assignment.samples) {
+    const int64_t begin = lease.positions.begin;
     jobs_[reply.job].leases.insert(
-        {lease.id, {lease.positions, lease.positions.begin, reply.assignment.epoch.value()}});
+        {lease.id, {lease.positions, begin, begin, reply.assignment.epoch.value()}});
   }
 }
 

@@ -1,0 +1,59 @@
+#include "scheduler/admitted_codec.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status/annotate.h"
+#include "scheduler/store/archive.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr absl::string_view kPrefix = "admitted/";
+
+absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
+  return DecodeState(bytes, Moment(), [&job](auto& archive) {
+    std::string spec;
+    std::vector<std::string> tables;
+    archive(job.plan, spec, tables, job.mode, job.output_directory);
+    bool whole = job.spec.ParseFromString(spec);
+    for (const std::string& table : tables) {
+      whole = job.tables.emplace_back().ParseFromString(table) && whole;
+    }
+    return whole ? absl::OkStatus() : absl::DataLossError("its specification cannot be read");
+  });
+}
+
+}  // namespace
+
+StoreWrite EncodeAdmitted(const AdmittedJob& job) {
+  std::vector<std::string> tables;
+  for (const v1::TableSpec& table : job.tables) tables.push_back(table.SerializeAsString());
+  return {absl::StrCat(kPrefix, job.plan.id), EncodeState(Moment(), [&](auto& archive) {
+            archive(job.plan, job.spec.SerializeAsString(), tables, job.mode,
+                    job.output_directory);
+          })};
+}
+
+StoreWrite ForgetAdmitted(const JobId& job) { return {absl::StrCat(kPrefix, job), std::nullopt}; }
+
+absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows) {
+  AdmittedJobs jobs;
+  for (auto row = rows.lower_bound(std::string(kPrefix)); row != rows.end(); ++row) {
+    if (!absl::StartsWith(row->first, kPrefix)) break;
+    AdmittedJob job;
+    if (const absl::Status status = Decode(row->second, job); !status.ok()) {
+      return Annotate(status, absl::StrCat("the store's row \"", row->first, "\""));
+    }
+    const JobId id = job.plan.id;
+    jobs.emplace(id, std::make_shared<const AdmittedJob>(std::move(job)));
+  }
+  return jobs;
+}
+
+}  // namespace capstan::scheduler

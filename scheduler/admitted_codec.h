@@ -1,0 +1,26 @@
+// Admitted codec: an admitted job as a row of the store, so that a scheduler that is started again
+// needs neither the job file nor the data files.
+//
+//   "admitted/<id>"  written once, with the job's submission
+//
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SCHEDULER_ADMITTED_CODEC_H_
+#define CAPSTAN_SCHEDULER_ADMITTED_CODEC_H_
+
+#include "absl/status/statusor.h"
+#include "scheduler/admission.h"
+#include "scheduler/core/store_write.h"
+#include "scheduler/store/store.h"
+
+namespace capstan::scheduler {
+
+StoreWrite EncodeAdmitted(const AdmittedJob& job);
+StoreWrite ForgetAdmitted(const JobId& job);
+
+// All admitted jobs of `rows`.
+// Errors: kDataLoss  a row cannot be read; names it.
+absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows);
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_ADMITTED_CODEC_H_

@@ -1,0 +1,49 @@
+#include "scheduler/admitted_codec.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "common/testing/status_matchers.h"
+#include "scheduler/testing/small_job.h"
+#include "scheduler/testing/temporary_folder.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data",
+          "[scheduler]") {
+  AdmittedJob job;
+  StoreRows rows{{"job/small-7", "is passed over"}, {"nodes", "too"}};
+  {
+    const testing::TemporaryFolder folder;
+    REQUIRE_OK_AND_ASSIGN(job, AdmitJob(testing::MakeSmallJob(folder.path())));
+    REQUIRE_OK(NameJob(7, folder.path(), job));
+    const StoreWrite row = EncodeAdmitted(job);
+    rows[row.key] = *row.value;
+    CHECK(ForgetAdmitted("small-7").key == row.key);
+  }
+  REQUIRE_OK_AND_ASSIGN(const AdmittedJobs jobs, DecodeAdmitted(rows));
+  REQUIRE(jobs.size() == 1);
+  const AdmittedJob& again = *jobs.at("small-7");
+  CHECK(again.plan.id == "small-7");
+  CHECK(again.plan.train_count == testing::kSmallTrainCount);
+  CHECK(again.plan.table_elements == job.plan.table_elements);
+  CHECK(again.plan.worker_wait == job.plan.worker_wait);
+  CHECK(again.mode == "ssp(2)");
+  CHECK(again.output_directory == job.output_directory);
+  CHECK(MessageDifferencer::Equals(again.spec, job.spec));
+  REQUIRE(again.tables.size() == job.tables.size());
+  CHECK(MessageDifferencer::Equals(again.tables[0], job.tables[0]));
+}
+
+TEST_CASE("Admitted codec: a damaged row is named", "[scheduler]") {
+  CHECK_STATUS(DecodeAdmitted({{"admitted/a-1", "xyz"}}), absl::StatusCode::kDataLoss,
+               "\"admitted/a-1\"");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

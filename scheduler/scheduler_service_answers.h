@@ -1,0 +1,43 @@
+// SchedulerService::Answers: what one step of the core has to say, and to whom. For the two sources
+// of the service only.
+// Thread safety: values.
+#ifndef CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_ANSWERS_H_
+#define CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_ANSWERS_H_
+
+#include <vector>
+
+#include "scheduler/scheduler_service.h"
+
+namespace capstan::scheduler {
+
+struct SchedulerService::Answers {
+  struct Node {
+    Call<v1::SyncNodeResponse> call;
+    NodeReply reply;
+  };
+  struct Task {
+    Call<v1::SyncTaskResponse> call;
+    TaskReply reply;
+  };
+  struct Job {
+    Call<v1::GetJobResponse> call;
+    absl::Status error;  // Not ok: the rest is empty.
+    v1::JobStatus status;
+  };
+  // A call that the step itself answered; its response is filled in.
+  struct Done {
+    grpc::ServerUnaryReactor* reactor = nullptr;
+    absl::Status status;
+    bool after_files = false;  // Its answer may tell of an end.
+  };
+  std::vector<Done> done;
+  std::vector<Node> nodes;
+  std::vector<Task> tasks;
+  std::vector<Job> jobs;
+  std::vector<RecordedEvent> events;
+  AdmittedJobs admitted;  // Of the replies.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_ANSWERS_H_

@@ -1,0 +1,232 @@
+// The calls: each decodes, takes one step of the core, and hands the outcome on to Commit.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/net/grpc_status.h"
+#include "common/status/status_macros.h"
+#include "scheduler/admitted_codec.h"
+#include "scheduler/node_codec.h"
+#include "scheduler/scheduler_service.h"
+#include "scheduler/scheduler_service_answers.h"
+#include "scheduler/shared_codec.h"
+#include "scheduler/task_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr absl::Duration kWaitLimitMax = absl::Minutes(1);
+
+grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor,
+                                     const absl::Status& status) {
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- daemons and tasks
+
+grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext* context,
+                                                     const v1::RegisterRequest* request,
+                                                     v1::RegisterResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<NodeInfo> info = DecodeNodeInfo(*request);
+  if (!info.ok()) return FinishWith(reactor, info.status());
+  absl::MutexLock lock(&mutex_);
+  absl::Status status = Running();
+  Actions actions;
+  if (status.ok()) {
+    const auto registration = core_->Register(*info, clock_->Now(), actions);
+    status = registration.status();
+    if (status.ok()) EncodeRegistration(*registration, *response);
+  }
+  Commit(std::move(actions), {.done = {{reactor, status}}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
+                                                     const v1::SyncNodeRequest* request,
+                                                     v1::SyncNodeResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<NodeReport> report = DecodeNodeReport(*request);
+  if (!report.ok()) return FinishWith(reactor, report.status());
+  absl::MutexLock lock(&mutex_);
+  const Ticket ticket = NextTicket();
+  absl::Status status = Running();
+  Actions actions;
+  Answers answers;
+  if (status.ok()) {
+    node_calls_[ticket] = {reactor, response};
+    status = core_->SyncNode(ticket, *report, clock_->Now(), actions);
+  }
+  if (!status.ok()) {
+    node_calls_.erase(ticket);
+    answers.done.push_back({reactor, status});
+  }
+  Commit(std::move(actions), std::move(answers));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::SyncTask(grpc::CallbackServerContext* context,
+                                                     const v1::SyncTaskRequest* request,
+                                                     v1::SyncTaskResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<TaskReport> report = DecodeTaskReport(*request);
+  if (!report.ok()) return FinishWith(reactor, report.status());
+  absl::MutexLock lock(&mutex_);
+  const Ticket ticket = NextTicket();
+  absl::Status status = Running();
+  Actions actions;
+  Answers answers;
+  if (status.ok()) {
+    task_calls_[ticket] = {reactor, response};
+    status = core_->SyncTask(ticket, *report, clock_->Now(), actions);
+  }
+  if (!status.ok()) {
+    task_calls_.erase(ticket);
+    answers.done.push_back({reactor, status});
+  }
+  Commit(std::move(actions), std::move(answers));
+  return reactor;
+}
+
+// ---------------------------------------------------------------- users
+
+grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContext* context,
+                                                      const v1::SubmitJobRequest* request,
+                                                      v1::SubmitJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const absl::Status status = CheckProtocolVersion(request->protocol_version()); !status.ok()) {
+    return FinishWith(reactor, status);
+  }
+  const Call<v1::SubmitJobResponse> call{reactor, response};
+  if (admission_.TryPost([this, request, call] { Admit(*request, call); })) return reactor;
+  return FinishWith(
+      reactor, absl::ResourceExhaustedError(absl::StrCat("more than ", kAdmissionsMax,
+                                                         " jobs wait to be checked; try again")));
+}
+
+void SchedulerService::Admit(const v1::SubmitJobRequest& request,
+                             const Call<v1::SubmitJobResponse>& call) {
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    status = Running();
+  }
+  if (status.ok()) {
+    absl::StatusOr<AdmittedJob> job = AdmitJob(request.spec());
+    status = job.ok() ? Submit(*std::move(job), call) : job.status();
+  }
+  if (!status.ok()) FinishWith(call.reactor, status);
+}
+
+absl::Status SchedulerService::Submit(AdmittedJob job, const Call<v1::SubmitJobResponse>& call) {
+  uint64_t number = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    CAPSTAN_RETURN_IF_ERROR(Running());
+    number = core_->TakeJobNumber();
+  }
+  CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, job));
+  const JobId id = job.plan.id;
+  auto admitted = std::make_shared<const AdmittedJob>(std::move(job));
+  absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(Running());
+  Actions actions;
+  CAPSTAN_RETURN_IF_ERROR(core_->SubmitJob(admitted->plan, clock_->Now(), actions));
+  jobs_[id] = admitted;
+  call.response->set_job_id(id);
+  Commit(std::move(actions), {.done = {{call.reactor}}}, {EncodeAdmitted(*admitted)});
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext* context,
+                                                     const v1::ListJobsRequest*,
+                                                     v1::ListJobsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&mutex_);
+  for (const JobView& view : core_->Jobs(clock_->Now())) {
+    *response->add_jobs() = StatusOf(view, StatusDetail::kList);
+  }
+  Commit({}, {.done = {{reactor, Running(), /*after_files=*/true}}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* context,
+                                                   const v1::GetJobRequest* request,
+                                                   v1::GetJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::Duration limit = absl::Milliseconds(request->wait_limit_ms());
+  if (limit < absl::ZeroDuration() || limit > kWaitLimitMax) {
+    return FinishWith(reactor, absl::InvalidArgumentError(absl::StrCat(
+                                   "wait_limit_ms: ", request->wait_limit_ms(), ", expected 0 to ",
+                                   absl::ToInt64Milliseconds(kWaitLimitMax))));
+  }
+  absl::MutexLock lock(&mutex_);
+  const Ticket ticket = NextTicket();
+  absl::Status status = Running();
+  Actions actions;
+  Answers answers;
+  if (status.ok()) {
+    job_calls_[ticket] = {reactor, response};
+    status = core_->WatchJob(ticket, request->job_id(), request->after_revision(), limit,
+                             clock_->Now(), actions);
+  }
+  if (!status.ok()) {
+    job_calls_.erase(ticket);
+    answers.done.push_back({reactor, status});
+  }
+  Commit(std::move(actions), std::move(answers));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext* context,
+                                                    const v1::StopJobRequest* request,
+                                                    v1::StopJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&mutex_);
+  absl::Status status = Running();
+  Actions actions;
+  if (status.ok()) {
+    const auto state = core_->StopJob(request->job_id(), clock_->Now(), actions);
+    status = state.status();
+    if (status.ok()) response->set_state(EncodeJobState(*state));
+  }
+  Commit(std::move(actions), {.done = {{reactor, status, /*after_files=*/true}}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContext* context,
+                                                      const v1::ListNodesRequest*,
+                                                      v1::ListNodesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&mutex_);
+  const Instant now = clock_->Now();
+  for (const NodeView& view : core_->Nodes()) EncodeNodeStatus(view, now, *response->add_nodes());
+  Commit({}, {.done = {{reactor, Running()}}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContext* context,
+                                                      const v1::GetTablesRequest* request,
+                                                      v1::GetTablesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&mutex_);
+  absl::Status status = Running();
+  if (status.ok()) {
+    const auto routing = core_->RoutingOf(request->job_id());
+    status = routing.status();
+    if (status.ok()) {
+      for (const v1::TableSpec& table : jobs_.at(request->job_id())->tables) {
+        *response->add_tables() = table;
+      }
+      EncodeRouting(**routing, *response->mutable_routing());
+    }
+  }
+  Commit({}, {.done = {{reactor, status}}});
+  return reactor;
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,65 @@
+// SqliteStore: the Store in one SQLite file, for a scheduler that runs alone.
+//
+// One table of (key, value, CRC-32C), write-ahead log, synchronous=FULL: a transaction is one append
+// and one fsync. The file is locked for as long as the store is open.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_
+#define CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "scheduler/store/store.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace capstan::scheduler {
+
+class SqliteStore final : public Store {
+ public:
+  // Of the table and of the values in it (scheduler/store/state_codec.h). A store of another version
+  // is refused, not converted.
+  static constexpr int kSchemaVersion = 1;
+
+  // Opens or makes the file `path`. Its folder exists.
+  // Errors: kFailedPrecondition  another process has it open; or it is of another schema version.
+  //         kDataLoss            it is no store, or damaged.
+  //         kUnavailable, kResourceExhausted  it cannot be made or read.   All name the path.
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
+  ~SqliteStore() override;
+  SqliteStore(const SqliteStore&) = delete;
+  SqliteStore& operator=(const SqliteStore&) = delete;
+
+  absl::StatusOr<StoreRows> Load() override;
+  absl::Status Write(absl::Span<const StoreWrite> writes) override;
+
+ private:
+  // Finalizes what SQLite prepared.
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
+  SqliteStore(std::string path, sqlite3* database);
+  absl::Status Prepare();  // Locks it, makes or checks the table.
+  absl::Status CheckVersion();
+  absl::Status Run(const char* sql);
+  absl::StatusOr<Statement> Compile(const char* sql);
+  absl::StatusOr<int64_t> Number(const char* sql);  // The one number that `sql` asks for.
+  absl::Status Put(const StoreWrite& write);
+  // What SQLite said of `code`, with `doing` and the path.
+  absl::Status Error(int code, const std::string& doing) const;
+
+  const std::string path_;
+  sqlite3* const database_;
+  Statement insert_;
+  Statement remove_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_

@@ -1,0 +1,90 @@
+#include "scheduler/store/state_codec.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr absl::string_view kNodesKey = "nodes";
+constexpr absl::string_view kJobPrefix = "job/";
+constexpr absl::string_view kRoutingPrefix = "routing/";
+
+std::string JobKey(const JobId& job) { return absl::StrCat(kJobPrefix, job); }
+std::string RoutingKey(const JobId& job) { return absl::StrCat(kRoutingPrefix, job); }
+
+absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, const StoreRows& rows,
+                     SchedulerCore& core) {
+  const auto& [key, bytes] = row;
+  if (key == kNodesKey) {
+    return DecodeState(bytes, moment, [&core](auto& archive) {
+      core.SerializeNodes(archive);
+      return absl::OkStatus();
+    });
+  }
+  if (!absl::StartsWith(key, kJobPrefix)) return absl::OkStatus();
+  std::shared_ptr<Routing> routing;
+  const JobId job = key.substr(kJobPrefix.size());
+  if (const auto table = rows.find(RoutingKey(job)); table != rows.end()) {
+    routing = std::make_shared<Routing>();
+    const absl::Status status = DecodeState(table->second, moment, [&routing](auto& archive) {
+      archive(*routing);
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return Annotate(status, table->first);
+  }
+  return DecodeState(bytes, moment, [&](auto& archive) {
+    return core.LoadJob(std::move(routing), moment.now, archive);
+  });
+}
+
+}  // namespace
+
+std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& changes,
+                                      const Moment& moment) {
+  std::vector<StoreWrite> writes;
+  if (changes.nodes) {
+    writes.push_back({std::string(kNodesKey), EncodeState(moment, [&core](auto& archive) {
+                        // An archive that writes changes nothing of what it is given.
+                        const_cast<SchedulerCore&>(core).SerializeNodes(archive);
+                      })});
+  }
+  for (const JobId& job : changes.routings) {
+    if (!core.HasJob(job)) continue;
+    writes.push_back({RoutingKey(job), EncodeState(moment, [&](auto& archive) {
+                        archive(**core.RoutingOf(job));
+                      })});
+  }
+  for (const JobId& job : changes.jobs) {
+    if (!core.HasJob(job)) continue;
+    writes.push_back(
+        {JobKey(job), EncodeState(moment, [&](auto& archive) { core.SaveJob(job, archive); })});
+  }
+  for (const JobId& job : changes.forgotten) {
+    writes.push_back({JobKey(job), std::nullopt});
+    writes.push_back({RoutingKey(job), std::nullopt});
+  }
+  return writes;
+}
+
+absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows,
+                                                           const SchedulerCore::Options& options,
+                                                           const Moment& moment,
+                                                           Actions& actions) {
+  auto core = std::make_unique<SchedulerCore>(options);
+  for (const auto& row : rows) {
+    if (const absl::Status status = LoadRow(row, moment, rows, *core); !status.ok()) {
+      return Annotate(status, absl::StrCat("the store's row \"", row.first, "\""));
+    }
+  }
+  core->Restored(moment.now, actions);
+  return core;
+}
+
+}  // namespace capstan::scheduler

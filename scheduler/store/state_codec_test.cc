@@ -1,0 +1,248 @@
+#include "scheduler/store/state_codec.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/store/memory_store.h"
+
+namespace capstan::scheduler {
+namespace {
+
+const absl::Time kNoon = absl::FromUnixSeconds(1'700'000'000);
+
+// A value that went through bytes, saved at one moment and loaded at another.
+template <typename T>
+T Again(const T& value, const Moment& saved, const Moment& loaded) {
+  const std::string bytes = EncodeState(saved, [&](auto& archive) { archive(value); });
+  T again;
+  REQUIRE_OK(DecodeState(bytes, loaded, [&](auto& archive) {
+    archive(again);
+    return absl::OkStatus();
+  }));
+  return again;
+}
+
+TEST_CASE("Archive: what happened keeps its date, a limit keeps its rest, never stays never",
+          "[scheduler][store]") {
+  const Instant saved_now = Instant::FromOrigin(absl::Hours(100));
+  const Instant loaded_now = Instant::FromOrigin(absl::Seconds(7));  // The machine was started anew.
+  const Moment saved{saved_now, kNoon};
+  const Moment loaded{loaded_now, kNoon + absl::Minutes(10)};
+  const auto again = [&](Instant instant) { return Again(instant, saved, loaded); };
+  CHECK(again(saved_now - absl::Minutes(5)) == loaded_now - absl::Minutes(15));
+  CHECK(again(saved_now) == loaded_now - absl::Minutes(10));
+  CHECK(again(saved_now + absl::Seconds(3)) == loaded_now + absl::Seconds(3));
+  CHECK(again(Instant::InfiniteFuture()) == Instant::InfiniteFuture());
+  // The calendar was set back meanwhile.
+  const Moment before{loaded_now, kNoon - absl::Hours(1)};
+  CHECK(Again(saved_now, saved, before) == loaded_now);
+}
+
+TEST_CASE("Archive: containers, optional values and durations come back equal",
+          "[scheduler][store]") {
+  const Moment moment{Instant::FromOrigin(absl::Seconds(1)), kNoon};
+  const absl::btree_map<std::string, absl::btree_set<Rank>> map{{"a", {Rank(3), Rank(1)}},
+                                                               {"b", {}}};
+  CHECK(Again(map, moment, moment) == map);
+  CHECK(Again(std::optional<Rank>(), moment, moment) == std::nullopt);
+  CHECK(Again(std::optional<Rank>(Rank(4)), moment, moment) == Rank(4));
+  for (const absl::Duration duration :
+       {absl::ZeroDuration(), absl::Nanoseconds(-1), absl::Hours(5), absl::InfiniteDuration()}) {
+    CHECK(Again(duration, moment, moment) == duration);
+  }
+}
+
+TEST_CASE("Archive: bytes that end early and bytes that go on are refused", "[scheduler][store]") {
+  const Moment moment{Instant::FromOrigin(absl::Seconds(1)), kNoon};
+  const std::string bytes =
+      EncodeState(moment, [](auto& archive) { archive(std::string("hello"), int64_t{5}); });
+  const auto read = [&](const std::string& from) {
+    return DecodeState(from, moment, [](auto& archive) {
+      std::string text;
+      int64_t number = 0;
+      archive(text, number);
+      return absl::OkStatus();
+    });
+  };
+  REQUIRE_OK(read(bytes));
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    CHECK_STATUS(read(bytes.substr(0, size)), absl::StatusCode::kDataLoss, "cannot be read");
+  }
+  CHECK_STATUS(read(bytes + "x"), absl::StatusCode::kDataLoss, "follows its end");
+}
+
+// A scheduler, a server and a worker by hand; every step's changes are written at once.
+struct Desk {
+  MemoryStore store;
+  std::unique_ptr<SchedulerCore> core;
+  Instant now = Instant::FromOrigin(absl::Hours(1));
+  absl::Time wall = kNoon;
+  Actions actions;
+  uint64_t ticket = 0;
+
+  Desk() { Restart(); }
+  void Restart() {
+    actions = {};
+    auto restored = RestoreCore(store.Load().value(), {}, {now, wall}, actions);
+    REQUIRE_OK(restored.status());
+    core = *std::move(restored);
+    Write();
+  }
+  void Write() {
+    REQUIRE_OK(store.Write(EncodeChanges(*core, actions.changes, {now, wall})));
+    actions.changes = {};
+  }
+  void Pass(absl::Duration step) {
+    now = now + step;
+    wall += step;
+    core->Tick(now, actions);
+    Write();
+  }
+  Registration Join(Role role, const std::string& name) {
+    const auto joined = core->Register(
+        {.name = name, .role = role, .address = name + ":1", .task_capacity = 1}, now, actions);
+    Write();
+    return joined.value();
+  }
+  // The node has done all that it was asked to.
+  void SyncServer(const Registration& node, uint64_t membership) {
+    NodeReport report{.node = node.node, .incarnation = node.incarnation};
+    report.tables.push_back({"job-1", Generation(1), Generation(membership), {}});
+    REQUIRE_OK(core->SyncNode(Ticket(++ticket), report, now, actions));
+    Write();
+  }
+  Assignment SyncTask(TaskReport report) {
+    actions.task_replies.clear();
+    REQUIRE_OK(core->SyncTask(Ticket(++ticket), report, now, actions));
+    Write();
+    return actions.task_replies.empty() ? Assignment() : actions.task_replies.back().assignment;
+  }
+};
+
+JobPlan Plan(const std::string& id) {
+  JobPlan plan;
+  plan.id = id;
+  plan.mode = Mode::kAsp;
+  plan.batch_size = 10;
+  plan.train_count = 100'000;
+  plan.table_elements = {170};
+  plan.export_path = "/out";
+  return plan;
+}
+
+TEST_CASE("State codec: a job that trains goes on after a restart where it was",
+          "[scheduler][store]") {
+  Desk desk;
+  const Registration server = desk.Join(Role::kServer, "server-1");
+  const Registration worker = desk.Join(Role::kWorker, "worker-1");
+  REQUIRE_OK(desk.core->SubmitJob(Plan("job-1"), desk.now, desk.actions));
+  desk.Write();
+  const TaskKey key{"job-1", Rank(0), Incarnation(3)};
+  TaskReport report{.task = key};
+  desk.SyncServer(server, 2);
+  report.assignment_seen = desk.SyncTask(report).generation;
+  desk.SyncServer(server, 3);
+  const Assignment leased = desk.SyncTask(report);
+  REQUIRE(leased.samples.size() == 2);
+  report.assignment_seen = leased.generation;
+  report.samples = {{leased.samples[0].id, 20}};
+  report.totals = {.samples = 20, .loss = 10, .correct = 5};
+  desk.SyncTask(report);
+  desk.Pass(absl::Seconds(2));
+
+  const JobView before = desk.core->Job("job-1", desk.now).value();
+  const std::vector<NodeView> nodes = desk.core->Nodes();
+  desk.wall += absl::Minutes(5);
+  desk.now = Instant::FromOrigin(absl::Seconds(3));
+  desk.Restart();
+
+  const JobView after = desk.core->Job("job-1", desk.now).value();
+  CHECK(after.state == JobState::kRunning);
+  CHECK(after.phase == JobPhase::kTraining);
+  CHECK(after.samples_done == 20);
+  CHECK(after.loss == 0.5);
+  CHECK(after.revision > before.revision);
+  CHECK(desk.now - *after.started == absl::Minutes(5) + absl::Seconds(2));
+  REQUIRE(desk.core->Nodes().size() == nodes.size());
+  for (const NodeView& node : desk.core->Nodes()) CHECK(node.alive);
+  CHECK(desk.core->Nodes()[1].tasks == 1);
+  CHECK((*desk.core->RoutingOf("job-1"))->shards.size() == 1);
+
+  // The lives are the old ones; the task holds the same leases and reports the same once more.
+  desk.SyncServer(server, 3);
+  report.samples = {{leased.samples[0].id, 30}};
+  report.totals = {.samples = 30, .loss = 15, .correct = 5};
+  CHECK(desk.SyncTask(report).generation == Generation(0));
+  CHECK(desk.core->Job("job-1", desk.now)->samples_done == 30);
+  // New lives do not share numbers with old ones.
+  CHECK(desk.Join(Role::kWorker, "worker-2").incarnation == Incarnation(4));
+  CHECK(worker.incarnation == Incarnation(2));
+}
+
+TEST_CASE("State codec: who died while the scheduler was away runs out of a fresh lease",
+          "[scheduler][store]") {
+  Desk desk;
+  desk.Join(Role::kServer, "server-1");
+  desk.Join(Role::kWorker, "worker-1");
+  REQUIRE_OK(desk.core->SubmitJob(Plan("job-1"), desk.now, desk.actions));
+  desk.Write();
+  desk.now = desk.now + absl::Hours(1);
+  desk.Restart();
+  CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kRunning);
+  desk.Pass(absl::Milliseconds(4999));
+  CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kRunning);
+  desk.Pass(absl::Milliseconds(1));
+  CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kFailed);
+  CHECK(desk.core->Job("job-1", desk.now)->failure.reason == FailureReason::kServerLost);
+}
+
+TEST_CASE("State codec: waiting jobs keep their order, ended ones their history, numbers go on",
+          "[scheduler][store]") {
+  Desk desk;
+  // By name they would come the other way round.
+  for (const std::string id : {"b", "a"}) {
+    CHECK(desk.core->TakeJobNumber() == (id == "b" ? 1 : 2));
+    REQUIRE_OK(desk.core->SubmitJob(Plan(id), desk.now, desk.actions));
+  }
+  REQUIRE_OK(desk.core->SubmitJob(Plan("stopped"), desk.now, desk.actions));
+  REQUIRE_OK(desk.core->StopJob("stopped", desk.now, desk.actions));
+  desk.Write();
+  desk.Restart();
+  CHECK(desk.core->Job("a", desk.now)->detail == "waits behind b");
+  CHECK(desk.core->Job("stopped", desk.now)->state == JobState::kStopped);
+  CHECK(desk.core->TakeJobNumber() == 3);
+  desk.Join(Role::kServer, "server-1");
+  desk.Join(Role::kWorker, "worker-1");
+  CHECK(desk.core->Job("b", desk.now)->state == JobState::kRunning);
+  CHECK(desk.core->Job("a", desk.now)->state == JobState::kPending);
+}
+
+TEST_CASE("State codec: a damaged row is named", "[scheduler][store]") {
+  Desk desk;
+  desk.Join(Role::kServer, "server-1");
+  desk.Join(Role::kWorker, "worker-1");
+  REQUIRE_OK(desk.core->SubmitJob(Plan("job-1"), desk.now, desk.actions));
+  desk.Write();
+  StoreRows rows = desk.store.Load().value();
+  REQUIRE(rows.size() == 3);
+  const std::string key = GENERATE("nodes", "job/job-1", "routing/job-1");
+  Actions actions;
+  SECTION("cut short") {
+    rows.at(key).resize(rows.at(key).size() / 2);
+    CHECK_STATUS(RestoreCore(rows, {}, {desk.now, kNoon}, actions).status(),
+                 absl::StatusCode::kDataLoss, key);
+  }
+  SECTION("a routing table is missing") {
+    rows.erase("routing/job-1");
+    CHECK_STATUS(RestoreCore(rows, {}, {desk.now, kNoon}, actions).status(),
+                 absl::StatusCode::kDataLoss, "no routing table");
+  }
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
