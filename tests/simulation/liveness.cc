@@ -26,6 +26,7 @@ std::string Describe(const scheduler::JobView& job) {
 void Liveness::Happened(const scheduler::Event& event) {
   const auto* died = std::get_if<scheduler::NodeDied>(&event);
   if (died != nullptr && absl::StartsWith(died->node, "server")) server_died_ = true;
+  if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
 }
 
 void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,

@@ -29,6 +29,7 @@ class Liveness final : public Checker {
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
 
+  bool ended() const { return ended_; }  // The job has, as the scheduler has told.
   // The time is over. `job`: as the scheduler sees it.
   void CheckEnd(const std::optional<scheduler::JobView>& job);
 
@@ -39,6 +40,7 @@ class Liveness final : public Checker {
   const FaultCounts* const faults_;
   bool server_died_ = false;
   bool exported_ = false;
+  bool ended_ = false;
 };
 
 }  // namespace capstan::sim

@@ -160,7 +160,14 @@ void Nemesis::Pause(Process* process, Fault fault) {
   });
 }
 
-void Nemesis::KillScheduler() {}
+void Nemesis::KillScheduler() {
+  SimScheduler& scheduler = cluster_->scheduler();
+  if (!scheduler.process().alive()) return;
+  ++world_->faults[Fault::kSchedulerKilled];
+  Story("kills the scheduler");
+  scheduler.process().Kill();
+  RestartLater(&scheduler.process(), [&scheduler] { scheduler.Start(); });
+}
 
 void Nemesis::KillServer() {
   auto& servers = cluster_->servers();

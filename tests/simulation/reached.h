@@ -27,6 +27,8 @@ enum class Reached : uint8_t {
   kNodeNewLife,
   kSamplesLeasedAgain,
   kSlotMoved,
+  kSchedulerRestored,
+  kSchedulerKilledInCommit,
   kJobFailedServerLost,
   kJobSucceeded,
   kCount,

@@ -51,24 +51,12 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   Cluster cluster(&world);
   Nemesis nemesis(&world, &cluster);
   cluster.Start();
-  cluster.scheduler().Submit();
   nemesis.Start();
 
-  const auto ended = [&] {
-    const std::optional<scheduler::JobView> job = cluster.scheduler().Job();
-    return job.has_value() && job->ended.has_value();
-  };
-  bool over = false;
-  uint64_t looked = 0;
-  const auto stop = [&] {
-    if (Broken(world)) return true;
-    if (++looked % 64 != 0) return false;  // Looking costs more than most events.
-    over = ended();
-    return over;
-  };
+  const auto stop = [&] { return judge->ended() || Broken(world); };
   const Instant heal = world.loop.Now() + options.chaos_time;
   world.loop.RunUntil(heal, stop);
-  if (world.failure.empty() && !over) {
+  if (world.failure.empty() && !judge->ended()) {
     nemesis.Heal();
     world.loop.RunUntil(heal + options.heal_time, stop);
   }

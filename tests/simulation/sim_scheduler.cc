@@ -5,12 +5,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "scheduler/admitted_codec.h"
 #include "scheduler/node_codec.h"
+#include "scheduler/store/state_codec.h"
 #include "scheduler/task_codec.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {
 namespace {
+
+constexpr absl::Duration kCommitMin = absl::Microseconds(100);  // Of a transaction of the store.
+constexpr absl::Duration kCommitMax = absl::Milliseconds(8);
+
+Moment MomentNow(const Process& process) {
+  const Instant now = process.Now();
+  return {now, absl::UnixEpoch() + now.SinceOrigin()};
+}
 
 absl::Status Unreadable() { return absl::InternalError("unreadable message"); }
 
@@ -24,7 +34,11 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
   world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
   process_.set_on_kill([this] {
     world_->network.EndpointDied(endpoint_);
+    if (committing_) ++world_->reached[Reached::kSchedulerKilledInCommit];
     core_.reset();
+    jobs_.clear();
+    steps_.clear();
+    committing_ = false;
     calls_.clear();
     tasks_.clear();
     timer_ = 0;
@@ -32,11 +46,26 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
 }
 
 void SimScheduler::Start() {
+  const bool again = process_.life() > 0;
   process_.Start();
-  scheduler::SchedulerCore::Options options;
-  options.first_incarnation = Incarnation((lives_++ << 32) + 1);
-  core_ = std::make_unique<scheduler::SchedulerCore>(options);
-  Arm();
+  const scheduler::StoreRows rows = store_.Load().value();
+  scheduler::Actions actions;
+  auto core = scheduler::RestoreCore(rows, {}, MomentNow(process_), actions);
+  auto jobs = scheduler::DecodeAdmitted(rows);
+  if (!core.ok() || !jobs.ok()) {
+    world_->failure = absl::StrCat("the scheduler cannot restore its state: ",
+                                   core.status().ToString(), jobs.status().ToString());
+    return process_.Kill();
+  }
+  core_ = *std::move(core);
+  jobs_ = *std::move(jobs);
+  if (again) {
+    ++world_->reached[Reached::kSchedulerRestored];
+    world_->trace.Story("scheduler: restored from its store");
+    world_->Tell([](Checker& checker) { checker.SchedulerRestarted(); });
+  }
+  Commit(std::move(actions));
+  if (!submitted_) Submit();
 }
 
 void SimScheduler::Submit() {
@@ -45,7 +74,41 @@ void SimScheduler::Submit() {
   scheduler::Actions actions;
   const absl::Status status = core_->SubmitJob(job->plan, process_.Now(), actions);
   if (!status.ok()) world_->failure = absl::StrCat("submit: ", status.ToString());
-  Perform(std::move(actions));
+  Commit(std::move(actions), {scheduler::EncodeAdmitted(*job)});
+}
+
+void SimScheduler::Commit(scheduler::Actions actions, std::vector<scheduler::StoreWrite> writes,
+                          std::function<void()> then) {
+  for (scheduler::StoreWrite& write :
+       scheduler::EncodeChanges(*core_, actions.changes, MomentNow(process_))) {
+    writes.push_back(std::move(write));
+  }
+  Arm();
+  if (writes.empty() && steps_.empty()) {
+    Perform(actions);
+    if (then) then();
+    return;
+  }
+  steps_.push_back({std::move(actions), std::move(writes), std::move(then)});
+  if (committing_) return;
+  committing_ = true;
+  process_.After(world_->prng.Between(kCommitMin, kCommitMax), [this] { CommitGathered(); });
+}
+
+void SimScheduler::CommitGathered() {
+  committing_ = false;
+  std::vector<Step> steps;
+  steps.swap(steps_);
+  std::vector<scheduler::StoreWrite> writes;
+  for (Step& step : steps) {
+    for (scheduler::StoreWrite& write : step.writes) writes.push_back(std::move(write));
+  }
+  if (!store_.Write(writes).ok()) return;
+  submitted_ = true;
+  for (const Step& step : steps) {
+    Perform(step.actions);
+    if (step.then) step.then();
+  }
 }
 
 std::optional<scheduler::JobView> SimScheduler::Job() const {
@@ -68,11 +131,12 @@ absl::Status SimScheduler::Register(const Call& call) {
   CAPSTAN_ASSIGN_OR_RETURN(const scheduler::NodeInfo info, scheduler::DecodeNodeInfo(request));
   scheduler::Actions actions;
   const auto registration = core_->Register(info, process_.Now(), actions);
-  Perform(std::move(actions));
   CAPSTAN_RETURN_IF_ERROR(registration.status());
   v1::RegisterResponse response;
   scheduler::EncodeRegistration(*registration, response);
-  call->Answer(absl::OkStatus(), response.SerializeAsString());
+  Commit(std::move(actions), {}, [call, answer = response.SerializeAsString()] {
+    call->Answer(absl::OkStatus(), answer);
+  });
   return absl::OkStatus();
 }
 
@@ -86,7 +150,7 @@ absl::Status SimScheduler::SyncNode(const Call& call) {
   scheduler::Actions actions;
   const absl::Status status = core_->SyncNode(ticket, report, process_.Now(), actions);
   if (!status.ok()) calls_.erase(ticket);
-  Perform(std::move(actions));
+  Commit(std::move(actions));
   return status;
 }
 
@@ -106,15 +170,14 @@ absl::Status SimScheduler::SyncTask(const Call& call) {
     calls_.erase(ticket);
     tasks_.erase(ticket);
   }
-  Perform(std::move(actions));
+  Commit(std::move(actions));
   return status;
 }
 
-void SimScheduler::Perform(scheduler::Actions actions) {
+void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::Event& event : actions.events) Note(event);
   for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
   for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);
-  Arm();
 }
 
 void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
@@ -189,7 +252,7 @@ void SimScheduler::Arm() {
     timer_ = 0;
     scheduler::Actions actions;
     core_->Tick(process_.Now(), actions);
-    Perform(std::move(actions));
+    Commit(std::move(actions));
   });
 }
 
