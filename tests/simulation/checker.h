@@ -55,9 +55,9 @@ class Checker {
 
   // ---- tasks
   virtual void PushSent(const ShardPush& push) { static_cast<void>(push); }
-  virtual void PushAcknowledged(const Life& life, ShardKey shard, Sequence sequence,
+  virtual void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                                 Version version) {
-    static_cast<void>(life), static_cast<void>(shard), static_cast<void>(sequence),
+    static_cast<void>(life), static_cast<void>(shard), static_cast<void>(batch),
         static_cast<void>(version);
   }
   virtual void ReadDone(const ShardRead& read) { static_cast<void>(read); }

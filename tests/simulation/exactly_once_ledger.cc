@@ -44,7 +44,7 @@ bool Explains(absl::Span<const uint64_t> numbers, uint64_t target) {
 }  // namespace
 
 void ExactlyOnceLedger::PushSent(const ShardPush& push) {
-  Push& known = pushes_[{push.shard, push.life, push.sequence}];
+  Push& known = pushes_[{push.shard, push.life, push.batch.epoch, push.batch.positions.begin}];
   const uint64_t number = NumberOf(push.values);
   if (known.number != 0 && known.number != number) {
     Fail("a push was repeated with another gradient");
@@ -52,9 +52,9 @@ void ExactlyOnceLedger::PushSent(const ShardPush& push) {
   known.number = number;
 }
 
-void ExactlyOnceLedger::PushAcknowledged(const Life& life, ShardKey shard, Sequence sequence,
+void ExactlyOnceLedger::PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                                          Version) {
-  pushes_[{shard, life, sequence}].acknowledged = true;
+  pushes_[{shard, life, batch.epoch, batch.positions.begin}].acknowledged = true;
 }
 
 void ExactlyOnceLedger::RoutingSent(const scheduler::Routing& routing) {

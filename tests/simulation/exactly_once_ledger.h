@@ -25,7 +25,7 @@ class ExactlyOnceLedger final : public Checker {
   explicit ExactlyOnceLedger(const Workload* workload) : workload_(workload) {}
 
   void PushSent(const ShardPush& push) override;
-  void PushAcknowledged(const Life& life, ShardKey shard, Sequence sequence,
+  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                         Version version) override;
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
@@ -41,7 +41,8 @@ class ExactlyOnceLedger final : public Checker {
 
   const Workload* const workload_;
   std::vector<scheduler::ShardRoute> shards_;  // Where each lies in its table.
-  absl::btree_map<std::tuple<ShardKey, Life, Sequence>, Push> pushes_;
+  // By the batch: what a client numbers anew when it repeats it is still one push.
+  absl::btree_map<std::tuple<ShardKey, Life, Epoch, int64_t>, Push> pushes_;
 };
 
 }  // namespace capstan::sim

@@ -50,7 +50,12 @@ void SampleLeases::BatchDone(const Life& life, const Batch& batch) {
   if (batch.epoch != epoch_ || job_.mode == Mode::kBsp) return;
   for (int64_t p = batch.positions.begin; p < batch.positions.end; ++p) {
     Position& position = positions_[static_cast<size_t>(p)];
-    if (position.holder == life) position.trained = true;
+    if (position.holder != life) continue;
+    if (position.trained) {
+      Fail(absl::StrCat("leases: ", NameOf(life), " trained position ", p, " of epoch ",
+                        epoch_.value(), " twice"));
+    }
+    position.trained = true;
   }
 }
 

@@ -1,13 +1,15 @@
 // The simulator: runs seeds, or tells the story of one.
 //
 //   bazel run //tests/simulation:sim -- --seeds=10000 [--first-seed=1] [--jobs=2]
-//   bazel run //tests/simulation:sim -- --seed=123 [--verbose]
+//   bazel run //tests/simulation:sim -- --seed=123 [--verbose] [--mutant=NAME]
+//   bazel run //tests/simulation:sim -- --mutants [--mutant=NAME]
 #include <cstdio>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
+#include "tests/simulation/mutants.h"
 #include "tests/simulation/options.h"
 #include "tests/simulation/run_seed.h"
 #include "tests/simulation/run_seeds.h"
@@ -37,14 +39,27 @@ int main(int argc, char** argv) {
   uint64_t seeds = 0;
   int jobs = 2;
   bool verbose = false;
+  bool mutants = false;
+  std::string mutant;
   app.add_option("--seed", seed, "Run this seed alone and print its trace hash.");
   app.add_flag("--verbose", verbose, "With --seed: tell the story.");
   app.add_option("--seeds", seeds, "Run so many seeds.");
   app.add_option("--first-seed", first_seed, "The first of them.");
   app.add_option("--jobs", jobs, "Processes to run them in.")->check(CLI::Range(1, 64));
+  app.add_flag("--mutants", mutants, "Run each planted bug until it is caught.");
+  app.add_option("--mutant", mutant, "With --mutants: this one alone. Else: plant it.");
   CLI11_PARSE(app, argc, argv);
   capstan::InitLogging({.role = "sim",
                         .level = verbose ? capstan::LogLevel::kDebug : capstan::LogLevel::kError});
+  if (mutants) {
+    return capstan::sim::RunMutants({.first_seed = first_seed,
+                                     .seeds_max = seeds > 0 ? seeds : 300,
+                                     .jobs = jobs,
+                                     .only = mutant});
+  }
+  for (const capstan::sim::Mutant& known : capstan::sim::AllMutants()) {
+    if (known.name == mutant) capstan::sim::Plant(known.bug);
+  }
   if (seeds == 0) return capstan::sim::RunOne(seed, verbose);
   return capstan::sim::RunSeeds({.first = first_seed, .count = seeds, .jobs = jobs});
 }

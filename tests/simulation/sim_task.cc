@@ -303,7 +303,7 @@ void SimTask::OnPushReply(const worker::SendMessage& message, const absl::Status
       ++world_->reached[Reached::kPushDuplicateAnswered];
     }
     world_->Tell([&](Checker& checker) {
-      checker.PushAcknowledged(life_, message.shards[i].key, message.shards[i].sequence,
+      checker.PushAcknowledged(life_, message.shards[i].key, gradients_.at(message.op).batch,
                                decoded.shards[i].version);
     });
   }

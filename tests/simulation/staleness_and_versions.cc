@@ -22,7 +22,7 @@ void StalenessAndVersions::PushSent(const ShardPush& push) {
   next = std::max(next, push.batch.iteration.Next());
 }
 
-void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, Sequence,
+void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, const Batch&,
                                             Version version) {
   if (job_.mode == Mode::kBsp) return;  // Slots may be recomputed after their iteration.
   Version& seen = seen_[{life, shard}];

@@ -23,7 +23,7 @@ class StalenessAndVersions final : public Checker {
   explicit StalenessAndVersions(const JobOptions& job) : job_(job) {}
 
   void PushSent(const ShardPush& push) override;
-  void PushAcknowledged(const Life& life, ShardKey shard, Sequence sequence,
+  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                         Version version) override;
   void ReadDone(const ShardRead& read) override;
   void WorkChanged(const Life& life, Iteration start, int leases) override;
