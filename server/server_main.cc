@@ -37,6 +37,7 @@ struct Flags {
 void AddFlags(CLI::App& app, Flags* flags) {
   AddDaemonFlags(app, "capstan-server", &flags->daemon);
   AddSchedulerFlag(app, &flags->scheduler);
+  AddAdvertiseFlag(app, &flags->daemon);
   app.footer("Example:\n  capstan-server --scheduler=node-1:7070 --listen=0.0.0.0:7071");
 }
 
@@ -102,8 +103,7 @@ NodeAgent::Options Daemon::AgentOptions(const Flags& flags) {
   options.scheduler = flags.scheduler;
   options.self.set_role(v1::SERVER);
   options.self.set_name(flags.daemon.name);
-  options.self.set_address(
-      FormatHostPort(AdvertisedAddress(ParseHostPort(server_->address()).value(), hostname)));
+  options.self.set_address(PeerAddress(flags.daemon, server_->address()));
   options.self.set_hostname(hostname);
   options.self.set_pid(getpid());
   options.on_fatal = [this](const absl::Status& status) { OnFatal(status); };

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/observability/log.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {
@@ -30,6 +31,20 @@ struct PushPullClient::Ask {
   v1::GetRoutingResponse response;
 };
 
+namespace {
+
+constexpr absl::Duration kLongPush = absl::Milliseconds(500);  // Worth a line in the log.
+
+// What a failover costs is felt here: a line for whoever asks how long it took.
+void TellOfLongPush(const OpDone& done, absl::Duration took) {
+  const bool is_push = done.request.kind == OpKind::kPush && done.status.ok();
+  if (!is_push || !done.repeated || took < kLongPush) return;
+  LogInfo({.iteration = done.request.iteration.value()}, "push acknowledged after {} ms",
+          absl::ToInt64Milliseconds(took));
+}
+
+}  // namespace
+
 PushPullClient::PushPullClient(const Options& options, const Clock& clock)
     : options_(options),
       caller_{.job = options.job, .rank = options.rank, .incarnation = options.incarnation},
@@ -45,6 +60,7 @@ PushPullClient::~PushPullClient() {
   sender_.join();
   absl::MutexLock lock(&mutex_);
   for (const std::shared_ptr<Call>& call : queue_) calls_.erase(call);  // Never started.
+  for (const std::shared_ptr<Ask>& ask : ask_queue_) asks_.erase(ask);
   for (const std::shared_ptr<Call>& call : calls_) call->context.TryCancel();
   for (const std::shared_ptr<Ask>& ask : asks_) ask->context.TryCancel();
   // A cancelled call ends at once.
@@ -227,6 +243,7 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
   }
   for (OpDone& done : actions.done) {
     payloads_.erase(done.op);
+    TellOfLongPush(done, clock_.Now() - done.started);
     ended_[done.op] = std::move(done);
   }
   for (const int server : actions.ask_routing) AskLocked(server);
@@ -254,10 +271,7 @@ void PushPullClient::AskLocked(int server) {
   ask->request.set_job_id(options_.job);
   SetDeadline(ask->context, options_.ask_timeout);
   asks_.insert(ask);
-  // Its end is told on another thread: starting it under the lock is safe.
-  ask->stub->async()->GetRouting(
-      &ask->context, &ask->request, &ask->response,
-      [this, ask](const grpc::Status& status) { OnAskDone(ask, FromGrpcStatus(status)); });
+  ask_queue_.push_back(std::move(ask));
 }
 
 void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status) {
@@ -270,23 +284,37 @@ void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Stat
   changed_.SignalAll();
 }
 
+bool PushPullClient::NextQueued(std::shared_ptr<Call>* call, std::shared_ptr<Ask>* ask) {
+  absl::MutexLock lock(&mutex_);
+  auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closing_ || !queue_.empty() || !ask_queue_.empty();
+  };
+  mutex_.Await(absl::Condition(&ready));
+  if (closing_) return false;
+  if (!ask_queue_.empty()) {
+    *ask = std::move(ask_queue_.front());
+    ask_queue_.pop_front();
+    return true;
+  }
+  *call = std::move(queue_.front());
+  queue_.pop_front();
+  if (!session_.Expects((*call)->message.message)) {  // The routing table has changed meanwhile.
+    calls_.erase(*call);
+    call->reset();
+  }
+  return true;
+}
+
 void PushPullClient::SendQueued() {
-  for (;;) {
-    std::shared_ptr<Call> call;
-    {
-      absl::MutexLock lock(&mutex_);
-      auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return closing_ || !queue_.empty();
-      };
-      mutex_.Await(absl::Condition(&ready));
-      if (closing_) return;
-      call = std::move(queue_.front());
-      queue_.pop_front();
-      if (!session_.Expects(call->message.message)) {  // The routing table has changed meanwhile.
-        calls_.erase(call);
-        continue;
-      }
+  std::shared_ptr<Call> call;
+  std::shared_ptr<Ask> ask;
+  for (; NextQueued(&call, &ask); call.reset(), ask.reset()) {
+    if (ask != nullptr) {
+      ask->stub->async()->GetRouting(
+          &ask->context, &ask->request, &ask->response,
+          [this, ask](const grpc::Status& status) { OnAskDone(ask, FromGrpcStatus(status)); });
     }
+    if (call == nullptr) continue;
     if (call->gradient != nullptr) EncodePush(caller_, call->message, *call->gradient, &call->push);
     call->gradient.reset();
     StartCalls({call});

@@ -126,6 +126,9 @@ class PushPullClient {
   void AskLocked(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
   void SendQueued();  // The sender's loop.
+  // Waits for something to start, one of the two; neither if that has become useless. Returns false
+  // when closing.
+  bool NextQueued(std::shared_ptr<Call>* call, std::shared_ptr<Ask>* ask);
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
   absl::StatusOr<DecodedReply> ReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -146,7 +149,9 @@ class PushPullClient {
   absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Ask>> asks_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<Call>> queue_ ABSL_GUARDED_BY(mutex_);  // For the sender.
+  // For the sender.
+  std::deque<std::shared_ptr<Call>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;

@@ -286,6 +286,7 @@ void PushPullSession::RecordReplies(const InFlight& message, Op& op,
 void PushPullSession::Retry(Chunk& chunk, const InFlight& message, const absl::Status& status,
                             Instant now) {
   Op& op = ops_.at(message.op);
+  op.repeated = true;
   for (const int i : message.shards) op.shards[static_cast<size_t>(i)] = ShardState::kTodo;
   const bool refused = absl::IsFailedPrecondition(status);
   if (refused && message.generation < routing_.generation) return;  // Sent by the table before.
@@ -350,7 +351,11 @@ void PushPullSession::Forget(const InFlight& message) {
 
 void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions* actions) {
   const Op& op = ops_.at(id);
-  OpDone done{.op = id, .status = status};
+  OpDone done{.op = id,
+              .request = op.request,
+              .started = op.started,
+              .repeated = op.repeated,
+              .status = status};
   bool past = false;
   for (size_t i = 0; i < op.replies.size(); ++i) {
     const ShardReply& reply = op.replies[i];

@@ -111,6 +111,9 @@ struct Waiting {
 // An operation has ended.
 struct OpDone {
   OpId op;
+  OpRequest request;
+  Instant started;
+  bool repeated = false;  // A message of it was lost or refused on the way.
   absl::Status status;    // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
   int64_t staleness = 0;  // Pull: the largest seen over the shards.
   Iteration oldest;       // With kOutOfRange: the oldest iteration that can be read everywhere.
@@ -212,6 +215,7 @@ class PushPullSession {
     std::vector<Sequence> sequences;  // Push: by the same index.
     std::vector<ShardReply> replies;  // Pull: by the same index, of the shards that are done.
     int64_t undone = 0;
+    bool repeated = false;
     std::vector<Waiting> waiting_for;
   };
   // What the last failure of a chunk says about its server.

@@ -42,5 +42,19 @@ TEST_CASE("HeldTableTable: a row a table and server, versions as a range where t
         "a-1  parameters  server-2       1       500  2.0 KiB        9      10           0\n");
 }
 
+TEST_CASE("PlacementTable: a row a shard, with the replicas that are still being filled marked",
+          "[cli]") {
+  CHECK(PlacementTable(Parse<v1::GetTablesResponse>(R"(
+          tables { table: 0 name: "parameters" }
+          routing { servers { node_id: "server-1" } servers { node_id: "server-2" }
+                    shards { element_end: 65536 server: 0 term: 1
+                             replicas { server: 1 in_sync: true } }
+                    shards { shard: 1 element_begin: 65536 element_end: 65636 server: 1 term: 3
+                             replicas { server: 0 } } })")) ==
+        "TABLE       SHARD  ELEMENTS  PRIMARY   TERM  REPLICAS\n"
+        "parameters      0    65,536  server-1     1  server-2\n"
+        "parameters      1       100  server-2     3  server-1 (being filled)\n");
+}
+
 }  // namespace
 }  // namespace capstan::cli
