@@ -30,6 +30,7 @@ absl::string_view FaultName(Fault fault) {
       "disk full",
       "disk read error",
       "disk write error",
+      "failing fsync",
       "torn write",
       "lying fsync",
       "bit flip on disk",

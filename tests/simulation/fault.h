@@ -39,6 +39,7 @@ enum class Fault : uint8_t {
   kDiskFull,
   kDiskReadError,
   kDiskWriteError,
+  kDiskSyncError,
   kTornWrite,
   kLyingSync,
   kBitFlip,

@@ -176,7 +176,7 @@ void Nemesis::KillServer() {
   if (!server.process().alive()) return;
   ++world_->faults[Fault::kServerKilled];
   Story(absl::StrCat("kills ", server.process().name()));
-  server.process().Kill();
+  server.Kill(SimServer::DiskFate::kKept);
   RestartLater(&server.process(), [&server] { server.Start(); });
 }
 

@@ -17,6 +17,7 @@ absl::string_view ReachedName(Reached reached) {
       "a daemon began a new life",
       "samples were leased again",
       "a BSP slot moved to another task",
+      "a server's log failed",
       "a scheduler went on from its store",
       "a scheduler died with a step not yet durable",
       "a job failed for a lost server",

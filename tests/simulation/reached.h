@@ -27,6 +27,7 @@ enum class Reached : uint8_t {
   kNodeNewLife,
   kSamplesLeasedAgain,
   kSlotMoved,
+  kLogFailed,
   kSchedulerRestored,
   kSchedulerKilledInCommit,
   kJobFailedServerLost,

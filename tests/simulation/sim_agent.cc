@@ -78,6 +78,7 @@ void SimAgent::OnRegistered(const absl::Status& status, const std::string& answe
   life_began_ = process_->Now();
   sync_interval_ =
       std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin, kSyncIntervalMax);
+  read_lease_ = absl::Milliseconds(response.read_lease_ms());
   handler_->Restarted(node_id_, incarnation_);
   Sync();
 }
@@ -107,6 +108,7 @@ void SimAgent::OnSynced(const absl::Status& status, const std::string& answer) {
   v1::SyncNodeResponse response;
   if (!response.ParseFromString(answer)) return Fatal(absl::InternalError("unreadable answer"));
   backoff_ = kBackoffMin;
+  handler_->SyncAnswered(read_lease_);
   if (response.generation() != generation_seen_) {
     generation_seen_ = response.generation();
     syncing_ = true;

@@ -55,6 +55,7 @@ class SimAgent {
   Instant life_began_;
   Instant sync_sent_;
   absl::Duration sync_interval_;
+  absl::Duration read_lease_;
   absl::Duration backoff_;
   SimNetwork::CallId sync_call_ = 0;  // In flight; 0: none.
   Process::TimerId pause_ = 0;        // A pause that Wake ends; 0: none.

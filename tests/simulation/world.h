@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/storage/sim_disk.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/event_loop.h"
 #include "tests/simulation/fault.h"
@@ -30,6 +31,7 @@ struct World {
         prng(Prng(drawn.seed).Fork(2)),
         trace(&loop, verbose),
         network(&loop, Prng(drawn.seed).Fork(3), &faults, &trace),
+        shared_disk(drawn.seed),
         workload(drawn) {}
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -56,6 +58,8 @@ struct World {
   FaultCounts faults;
   ReachedCounts reached;
   SimNetwork network;
+  SimDisk::Rates disk_rates;  // Of the servers' disks.
+  SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
   Workload workload;
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;
