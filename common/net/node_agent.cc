@@ -122,6 +122,7 @@ NodeAgent::Outcome NodeAgent::Register() {
   life_began_ = absl::Now();
   sync_interval_ =
       std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin, kSyncIntervalMax);
+  read_lease_ = absl::Milliseconds(response.read_lease_ms());
   handler_->Restarted(node_id_, incarnation_);
   LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
           incarnation_.value(), options_.scheduler);
@@ -159,6 +160,7 @@ NodeAgent::Outcome NodeAgent::Sync() {
     absl::MutexLock lock(&mutex_);
     leaves_answered_ = leaves_told;
   }
+  handler_->SyncAnswered(read_lease_);
   if (response.generation() != generation_seen_) {
     generation_seen_ = response.generation();
     handler_->TakeDesired(response);

@@ -39,6 +39,9 @@ class NodeHandler {
   virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
   // Adds the node's state (`tables` or `tasks`) to a request; the rest is the agent's.
   virtual void FillState(v1::SyncNodeRequest& request) = 0;
+  // The scheduler has answered the request that was filled in last; `read_lease` is its promise of
+  // RegisterResponse, which runs from before that request was sent.
+  virtual void SyncAnswered(absl::Duration /*read_lease*/) {}
   // Takes in the whole desired state. Must not wait: what takes long ends with a Wake().
   virtual void TakeDesired(const v1::SyncNodeResponse& response) = 0;
 };
@@ -100,6 +103,7 @@ class NodeAgent {
   uint64_t generation_seen_ = 0;
   absl::Time life_began_;
   absl::Duration sync_interval_;
+  absl::Duration read_lease_;
   absl::Duration backoff_;
   bool reachable_ = true;  // As last logged.
   absl::Time unreachable_since_;

@@ -1,5 +1,5 @@
-// Disk: the file operations that logs and checkpoints are made of; real (posix_disk.h) or simulated,
-// with faults.
+// Disk: the file operations that logs and checkpoints are made of; real (posix_disk.h) or
+// simulated, with faults (sim_disk.h).
 //
 // Nothing is durable before Sync (of a file's bytes) and SyncFolder (of the names in a folder)
 // have returned OK. After a failed Sync the file's unsynced bytes are in doubt: whoever wrote them
@@ -36,9 +36,14 @@ class Disk {
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
   // The whole file. Errors: also kResourceExhausted if it is larger than bytes_max.
   virtual absl::StatusOr<std::string> Read(const std::string& path, int64_t bytes_max) = 0;
-  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;  // Replaces `to`.
-  virtual absl::Status Remove(const std::string& path) = 0;    // A file, or an empty folder.
-  virtual absl::Status MakeFolder(const std::string& path) = 0;  // And its parents; may exist.
+  // Exactly [begin, begin + bytes) of it. Errors: also kDataLoss if it ends before that.
+  virtual absl::StatusOr<std::string> ReadPart(const std::string& path, int64_t begin,
+                                               int64_t bytes) = 0;
+  // Within one folder; replaces `to`, atomically.
+  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  virtual absl::Status Remove(const std::string& path) = 0;  // A file, or an empty folder.
+  // And its parents; may exist. Its name is durable once this has returned OK.
+  virtual absl::Status MakeFolder(const std::string& path) = 0;
   virtual absl::Status SyncFolder(const std::string& path) = 0;
   // Names (not paths) in a folder, sorted.
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& path) = 0;

@@ -1,13 +1,17 @@
-// ServerAgent: makes and drops tables as the scheduler wishes; the server's half of a NodeAgent.
+// ServerAgent: makes, promotes, fills and drops shards as the scheduler wishes; the server's half
+// of a NodeAgent.
 //
-// Tables are made by a thread of its own, as initial values take a while and the lease must be
-// kept.
+// Shards are made by a thread of its own (or the given executor), as initial values and restores
+// take a while and the lease must be kept. A routing table is taken in once its shards are made.
 //
 //              TakeDesired (new)        made                     TakeDesired (generations)
-//   (unknown) ------------------> MAKING ----> HELD, reported --+------> HELD
+//   (unknown) ------------------> MAKING ----> HELD, reported --+------> HELD, or MAKING MORE
 //                                    |                          '------> FAILED: unknown shards
 //                                    '--cannot be made--> FAILED, reported
 //   any --TakeDesired without the job, or a new life--> dropped; its waiting calls end
+//
+//   checkpoint: TakeDesired(order) --> captured in memory, reported --> written, reported
+//                                                                  '--> failed, reported
 //
 // Thread safety: thread-safe, except that Start and Stop are one thread's.
 #ifndef CAPSTAN_SERVER_AGENT_SERVER_AGENT_H_
@@ -26,62 +30,46 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/node_agent.h"
+#include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
+#include "server/agent/table_source.h"
 #include "server/service/held_jobs.h"
+#include "server/service/record_sink.h"
+#include "server/service/replica_transport.h"
 
 namespace capstan::server {
 
 class ServerAgent final : public NodeHandler {
  public:
-  // `jobs` outlives the agent, which alone adds to it. `on_change` is called when the state to
-  // report has changed (NodeAgent::Wake), by the maker's thread.
-  ServerAgent(HeldJobs* jobs, std::function<void()> on_change);
+  // All that is pointed to outlives the agent and the jobs it makes.
+  struct Options {
+    HeldJobs* jobs = nullptr;  // The agent alone adds to it.
+    const Clock* clock = nullptr;
+    ReplicaTransport* transport = nullptr;
+    RecordSink* log = nullptr;              // Null: jobs that ask for a log are refused.
+    TableSource* source = nullptr;          // Null: nothing can be restored.
+    CheckpointSink* checkpoints = nullptr;  // Null: checkpoints fail.
+    // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
+    std::function<void()> on_change;
+    std::function<void(Instant)> schedule_tick;  // As HeldJob's.
+    // Runs what takes long, in order, never before it has returned or right away: both will do.
+    // Null: a thread of the agent's own.
+    std::function<void(std::function<void()>)> execute;
+  };
+
+  explicit ServerAgent(Options options);
   ~ServerAgent() override;  // Stops.
 
   void Start();
-  void Stop();  // Lets the tables in the making be finished. Idempotent.
+  void Stop();  // Lets the shards in the making be finished. Idempotent.
 
   void Restarted(const NodeId& node_id, Incarnation incarnation) override;
   void FillState(v1::SyncNodeRequest& request) override;
+  void SyncAnswered(absl::Duration read_lease) override;
   void TakeDesired(const v1::SyncNodeResponse& response) override;
 
  private:
-  enum class Stage { kMaking, kHeld, kFailed };
-  struct Entry {
-    uint64_t id = 0;  // Tells apart two entries of one job: it was dropped and assigned again.
-    v1::TableAssignment desired;
-    Stage stage = Stage::kMaking;
-    absl::Status failure;  // kFailed.
-  };
-  struct Order {
-    JobId job;
-    uint64_t id = 0;
-  };
-
-  void RunMaker();
-  void Make(const Order& order);
-  void AssignNew(const v1::TableAssignment& desired) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Applies generations to a job that is held.
-  void Apply(const v1::TableAssignment& desired, HeldJob& job, Entry& entry)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Fail(Entry& entry, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The shards of the routing table that this life of this node holds.
-  std::vector<HeldShard> OwnShards(const v1::RoutingTable& routing) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  HeldJobs* const jobs_;
-  const std::function<void()> on_change_;
-
-  absl::Mutex mutex_;
-  absl::CondVar ordered_;
-  NodeId node_id_ ABSL_GUARDED_BY(mutex_);
-  Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<JobId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // At most one an entry.
-  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread maker_;
 };
 
 }  // namespace capstan::server

@@ -1,17 +1,20 @@
-// HeldJob: one job's tables on this server behind a mutex; checks messages, carries them out, and
-// keeps the pulls that wait. Knows protobuf, not gRPC.
+// HeldJob: one job's shards on this server behind a mutex: checks messages, carries them out, keeps
+// the calls that wait, and copies every change to replicas and the log. Knows protobuf, not gRPC.
 //
-// A message is checked as a whole before any of it touches state. A waiting pull holds no thread:
-// it is an entry here until the last of its shards is answered, its deadline passes, it is
-// cancelled, or the job is closed. Callbacks run outside the mutex.
+// A message is checked as a whole before any of it touches state. A call that waits holds no
+// thread: it is an entry here until the last of its shards is answered and safe, it is cancelled,
+// or the job is closed. Callbacks and sends run outside the mutex.
 //
-//   Pull --> checked --> every shard answered ---------------------------------> done(OK)
-//               |  \                                ^
-//               |   '--> WAITING --push, members, Tick(deadline)---'
-//               |          |---Cancel---> done(kCancelled)
-//               |          '---Close----> done(the reason)
-//               '--> done(what is wrong)
+//   Push, Pull --> checked --> every shard answered, and what it rests on committed --> done(OK)
+//                     |  \                            ^
+//                     |   '--> WAITING --push, members, Tick(deadline), a replica's answer---'
+//                     |          |---Cancel-----------------> done(kCancelled)
+//                     |          |---another primary--------> done(kFailedPrecondition)
+//                     |          '---Close------------------> done(the reason)
+//                     '--> done(what is wrong)
 //
+// In a job without replicas and log (`safe_replies` false) nothing is committed later than applied,
+// and a push is answered before Push returns.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_SERVICE_HELD_JOB_H_
 #define CAPSTAN_SERVER_SERVICE_HELD_JOB_H_
@@ -28,98 +31,210 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
 #include "server/core/membership.h"
+#include "server/service/record_sink.h"
+#include "server/service/replica_transport.h"
+#include "server/service/shard_link.h"
+#include "server/service/waiting_calls.h"
 #include "server/table_store/job_tables.h"
+#include "server/table_store/shard_factory.h"
 
 namespace capstan::server {
 
-class HeldJob {
+// Where a primary that does not hold its shard takes it from; see v1::TableAssignment.
+struct ShardSources {
+  Term restore_term;  // 0: none. Its shards are read from the checkpoint even where one is held.
+  Term log_term;      // 0: none.
+};
+
+// A shard that is to be made before a routing table can be taken in.
+struct ShardOrder {
+  enum class From { kInitialValues, kCheckpoint, kLog };
+  HeldShard shard;
+  From from = From::kInitialValues;
+  Term term;  // That it is to be primary of.
+};
+
+struct MadeShard {
+  ShardOrder order;
+  TableShard shard;
+};
+
+// A shard's state at one moment. The snapshot is shared with whoever writes it.
+struct CapturedShard {
+  HeldShard shard;
+  std::shared_ptr<const v1::ShardSnapshot> snapshot;
+};
+
+class HeldJob : public std::enable_shared_from_this<HeldJob> {
  public:
   // Entries of one message, and bytes of values in one answer.
   static constexpr int kShardsPerMessageMax = 16'384;
   static constexpr int64_t kAnswerBytesMax = 60 << 20;
+  // Whole shards on their way to replicas at a time: each is a copy of up to 20 MiB.
+  static constexpr int kInstallsInFlightMax = 4;
 
-  // Called exactly once per pull, from any thread, under no lock of this class.
+  // Called exactly once per call, from any thread, under no lock of this class.
   using Done = std::function<void(const absl::Status&)>;
-  using CallId = StrongInt<struct CallIdTag, uint64_t>;
+  using CallId = WaitingCalls::CallId;
 
-  HeldJob(JobId job, Generation routing, std::unique_ptr<JobTables> tables);
+  struct Options {
+    JobId job;
+    NodeId node;              // This server and its life, as routing tables name it.
+    Incarnation incarnation;
+    // The job asks for replicas or a log: replies wait until what they rest on is committed.
+    bool safe_replies = false;
+    const Clock* clock = nullptr;           // Outlives the job.
+    ReplicaTransport* transport = nullptr;  // Outlives the job. Null: no routing names replicas.
+    RecordSink* log = nullptr;              // Outlives the job. Null: the job has no log.
+    // A Tick is due at that time, earlier than told before. Called under no lock of this class.
+    std::function<void(Instant)> schedule_tick;
+    // ReplicaStates() or failure() has changed. Likewise.
+    std::function<void()> on_report;
+  };
 
-  // Errors: kInvalidArgument    a field that cannot be; names shard, value and what was expected.
+  // Holds no shard until the first SetRouting. The factory is shared with the agent's maker.
+  // Is to be owned by a shared_ptr: answers of replicas may come after the job was dropped.
+  HeldJob(Options options, std::shared_ptr<const ShardFactory> factory);
+
+  // ---- data plane. A call fills `response` and calls `done`, now or later; the request is not
+  // needed after the call. Returns the id to cancel it by if it waits.
+  // Errors (to `done`):
+  //         kInvalidArgument    a field that cannot be; names shard, value and what was expected.
   //         kNotFound           a shard that is not held here.
-  //         kFailedPrecondition the caller's routing table is older than this server's.
+  //         kFailedPrecondition the caller's routing table is older than this server's, or another
+  //                             server is a shard's primary now.
   //         kUnavailable        it is newer: this server has not taken it in yet.
   //         kAborted            the caller's life is fenced off.
   //         kResourceExhausted  too many pushes beyond the low-water mark, or no memory.
-  absl::Status Push(const v1::PushRequest& request, v1::PushResponse* response);
-
-  // Fills `response` and calls `done`, now or later; the request is not needed after the call.
-  // Returns the id to cancel it by if it waits. Errors (to `done`): as Push.
-  std::optional<CallId> Pull(const v1::PullRequest& request, Instant now,
-                             v1::PullResponse* response, Done done);
-
+  std::optional<CallId> Push(const v1::PushRequest& request, v1::PushResponse* response, Done done);
+  std::optional<CallId> Pull(const v1::PullRequest& request, v1::PullResponse* response, Done done);
   // A push, then a pull; nothing is pushed if the pull would be refused.
-  std::optional<CallId> PushPull(const v1::PushPullRequest& request, Instant now,
-                                 v1::PushPullResponse* response, Done done);
-
+  std::optional<CallId> PushPull(const v1::PushPullRequest& request, v1::PushPullResponse* response,
+                                 Done done);
   void Cancel(CallId call);  // Ends the call with kCancelled; unknown ids are ignored.
 
-  void SetRouting(Generation generation);  // Ignored if not newer.
+  // Records or a whole shard from a primary; answered once what it brings is in the log, if the job
+  // has one. Errors (to `done`): kFailedPrecondition  the sender is primary no more.
+  //         kUnavailable      the shard has not been given to this server yet.
+  //         kInvalidArgument  a record or snapshot that does not fit the shard.
+  void Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
+
+  // ---- control
+  // Which shards must be made before SetRouting(routing) can be called; none for a table that is
+  // not newer. Errors: kInternal  it makes this server primary of a shard that it must hold already
+  //         and does not: its values would be invented.
+  absl::StatusOr<std::vector<ShardOrder>> MissingShards(const v1::RoutingTable& routing,
+                                                        const ShardSources& sources) const;
+  // Takes the whole table in: makes this server primary or replica of what names it, drops the
+  // rest, ends calls that wait for a shard whose primary is elsewhere now. Ignored if not newer.
+  // REQUIRES: `made` is what MissingShards asked for.
+  void SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard> made);
   void SetMembership(const Membership& membership);
+  // Until then no other server is made primary of this one's shards. Never goes back.
+  void SetReadLease(Instant until);
+  void OnLogged(const ShardKey& shard, Term term, Position position);
+  void Fail(const absl::Status& status);  // The tables are lost: sets failure(), ends every call.
   void Tick(Instant now);
   Instant NextDeadline() const;
   void Close(const absl::Status& reason);  // Ends every waiting call, and refuses later ones.
 
-  const JobId& job() const { return job_; }
+  // Copies of all shards whose primary is here, at one moment. Called when the job is quiet.
+  std::vector<CapturedShard> Capture() const;
+
+  const JobId& job() const { return options_.job; }
   Generation routing_generation() const;
   Generation membership_generation() const;
-  absl::Status failure() const;  // As JobTables.
-  std::vector<HeldShard> shards() const;
+  v1::RoutingTable routing() const;
+  absl::Status failure() const;
+  std::vector<HeldShard> shards() const;            // Whose primary is here. Ordered by key.
+  std::vector<v1::ReplicaState> ReplicaStates() const;  // Of those, as TableState reports them.
   std::vector<v1::HeldTable> Describe() const;
+  const ShardFactory& factory() const { return *factory_; }
 
  private:
-  class Sink;
-  struct Call {
-    v1::PullResponse* response = nullptr;
-    Done done;
-    int shards_left = 0;
-    std::vector<std::pair<PullToken, ShardKey>> parts;
+  class Sink;  // held_job_sink.h
+  using Links = absl::btree_map<ShardKey, std::unique_ptr<ShardLink>>;
+  struct Outgoing {  // A message to a replica.
+    ShardKey shard;
+    ReplicaMessage message;
+    v1::ServerAddress to;
+    std::shared_ptr<const v1::ReplicateRequest> request;
   };
-  struct Part {  // Of a call: where a shard's answer goes.
-    CallId call;
-    int index = 0;
+  // What is to be done once the mutex is released.
+  struct Effects {
+    EndedCalls ended;
+    std::vector<Outgoing> sends;
+    std::optional<Instant> tick;
+    bool report = false;
   };
-  // Calls that have ended: to be told once the mutex is released.
-  using Ended = std::vector<std::pair<Done, absl::Status>>;
-  static void Tell(const Ended& ended);
+  void Perform(const Effects& effects);
 
+  // ---- held_job.cc: pushes and pulls.
   absl::Status CheckCallerLocked(const v1::Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckPushLocked(const v1::PushRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckPullLocked(const v1::PullRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status PushLocked(const v1::PushRequest& request, v1::PushResponse* response, Ended* ended)
+  // Elements of a shard whose primary is here.
+  absl::StatusOr<int64_t> ElementsOfLocked(const ShardKey& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<CallId> PullLocked(const v1::PullRequest& request, Instant now,
-                                   v1::PullResponse* response, Done done, Ended* ended)
+  absl::Status PushLocked(const v1::PushRequest& request, v1::PushResponse* response, Sink& sink)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndLocked(CallId id, const absl::Status& status, Ended* ended)
+  absl::Status PullLocked(const v1::PullRequest& request, CallId call, v1::PullResponse* response,
+                          Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends what an operation has begun: the call's id if it waits.
+  std::optional<CallId> FinishLocked(CallId call, const absl::Status& status, Sink& sink,
+                                     Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLocked(CallId call, const absl::Status& status, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndWaitingForLocked(const ShardKey& key, const absl::Status& status, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const JobId job_;
+  // ---- held_job_control.cc: routing, membership, time.
+  void SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
+                      Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the next one.
+  Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsSelf(const v1::RoutingTable& routing, int server) const;
+  Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // ---- held_job_replication.cc: messages to and from replicas.
+  absl::Status ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
+                               Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnReplicated(const ShardKey& key, const ReplicaMessage& message, const absl::Status& status,
+                    const v1::ReplicateResponse& response);
+  // Makes barriers that pulls wait for, then does for all shards that were touched what follows:
+  // replies that may leave, messages, log, reports, deadlines.
+  void SettleLocked(Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Constant after construction.
+  const Options options_;
+  const ShardLink::Options link_options_;
+  const std::shared_ptr<const ShardFactory> factory_;  // Shared with the agent's maker.
+
   mutable absl::Mutex mutex_;
-  Generation routing_generation_ ABSL_GUARDED_BY(mutex_);
-  Generation membership_generation_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<JobTables> tables_ ABSL_GUARDED_BY(mutex_);
-  absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // Not OK: why.
-  absl::btree_map<CallId, Call> calls_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<PullToken, Part> parts_ ABSL_GUARDED_BY(mutex_);
-  PullToken next_token_ ABSL_GUARDED_BY(mutex_){1};
-  CallId next_call_ ABSL_GUARDED_BY(mutex_){1};
+  v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);
+  Membership membership_ ABSL_GUARDED_BY(mutex_);
+  JobTables tables_ ABSL_GUARDED_BY(mutex_);
+  Links links_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
+  WaitingCalls calls_ ABSL_GUARDED_BY(mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
+  Instant read_lease_ ABSL_GUARDED_BY(mutex_);
+  int installs_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Earliest tick that was asked for since the last one.
+  Instant tick_asked_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();
 };
 
 }  // namespace capstan::server

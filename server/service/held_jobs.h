@@ -34,6 +34,11 @@ class HeldJobs {
 
   Instant Tick(Instant now);  // Ticks every job and returns the next deadline.
 
+  // As HeldJob's; jobs that are not held are passed over.
+  void SetReadLease(Instant until);
+  void OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position);
+  void OnLogFailed(const JobId& job, const absl::Status& status);
+
  private:
   mutable absl::Mutex mutex_;
   absl::btree_map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);

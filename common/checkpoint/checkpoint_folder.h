@@ -1,0 +1,65 @@
+// Checkpoint folder: the checkpoints of a job, each a folder checkpoint-<id> of parts and a
+// manifest: which there are, which can be trusted, and which go.
+//
+//   checkpoint-7/table-0-shard-0.part ...   parts, by the servers
+//   checkpoint-7/manifest.pb                last, by the scheduler: now it is complete
+//
+// Thread safety: pure functions but for the disk.
+#ifndef CAPSTAN_COMMON_CHECKPOINT_CHECKPOINT_FOLDER_H_
+#define CAPSTAN_COMMON_CHECKPOINT_CHECKPOINT_FOLDER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/storage/disk.h"
+#include "common/types/ids.h"
+#include "proto/checkpoint.pb.h"
+
+namespace capstan {
+
+// "<folder>/checkpoint-7".
+std::string CheckpointPath(const std::string& folder, CheckpointId id);
+
+struct CheckpointEntry {
+  CheckpointId id;
+  std::string path;
+  // OK: the manifest is whole (the parts were not read). kNotFound: there is none: it was never
+  // finished. Else: why it cannot be used.
+  absl::Status status;
+  v1::CheckpointManifest manifest;  // If OK.
+};
+
+// All in `folder`, newest first. A folder that is missing holds none. Errors: the disk's.
+absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Disk& disk, const std::string& folder);
+
+// Reads the checkpoint at `path` and checks every byte of every part. Its manifest if all is well.
+// Errors: as ReadManifest and ReadShardFile.
+absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(Disk& disk, const std::string& path);
+
+struct FoundCheckpoint {
+  std::string path;
+  v1::CheckpointManifest manifest;
+  // Newer ones that cannot be used, newest first, each with the reason.
+  std::vector<std::string> passed_over;
+};
+
+// The newest in `folder` that passes VerifyCheckpoint.
+// Errors: kNotFound  there is none; names those passed over and why. The disk's, of the listing.
+absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder);
+
+// Removes the checkpoint at `path`; the manifest goes first, so that what is left after a crash is
+// not complete. One that is missing is removed. Errors: the disk's.
+absl::Status RemoveCheckpoint(Disk& disk, const std::string& path);
+
+// Removes all complete ones in `folder` but the newest `keep`, and the incomplete ones that are
+// older than the newest complete one (a newer one may still be being written). Returns the paths of
+// those removed. REQUIRES: keep >= 1. Errors: the disk's; those already removed stay so.
+absl::StatusOr<std::vector<std::string>> RemoveOldest(Disk& disk, const std::string& folder,
+                                                      int keep);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_CHECKPOINT_CHECKPOINT_FOLDER_H_

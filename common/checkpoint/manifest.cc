@@ -1,0 +1,130 @@
+#include "common/checkpoint/manifest.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "common/storage/crc32c.h"
+#include "common/storage/little_endian.h"
+#include "common/storage/write_durably.h"
+
+namespace capstan {
+namespace {
+
+constexpr absl::string_view kMagic = "CAPCKPT1";
+constexpr size_t kHeadBytes = 16;
+constexpr size_t kCrcBytes = 4;
+
+std::string PathOf(const std::string& folder) { return absl::StrCat(folder, "/", kManifestFile); }
+
+absl::Status CheckParts(const v1::CheckpointManifest& manifest) {
+  int table = 0;
+  int shard = 0;
+  int64_t end = 0;  // Of the table's elements, so far.
+  for (const v1::CheckpointPart& part : manifest.parts()) {
+    // Tables of no elements have no parts.
+    while (table < manifest.tables_size() && end == manifest.tables(table).elements()) {
+      ++table;
+      shard = 0;
+      end = 0;
+    }
+    const std::string where =
+        absl::StrCat("part of table ", part.table(), ", shard ", part.shard(), ", elements [",
+                     part.element_begin(), ", ", part.element_end(), ")");
+    if (table == manifest.tables_size() || part.table() != table || part.shard() != shard ||
+        part.element_begin() != end || part.element_end() <= end ||
+        part.element_end() > manifest.tables(table).elements()) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": expected table ", table, ", shard ",
+                                                     shard, ", elements from ", end));
+    }
+    if (part.file().empty() || part.file().find('/') != std::string::npos || part.bytes() <= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": file '", part.file(), "' of ", part.bytes(),
+                       " bytes, expected a name without '/' and at least 1 byte"));
+    }
+    ++shard;
+    end = part.element_end();
+  }
+  while (table < manifest.tables_size() && end == manifest.tables(table).elements()) {
+    ++table;
+    end = 0;
+  }
+  if (table != manifest.tables_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the parts of table ", table, " end at element ",
+                                                   end, ", expected ",
+                                                   manifest.tables(table).elements()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::CheckpointManifest> Decode(absl::string_view file) {
+  if (file.size() < kHeadBytes + kCrcBytes || file.substr(0, kMagic.size()) != kMagic) {
+    return absl::DataLossError("the file does not begin as a manifest");
+  }
+  const size_t end = file.size() - kCrcBytes;
+  const uint32_t found = GetLe32(file, end);
+  const uint32_t expected = MaskCrc(Crc32cOf(file.substr(0, end)));
+  if (found != expected) {
+    return absl::DataLossError(absl::StrCat("the checksum at byte ", end, " is ", absl::Hex(found),
+                                            ", expected ", absl::Hex(expected)));
+  }
+  const uint64_t bytes = GetLe64(file, kMagic.size());
+  if (bytes != end - kHeadBytes) {
+    return absl::DataLossError(
+        absl::StrCat("the message has ", end - kHeadBytes, " bytes, expected ", bytes));
+  }
+  v1::CheckpointManifest manifest;
+  if (!manifest.ParseFromArray(file.data() + kHeadBytes, static_cast<int>(bytes))) {
+    return absl::DataLossError("the message is not a CheckpointManifest");
+  }
+  if (const absl::Status status = CheckManifest(manifest); !status.ok()) {
+    return absl::DataLossError(status.message());
+  }
+  return manifest;
+}
+
+}  // namespace
+
+absl::Status CheckManifest(const v1::CheckpointManifest& manifest) {
+  if (manifest.format() != kManifestFormat) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("format is ", manifest.format(), ", expected ", kManifestFormat));
+  }
+  if (manifest.job_id().empty()) return absl::InvalidArgumentError("job_id is empty");
+  if (manifest.checkpoint_id() == 0) {
+    return absl::InvalidArgumentError("checkpoint_id is 0, expected at least 1");
+  }
+  for (int i = 0; i < manifest.tables_size(); ++i) {
+    const v1::TableSpec& table = manifest.tables(i);
+    if (table.table() != i || table.elements() < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("tables[", i, "] is table ", table.table(),
+                                                     " of ", table.elements(),
+                                                     " elements, expected table ", i));
+    }
+  }
+  return CheckParts(manifest);
+}
+
+absl::Status WriteManifest(Disk& disk, const std::string& folder,
+                           const v1::CheckpointManifest& manifest) {
+  CAPSTAN_RETURN_IF_ERROR(Annotate(CheckManifest(manifest), "manifest"));
+  const std::string message = manifest.SerializeAsString();
+  std::string file(kMagic);
+  PutLe64(message.size(), &file);
+  file += message;
+  PutLe32(MaskCrc(Crc32cOf(file)), &file);
+  return WriteDurably(disk, PathOf(folder), {file});
+}
+
+absl::StatusOr<v1::CheckpointManifest> ReadManifest(Disk& disk, const std::string& folder) {
+  const std::string path = PathOf(folder);
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string file, disk.Read(path, kManifestBytesMax));
+  absl::StatusOr<v1::CheckpointManifest> manifest = Decode(file);
+  if (!manifest.ok()) return Annotate(manifest.status(), path);
+  return manifest;
+}
+
+}  // namespace capstan

@@ -1,0 +1,242 @@
+#include "common/checkpoint/shard_file.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "common/storage/crc32c.h"
+#include "common/storage/little_endian.h"
+#include "common/storage/write_durably.h"
+
+namespace capstan {
+namespace {
+
+constexpr absl::string_view kMagic = "CAPSHRD1";
+constexpr absl::string_view kFooterMagic = "CAPSHEND";
+constexpr uint32_t kFormat = 1;
+constexpr size_t kFixedHeaderBytes = 72;  // Before the job's name.
+constexpr size_t kFooterBytes = 20;
+constexpr size_t kCrcBytes = 4;
+constexpr size_t kJobBytesMax = 1024;
+
+struct Header {
+  ShardKey key;
+  Range elements;
+  int64_t version = 0;
+  int64_t position = 0;
+  int64_t payload_bytes = 0;
+  int64_t block_count = 0;
+  JobId job;
+};
+
+int64_t BlockCount(int64_t payload_bytes) {
+  return (payload_bytes + kShardFileBlockBytes - 1) / kShardFileBlockBytes;
+}
+
+std::string EncodeHeader(const Header& header) {
+  std::string bytes(kMagic);
+  PutLe32(kFormat, &bytes);
+  PutLe32(static_cast<uint32_t>(header.key.table.value()), &bytes);
+  PutLe32(static_cast<uint32_t>(header.key.shard.value()), &bytes);
+  PutLe32(static_cast<uint32_t>(header.job.size()), &bytes);
+  PutLe64(static_cast<uint64_t>(header.elements.begin), &bytes);
+  PutLe64(static_cast<uint64_t>(header.elements.end), &bytes);
+  PutLe64(static_cast<uint64_t>(header.version), &bytes);
+  PutLe64(static_cast<uint64_t>(header.position), &bytes);
+  PutLe64(static_cast<uint64_t>(header.payload_bytes), &bytes);
+  PutLe32(static_cast<uint32_t>(kShardFileBlockBytes), &bytes);
+  PutLe32(static_cast<uint32_t>(header.block_count), &bytes);
+  bytes += header.job;
+  PutLe32(MaskCrc(Crc32cOf(bytes)), &bytes);
+  return bytes;
+}
+
+std::string EncodeFooter(int64_t file_bytes) {
+  std::string bytes(kFooterMagic);
+  PutLe64(static_cast<uint64_t>(file_bytes), &bytes);
+  PutLe32(MaskCrc(Crc32cOf(bytes)), &bytes);
+  return bytes;
+}
+
+uint32_t BlockCrc(int64_t index, absl::string_view block) {
+  std::string number;
+  PutLe64(static_cast<uint64_t>(index), &number);
+  Crc32c crc;
+  crc.Add(number);
+  crc.Add(block);
+  return MaskCrc(crc.value());
+}
+
+absl::Status Loss(absl::string_view what) { return absl::DataLossError(what); }
+
+absl::Status CheckCrc(absl::string_view what, size_t at, uint32_t found, uint32_t expected) {
+  if (found == expected) return absl::OkStatus();
+  return Loss(absl::StrCat(what, " at byte ", at, " has the checksum ", absl::Hex(found),
+                           ", expected ", absl::Hex(expected)));
+}
+
+// Reads the header and moves `at` behind it.
+absl::StatusOr<Header> DecodeHeader(absl::string_view file, size_t* at) {
+  if (file.size() < kFixedHeaderBytes + kCrcBytes) {
+    return Loss(absl::StrCat("the file has ", file.size(), " bytes, expected at least ",
+                             kFixedHeaderBytes + kCrcBytes));
+  }
+  if (file.substr(0, kMagic.size()) != kMagic) {
+    return Loss("the file does not begin as a shard file");
+  }
+  const uint32_t job_bytes = GetLe32(file, 20);
+  const size_t end = kFixedHeaderBytes + std::min<size_t>(job_bytes, kJobBytesMax);
+  if (job_bytes > kJobBytesMax || file.size() < end + kCrcBytes) {
+    return Loss(absl::StrCat("the header at byte 0 names a job of ", job_bytes, " bytes"));
+  }
+  CAPSTAN_RETURN_IF_ERROR(
+      CheckCrc("the header", 0, GetLe32(file, end), MaskCrc(Crc32cOf(file.substr(0, end)))));
+  if (const uint32_t format = GetLe32(file, 8); format != kFormat) {
+    return Loss(absl::StrCat("the file is of format ", format, ", expected ", kFormat));
+  }
+  Header header;
+  header.key = {TableId(static_cast<int32_t>(GetLe32(file, 12))),
+                ShardId(static_cast<int32_t>(GetLe32(file, 16)))};
+  header.elements = {static_cast<int64_t>(GetLe64(file, 24)),
+                     static_cast<int64_t>(GetLe64(file, 32))};
+  header.version = static_cast<int64_t>(GetLe64(file, 40));
+  header.position = static_cast<int64_t>(GetLe64(file, 48));
+  header.payload_bytes = static_cast<int64_t>(GetLe64(file, 56));
+  header.block_count = GetLe32(file, 68);
+  header.job = std::string(file.substr(kFixedHeaderBytes, job_bytes));
+  if (GetLe32(file, 64) != kShardFileBlockBytes || header.payload_bytes < 0 ||
+      header.payload_bytes > kShardFileBytesMax ||
+      header.block_count != BlockCount(header.payload_bytes)) {
+    return Loss(absl::StrCat("the header at byte 0 says ", header.block_count, " blocks for ",
+                             header.payload_bytes, " bytes"));
+  }
+  *at = end + kCrcBytes;
+  return header;
+}
+
+// The bytes of all blocks; moves `at` behind them.
+absl::StatusOr<std::string> DecodeBlocks(absl::string_view file, const Header& header, size_t* at) {
+  const size_t expected = *at + static_cast<size_t>(header.payload_bytes) +
+                          static_cast<size_t>(header.block_count) * kCrcBytes + kFooterBytes;
+  if (file.size() != expected) {
+    return Loss(absl::StrCat("the file has ", file.size(), " bytes, expected ", expected));
+  }
+  std::string payload;
+  payload.reserve(static_cast<size_t>(header.payload_bytes));
+  for (int64_t i = 0; i < header.block_count; ++i) {
+    const size_t bytes = static_cast<size_t>(std::min(
+        kShardFileBlockBytes, header.payload_bytes - static_cast<int64_t>(payload.size())));
+    const absl::string_view block = file.substr(*at, bytes);
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckCrc(absl::StrCat("block ", i), *at, GetLe32(file, *at + bytes), BlockCrc(i, block)));
+    payload.append(block.data(), block.size());
+    *at += bytes + kCrcBytes;
+  }
+  return payload;
+}
+
+absl::Status CheckFooter(absl::string_view file, size_t at) {
+  if (file.substr(at) == EncodeFooter(static_cast<int64_t>(file.size()))) return absl::OkStatus();
+  return Loss(
+      absl::StrCat("the footer at byte ", at, " is not that of a file of ", file.size(), " bytes"));
+}
+
+absl::Status CheckPart(const Header& header, const JobId& job, const v1::CheckpointPart& part) {
+  const auto describe = [](const JobId& of, int32_t table, int32_t shard, int64_t begin,
+                           int64_t end, int64_t version) {
+    return absl::StrCat("job ", of, ", table ", table, ", shard ", shard, ", elements [", begin,
+                        ", ", end, "), version ", version);
+  };
+  const std::string found = describe(header.job, header.key.table.value(), header.key.shard.value(),
+                                     header.elements.begin, header.elements.end, header.version);
+  const std::string expected = describe(job, part.table(), part.shard(), part.element_begin(),
+                                        part.element_end(), part.version());
+  if (found == expected) return absl::OkStatus();
+  return Loss(absl::StrCat("the file holds ", found, "; expected ", expected));
+}
+
+absl::StatusOr<v1::ShardSnapshot> Decode(absl::string_view file, const JobId& job,
+                                         const v1::CheckpointPart& part) {
+  size_t at = 0;
+  CAPSTAN_ASSIGN_OR_RETURN(const Header header, DecodeHeader(file, &at));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string payload, DecodeBlocks(file, header, &at));
+  CAPSTAN_RETURN_IF_ERROR(CheckFooter(file, at));
+  CAPSTAN_RETURN_IF_ERROR(CheckPart(header, job, part));
+  // Last, as it can't say where.
+  if (static_cast<int64_t>(file.size()) != part.bytes()) {
+    return Loss(
+        absl::StrCat("the file has ", file.size(), " bytes, the manifest says ", part.bytes()));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckCrc("the whole file", 0, Crc32cOf(file), part.crc32c()));
+  v1::ShardSnapshot snapshot;
+  if (!snapshot.ParseFromString(payload) || snapshot.elements() != header.elements.size() ||
+      snapshot.state().version() != header.version || snapshot.position() != header.position) {
+    return Loss("the blocks do not hold the snapshot that the header describes");
+  }
+  return snapshot;
+}
+
+}  // namespace
+
+std::string ShardFileName(const ShardKey& key) {
+  return absl::StrCat("table-", key.table.value(), "-shard-", key.shard.value(), ".part");
+}
+
+absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string& folder,
+                                                  const JobId& job, const ShardKey& key,
+                                                  const Range& elements,
+                                                  const v1::ShardSnapshot& snapshot) {
+  const std::string payload = snapshot.SerializeAsString();
+  Header header{.key = key,
+                .elements = elements,
+                .version = snapshot.state().version(),
+                .position = snapshot.position(),
+                .payload_bytes = static_cast<int64_t>(payload.size()),
+                .block_count = BlockCount(static_cast<int64_t>(payload.size())),
+                .job = job};
+  std::string file = EncodeHeader(header);
+  file.reserve(file.size() + payload.size() + kFooterBytes +
+               static_cast<size_t>(header.block_count) * kCrcBytes);
+  for (int64_t i = 0; i < header.block_count; ++i) {
+    const absl::string_view block = absl::string_view(payload).substr(
+        static_cast<size_t>(i * kShardFileBlockBytes), kShardFileBlockBytes);
+    file.append(block.data(), block.size());
+    PutLe32(BlockCrc(i, block), &file);
+  }
+  const int64_t file_bytes = static_cast<int64_t>(file.size() + kFooterBytes);
+  file += EncodeFooter(file_bytes);
+  const std::string name = ShardFileName(key);
+  if (file_bytes > kShardFileBytesMax || job.size() > kJobBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(folder, "/", name, " would have ", file_bytes,
+                                                   " bytes, expected at most ",
+                                                   kShardFileBytesMax));
+  }
+  CAPSTAN_RETURN_IF_ERROR(WriteDurably(disk, absl::StrCat(folder, "/", name), {file}));
+  v1::CheckpointPart part;
+  part.set_table(key.table.value());
+  part.set_shard(key.shard.value());
+  part.set_element_begin(elements.begin);
+  part.set_element_end(elements.end);
+  part.set_version(header.version);
+  part.set_file(name);
+  part.set_bytes(file_bytes);
+  part.set_crc32c(Crc32cOf(file));
+  return part;
+}
+
+absl::StatusOr<v1::ShardSnapshot> ReadShardFile(Disk& disk, const std::string& folder,
+                                                const JobId& job, const v1::CheckpointPart& part) {
+  const std::string path = absl::StrCat(folder, "/", part.file());
+  absl::StatusOr<std::string> file = disk.Read(path, kShardFileBytesMax);
+  if (absl::IsNotFound(file.status()) || absl::IsResourceExhausted(file.status())) {
+    return Loss(file.status().message());
+  }
+  if (!file.ok()) return file.status();
+  absl::StatusOr<v1::ShardSnapshot> snapshot = Decode(*file, job, part);
+  if (!snapshot.ok()) return Annotate(snapshot.status(), path);
+  return snapshot;
+}
+
+}  // namespace capstan

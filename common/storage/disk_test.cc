@@ -1,0 +1,117 @@
+// What both disks must do alike, without faults.
+#include "common/storage/disk.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "common/storage/folder_lock.h"
+#include "common/storage/posix_disk.h"
+#include "common/storage/sim_disk.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
+
+namespace capstan {
+namespace {
+
+void Write(Disk& disk, const std::string& path, const std::string& bytes) {
+  absl::StatusOr<std::unique_ptr<WritableFile>> file = disk.Create(path);
+  REQUIRE_OK(file);
+  REQUIRE_OK((*file)->Append(bytes));
+  REQUIRE_OK((*file)->Sync());
+}
+
+TEST_CASE("Disk: real and simulated, files and names", "[common][storage]") {
+  const bool real = GENERATE(true, false);
+  std::unique_ptr<Disk> disk;
+  if (real) {
+    disk = std::make_unique<PosixDisk>();
+  } else {
+    disk = std::make_unique<SimDisk>(1);
+  }
+  const std::string top = testing::TestPath("disk_test");
+  const std::string folder = top + "/a/b";
+  REQUIRE_OK(disk->MakeFolder(folder));
+  REQUIRE_OK(disk->MakeFolder(folder));
+  Write(*disk, folder + "/two", "old");
+  Write(*disk, folder + "/two", "2");
+  Write(*disk, folder + "/one", std::string("\0\xFF", 2));
+  REQUIRE_OK(disk->SyncFolder(folder));
+
+  REQUIRE_OK_AND_ASSIGN(const std::string two, disk->Read(folder + "/two", 1));
+  CHECK(two == "2");
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> names, disk->List(folder));
+  CHECK(names == std::vector<std::string>{"one", "two"});
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> above, disk->List(top + "/a"));
+  CHECK(above == std::vector<std::string>{"b"});
+
+  REQUIRE_OK(disk->Rename(folder + "/one", folder + "/two"));
+  REQUIRE_OK_AND_ASSIGN(const std::string one, disk->Read(folder + "/two", 10));
+  CHECK(one == std::string("\0\xFF", 2));
+
+  REQUIRE_OK_AND_ASSIGN(const std::string part, disk->ReadPart(folder + "/two", 1, 1));
+  CHECK(part == "\xFF");
+  CHECK_STATUS(disk->ReadPart(folder + "/two", 1, 2), absl::StatusCode::kDataLoss,
+               "two ends at byte 2, expected 3");
+  CHECK_STATUS(disk->ReadPart(folder + "/three", 1, 2), absl::StatusCode::kNotFound, "three");
+  CHECK_STATUS(disk->Read(folder + "/two", 1), absl::StatusCode::kResourceExhausted,
+               "expected at most 1");
+  CHECK_STATUS(disk->Read(folder + "/one", 10), absl::StatusCode::kNotFound, folder + "/one");
+  CHECK_STATUS(disk->Create(top + "/none/x"), absl::StatusCode::kNotFound, "/none/x");
+  CHECK_STATUS(disk->List(top + "/none"), absl::StatusCode::kNotFound, "/none");
+  CHECK_STATUS(disk->SyncFolder(top + "/none"), absl::StatusCode::kNotFound, "/none");
+  CHECK_STATUS(disk->Rename(folder + "/one", folder + "/x"), absl::StatusCode::kNotFound, "one");
+  CHECK_STATUS(disk->Remove(folder), absl::StatusCode::kUnavailable, folder);
+  CHECK_STATUS(disk->MakeFolder(folder + "/two/x"), absl::StatusCode::kUnavailable, "two");
+
+  REQUIRE_OK(disk->Remove(folder + "/two"));
+  CHECK_STATUS(disk->Remove(folder + "/two"), absl::StatusCode::kNotFound, "two");
+  REQUIRE_OK(disk->Remove(folder));
+  CHECK_STATUS(disk->List(folder), absl::StatusCode::kNotFound, folder);
+}
+
+TEST_CASE("PosixDisk: no space is told apart from other failures", "[common][storage]") {
+  PosixDisk disk;
+  if (access("/dev/full", W_OK) == 0) {
+    REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> full, disk.Create("/dev/full"));
+    CHECK_STATUS(full->Append("x"), absl::StatusCode::kResourceExhausted, "/dev/full");
+  }
+  // A limit on the size of a file cuts a write short: what fits is written, then it fails.
+  const std::string path = testing::TestPath("limited");
+  REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file, disk.Create(path));
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small = {.rlim_cur = 10, .rlim_max = before.rlim_max};
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const absl::Status status = file->Append("0123456789abcdef");
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, old_handler);
+  CHECK_STATUS(status, absl::StatusCode::kResourceExhausted, path);
+  REQUIRE_OK_AND_ASSIGN(const std::string bytes, disk.Read(path, 100));
+  CHECK(bytes == "0123456789");
+  CHECK_STATUS(disk.Create("/proc/none"), absl::StatusCode::kNotFound, "/proc/none");
+  CHECK_STATUS(disk.Read("/", 100), absl::StatusCode::kUnavailable, "directory");
+}
+
+TEST_CASE("FolderLock: one holder at a time", "[common][storage]") {
+  PosixDisk disk;
+  const std::string folder = testing::TestPath("locked");
+  REQUIRE_OK(disk.MakeFolder(folder));
+  {
+    REQUIRE_OK_AND_ASSIGN(FolderLock first, FolderLock::Take(folder));
+    CHECK_STATUS(FolderLock::Take(folder), absl::StatusCode::kFailedPrecondition,
+                 "in use by process " + std::to_string(getpid()));
+    const FolderLock moved = std::move(first);
+    CHECK_STATUS(FolderLock::Take(folder), absl::StatusCode::kFailedPrecondition, folder);
+  }
+  REQUIRE_OK(FolderLock::Take(folder));
+  CHECK_STATUS(FolderLock::Take(folder + "/none"), absl::StatusCode::kUnavailable, "/none");
+}
+
+}  // namespace
+}  // namespace capstan

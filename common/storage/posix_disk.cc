@@ -1,0 +1,218 @@
+#include "common/storage/posix_disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+constexpr size_t kTransferBytesMax = size_t{1} << 30;  // Linux moves at most 2 GiB - 4 KiB a call.
+
+// Of errno, which it reads first.
+absl::Status DiskError(absl::string_view what, const std::string& path) {
+  const int error = errno;
+  const std::string message =
+      absl::StrCat("cannot ", what, " ", path, ": ", absl::ErrnoToStatus(error, "").message());
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(message);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::ResourceExhaustedError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+// Owns a descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  const int fd_;
+};
+
+int OpenAgain(const std::string& path, int flags) {
+  int fd = -1;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+class PosixFile final : public WritableFile {
+ public:
+  PosixFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+  absl::Status Append(absl::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written =
+          write(fd_.get(), bytes.data(), std::min(bytes.size(), kTransferBytesMax));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return DiskError("write", path_);
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() override {
+    if (!sync_failure_.ok()) return sync_failure_;
+    int result = 0;
+    do {
+      // The file's size, which is needed to read the bytes back, is synced with them.
+      result = fdatasync(fd_.get());
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) sync_failure_ = DiskError("sync", path_);
+    return sync_failure_;
+  }
+
+ private:
+  const Descriptor fd_;
+  const std::string path_;
+  absl::Status sync_failure_;
+};
+
+absl::StatusOr<std::string> ReadFrom(int fd, const std::string& path, int64_t begin,
+                                     int64_t count) {
+  std::string bytes(static_cast<size_t>(count), '\0');
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got =
+        pread(fd, bytes.data() + done, std::min(bytes.size() - done, kTransferBytesMax),
+              begin + static_cast<int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return DiskError("read", path);
+    if (got == 0) {
+      return absl::DataLossError(absl::StrCat(path, " ends at byte ",
+                                              begin + static_cast<int64_t>(done), ", expected ",
+                                              begin + count, " bytes"));
+    }
+    done += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
+std::string ParentOf(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WritableFile>> PosixDisk::Create(const std::string& path) {
+  const int fd = OpenAgain(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (fd < 0) return DiskError("create", path);
+  return std::make_unique<PosixFile>(fd, path);
+}
+
+absl::StatusOr<std::string> PosixDisk::Read(const std::string& path, int64_t bytes_max) {
+  const Descriptor fd(OpenAgain(path, O_RDONLY));
+  if (!fd.ok()) return DiskError("open", path);
+  struct stat status;
+  if (fstat(fd.get(), &status) != 0) return DiskError("read", path);
+  if (S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    return DiskError("read", path);
+  }
+  if (status.st_size > bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot read ", path, ": it has ", status.st_size, " bytes, expected at most ", bytes_max));
+  }
+  return ReadFrom(fd.get(), path, 0, status.st_size);
+}
+
+absl::StatusOr<std::string> PosixDisk::ReadPart(const std::string& path, int64_t begin,
+                                                int64_t bytes) {
+  const Descriptor fd(OpenAgain(path, O_RDONLY));
+  if (!fd.ok()) return DiskError("open", path);
+  return ReadFrom(fd.get(), path, begin, bytes);
+}
+
+absl::Status PosixDisk::Rename(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return DiskError(absl::StrCat("rename ", from, " to"), to);
+}
+
+absl::Status PosixDisk::Remove(const std::string& path) {
+  if (remove(path.c_str()) == 0) return absl::OkStatus();
+  return DiskError("remove", path);
+}
+
+absl::Status PosixDisk::MakeFolder(const std::string& path) {
+  if (path.empty() || path == "/") return absl::OkStatus();
+  const std::string parent = ParentOf(path);
+  if (!IsFolder(path)) {
+    if (parent != ".") CAPSTAN_RETURN_IF_ERROR(MakeFolder(parent));
+    if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+      return DiskError("make the folder", path);
+    }
+    if (!IsFolder(path)) {
+      errno = ENOTDIR;
+      return DiskError("make the folder", path);
+    }
+    return SyncFolder(parent);
+  }
+  // A process that was killed may have made it and not synced its name. Where that cannot be done
+  // (the parent is another user's), the folder is not of our making.
+  SyncFolder(parent).IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::Status PosixDisk::SyncFolder(const std::string& path) {
+  const Descriptor fd(OpenAgain(path, O_RDONLY | O_DIRECTORY));
+  if (!fd.ok()) return DiskError("open the folder", path);
+  int result = 0;
+  do {
+    result = fsync(fd.get());
+  } while (result != 0 && errno == EINTR);
+  // Some file systems cannot sync folders; their names are as durable as they get.
+  if (result != 0 && errno != EINVAL) return DiskError("sync the folder", path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> PosixDisk::List(const std::string& path) {
+  DIR* folder = opendir(path.c_str());
+  if (folder == nullptr) return DiskError("list", path);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = readdir(folder)) {
+    const absl::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  const int error = errno;
+  closedir(folder);
+  errno = error;
+  if (error != 0) return DiskError("list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace capstan

@@ -1,0 +1,57 @@
+// TableSource, CheckpointSink: where shards that are restored come from, and where captured ones
+// go: checkpoints and logs in the daemon, simulated ones in tests.
+//
+// Thread safety: thread-safe. TableSource is called by the agent's maker, one call at a time.
+#ifndef CAPSTAN_SERVER_AGENT_TABLE_SOURCE_H_
+#define CAPSTAN_SERVER_AGENT_TABLE_SOURCE_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/service/held_job.h"
+
+namespace capstan::server {
+
+// What a log is read into, in its order.
+class ShardReader {
+ public:
+  virtual ~ShardReader() = default;
+  // Errors: kDataLoss  it does not fit the shard, or does not follow; say so and stop reading.
+  virtual absl::Status Install(const v1::ShardSnapshot& snapshot) = 0;
+  virtual absl::Status Replay(const v1::ShardRecord& record) = 0;
+};
+
+class TableSource {
+ public:
+  virtual ~TableSource() = default;
+
+  // The part of one shard in the checkpoint in `folder`.
+  // Errors: kNotFound  no such checkpoint or shard. kDataLoss  a checksum or format is wrong.
+  virtual absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
+                                                           const ShardKey& shard) = 0;
+  // Reads the newest whole state of the shard in this server's own log: one Install, then records.
+  // Errors: kNotFound  the log does not hold the shard. kDataLoss  as above. Those of the reader.
+  virtual absl::Status FromLog(const JobId& job, const ShardKey& shard, ShardReader& reader) = 0;
+};
+
+class CheckpointSink {
+ public:
+  using Done = std::function<void(const absl::StatusOr<std::vector<v1::CheckpointPart>>&)>;
+
+  virtual ~CheckpointSink() = default;
+
+  // Writes a part for each shard into order.folder() and makes it durable, in the background. `done`
+  // is called once, later, from any thread; never before Write has returned.
+  virtual void Write(const JobId& job, const v1::CheckpointOrder& order,
+                     std::vector<CapturedShard> shards, Done done) = 0;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_AGENT_TABLE_SOURCE_H_

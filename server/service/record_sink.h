@@ -1,0 +1,38 @@
+// RecordSink: where a job with a log hands every change of its shards; the write-ahead log in the
+// daemon, a simulated one in tests.
+//
+// Of each shard it gets first a Begin, then records of the same term without gaps; a later Begin
+// replaces all that it has of the shard (a new primary, a new copy, or a snapshot that lets the
+// records before it be forgotten). When everything up to a position of a term is durable it tells
+// HeldJobs::OnLogged, from a thread of its own and in any order; once the disk fails,
+// HeldJobs::OnLogFailed.
+// Thread safety: thread-safe. All calls return at once (they queue) and never call back before they
+// have returned: a HeldJob makes them under its mutex.
+#ifndef CAPSTAN_SERVER_SERVICE_RECORD_SINK_H_
+#define CAPSTAN_SERVER_SERVICE_RECORD_SINK_H_
+
+#include <memory>
+
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan::server {
+
+class RecordSink {
+ public:
+  virtual ~RecordSink() = default;
+
+  // The shard's state at snapshot->position() of `term`. Shared with messages to replicas.
+  virtual void Begin(const JobId& job, const ShardKey& shard, Term term,
+                     std::shared_ptr<const v1::ShardSnapshot> snapshot) = 0;
+  // The change that leads to record->position(). Shared with messages to replicas.
+  virtual void Append(const JobId& job, const ShardKey& shard, Term term,
+                      std::shared_ptr<const v1::ShardRecord> record) = 0;
+  // This server is to hold the shard, or any of the job's shards, no more.
+  virtual void Forget(const JobId& job, const ShardKey& shard) = 0;
+  virtual void ForgetJob(const JobId& job) = 0;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_RECORD_SINK_H_
