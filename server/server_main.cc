@@ -19,6 +19,7 @@
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
 #include "server/service/deadline_timer.h"
+#include "server/service/grpc_replica_transport.h"
 #include "server/service/held_jobs.h"
 #include "server/service/parameter_service.h"
 
@@ -56,10 +57,12 @@ class Daemon {
  private:
   void OnFatal(const absl::Status& status);
   NodeAgent::Options AgentOptions(const Flags& flags);
+  ServerAgent::Options TableOptions();
 
   SteadyClock clock_;
   HeldJobs jobs_;
   DeadlineTimer timer_;
+  GrpcReplicaTransport transport_;
   ServerAgent tables_;
   ParameterService service_;
   std::unique_ptr<GrpcServer> server_;
@@ -71,13 +74,25 @@ class Daemon {
 
 Daemon::Daemon()
     : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
-      tables_(&jobs_, [this] { agent_->Wake(); }),  // It makes nothing before the agent starts.
-      service_(&jobs_, &clock_, &timer_) {}
+      tables_(TableOptions()),
+      service_(&jobs_) {}
+
+ServerAgent::Options Daemon::TableOptions() {
+  ServerAgent::Options options;
+  options.jobs = &jobs_;
+  options.clock = &clock_;
+  options.transport = &transport_;
+  options.on_change = [this] { agent_->Wake(); };  // Nothing changes before the agent starts.
+  options.schedule_tick = [this](Instant at) { timer_.Schedule(at); };
+  return options;
+}
 
 Daemon::~Daemon() {
   if (agent_ != nullptr) agent_->Stop();  // It calls the tables...
-  tables_.Stop();                         // ...and they call it: both threads end before both go.
+  tables_.Stop();                         // ...and they call it: all threads end before both go.
   jobs_.DropAll(absl::UnavailableError("this server stops"));
+  timer_.Stop();
+  transport_.Stop();
   server_.reset();
 }
 

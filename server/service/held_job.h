@@ -148,6 +148,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::vector<CapturedShard> Capture() const;
 
   const JobId& job() const { return options_.job; }
+  Incarnation incarnation() const { return options_.incarnation; }
   Generation routing_generation() const;
   Generation membership_generation() const;
   v1::RoutingTable routing() const;

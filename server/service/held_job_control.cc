@@ -108,6 +108,12 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
     it = links_.insert({key, std::make_unique<ShardLink>(&link_options_, shard)}).first;
   }
   ShardLink& link = *it->second;
+  if (IsSelf(routing, route.server()) && tables_.Find(key) == nullptr) {
+    failure_ = absl::InternalError(
+        absl::StrCat(NameOf(key), " was to be made before this server became its primary"));
+    effects->report = true;
+    return;
+  }
   const bool was_primary = link.is_primary();
   RoleRoute role{.generation = Generation(routing.generation()),
                  .role = ShardRole::kReplica,
