@@ -35,8 +35,7 @@ StoreWrite EncodeAdmitted(const AdmittedJob& job) {
   std::vector<std::string> tables;
   for (const v1::TableSpec& table : job.tables) tables.push_back(table.SerializeAsString());
   return {absl::StrCat(kPrefix, job.plan.id), EncodeState(Moment(), [&](auto& archive) {
-            archive(job.plan, job.spec.SerializeAsString(), tables, job.mode,
-                    job.output_directory);
+            archive(job.plan, job.spec.SerializeAsString(), tables, job.mode, job.output_directory);
           })};
 }
 

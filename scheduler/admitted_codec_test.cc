@@ -14,8 +14,7 @@ namespace {
 
 using google::protobuf::util::MessageDifferencer;
 
-TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data",
-          "[scheduler]") {
+TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data", "[scheduler]") {
   AdmittedJob job;
   StoreRows rows{{"job/small-7", "is passed over"}, {"nodes", "too"}};
   {

@@ -1,6 +1,6 @@
 // CommitQueue: makes the scheduler's steps durable in order, and lets what they said out only then.
 //
-//   Push(writes, then) --> [ waiting ] --all that has gathered, one transaction--> then(OK), in order
+//   Push(writes, then) --> [ waiting ] --all that has gathered, one transaction--> then(OK), each
 //
 // While a transaction is on its way to the disk the next steps gather, so the rate of steps is not
 // bounded by that of the disk. Nothing may be said after a write that failed: from then on every
@@ -25,8 +25,8 @@ class CommitQueue {
   // Gets OK once the step and all before it are durable, else why they are not.
   using Then = std::function<void(const absl::Status&)>;
 
-  // `store` outlives the queue; only the queue's thread uses it. `on_failure` is called there, once,
-  // before the `then` of the steps that failed.
+  // `store` outlives the queue; only the queue's thread uses it. `on_failure` is called there,
+  // once, before the `then` of the steps that failed.
   CommitQueue(Store* store, std::function<void(const absl::Status&)> on_failure);
   ~CommitQueue();  // Stops.
 

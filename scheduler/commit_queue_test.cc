@@ -64,8 +64,7 @@ TEST_CASE("Commit queue: what gathers is one transaction, with the newest value 
   CHECK(*store.Load() == StoreRows{{"a", "3"}});
 }
 
-TEST_CASE("Commit queue: after a failed write nothing is written or said any more",
-          "[scheduler]") {
+TEST_CASE("Commit queue: after a failed write nothing is written or said any more", "[scheduler]") {
   MemoryStore store;
   store.FailNext(absl::ResourceExhaustedError("disk full"));
   std::vector<absl::Status> said;

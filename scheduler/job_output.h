@@ -4,8 +4,8 @@
 //   metrics.jsonl  a line for each report and each evaluation, as they come
 //   curve.svg      loss and accuracy so far; after each epoch and at the end
 //
-// A folder of an earlier run is reused: its metrics.jsonl is continued, the others are replaced. The
-// curve of a job that an earlier scheduler began is read back from its lines in metrics.jsonl.
+// A folder of an earlier run is reused: its metrics.jsonl is continued, the others are replaced.
+// The curve of a job that an earlier scheduler began is read back from its lines in metrics.jsonl.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_JOB_OUTPUT_H_
 #define CAPSTAN_SCHEDULER_JOB_OUTPUT_H_

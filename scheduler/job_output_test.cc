@@ -61,6 +61,23 @@ TEST_CASE(
              Catch::Contains("<svg") && Catch::Contains("job-1"));
 }
 
+TEST_CASE("Job output: the curve goes on from the lines of an earlier scheduler", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  const std::string curve = folder.path() + "/curve.svg";
+  {
+    REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+    REQUIRE_OK(output->Add(SmallReport(), 1000));
+    REQUIRE_OK(output->Add(SmallEpoch(), 2000));
+  }
+  const std::string before = ReadFile(curve);
+  // A torn line, and one of another job.
+  std::ofstream(folder.path() + "/metrics.jsonl", std::ios::app)
+      << "{\"job\":\"job-1\",\"pha\n{\"job\":\"job-11\",\"phase\":\"train\",\"iteration\":9999}\n";
+  REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+  REQUIRE_OK(output->WriteCurve());
+  CHECK(ReadFile(curve) == before);
+}
+
 TEST_CASE("Job output: the status is written as JSON with the names of the proto", "[scheduler]") {
   const testing::TemporaryFolder folder;
   REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
@@ -70,6 +87,10 @@ TEST_CASE("Job output: the status is written as JSON with the names of the proto
   REQUIRE_OK(output->WriteStatus(status));
   CHECK_THAT(ReadFile(folder.path() + "/job.json"),
              Catch::Contains("\"job_id\": \"job-1\"") && Catch::Contains("\"batch_size\": 64"));
+  status.set_state(v1::SUCCEEDED);
+  CHECK_FALSE(output->HasStatus(v1::SUCCEEDED));
+  REQUIRE_OK(output->WriteStatus(status));
+  CHECK(output->HasStatus(v1::SUCCEEDED));
 }
 
 TEST_CASE("Job output: a folder that is gone is an error that names the file", "[scheduler]") {

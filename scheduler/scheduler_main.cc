@@ -85,8 +85,8 @@ class Fatal {
 
 absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(options.data_folder));
-  CAPSTAN_ASSIGN_OR_RETURN(const auto store, SqliteStore::Open(absl::StrCat(
-                                                 options.data_folder, "/scheduler.db")));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto store,
+                           SqliteStore::Open(absl::StrCat(options.data_folder, "/scheduler.db")));
   const SteadyClock clock;
   Fatal fatal;
   options.on_fatal = [&fatal](const absl::Status& status) { fatal.Happened(status); };

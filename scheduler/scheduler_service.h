@@ -41,7 +41,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   struct Options {
     SchedulerCore::Options core;
     std::string data_folder;  // Exists.
-    // Called once, by any thread, when the state cannot be written any more: the process has to end.
+    // Called once, by any thread, when the state cannot be written any more: the process has to
+    // end.
     std::function<void(const absl::Status&)> on_fatal;
   };
   static constexpr size_t kAdmissionsMax = 64;   // Submissions that wait for their check.

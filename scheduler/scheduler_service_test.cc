@@ -259,7 +259,8 @@ TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, ta
   REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse again, loopback.Sync(worker, 0));
   REQUIRE(again.tasks_size() == 1);
   CHECK(again.tasks(0).incarnation() == 3);
-  std::thread syncing([&] { loopback.Sync(server, tables.generation(), state).status().IgnoreError(); });
+  std::thread syncing(
+      [&] { loopback.Sync(server, tables.generation(), state).status().IgnoreError(); });
   for (v1::JobStatus status = after; status.phase() != "starting";) {
     status = loopback.Get(job, status.revision(), 60'000);
   }

@@ -11,14 +11,12 @@
 namespace capstan::scheduler {
 
 struct Changes {
-  bool nodes = false;                 // Daemons, task slots, desired states, and the counters.
-  absl::btree_set<JobId> jobs;        // Where a job stands.
-  absl::btree_set<JobId> routings;    // A job's routing table.
-  absl::btree_set<JobId> forgotten;   // All that there is of a job goes.
+  bool nodes = false;                // Daemons, task slots, desired states, and the counters.
+  absl::btree_set<JobId> jobs;       // Where a job stands.
+  absl::btree_set<JobId> routings;   // A job's routing table.
+  absl::btree_set<JobId> forgotten;  // All that there is of a job goes.
 
-  bool empty() const {
-    return !nodes && jobs.empty() && routings.empty() && forgotten.empty();
-  }
+  bool empty() const { return !nodes && jobs.empty() && routings.empty() && forgotten.empty(); }
 };
 
 }  // namespace capstan::scheduler

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages.h"
 
@@ -24,7 +25,8 @@ enum class JobPhase {
   kTraining,
   kEvaluating,
   kExporting,
-  kFinishing,  // The model is written; its tasks exit.
+  kFinishing,   // The model is written; its tasks exit.
+  kRecovering,  // It has lost shards and waits for servers to restore them on.
 };
 
 struct EpochResult {
@@ -52,6 +54,7 @@ struct NodeDied {
   NodeId node;
   Incarnation incarnation;
   std::string why;
+  Instant last_seen;  // No message of it came after that.
 };
 
 struct JobSubmitted {
@@ -67,6 +70,14 @@ struct PhaseStarted {
   JobId job;
   JobPhase phase = JobPhase::kPlacing;
   Epoch epoch;
+};
+
+// Shards moved: servers died, joined or are drained, replicas were filled or dropped.
+struct RoutingChanged {
+  JobId job;
+  Generation generation;
+  int promoted = 0;  // Shards with a new primary.
+  int filling = 0;   // Replicas that are being filled.
 };
 
 // A task process is to be started on a worker daemon.
@@ -109,8 +120,8 @@ struct JobEnded {
   Failure failure;
 };
 
-using Event = std::variant<NodeJoined, NodeDied, JobSubmitted, JobStarted, PhaseStarted, TaskPlaced,
-                           TaskDied, Report, EpochDone, JobEnded>;
+using Event = std::variant<NodeJoined, NodeDied, JobSubmitted, JobStarted, PhaseStarted,
+                           RoutingChanged, TaskPlaced, TaskDied, Report, EpochDone, JobEnded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

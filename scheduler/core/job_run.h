@@ -120,8 +120,8 @@ class JobRun {
     if (has_slots) archive(*slot_leases_);
     if (has_samples) archive(*sample_leases_);
   }
-  // After loading: whatever has a limit gets its whole time again; the revision stays above all that
-  // were seen.
+  // After loading: whatever has a limit gets its whole time again; the revision stays above all
+  // that were seen.
   void Restored(Instant now);
 
  private:
@@ -195,7 +195,7 @@ class JobRun {
 
   uint64_t revision_ = 1;
   uint64_t desired_version_ = 1;
-  uint64_t decisions_ = 0;  // That desired_version_ does not count.
+  uint64_t decisions_ = 0;      // That desired_version_ does not count.
   Generation membership_seen_;  // By desired_version_.
   absl::btree_set<Rank> changed_assignments_;
 };

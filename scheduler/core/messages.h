@@ -107,6 +107,19 @@ struct JobMembership {
 
 enum class Role { kServer, kWorker };
 
+// A shard in a server's logs.
+struct StoredShard {
+  JobId job;
+  ShardKey shard;
+  Term term;
+  Position position;  // Of the last whole record.
+  friend bool operator==(const StoredShard&, const StoredShard&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(job, shard, term, position);
+  }
+};
+
 struct NodeInfo {
   std::string name;  // Wished id; empty: named by the scheduler.
   Role role = Role::kServer;
@@ -115,9 +128,10 @@ struct NodeInfo {
   std::string hostname;
   int64_t pid = 0;
   std::string version;
+  std::vector<StoredShard> stored = {};  // Servers, when they register.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(name, role, address, task_capacity, hostname, pid, version);
+    archive(name, role, address, task_capacity, hostname, pid, version, stored);
   }
 };
 
@@ -126,6 +140,18 @@ struct Registration {
   Incarnation incarnation;
   absl::Duration lease;
   absl::Duration sync_interval;
+  absl::Duration read_lease;  // No other server is made primary of its shards before this long.
+};
+
+// What a primary says of one replica.
+struct ReplicaReport {
+  enum class State { kFilled, kUnreachable };
+  ShardKey shard;
+  Term term;    // Of the primary.
+  NodeId node;  // The replica's server.
+  Incarnation incarnation;
+  State state = State::kFilled;
+  friend bool operator==(const ReplicaReport&, const ReplicaReport&) = default;
 };
 
 struct TableReport {
@@ -133,6 +159,7 @@ struct TableReport {
   Generation routing;     // Applied.
   Generation membership;  // Applied.
   Failure failure;
+  std::vector<ReplicaReport> replicas = {};  // Of shards whose primary is here.
 };
 
 struct TaskExit {
@@ -156,10 +183,20 @@ struct NodeReport {
   bool leaving = false;
 };
 
+// Where a primary that does not hold its shard yet takes it from, by the shard's term; a shard of
+// term 1 begins with its initial values.
+struct RestoreSource {
+  Term restore_term;           // From the checkpoint in `folder`. 0: no such term.
+  std::string restore_folder;  // Of one complete checkpoint.
+  Term log_term;               // From the server's own log. 0: no such term.
+  friend bool operator==(const RestoreSource&, const RestoreSource&) = default;
+};
+
 // A job's tables on one server.
 struct TableAssignment {
   std::shared_ptr<const Routing> routing;  // Shared by all replies of the job; immutable.
   JobMembership membership;
+  RestoreSource restore = {};
 };
 
 struct NodeReply {
@@ -169,6 +206,7 @@ struct NodeReply {
   bool changed = false;  // False: nothing newer than the node has; the lists are empty.
   std::vector<TableAssignment> tables;
   std::vector<TaskKey> tasks;
+  bool may_stop = false;  // It is to get nothing more, and nothing of a running job is on it.
 };
 
 // ---- tasks
@@ -240,11 +278,12 @@ struct Assignment {
   Iteration start_iteration;
   Iteration epoch_first_iteration;
   std::string export_path;
+  bool paused = false;
   friend bool operator==(const Assignment&, const Assignment&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(generation, phase, epoch, slots, samples, start_iteration, epoch_first_iteration,
-            export_path);
+            export_path, paused);
   }
 };
 
@@ -264,6 +303,15 @@ struct TaskReply {
 struct JobReply {
   Ticket ticket;
   JobId job;
+};
+
+// How far a node is drained.
+struct DrainReply {
+  Ticket ticket;
+  bool safe_to_stop = false;
+  int shards = 0;
+  int tasks = 0;
+  std::string detail;  // One sentence: what it waits for. Empty if it is safe.
 };
 
 }  // namespace capstan::scheduler

@@ -8,6 +8,26 @@ namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The replicas of one shard; `copies` counts those of each server.
+void PlaceReplicas(int replicas, std::vector<int>& copies, ShardRoute& route) {
+  for (int i = 0; i < replicas; ++i) {
+    int best = -1;
+    for (int server = 0; server < static_cast<int>(copies.size()); ++server) {
+      const bool taken = server == route.server ||
+                         std::any_of(route.replicas.begin(), route.replicas.end(),
+                                     [=](const ReplicaRef& r) { return r.server == server; });
+      if (taken) continue;
+      if (best < 0 || copies[static_cast<size_t>(server)] < copies[static_cast<size_t>(best)]) {
+        best = server;
+      }
+    }
+    ++copies[static_cast<size_t>(best)];
+    route.replicas.push_back({.server = best, .in_sync = false});
+  }
+  std::sort(route.replicas.begin(), route.replicas.end(),
+            [](const ReplicaRef& a, const ReplicaRef& b) { return a.server < b.server; });
+}
+
 }  // namespace
 
 std::vector<Range> CutTable(int64_t elements, int servers) {
@@ -25,7 +45,8 @@ std::vector<Range> CutTable(int64_t elements, int servers) {
 }
 
 Routing PlaceShards(const JobId& job, Generation generation,
-                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers) {
+                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers,
+                    int replicas) {
   Routing routing{
       .job = job, .generation = generation, .shards = {}, .servers = std::move(servers)};
   const int server_count = static_cast<int>(routing.servers.size());
@@ -34,7 +55,11 @@ Routing PlaceShards(const JobId& job, Generation generation,
     for (size_t shard = 0; shard < ranges.size(); ++shard) {
       const ShardKey key{TableId(static_cast<int32_t>(table)),
                          ShardId(static_cast<int32_t>(shard))};
-      routing.shards.push_back({key, ranges[shard], 0});
+      routing.shards.push_back({.key = key,
+                                .elements = ranges[shard],
+                                .server = 0,
+                                .term = Term(generation.value()),
+                                .replicas = {}});
     }
   }
   std::vector<ShardRoute*> by_size;
@@ -48,6 +73,9 @@ Routing PlaceShards(const JobId& job, Generation generation,
     *least += route->elements.size();
     route->server = static_cast<int>(least - load.begin());
   }
+  std::vector<int> copies(routing.servers.size(), 0);
+  for (const ShardRoute& route : routing.shards) ++copies[static_cast<size_t>(route.server)];
+  for (ShardRoute& route : routing.shards) PlaceReplicas(replicas, copies, route);
   return routing;
 }
 

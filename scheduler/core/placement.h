@@ -76,9 +76,11 @@ struct Routing {
 std::vector<Range> CutTable(int64_t elements, int servers);
 
 // Routes every shard of every table, the largest first, to the server that has the fewest elements
-// so far (the first of several). REQUIRES: servers is not empty.
+// so far (the first of several), as its primary of term `generation`; then `replicas` of each, to
+// be filled, to the servers that hold the fewest copies. REQUIRES: servers.size() > replicas >= 0.
 Routing PlaceShards(const JobId& job, Generation generation,
-                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers);
+                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers,
+                    int replicas = 0);
 
 }  // namespace capstan::scheduler
 

@@ -43,7 +43,8 @@
 namespace capstan::scheduler {
 
 // What the shell is to do. First `changes` are made durable, with those of all earlier steps; then
-// the answers may be sent, in any order, and the events told, in the order in which things happened.
+// the answers may be sent, in any order, and the events told, in the order in which things
+// happened.
 struct Actions {
   Changes changes;
   std::vector<NodeReply> node_replies;

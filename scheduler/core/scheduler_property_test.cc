@@ -33,8 +33,8 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   return plan;
 }
 
-// Something bad happens to a task, a daemon or the scheduler; a daemon that was killed comes back later under its
-// name.
+// Something bad happens to a task, a daemon or the scheduler; a daemon that was killed comes back
+// later under its name.
 void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
   Dice& dice = cluster.dice();
   const auto tasks = cluster.RunningTasks();

@@ -1,7 +1,8 @@
-// StoreWrite: what the scheduler's core asks to be made durable.
+// StoreWrite: one row that is to be made durable: what scheduler/store/state_codec.h makes of the
+// Changes that a step of the core names.
 //
-// The store is a map from key to bytes. Writes of one Actions are one transaction, and it is durable
-// BEFORE any answer of the same Actions leaves. Thread safety: values.
+// The store is a map from key to bytes. The writes of one step are one transaction, and it is
+// durable BEFORE any answer of the same step leaves. Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_STORE_WRITE_H_
 #define CAPSTAN_SCHEDULER_CORE_STORE_WRITE_H_
 

@@ -5,13 +5,13 @@
 //   template <typename Archive>
 //   void serialize(Archive& archive) { archive(a, b); }
 //
-// so that the cores need not know cereal. Here are the archives, and what they need for Capstan's and
-// Abseil's types. The bytes are the same on every machine; they carry no names and no versions
+// so that the cores need not know cereal. Here are the archives, and what they need for Capstan's
+// and Abseil's types. The bytes are the same on every machine; they carry no names and no versions
 // (SqliteStore::kSchemaVersion is the version of all).
 //
-// An Instant means nothing to another process. It is written as calendar time if it was past when it
-// was written, and as the time left if it was to come; so what happened keeps its date, and a limit
-// keeps its rest. A future one never becomes past by loading, nor the other way round.
+// An Instant means nothing to another process. It is written as calendar time if it was past when
+// it was written, and as the time left if it was to come; so what happened keeps its date, and a
+// limit keeps its rest. A future one never becomes past by loading, nor the other way round.
 // Thread safety: functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_STORE_ARCHIVE_H_
 #define CAPSTAN_SCHEDULER_STORE_ARCHIVE_H_

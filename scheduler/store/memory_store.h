@@ -1,7 +1,7 @@
 // MemoryStore: a Store for tests and simulations, which may lose what is not durable, and fail.
 //
 //   Write --(kAtOnce)--> durable
-//   Write --(kOnSync)--> written --Sync--> durable      Crash: what was written and not synced is lost
+//   Write --(kOnSync)--> written --Sync--> durable        Crash: what was not synced is lost
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_STORE_MEMORY_STORE_H_

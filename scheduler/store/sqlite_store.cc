@@ -1,7 +1,6 @@
 #include "scheduler/store/sqlite_store.h"
 
 #include <fcntl.h>
-#include <isa-l.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -13,21 +12,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/storage/crc32c.h"
 
 namespace capstan::scheduler {
 namespace {
 
 constexpr int kApplicationId = 0x43505354;  // "CPST": tells a store from any other SQLite file.
-constexpr uint32_t kCrcSeed = 0xffffffff;
 
 // Of key and value: a value under a wrong key is damage, too.
 int64_t Checksum(const std::string& key, const std::string& value) {
-  uint32_t crc = kCrcSeed;
-  for (const std::string* text : {&key, &value}) {
-    auto* bytes = reinterpret_cast<unsigned char*>(const_cast<char*>(text->data()));
-    crc = crc32_iscsi(bytes, static_cast<int>(text->size()), crc);
-  }
-  return int64_t{crc ^ kCrcSeed};
+  Crc32c crc;
+  crc.Add(key);
+  crc.Add(value);
+  return int64_t{crc.value()};
 }
 
 std::string Column(sqlite3_stmt* statement, int column) {
@@ -42,7 +39,8 @@ absl::Status SyncFolderOf(const std::string& path) {
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
   const absl::Status status =
-      synced ? absl::OkStatus() : absl::UnavailableError(absl::StrCat(folder, ": fsync: ", std::strerror(errno)));
+      synced ? absl::OkStatus()
+             : absl::UnavailableError(absl::StrCat(folder, ": fsync: ", std::strerror(errno)));
   if (descriptor >= 0) close(descriptor);
   return status;
 }
@@ -96,8 +94,8 @@ absl::Status SqliteStore::CheckVersion() {
   CAPSTAN_ASSIGN_OR_RETURN(const int64_t version, Number("PRAGMA user_version"));
   CAPSTAN_ASSIGN_OR_RETURN(const int64_t tables, Number("SELECT count(*) FROM sqlite_master"));
   if (application == 0 && version == 0 && tables == 0) {
-    CAPSTAN_RETURN_IF_ERROR(Run(
-        "CREATE TABLE rows(key BLOB PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)"));
+    CAPSTAN_RETURN_IF_ERROR(
+        Run("CREATE TABLE rows(key BLOB PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)"));
     CAPSTAN_RETURN_IF_ERROR(Run(absl::StrCat("PRAGMA application_id=", kApplicationId).c_str()));
     return Run(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
   }

@@ -1,7 +1,7 @@
 // SqliteStore: the Store in one SQLite file, for a scheduler that runs alone.
 //
-// One table of (key, value, CRC-32C), write-ahead log, synchronous=FULL: a transaction is one append
-// and one fsync. The file is locked for as long as the store is open.
+// One table of (key, value, CRC-32C), write-ahead log, synchronous=FULL: a transaction is one
+// append and one fsync. The file is locked for as long as the store is open.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_
 #define CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_
@@ -21,8 +21,8 @@ namespace capstan::scheduler {
 
 class SqliteStore final : public Store {
  public:
-  // Of the table and of the values in it (scheduler/store/state_codec.h). A store of another version
-  // is refused, not converted.
+  // Of the table and of the values in it (scheduler/store/state_codec.h). A store of another
+  // version is refused, not converted.
   static constexpr int kSchemaVersion = 1;
 
   // Opens or makes the file `path`. Its folder exists.

@@ -58,9 +58,8 @@ std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& 
   }
   for (const JobId& job : changes.routings) {
     if (!core.HasJob(job)) continue;
-    writes.push_back({RoutingKey(job), EncodeState(moment, [&](auto& archive) {
-                        archive(**core.RoutingOf(job));
-                      })});
+    writes.push_back({RoutingKey(job),
+                      EncodeState(moment, [&](auto& archive) { archive(**core.RoutingOf(job)); })});
   }
   for (const JobId& job : changes.jobs) {
     if (!core.HasJob(job) || (Planted(PlantedBug::kForgetToStoreJob) && !changes.nodes)) continue;
@@ -76,8 +75,7 @@ std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& 
 
 absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows,
                                                            const SchedulerCore::Options& options,
-                                                           const Moment& moment,
-                                                           Actions& actions) {
+                                                           const Moment& moment, Actions& actions) {
   auto core = std::make_unique<SchedulerCore>(options);
   for (const auto& row : rows) {
     if (const absl::Status status = LoadRow(row, moment, rows, *core); !status.ok()) {

@@ -30,7 +30,8 @@ T Again(const T& value, const Moment& saved, const Moment& loaded) {
 TEST_CASE("Archive: what happened keeps its date, a limit keeps its rest, never stays never",
           "[scheduler][store]") {
   const Instant saved_now = Instant::FromOrigin(absl::Hours(100));
-  const Instant loaded_now = Instant::FromOrigin(absl::Seconds(7));  // The machine was started anew.
+  const Instant loaded_now =
+      Instant::FromOrigin(absl::Seconds(7));  // The machine was started anew.
   const Moment saved{saved_now, kNoon};
   const Moment loaded{loaded_now, kNoon + absl::Minutes(10)};
   const auto again = [&](Instant instant) { return Again(instant, saved, loaded); };
@@ -47,7 +48,7 @@ TEST_CASE("Archive: containers, optional values and durations come back equal",
           "[scheduler][store]") {
   const Moment moment{Instant::FromOrigin(absl::Seconds(1)), kNoon};
   const absl::btree_map<std::string, absl::btree_set<Rank>> map{{"a", {Rank(3), Rank(1)}},
-                                                               {"b", {}}};
+                                                                {"b", {}}};
   CHECK(Again(map, moment, moment) == map);
   CHECK(Again(std::optional<Rank>(), moment, moment) == std::nullopt);
   CHECK(Again(std::optional<Rank>(Rank(4)), moment, moment) == Rank(4));

@@ -1,8 +1,8 @@
 // Store: what a scheduler keeps over its own death, as a map from key to bytes.
 //
-// A Write is one transaction: all of it or nothing survives, and once it has returned OK it survives
-// the loss of the process and of the machine's power. After a failed Write nobody knows what
-// survives, so the scheduler ends: only a new one, which loads the store, may go on.
+// A Write is one transaction: all of it or nothing survives, and once it has returned OK it
+// survives the loss of the process and of the machine's power. After a failed Write nobody knows
+// what survives, so the scheduler ends: only a new one, which loads the store, may go on.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_STORE_STORE_H_
 #define CAPSTAN_SCHEDULER_STORE_STORE_H_

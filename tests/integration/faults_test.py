@@ -1,7 +1,11 @@
 """Processes die in mid-job: the job goes on, or fails with a named reason."""
 
+import hashlib
 import os
+import pathlib
 import signal
+import subprocess
+import time
 import unittest
 
 import cluster
@@ -88,20 +92,64 @@ class FaultsTest(unittest.TestCase):
         self.assertIn("iteration", status["failure"]["message"])
         self.assertIn("fc", status["failure"]["message"])
 
-    def test_a_restarted_scheduler_is_rejoined_and_takes_new_jobs(self):
+    def restart_scheduler(self, away_seconds=0.0):
+        """Kills the scheduler, and starts it on its data folder and port once tasks noticed."""
         scheduler = self.cluster.daemons["scheduler"]
         address = self.cluster.scheduler
         scheduler.kill()
+        killed = time.monotonic()
         self.assertEqual(self.cluster.run("job", "list", check=False).returncode, 75)
+        cluster.until("it was away for long enough",
+                      lambda: time.monotonic() >= killed + away_seconds)
         scheduler.command = [
             f"--listen={address}" if argument.startswith("--listen") else argument
             for argument in scheduler.command
         ]
         scheduler.start()
         scheduler.address()
-        self.cluster.wait_for_nodes(4)
-        job = self.submit()
-        self.assertEqual(self.cluster.wait(job)["state"], "SUCCEEDED")
+
+    def model_hash(self, status):
+        model = pathlib.Path(status["outputDirectory"], "model.safetensors")
+        return hashlib.sha256(model.read_bytes()).hexdigest()
+
+    def test_a_job_survives_the_scheduler_with_the_same_bits(self):
+        undisturbed = self.cluster.wait(self.submit(**LONG))
+        job = self.start()
+        tasks = self.cluster.task_pids(job)
+        # Longer than the lease: the nodes and tasks that live get a new one.
+        self.restart_scheduler(away_seconds=3)
+        self.assertEqual(self.cluster.status(job)["state"], "RUNNING")
+        self.assertEqual(self.cluster.task_pids(job), tasks)
+        self.restart_scheduler()
+        status = self.cluster.wait(job)
+        self.assertEqual(status["state"], "SUCCEEDED", status)
+        self.assertEqual(status.get("restarts", 0), 0, status)
+        self.assertEqual(len(status["results"]), LONG["epochs"])
+        self.assertEqual(self.model_hash(status), self.model_hash(undisturbed))
+        # Names are not used again, and the cluster takes new jobs.
+        later = self.submit()
+        self.assertEqual(later.rpartition("-")[2], "3")
+        self.assertEqual(self.cluster.wait(later)["state"], "SUCCEEDED")
+
+    def test_a_task_that_dies_with_the_scheduler_is_replaced_by_the_next_one(self):
+        for mode in ("ssp { staleness_bound: 1 }", "asp {}"):
+            with self.subTest(mode=mode):
+                job = self.start(consistency=mode)
+                victim = cluster.until("task 0 runs", lambda: self.cluster.task_pids(job).get(0))
+                self.cluster.daemons["scheduler"].signal(signal.SIGSTOP)
+                os.kill(victim, signal.SIGKILL)
+                self.restart_scheduler()
+                status = self.cluster.wait(job)
+                self.assertEqual(status["state"], "SUCCEEDED", status)
+                self.assertGreaterEqual(status.get("restarts", 0), 1, status)
+
+    def test_a_second_scheduler_on_the_same_data_is_refused(self):
+        scheduler = self.cluster.daemons["scheduler"]
+        command = [argument for argument in scheduler.command if "--port-file" not in argument]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(second.returncode, 1, second.stderr)
+        self.assertIn("another process has it open", second.stderr + second.stdout)
+        self.assertEqual(self.cluster.wait(self.submit())["state"], "SUCCEEDED")
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ class FakeCluster {
   void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
   absl::Status Submit(const JobPlan& plan);
-  // The scheduler dies, at once or at the end of its next step, before anything of that is durable or
-  // said. After `away` another one goes on with what is in the store.
+  // The scheduler dies, at once or at the end of its next step, before anything of that is durable
+  // or said. After `away` another one goes on with what is in the store.
   enum class Death { kBetweenSteps, kInStep };
   void KillScheduler(absl::Duration away, Death death);
 

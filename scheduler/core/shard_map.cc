@@ -1,0 +1,371 @@
+// Facts, deaths and views. Where copies go is in shard_map_placing.cc.
+#include "scheduler/core/shard_map.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace capstan::scheduler {
+
+ShardMap::ShardMap(const Routing& routing, const Options& options)
+    : options_(options), generation_(routing.generation), routing_(routing) {
+  for (const ServerRef& server : routing.servers) {
+    servers_[server.node].ref = server;
+    members_.insert(server.node);
+  }
+  const auto server_at = [&](int index) { return routing.servers[static_cast<size_t>(index)]; };
+  for (const ShardRoute& route : routing.shards) {
+    Shard shard;
+    shard.key = route.key;
+    shard.elements = route.elements;
+    shard.primary = server_at(route.server);
+    shard.term = route.term;
+    for (const ReplicaRef& replica : route.replicas) {
+      shard.replicas.push_back({server_at(replica.server), replica.in_sync, routing.generation});
+    }
+    shards_.push_back(std::move(shard));
+  }
+}
+
+// ---------------------------------------------------------------- look-ups
+
+bool ShardMap::Lives(const ServerRef& server) const {
+  const auto it = servers_.find(server.node);
+  return it != servers_.end() && it->second.ref.incarnation == server.incarnation;
+}
+
+bool ShardMap::IsDraining(const NodeId& server) const {
+  const auto it = servers_.find(server);
+  return it != servers_.end() && it->second.draining;
+}
+
+ShardMap::Shard* ShardMap::Find(const ShardKey& key) {
+  const auto it =
+      std::lower_bound(shards_.begin(), shards_.end(), key,
+                       [](const Shard& shard, const ShardKey& k) { return shard.key < k; });
+  return it != shards_.end() && it->key == key ? &*it : nullptr;
+}
+
+ShardMap::Copy* ShardMap::FindReplica(Shard& shard, const NodeId& node) {
+  for (Copy& copy : shard.replicas) {
+    if (copy.server.node == node) return &copy;
+  }
+  return nullptr;
+}
+
+bool ShardMap::HasCopy(const Shard& shard, const NodeId& node) {
+  return shard.primary.node == node ||
+         std::any_of(shard.replicas.begin(), shard.replicas.end(),
+                     [&node](const Copy& copy) { return copy.server.node == node; });
+}
+
+// ---------------------------------------------------------------- facts
+
+void ShardMap::SetServer(const ServerRef& server, bool draining) {
+  Server& entry = servers_[server.node];
+  if (entry.ref == server && entry.draining == draining) return;
+  entry.ref = server;
+  entry.draining = draining;
+  settled_ = false;
+}
+
+void ShardMap::SetStored(const NodeId& server, absl::Span<const StoredShard> stored) {
+  const auto it = servers_.find(server);
+  if (it == servers_.end()) return;
+  it->second.stored.clear();
+  for (const StoredShard& shard : stored) {
+    if (shard.job == routing_.job) it->second.stored[shard.shard] = {shard.term, shard.position};
+  }
+  settled_ = false;
+}
+
+void ShardMap::ServerDied(const NodeId& server, Instant fenced_at) {
+  const auto it = servers_.find(server);
+  if (it == servers_.end()) return;
+  for (Shard& shard : shards_) {
+    if (shard.primary == it->second.ref) shard.fenced_at = fenced_at;
+    shard.left.erase(server);
+  }
+  servers_.erase(it);
+  settled_ = false;
+}
+
+void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
+  const auto it = servers_.find(server);
+  if (it == servers_.end()) return;
+  if (report.routing > it->second.applied) {
+    it->second.applied = report.routing;
+    settled_ = false;
+  }
+  for (const ReplicaReport& replica : report.replicas) {
+    TakeReplicaReport(it->second, report.routing, replica);
+  }
+}
+
+void ShardMap::TakeReplicaReport(const Server& server, Generation applied,
+                                 const ReplicaReport& report) {
+  Shard* shard = Find(report.shard);
+  if (shard == nullptr || shard->primary != server.ref || report.term != shard->term) return;
+  Copy* copy = FindReplica(*shard, report.node);
+  if (copy == nullptr || copy->server.incarnation != report.incarnation) return;
+  if (applied < copy->placed) return;  // It speaks of an earlier copy there.
+  if (report.state == ReplicaReport::State::kUnreachable) {
+    shard->avoid = report.node;
+    DropReplica(*shard, report.node);
+  } else if (!copy->in_sync) {
+    copy->in_sync = true;
+    if (shard->avoid == report.node) shard->avoid.clear();
+  } else {
+    return;
+  }
+  changed_ = true;
+  settled_ = false;
+}
+
+// ---------------------------------------------------------------- deaths and lost shards
+
+bool ShardMap::Settle(Instant now) {
+  if (settled_ && now < deadline_) return false;
+  settled_ = true;
+  deadline_ = Instant::InfiniteFuture();
+  ChooseGood();
+  CountLoads();
+  for (Shard& shard : shards_) BuryDead(shard, now);
+  ChooseGood();  // Whoever comes back with a log of a lost shard is no place for copies.
+  for (Shard& shard : shards_) {
+    if (IsServed(shard)) HandOver(shard);
+  }
+  for (Shard& shard : shards_) {
+    if (IsServed(shard)) Trim(shard);
+  }
+  PlanMoves();
+  PlaceMissing();
+  if (!changed_) return false;
+  changed_ = false;
+  ++generation_;
+  Render();
+  return true;
+}
+
+Instant ShardMap::NextDeadline() const { return deadline_; }
+
+void ShardMap::BuryDead(Shard& shard, Instant now) {
+  if (shard.lost) return;
+  const bool served = Lives(shard.primary);
+  const NodeId heir = served ? NodeId() : BestReplica(shard);
+  if (!served && heir.empty()) {
+    shard.lost = true;
+    shard.move_to.clear();
+    // Those in sync stay, dead as they are: they are the last who held all of it.
+    if (std::erase_if(shard.replicas, [](const Copy& copy) { return !copy.in_sync; }) > 0) {
+      changed_ = true;
+    }
+    return;
+  }
+  if (std::erase_if(shard.replicas, [this](const Copy& copy) { return !Lives(copy.server); }) > 0) {
+    changed_ = true;
+  }
+  if (!shard.move_to.empty() && !IsGood(shard.move_to)) shard.move_to.clear();
+  if (served) return;
+  if (now < shard.fenced_at) {
+    deadline_ = std::min(deadline_, shard.fenced_at);
+  } else {
+    Promote(shard, heir);
+  }
+}
+
+// The one whose server has the fewest primaries; drained servers come last.
+NodeId ShardMap::BestReplica(const Shard& shard) const {
+  NodeId best;
+  std::tuple<bool, int> best_rank;
+  for (const Copy& copy : shard.replicas) {
+    const NodeId& node = copy.server.node;
+    if (!copy.in_sync || !Lives(copy.server)) continue;
+    const auto load = loads_.find(node);
+    const std::tuple<bool, int> rank = {IsDraining(node),
+                                        load == loads_.end() ? 0 : load->second.primaries};
+    if (!best.empty() && best_rank <= rank) continue;
+    best = node;
+    best_rank = rank;
+  }
+  return best;
+}
+
+void ShardMap::Promote(Shard& shard, const NodeId& node) {
+  const ServerRef old = shard.primary;
+  const Copy* heir = FindReplica(shard, node);
+  shard.primary = heir->server;
+  shard.term = Term(Next().value());
+  std::erase_if(shard.replicas, [&node](const Copy& copy) { return copy.server.node == node; });
+  shard.move_to.clear();
+  if (Lives(old)) shard.left[old.node] = Next();
+  --loads_[old.node].primaries;
+  ++loads_[node].primaries;
+  changed_ = true;
+}
+
+bool ShardMap::has_lost() const {
+  return std::any_of(shards_.begin(), shards_.end(), [](const Shard& shard) { return shard.lost; });
+}
+
+std::vector<ShardMap::Lost> ShardMap::LostShards() const {
+  std::vector<Lost> lost;
+  for (const Shard& shard : shards_) {
+    if (!shard.lost) continue;
+    lost.push_back({shard.key, {shard.primary.node}});
+    for (const Copy& copy : shard.replicas) lost.back().holders.push_back(copy.server.node);
+  }
+  return lost;
+}
+
+// The holder whose log reaches furthest; the primary of two that are equal.
+const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
+  const Server* best = nullptr;
+  LogEnd best_end;
+  const auto consider = [&](const NodeId& node) {
+    const auto server = servers_.find(node);
+    if (server == servers_.end()) return;
+    const auto stored = server->second.stored.find(shard.key);
+    if (stored == server->second.stored.end()) return;
+    if (best != nullptr && stored->second <= best_end) return;
+    best = &server->second;
+    best_end = stored->second;
+  };
+  consider(shard.primary.node);
+  for (const Copy& copy : shard.replicas) consider(copy.server.node);
+  return best;
+}
+
+bool ShardMap::RecoverFromLog(Instant now) {
+  for (const Shard& shard : shards_) {
+    if (!shard.lost) continue;
+    if (now < shard.fenced_at) deadline_ = std::min(deadline_, shard.fenced_at);
+    if (now < shard.fenced_at || LogHolder(shard) == nullptr) return false;
+  }
+  for (Shard& shard : shards_) {
+    if (shard.lost) {
+      const ServerRef holder = LogHolder(shard)->ref;
+      shard.primary = holder;
+      shard.replicas.clear();
+      shard.left.clear();
+      shard.lost = false;
+    } else if (shard.term != log_term_ || !Lives(shard.primary) ||
+               servers_.at(shard.primary.node).applied >= Generation(shard.term.value())) {
+      continue;
+    }
+    // Also those that have not been read since the last time: there is one log_term.
+    shard.term = Term(Next().value());
+    members_.insert(shard.primary.node);
+  }
+  log_term_ = Term(Next().value());
+  changed_ = true;
+  settled_ = false;
+  return true;
+}
+
+bool ShardMap::PlaceAnew() {
+  const bool possible = std::any_of(servers_.begin(), servers_.end(),
+                                    [](const auto& entry) { return !entry.second.draining; });
+  if (!possible) return false;
+  std::vector<Shard*> by_size;
+  for (Shard& shard : shards_) {
+    shard.lost = false;
+    shard.replicas.clear();
+    shard.left.clear();
+    shard.move_to.clear();
+    shard.term = Term(Next().value());
+    by_size.push_back(&shard);
+  }
+  ChooseGood();
+  std::stable_sort(by_size.begin(), by_size.end(), [](const Shard* a, const Shard* b) {
+    return a->elements.size() > b->elements.size();
+  });
+  absl::btree_map<NodeId, int64_t> elements;
+  for (const NodeId& node : good_) elements[node] = 0;
+  for (Shard* shard : by_size) {
+    const auto least =
+        std::min_element(elements.begin(), elements.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    least->second += shard->elements.size();
+    shard->primary = servers_.at(least->first).ref;
+  }
+  restore_term_ = Term(Next().value());
+  changed_ = true;
+  settled_ = false;
+  return true;
+}
+
+// ---------------------------------------------------------------- what is
+
+bool ShardMap::IsUsed(const NodeId& server) const {
+  return std::any_of(routing_.servers.begin(), routing_.servers.end(),
+                     [&server](const ServerRef& ref) { return ref.node == server; });
+}
+
+int ShardMap::CopiesOn(const NodeId& server) const {
+  const auto it = servers_.find(server);
+  if (it == servers_.end()) return 0;
+  int count = 0;
+  for (const Shard& shard : shards_) {
+    if (shard.primary == it->second.ref) ++count;
+    for (const Copy& copy : shard.replicas) {
+      if (copy.server == it->second.ref) ++count;
+    }
+  }
+  return count;
+}
+
+bool ShardMap::CanMoveFrom(const NodeId& server) const {
+  return good_.size() > (good_.contains(server) ? 1 : 0);
+}
+
+absl::btree_map<NodeId, Generation> ShardMap::Primaries() const {
+  absl::btree_map<NodeId, Generation> primaries;
+  for (const Shard& shard : shards_) {
+    if (!Lives(shard.primary)) continue;
+    Generation& since = primaries[shard.primary.node];
+    since = std::max(since, Generation(shard.term.value()));
+  }
+  return primaries;
+}
+
+bool ShardMap::complete() const {
+  return std::all_of(shards_.begin(), shards_.end(), [this](const Shard& shard) {
+    const int wanted = std::min(options_.replicas, Possible(shard));
+    return IsServed(shard) && !IsDraining(shard.primary.node) && shard.move_to.empty() &&
+           static_cast<int>(shard.replicas.size()) == wanted &&
+           GoodReplicas(shard, Count::kInSync) == wanted;
+  });
+}
+
+void ShardMap::Render() {
+  // By name; the dead server of a lost shard may be listed beside its new life.
+  using Life = std::pair<NodeId, Incarnation>;
+  absl::btree_map<Life, int> index;
+  const auto life = [](const ServerRef& server) { return Life(server.node, server.incarnation); };
+  absl::btree_map<Life, ServerRef> used;
+  for (const Shard& shard : shards_) {
+    used[life(shard.primary)] = shard.primary;
+    for (const Copy& copy : shard.replicas) used[life(copy.server)] = copy.server;
+  }
+  routing_.generation = generation_;
+  routing_.servers.clear();
+  for (const auto& [key, server] : used) {
+    index[key] = static_cast<int>(routing_.servers.size());
+    routing_.servers.push_back(server);
+  }
+  routing_.shards.clear();
+  for (const Shard& shard : shards_) {
+    ShardRoute route{.key = shard.key,
+                     .elements = shard.elements,
+                     .server = index.at(life(shard.primary)),
+                     .term = shard.term,
+                     .replicas = {}};
+    for (const Copy& copy : shard.replicas) {
+      route.replicas.push_back({index.at(life(copy.server)), copy.in_sync});
+    }
+    routing_.shards.push_back(std::move(route));
+  }
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,200 @@
+// ShardMap: where the shards of one job are, while servers die, join, drain and fill replicas.
+//
+// Facts come in; Settle draws their consequences and makes at most one new routing generation.
+//
+//   replica:  placed, being filled --FILLED--> in sync --the primary is dead--> primary (new term)
+//                    \--UNREACHABLE, its server died or is drained: it leaves the table
+//   primary:  serving --its server is drained, or has too many--> a replica elsewhere is filled,
+//             and becomes primary by a new generation; the old one leaves
+//             serving --its server died--> waits until the dead one answers no reads any more -->
+//             an in_sync replica is promoted; if none lives, the shard is lost at once
+//   lost:     its route stays as it was, dead servers and all, so that whoever comes back knows
+//             that its log is wanted --RecoverFromLog, PlaceAnew--> serving (new term)
+//
+// Which servers: those of the job, and as many more as make `servers` of them (0: all). A server
+// that is drained gets nothing new.
+// Thread safety: thread-compatible.
+// Invariants: (1) a shard has one primary; its term grows exactly when the primary changes.
+//             (2) the copies of a shard are on different servers.
+//             (3) a promoted server was in sync.
+//             (4) a shard is lost exactly while its primary is dead and no in_sync replica lives.
+#ifndef CAPSTAN_SCHEDULER_CORE_SHARD_MAP_H_
+#define CAPSTAN_SCHEDULER_CORE_SHARD_MAP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/types/span.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/messages.h"
+#include "scheduler/core/placement.h"
+
+namespace capstan::scheduler {
+
+class ShardMap {
+ public:
+  struct Options {
+    int replicas = 0;     // Of each shard, beside the primary.
+    int servers = 0;      // That hold the job; 0: all that are available.
+    int filling_max = 4;  // Replicas that one server is being filled with at a time.
+    int moves_max = 2;    // Primaries on their way to a server that has fewer.
+  };
+  // A shard of which no in_sync copy lives.
+  struct Lost {
+    ShardKey key;
+    std::vector<NodeId> holders;  // The last that held all of it: the primary, then replicas.
+  };
+
+  // The servers of `routing` are alive and not drained.
+  ShardMap(const Routing& routing, const Options& options);
+
+  // ---- facts; what follows from them comes with the next Settle
+  // A live server, of the job or not. REQUIRES: an earlier life of that name has died.
+  void SetServer(const ServerRef& server, bool draining);
+  // What the logs of a live server hold; entries of other jobs are passed over.
+  void SetStored(const NodeId& server, absl::Span<const StoredShard> stored);
+  // Its shards get another primary from `fenced_at` on, when it answers no reads any more.
+  void ServerDied(const NodeId& server, Instant fenced_at);
+  // What a live server says of the job's tables on it. A report about a replica counts only if it
+  // comes from the shard's primary, is of its term, names the replica's life, and was made when the
+  // primary knew of the replica.
+  void OnTableReport(const NodeId& server, const TableReport& report);
+
+  // Draws the consequences. True: the routing table is a new one.
+  bool Settle(Instant now);
+  Instant NextDeadline() const;  // Of Settle; InfiniteFuture if nothing waits for the time.
+
+  // ---- lost shards
+  std::vector<Lost> LostShards() const;
+  bool has_lost() const;
+  // Every lost shard is given to a server that came back with the log of the last who held it. All
+  // or nothing. True: done, Settle makes the table.
+  bool RecoverFromLog(Instant now);
+  // Every shard, lost or not, is placed on the servers there are, to be read from a checkpoint.
+  // False: there is no server.
+  bool PlaceAnew();
+  Term log_term() const { return log_term_; }          // Of the last RecoverFromLog; 0: none.
+  Term restore_term() const { return restore_term_; }  // Of the last PlaceAnew; 0: none.
+
+  // ---- what is
+  const Routing& routing() const { return routing_; }
+  bool IsUsed(const NodeId& server) const;   // The table names it, in whatever life.
+  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
+  bool CanMoveFrom(const NodeId& server) const;  // Another server could take what is on it.
+  // The servers that are primaries now, alive, with the generation that made them so.
+  absl::btree_map<NodeId, Generation> Primaries() const;
+  // Every shard has all the copies that it is to have, in sync, and nothing is on its way.
+  bool complete() const;
+
+  // ---- durable state, beside the routing table
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(shards_, servers_, members_, generation_, log_term_, restore_term_);
+    settled_ = false;
+  }
+
+ private:
+  struct LogEnd {
+    Term term;
+    Position position;
+    friend auto operator<=>(const LogEnd&, const LogEnd&) = default;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(term, position);
+    }
+  };
+  struct Server {
+    ServerRef ref;
+    bool draining = false;
+    Generation applied;                         // Routing table.
+    absl::btree_map<ShardKey, LogEnd> stored;  // In its logs, of this job.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(ref, draining, applied, stored);
+    }
+  };
+  struct Copy {
+    ServerRef server;
+    bool in_sync = false;
+    Generation placed;  // The table that listed it first.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(server, in_sync, placed);
+    }
+  };
+  struct Shard {
+    ShardKey key;
+    Range elements;
+    ServerRef primary;
+    Term term;
+    std::vector<Copy> replicas;  // By name.
+    bool lost = false;
+    Instant fenced_at;  // The primary is dead and answers no reads from then on.
+    NodeId move_to;     // Is to become primary once it is filled. Empty: none.
+    NodeId avoid;       // Did not answer the last time. Empty: none.
+    // Live servers whose copy left the table, and when: a new copy there must not be taken for the
+    // old one.
+    absl::btree_map<NodeId, Generation> left;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(key, elements, primary, term, replicas, lost, fenced_at, move_to, avoid, left);
+    }
+  };
+  struct Load {
+    int copies = 0;
+    int primaries = 0;
+    int filling = 0;
+    int64_t elements = 0;  // Of primaries, those on their way counted where they go.
+  };
+
+  Generation Next() const { return generation_.Next(); }  // Of the table in the making.
+  bool Lives(const ServerRef& server) const;
+  bool IsDraining(const NodeId& server) const;
+  bool IsGood(const NodeId& server) const { return good_.contains(server); }
+  bool IsServed(const Shard& shard) const { return !shard.lost && Lives(shard.primary); }
+  Shard* Find(const ShardKey& key);
+  static Copy* FindReplica(Shard& shard, const NodeId& node);  // Null: none there.
+  static bool HasCopy(const Shard& shard, const NodeId& node);
+  enum class Count { kAll, kInSync };
+  int GoodReplicas(const Shard& shard, Count count) const;  // On good servers.
+  int Wanted(const Shard& shard) const;    // Replicas on good servers, one more while it moves.
+  int Possible(const Shard& shard) const;  // Good servers that could hold a replica.
+  void CountLoads();
+
+  void ChooseGood();
+  void BuryDead(Shard& shard, Instant now);
+  NodeId BestReplica(const Shard& shard) const;  // In sync and alive; empty: none.
+  void Promote(Shard& shard, const NodeId& node);
+  void DropReplica(Shard& shard, const NodeId& node);
+  void HandOver(Shard& shard);
+  void Trim(Shard& shard);
+  void PlanMoves();
+  bool StartMove(const NodeId& from, const NodeId& to, int64_t spread);
+  void PlaceMissing();
+  bool PlaceOne(Shard& shard);  // False: no server can take one now.
+  void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
+  const Server* LogHolder(const Shard& shard) const;  // Null: none has come back.
+  void Render();                                      // Makes routing_ of shards_.
+
+  const Options options_;
+  std::vector<Shard> shards_;                // By key.
+  absl::btree_map<NodeId, Server> servers_;  // Live ones.
+  absl::btree_set<NodeId> members_;          // That hold the job or may be given shards of it.
+  absl::btree_set<NodeId> good_;             // Members that live and are not drained.
+  Generation generation_;
+  Term log_term_;
+  Term restore_term_;
+  absl::btree_map<NodeId, Load> loads_;  // While Settle runs.
+  bool settled_ = false;                 // No fact came since the last Settle.
+  bool changed_ = false;                 // The table, since routing_ was made.
+  Instant deadline_ = Instant::InfiniteFuture();
+  Routing routing_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_SHARD_MAP_H_

@@ -1,0 +1,204 @@
+// Where copies go: which servers may have some, missing replicas, and what is moved.
+#include <algorithm>
+#include <tuple>
+
+#include "scheduler/core/shard_map.h"
+
+namespace capstan::scheduler {
+
+// ---------------------------------------------------------------- servers
+
+void ShardMap::ChooseGood() {
+  absl::btree_set<NodeId> awaited;  // That held lost shards: their logs may be asked for.
+  for (const Shard& shard : shards_) {
+    if (!shard.lost) continue;
+    awaited.insert(shard.primary.node);
+    for (const Copy& copy : shard.replicas) awaited.insert(copy.server.node);
+  }
+  const auto available = [&](const NodeId& node, const Server& server) {
+    return !server.draining && !awaited.contains(node);
+  };
+  absl::erase_if(members_, [this](const NodeId& node) { return !servers_.contains(node); });
+  good_.clear();
+  for (const auto& [node, server] : servers_) {
+    if (options_.servers == 0) members_.insert(node);
+    if (members_.contains(node) && available(node, server)) good_.insert(node);
+  }
+  const size_t wanted = static_cast<size_t>(std::max(options_.servers, options_.replicas + 1));
+  for (const auto& [node, server] : servers_) {
+    if (good_.size() >= wanted) return;
+    if (!available(node, server) || good_.contains(node)) continue;
+    members_.insert(node);
+    good_.insert(node);
+  }
+}
+
+void ShardMap::CountLoads() {
+  loads_.clear();
+  for (const Shard& shard : shards_) {
+    if (shard.lost) continue;
+    Load& primary = loads_[shard.primary.node];
+    ++primary.primaries;
+    ++primary.copies;
+    const bool moves = !shard.move_to.empty();
+    loads_[moves ? shard.move_to : shard.primary.node].elements += shard.elements.size();
+    for (const Copy& copy : shard.replicas) {
+      Load& load = loads_[copy.server.node];
+      ++load.copies;
+      if (!copy.in_sync) ++load.filling;
+    }
+  }
+}
+
+int ShardMap::GoodReplicas(const Shard& shard, Count count) const {
+  return static_cast<int>(
+      std::count_if(shard.replicas.begin(), shard.replicas.end(), [&](const Copy& copy) {
+        return IsGood(copy.server.node) && (copy.in_sync || count == Count::kAll);
+      }));
+}
+
+int ShardMap::Wanted(const Shard& shard) const {
+  const bool moves = IsDraining(shard.primary.node) || !shard.move_to.empty();
+  return options_.replicas + (moves ? 1 : 0);
+}
+
+int ShardMap::Possible(const Shard& shard) const {
+  return static_cast<int>(good_.size()) - (IsGood(shard.primary.node) ? 1 : 0);
+}
+
+// ---------------------------------------------------------------- moving
+
+void ShardMap::DropReplica(Shard& shard, const NodeId& node) {
+  std::erase_if(shard.replicas, [&node](const Copy& copy) { return copy.server.node == node; });
+  shard.left[node] = Next();
+  if (shard.move_to == node) shard.move_to.clear();
+  changed_ = true;
+}
+
+// A drained server goes on with fewer replicas where there are too few servers for all; a move for
+// balance is never worth that.
+void ShardMap::HandOver(Shard& shard) {
+  const int in_sync = GoodReplicas(shard, Count::kInSync);
+  if (IsDraining(shard.primary.node)) {
+    const int needed = std::min(options_.replicas + 1, Possible(shard));
+    if (in_sync >= std::max(needed, 1)) Promote(shard, BestReplica(shard));
+    return;
+  }
+  if (Possible(shard) <= options_.replicas) shard.move_to.clear();
+  if (shard.move_to.empty()) return;
+  const Copy* target = FindReplica(shard, shard.move_to);
+  const bool filled = target != nullptr && target->in_sync;
+  if (filled && in_sync > options_.replicas) Promote(shard, NodeId(shard.move_to));
+}
+
+// Drops replicas on drained servers once others are filled, and those that are too many.
+void ShardMap::Trim(Shard& shard) {
+  const int needed = std::min(Wanted(shard), Possible(shard));
+  const bool enough = GoodReplicas(shard, Count::kInSync) >= needed;
+  std::vector<NodeId> drained;
+  for (const Copy& copy : shard.replicas) {
+    if (!IsGood(copy.server.node) && (enough || !copy.in_sync)) drained.push_back(copy.server.node);
+  }
+  for (const NodeId& node : drained) DropReplica(shard, node);
+  while (GoodReplicas(shard, Count::kAll) > Wanted(shard)) {
+    const Copy* worst = nullptr;
+    const auto rank = [this](const Copy& copy) {
+      return std::tuple(!copy.in_sync, loads_[copy.server.node].copies);
+    };
+    for (const Copy& copy : shard.replicas) {
+      if (!IsGood(copy.server.node) || copy.server.node == shard.move_to) continue;
+      if (worst == nullptr || rank(copy) > rank(*worst)) worst = &copy;
+    }
+    DropReplica(shard, NodeId(worst->server.node));
+  }
+}
+
+// Primaries go from the server that has most to the one that has least, a few at a time, once all
+// replicas are there. A move needs a server for one copy more.
+void ShardMap::PlanMoves() {
+  if (options_.servers != 0 || static_cast<int>(good_.size()) < options_.replicas + 2) return;
+  int moving = 0;
+  int64_t largest = 0;
+  int64_t total = 0;
+  for (const Shard& shard : shards_) {
+    if (!IsServed(shard) || GoodReplicas(shard, Count::kInSync) < options_.replicas) return;
+    if (!shard.move_to.empty()) ++moving;
+    largest = std::max(largest, shard.elements.size());
+    total += shard.elements.size();
+  }
+  const int64_t bound = std::max(largest, total / (4 * static_cast<int64_t>(good_.size())));
+  for (; moving < options_.moves_max; ++moving) {
+    CountLoads();
+    const auto fewer = [this](const NodeId& a, const NodeId& b) {
+      return loads_[a].elements < loads_[b].elements;
+    };
+    const NodeId least = *std::min_element(good_.begin(), good_.end(), fewer);
+    const NodeId most = *std::max_element(good_.begin(), good_.end(), fewer);
+    const int64_t spread = loads_[most].elements - loads_[least].elements;
+    if (spread <= bound || !StartMove(most, least, spread)) return;
+  }
+}
+
+bool ShardMap::StartMove(const NodeId& from, const NodeId& to, int64_t spread) {
+  Shard* chosen = nullptr;
+  for (Shard& shard : shards_) {
+    if (shard.primary.node != from || !shard.move_to.empty()) continue;
+    if (shard.elements.size() >= spread) continue;  // It would turn the tables.
+    if (chosen == nullptr || (HasCopy(*chosen, to) && !HasCopy(shard, to))) chosen = &shard;
+  }
+  if (chosen == nullptr) return false;
+  chosen->move_to = to;
+  return true;
+}
+
+// ---------------------------------------------------------------- missing replicas
+
+// Shards that have the fewest copies come first.
+void ShardMap::PlaceMissing() {
+  CountLoads();
+  std::vector<Shard*> missing;
+  for (Shard& shard : shards_) {
+    if (IsServed(shard) && GoodReplicas(shard, Count::kAll) < Wanted(shard)) {
+      missing.push_back(&shard);
+    }
+  }
+  const auto in_sync = [this](const Shard* s) { return GoodReplicas(*s, Count::kInSync); };
+  std::stable_sort(missing.begin(), missing.end(), [&](const Shard* a, const Shard* b) {
+    return in_sync(a) < in_sync(b);
+  });
+  for (Shard* shard : missing) {
+    while (GoodReplicas(*shard, Count::kAll) < Wanted(*shard) && PlaceOne(*shard)) {
+    }
+  }
+}
+
+bool ShardMap::PlaceOne(Shard& shard) {
+  const Generation known = servers_.at(shard.primary.node).applied;
+  const bool move = !shard.move_to.empty() && !HasCopy(shard, shard.move_to);
+  NodeId best;
+  std::tuple<bool, int> best_rank;
+  for (const NodeId& node : good_) {
+    if (HasCopy(shard, node) || (move && node != shard.move_to)) continue;
+    if (loads_[node].filling >= options_.filling_max) continue;
+    // The primary has not seen yet that the copy there left.
+    if (const auto it = shard.left.find(node); it != shard.left.end() && it->second > known) {
+      continue;
+    }
+    const std::tuple<bool, int> rank = {shard.avoid == node, loads_[node].copies};
+    if (!best.empty() && best_rank <= rank) continue;
+    best = node;
+    best_rank = rank;
+  }
+  if (best.empty()) return false;
+  shard.left.erase(best);
+  ++loads_[best].filling;
+  ++loads_[best].copies;
+  const Copy copy{.server = servers_.at(best).ref, .in_sync = false, .placed = Next()};
+  const auto after = std::find_if(shard.replicas.begin(), shard.replicas.end(),
+                                  [&best](const Copy& c) { return c.server.node > best; });
+  shard.replicas.insert(after, copy);
+  changed_ = true;
+  return true;
+}
+
+}  // namespace capstan::scheduler
