@@ -1,6 +1,7 @@
 #include "scheduler/node_codec.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -34,6 +35,20 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.set_seed(job.spec.training().seed());
   EncodeRouting(*assignment.routing, *out.mutable_routing());
   EncodeMembership(assignment.membership, *out.mutable_membership());
+  out.set_durability(job.spec.durability());
+  out.set_replicas(job.plan.replicas);
+  out.set_restore_term(assignment.restore.restore_term.value());
+  out.set_restore_folder(assignment.restore.restore_folder);
+  out.set_log_term(assignment.restore.log_term.value());
+}
+
+ReplicaReport DecodeReplica(const v1::ReplicaState& state) {
+  return {.shard = {TableId(state.table()), ShardId(state.shard())},
+          .term = Term(state.term()),
+          .node = state.node_id(),
+          .incarnation = Incarnation(state.incarnation()),
+          .state = state.state() == v1::ReplicaState::FILLED ? ReplicaReport::State::kFilled
+                                                             : ReplicaReport::State::kUnreachable};
 }
 
 }  // namespace
@@ -44,19 +59,28 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("role: ", static_cast<int>(request.role()), ", expected SERVER or WORKER"));
   }
+  std::vector<StoredShard> stored;
+  for (const v1::StoredShard& shard : request.stored()) {
+    stored.push_back({.job = shard.job_id(),
+                      .shard = {TableId(shard.table()), ShardId(shard.shard())},
+                      .term = Term(shard.term()),
+                      .position = Position(shard.position())});
+  }
   return NodeInfo{.name = request.name(),
                   .role = request.role() == v1::SERVER ? Role::kServer : Role::kWorker,
                   .address = Cut(request.address(), kNameBytesMax),
                   .task_capacity = request.task_capacity(),
                   .hostname = Cut(request.hostname(), kNameBytesMax),
                   .pid = request.pid(),
-                  .version = Cut(request.version(), kNameBytesMax)};
+                  .version = Cut(request.version(), kNameBytesMax),
+                  .stored = std::move(stored)};
 }
 
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out) {
   out.set_node_id(registration.node);
   out.set_incarnation(registration.incarnation.value());
   out.set_lease_ms(absl::ToInt64Milliseconds(registration.lease));
+  out.set_read_lease_ms(absl::ToInt64Milliseconds(registration.read_lease));
   out.set_sync_interval_ms(absl::ToInt64Milliseconds(registration.sync_interval));
   out.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
 }
@@ -73,6 +97,9 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
                              .routing = Generation(table.routing_generation()),
                              .membership = Generation(table.membership_generation()),
                              .failure = DecodeFailure(table.failure())});
+    for (const v1::ReplicaState& replica : table.replicas()) {
+      report.tables.back().replicas.push_back(DecodeReplica(replica));
+    }
   }
   for (const v1::TaskState& task : request.tasks()) {
     if (task.rank() < 0) {

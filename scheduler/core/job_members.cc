@@ -6,10 +6,19 @@
 
 namespace capstan::scheduler {
 
-JobMembers::JobMembers(const std::vector<ServerRef>& servers, Instant now) : changed_(now) {
+JobMembers::JobMembers(const Primaries& primaries, Instant now)
+    : changed_(now), primaries_(primaries) {
   membership_.generation = Generation(1);
-  for (const ServerRef& server : servers) applied_[server.node];
 }
+
+void JobMembers::SetPrimaries(const Primaries& primaries, Instant now) {
+  if (primaries == primaries_) return;
+  primaries_ = primaries;
+  changed_ = now;
+  NoteReady();
+}
+
+void JobMembers::Forget(const NodeId& server) { applied_.erase(server); }
 
 Member* JobMembers::Find(Rank rank) {
   for (Member& member : membership_.members) {
@@ -57,6 +66,7 @@ void JobMembers::Activate(Rank rank, Iteration start_iteration, Instant now) {
   member->start_iteration = start_iteration;
   Changed(now);
   since_[rank] = membership_.generation;
+  NoteReady();
 }
 
 void JobMembers::Deactivate(Rank rank, Instant now) {
@@ -79,15 +89,28 @@ bool JobMembers::MayActivate(Rank rank) const {
 
 bool JobMembers::IsReady(Rank rank) const {
   if (Planted(PlantedBug::kGrantBeforeServersKnow)) return IsActive(rank);
-  return IsActive(rank) && since_.at(rank) <= AppliedByAll();
+  return IsActive(rank) && since_.at(rank) == Generation(0);
 }
 
+// What a newer table was applied with replaces what an older one was: the server may have dropped
+// the job's tables in between.
 void JobMembers::Acknowledge(const NodeId& server, Generation routing, Generation membership) {
-  const auto it = applied_.find(server);
-  if (it == applied_.end()) return;
-  it->second.routing = std::max(it->second.routing, routing);
-  it->second.membership =
-      std::max(it->second.membership, std::min(membership, membership_.generation));
+  Applied& applied = applied_[server];
+  membership = std::min(membership, membership_.generation);
+  if (routing > applied.routing) {
+    applied = {routing, membership};
+  } else if (routing == applied.routing) {
+    applied.membership = std::max(applied.membership, membership);
+  }
+  NoteReady();
+}
+
+void JobMembers::NoteReady() {
+  const Generation applied = AppliedByAll();
+  for (const Member& member : membership_.members) {
+    Generation& since = since_.at(member.rank);
+    if (member.active && since <= applied) since = Generation(0);
+  }
 }
 
 Iteration JobMembers::StartIteration(Rank rank) const {
@@ -95,22 +118,29 @@ Iteration JobMembers::StartIteration(Rank rank) const {
   return member == nullptr ? Iteration(0) : member->start_iteration;
 }
 
+Generation JobMembers::AppliedBy(const NodeId& server) const {
+  const auto it = applied_.find(server);
+  if (it == applied_.end() || it->second.routing < primaries_.at(server)) return Generation(0);
+  return it->second.membership;
+}
+
 bool JobMembers::tables_ready() const {
-  return std::all_of(applied_.begin(), applied_.end(),
-                     [](const auto& entry) { return entry.second.routing >= Generation(1); });
+  return std::all_of(primaries_.begin(), primaries_.end(), [this](const auto& entry) {
+    const auto it = applied_.find(entry.first);
+    return it != applied_.end() && it->second.routing >= entry.second;
+  });
 }
 
 std::optional<NodeId> JobMembers::Behind() const {
-  for (const auto& [server, applied] : applied_) {
-    if (applied.routing < Generation(1) || applied.membership < membership_.generation)
-      return server;
+  for (const auto& [server, since] : primaries_) {
+    if (AppliedBy(server) < membership_.generation) return server;
   }
   return std::nullopt;
 }
 
 Generation JobMembers::AppliedByAll() const {
   Generation least = membership_.generation;
-  for (const auto& [server, applied] : applied_) least = std::min(least, applied.membership);
+  for (const auto& [server, since] : primaries_) least = std::min(least, AppliedBy(server));
   return least;
 }
 

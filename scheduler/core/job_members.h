@@ -8,9 +8,12 @@
 //   Add -> LISTED --all applied--> may activate --Activate--> ACTIVE --all applied--> ready
 //             ^------------------------Deactivate-------------------/
 //
+// The servers that count are those that are primaries of shards now. One that becomes primary later
+// learns of the members with the routing table that makes it so: a member that was ready stays
+// ready, but no other becomes active or ready before that server has applied the table.
 // Thread safety: thread-compatible.
 // Invariants: (1) the generation grows with every change and starts at 1.
-//             (2) what a server acknowledged never decreases.
+//             (2) what a server acknowledged never decreases, until it is forgotten.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
 
@@ -26,8 +29,13 @@ namespace capstan::scheduler {
 
 class JobMembers {
  public:
-  // For a job whose shards lie on `servers`.
-  JobMembers(const std::vector<ServerRef>& servers, Instant now);
+  // The servers that are primaries, each with the routing generation that made it so.
+  using Primaries = absl::btree_map<NodeId, Generation>;
+
+  JobMembers(const Primaries& primaries, Instant now);
+
+  void SetPrimaries(const Primaries& primaries, Instant now);
+  void Forget(const NodeId& server);  // It died: a later life of it has applied nothing.
 
   void Add(Rank rank, Incarnation incarnation,
            Instant now);  // Replaces an earlier life of the rank.
@@ -41,13 +49,14 @@ class JobMembers {
 
   Iteration StartIteration(Rank rank) const;  // Of its newest activation; 0 if not listed.
 
-  // A server has applied these. Older and unknown news change nothing.
+  // A server, primary or not, has applied these. Older news change nothing.
   void Acknowledge(const NodeId& server, Generation routing, Generation membership);
-  bool tables_ready() const;  // Every server has applied the routing table.
+  bool tables_ready() const;  // Every primary has applied the table that made it one.
 
-  // A server that has not applied the newest membership or the routing table. Nothing if all have.
+  // A primary that has not applied the newest membership or that table. Nothing if all have.
   std::optional<NodeId> Behind() const;
-  Instant changed() const { return changed_; }  // When the newest membership was made.
+  // When the newest membership was made, or when a server became primary.
+  Instant changed() const { return changed_; }
 
   const JobMembership& membership() const { return membership_; }
 
@@ -71,13 +80,16 @@ class JobMembers {
   Member* Find(Rank rank);
   const Member* Find(Rank rank) const;
   void Changed(Instant now);
+  Generation AppliedBy(const NodeId& server) const;  // 0: not the table that made it primary.
   Generation AppliedByAll() const;
+  void NoteReady();
 
   JobMembership membership_;
   Instant changed_;
-  absl::btree_map<Rank, Generation>
-      since_;  // When the member was listed, activated or deactivated.
-  absl::btree_map<NodeId, Applied> applied_;
+  // When the member was listed, activated or deactivated; 0: it is active and all know.
+  absl::btree_map<Rank, Generation> since_;
+  Primaries primaries_;
+  absl::btree_map<NodeId, Applied> applied_;  // Of whoever reported.
 };
 
 }  // namespace capstan::scheduler

@@ -7,8 +7,8 @@ namespace {
 
 const Instant kNow;
 
-std::vector<ServerRef> TwoServers() {
-  return {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}};
+JobMembers::Primaries TwoServers() {
+  return {{"server-1", Generation(1)}, {"server-2", Generation(1)}};
 }
 
 void ApplyAll(JobMembers& members) {
@@ -91,6 +91,32 @@ TEST_CASE(
   ApplyAll(members);
   members.Acknowledge("server-1", Generation(0), Generation(1));
   CHECK(members.MayActivate(Rank(0)));
+}
+
+TEST_CASE("Job members: who is ready stays ready when a server takes over, and others wait for it",
+          "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  members.Add(Rank(0), Incarnation(5), kNow);
+  members.Add(Rank(1), Incarnation(6), kNow);
+  ApplyAll(members);
+  members.Activate(Rank(0), Iteration(0), kNow);
+  ApplyAll(members);
+  REQUIRE(members.IsReady(Rank(0)));
+  const Instant later = kNow + absl::Seconds(1);
+  members.Acknowledge("server-3", Generation(1), members.membership().generation);
+  members.Forget("server-2");
+  members.SetPrimaries({{"server-1", Generation(1)}, {"server-3", Generation(4)}}, later);
+  CHECK(members.changed() == later);
+  CHECK(members.IsReady(Rank(0)));
+  CHECK_FALSE(members.tables_ready());
+  CHECK_FALSE(members.MayActivate(Rank(1)));
+  CHECK(members.Behind() == "server-3");
+  // Tables that were dropped and made again know less than they did.
+  members.Acknowledge("server-3", Generation(4), Generation(1));
+  CHECK(members.tables_ready());
+  CHECK_FALSE(members.MayActivate(Rank(1)));
+  members.Acknowledge("server-3", Generation(4), members.membership().generation);
+  CHECK(members.MayActivate(Rank(1)));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Facts that come in, and how a job ends. The phases are in job_run_phases.cc, the views in
-// job_run_view.cc.
+// Facts of tasks that come in, and how a job ends. The phases are in job_run_phases.cc, servers and
+// lost shards in job_run_servers.cc, the views in job_run_view.cc.
 #include "scheduler/core/job_run.h"
 
 #include <algorithm>
@@ -29,6 +29,12 @@ absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t va
                                                  " is ", value, ", expected 0 or more"));
 }
 
+ShardMap::Options MapOptions(const JobPlan& plan, ShardMap::Options options) {
+  options.replicas = plan.replicas;
+  options.servers = plan.servers;
+  return options;
+}
+
 }  // namespace
 
 JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
@@ -36,10 +42,11 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
     : plan_(plan),
       options_(options),
       epochs_(plan),
+      shards_(*routing, MapOptions(plan, options.shards)),
       routing_(std::move(routing)),
       started_(now),
       tasks_(plan.workers, options.tasks),
-      members_(routing_->servers, now),
+      members_(shards_.Primaries(), now),
       last_report_event_(now) {}
 
 // ---------------------------------------------------------------- tasks
@@ -90,20 +97,21 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
   CAPSTAN_RETURN_IF_ERROR(ValidateReport(report));
   tasks_.Renew(*task, now);
   ++revision_;
-  TakeProgress(*task, report, now);
+  const bool moved = TakeProgress(*task, report, now);
   if (report.failure.happened()) {
     const std::string where = absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ");
     End(JobState::kFailed, {report.failure.reason, where + report.failure.message}, now, events);
     return absl::OkStatus();
   }
-  NoteContradiction(*task, now);
+  NoteContradiction(*task, moved, now);
   if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
   Advance(now, events);
   return absl::OkStatus();
 }
 
 // Progress of an older report does no harm: every figure only grows.
-void JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
+bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
+  bool moved = report.totals.samples > task.totals.samples || report.iterations > task.iterations;
   metrics_.Add(report.totals, task.totals, now);
   task.iterations = std::max(task.iterations, report.iterations);
   task.assignment_seen = std::max(task.assignment_seen, report.assignment_seen);
@@ -113,22 +121,32 @@ void JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   for (const SlotReport& slot : report.slots) {
     if (slot_leases_) slot_leases_->Report(slot.slot, slot.done).IgnoreError();
   }
+  const int64_t positions = sample_leases_ ? sample_leases_->positions_done() : 0;
   for (const SampleReport& sample : report.samples) {
     if (sample_leases_) sample_leases_->Report(task.rank, sample).IgnoreError();
   }
+  if (sample_leases_ && sample_leases_->positions_done() > positions) moved = true;
   const bool current = report.assignment_seen == task.assignment.generation;
   if (report.exported && current && exporter_ == task.rank) exported_ = true;
+  return moved;
 }
 
-void JobRun::NoteContradiction(Task& task, Instant now) {
-  if (!task.idle || !HasUnfinishedWork(task)) {
+void JobRun::NoteContradiction(Task& task, bool moved, Instant now) {
+  const bool works = HasUnfinishedWork(task);
+  if (!task.idle || !works) {
     task.contradicts_since.reset();
   } else if (!task.contradicts_since) {
     task.contradicts_since = now;
   }
+  if (moved || !works || !task.wait.what.empty()) {
+    task.stuck_since.reset();
+  } else if (!task.stuck_since) {
+    task.stuck_since = now;
+  }
 }
 
 bool JobRun::HasUnfinishedWork(const Task& task) const {
+  if (task.assignment.paused) return false;
   switch (phase_) {
     case JobPhase::kTraining:
     case JobPhase::kEvaluating:
@@ -145,6 +163,7 @@ bool JobRun::HasUnfinishedWork(const Task& task) const {
       return true;
     case JobPhase::kPlacing:
     case JobPhase::kStarting:
+    case JobPhase::kRecovering:
       return false;
   }
   return false;
@@ -192,54 +211,6 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
       now, events);
 }
 
-// ---------------------------------------------------------------- nodes
-
-bool JobRun::UsesServer(const NodeId& node) const {
-  return std::any_of(routing_->servers.begin(), routing_->servers.end(),
-                     [&node](const ServerRef& server) { return server.node == node; });
-}
-
-void JobRun::OnNodeDied(const NodeId& node, const std::string& why, Instant now, Events& events) {
-  if (ended()) return;
-  if (UsesServer(node)) {
-    // Once the model is written nobody needs the tables.
-    if (phase_ == JobPhase::kFinishing) return;
-    End(JobState::kFailed,
-        {FailureReason::kServerLost,
-         absl::StrCat(node, ", which held shards of the job, is gone: ", why)},
-        now, events);
-    return;
-  }
-  for (const Rank rank : tasks_.OnNode(node)) {
-    if (ended()) return;
-    EndTask(rank, {FailureReason::kNoHeartbeat, absl::StrCat(node, " is gone: ", why)},
-            /*counted=*/false, now, events);
-  }
-  Advance(now, events);
-}
-
-void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
-                           Events& events) {
-  if (ended() || !UsesServer(server)) return;
-  if (report.failure.happened()) {
-    End(JobState::kFailed,
-        {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)}, now, events);
-    return;
-  }
-  members_.Acknowledge(server, report.routing, report.membership);
-  Advance(now, events);
-}
-
-void JobRun::CheckServers(Instant now, Events& events) {
-  const std::optional<NodeId> behind = members_.Behind();
-  if (ended() || phase_ == JobPhase::kFinishing || !behind) return;
-  if (now < members_.changed() + options_.server_limit) return;
-  End(JobState::kFailed,
-      {FailureReason::kHang, absl::StrCat(*behind, " has not applied what the job asks of it for ",
-                                          absl::FormatDuration(now - members_.changed()))},
-      now, events);
-}
-
 // ---------------------------------------------------------------- time and ends
 
 void JobRun::CheckWorkers(Instant now, Events& events) {
@@ -262,29 +233,46 @@ void JobRun::Stop(Instant now, Events& events) {
 
 void JobRun::Tick(Instant now, Events& events) {
   if (ended()) return;
+  EndHungTasks(now, events);
+  if (!ended()) CheckServers(now, events);
+  if (!ended()) Advance(now, events);
+}
+
+void JobRun::EndHungTasks(Instant now, Events& events) {
   for (Task& task : tasks_.all()) {
-    if (!task.contradicts_since || now < *task.contradicts_since + options_.contradiction_limit)
+    std::string why;
+    if (task.contradicts_since && now >= *task.contradicts_since + options_.contradiction_limit) {
+      why = "it says that it is idle, and has not reported its work done";
+    } else if (task.stuck_since && now >= *task.stuck_since + options_.task_progress_limit) {
+      why = absl::StrCat("it has not moved on with its work for ",
+                         absl::FormatDuration(now - *task.stuck_since),
+                         ", and names nothing that it waits for");
+    } else {
       continue;
-    EndTask(task.rank,
-            {FailureReason::kHang, "it says that it is idle, and has not reported its work done"},
-            phase_ != JobPhase::kFinishing, now, events);
+    }
+    EndTask(task.rank, {FailureReason::kHang, why}, phase_ != JobPhase::kFinishing, now, events);
     if (ended()) return;
   }
-  CheckServers(now, events);
-  if (!ended()) Advance(now, events);
 }
 
 Instant JobRun::NextDeadline() const {
   if (ended()) return Instant::InfiniteFuture();
   Instant next = tasks_.NextDeadline();
   for (const Task& task : tasks_.all()) {
-    if (!task.contradicts_since) continue;
-    next = std::min(next, *task.contradicts_since + options_.contradiction_limit);
+    if (task.contradicts_since) {
+      next = std::min(next, *task.contradicts_since + options_.contradiction_limit);
+    }
+    if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
   }
   if (phase_ == JobPhase::kFinishing)
     return std::min(next, finishing_since_ + options_.finish_limit);
   if (without_worker_since_) next = std::min(next, *without_worker_since_ + plan_.worker_wait);
-  if (members_.Behind()) next = std::min(next, members_.changed() + options_.server_limit);
+  next = std::min(next, shards_.NextDeadline());
+  if (recovery_ && recovery_->waiting) {
+    next = std::min(next, recovery_->since + plan_.server_wait);
+  } else if (members_.Behind()) {
+    next = std::min(next, members_.changed() + options_.server_limit);
+  }
   return next;
 }
 

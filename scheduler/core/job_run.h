@@ -4,13 +4,15 @@
 //   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
 //   EXPORTING --a task wrote the model--> FINISHING --all tasks exited--> succeeded
 //   any --Stop--> stopped      any --an error--> failed
+//   any but FINISHING --shards are lost--> RECOVERING --all are held again--> where it was
 //
 // EVALUATING is skipped without a test set. Tasks start while the servers make the tables.
+// RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
 // A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
-// others. What ends a job: a Failure that a task or a server reports, more crashes than
-// max_restarts, no live task for worker_wait, a lost server, a server that does not apply a
-// membership in time.
+// others. A server that dies or is drained hands its shards to others. What ends a job: a Failure
+// that a task or a server reports, more crashes than max_restarts, no live task for worker_wait,
+// lost shards that nothing restores, a server that does not apply a membership in time.
 //
 // Facts come in through the methods below; what the job wants is read back (assignments,
 // membership, unplaced ranks), and what happened is appended to `events`.
@@ -26,9 +28,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/epoch_plan.h"
@@ -40,6 +44,7 @@
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/sample_leases.h"
+#include "scheduler/core/shard_map.h"
 #include "scheduler/core/slot_leases.h"
 #include "scheduler/core/views.h"
 
@@ -53,7 +58,14 @@ class JobRun {
     absl::Duration contradiction_limit =
         absl::Seconds(10);                            // For a task that is idle with work at hand.
     absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
+    absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
     absl::Duration report_interval = absl::Seconds(1);  // Between two Report events.
+    ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
+  };
+  struct DeadNode {
+    NodeId node;
+    std::string why;
+    Instant fenced_at;  // From then on it answers no reads.
   };
   static constexpr int kLeasesPerTask = 2;  // Sample leases that a task holds at most.
 
@@ -71,7 +83,14 @@ class JobRun {
                     Events& events);
   // The task has not reported in time. `node_fresh`: its daemon has, so the fault is the task's.
   void OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& events);
-  void OnNodeDied(const NodeId& node, const std::string& why, Instant now, Events& events);
+  void OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events);
+  // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
+  // earlier life of that name has died.
+  void OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored, bool draining,
+                      Instant now, Events& events);
+  void OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events);
+  // The rank leaves its daemon, which is drained, and wants a slot elsewhere. No crash is counted.
+  void MoveTask(Rank rank, Instant now, Events& events);
   void OnTableReport(const NodeId& server, const TableReport& report, Instant now, Events& events);
   void Stop(Instant now, Events& events);
   void Tick(Instant now, Events& events);
@@ -89,8 +108,11 @@ class JobRun {
       const Task& task) const;  // Something that it is assigned is not reported done.
   const std::shared_ptr<const Routing>& routing() const { return routing_; }
   const JobMembership& membership() const { return members_.membership(); }
+  RestoreSource restore_source() const;
   const JobPlan& plan() const { return plan_; }
-  bool UsesServer(const NodeId& node) const;
+  // Its table names the server, in this or an earlier life.
+  bool UsesServer(const NodeId& node) const { return shards_.IsUsed(node); }
+  const ShardMap& shards() const { return shards_; }
 
   uint64_t revision() const { return revision_; }  // Grows with every visible change.
   uint64_t desired_version() const {
@@ -111,7 +133,7 @@ class JobRun {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
             training_begun_, next_lease_, exporter_, exported_, epoch_started_, epoch_result_,
             results_, crashes_, restarts_, first_failure_, last_death_, revision_, desired_version_,
-            decisions_, membership_seen_);
+            decisions_, membership_seen_, shards_, recovery_, server_deaths_, restore_folder_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -127,8 +149,9 @@ class JobRun {
  private:
   bool training() const { return phase_ == JobPhase::kTraining; }
   absl::Status ValidateReport(const TaskReport& report) const;
-  void TakeProgress(Task& task, const TaskReport& report, Instant now);
-  void NoteContradiction(Task& task, Instant now);
+  bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
+  void NoteContradiction(Task& task, bool moved, Instant now);
+  void EndHungTasks(Instant now, Events& events);
   void EndTask(Rank rank, const Failure& failure, bool counted, Instant now, Events& events);
   void EmitReport(Instant now, Events& events);  // Unless nothing was trained since the last.
 
@@ -147,6 +170,14 @@ class JobRun {
   std::vector<Rank> ReadyRanks() const;
   void CheckWorkers(Instant now, Events& events);
   void CheckServers(Instant now, Events& events);
+  void SettleShards(Instant now, Events& events);
+  void TakeRouting(Instant now, Events& events);
+  void BeginRecovery(Instant now, Events& events);
+  void Recover(Instant now, Events& events);
+  bool GoBackToCheckpoint(Instant now, Events& events);
+  bool has_checkpoint() const;
+  std::string DescribeLoss() const;
+  std::string RecoveryDetail(Instant now) const;
   void RefreshAssignments();
   Assignment WantedAssignment(const Task& task) const;
   void End(JobState state, const Failure& failure, Instant now, Events& events);
@@ -161,8 +192,9 @@ class JobRun {
   const JobPlan plan_;
   const Options options_;
   const EpochPlan epochs_;
-  const std::shared_ptr<const Routing>
-      routing_;  // Shared with replies on their way out; immutable.
+  ShardMap shards_;
+  // Of shards_; shared with replies on their way out; immutable.
+  std::shared_ptr<const Routing> routing_;
 
   JobState state_ = JobState::kRunning;
   JobPhase phase_ = JobPhase::kPlacing;
@@ -184,6 +216,19 @@ class JobRun {
   Instant epoch_started_;
   EpochResult epoch_result_;
   std::vector<EpochResult> results_;
+
+  // Shards are lost, or were, and their new primaries do not hold them yet.
+  struct Recovery {
+    Instant since;
+    bool waiting = true;  // No server has been given them.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(since, waiting);
+    }
+  };
+  std::optional<Recovery> recovery_;
+  absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
+  std::string restore_folder_;                          // Of the checkpoint of restore_term.
 
   int crashes_ = 0;
   int restarts_ = 0;

@@ -6,8 +6,9 @@
 namespace capstan::scheduler {
 
 void JobRun::Advance(Instant now, Events& events) {
+  SettleShards(now, events);
   CheckWorkers(now, events);
-  while (!ended() && AdvancePhase(now, events)) {
+  while (!ended() && !recovery_ && AdvancePhase(now, events)) {
   }
   if (!ended()) RefreshAssignments();
 }
@@ -54,6 +55,8 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
           now >= finishing_since_ + options_.finish_limit) {
         End(JobState::kSucceeded, {}, now, events);
       }
+      return false;
+    case JobPhase::kRecovering:  // Never phase_: it lies over one.
       return false;
   }
   return false;
@@ -199,8 +202,10 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
   switch (phase_) {
     case JobPhase::kPlacing:
     case JobPhase::kStarting:
+    case JobPhase::kRecovering:
       break;
     case JobPhase::kTraining:
+      wanted.paused = recovery_.has_value();
       if (plan_.mode == Mode::kBsp) {
         wanted.slots = slot_leases_->HeldBy(task.rank);
         wanted.epoch_first_iteration = slot_leases_->begin();
@@ -239,6 +244,7 @@ void JobRun::RefreshAssignments() {
     task.assignment = wanted;
     ++decisions_;
     task.contradicts_since.reset();
+    task.stuck_since.reset();
     changed_assignments_.insert(task.rank);
   }
   if (membership().generation != membership_seen_) {

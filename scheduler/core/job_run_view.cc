@@ -63,6 +63,7 @@ std::string JobRun::Detail(Instant now) const {
         absl::FormatDuration(absl::Trunc(now - *without_worker_since_, absl::Seconds(1))),
         "; fails after ", absl::FormatDuration(plan_.worker_wait));
   }
+  if (recovery_) return RecoveryDetail(now);
   switch (phase_) {
     case JobPhase::kPlacing:
       return absl::StrCat("waits for ", members_.Behind().value_or("its servers"),
@@ -79,6 +80,8 @@ std::string JobRun::Detail(Instant now) const {
       return absl::StrCat("writes the model to ", plan_.export_path);
     case JobPhase::kFinishing:
       return "the model is written; its tasks exit";
+    case JobPhase::kRecovering:
+      break;
   }
   return "";
 }
@@ -127,7 +130,7 @@ JobView JobRun::View(Instant now) const {
     view.ended = ended_;
     view.detail = EndDetail();
   } else {
-    view.phase = phase_;
+    view.phase = recovery_ ? JobPhase::kRecovering : phase_;
     view.detail = Detail(now);
     view.samples_per_second = training() ? metrics_.SamplesPerSecond(now) : 0;
   }

@@ -34,6 +34,7 @@ void JobTasks::End(Rank rank) {
   task.idle = false;
   task.wait = {};
   task.contradicts_since.reset();
+  task.stuck_since.reset();
 }
 
 Task* JobTasks::FindLife(Rank rank, Incarnation incarnation) {

@@ -37,6 +37,8 @@ struct Task {
   Generation assignment_seen;
   // It says idle with its newest assignment while that has unfinished leases: since when.
   std::optional<Instant> contradicts_since;
+  // It has work, does not move on with it, and names nothing that it waits for: since when.
+  std::optional<Instant> stuck_since;
 
   // What a report says again (wait, idle) is left out.
   template <typename Archive>
@@ -51,7 +53,7 @@ struct Task {
 class JobTasks {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(5);         // Of a live task.
+    absl::Duration lease = absl::Seconds(3);         // Of a live task.
     absl::Duration start_limit = absl::Seconds(30);  // From its placing to its first report.
   };
   JobTasks(int workers, const Options& options);

@@ -49,17 +49,23 @@ absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation in
                                             Instant now, Events& events) {
   CAPSTAN_RETURN_IF_ERROR(ValidateInfo(info));
   const NodeId id = info.name.empty() ? FreeName(info.role) : info.name;
-  if (const Node* earlier = Find(id); earlier != nullptr && earlier->alive) {
+  const Node* earlier = Find(id);
+  const bool draining = earlier != nullptr && earlier->draining;
+  if (earlier != nullptr && earlier->alive) {
     if (earlier->info.role != info.role) {
       return absl::InvalidArgumentError(absl::StrCat("name: \"", id, "\" is a live ",
                                                      RoleName(earlier->info.role), " at ",
                                                      earlier->info.address));
     }
     events.push_back(NodeDied{id, earlier->incarnation,
-                              absl::StrCat("replaced by a new process at ", info.address)});
+                              absl::StrCat("replaced by a new process at ", info.address),
+                              earlier->last_seen});
   }
-  Node node{.id = id, .info = info, .incarnation = incarnation, .last_seen = now};
+  Node node{.id = id, .info = info, .incarnation = incarnation};
+  node.draining = draining;
+  node.last_seen = now;
   node.info.name = id;
+  node.info.stored.clear();
   nodes_.insert_or_assign(id, node);
   events.push_back(NodeJoined{id, info.role, info.address, incarnation});
   return id;
@@ -82,17 +88,41 @@ absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool l
   }
   node.last_seen = std::max(node.last_seen, now);
   node.leaving = node.leaving || leaving;
+  node.broken_since.reset();
   return absl::OkStatus();
+}
+
+void Membership::Broken(const NodeId& id, Incarnation incarnation, Instant now) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || it->second.incarnation != incarnation || !it->second.alive) return;
+  if (!it->second.broken_since) it->second.broken_since = now;
+}
+
+absl::Status Membership::SetDraining(const NodeId& id, bool draining) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) {
+    return absl::NotFoundError(absl::StrCat("there is no node \"", id, "\""));
+  }
+  it->second.draining = draining;
+  return absl::OkStatus();
+}
+
+Instant Membership::DeadlineOf(const Node& node) const {
+  const Instant lease_end = node.last_seen + options_.lease;
+  if (!node.broken_since) return lease_end;
+  return std::min(lease_end, *node.broken_since + options_.broken_limit);
 }
 
 void Membership::Tick(Instant now, Events& events) {
   for (auto it = nodes_.begin(); it != nodes_.end();) {
     Node& node = it->second;
-    if (node.alive && now >= node.last_seen + options_.lease) {
+    if (node.alive && now >= DeadlineOf(node)) {
       node.alive = false;
-      events.push_back(
-          NodeDied{node.id, node.incarnation,
-                   absl::StrCat("no sync for ", absl::FormatDuration(now - node.last_seen))});
+      const std::string silence = absl::FormatDuration(now - node.last_seen);
+      events.push_back(NodeDied{node.id, node.incarnation,
+                                absl::StrCat(node.broken_since ? "its connection broke, and " : "",
+                                             "no sync for ", silence),
+                                node.last_seen});
     }
     const bool forget = !node.alive && now >= node.last_seen + options_.remember;
     it = forget ? nodes_.erase(it) : std::next(it);
@@ -102,7 +132,7 @@ void Membership::Tick(Instant now, Events& events) {
 Instant Membership::NextDeadline() const {
   Instant next = Instant::InfiniteFuture();
   for (const auto& [id, node] : nodes_) {
-    next = std::min(next, node.last_seen + (node.alive ? options_.lease : options_.remember));
+    next = std::min(next, node.alive ? DeadlineOf(node) : node.last_seen + options_.remember);
   }
   return next;
 }
@@ -129,7 +159,7 @@ std::vector<const Node*> Membership::All() const {
 std::vector<const Node*> Membership::Available(Role role) const {
   std::vector<const Node*> available;
   for (const auto& [id, node] : nodes_) {
-    if (node.alive && !node.leaving && node.info.role == role) available.push_back(&node);
+    if (node.alive && !node.closing() && node.info.role == role) available.push_back(&node);
   }
   return available;
 }

@@ -3,14 +3,17 @@
 // it back.
 //
 //   Register -> ALIVE --lease runs out, or replaced--> DEAD --an hour--> forgotten
-//                 \ Renew(leaving) -> ALIVE, leaving (gets no new work)
+//                | \ Renew(leaving), SetDraining -> ALIVE, closing (gets no new work)
+//                 \ Broken: dead unless it renews within broken_limit
 //
 // Thread safety: thread-compatible.
 // Invariants: (1) at most one live incarnation a name; incarnations of a name grow.
-//             (2) leaving is never taken back within an incarnation.
+//             (2) leaving is never taken back within an incarnation; draining is a name's, and
+//                 stays until it is taken back.
 #ifndef CAPSTAN_SCHEDULER_CORE_MEMBERSHIP_H_
 #define CAPSTAN_SCHEDULER_CORE_MEMBERSHIP_H_
 
+#include <optional>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -30,18 +33,24 @@ struct Node {
   NodeInfo info;
   Incarnation incarnation;
   bool alive = true;
-  bool leaving = false;
+  bool leaving = false;   // It is about to stop.
+  bool draining = false;  // Somebody asked to move all away from it.
   Instant last_seen;
+  std::optional<Instant> broken_since;  // Its connection broke and it has not renewed since.
+
+  bool closing() const { return leaving || draining; }
+  // broken_since is of this scheduler's life: a restored node has its whole lease again.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(id, info, incarnation, alive, leaving, last_seen);
+    archive(id, info, incarnation, alive, leaving, draining, last_seen);
   }
 };
 
 class Membership {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(5);   // > 0.
+    absl::Duration lease = absl::Seconds(3);   // > 0.
+    absl::Duration broken_limit = absl::Milliseconds(500);  // Of a node whose connection broke.
     absl::Duration remember = absl::Hours(1);  // The dead stay listed this long.
   };
   explicit Membership(const Options& options);
@@ -57,13 +66,20 @@ class Membership {
   // Errors: kNotFound  no such node.   kAborted  `incarnation` is not the live one.
   absl::Status Renew(const NodeId& id, Incarnation incarnation, bool leaving, Instant now);
 
+  // The node's connection broke: a process that was killed leaves at once. One that lives renews.
+  // No effect if `incarnation` is not the live one.
+  void Broken(const NodeId& id, Incarnation incarnation, Instant now);
+
+  // Errors: kNotFound  no such node.
+  absl::Status SetDraining(const NodeId& id, bool draining);
+
   // Declares dead whose lease has run out (NodeDied each), forgets the long dead.
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
 
   const Node* Find(const NodeId& id) const;  // Null: unknown. Dead ones are found.
   std::vector<const Node*> All() const;      // Servers first, then workers, each by name.
-  std::vector<const Node*> Available(Role role) const;  // Alive and not leaving, by name.
+  std::vector<const Node*> Available(Role role) const;  // Alive and not closing, by name.
   int AliveCount(Role role) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h
@@ -75,6 +91,7 @@ class Membership {
 
  private:
   NodeId FreeName(Role role) const;
+  Instant DeadlineOf(const Node& node) const;  // Of a live one.
 
   const Options options_;
   absl::btree_map<NodeId, Node> nodes_;

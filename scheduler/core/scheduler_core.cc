@@ -1,4 +1,5 @@
-// Messages and views. What follows from a message is in scheduler_core_settle.cc.
+// Messages and views. What follows from a message is in scheduler_core_settle.cc; nodes that break
+// or are drained are in scheduler_core_nodes.cc.
 #include "scheduler/core/scheduler_core.h"
 
 #include <algorithm>
@@ -11,8 +12,9 @@
 namespace capstan::scheduler {
 namespace {
 
-SchedulerCore::Options WithTaskLease(SchedulerCore::Options options) {
+SchedulerCore::Options Complete(SchedulerCore::Options options) {
   options.job.tasks.lease = options.lease;
+  options.broken_limit = std::max(options.broken_limit, options.read_lease);
   return options;
 }
 
@@ -23,9 +25,9 @@ absl::Status NoSuchJob(const JobId& job) {
 }  // namespace
 
 SchedulerCore::SchedulerCore(const Options& options)
-    : options_(WithTaskLease(options)),
+    : options_(Complete(options)),
       next_incarnation_(options.first_incarnation),
-      membership_({.lease = options.lease}) {}
+      membership_({.lease = options_.lease, .broken_limit = options_.broken_limit}) {}
 
 // ---------------------------------------------------------------- daemons
 
@@ -38,23 +40,33 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
   ++next_incarnation_;
   TakeNodeDeaths(first_event, now, actions);
   nodes_[id] = NodeState{.generation = Generation(1), .desired = {}};
-  if (info.role == Role::kWorker) slots_.AddNode(id, info.task_capacity);
+  const Node& node = *membership_.Find(id);
+  if (info.role == Role::kWorker) {
+    slots_.AddNode(id, info.task_capacity);
+    if (node.closing()) slots_.CloseNode(id);
+  } else {
+    for (JobEntry* entry : Running()) {
+      entry->run->OnServerJoined({id, info.address, incarnation}, info.stored, node.closing(), now,
+                                 actions.events);
+    }
+  }
   desired_changed_ = true;
   nodes_changed_ = true;
   Settle(now, actions);
-  return Registration{id, incarnation, options_.lease, options_.sync_interval};
+  return Registration{id, incarnation, options_.lease, options_.sync_interval,
+                      options_.read_lease};
 }
 
 absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, Instant now,
                                      Actions& actions) {
   const Node* before = membership_.Find(report.node);
-  const bool was_leaving = before != nullptr && before->leaving;
+  const bool was_closing = before != nullptr && before->closing();
   CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
-  if (state.held) AnswerNode(state, actions);  // The caller gave up on that one.
-  if (node.leaving && !was_leaving) {
-    slots_.CloseNode(report.node);
+  if (state.held) AnswerNode(node.id, state, actions);  // The caller gave up on that one.
+  if (node.closing() && !was_closing) {
+    NoteClosing(node, now, actions);
     nodes_changed_ = true;
   }
   const bool current = report.generation_seen == state.generation;
@@ -66,7 +78,7 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   state.seen = report.generation_seen;
   state.hold_until = now + options_.sync_interval;
   Settle(now, actions);
-  if (state.held && state.seen != state.generation) AnswerNode(state, actions);
+  if (state.held && state.seen != state.generation) AnswerNode(node.id, state, actions);
   return absl::OkStatus();
 }
 
@@ -109,7 +121,8 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
 // ---------------------------------------------------------------- users
 
 absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions& actions) {
-  CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, plan.servers));
+  const int servers = std::max(plan.servers, plan.replicas + 1);
+  CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, servers));
   JobEntry& entry = jobs_[plan.id];
   entry.plan = plan;
   entry.number = next_job_number_++;
@@ -188,6 +201,7 @@ Instant SchedulerCore::NextDeadline() const {
   }
   for (const auto& [key, held] : held_tasks_) next = std::min(next, held.hold_until);
   for (const Watch& watch : watches_) next = std::min(next, watch.until);
+  for (const DrainWatch& watch : drain_watches_) next = std::min(next, watch.until);
   for (const auto& [number, job] : running_) next = std::min(next, RunOf(job)->NextDeadline());
   return next;
 }
@@ -247,7 +261,7 @@ std::vector<NodeView> SchedulerCore::Nodes() const {
                      .info = node->info,
                      .incarnation = node->incarnation,
                      .alive = node->alive,
-                     .leaving = node->leaving,
+                     .draining = node->closing(),
                      .last_seen = node->last_seen,
                      .tasks = slots_.Taken(node->id),
                      .shards = ShardsOn(node->id)});

@@ -13,6 +13,8 @@
 // Invariants: (1) a node's desired state has a generation that grows with every change.
 //             (2) a task slot holds at most one task; a rank has at most one life.
 //             (3) jobs start in the order of their submission.
+//             (4) no server becomes primary within read_lease of the last contact with the one
+//                 before it.
 #ifndef CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
 #define CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
 
@@ -50,19 +52,22 @@ struct Actions {
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
+  std::vector<DrainReply> drain_replies;
   Events events;
 };
 
 class SchedulerCore {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(5);  // Of daemons and of tasks.
-    absl::Duration sync_interval =
-        absl::Milliseconds(500);       // Longest hold of a sync; well below lease.
+    absl::Duration lease = absl::Seconds(3);                 // Of daemons and of tasks.
+    absl::Duration sync_interval = absl::Milliseconds(200);  // Longest hold of a sync.
+    // A primary that is cut off may answer reads for this long; well above sync_interval.
+    absl::Duration read_lease = absl::Milliseconds(500);
+    absl::Duration broken_limit = absl::Milliseconds(500);  // At least read_lease.
     JobRun::Options job;               // job.tasks.lease is set to `lease`.
     Incarnation first_incarnation{1};  // Of a cluster's first scheduler.
     size_t ended_jobs_max = 1000;      // History: the oldest are forgotten.
-    size_t watches_max = 10000;        // Held GetJob calls.
+    size_t watches_max = 10000;        // Held GetJob and DrainNode calls, each.
     // Progress that tasks would report again is written this often, if nothing else is.
     absl::Duration progress_interval = absl::Seconds(1);
   };
@@ -73,6 +78,10 @@ class SchedulerCore {
   absl::StatusOr<Registration> Register(const NodeInfo& info, Instant now, Actions& actions);
   // Errors: kNotFound  unknown node.   kAborted  not the live incarnation: register again.
   absl::Status SyncNode(Ticket ticket, const NodeReport& report, Instant now, Actions& actions);
+  // The call of the node that is held was cut: by a reset, or because its process is gone. It is
+  // answered, and the node is dead unless it syncs within broken_limit. REQUIRES: the call that was
+  // cut is the held one; no effect if none is held or the life is over.
+  void OnSyncBroken(const NodeId& node, Incarnation incarnation, Instant now, Actions& actions);
 
   // ---- tasks
   // Errors: kNotFound  no such job.   kAborted  not a live task of it.   kInvalidArgument  bad
@@ -91,6 +100,12 @@ class SchedulerCore {
   // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
   absl::Status WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision,
                         absl::Duration limit, Instant now, Actions& actions);
+
+  // Gives the node nothing new and moves what it has elsewhere, or (`cancel`) takes that back. The
+  // wish is the name's and outlives the process. Answers when it is safe to stop, or after `limit`.
+  // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
+  absl::Status DrainNode(Ticket ticket, const NodeId& node, bool cancel, absl::Duration limit,
+                         Instant now, Actions& actions);
 
   // ---- time
   void Tick(Instant now, Actions& actions);
@@ -177,10 +192,17 @@ class SchedulerCore {
     Instant until;
   };
 
+  struct DrainWatch {
+    Ticket ticket;
+    NodeId node;
+    Instant until;
+  };
+
   // After every message, in this order.
   void Settle(Instant now, Actions& actions);
   void NoteEnded(Actions& actions);
   void ReleaseSlots(Actions& actions);
+  void MoveTasks(Instant now, Actions& actions);
   void PlaceTasks(Instant now, Actions& actions);
   void StartJobs(Instant now, Actions& actions);
   void ExplainPending();
@@ -192,12 +214,18 @@ class SchedulerCore {
   void TakeNodeDeaths(size_t first_event, Instant now, Actions& actions);
   void TakeNodeReport(const Node& node, const NodeReport& report, Instant now, Actions& actions);
   void AnswerExpired(Instant now, Actions& actions);
-  void AnswerNode(NodeState& state, Actions& actions);
+  void AnswerNode(const NodeId& id, NodeState& state, Actions& actions);
   void AnswerTask(const TaskKey& key, Actions& actions);
+  // Answers whoever waits for a drained node, if it is safe to stop or the time is up.
+  void AnswerDrains(Instant now, Actions& actions);
+  void NoteClosing(const Node& node, Instant now, Actions& actions);
+  DrainReply DrainState(const NodeId& node) const;
+  bool MayStop(const NodeId& node) const;
+  bool MayMoveTask(const TaskKey& task) const;
   void RefuseTask(const TaskKey& key, Actions& actions);  // The task is not wanted any more.
 
   Desired WantedOf(const Node& node) const;
-  std::vector<ServerRef> ChooseServers(int count) const;
+  std::vector<ServerRef> ChooseServers(const JobPlan& plan) const;
   std::vector<JobEntry*> Running();  // By submission.
   int ShardsOn(const NodeId& node) const;
   Supply CurrentSupply() const;
@@ -219,6 +247,7 @@ class SchedulerCore {
   absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;
   std::vector<Watch> watches_;    // At most watches_max.
+  std::vector<DrainWatch> drain_watches_;  // Likewise.
   Supply explained_supply_;       // That the pending jobs' reasons were made of.
   bool queue_changed_ = false;    // Since then.
   bool desired_changed_ = false;  // Since the nodes' desired states were made.

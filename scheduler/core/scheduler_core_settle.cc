@@ -12,11 +12,13 @@ namespace capstan::scheduler {
 void SchedulerCore::Settle(Instant now, Actions& actions) {
   NoteEnded(actions);
   ReleaseSlots(actions);
+  MoveTasks(now, actions);
   PlaceTasks(now, actions);
   StartJobs(now, actions);
   ExplainPending();
   RefreshDesired();
   AnswerChanged(actions);
+  AnswerDrains(now, actions);
   NoteChanges(now, actions);
 }
 
@@ -113,23 +115,28 @@ void SchedulerCore::StartJobs(Instant now, Actions& actions) {
 void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   const JobPlan& plan = entry.plan;
   auto routing = std::make_shared<const Routing>(
-      PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan.servers)));
+      PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan), plan.replicas));
   JobStarted started{plan.id, {}};
   for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);
   actions.events.push_back(std::move(started));
   entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_.job, now);
   running_.emplace(entry.number, plan.id);
+  for (const Node* node : membership_.All()) {
+    if (!node->alive || node->info.role != Role::kServer) continue;
+    entry.run->OnServerJoined({node->id, node->info.address, node->incarnation}, {},
+                              node->closing(), now, actions.events);
+  }
   desired_changed_ = true;
 }
 
-// The `count` servers (0: all) that hold the fewest shards, by name.
-std::vector<ServerRef> SchedulerCore::ChooseServers(int count) const {
+// As many as the plan asks for (0: all), those that hold the fewest shards, by name.
+std::vector<ServerRef> SchedulerCore::ChooseServers(const JobPlan& plan) const {
   std::vector<const Node*> servers = membership_.Available(Role::kServer);
-  if (count > 0) {
+  if (plan.servers > 0) {
     std::stable_sort(servers.begin(), servers.end(), [this](const Node* a, const Node* b) {
       return ShardsOn(a->id) < ShardsOn(b->id);
     });
-    servers.resize(static_cast<size_t>(count));
+    servers.resize(static_cast<size_t>(std::max(plan.servers, plan.replicas + 1)));
     std::sort(servers.begin(), servers.end(),
               [](const Node* a, const Node* b) { return a->id < b->id; });
   }
@@ -141,12 +148,7 @@ std::vector<ServerRef> SchedulerCore::ChooseServers(int count) const {
 
 int SchedulerCore::ShardsOn(const NodeId& node) const {
   int count = 0;
-  for (const auto& [number, job] : running_) {
-    const Routing& routing = *RunOf(job)->routing();
-    for (const ShardRoute& shard : routing.shards) {
-      if (routing.servers[static_cast<size_t>(shard.server)].node == node) ++count;
-    }
-  }
+  for (const auto& [number, job] : running_) count += RunOf(job)->shards().CopiesOn(node);
   return count;
 }
 
@@ -168,11 +170,12 @@ void SchedulerCore::ExplainPending() {
 
 // Draws the consequences of the NodeDied events from `first_event` on.
 void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& actions) {
+  std::vector<JobRun::DeadNode> dead;
   const size_t end = actions.events.size();
   for (size_t i = first_event; i < end; ++i) {
     const NodeDied* found = std::get_if<NodeDied>(&actions.events[i]);
     if (found == nullptr) continue;
-    const NodeDied died = *found;  // The vector grows below.
+    const NodeDied& died = *found;
     if (const auto it = nodes_.find(died.node); it != nodes_.end()) {
       if (it->second.held) {
         NodeReply reply{.ticket = it->second.ticket};
@@ -183,11 +186,11 @@ void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& act
       nodes_.erase(it);
     }
     slots_.RemoveNode(died.node);
+    dead.push_back({died.node, died.why, died.last_seen + options_.read_lease});
     nodes_changed_ = true;
-    for (JobEntry* entry : Running()) {
-      entry->run->OnNodeDied(died.node, died.why, now, actions.events);
-    }
   }
+  if (dead.empty()) return;
+  for (JobEntry* entry : Running()) entry->run->OnNodesDied(dead, now, actions.events);
 }
 
 SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
@@ -272,15 +275,16 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
 
 // ---------------------------------------------------------------- answers
 
-void SchedulerCore::AnswerNode(NodeState& state, Actions& actions) {
+void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& actions) {
   NodeReply reply{
       .ticket = state.ticket, .status = absl::OkStatus(), .generation = state.generation};
   state.held = false;
   reply.changed = state.seen != state.generation;
+  reply.may_stop = MayStop(id);
   if (reply.changed) {
     for (const auto& [job, routing, membership] : state.desired.tables) {
       const JobRun& run = *RunOf(job);
-      reply.tables.push_back({run.routing(), run.membership()});
+      reply.tables.push_back({run.routing(), run.membership(), run.restore_source()});
     }
     reply.tasks = state.desired.tasks;
   }
@@ -316,7 +320,7 @@ void SchedulerCore::RefuseTask(const TaskKey& key, Actions& actions) {
 
 void SchedulerCore::AnswerChanged(Actions& actions) {
   for (auto& [id, state] : nodes_) {
-    if (state.held && state.seen != state.generation) AnswerNode(state, actions);
+    if (state.held && state.seen != state.generation) AnswerNode(id, state, actions);
   }
   for (JobEntry* entry : Running()) {
     for (const Rank rank : entry->run->TakeChangedAssignments()) {
@@ -332,7 +336,7 @@ void SchedulerCore::AnswerChanged(Actions& actions) {
 
 void SchedulerCore::AnswerExpired(Instant now, Actions& actions) {
   for (auto& [id, state] : nodes_) {
-    if (state.held && now >= state.hold_until) AnswerNode(state, actions);
+    if (state.held && now >= state.hold_until) AnswerNode(id, state, actions);
   }
   std::vector<TaskKey> expired;
   for (const auto& [key, held] : held_tasks_) {

@@ -130,7 +130,11 @@ bool ShardMap::Settle(Instant now) {
   deadline_ = Instant::InfiniteFuture();
   ChooseGood();
   CountLoads();
-  for (Shard& shard : shards_) BuryDead(shard, now);
+  has_lost_ = false;
+  for (Shard& shard : shards_) {
+    BuryDead(shard, now);
+    has_lost_ = has_lost_ || shard.lost;
+  }
   ChooseGood();  // Whoever comes back with a log of a lost shard is no place for copies.
   for (Shard& shard : shards_) {
     if (IsServed(shard)) HandOver(shard);
@@ -204,10 +208,6 @@ void ShardMap::Promote(Shard& shard, const NodeId& node) {
   changed_ = true;
 }
 
-bool ShardMap::has_lost() const {
-  return std::any_of(shards_.begin(), shards_.end(), [](const Shard& shard) { return shard.lost; });
-}
-
 std::vector<ShardMap::Lost> ShardMap::LostShards() const {
   std::vector<Lost> lost;
   for (const Shard& shard : shards_) {
@@ -257,6 +257,7 @@ bool ShardMap::RecoverFromLog(Instant now) {
     shard.term = Term(Next().value());
     members_.insert(shard.primary.node);
   }
+  has_lost_ = false;
   log_term_ = Term(Next().value());
   changed_ = true;
   settled_ = false;
@@ -289,6 +290,7 @@ bool ShardMap::PlaceAnew() {
     least->second += shard->elements.size();
     shard->primary = servers_.at(least->first).ref;
   }
+  has_lost_ = false;
   restore_term_ = Term(Next().value());
   changed_ = true;
   settled_ = false;

@@ -70,7 +70,7 @@ class ShardMap {
 
   // ---- lost shards
   std::vector<Lost> LostShards() const;
-  bool has_lost() const;
+  bool has_lost() const { return has_lost_; }
   // Every lost shard is given to a server that came back with the log of the last who held it. All
   // or nothing. True: done, Settle makes the table.
   bool RecoverFromLog(Instant now);
@@ -190,6 +190,7 @@ class ShardMap {
   Term restore_term_;
   absl::btree_map<NodeId, Load> loads_;  // While Settle runs.
   bool settled_ = false;                 // No fact came since the last Settle.
+  bool has_lost_ = false;                // As of the last Settle.
   bool changed_ = false;                 // The table, since routing_ was made.
   Instant deadline_ = Instant::InfiniteFuture();
   Routing routing_;

@@ -54,10 +54,10 @@ struct NodeView {
   NodeInfo info;
   Incarnation incarnation;
   bool alive = false;
-  bool leaving = false;
+  bool draining = false;  // Also: it is about to stop.
   Instant last_seen;
   int tasks = 0;   // Worker: slots taken.
-  int shards = 0;  // Server: held for running jobs.
+  int shards = 0;  // Server: held for running jobs, as primary or replica.
 };
 
 }  // namespace capstan::scheduler

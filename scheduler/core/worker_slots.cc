@@ -12,6 +12,10 @@ void WorkerSlots::CloseNode(const NodeId& node) {
   if (const auto it = nodes_.find(node); it != nodes_.end()) it->second.open = false;
 }
 
+void WorkerSlots::OpenNode(const NodeId& node) {
+  if (const auto it = nodes_.find(node); it != nodes_.end()) it->second.open = true;
+}
+
 std::optional<NodeId> WorkerSlots::Choose() const {
   const NodeId* best = nullptr;
   int most = 0;

@@ -26,7 +26,8 @@ class WorkerSlots {
  public:
   void AddNode(const NodeId& node, int capacity);
   void RemoveNode(const NodeId& node);  // Dead: its slots and what ran in them are gone.
-  void CloseNode(const NodeId& node);   // Leaving: nothing new is placed on it.
+  void CloseNode(const NodeId& node);   // Leaving or drained: nothing new is placed on it.
+  void OpenNode(const NodeId& node);    // Takes that back.
 
   // The daemon with the most free slots; the first name of several. Nothing if none is free.
   std::optional<NodeId> Choose() const;

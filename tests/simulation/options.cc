@@ -72,6 +72,10 @@ void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
   job.test_count = prng.Chance(0.3) ? prng.Between(1, 40) : 0;
   job.table_elements.push_back(prng.Between(1, 160));
   if (job.mode == Mode::kBsp && prng.Chance(0.3)) job.table_elements.push_back(prng.Between(1, 60));
+  if (options.servers > 1 && prng.Chance(0.6)) {
+    job.replicas = static_cast<int>(prng.Between(1, std::min(2, options.servers - 1)));
+    job.servers = 0;
+  }
   job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
 }
 

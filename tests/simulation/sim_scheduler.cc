@@ -40,6 +40,7 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
     steps_.clear();
     committing_ = false;
     calls_.clear();
+    held_.clear();
     tasks_.clear();
     timer_ = 0;
   });
@@ -83,6 +84,7 @@ void SimScheduler::Commit(scheduler::Actions actions, std::vector<scheduler::Sto
        scheduler::EncodeChanges(*core_, actions.changes, MomentNow(process_))) {
     writes.push_back(std::move(write));
   }
+  for (const scheduler::NodeReply& reply : actions.node_replies) held_.erase(reply.ticket);
   Arm();
   if (writes.empty() && steps_.empty()) {
     Perform(actions);
@@ -150,6 +152,13 @@ absl::Status SimScheduler::SyncNode(const Call& call) {
   scheduler::Actions actions;
   const absl::Status status = core_->SyncNode(ticket, report, process_.Now(), actions);
   if (!status.ok()) calls_.erase(ticket);
+  if (status.ok()) held_.insert(ticket);
+  call->on_cancel = [this, ticket, node = report.node, incarnation = report.incarnation] {
+    if (!held_.contains(ticket)) return;
+    scheduler::Actions broken;
+    core_->OnSyncBroken(node, incarnation, process_.Now(), broken);
+    Commit(std::move(broken));
+  };
   Commit(std::move(actions));
   return status;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "scheduler/admission.h"
 #include "scheduler/core/scheduler_core.h"
@@ -73,6 +74,7 @@ class SimScheduler {
   std::unique_ptr<scheduler::SchedulerCore> core_;
   uint64_t next_ticket_ = 1;
   absl::btree_map<scheduler::Ticket, Call> calls_;
+  absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
   absl::btree_map<scheduler::Ticket, Life> tasks_;  // That sent a SyncTask.
   Process::TimerId timer_ = 0;
   Instant timer_for_;

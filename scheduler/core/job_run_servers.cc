@@ -1,0 +1,186 @@
+// Servers: what follows when they join, die or are drained, and how lost shards come back.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "scheduler/core/job_run.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr size_t kShardsNamedMax = 8;
+
+std::string Seconds(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- facts
+
+void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events) {
+  if (ended()) return;
+  for (const DeadNode& dead : nodes) {
+    // Once the model is written nobody needs the tables.
+    if (phase_ != JobPhase::kFinishing) {
+      if (shards_.IsUsed(dead.node)) server_deaths_[dead.node] = dead.why;
+      shards_.ServerDied(dead.node, dead.fenced_at);
+      members_.Forget(dead.node);
+    }
+    for (const Rank rank : tasks_.OnNode(dead.node)) {
+      EndTask(rank, {FailureReason::kNoHeartbeat, absl::StrCat(dead.node, " is gone: ", dead.why)},
+              /*counted=*/false, now, events);
+    }
+  }
+  Advance(now, events);
+}
+
+void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored,
+                            bool draining, Instant now, Events& events) {
+  if (ended()) return;
+  shards_.SetServer(server, draining);
+  if (plan_.log) shards_.SetStored(server.node, stored);
+  Advance(now, events);
+}
+
+void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant now,
+                              Events& events) {
+  if (ended()) return;
+  shards_.SetServer(server, draining);
+  Advance(now, events);
+}
+
+void JobRun::MoveTask(Rank rank, Instant now, Events& events) {
+  if (ended() || phase_ == JobPhase::kFinishing || !tasks_.at(rank).placed()) return;
+  const std::string why = absl::StrCat(tasks_.at(rank).node, " is drained");
+  EndTask(rank, {FailureReason::kNone, why}, /*counted=*/false, now, events);
+  Advance(now, events);
+}
+
+void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
+                           Events& events) {
+  if (ended() || !UsesServer(server)) return;
+  if (report.failure.happened()) {
+    End(JobState::kFailed,
+        {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)}, now, events);
+    return;
+  }
+  shards_.OnTableReport(server, report);
+  members_.Acknowledge(server, report.routing, report.membership);
+  Advance(now, events);
+}
+
+void JobRun::CheckServers(Instant now, Events& events) {
+  if (phase_ == JobPhase::kFinishing || (recovery_ && recovery_->waiting)) return;
+  const std::optional<NodeId> behind = members_.Behind();
+  if (!behind || now < members_.changed() + options_.server_limit) return;
+  End(JobState::kFailed,
+      {FailureReason::kHang, absl::StrCat(*behind, " has not applied what the job asks of it for ",
+                                          absl::FormatDuration(now - members_.changed()))},
+      now, events);
+}
+
+// ---------------------------------------------------------------- the routing table
+
+RestoreSource JobRun::restore_source() const {
+  return {.restore_term = shards_.restore_term(),
+          .restore_folder = restore_folder_,
+          .log_term = shards_.log_term()};
+}
+
+void JobRun::SettleShards(Instant now, Events& events) {
+  if (ended() || phase_ == JobPhase::kFinishing) return;
+  TakeRouting(now, events);
+  if (shards_.has_lost()) {
+    if (!recovery_ || !recovery_->waiting) BeginRecovery(now, events);
+    if (!ended()) Recover(now, events);
+  } else if (recovery_ && members_.tables_ready()) {
+    recovery_.reset();
+    SetPhase(phase_, events);
+  }
+}
+
+void JobRun::TakeRouting(Instant now, Events& events) {
+  if (!shards_.Settle(now)) return;
+  routing_ = std::make_shared<const Routing>(shards_.routing());
+  members_.SetPrimaries(shards_.Primaries(), now);
+  ++desired_version_;
+  ++revision_;
+  for (const Rank rank : tasks_.Live()) changed_assignments_.insert(rank);
+  RoutingChanged changed{.job = plan_.id, .generation = routing_->generation};
+  for (const ShardRoute& route : routing_->shards) {
+    if (route.term == Term(routing_->generation.value())) ++changed.promoted;
+    for (const ReplicaRef& replica : route.replicas) changed.filling += replica.in_sync ? 0 : 1;
+  }
+  events.push_back(std::move(changed));
+}
+
+// ---------------------------------------------------------------- lost shards
+
+void JobRun::BeginRecovery(Instant now, Events& events) {
+  if (!plan_.log && !has_checkpoint()) {
+    End(JobState::kFailed, {FailureReason::kServerLost, DescribeLoss()}, now, events);
+    return;
+  }
+  const bool first = !recovery_.has_value();
+  recovery_ = Recovery{.since = now};
+  ++revision_;
+  ++desired_version_;
+  if (first) events.push_back(PhaseStarted{plan_.id, JobPhase::kRecovering, epoch_});
+}
+
+// First the log, for as long as its server may come back; then the checkpoint; then the end.
+void JobRun::Recover(Instant now, Events& events) {
+  const bool late = now >= recovery_->since + plan_.server_wait;
+  const bool found = plan_.log && shards_.RecoverFromLog(now);
+  if (found || ((late || !plan_.log) && GoBackToCheckpoint(now, events))) {
+    recovery_->waiting = false;
+    TakeRouting(now, events);
+    return;
+  }
+  if (!late) return;
+  std::string message = DescribeLoss();
+  std::vector<std::string> shards;
+  for (const ShardMap::Lost& lost : shards_.LostShards()) {
+    if (shards.size() == kShardsNamedMax) {
+      shards.push_back("...");
+      break;
+    }
+    shards.push_back(absl::StrCat(lost.key.table.value(), "/", lost.key.shard.value()));
+  }
+  absl::StrAppend(&message, "; no copy of table/shard ", absl::StrJoin(shards, ", "),
+                  " is left, and within ", absl::FormatDuration(plan_.server_wait),
+                  plan_.log ? " it did not come back with its log" : " no server was there for a checkpoint");
+  End(JobState::kFailed, {FailureReason::kServerLost, message}, now, events);
+}
+
+// What a job without checkpoints has of them: nothing to go back to.
+bool JobRun::has_checkpoint() const { return false; }
+bool JobRun::GoBackToCheckpoint(Instant, Events&) { return false; }
+
+std::string JobRun::DescribeLoss() const {
+  const std::vector<ShardMap::Lost> lost = shards_.LostShards();
+  const NodeId node = lost.empty() ? NodeId() : lost.front().holders.front();
+  const auto death = server_deaths_.find(node);
+  return absl::StrCat(node, ", which held shards of the job, is gone: ",
+                      death == server_deaths_.end() ? "" : death->second);
+}
+
+std::string JobRun::RecoveryDetail(Instant now) const {
+  if (!recovery_->waiting) {
+    return absl::StrCat("waits for ", members_.Behind().value_or("its servers"),
+                        " to restore its shards");
+  }
+  absl::btree_set<NodeId> holders;
+  const std::vector<ShardMap::Lost> lost = shards_.LostShards();
+  for (const ShardMap::Lost& shard : lost) {
+    holders.insert(shard.holders.begin(), shard.holders.end());
+  }
+  return absl::StrCat(lost.size(), " shards are lost: waits for ",
+                      plan_.log ? absl::StrCat(absl::StrJoin(holders, ", "), " to come back with the log")
+                                : "a server to restore the newest checkpoint on",
+                      "; ", Seconds(recovery_->since + plan_.server_wait - now), " are left");
+}
+
+}  // namespace capstan::scheduler

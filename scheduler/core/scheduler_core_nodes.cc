@@ -1,0 +1,128 @@
+// Nodes whose connection breaks, and nodes that are drained.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+#include "scheduler/core/scheduler_core.h"
+
+namespace capstan::scheduler {
+
+void SchedulerCore::OnSyncBroken(const NodeId& node, Incarnation incarnation, Instant now,
+                                 Actions& actions) {
+  const Node* found = membership_.Find(node);
+  const auto state = nodes_.find(node);
+  if (found == nullptr || found->incarnation != incarnation || state == nodes_.end()) return;
+  if (!state->second.held) return;
+  AnswerNode(node, state->second, actions);
+  membership_.Broken(node, incarnation, now);
+}
+
+// ---------------------------------------------------------------- drain
+
+absl::Status SchedulerCore::DrainNode(Ticket ticket, const NodeId& node, bool cancel,
+                                      absl::Duration limit, Instant now, Actions& actions) {
+  if (drain_watches_.size() >= options_.watches_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        drain_watches_.size(), " calls wait for nodes to be drained; ask again later"));
+  }
+  CAPSTAN_RETURN_IF_ERROR(membership_.SetDraining(node, !cancel));
+  NoteClosing(*membership_.Find(node), now, actions);
+  drain_watches_.push_back({ticket, node, cancel ? now : now + limit});
+  Settle(now, actions);
+  return absl::OkStatus();
+}
+
+// The node began to close, or is in use again.
+void SchedulerCore::NoteClosing(const Node& node, Instant now, Actions& actions) {
+  if (!node.alive) return;
+  if (node.info.role == Role::kWorker) {
+    if (node.closing()) {
+      slots_.CloseNode(node.id);
+    } else {
+      slots_.OpenNode(node.id);
+    }
+    return;
+  }
+  const ServerRef server{node.id, node.info.address, node.incarnation};
+  for (JobEntry* entry : Running()) {
+    entry->run->OnServerDraining(server, node.closing(), now, actions.events);
+  }
+}
+
+// A task leaves a drained daemon if another has a free slot, or if its job goes on with the others.
+bool SchedulerCore::MayMoveTask(const TaskKey& key) const {
+  if (slots_.free() > 0) return true;
+  const JobRun& run = *RunOf(key.job);
+  const std::vector<TaskKey> placed = run.PlacedTasks();
+  return std::any_of(placed.begin(), placed.end(), [&](const TaskKey& other) {
+    const Node* node = membership_.Find(run.task(other.rank).node);
+    return node != nullptr && !node->closing();
+  });
+}
+
+void SchedulerCore::MoveTasks(Instant now, Actions& actions) {
+  for (const Node* node : membership_.All()) {
+    // A daemon that is leaving ends its tasks itself.
+    if (!node->alive || !node->draining || node->leaving) continue;
+    for (const TaskKey& key : slots_.Desired(node->id)) {
+      JobRun* run = RunOf(key.job);
+      if (run == nullptr || run->FindLife(key) == nullptr || !MayMoveTask(key)) continue;
+      run->MoveTask(key.rank, now, actions.events);
+      ReleaseSlots(actions);
+      PlaceTasks(now, actions);
+    }
+  }
+}
+
+bool SchedulerCore::MayStop(const NodeId& node) const {
+  const Node* found = membership_.Find(node);
+  if (found == nullptr || !found->alive) return true;
+  return found->closing() && slots_.Taken(node) == 0 && ShardsOn(node) == 0;
+}
+
+DrainReply SchedulerCore::DrainState(const NodeId& node) const {
+  DrainReply reply{.safe_to_stop = MayStop(node)};
+  reply.shards = ShardsOn(node);
+  reply.tasks = slots_.Taken(node);
+  if (reply.safe_to_stop) return reply;
+  const Node* found = membership_.Find(node);
+  if (!found->closing()) {
+    reply.detail = absl::StrCat(node, " is in use");
+    return reply;
+  }
+  std::vector<std::string> what;
+  std::vector<JobId> moving;
+  std::vector<JobId> stuck;
+  for (const auto& [number, job] : running_) {
+    const ShardMap& shards = RunOf(job)->shards();
+    if (shards.CopiesOn(node) > 0) (shards.CanMoveFrom(node) ? moving : stuck).push_back(job);
+  }
+  if (!moving.empty()) {
+    what.push_back(absl::StrCat("its shards of ", absl::StrJoin(moving, ", "), " are being moved"));
+  }
+  if (!stuck.empty()) {
+    what.push_back(absl::StrCat("there is no other server for its shards of ",
+                                absl::StrJoin(stuck, ", ")));
+  }
+  if (reply.tasks > 0 && slots_.Desired(node).empty()) {
+    what.push_back(absl::StrCat(reply.tasks, " tasks are ending"));
+  } else if (reply.tasks > 0) {
+    what.push_back(absl::StrCat("there is no other slot for its ", reply.tasks, " tasks"));
+  }
+  reply.detail = absl::StrJoin(what, "; ");
+  return reply;
+}
+
+void SchedulerCore::AnswerDrains(Instant now, Actions& actions) {
+  std::erase_if(drain_watches_, [&](const DrainWatch& watch) {
+    DrainReply reply = DrainState(watch.node);
+    if (!reply.safe_to_stop && now < watch.until) return false;
+    reply.ticket = watch.ticket;
+    actions.drain_replies.push_back(std::move(reply));
+    return true;
+  });
+}
+
+}  // namespace capstan::scheduler
