@@ -85,9 +85,9 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
     route.set_server(shard.server);
     route.set_term(shard.term.value());
     for (const ReplicaRef& replica : shard.replicas) {
-      v1::ShardReplica& copy = *route.add_replicas();
-      copy.set_server(replica.server);
-      copy.set_in_sync(replica.in_sync);
+      v1::ShardReplica& out_replica = *route.add_replicas();
+      out_replica.set_server(replica.server);
+      out_replica.set_in_sync(replica.in_sync);
     }
   }
   for (const ServerRef& server : routing.servers) {

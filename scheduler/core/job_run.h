@@ -59,7 +59,7 @@ class JobRun {
         absl::Seconds(10);                            // For a task that is idle with work at hand.
     absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
     absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
-    absl::Duration report_interval = absl::Seconds(1);  // Between two Report events.
+    absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
     ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
   };
   struct DeadNode {

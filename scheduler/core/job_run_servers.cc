@@ -44,8 +44,7 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
   Advance(now, events);
 }
 
-void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant now,
-                              Events& events) {
+void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events) {
   if (ended()) return;
   shards_.SetServer(server, draining);
   Advance(now, events);
@@ -149,9 +148,10 @@ void JobRun::Recover(Instant now, Events& events) {
     }
     shards.push_back(absl::StrCat(lost.key.table.value(), "/", lost.key.shard.value()));
   }
-  absl::StrAppend(&message, "; no copy of table/shard ", absl::StrJoin(shards, ", "),
-                  " is left, and within ", absl::FormatDuration(plan_.server_wait),
-                  plan_.log ? " it did not come back with its log" : " no server was there for a checkpoint");
+  absl::StrAppend(
+      &message, "; no copy of table/shard ", absl::StrJoin(shards, ", "), " is left, and within ",
+      absl::FormatDuration(plan_.server_wait),
+      plan_.log ? " it did not come back with its log" : " no server was there for a checkpoint");
   End(JobState::kFailed, {FailureReason::kServerLost, message}, now, events);
 }
 
@@ -178,8 +178,9 @@ std::string JobRun::RecoveryDetail(Instant now) const {
     holders.insert(shard.holders.begin(), shard.holders.end());
   }
   return absl::StrCat(lost.size(), " shards are lost: waits for ",
-                      plan_.log ? absl::StrCat(absl::StrJoin(holders, ", "), " to come back with the log")
-                                : "a server to restore the newest checkpoint on",
+                      plan_.log
+                          ? absl::StrCat(absl::StrJoin(holders, ", "), " to come back with the log")
+                          : "a server to restore the newest checkpoint on",
                       "; ", Seconds(recovery_->since + plan_.server_wait - now), " are left");
 }
 

@@ -49,9 +49,9 @@ struct Node {
 class Membership {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(3);   // > 0.
+    absl::Duration lease = absl::Seconds(3);                // > 0.
     absl::Duration broken_limit = absl::Milliseconds(500);  // Of a node whose connection broke.
-    absl::Duration remember = absl::Hours(1);  // The dead stay listed this long.
+    absl::Duration remember = absl::Hours(1);               // The dead stay listed this long.
   };
   explicit Membership(const Options& options);
 

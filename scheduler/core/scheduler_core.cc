@@ -53,8 +53,7 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
   desired_changed_ = true;
   nodes_changed_ = true;
   Settle(now, actions);
-  return Registration{id, incarnation, options_.lease, options_.sync_interval,
-                      options_.read_lease};
+  return Registration{id, incarnation, options_.lease, options_.sync_interval, options_.read_lease};
 }
 
 absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, Instant now,

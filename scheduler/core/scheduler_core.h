@@ -64,7 +64,7 @@ class SchedulerCore {
     // A primary that is cut off may answer reads for this long; well above sync_interval.
     absl::Duration read_lease = absl::Milliseconds(500);
     absl::Duration broken_limit = absl::Milliseconds(500);  // At least read_lease.
-    JobRun::Options job;               // job.tasks.lease is set to `lease`.
+    JobRun::Options job;                                    // job.tasks.lease is set to `lease`.
     Incarnation first_incarnation{1};  // Of a cluster's first scheduler.
     size_t ended_jobs_max = 1000;      // History: the oldest are forgotten.
     size_t watches_max = 10000;        // Held GetJob and DrainNode calls, each.
@@ -246,11 +246,11 @@ class SchedulerCore {
   absl::btree_map<uint64_t, JobId> ended_;    // By number; at most ended_jobs_max.
   absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;
-  std::vector<Watch> watches_;    // At most watches_max.
+  std::vector<Watch> watches_;             // At most watches_max.
   std::vector<DrainWatch> drain_watches_;  // Likewise.
-  Supply explained_supply_;       // That the pending jobs' reasons were made of.
-  bool queue_changed_ = false;    // Since then.
-  bool desired_changed_ = false;  // Since the nodes' desired states were made.
+  Supply explained_supply_;                // That the pending jobs' reasons were made of.
+  bool queue_changed_ = false;             // Since then.
+  bool desired_changed_ = false;           // Since the nodes' desired states were made.
   // Since Changes named them last; those of a running job are told by its versions.
   bool nodes_changed_ = false;
   absl::btree_set<JobId> changed_jobs_;

@@ -103,8 +103,8 @@ DrainReply SchedulerCore::DrainState(const NodeId& node) const {
     what.push_back(absl::StrCat("its shards of ", absl::StrJoin(moving, ", "), " are being moved"));
   }
   if (!stuck.empty()) {
-    what.push_back(absl::StrCat("there is no other server for its shards of ",
-                                absl::StrJoin(stuck, ", ")));
+    what.push_back(
+        absl::StrCat("there is no other server for its shards of ", absl::StrJoin(stuck, ", ")));
   }
   if (reply.tasks > 0 && slots_.Desired(node).empty()) {
     what.push_back(absl::StrCat(reply.tasks, " tasks are ending"));

@@ -82,8 +82,8 @@ class ShardMap {
 
   // ---- what is
   const Routing& routing() const { return routing_; }
-  bool IsUsed(const NodeId& server) const;   // The table names it, in whatever life.
-  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
+  bool IsUsed(const NodeId& server) const;       // The table names it, in whatever life.
+  int CopiesOn(const NodeId& server) const;      // Primaries and replicas of its present life.
   bool CanMoveFrom(const NodeId& server) const;  // Another server could take what is on it.
   // The servers that are primaries now, alive, with the generation that made them so.
   absl::btree_map<NodeId, Generation> Primaries() const;
@@ -110,7 +110,7 @@ class ShardMap {
   struct Server {
     ServerRef ref;
     bool draining = false;
-    Generation applied;                         // Routing table.
+    Generation applied;                        // Routing table.
     absl::btree_map<ShardKey, LogEnd> stored;  // In its logs, of this job.
     template <typename Archive>
     void serialize(Archive& archive) {

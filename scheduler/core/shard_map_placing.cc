@@ -163,9 +163,8 @@ void ShardMap::PlaceMissing() {
     }
   }
   const auto in_sync = [this](const Shard* s) { return GoodReplicas(*s, Count::kInSync); };
-  std::stable_sort(missing.begin(), missing.end(), [&](const Shard* a, const Shard* b) {
-    return in_sync(a) < in_sync(b);
-  });
+  std::stable_sort(missing.begin(), missing.end(),
+                   [&](const Shard* a, const Shard* b) { return in_sync(a) < in_sync(b); });
   for (Shard* shard : missing) {
     while (GoodReplicas(*shard, Count::kAll) < Wanted(*shard) && PlaceOne(*shard)) {
     }

@@ -177,8 +177,8 @@ class World {
         const ServerRef& ref = At(server.applied, replica.server);
         const auto which = std::make_pair(route.key, ref.incarnation);
         if (server.filled.contains(which)) {
-          report.replicas.push_back({route.key, route.term, ref.node, ref.incarnation,
-                                     ReplicaReport::State::kFilled});
+          report.replicas.push_back(
+              {route.key, route.term, ref.node, ref.incarnation, ReplicaReport::State::kFilled});
         }
         if (replica.in_sync && (!Lives(ref) || server.silent.contains(which))) {
           report.replicas.push_back({route.key, route.term, ref.node, ref.incarnation,
@@ -230,7 +230,8 @@ class World {
         const auto holder = std::find(each.holders.begin(), each.holders.end(), ref.node);
         if (holder == each.holders.end()) return Fail("recovered from a log that was not the last");
         servers_.at(ref.node).held[each.key] = logs_[ref.node][each.key];
-        if (logs_[ref.node][each.key] < committed_[each.key]) Fail("the log misses what was committed");
+        if (logs_[ref.node][each.key] < committed_[each.key])
+          Fail("the log misses what was committed");
       }
     } else if (dice_.Chance(0.2) && map_->PlaceAnew()) {
       recovered_ = true;
@@ -323,8 +324,8 @@ class World {
           return replica.in_sync && At(old, replica.server) == primary;
         });
     // A report that made it in sync may have come with the same batch.
-    const bool filled_now = servers_.contains(primary.node) &&
-                            servers_.at(primary.node).held.contains(is.key);
+    const bool filled_now =
+        servers_.contains(primary.node) && servers_.at(primary.node).held.contains(is.key);
     if (!was_in_sync && !filled_now) Fail("a server that was not in sync became primary");
     if (servers_.at(primary.node).held[is.key] < committed_[is.key]) {
       Fail("the new primary misses what was committed");
@@ -332,10 +333,9 @@ class World {
   }
   void CheckNewReplica(const Routing& old, const ShardRoute& was, const ServerRef& ref,
                        const ReplicaRef& replica, absl::btree_map<NodeId, int>& filling) {
-    const bool known =
-        At(old, was.server) == ref ||
-        std::any_of(was.replicas.begin(), was.replicas.end(),
-                    [&](const ReplicaRef& r) { return At(old, r.server) == ref; });
+    const bool known = At(old, was.server) == ref ||
+                       std::any_of(was.replicas.begin(), was.replicas.end(),
+                                   [&](const ReplicaRef& r) { return At(old, r.server) == ref; });
     if (known || !Lives(ref)) return;
     if (replica.in_sync) Fail("a new replica cannot be in sync");
     if (servers_.at(ref.node).draining) Fail("a drained server gets a replica");

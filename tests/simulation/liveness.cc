@@ -1,8 +1,8 @@
 #include "tests/simulation/liveness.h"
 
+#include <algorithm>
 #include <variant>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace capstan::sim {
@@ -24,8 +24,9 @@ std::string Describe(const scheduler::JobView& job) {
 }  // namespace
 
 void Liveness::Happened(const scheduler::Event& event) {
-  const auto* died = std::get_if<scheduler::NodeDied>(&event);
-  if (died != nullptr && absl::StartsWith(died->node, "server")) server_died_ = true;
+  if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
+    dead_.insert({died->node, died->incarnation});
+  }
   if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
 }
 
@@ -34,11 +35,30 @@ void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,
   exported_ = true;
 }
 
+void Liveness::RoutingSent(const scheduler::Routing& routing) {
+  if (routing.generation > routing_.generation) routing_ = routing;
+}
+
+bool Liveness::LostShard() const {
+  const auto is_dead = [this](int server) {
+    const scheduler::ServerRef& ref = routing_.servers[static_cast<size_t>(server)];
+    return dead_.contains({ref.node, ref.incarnation});
+  };
+  return std::any_of(
+      routing_.shards.begin(), routing_.shards.end(), [&](const scheduler::ShardRoute& shard) {
+        return is_dead(shard.server) &&
+               std::all_of(shard.replicas.begin(), shard.replicas.end(),
+                           [&](const scheduler::ReplicaRef& replica) {
+                             return !replica.in_sync || is_dead(replica.server);
+                           });
+      });
+}
+
 bool Liveness::MayFail(const scheduler::Failure& failure) const {
   const JobOptions& job = options_.job;
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
-      return server_died_ && job.replicas == 0 && !job.log && job.checkpoint_iterations == 0;
+      return LostShard() && !job.log && job.checkpoint_iterations == 0;
     default:
       return false;
   }

@@ -1,16 +1,17 @@
 // Liveness: once the world has healed the job ends in time, and it ends as its options allow.
 //
 // It must succeed unless something that was done to the world is named as a reason to fail:
-// a lost server without replicas, log and checkpoint (SERVER_LOST), a process that did not answer
-// within a limit of its own (HANG, NO_HEARTBEAT) where processes were paused or cut off for longer
-// than that limit, more crashes than the job forgives (TASK_CRASHED).
+// the scheduler has declared dead the primary of a shard and every replica of it that was in sync, in
+// a job without log and checkpoints (SERVER_LOST).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/container/btree_set.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/views.h"
 #include "tests/simulation/checker.h"
@@ -26,6 +27,7 @@ class Liveness final : public Checker {
       : options_(options), faults_(faults) {}
 
   void Happened(const scheduler::Event& event) override;
+  void RoutingSent(const scheduler::Routing& routing) override;
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
 
@@ -35,10 +37,13 @@ class Liveness final : public Checker {
 
  private:
   bool MayFail(const scheduler::Failure& failure) const;
+  // Of some shard the primary and every replica in sync have died.
+  bool LostShard() const;
 
   const Options options_;
   const FaultCounts* const faults_;
-  bool server_died_ = false;
+  absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
+  scheduler::Routing routing_;  // The newest that was sent.
   bool exported_ = false;
   bool ended_ = false;
 };
