@@ -98,6 +98,11 @@ void ServerAgent::Stop() {
   if (maker_.joinable()) maker_.join();
 }
 
+void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
+  if (!options_.stored) return;
+  for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
+}
+
 void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
   {
     absl::MutexLock lock(&mutex_);
@@ -197,8 +202,7 @@ void ServerAgent::Progress(Entry& entry, Work* work) {
   entry.checkpoint.Clear();
   entry.checkpoint.set_checkpoint_id(checkpoint);
   if (checkpoint == 0) return;
-  work->orders.push_back(
-      {.kind = Order::Kind::kCapture, .job = desired.job_id(), .id = entry.id});
+  work->orders.push_back({.kind = Order::Kind::kCapture, .job = desired.job_id(), .id = entry.id});
 }
 
 void ServerAgent::Perform(Work work) {
@@ -351,8 +355,7 @@ absl::StatusOr<TableShard> ServerAgent::MakeShard(const v1::TableAssignment& des
     return job.factory().FromSnapshot(order.shard, *snapshot);
   }
   ShardFromLog reader(job.factory(), order.shard);
-  CAPSTAN_RETURN_IF_ERROR(
-      Annotate(options_.source->FromLog(job.job(), key, reader), NameOf(key)));
+  CAPSTAN_RETURN_IF_ERROR(Annotate(options_.source->FromLog(job.job(), key, reader), NameOf(key)));
   std::optional<TableShard> shard = reader.Take();
   if (!shard.has_value()) {
     return absl::DataLossError(absl::StrCat(NameOf(key), ": its log holds no whole state"));
@@ -383,20 +386,18 @@ void ServerAgent::Capture(const Order& order) {
     entry->checkpoint.set_state(v1::CheckpointState::CAPTURED);
   }
   options_.on_change();  // Training goes on while it is written.
-  options_.checkpoints->Write(
-      order.job, checkpoint, std::move(shards),
-      [handle = handle_, order, id = checkpoint.checkpoint_id()](
-          const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {
-        absl::MutexLock lock(&handle->mutex);
-        if (handle->agent == nullptr) return;
-        handle->agent->CheckpointWritten(order, id, parts);
-        handle->agent->options_.on_change();
-      });
+  options_.checkpoints->Write(order.job, checkpoint, std::move(shards),
+                              [handle = handle_, order, id = checkpoint.checkpoint_id()](
+                                  const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {
+                                absl::MutexLock lock(&handle->mutex);
+                                if (handle->agent == nullptr) return;
+                                handle->agent->CheckpointWritten(order, id, parts);
+                                handle->agent->options_.on_change();
+                              });
 }
 
-void ServerAgent::CheckpointWritten(
-    const Order& order, uint64_t checkpoint,
-    const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {
+void ServerAgent::CheckpointWritten(const Order& order, uint64_t checkpoint,
+                                    const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {
   absl::MutexLock lock(&mutex_);
   Entry* entry = FindEntry(order);
   if (entry == nullptr || entry->checkpoint.checkpoint_id() != checkpoint) return;

@@ -48,9 +48,10 @@ class ServerAgent final : public NodeHandler {
     HeldJobs* jobs = nullptr;  // The agent alone adds to it.
     const Clock* clock = nullptr;
     ReplicaTransport* transport = nullptr;
-    RecordSink* log = nullptr;              // Null: jobs that ask for a log are refused.
-    TableSource* source = nullptr;          // Null: nothing can be restored.
-    CheckpointSink* checkpoints = nullptr;  // Null: checkpoints fail.
+    RecordSink* log = nullptr;  // Null: jobs that ask for a log are refused.
+    std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
+    TableSource* source = nullptr;                         // Null: nothing can be restored.
+    CheckpointSink* checkpoints = nullptr;                 // Null: checkpoints fail.
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
     std::function<void(Instant)> schedule_tick;  // As HeldJob's.
@@ -65,6 +66,7 @@ class ServerAgent final : public NodeHandler {
   void Start();
   void Stop();  // Lets the shards in the making be finished. Idempotent.
 
+  void FillRegistration(v1::RegisterRequest& request) override;
   void Restarted(const NodeId& node_id, Incarnation incarnation) override;
   void FillState(v1::SyncNodeRequest& request) override;
   void SyncAnswered(absl::Duration read_lease) override;
@@ -76,9 +78,9 @@ class ServerAgent final : public NodeHandler {
     uint64_t id = 0;  // Tells apart two entries of one job: it was dropped and assigned again.
     v1::TableAssignment desired;
     Stage stage = Stage::kMaking;
-    bool making = false;           // An order to make shards is under way.
-    absl::Status failure;          // kFailed.
-    std::shared_ptr<HeldJob> job;  // Shared with `jobs_`; null until the first order.
+    bool making = false;             // An order to make shards is under way.
+    absl::Status failure;            // kFailed.
+    std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until the first order.
     v1::CheckpointState checkpoint;  // Of the last order that was taken up. Id 0: none.
   };
   struct Order {  // For the maker.
@@ -113,7 +115,8 @@ class ServerAgent final : public NodeHandler {
                                                     const HeldJob& job);
   absl::StatusOr<TableShard> MakeShard(const v1::TableAssignment& desired, const HeldJob& job,
                                        const ShardOrder& order);
-  void Fail(Entry& entry, const absl::Status& status, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(Entry& entry, const absl::Status& status, Work* work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Abandon(const JobId& id, const HeldJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null: the entry is gone.
   Entry* FindEntry(const Order& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

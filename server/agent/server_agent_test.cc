@@ -330,22 +330,20 @@ TEST_CASE("Server agent: a replica is promoted with what it holds, a primary is 
   CHECK_FALSE(node.Take(assignment).has_failure());
   CHECK(node.job().shards().empty());
   SECTION("filled before") {
-    REQUIRE_OK_AND_ASSIGN(const TableShard other, node.job().factory().Initial(
-                                                      {{TableId(0), ShardId(0)}, {0, 16}}));
+    REQUIRE_OK_AND_ASSIGN(const TableShard other,
+                          node.job().factory().Initial({{TableId(0), ShardId(0)}, {0, 16}}));
     for (int32_t shard = 0; shard < 2; ++shard) {
-      REQUIRE_OK_AND_ASSIGN(
-          const TableShard made,
-          node.job().factory().Initial({{TableId(0), ShardId(shard)},
-                                        {shard * 16, shard == 0 ? 16 : 24}}));
+      REQUIRE_OK_AND_ASSIGN(const TableShard made,
+                            node.job().factory().Initial({{TableId(0), ShardId(shard)},
+                                                          {shard * 16, shard == 0 ? 16 : 24}}));
       v1::ReplicateRequest request;
       request.set_shard(shard);
       request.set_term(1);
       request.set_routing_generation(1);
       *request.mutable_install() = made.Snapshot();
       v1::ReplicateResponse response;
-      node.job().Replicate(request, &response, [](const absl::Status& status) {
-        REQUIRE_OK(status);
-      });
+      node.job().Replicate(request, &response,
+                           [](const absl::Status& status) { REQUIRE_OK(status); });
       CHECK(response.term() == 1);
     }
     routing = TestRouting(2, "server-1", 2);
@@ -437,8 +435,7 @@ TEST_CASE("Server agent: a job with a log is taken up again by the next life", "
   CHECK(node.memory.logs.empty());  // The job is over.
 }
 
-TEST_CASE("Server agent: a log that is asked for and not there is the job's failure",
-          "[server]") {
+TEST_CASE("Server agent: a log that is asked for and not there is the job's failure", "[server]") {
   HeldJobs jobs;
   ManualClock clock;
   ServerAgent::Options options;

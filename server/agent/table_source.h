@@ -47,8 +47,8 @@ class CheckpointSink {
 
   virtual ~CheckpointSink() = default;
 
-  // Writes a part for each shard into order.folder() and makes it durable, in the background. `done`
-  // is called once, later, from any thread; never before Write has returned.
+  // Writes a part for each shard into order.folder() and makes it durable, in the background.
+  // `done` is called once, later, from any thread; never before Write has returned.
   virtual void Write(const JobId& job, const v1::CheckpointOrder& order,
                      std::vector<CapturedShard> shards, Done done) = 0;
 };

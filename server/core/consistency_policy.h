@@ -39,7 +39,7 @@ struct PushDecision {
   SlotArrival gradients;          // BSP: what to drop, keep and add.
   bool apply = false;             // Then apply `apply_gradient`.
   GradientId apply_gradient = kIncomingGradient;
-  bool keep_previous = false;  // Of that update.
+  bool keep_previous = false;                           // Of that update.
   ShardRecord::Kind record = ShardRecord::Kind::kPush;  // Of that update.
 };
 

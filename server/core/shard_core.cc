@@ -126,8 +126,8 @@ void ShardCore::MakeBarrier(Actions& actions) {
 absl::Status ShardCore::Replay(const ShardRecord& record, Actions& actions) {
   using Kind = ShardRecord::Kind;
   if (record.position != position_.Next()) {
-    return absl::DataLossError(absl::StrCat("record ", record.position.value(), ": expected ",
-                                            position_.Next().value()));
+    return absl::DataLossError(
+        absl::StrCat("record ", record.position.value(), ": expected ", position_.Next().value()));
   }
   const Kind other = policy_->DeduplicatesBySlot() ? Kind::kPush : Kind::kUpdate;
   if (record.kind == other) {

@@ -53,9 +53,8 @@ class Replica {
     CHECK(mine.members == other.members);
     CHECK(mine.early == other.early);
     for (const LifeMarks& life : mine.lives) {
-      const auto same = std::find_if(other.lives.begin(), other.lives.end(), [&](const auto& each) {
-        return each.rank == life.rank;
-      });
+      const auto same = std::find_if(other.lives.begin(), other.lives.end(),
+                                     [&](const auto& each) { return each.rank == life.rank; });
       REQUIRE(same != other.lives.end());
       if (same->incarnation == life.incarnation) CHECK(*same == life);
     }

@@ -433,8 +433,8 @@ TEST_CASE("Shard core: records that do not follow are refused", "[server][core]"
   CHECK_STATUS(shard.core().Replay(record, actions), absl::StatusCode::kDataLoss,
                "is a push: expected updates");
   CHECK(actions.empty());
-  CHECK_STATUS(ShardCore::Restore(Bsp(1), {.previous_readable = true}),
-               absl::StatusCode::kDataLoss, "version 0 has a previous one");
+  CHECK_STATUS(ShardCore::Restore(Bsp(1), {.previous_readable = true}), absl::StatusCode::kDataLoss,
+               "version 0 has a previous one");
 }
 
 TEST_CASE("Shard core: a barrier moves the position only", "[server][core]") {

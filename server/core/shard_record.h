@@ -1,5 +1,5 @@
-// ShardRecord: one change of a shard's state, as replicas apply it and logs keep it; ShardCoreState:
-// all of a core's state, for a new replica or a checkpoint.
+// ShardRecord: one change of a shard's state, as replicas apply it and logs keep it.
+// ShardCoreState: all of a core's state, for a new replica or a checkpoint.
 //
 // Plain data without payload: the gradient of a push or update is the shell's.
 // Thread safety: values.
@@ -16,10 +16,10 @@ namespace capstan::server {
 
 struct ShardRecord {
   enum class Kind {
-    kPush,        // SSP, ASP: one push. Has a gradient.
-    kUpdate,      // BSP: the sum of one iteration's slots. Has a gradient.
+    kPush,    // SSP, ASP: one push. Has a gradient.
+    kUpdate,  // BSP: the sum of one iteration's slots. Has a gradient.
     kMembership,
-    kBarrier,     // Changes nothing but the position.
+    kBarrier,  // Changes nothing but the position.
   };
   Kind kind = Kind::kBarrier;
   Position position;  // Of the shard once it is applied; from 1 up, without gaps.
@@ -37,9 +37,9 @@ struct ShardRecord {
 // What a duplicate filter knows of one rank's life.
 struct LifeMarks {
   Rank rank;
-  Incarnation incarnation;  // The lowest that is accepted.
-  bool listed = false;      // A membership has named it.
-  Sequence low_water{1};    // Every sequence below it counts as applied.
+  Incarnation incarnation;        // The lowest that is accepted.
+  bool listed = false;            // A membership has named it.
+  Sequence low_water{1};          // Every sequence below it counts as applied.
   std::vector<Sequence> applied;  // At or above low_water, ascending.
   friend bool operator==(const LifeMarks&, const LifeMarks&) = default;
 };

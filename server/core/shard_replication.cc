@@ -7,8 +7,8 @@ namespace capstan::server {
 
 void ShardReplication::SetRole(const RoleRoute& route, Position position, Version version) {
   generation_ = route.generation;
-  const bool new_term = route.role == ShardRole::kPrimary &&
-                        (role_ != ShardRole::kPrimary || term_ != route.term);
+  const bool new_term =
+      route.role == ShardRole::kPrimary && (role_ != ShardRole::kPrimary || term_ != route.term);
   role_ = route.role;
   term_ = route.term;
   if (role_ == ShardRole::kNone) {
@@ -122,7 +122,8 @@ std::optional<ReplicaMessage> ShardReplication::NextMessage(Instant now, bool ma
 
 ReplicaMessage ShardReplication::MakeMessage(const FollowerKey& key, Follower& follower,
                                              Instant now) {
-  ReplicaMessage message{.to = key, .id = next_message_, .begin = last_.Next(), .end = last_.Next()};
+  ReplicaMessage message{
+      .to = key, .id = next_message_, .begin = last_.Next(), .end = last_.Next()};
   ++next_message_;
   message.install = NeedsInstall(follower);
   if (!message.install && follower.installed) {

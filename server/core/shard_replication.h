@@ -13,16 +13,17 @@
 //                                                                      a time
 //
 // A record is committed when every counted follower holds it and, where the shard is logged, this
-// server's log has it. A follower counts if the routing says that it is in sync, and from its first
-// answer to an install on; it never stops counting by this server's decision alone. It is reported
-// FILLED once it holds whatever is committed and has said so in the present routing generation, and
-// UNREACHABLE once it has not answered for a while.
+// server's log has it. A follower counts if the routing says that it is in sync, and from its
+// first answer to an install on; it never stops counting by this server's decision alone. It is
+// reported FILLED once it holds whatever is committed and has said so in the present routing
+// generation, and UNREACHABLE once it has not answered for a while.
 //
 // Pure: no clock, threads, sockets or logging. Records' payloads are the shell's, kept from
 // oldest_kept() on. Thread safety: thread-compatible; HeldJob serializes all calls.
-// Invariants: (1) committed_position() and committed_version() never decrease in a term. (2) at most
-//             one message is in flight to a follower. (3) what a replica has of a term is a prefix
-//             of what the term's primary made: it is never replaced by less.
+// Invariants: (1) committed_position() and committed_version() never decrease in a term.
+//             (2) at most one message is in flight to a follower.
+//             (3) what a replica has of a term is a prefix of what the term's primary made: it is
+//             never replaced by less.
 #ifndef CAPSTAN_SERVER_CORE_SHARD_REPLICATION_H_
 #define CAPSTAN_SERVER_CORE_SHARD_REPLICATION_H_
 
@@ -103,11 +104,11 @@ struct ReplicateHead {
 
 struct ReplicaVerdict {
   enum class Kind {
-    kFenced,    // The sender is primary no more.
-    kNotYet,    // This server's routing is older, or gives it no copy.
-    kInstall,   // Replace the shard by the snapshot, then TookInstall.
-    kReplay,    // Apply the records from `skip` on.
-    kNothing,   // It is held already, or does not follow: only answer.
+    kFenced,   // The sender is primary no more.
+    kNotYet,   // This server's routing is older, or gives it no copy.
+    kInstall,  // Replace the shard by the snapshot, then TookInstall.
+    kReplay,   // Apply the records from `skip` on.
+    kNothing,  // It is held already, or does not follow: only answer.
   };
   Kind kind = Kind::kNotYet;
   int64_t skip = 0;
@@ -185,13 +186,14 @@ class ShardReplication {
   struct Follower {
     bool in_sync = false;  // By the routing.
     bool counted = false;
-    bool installed = false;    // It holds this term.
-    Position acked{-1};        // Up to where it holds this term's records. -1: nothing known.
-    bool confirmed = false;    // It has answered a message of this routing generation.
+    bool installed = false;  // It holds this term.
+    Position acked{-1};      // Up to where it holds this term's records. -1: nothing known.
+    bool confirmed = false;  // It has answered a message of this routing generation.
     std::optional<InFlight> in_flight;
     Instant next_try;
     absl::Duration back_off = kBackOffMin;
-    std::optional<Instant> silent_since;  // First message that was not answered since the last answer.
+    std::optional<Instant>
+        silent_since;   // First message that was not answered since the last answer.
     bool slow = false;  // What is not answered is a whole shard, or waits for a routing table.
     bool unreachable = false;
   };
@@ -222,8 +224,8 @@ class ShardReplication {
 
   // Primary.
   bool deposed_ = false;
-  Position last_;  // Of the shard.
-  Position sent_;  // Highest that any message has carried.
+  Position last_;          // Of the shard.
+  Position sent_;          // Highest that any message has carried.
   std::deque<Kept> kept_;  // Records up to last_.
   int64_t kept_bytes_ = 0;
   std::deque<std::pair<Position, Version>> uncommitted_;  // Ascending.

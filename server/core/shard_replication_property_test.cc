@@ -1,8 +1,8 @@
 // Random failovers against a ledger: one shard, k copies, a scheduler that promotes, adds and takes
 // away copies, and a network that loses, doubles and overtakes messages. What a primary called
 // committed must be in every later primary. A failing case prints its seed, which replays it.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <map>
 #include <memory>
 #include <optional>
@@ -268,9 +268,8 @@ class World {
     }
   }
   bool HasHeir() {
-    return std::any_of(table_.replicas.begin(), table_.replicas.end(), [&](const Copy& copy) {
-      return copy.in_sync && Find(copy.key) != nullptr;
-    });
+    return std::any_of(table_.replicas.begin(), table_.replicas.end(),
+                       [&](const Copy& copy) { return copy.in_sync && Find(copy.key) != nullptr; });
   }
 
   // What the scheduler does of its own: hears reports, adds copies, takes some away, deposes.

@@ -28,11 +28,10 @@ class Primary {
   }
   std::optional<ReplicaMessage> Next() { return replication.NextMessage(now, true); }
   void Answer(const ReplicaMessage& message, uint64_t term, int64_t position) {
-    replication.OnAnswer(message.to, message.id,
-                         {.kind = ReplicaAnswer::Kind::kHolds,
-                          .term = Term(term),
-                          .position = Position(position)},
-                         now);
+    replication.OnAnswer(
+        message.to, message.id,
+        {.kind = ReplicaAnswer::Kind::kHolds, .term = Term(term), .position = Position(position)},
+        now);
   }
   void Fail(const ReplicaMessage& message, ReplicaAnswer::Kind kind) {
     replication.OnAnswer(message.to, message.id, {.kind = kind}, now);

@@ -141,8 +141,8 @@ void ShardStory::Replay(const ShardStory& primary) {
     const Recorded& next = primary.records_[records_.size()];
     Actions actions;
     REQUIRE_OK(core_.Replay(next.record, actions));
-    const bool makes_record =
-        next.record.kind == ShardRecord::Kind::kPush || next.record.kind == ShardRecord::Kind::kUpdate;
+    const bool makes_record = next.record.kind == ShardRecord::Kind::kPush ||
+                              next.record.kind == ShardRecord::Kind::kUpdate;
     CarryOut(actions, next.gradient);
     if (!makes_record) records_.push_back(next);
     REQUIRE(records_.back().record == next.record);

@@ -41,20 +41,20 @@ void GrpcReplicaTransport::Send(const v1::ServerAddress& to,
     call->stub = StubFor(to.address());
     calls_[call.get()] = call;
   }
-  // Called by a thread of gRPC's, never before this function's caller has gone on.
-  call->stub->async()->Replicate(
-      &call->context, call->request.get(), &call->response,
-      [this, call = call.get()](const grpc::Status& status) {
-        call->done(FromGrpcStatus(status), call->response);
-        absl::MutexLock lock(&mutex_);
-        calls_.erase(call);
-      });
+  // The callback runs on a thread of gRPC's; whoever sends holds no lock.
+  call->stub->async()->Replicate(&call->context, call->request.get(), &call->response,
+                                 [this, call = call.get()](const grpc::Status& status) {
+                                   call->done(FromGrpcStatus(status), call->response);
+                                   absl::MutexLock lock(&mutex_);
+                                   calls_.erase(call);
+                                 });
 }
 
 std::shared_ptr<GrpcReplicaTransport::Stub> GrpcReplicaTransport::StubFor(
     const std::string& address) {
   std::shared_ptr<Stub>& stub = stubs_[address];
-  if (stub == nullptr) stub = v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData));
+  if (stub == nullptr)
+    stub = v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData));
   return stub;
 }
 

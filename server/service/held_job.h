@@ -85,7 +85,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   struct Options {
     JobId job;
-    NodeId node;              // This server and its life, as routing tables name it.
+    NodeId node;  // This server and its life, as routing tables name it.
     Incarnation incarnation;
     // The job asks for replicas or a log: replies wait until what they rest on is committed.
     bool safe_replies = false;
@@ -153,7 +153,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   Generation membership_generation() const;
   v1::RoutingTable routing() const;
   absl::Status failure() const;
-  std::vector<HeldShard> shards() const;            // Whose primary is here. Ordered by key.
+  std::vector<HeldShard> shards() const;                // Whose primary is here. Ordered by key.
   std::vector<v1::ReplicaState> ReplicaStates() const;  // Of those, as TableState reports them.
   std::vector<v1::HeldTable> Describe() const;
   const ShardFactory& factory() const { return *factory_; }

@@ -73,8 +73,9 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
     routing_ = routing;
     for (MadeShard& each : made) {
       const ShardKey key = each.order.shard.key;
-      EndWaitingForLocked(key, absl::FailedPreconditionError(absl::StrCat(
-                                   NameOf(key), " begins anew; fetch the routing table")),
+      EndWaitingForLocked(key,
+                          absl::FailedPreconditionError(
+                              absl::StrCat(NameOf(key), " begins anew; fetch the routing table")),
                           &effects);
       tables_.Put(key, std::move(each.shard));
     }
@@ -131,9 +132,11 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
   }
   link.SetRole(role, std::move(servers), tables_.Find(key), &effects->ended);
   if (was_primary && !link.is_primary()) {
-    EndWaitingForLocked(key, absl::FailedPreconditionError(absl::StrCat(
-                                 NameOf(key), " has another primary now; fetch the routing table "
-                                              "and send again")),
+    EndWaitingForLocked(key,
+                        absl::FailedPreconditionError(
+                            absl::StrCat(NameOf(key),
+                                         " has another primary now; fetch the routing table "
+                                         "and send again")),
                         effects);
   }
   if (!link.is_primary()) return;
@@ -145,9 +148,11 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
 
 HeldJob::Links::iterator HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
   const ShardKey key = link->first;
-  EndWaitingForLocked(key, absl::FailedPreconditionError(absl::StrCat(
-                               NameOf(key), " is no longer held here; fetch the routing table and "
-                                            "send again")),
+  EndWaitingForLocked(key,
+                      absl::FailedPreconditionError(
+                          absl::StrCat(NameOf(key),
+                                       " is no longer held here; fetch the routing table and "
+                                       "send again")),
                       effects);
   link->second->Close(absl::NotFoundError(absl::StrCat(NameOf(key), " is no longer held here")),
                       &effects->ended);

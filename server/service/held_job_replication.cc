@@ -58,8 +58,8 @@ void HeldJob::Replicate(const v1::ReplicateRequest& request, v1::ReplicateRespon
     } else {
       effects.report = !tables_.failure().ok();
       effects.ended.emplace_back(
-          std::move(done), Annotate(status, absl::StrCat("replicate ", options_.job, ", ",
-                                                         NameOf(key))));
+          std::move(done),
+          Annotate(status, absl::StrCat("replicate ", options_.job, ", ", NameOf(key))));
     }
   }
   Perform(effects);
@@ -78,10 +78,10 @@ absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, Shard
           absl::StrCat("term ", request.term(), " of ", request.sender(), " has ended: expected ",
                        link.replication().term().value(), " or higher"));
     case Kind::kNotYet:
-      return absl::NotFoundError(absl::StrCat(
-          "routing generation ", request.routing_generation(), ", term ", request.term(),
-          ": this server has generation ", routing_.generation(), ", term ",
-          link.replication().term().value(), "; send again"));
+      return absl::NotFoundError(
+          absl::StrCat("routing generation ", request.routing_generation(), ", term ",
+                       request.term(), ": this server has generation ", routing_.generation(),
+                       ", term ", link.replication().term().value(), "; send again"));
     case Kind::kInstall: {
       const absl::Status status = tables_.Install(link.shard(), request.install());
       if (!status.ok()) return status;
@@ -166,15 +166,15 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   if (!link.is_primary() || options_.transport == nullptr) return;
   const ShardKey key = link.shard().key;
   const Instant now = options_.clock->Now();
-  while (const auto message = link.replication().NextMessage(
-             now, installs_in_flight_ < kInstallsInFlightMax)) {
+  while (const auto message =
+             link.replication().NextMessage(now, installs_in_flight_ < kInstallsInFlightMax)) {
     if (message->install) ++installs_in_flight_;
     effects->sends.push_back(
         {.shard = key,
          .message = *message,
          .to = link.AddressOf(message->to),
-         .request = link.MessageFor(*message, Generation(routing_.generation()),
-                                    *tables_.Find(key))});
+         .request =
+             link.MessageFor(*message, Generation(routing_.generation()), *tables_.Find(key))});
   }
   TickAtLocked(link.replication().NextDeadline(), effects);
 }

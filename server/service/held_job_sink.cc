@@ -6,8 +6,8 @@ namespace capstan::server {
 
 // The tables call these under the job's mutex, which the analysis cannot see.
 
-void HeldJob::Sink::OnPush(const ShardKey& key, const ReplyPush& reply)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void HeldJob::Sink::OnPush(const ShardKey& key,
+                           const ReplyPush& reply) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   EncodePushReply(reply, push_);
   const ShardLink& link = *job_->links_.at(key);
   if (link.holds_replies() && reply.rests_on > link.replication().committed_version()) {

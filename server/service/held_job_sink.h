@@ -24,8 +24,7 @@ class HeldJob::Sink final : public ReplySink {
   void SetPushResult(v1::ShardPushResult* result) { push_ = result; }
 
   void OnPush(const ShardKey& key, const ReplyPush& reply) override;
-  void OnPull(const ShardKey& key, const ReplyPull& reply,
-              absl::Span<const float> values) override;
+  void OnPull(const ShardKey& key, const ReplyPull& reply, absl::Span<const float> values) override;
   void OnRecord(const ShardKey& key, const MakeRecord& made,
                 absl::Span<const float> gradient) override;
 

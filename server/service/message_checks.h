@@ -25,8 +25,8 @@ template <typename ShardMessages>
 absl::Status CheckShardList(const ShardMessages& shards, int shards_max) {
   if (shards.empty()) return absl::InvalidArgumentError("no shards: expected at least 1");
   if (shards.size() > shards_max) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        shards.size(), " shards in one message: expected at most ", shards_max));
+    return absl::InvalidArgumentError(
+        absl::StrCat(shards.size(), " shards in one message: expected at most ", shards_max));
   }
   absl::btree_set<ShardKey> seen;
   for (const auto& shard : shards) {

@@ -24,9 +24,7 @@ constexpr ConsistencyConfig kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
 
 class Loopback {
  public:
-  Loopback()
-      : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
-        service_(&jobs_) {
+  Loopback() : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }), service_(&jobs_) {
     timer_.Start();
     GrpcServer::Options options;
     options.listen = "127.0.0.1:0";

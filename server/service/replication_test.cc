@@ -88,10 +88,9 @@ class Cluster final : public ReplicaTransport {
       return letter.done(absl::UnavailableError("no answer"), {});
     }
     auto response = std::make_shared<v1::ReplicateResponse>();
-    (*this)[letter.to].Replicate(*letter.request, response.get(),
-                                 [response, done = letter.done](const absl::Status& status) {
-                                   done(status, *response);
-                                 });
+    (*this)[letter.to].Replicate(
+        *letter.request, response.get(),
+        [response, done = letter.done](const absl::Status& status) { done(status, *response); });
   }
   void Pass(absl::Duration time) {
     clock.Advance(time);
@@ -287,9 +286,8 @@ TEST_CASE("Replication: a replica is filled while pushes go on, then counts and 
   CHECK(states[0].term() == 1);
   cluster.Route(Takeover(3, "server-2"), {"server-2"});
   for (const CapturedShard& each : cluster["server-2"].Capture()) {
-    const v1::ShardSnapshot other = *cluster["server-1"]
-                                         .Capture()[static_cast<size_t>(each.shard.key.shard.value())]
-                                         .snapshot;
+    const v1::ShardSnapshot other =
+        *cluster["server-1"].Capture()[static_cast<size_t>(each.shard.key.shard.value())].snapshot;
     CHECK(each.snapshot->state().version() == 3);
     CHECK(each.snapshot->values() == other.values());
     CHECK(each.snapshot->optimizer_state(1) == other.optimizer_state(1));
@@ -328,8 +326,7 @@ TEST_CASE("Replication: calls that wait end when the routing gives their shard t
   CHECK(cluster["server-1"].shards().empty());
 }
 
-TEST_CASE("Replication: a reader of a primary without a lease waits for the replicas",
-          "[server]") {
+TEST_CASE("Replication: a reader of a primary without a lease waits for the replicas", "[server]") {
   Cluster cluster(kAsp);
   StartPair(cluster);
   cluster.clock.Advance(absl::Hours(1));  // The lease is over: the scheduler may be gone.

@@ -18,8 +18,7 @@ struct LentRecords {
   }
   void Lend(std::shared_ptr<const v1::ShardRecord> record) {
     // Nobody changes a message that is sent, and it gives the record back before its owner goes.
-    request.mutable_records()->UnsafeArenaAddAllocated(
-        const_cast<v1::ShardRecord*>(record.get()));
+    request.mutable_records()->UnsafeArenaAddAllocated(const_cast<v1::ShardRecord*>(record.get()));
     owners.push_back(std::move(record));
   }
 

@@ -103,8 +103,8 @@ class ShardLink {
   // there was any follower, and are in no record yet, would be lost with the primary.
   Version filled_from_{0};
   std::vector<ReplicaReport> reported_;
-  int64_t log_snapshot_bytes_ = 0;  // Of the last one.
-  int64_t log_record_bytes_ = 0;    // Since then.
+  int64_t log_snapshot_bytes_ = 0;      // Of the last one.
+  int64_t log_record_bytes_ = 0;        // Since then.
   std::vector<WaitingAnswer> answers_;  // For the log, in the held term.
 };
 

@@ -9,8 +9,7 @@ using CallId = WaitingCalls::CallId;
 
 constexpr ShardKey kFirst{TableId(0), ShardId(0)}, kSecond{TableId(0), ShardId(1)};
 
-TEST_CASE("Waiting calls: a call ends with its last part and hold, once it is sealed",
-          "[server]") {
+TEST_CASE("Waiting calls: a call ends with its last part and hold, once it is sealed", "[server]") {
   WaitingCalls calls;
   EndedCalls ended;
   v1::PullResponse response;

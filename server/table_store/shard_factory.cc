@@ -22,8 +22,8 @@ absl::Status CheckFloats(const char* what, const std::string& bytes, int64_t ele
 
 absl::Status CheckSnapshot(const v1::ShardSnapshot& snapshot, int64_t elements, int state_slots) {
   if (snapshot.elements() != elements) {
-    return absl::DataLossError(absl::StrCat("a snapshot of ", snapshot.elements(),
-                                            " elements: expected ", elements));
+    return absl::DataLossError(
+        absl::StrCat("a snapshot of ", snapshot.elements(), " elements: expected ", elements));
   }
   CAPSTAN_RETURN_IF_ERROR(CheckFloats("values", snapshot.values(), elements));
   if (snapshot.state().previous_readable()) {
@@ -135,8 +135,7 @@ absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
   std::vector<float> previous_copy;
   absl::Span<const float> previous;
   if (state->previous_readable) previous = FloatsOf(snapshot.previous(), &previous_copy);
-  const absl::Status restored =
-      store->Restore(FloatsOf(snapshot.values(), &copy), previous, slots);
+  const absl::Status restored = store->Restore(FloatsOf(snapshot.values(), &copy), previous, slots);
   if (!restored.ok()) return Annotate(restored, NameOf(shard.key));
   return TableShard(shard.elements, *std::move(core), *std::move(store));
 }

@@ -23,8 +23,8 @@ namespace capstan::server {
 // "table 0 shard 3".
 std::string NameOf(const ShardKey& key);
 
-// Takes answers and records in, in the order in which the core made them. What a span shows is valid
-// during the call only.
+// Takes answers and records in, in the order in which the core made them. What a span shows is
+// valid during the call only.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
