@@ -224,6 +224,10 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
     }
     FinishWith(task.call.reactor, task.reply.status);
   }
+  for (const Answers::Drain& drain : answers.drains) {
+    EncodeDrainReply(drain.reply, *drain.call.response);
+    FinishWith(drain.call.reactor, absl::OkStatus());
+  }
   for (const Answers::Done& done : answers.done) {
     if (done.after_files) {
       output_.Post([done] { FinishWith(done.reactor, done.status); });
@@ -249,10 +253,6 @@ void SchedulerService::RunTimer() {
       if (left <= absl::ZeroDuration()) break;
       timer_changed_.WaitWithTimeout(&mutex_, left);
     }
-  for (const Answers::Drain& drain : answers.drains) {
-    EncodeDrainReply(drain.reply, *drain.call.response);
-    FinishWith(drain.call.reactor, absl::OkStatus());
-  }
     if (stopped_) return;
     Actions actions;
     core_->Tick(clock_->Now(), actions);

@@ -23,6 +23,7 @@ enum class JobPhase {
   kPlacing,   // Its servers make the tables.
   kStarting,  // Its tasks start.
   kTraining,
+  kCheckpointing,  // It is quiet while its servers copy the tables.
   kEvaluating,
   kExporting,
   kFinishing,   // The model is written; its tasks exit.
@@ -114,14 +115,23 @@ struct EpochDone {
   EpochResult result;
 };
 
+// A checkpoint is complete, or there is none.
+struct CheckpointEnded {
+  JobId job;
+  CheckpointId id;
+  std::string folder;
+  std::string why;  // Empty: it is complete.
+};
+
 struct JobEnded {
   JobId job;
   JobState state = JobState::kSucceeded;
   Failure failure;
 };
 
-using Event = std::variant<NodeJoined, NodeDied, JobSubmitted, JobStarted, PhaseStarted,
-                           RoutingChanged, TaskPlaced, TaskDied, Report, EpochDone, JobEnded>;
+using Event =
+    std::variant<NodeJoined, NodeDied, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged,
+                 TaskPlaced, TaskDied, Report, EpochDone, CheckpointEnded, JobEnded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -6,9 +6,9 @@
 
 namespace capstan::scheduler {
 
-JobMembers::JobMembers(const Primaries& primaries, Instant now)
+JobMembers::JobMembers(const Primaries& primaries, Instant now, Generation first)
     : changed_(now), primaries_(primaries) {
-  membership_.generation = Generation(1);
+  membership_.generation = first;
 }
 
 void JobMembers::SetPrimaries(const Primaries& primaries, Instant now) {

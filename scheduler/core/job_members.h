@@ -12,7 +12,7 @@
 // learns of the members with the routing table that makes it so: a member that was ready stays
 // ready, but no other becomes active or ready before that server has applied the table.
 // Thread safety: thread-compatible.
-// Invariants: (1) the generation grows with every change and starts at 1.
+// Invariants: (1) the generation grows with every change.
 //             (2) what a server acknowledged never decreases, until it is forgotten.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
@@ -32,7 +32,8 @@ class JobMembers {
   // The servers that are primaries, each with the routing generation that made it so.
   using Primaries = absl::btree_map<NodeId, Generation>;
 
-  JobMembers(const Primaries& primaries, Instant now);
+  // `first`: of the membership, above all that the shards have seen.
+  JobMembers(const Primaries& primaries, Instant now, Generation first = Generation(1));
 
   void SetPrimaries(const Primaries& primaries, Instant now);
   void Forget(const NodeId& server);  // It died: a later life of it has applied nothing.
@@ -63,7 +64,7 @@ class JobMembers {
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(membership_, changed_, since_, applied_);
+    archive(membership_, changed_, since_, primaries_, applied_);
   }
   void Restored(Instant now) { changed_ = now; }  // The servers get their whole time again.
 

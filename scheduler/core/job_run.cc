@@ -38,7 +38,7 @@ ShardMap::Options MapOptions(const JobPlan& plan, ShardMap::Options options) {
 }  // namespace
 
 JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
-               Instant now)
+               Instant now, std::optional<RestoreFrom> restore)
     : plan_(plan),
       options_(options),
       epochs_(plan),
@@ -46,7 +46,10 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
       routing_(std::move(routing)),
       started_(now),
       tasks_(plan.workers, options.tasks),
-      members_(shards_.Primaries(), now),
+      members_(shards_.Primaries(), now, restore ? restore->at.membership.Next() : Generation(1)),
+      begins_at_(std::move(restore)),
+      restore_(begins_at_),
+      checkpoints_(plan),
       last_report_event_(now) {}
 
 // ---------------------------------------------------------------- tasks
@@ -163,6 +166,7 @@ bool JobRun::HasUnfinishedWork(const Task& task) const {
       return true;
     case JobPhase::kPlacing:
     case JobPhase::kStarting:
+    case JobPhase::kCheckpointing:
     case JobPhase::kRecovering:
       return false;
   }
@@ -235,6 +239,7 @@ void JobRun::Tick(Instant now, Events& events) {
   if (ended()) return;
   EndHungTasks(now, events);
   if (!ended()) CheckServers(now, events);
+  checkpoints_.Tick(now);
   if (!ended()) Advance(now, events);
 }
 
@@ -264,6 +269,11 @@ Instant JobRun::NextDeadline() const {
     }
     if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
   }
+  next = std::min(next, checkpoints_.Limit());
+  if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
+      checkpoints_.IsIdle()) {
+    next = std::min(next, checkpoints_.DueAt());
+  }
   if (phase_ == JobPhase::kFinishing)
     return std::min(next, finishing_since_ + options_.finish_limit);
   if (without_worker_since_) next = std::min(next, *without_worker_since_ + plan_.worker_wait);
@@ -284,6 +294,8 @@ void JobRun::End(JobState state, const Failure& failure, Instant now, Events& ev
     if (task.placed()) tasks_.End(task.rank);
   }
   changed_assignments_.clear();
+  checkpoints_.Abandon("the job ended");
+  NoteCheckpoints(events);
   ++desired_version_;
   ++revision_;
   events.push_back(JobEnded{plan_.id, state, failure});
@@ -317,6 +329,8 @@ void JobRun::Restored(Instant now) {
   if (ended()) return;
   tasks_.Restored(now);
   members_.Restored(now);
+  checkpoints_.Restored(now);
+  if (recovery_) recovery_->since = now;
   finishing_since_ = now;
   last_report_event_ = now;
   // Reports that were seen and not written are fewer than this.

@@ -6,7 +6,11 @@
 //   any --Stop--> stopped      any --an error--> failed
 //   any but FINISHING --shards are lost--> RECOVERING --all are held again--> where it was
 //
-// EVALUATING is skipped without a test set. Tasks start while the servers make the tables.
+//   TRAINING, or between epochs --a checkpoint is due and all is quiet--> CHECKPOINTING --all
+//   servers have copied the tables--> where it was
+//
+// EVALUATING is skipped without a test set. Tasks start while the servers make the tables. A job
+// that begins with a checkpoint, or goes back to one, comes from STARTING to where that one stood.
 // RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
 // A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
@@ -31,10 +35,12 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/checkpoints.h"
 #include "scheduler/core/epoch_plan.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_members.h"
@@ -43,6 +49,7 @@
 #include "scheduler/core/job_tasks.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
+#include "scheduler/core/resume_point.h"
 #include "scheduler/core/sample_leases.h"
 #include "scheduler/core/shard_map.h"
 #include "scheduler/core/slot_leases.h"
@@ -69,8 +76,10 @@ class JobRun {
   };
   static constexpr int kLeasesPerTask = 2;  // Sample leases that a task holds at most.
 
+  // `restore`: it begins there; then the term of every shard of `routing` is restore_term().
   JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
-         Instant now);
+         Instant now, std::optional<RestoreFrom> restore = std::nullopt);
+  static constexpr Term kRestoreTerm{2};  // Of a job that begins with a checkpoint.
 
   // ---- facts in
   void PlaceTask(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
@@ -92,6 +101,11 @@ class JobRun {
   // The rank leaves its daemon, which is drained, and wants a slot elsewhere. No crash is counted.
   void MoveTask(Rank rank, Instant now, Events& events);
   void OnTableReport(const NodeId& server, const TableReport& report, Instant now, Events& events);
+  // One is taken as soon as the job can be quiet. The id that it will have.
+  // Errors: kFailedPrecondition  the job trains no more.
+  absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
+  void OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
+                             Events& events);
   void Stop(Instant now, Events& events);
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
@@ -113,6 +127,10 @@ class JobRun {
   // Its table names the server, in this or an earlier life.
   bool UsesServer(const NodeId& node) const { return shards_.IsUsed(node); }
   const ShardMap& shards() const { return shards_; }
+  CheckpointOrder checkpoint_order() const { return checkpoints_.order(); }
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  // The manifest that is to be written, given once in each life of the scheduler.
+  std::optional<CheckpointPublish> TakePublish();
 
   uint64_t revision() const { return revision_; }  // Grows with every visible change.
   uint64_t desired_version() const {
@@ -126,14 +144,17 @@ class JobRun {
   // ---- durable state, in the form of scheduler/store/archive.h
   // Grows with every decision, which must be durable before anybody hears of it. What only the
   // revision counts is progress: it may be lost, for the tasks report it again.
-  uint64_t durable_version() const { return desired_version_ + decisions_; }
+  uint64_t durable_version() const {
+    return desired_version_ + decisions_ + checkpoints_.changes();
+  }
   // All but what the constructor takes.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
             training_begun_, next_lease_, exporter_, exported_, epoch_started_, epoch_result_,
             results_, crashes_, restarts_, first_failure_, last_death_, revision_, desired_version_,
-            decisions_, membership_seen_, shards_, recovery_, server_deaths_, restore_folder_);
+            decisions_, membership_seen_, begins_at_, restore_, checkpoints_, pausing_,
+            after_checkpoint_, segment_margin_, order_seen_, shards_, recovery_, server_deaths_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -147,7 +168,11 @@ class JobRun {
   void Restored(Instant now);
 
  private:
-  bool training() const { return phase_ == JobPhase::kTraining; }
+  // In an epoch's training, if need be quiet for a checkpoint.
+  bool training() const {
+    return phase_ == JobPhase::kTraining ||
+           (phase_ == JobPhase::kCheckpointing && after_checkpoint_ != After::kNextEpoch);
+  }
   absl::Status ValidateReport(const TaskReport& report) const;
   bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
   void NoteContradiction(Task& task, bool moved, Instant now);
@@ -158,9 +183,23 @@ class JobRun {
   void Advance(Instant now, Events& events);
   bool AdvancePhase(Instant now, Events& events);
   void EnterTraining(Epoch epoch, Instant now, Events& events);
+  void AdvanceTraining(Instant now);
+  bool TrainingComplete() const;
+
+  // Checkpoints (job_run_checkpoints.cc).
+  enum class After { kTrainOn, kFinishTraining, kNextEpoch };  // Where a quiet moment lies.
+  bool IsQuiet() const;  // Training, and nothing is on its way.
+  bool TakeCheckpoint(After after, Instant now, Events& events);  // True: if one was due.
+  void LeaveCheckpoint(Instant now, Events& events);
+  void PlanQuiet(Instant now);
+  void EndSegmentSoon(Instant now);
+  ResumePoint PointNow(After after, Instant now) const;
+  void ResumeAt(const ResumePoint& at, Instant now, Events& events);
+  void NoteCheckpoints(Events& events);
   void EnterEvaluating(Events& events);
   void FinishTraining(Instant now, Events& events);
   void FinishEpoch(Instant now, Events& events);
+  void EnterNextEpoch(Instant now, Events& events);
   void SetPhase(JobPhase phase, Events& events);
   bool BeginTraining(Instant now);
   void GrantTraining(Instant now);
@@ -175,7 +214,8 @@ class JobRun {
   void BeginRecovery(Instant now, Events& events);
   void Recover(Instant now, Events& events);
   bool GoBackToCheckpoint(Instant now, Events& events);
-  bool has_checkpoint() const;
+  const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
+  bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
   std::string DescribeLoss() const;
   std::string RecoveryDetail(Instant now) const;
   void RefreshAssignments();
@@ -217,6 +257,15 @@ class JobRun {
   EpochResult epoch_result_;
   std::vector<EpochResult> results_;
 
+  std::optional<RestoreFrom> begins_at_;  // The job; not always with its initial values.
+  std::optional<RestoreFrom> restore_;    // Where its training begins, or began last.
+  Checkpoints checkpoints_;
+  bool pausing_ = false;  // SSP, ASP: no batch is begun, for a checkpoint.
+  After after_checkpoint_ = After::kTrainOn;
+  int64_t segment_margin_ = 0;  // BSP: iterations left to tasks to hear of a segment's end.
+  std::optional<Instant> at_segment_end_since_;  // BSP: and a checkpoint is due.
+  CheckpointId order_seen_;                      // By desired_version_.
+  bool publish_taken_ = false;                   // In this life of the scheduler.
   // Shards are lost, or were, and their new primaries do not hold them yet.
   struct Recovery {
     Instant since;
@@ -228,7 +277,6 @@ class JobRun {
   };
   std::optional<Recovery> recovery_;
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
-  std::string restore_folder_;                          // Of the checkpoint of restore_term.
 
   int crashes_ = 0;
   int restarts_ = 0;

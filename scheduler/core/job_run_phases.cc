@@ -10,7 +10,9 @@ void JobRun::Advance(Instant now, Events& events) {
   CheckWorkers(now, events);
   while (!ended() && !recovery_ && AdvancePhase(now, events)) {
   }
-  if (!ended()) RefreshAssignments();
+  if (ended()) return;
+  NoteCheckpoints(events);
+  RefreshAssignments();
 }
 
 // Does what the phase can do now. True if another phase was entered.
@@ -22,17 +24,26 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return true;
     case JobPhase::kStarting:
       if (tasks_.Live().empty() || tasks_.CountIn(Task::State::kStarting) > 0) return false;
-      EnterTraining(Epoch(0), now, events);
+      if (restore_) {
+        ResumeAt(restore_->at, now, events);
+      } else {
+        EnterTraining(Epoch(0), now, events);
+      }
+      checkpoints_.StartClock(IterationNow(), now);
       return true;
-    case JobPhase::kTraining: {
-      const bool bsp = plan_.mode == Mode::kBsp;
-      if (bsp ? slot_leases_->complete() : sample_leases_->complete()) {
+    case JobPhase::kTraining:
+      if (TrainingComplete()) {
+        if (TakeCheckpoint(After::kFinishTraining, now, events)) return true;
         FinishTraining(now, events);
         return true;
       }
-      if (training_begun_ || BeginTraining(now)) GrantTraining(now);
+      if (IsQuiet() && TakeCheckpoint(After::kTrainOn, now, events)) return true;
+      if (training_begun_ || BeginTraining(now)) AdvanceTraining(now);
       return false;
-    }
+    case JobPhase::kCheckpointing:
+      if (checkpoints_.IsCapturing()) return false;
+      LeaveCheckpoint(now, events);
+      return true;
     case JobPhase::kEvaluating:
       if (sample_leases_->complete()) {
         FinishEpoch(now, events);
@@ -51,7 +62,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       }
       return false;
     case JobPhase::kFinishing:
-      if (tasks_.CountIn(Task::State::kUnplaced) == plan_.workers ||
+      if ((tasks_.CountIn(Task::State::kUnplaced) == plan_.workers && checkpoints_.IsIdle()) ||
           now >= finishing_since_ + options_.finish_limit) {
         End(JobState::kSucceeded, {}, now, events);
       }
@@ -76,10 +87,12 @@ void JobRun::EnterTraining(Epoch epoch, Instant now, Events& events) {
   epoch_started_ = now;
   epoch_result_ = {.epoch = epoch};
   training_begun_ = false;
+  pausing_ = false;
   metrics_.StartEpoch();
   if (plan_.mode == Mode::kBsp) {
     const Range steps = epochs_.Steps(epoch);
     slot_leases_.emplace(plan_.slots, Iteration(steps.begin), Iteration(steps.end));
+    segment_margin_ = 0;
   } else {
     sample_leases_.emplace(SampleLeases::Options{.use = SampleLeases::Use::kTrain,
                                                  .count = epochs_.Samples(epoch),
@@ -120,6 +133,15 @@ std::vector<Rank> JobRun::ReadyRanks() const {
   std::vector<Rank> ready = tasks_.Live();
   std::erase_if(ready, [this](Rank rank) { return !members_.IsReady(rank); });
   return ready;
+}
+
+bool JobRun::TrainingComplete() const {
+  return plan_.mode == Mode::kBsp ? slot_leases_->complete() : sample_leases_->complete();
+}
+
+void JobRun::AdvanceTraining(Instant now) {
+  PlanQuiet(now);
+  if (!pausing_) GrantTraining(now);
 }
 
 void JobRun::GrantTraining(Instant now) {
@@ -188,6 +210,10 @@ void JobRun::FinishEpoch(Instant now, Events& events) {
   results_.push_back(epoch_result_);
   events.push_back(EpochDone{plan_.id, epochs_.Steps(epoch_).end,
                              EpochSamplesBefore() + epochs_.Samples(epoch_), epoch_result_});
+  if (!TakeCheckpoint(After::kNextEpoch, now, events)) EnterNextEpoch(now, events);
+}
+
+void JobRun::EnterNextEpoch(Instant now, Events& events) {
   if (epoch_.value() + 1 < epochs_.epochs()) {
     EnterTraining(epoch_.Next(), now, events);
   } else {
@@ -205,13 +231,16 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
     case JobPhase::kRecovering:
       break;
     case JobPhase::kTraining:
-      wanted.paused = recovery_.has_value();
+    case JobPhase::kCheckpointing:
+      if (!training()) break;
+      wanted.paused = recovery_.has_value() || pausing_;
       if (plan_.mode == Mode::kBsp) {
         wanted.slots = slot_leases_->HeldBy(task.rank);
         wanted.epoch_first_iteration = slot_leases_->begin();
       } else {
         wanted.samples = sample_leases_->HeldBy(task.rank);
         wanted.start_iteration = members_.StartIteration(task.rank);
+        wanted.paused = pausing_ && !wanted.samples.empty();
       }
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
       break;
@@ -247,10 +276,11 @@ void JobRun::RefreshAssignments() {
     task.stuck_since.reset();
     changed_assignments_.insert(task.rank);
   }
-  if (membership().generation != membership_seen_) {
-    membership_seen_ = membership().generation;
-    ++desired_version_;
-  }
+  const CheckpointId order = checkpoints_.order().id;
+  if (membership().generation == membership_seen_ && order == order_seen_) return;
+  membership_seen_ = membership().generation;
+  order_seen_ = order;
+  ++desired_version_;
 }
 
 }  // namespace capstan::scheduler

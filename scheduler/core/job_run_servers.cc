@@ -26,6 +26,7 @@ void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& 
     if (phase_ != JobPhase::kFinishing) {
       if (shards_.IsUsed(dead.node)) server_deaths_[dead.node] = dead.why;
       shards_.ServerDied(dead.node, dead.fenced_at);
+      checkpoints_.OnServerDied(dead.node);
       members_.Forget(dead.node);
     }
     for (const Rank rank : tasks_.OnNode(dead.node)) {
@@ -61,12 +62,16 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
                            Events& events) {
   if (ended() || !UsesServer(server)) return;
   if (report.failure.happened()) {
+    if (TryOlderCheckpoint(absl::StrCat(server, ": ", report.failure.message), now, events)) return;
     End(JobState::kFailed,
         {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)}, now, events);
     return;
   }
   shards_.OnTableReport(server, report);
   members_.Acknowledge(server, report.routing, report.membership);
+  for (const CheckpointReport& checkpoint : report.checkpoints) {
+    checkpoints_.OnReport(server, checkpoint, now);
+  }
   Advance(now, events);
 }
 
@@ -83,9 +88,10 @@ void JobRun::CheckServers(Instant now, Events& events) {
 // ---------------------------------------------------------------- the routing table
 
 RestoreSource JobRun::restore_source() const {
-  return {.restore_term = shards_.restore_term(),
-          .restore_folder = restore_folder_,
-          .log_term = shards_.log_term()};
+  RestoreSource source{.restore_term = shards_.restore_term(), .log_term = shards_.log_term()};
+  if (restore_ && source.restore_term == Term(0)) source.restore_term = kRestoreTerm;
+  if (restore_) source.restore_folder = restore_->folder;
+  return source;
 }
 
 void JobRun::SettleShards(Instant now, Events& events) {
@@ -104,6 +110,7 @@ void JobRun::TakeRouting(Instant now, Events& events) {
   if (!shards_.Settle(now)) return;
   routing_ = std::make_shared<const Routing>(shards_.routing());
   members_.SetPrimaries(shards_.Primaries(), now);
+  checkpoints_.OnRouting(*routing_);
   ++desired_version_;
   ++revision_;
   for (const Rank rank : tasks_.Live()) changed_assignments_.insert(rank);
@@ -118,7 +125,7 @@ void JobRun::TakeRouting(Instant now, Events& events) {
 // ---------------------------------------------------------------- lost shards
 
 void JobRun::BeginRecovery(Instant now, Events& events) {
-  if (!plan_.log && !has_checkpoint()) {
+  if (!plan_.log && NewestCheckpoint() == nullptr) {
     End(JobState::kFailed, {FailureReason::kServerLost, DescribeLoss()}, now, events);
     return;
   }
@@ -155,9 +162,46 @@ void JobRun::Recover(Instant now, Events& events) {
   End(JobState::kFailed, {FailureReason::kServerLost, message}, now, events);
 }
 
-// What a job without checkpoints has of them: nothing to go back to.
-bool JobRun::has_checkpoint() const { return false; }
-bool JobRun::GoBackToCheckpoint(Instant, Events&) { return false; }
+const RestoreFrom* JobRun::NewestCheckpoint() const {
+  if (!checkpoints_.complete().empty()) return &checkpoints_.complete().back();
+  return begins_at_ ? &*begins_at_ : nullptr;
+}
+
+// All tasks end, by no fault of theirs: what they hold leads on from values that are lost. The job
+// places its tables anew, and begins where the newest checkpoint stood.
+bool JobRun::GoBackToCheckpoint(Instant now, Events& events) {
+  const RestoreFrom* newest = NewestCheckpoint();
+  if (newest == nullptr || !shards_.PlaceAnew()) return false;
+  restore_ = *newest;
+  checkpoints_.Abandon("its shards are lost");
+  const Failure failure{FailureReason::kNone,
+                        absl::StrCat("the job goes back to ", restore_->folder)};
+  for (const Task& task : tasks_.all()) {
+    if (task.placed()) EndTask(task.rank, failure, /*counted=*/false, now, events);
+  }
+  slot_leases_.reset();
+  sample_leases_.reset();
+  pausing_ = false;
+  phase_ = JobPhase::kPlacing;
+  ++revision_;
+  return true;
+}
+
+// A server cannot read the checkpoint that it is to take its shards from: then the one before. What
+// the job began with stays, whatever is said of it.
+bool JobRun::TryOlderCheckpoint(const std::string& why, Instant now, Events& events) {
+  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
+  const bool restoring = phase_ == JobPhase::kPlacing && restore_ && !complete.empty() &&
+                         complete.back().folder == restore_->folder;
+  if (!restoring) return false;
+  events.push_back(CheckpointEnded{plan_.id, CheckpointId(0), restore_->folder, why});
+  checkpoints_.ForgetNewest();
+  if (!GoBackToCheckpoint(now, events)) return false;
+  recovery_ = Recovery{.since = now, .waiting = false};
+  TakeRouting(now, events);
+  Advance(now, events);
+  return true;
+}
 
 std::string JobRun::DescribeLoss() const {
   const std::vector<ShardMap::Lost> lost = shards_.LostShards();

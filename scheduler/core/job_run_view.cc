@@ -73,7 +73,12 @@ std::string JobRun::Detail(Instant now) const {
     case JobPhase::kTraining:
       if (!training_begun_)
         return absl::StrCat("waits for ", members_.Behind().value_or("a worker"));
+      if (pausing_ || segment_margin_ > 0) {
+        return absl::StrCat("ends what it has begun for a checkpoint, ", epoch);
+      }
       return absl::StrCat("trains ", epoch);
+    case JobPhase::kCheckpointing:
+      return absl::StrCat("waits for ", checkpoints_.Awaited(), " to copy its tables, ", epoch);
     case JobPhase::kEvaluating:
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
@@ -116,6 +121,8 @@ TaskView JobRun::ViewTask(const Task& task) const {
     view.state = "idle";
   } else if (phase_ == JobPhase::kEvaluating) {
     view.state = "evaluating";
+  } else if (phase_ == JobPhase::kCheckpointing || task.assignment.paused) {
+    view.state = "idle";
   } else {
     view.state = phase_ == JobPhase::kExporting ? "exporting" : "training";
   }

@@ -140,6 +140,7 @@ Instant Membership::NextDeadline() const {
 void Membership::Restored(Instant now) {
   for (auto& [id, node] : nodes_) {
     if (node.alive) node.last_seen = now;
+    node.broken_since.reset();
   }
 }
 

@@ -39,7 +39,6 @@ struct Node {
   std::optional<Instant> broken_since;  // Its connection broke and it has not renewed since.
 
   bool closing() const { return leaving || draining; }
-  // broken_since is of this scheduler's life: a restored node has its whole lease again.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(id, info, incarnation, alive, leaving, draining, last_seen);

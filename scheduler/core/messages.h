@@ -154,12 +154,37 @@ struct ReplicaReport {
   friend bool operator==(const ReplicaReport&, const ReplicaReport&) = default;
 };
 
+// A shard's file of a checkpoint.
+struct CheckpointPart {
+  ShardKey shard;
+  Range elements;
+  Version version;
+  std::string file;  // Relative to the checkpoint's folder.
+  int64_t bytes = 0;
+  uint32_t crc32c = 0;  // Of the whole file.
+  friend bool operator==(const CheckpointPart&, const CheckpointPart&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(shard, elements, version, file, bytes, crc32c);
+  }
+};
+
+// What a server says of its part of a checkpoint.
+struct CheckpointReport {
+  enum class State { kCaptured, kWritten, kFailed };
+  CheckpointId id;
+  State state = State::kCaptured;
+  std::vector<CheckpointPart> parts;  // kWritten: of each shard whose primary it is.
+  std::string error;                  // kFailed.
+};
+
 struct TableReport {
   JobId job;
   Generation routing;     // Applied.
   Generation membership;  // Applied.
   Failure failure;
   std::vector<ReplicaReport> replicas = {};  // Of shards whose primary is here.
+  std::vector<CheckpointReport> checkpoints = {};
 };
 
 struct TaskExit {
@@ -192,11 +217,19 @@ struct RestoreSource {
   friend bool operator==(const RestoreSource&, const RestoreSource&) = default;
 };
 
+// Every server captures the shards whose primary it is, then writes them. The job is quiet.
+struct CheckpointOrder {
+  CheckpointId id;     // 0: none is wanted.
+  std::string folder;  // Of this checkpoint.
+  friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
+};
+
 // A job's tables on one server.
 struct TableAssignment {
   std::shared_ptr<const Routing> routing;  // Shared by all replies of the job; immutable.
   JobMembership membership;
   RestoreSource restore = {};
+  CheckpointOrder checkpoint = {};
 };
 
 struct NodeReply {
@@ -303,6 +336,14 @@ struct TaskReply {
 struct JobReply {
   Ticket ticket;
   JobId job;
+};
+
+// How a checkpoint that was asked for went.
+struct CheckpointReply {
+  Ticket ticket;
+  absl::Status status;  // Not ok: why there is none.
+  CheckpointId id;      // 0: not complete within the limit; it goes on.
+  std::string folder;
 };
 
 // How far a node is drained.

@@ -35,6 +35,28 @@ SampleLeases::SampleLeases(const Options& options)
   if (options_.count > 0) ungranted_.emplace(0, options_.count);
 }
 
+void SampleLeases::Resume(absl::Span<const Range> untrained, int64_t batches) {
+  ungranted_.clear();
+  ungranted_count_ = 0;
+  for (const Range& range : untrained) {
+    if (range.empty()) continue;
+    Insert(range, ungranted_);
+    ungranted_count_ += range.size();
+  }
+  positions_done_ = options_.count - ungranted_count_;
+  batches_done_ = batches;
+}
+
+std::vector<Range> SampleLeases::Undone() const {
+  absl::btree_map<int64_t, int64_t> ranges = ungranted_;
+  for (const auto& [id, held] : held_) {
+    if (held.done < held.positions.end) Insert({held.done, held.positions.end}, ranges);
+  }
+  std::vector<Range> undone;
+  for (const auto& [begin, end] : ranges) undone.push_back({begin, end});
+  return undone;
+}
+
 int64_t SampleLeases::NextSize() const {
   const int64_t batch = options_.batch_size;
   if (options_.use == Use::kEvaluate) return kEvaluateBatches * batch;

@@ -21,6 +21,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/planted/planted_bug.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages.h"
@@ -60,6 +61,10 @@ class SampleLeases {
   };
   explicit SampleLeases(const Options& options);
 
+  // Goes on where another was: only `untrained` is left, in `batches` batches the rest was trained.
+  // REQUIRES: nothing was granted; the ranges are disjoint and in [0, count).
+  void Resume(absl::Span<const Range> untrained, int64_t batches);
+
   // Leases the next range to `rank`: a multiple of batch_size unless the range ends first. Nothing
   // if all is granted.
   std::optional<SampleLease> Grant(Rank rank);
@@ -80,6 +85,7 @@ class SampleLeases {
   bool complete() const { return ungranted_.empty() && held_.empty(); }
   int64_t positions_done() const { return positions_done_; }
   int64_t batches_done() const { return batches_done_; }
+  std::vector<Range> Undone() const;  // Not reported done: disjoint, ascending, apart.
   LeaseId next_id() const { return next_id_; }
 
   // kEvaluate: the results of the finished leases, summed by position.

@@ -64,12 +64,9 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
   if (state.held) AnswerNode(node.id, state, actions);  // The caller gave up on that one.
-  if (node.closing() && !was_closing) {
-    NoteClosing(node, now, actions);
-    nodes_changed_ = true;
-  }
+  if (node.closing() && !was_closing) NoteClosing(node, now, actions);
   const bool current = report.generation_seen == state.generation;
-  TakeNodeReport(node, report, now, actions);
+  TakeNodeReport(node, report, current, now, actions);
   ReleaseSlots(actions);
   slots_.Report(report.node, report.tasks, current);
   state.held = true;
@@ -81,10 +78,13 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   return absl::OkStatus();
 }
 
-void SchedulerCore::TakeNodeReport(const Node& node, const NodeReport& report, Instant now,
-                                   Actions& actions) {
+void SchedulerCore::TakeNodeReport(const Node& node, const NodeReport& report, bool current,
+                                   Instant now, Actions& actions) {
   for (const TableReport& table : report.tables) {
-    if (JobRun* run = RunOf(table.job)) run->OnTableReport(node.id, table, now, actions.events);
+    JobRun* run = RunOf(table.job);
+    // A failure that is about an older desired state is not one; a later sync will tell.
+    if (run == nullptr || (table.failure.happened() && !current)) continue;
+    run->OnTableReport(node.id, table, now, actions.events);
   }
   for (const TaskState& state : report.tasks) {
     JobRun* run = state.exited ? RunOf(state.task.job) : nullptr;
@@ -119,13 +119,17 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
 
 // ---------------------------------------------------------------- users
 
-absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions& actions) {
+absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
+                                      const std::optional<RestoreFrom>& restore) {
   const int servers = std::max(plan.servers, plan.replicas + 1);
   CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, servers));
   JobEntry& entry = jobs_[plan.id];
   entry.plan = plan;
   entry.number = next_job_number_++;
   entry.submitted = now;
+  entry.restore = restore;
+  // The shards know the lives of the tasks that trained them, perhaps of another cluster.
+  if (restore) next_incarnation_ = std::max(next_incarnation_, restore->at.incarnation.Next());
   actions.events.push_back(JobSubmitted{plan.id});
   queue_changed_ = true;
   nodes_changed_ = true;  // The counters.
@@ -172,6 +176,33 @@ absl::Status SchedulerCore::WatchJob(Ticket ticket, const JobId& job, uint64_t a
   return absl::OkStatus();
 }
 
+// ---------------------------------------------------------------- checkpoints
+
+absl::Status SchedulerCore::SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit,
+                                           Instant now, Actions& actions) {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return NoSuchJob(job);
+  JobRun* run = it->second.run.get();
+  if (run == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(job, " has not started"));
+  }
+  if (checkpoint_waits_.size() >= options_.watches_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(checkpoint_waits_.size(), " calls wait for checkpoints already"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, run->AskCheckpoint(now, actions.events));
+  checkpoint_waits_.push_back({ticket, job, id, now + limit});
+  Settle(now, actions);
+  if (limit <= absl::ZeroDuration()) AnswerExpired(now, actions);
+  return absl::OkStatus();
+}
+
+void SchedulerCore::CheckpointPublished(const JobId& job, CheckpointId id,
+                                        const absl::Status& status, Instant now, Actions& actions) {
+  if (JobRun* run = RunOf(job)) run->OnCheckpointPublished(id, status, now, actions.events);
+  Settle(now, actions);
+}
+
 // ---------------------------------------------------------------- time
 
 void SchedulerCore::Tick(Instant now, Actions& actions) {
@@ -200,6 +231,7 @@ Instant SchedulerCore::NextDeadline() const {
   }
   for (const auto& [key, held] : held_tasks_) next = std::min(next, held.hold_until);
   for (const Watch& watch : watches_) next = std::min(next, watch.until);
+  for (const CheckpointWait& wait : checkpoint_waits_) next = std::min(next, wait.until);
   for (const DrainWatch& watch : drain_watches_) next = std::min(next, watch.until);
   for (const auto& [number, job] : running_) next = std::min(next, RunOf(job)->NextDeadline());
   return next;

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -33,12 +34,14 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/changes.h"
+#include "scheduler/core/checkpoints.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_queue.h"
 #include "scheduler/core/job_run.h"
 #include "scheduler/core/membership.h"
 #include "scheduler/core/messages.h"
+#include "scheduler/core/resume_point.h"
 #include "scheduler/core/views.h"
 #include "scheduler/core/worker_slots.h"
 
@@ -49,9 +52,11 @@ namespace capstan::scheduler {
 // happened.
 struct Actions {
   Changes changes;
+  std::vector<CheckpointPublish> publishes;  // Manifests to be written.
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
+  std::vector<CheckpointReply> checkpoint_replies;
   std::vector<DrainReply> drain_replies;
   Events events;
 };
@@ -65,9 +70,9 @@ class SchedulerCore {
     absl::Duration read_lease = absl::Milliseconds(500);
     absl::Duration broken_limit = absl::Milliseconds(500);  // At least read_lease.
     JobRun::Options job;                                    // job.tasks.lease is set to `lease`.
-    Incarnation first_incarnation{1};  // Of a cluster's first scheduler.
-    size_t ended_jobs_max = 1000;      // History: the oldest are forgotten.
-    size_t watches_max = 10000;        // Held GetJob and DrainNode calls, each.
+    Incarnation first_incarnation{1};                       // Of a cluster's first scheduler.
+    size_t ended_jobs_max = 1000;                           // History: the oldest are forgotten.
+    size_t watches_max = 10000;  // Held GetJob, DrainNode and SaveCheckpoint calls, each.
     // Progress that tasks would report again is written this often, if nothing else is.
     absl::Duration progress_interval = absl::Seconds(1);
   };
@@ -91,9 +96,11 @@ class SchedulerCore {
   // ---- users
   // A number for the next job's name, never the same again. Durable with the next SubmitJob.
   uint64_t TakeJobNumber() { return next_job_name_++; }
+  // `restore`: where the job begins, of a job with the same tables, data and batches.
   // REQUIRES: plan.id was not used before; the plan's ranges hold.
   // Errors: kResourceExhausted  too many jobs wait.
-  absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions);
+  absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
+                         const std::optional<RestoreFrom>& restore = std::nullopt);
   // Errors: kNotFound.
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
   // Answers once the job's revision is above `after_revision`, or after `limit`.
@@ -101,6 +108,16 @@ class SchedulerCore {
   absl::Status WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision,
                         absl::Duration limit, Instant now, Actions& actions);
 
+  // ---- checkpoints
+  // Answers once a checkpoint that was begun after this call is complete or abandoned, or after
+  // `limit`.
+  // Errors: kNotFound.   kFailedPrecondition  the job does not train.   kResourceExhausted
+  //         watches_max calls are held.
+  absl::Status SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit, Instant now,
+                              Actions& actions);
+  // What came of a CheckpointPublish. One that nobody waits for any more has no effect.
+  void CheckpointPublished(const JobId& job, CheckpointId id, const absl::Status& status,
+                           Instant now, Actions& actions);
   // Gives the node nothing new and moves what it has elsewhere, or (`cancel`) takes that back. The
   // wish is the name's and outlives the process. Answers when it is safe to stop, or after `limit`.
   // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
@@ -142,6 +159,7 @@ class SchedulerCore {
     std::unique_ptr<JobRun> run;  // Null: pending, or stopped before it started.
     bool stopped = false;         // Before it started.
     Instant stopped_at;
+    std::optional<RestoreFrom> restore;  // Where it begins.
     std::string why_pending;
     uint64_t pending_revision = 1;
     uint64_t desired_version = 0;  // Of run, as taken into the nodes' desired states.
@@ -154,12 +172,13 @@ class SchedulerCore {
 
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(number, submitted, stopped, stopped_at, pending_revision);
+      archive(number, submitted, stopped, stopped_at, pending_revision, restore);
     }
   };
   // What a node should hold, in short; the reply spells it out.
   struct Desired {
-    std::vector<std::tuple<JobId, Generation, Generation>> tables;  // Job, routing, membership.
+    // Job, routing, membership, checkpoint.
+    std::vector<std::tuple<JobId, Generation, Generation, CheckpointId>> tables;
     std::vector<TaskKey> tasks;
     friend bool operator==(const Desired&, const Desired&) = default;
     template <typename Archive>
@@ -192,6 +211,12 @@ class SchedulerCore {
     Instant until;
   };
 
+  struct CheckpointWait {
+    Ticket ticket;
+    JobId job;
+    CheckpointId id;  // Or a later one.
+    Instant until;
+  };
   struct DrainWatch {
     Ticket ticket;
     NodeId node;
@@ -208,11 +233,14 @@ class SchedulerCore {
   void ExplainPending();
   void RefreshDesired();
   void AnswerChanged(Actions& actions);
+  void AnswerCheckpoints(Actions& actions);
   void NoteChanges(Instant now, Actions& actions);
 
   void StartJob(JobEntry& entry, Instant now, Actions& actions);
   void TakeNodeDeaths(size_t first_event, Instant now, Actions& actions);
-  void TakeNodeReport(const Node& node, const NodeReport& report, Instant now, Actions& actions);
+  // `current`: it has seen its newest desired state.
+  void TakeNodeReport(const Node& node, const NodeReport& report, bool current, Instant now,
+                      Actions& actions);
   void AnswerExpired(Instant now, Actions& actions);
   void AnswerNode(const NodeId& id, NodeState& state, Actions& actions);
   void AnswerTask(const TaskKey& key, Actions& actions);
@@ -246,11 +274,12 @@ class SchedulerCore {
   absl::btree_map<uint64_t, JobId> ended_;    // By number; at most ended_jobs_max.
   absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;
-  std::vector<Watch> watches_;             // At most watches_max.
-  std::vector<DrainWatch> drain_watches_;  // Likewise.
-  Supply explained_supply_;                // That the pending jobs' reasons were made of.
-  bool queue_changed_ = false;             // Since then.
-  bool desired_changed_ = false;           // Since the nodes' desired states were made.
+  std::vector<Watch> watches_;                    // At most watches_max.
+  std::vector<DrainWatch> drain_watches_;         // Likewise.
+  std::vector<CheckpointWait> checkpoint_waits_;  // Likewise.
+  Supply explained_supply_;                       // That the pending jobs' reasons were made of.
+  bool queue_changed_ = false;                    // Since then.
+  bool desired_changed_ = false;                  // Since the nodes' desired states were made.
   // Since Changes named them last; those of a running job are told by its versions.
   bool nodes_changed_ = false;
   absl::btree_set<JobId> changed_jobs_;

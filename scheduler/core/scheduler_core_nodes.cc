@@ -36,6 +36,7 @@ absl::Status SchedulerCore::DrainNode(Ticket ticket, const NodeId& node, bool ca
 
 // The node began to close, or is in use again.
 void SchedulerCore::NoteClosing(const Node& node, Instant now, Actions& actions) {
+  nodes_changed_ = true;
   if (!node.alive) return;
   if (node.info.role == Role::kWorker) {
     if (node.closing()) {

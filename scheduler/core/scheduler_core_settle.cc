@@ -18,6 +18,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   ExplainPending();
   RefreshDesired();
   AnswerChanged(actions);
+  AnswerCheckpoints(actions);
   AnswerDrains(now, actions);
   NoteChanges(now, actions);
 }
@@ -114,12 +115,13 @@ void SchedulerCore::StartJobs(Instant now, Actions& actions) {
 
 void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   const JobPlan& plan = entry.plan;
+  const Generation first(entry.restore ? JobRun::kRestoreTerm.value() : 1);
   auto routing = std::make_shared<const Routing>(
-      PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan), plan.replicas));
+      PlaceShards(plan.id, first, plan.table_elements, ChooseServers(plan), plan.replicas));
   JobStarted started{plan.id, {}};
   for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);
   actions.events.push_back(std::move(started));
-  entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_.job, now);
+  entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_.job, now, entry.restore);
   running_.emplace(entry.number, plan.id);
   for (const Node* node : membership_.All()) {
     if (!node->alive || node->info.role != Role::kServer) continue;
@@ -186,8 +188,8 @@ void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& act
       nodes_.erase(it);
     }
     slots_.RemoveNode(died.node);
-    dead.push_back({died.node, died.why, died.last_seen + options_.read_lease});
     nodes_changed_ = true;
+    dead.push_back({died.node, died.why, died.last_seen + options_.read_lease});
   }
   if (dead.empty()) return;
   for (JobEntry* entry : Running()) entry->run->OnNodesDied(dead, now, actions.events);
@@ -202,7 +204,8 @@ SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
   for (const auto& [number, job] : running_) {
     const JobRun& run = *RunOf(job);
     if (!run.UsesServer(node.id)) continue;
-    wanted.tables.push_back({job, run.routing()->generation, run.membership().generation});
+    wanted.tables.push_back(
+        {job, run.routing()->generation, run.membership().generation, run.checkpoint_order().id});
   }
   return wanted;
 }
@@ -282,9 +285,10 @@ void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& acti
   reply.changed = state.seen != state.generation;
   reply.may_stop = MayStop(id);
   if (reply.changed) {
-    for (const auto& [job, routing, membership] : state.desired.tables) {
+    for (const auto& [job, routing, membership, checkpoint] : state.desired.tables) {
       const JobRun& run = *RunOf(job);
-      reply.tables.push_back({run.routing(), run.membership(), run.restore_source()});
+      reply.tables.push_back(
+          {run.routing(), run.membership(), run.restore_source(), run.checkpoint_order()});
     }
     reply.tasks = state.desired.tasks;
   }
@@ -334,7 +338,40 @@ void SchedulerCore::AnswerChanged(Actions& actions) {
   });
 }
 
+void SchedulerCore::AnswerCheckpoints(Actions& actions) {
+  for (JobEntry* entry : Running()) {
+    if (auto publish = entry->run->TakePublish()) actions.publishes.push_back(*std::move(publish));
+  }
+  for (const Event& event : actions.events) {
+    const auto* ended = std::get_if<CheckpointEnded>(&event);
+    if (ended == nullptr) continue;
+    const absl::Status status = ended->why.empty()
+                                    ? absl::OkStatus()
+                                    : absl::FailedPreconditionError(
+                                          absl::StrCat("checkpoint ", ended->id.value(), " of ",
+                                                       ended->job, " was given up: ", ended->why));
+    std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
+      if (wait.job != ended->job || wait.id > ended->id) return false;
+      actions.checkpoint_replies.push_back({wait.ticket, status, ended->id, ended->folder});
+      return true;
+    });
+  }
+  std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
+    const JobRun* run = RunOf(wait.job);
+    if (run != nullptr && !run->ended()) return false;
+    const auto status = absl::FailedPreconditionError(
+        absl::StrCat(wait.job, " ended before the checkpoint was begun"));
+    actions.checkpoint_replies.push_back({wait.ticket, status, CheckpointId(0), ""});
+    return true;
+  });
+}
+
 void SchedulerCore::AnswerExpired(Instant now, Actions& actions) {
+  std::erase_if(checkpoint_waits_, [now, &actions](const CheckpointWait& wait) {
+    if (now < wait.until) return false;
+    actions.checkpoint_replies.push_back({wait.ticket, absl::OkStatus(), CheckpointId(0), ""});
+    return true;
+  });
   for (auto& [id, state] : nodes_) {
     if (state.held && now >= state.hold_until) AnswerNode(id, state, actions);
   }

@@ -94,7 +94,7 @@ class ShardMap {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(shards_, servers_, members_, generation_, log_term_, restore_term_);
-    settled_ = false;
+    if constexpr (Archive::is_loading::value) settled_ = false;
   }
 
  private:

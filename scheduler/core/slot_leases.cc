@@ -6,11 +6,12 @@
 
 namespace capstan::scheduler {
 
-SlotLeases::SlotLeases(int slots, Iteration begin, Iteration end)
+SlotLeases::SlotLeases(int slots, Iteration begin, Iteration end, Iteration done)
     : begin_(begin),
       end_(end),
-      incomplete_(begin < end ? slots : 0),
-      done_(static_cast<size_t>(slots), begin),
+      segment_end_(end),
+      incomplete_(done < end ? slots : 0),
+      done_(static_cast<size_t>(slots), done),
       holders_(static_cast<size_t>(slots)) {}
 
 void SlotLeases::Assign(absl::Span<const Rank> live) {
@@ -57,10 +58,17 @@ std::vector<SlotLease> SlotLeases::HeldBy(Rank rank) const {
   for (size_t slot = 0; slot < holders_.size(); ++slot) {
     const Holder& holder = holders_[slot];
     if (!holder.held || holder.rank != rank) continue;
-    leases.push_back({SlotId(static_cast<int32_t>(slot)), holder.lease_begin, end_});
+    leases.push_back({SlotId(static_cast<int32_t>(slot)), holder.lease_begin, segment_end_});
   }
   return leases;
 }
+
+bool SlotLeases::AtSegmentEnd() const {
+  return std::all_of(done_.begin(), done_.end(),
+                     [this](Iteration done) { return done == segment_end_; });
+}
+
+Iteration SlotLeases::furthest() const { return *std::max_element(done_.begin(), done_.end()); }
 
 Iteration SlotLeases::finished() const {
   return done_.empty() ? end_ : *std::min_element(done_.begin(), done_.end());

@@ -26,9 +26,18 @@ namespace capstan::scheduler {
 
 class SlotLeases {
  public:
-  // Every slot of [0, slots) is to do the iterations [begin, end). REQUIRES: slots >= 1, begin <=
-  // end.
-  SlotLeases(int slots, Iteration begin, Iteration end);
+  // Every slot of [0, slots) is to do the iterations [begin, end), and has done those below `done`.
+  // REQUIRES: slots >= 1, begin <= done <= end.
+  SlotLeases(int slots, Iteration begin, Iteration end, Iteration done);
+  SlotLeases(int slots, Iteration begin, Iteration end) : SlotLeases(slots, begin, end, begin) {}
+
+  // The leases end here for now: a quiet moment. It may be taken back and forth; whoever was beyond
+  // it says so. REQUIRES: begin <= end <= the phase's end.
+  void SetSegmentEnd(Iteration end) { segment_end_ = end; }
+  Iteration segment_end() const { return segment_end_; }
+  // Every slot has done exactly what is below it.
+  bool AtSegmentEnd() const;
+  Iteration furthest() const;  // Some slot has done every iteration below it.
 
   // Spreads the incomplete slots evenly over `live`, neighbours together. Nothing moves if `live`
   // is what it was at the last call. REQUIRES: ascending ranks, none twice.
@@ -40,7 +49,8 @@ class SlotLeases {
   absl::Status Report(SlotId slot, Iteration done);
   absl::Status Validate(SlotId slot, Iteration done) const;  // Report's errors, without its effect.
 
-  // The leases of a task, by slot. A lease's range does not change while its holder stays the same.
+  // The leases of a task, by slot, up to the segment's end. A lease's begin does not change while
+  // its holder stays the same.
   std::vector<SlotLease> HeldBy(Rank rank) const;
 
   bool complete() const { return incomplete_ == 0; }
@@ -52,7 +62,7 @@ class SlotLeases {
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(begin_, end_, incomplete_, done_, holders_, live_);
+    archive(begin_, end_, segment_end_, incomplete_, done_, holders_, live_);
   }
 
  private:
@@ -68,6 +78,7 @@ class SlotLeases {
 
   Iteration begin_;
   Iteration end_;
+  Iteration segment_end_;
   int incomplete_;
   std::vector<Iteration> done_;  // By slot.
   std::vector<Holder> holders_;  // By slot.

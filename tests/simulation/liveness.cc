@@ -40,6 +40,7 @@ void Liveness::RoutingSent(const scheduler::Routing& routing) {
 }
 
 bool Liveness::LostShard() const {
+  if (routing_.shards.empty()) return !dead_.empty();  // Lost before anybody was told of it.
   const auto is_dead = [this](int server) {
     const scheduler::ServerRef& ref = routing_.servers[static_cast<size_t>(server)];
     return dead_.contains({ref.node, ref.incarnation});

@@ -96,7 +96,8 @@ Options DrawOptions(uint64_t seed) {
   // The job is to be under way for most of the chaos.
   const JobOptions& job = options.job;
   const int64_t batches = job.epochs * job.train_count / job.batch_size;
-  const int64_t steps = std::max<int64_t>(1, batches / job.workers);
+  const int at_once = job.mode == Mode::kBsp ? std::min(job.workers, job.slots) : job.workers;
+  const int64_t steps = std::max<int64_t>(1, batches / at_once);
   const absl::Duration mean = options.chaos_time * prng.Unit() * 1.5 / static_cast<double>(steps);
   options.compute_min = mean / 4;
   options.compute_max = std::max(mean * 7 / 4, options.compute_min + absl::Microseconds(1));

@@ -18,6 +18,11 @@ std::string Versions(const v1::HeldTable& table) {
   return absl::StrCat(FormatCount(table.version_min()), "..", FormatCount(table.version_max()));
 }
 
+std::string StateOf(const v1::NodeStatus& node) {
+  if (!node.alive()) return "dead";
+  return node.draining() ? "draining" : "alive";
+}
+
 std::string ServerName(const v1::RoutingTable& routing, int server) {
   const bool known = server >= 0 && server < routing.servers_size();
   return known ? routing.servers(server).node_id() : absl::StrCat("server ", server);
@@ -39,8 +44,7 @@ std::string NodeTable(const v1::ListNodesResponse& nodes) {
                    {"PID", Align::kRight}});
   for (const v1::NodeStatus& node : nodes.nodes()) {
     const bool worker = node.role() == v1::WORKER;
-    table.AddRow({node.node_id(), RoleName(node.role()), node.alive() ? "alive" : "dead",
-                  node.address(),
+    table.AddRow({node.node_id(), RoleName(node.role()), StateOf(node), node.address(),
                   worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : "",
                   worker ? "" : FormatCount(node.shards()),
                   DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),

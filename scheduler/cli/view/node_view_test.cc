@@ -26,6 +26,14 @@ TEST_CASE("NodeTable: servers show shards, workers show tasks", "[cli]") {
         "worker-1  worker  dead   127.0.0.1:2    1/2       -  1 min 5 s  0.1.0    h      11\n");
 }
 
+TEST_CASE("NodeTable: a node that is drained says so, unless it is dead", "[cli]") {
+  const std::string table = NodeTable(Parse<v1::ListNodesResponse>(R"(
+      nodes { node_id: "server-1" role: SERVER alive: true draining: true }
+      nodes { node_id: "server-2" role: SERVER draining: true })"));
+  CHECK_THAT(table, Catch::Contains("server-1  server  draining"));
+  CHECK_THAT(table, Catch::Contains("server-2  server  dead"));
+}
+
 TEST_CASE("HeldTableTable: a row a table and server, versions as a range where they differ",
           "[cli]") {
   CHECK(HeldTableTable({}) == "No tables.\n");

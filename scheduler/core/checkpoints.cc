@@ -1,0 +1,208 @@
+#include "scheduler/core/checkpoints.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+absl::string_view PrimaryOf(const Routing& routing, const ShardRoute& route) {
+  return routing.servers[static_cast<size_t>(route.server)].node;
+}
+
+std::string Name(const ShardKey& key) {
+  return absl::StrCat("table ", key.table.value(), " shard ", key.shard.value());
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(const JobPlan& plan)
+    : job_(plan.id),
+      bsp_(plan.mode == Mode::kBsp),
+      every_steps_(plan.checkpoint_iterations),
+      every_(plan.checkpoint_interval),
+      kept_(plan.checkpoints_kept),
+      folder_(plan.checkpoint_folder),
+      due_steps_(kNever) {}
+
+// ---------------------------------------------------------------- when
+
+void Checkpoints::StartClock(int64_t steps, Instant now) {
+  due_steps_ = every_steps_ > 0 ? steps + every_steps_ : kNever;
+  due_at_ = every_ > absl::ZeroDuration() ? now + every_ : Instant::InfiniteFuture();
+}
+
+void Checkpoints::Ask() {
+  asked_ = true;
+  ++changes_;
+}
+
+bool Checkpoints::IsDue(int64_t steps, Instant now) const {
+  return IsIdle() && (asked_ || steps >= due_steps_ || now >= due_at_);
+}
+
+Instant Checkpoints::Limit() const {
+  return IsCapturing() || state_ == State::kWriting ? deadline_ : Instant::InfiniteFuture();
+}
+
+// ---------------------------------------------------------------- the present one
+
+void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, Instant now) {
+  StartClock(steps, now);
+  asked_ = false;
+  ++last_begun_;
+  state_ = State::kCapturing;
+  deadline_ = now + kCaptureLimit;
+  routing_ = routing;
+  at_ = std::move(at);
+  parts_.clear();
+  progress_.clear();
+  for (const ShardRoute& route : routing_.shards) {
+    progress_[NodeId(PrimaryOf(routing_, route))] = Progress::kNone;
+  }
+  ++changes_;
+  if (progress_.empty()) state_ = State::kPublishing;  // No table has an element.
+}
+
+bool Checkpoints::AllAtLeast(Progress progress) const {
+  return std::all_of(progress_.begin(), progress_.end(),
+                     [progress](const auto& entry) { return entry.second >= progress; });
+}
+
+void Checkpoints::OnReport(const NodeId& server, const CheckpointReport& report, Instant now) {
+  const auto known = progress_.find(server);
+  const bool awaited = IsCapturing() || state_ == State::kWriting;
+  if (!awaited || report.id != last_begun_ || known == progress_.end()) return;
+  if (known->second == Progress::kWritten) return;
+  switch (report.state) {
+    case CheckpointReport::State::kFailed:
+      return Abandon(absl::StrCat(server, ": ", report.error));
+    case CheckpointReport::State::kCaptured:
+      known->second = Progress::kCaptured;
+      break;
+    case CheckpointReport::State::kWritten:
+      if (std::string wrong = TakeParts(server, report.parts); !wrong.empty()) {
+        return Abandon(absl::StrCat(server, ": ", wrong));
+      }
+      known->second = Progress::kWritten;
+      break;
+  }
+  if (IsCapturing() && AllAtLeast(Progress::kCaptured)) {
+    state_ = State::kWriting;
+    deadline_ = now + kWriteLimit;
+    ++changes_;
+  }
+  if (AllAtLeast(Progress::kWritten)) {
+    state_ = State::kPublishing;
+    ++changes_;
+  }
+}
+
+// What is wrong with them; empty if nothing is.
+std::string Checkpoints::TakeParts(const NodeId& server, const std::vector<CheckpointPart>& parts) {
+  absl::btree_map<ShardKey, const CheckpointPart*> by_shard;
+  for (const CheckpointPart& part : parts) by_shard[part.shard] = &part;
+  for (const ShardRoute& route : routing_.shards) {
+    if (PrimaryOf(routing_, route) != server) continue;
+    const auto found = by_shard.find(route.key);
+    if (found == by_shard.end()) return absl::StrCat("no part of ", Name(route.key));
+    const CheckpointPart& part = *found->second;
+    if (part.elements != route.elements) {
+      return absl::StrCat(Name(route.key), " has elements [", part.elements.begin, ", ",
+                          part.elements.end, "), expected [", route.elements.begin, ", ",
+                          route.elements.end, ")");
+    }
+    if (bsp_ && part.version.value() != at_.iteration.value()) {
+      return absl::StrCat(Name(route.key), " is at version ", part.version.value(),
+                          ", expected that of iteration ", at_.iteration.value());
+    }
+    parts_[route.key] = part;
+  }
+  return "";
+}
+
+void Checkpoints::OnRouting(const Routing& routing) {
+  if (!IsCapturing() && state_ != State::kWriting) return;
+  for (size_t i = 0; i < routing_.shards.size(); ++i) {
+    const ShardRoute& before = routing_.shards[i];
+    if (routing.shards[i].term == before.term) continue;
+    const NodeId server(PrimaryOf(routing_, before));
+    if (progress_.at(server) == Progress::kWritten) continue;
+    return Abandon(absl::StrCat(Name(before.key), " has left ", server));
+  }
+}
+
+void Checkpoints::OnServerDied(const NodeId& server) {
+  const auto known = progress_.find(server);
+  const bool awaited = IsCapturing() || state_ == State::kWriting;
+  if (!awaited || known == progress_.end() || known->second == Progress::kWritten) return;
+  Abandon(absl::StrCat(server, " is gone"));
+}
+
+void Checkpoints::Tick(Instant now) {
+  if (now < Limit()) return;
+  Abandon(absl::StrCat(Awaited(), IsCapturing() ? " has not copied" : " has not written",
+                       " its part in time"));
+}
+
+void Checkpoints::Abandon(const std::string& why) {
+  if (!IsIdle()) End(why);
+}
+
+void Checkpoints::Published(CheckpointId id, const absl::Status& status) {
+  if (!MustPublish() || id != last_begun_) return;
+  if (status.ok()) {
+    complete_.push_back({FolderOf(id), at_});
+    if (complete_.size() > static_cast<size_t>(kept_)) complete_.erase(complete_.begin());
+  }
+  End(std::string(status.message()));
+}
+
+void Checkpoints::End(const std::string& why) {
+  state_ = State::kIdle;
+  ended_.push_back({job_, last_begun_, FolderOf(last_begun_), why});
+  ++changes_;
+}
+
+std::string Checkpoints::FolderOf(CheckpointId id) const {
+  return absl::StrCat(folder_, "/checkpoint-", id.value());
+}
+
+CheckpointOrder Checkpoints::order() const {
+  if (IsIdle()) return {};
+  return {last_begun_, FolderOf(last_begun_)};
+}
+
+CheckpointPublish Checkpoints::ToPublish() const {
+  CheckpointPublish publish{.job = job_,
+                            .id = last_begun_,
+                            .folder = FolderOf(last_begun_),
+                            .job_folder = folder_,
+                            .keep = kept_,
+                            .parts = {},
+                            .at = at_};
+  for (const auto& [key, part] : parts_) publish.parts.push_back(part);
+  return publish;
+}
+
+NodeId Checkpoints::Awaited() const {
+  const Progress wanted = IsCapturing() ? Progress::kCaptured : Progress::kWritten;
+  for (const auto& [server, progress] : progress_) {
+    if (progress < wanted) return server;
+  }
+  return "nobody";
+}
+
+std::vector<CheckpointEnded> Checkpoints::TakeEnded() { return std::exchange(ended_, {}); }
+
+void Checkpoints::Restored(Instant now) {
+  if (IsCapturing()) deadline_ = now + kCaptureLimit;
+  if (state_ == State::kWriting) deadline_ = now + kWriteLimit;
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,130 @@
+// Checkpoints: when a job takes its next checkpoint, and how far the present one has come.
+//
+//   IDLE --Begin, at a quiet moment--> CAPTURING --all servers captured--> WRITING --all parts
+//   written--> PUBLISHING --Published: the manifest is on the disk--> IDLE, complete
+//      any --a server failed, died, took too long, or lost a shard's primacy--> IDLE, abandoned
+//
+// The job stands still only while CAPTURING. A new one is not begun before the last has ended.
+// Thread safety: thread-compatible.
+// Invariants: (1) ids grow.   (2) at most one is under way.
+//             (3) a complete one has one part of each shard, all of the same moment.
+#ifndef CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_H_
+#define CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/job_plan.h"
+#include "scheduler/core/messages.h"
+#include "scheduler/core/placement.h"
+#include "scheduler/core/resume_point.h"
+
+namespace capstan::scheduler {
+
+// What the shell is to make durable: the manifest of a checkpoint whose parts are all written.
+// SchedulerCore::CheckpointPublished says how it went. May come again after a restart.
+struct CheckpointPublish {
+  JobId job;
+  CheckpointId id;
+  std::string folder;      // Of this checkpoint.
+  std::string job_folder;  // Of all of the job: beyond the newest `keep` they are removed.
+  int keep = 1;
+  std::vector<CheckpointPart> parts;  // By shard.
+  ResumePoint at;
+};
+
+class Checkpoints {
+ public:
+  // A limit for the servers to capture, and another one to write.
+  static constexpr absl::Duration kCaptureLimit = absl::Seconds(60);
+  static constexpr absl::Duration kWriteLimit = absl::Minutes(30);
+
+  explicit Checkpoints(const JobPlan& plan);
+
+  // ---- when
+  void StartClock(int64_t steps, Instant now);  // Training begins: what is counted starts here.
+  void Ask();                                   // For one as soon as the job can be quiet.
+  // The job is to become quiet for the next one. `steps`: iterations (BSP), batches done.
+  bool IsDue(int64_t steps, Instant now) const;
+  int64_t DueSteps() const { return due_steps_; }  // By count; the largest number if never.
+  Instant DueAt() const { return due_at_; }        // By time; InfiniteFuture if never.
+  bool asked() const { return asked_; }
+
+  // ---- the present one
+  // REQUIRES: IsIdle(). The job is quiet at `steps`, and stays so until IsCapturing() is false.
+  void Begin(const Routing& routing, ResumePoint at, int64_t steps, Instant now);
+  void OnReport(const NodeId& server, const CheckpointReport& report, Instant now);
+  void OnRouting(const Routing& routing);  // The newest one.
+  void OnServerDied(const NodeId& server);
+  void Abandon(const std::string& why);  // No effect if idle.
+  void Published(CheckpointId id, const absl::Status& status);
+  void Tick(Instant now);
+  Instant Limit() const;  // Of Tick.
+
+  bool IsIdle() const { return state_ == State::kIdle; }
+  bool IsCapturing() const { return state_ == State::kCapturing; }
+  CheckpointOrder order() const;  // For the servers; of id 0: none.
+  bool MustPublish() const { return state_ == State::kPublishing; }
+  CheckpointPublish ToPublish() const;  // REQUIRES: MustPublish().
+  CheckpointId last_begun() const { return last_begun_; }
+  NodeId Awaited() const;  // A server that it waits for.
+
+  // ---- ends
+  // That ended since the last call, in order.
+  std::vector<CheckpointEnded> TakeEnded();
+  // Complete ones, oldest first, at most checkpoints_kept.
+  const std::vector<RestoreFrom>& complete() const { return complete_; }
+  void ForgetNewest() { complete_.pop_back(); }  // It cannot be read.
+
+  // ---- durable state, in the form of scheduler/store/archive.h
+  uint64_t changes() const { return changes_; }  // Grows with whatever must be durable.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(state_, asked_, due_steps_, due_at_, last_begun_, deadline_, routing_, progress_,
+            parts_, at_, complete_);
+  }
+  void Restored(Instant now);
+
+ private:
+  enum class State { kIdle, kCapturing, kWriting, kPublishing };
+
+  enum class Progress { kNone, kCaptured, kWritten };
+
+  bool AllAtLeast(Progress progress) const;
+  std::string TakeParts(const NodeId& server, const std::vector<CheckpointPart>& parts);
+  std::string FolderOf(CheckpointId id) const;
+  void End(const std::string& why);
+
+  const JobId job_;
+  const bool bsp_;
+  const int64_t every_steps_;
+  const absl::Duration every_;
+  const int kept_;
+  const std::string folder_;
+
+  State state_ = State::kIdle;
+  bool asked_ = false;
+  int64_t due_steps_;
+  Instant due_at_ = Instant::InfiniteFuture();
+  CheckpointId last_begun_;
+  Instant deadline_;                            // Of capturing or writing.
+  Routing routing_;                             // When it began.
+  absl::btree_map<NodeId, Progress> progress_;  // Of its primaries.
+  absl::btree_map<ShardKey, CheckpointPart> parts_;
+  ResumePoint at_;
+  std::vector<RestoreFrom> complete_;
+  std::vector<CheckpointEnded> ended_;
+  uint64_t changes_ = 0;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_H_

@@ -1,0 +1,52 @@
+// ResumePoint: where a job's training stands at a quiet moment, beside its tables: enough to go on
+// from there with new tasks.
+// Thread safety: a value.
+#ifndef CAPSTAN_SCHEDULER_CORE_RESUME_POINT_H_
+#define CAPSTAN_SCHEDULER_CORE_RESUME_POINT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/job_metrics.h"
+
+namespace capstan::scheduler {
+
+struct ResumePoint {
+  // Positions of this epoch remain, or its evaluation. Beyond the last: nothing but the export.
+  Epoch epoch;
+  // BSP: every shard is at this version: every slot has done the iterations below it.
+  Iteration iteration;
+  // SSP, ASP: of the epoch, what is not trained: disjoint, ascending; and the batches that are.
+  std::vector<Range> untrained;
+  int64_t batches = 0;
+  std::vector<EpochResult> results;  // Of the epochs before.
+  absl::Duration epoch_time;         // Spent on this epoch so far.
+  JobMetrics metrics;
+  // The shards have seen these, and refuse older ones.
+  Generation membership;
+  Incarnation incarnation;  // The highest of a task.
+
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(epoch, iteration, untrained, batches, results, epoch_time, metrics, membership,
+            incarnation);
+  }
+};
+
+// A job's beginning that is not the beginning of its training.
+struct RestoreFrom {
+  std::string folder;  // Of one complete checkpoint.
+  ResumePoint at;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(folder, at);
+  }
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_RESUME_POINT_H_
