@@ -3,8 +3,8 @@
 //   if (Planted(PlantedBug::kSkipDuplicateFilter)) return PushOutcome::kRecorded;
 //
 // Only a program that defines capstan::PlantedBugIs can switch one on, and only tests/simulation
-// does: in every other program the weak symbol below is null and Planted is false, whatever happens.
-// It costs a comparison of a constant; keep it out of loops over elements all the same.
+// Only a program that defines capstan::PlantedBugIs can switch one on, and only the simulator does:
+// in every other program the weak symbol below is null and Planted is false, whatever happens.
 // Thread safety: as PlantedBugIs; false is always safe.
 #ifndef CAPSTAN_COMMON_PLANTED_PLANTED_BUG_H_
 #define CAPSTAN_COMMON_PLANTED_PLANTED_BUG_H_

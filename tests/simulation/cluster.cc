@@ -17,8 +17,8 @@ Cluster::Cluster(World* world) {
   scheduler_ = std::make_unique<SimScheduler>(world, 0, clocks_[0].get());
   for (int i = 0; i < options.servers; ++i) {
     const int host = 1 + i;
-    servers_.push_back(std::make_unique<SimServer>(world, host, &clock(host),
-                                                   absl::StrCat("server-", i + 1)));
+    servers_.push_back(
+        std::make_unique<SimServer>(world, host, &clock(host), absl::StrCat("server-", i + 1)));
   }
   for (int i = 0; i < options.workers; ++i) {
     const int host = 1 + options.servers + i;

@@ -50,7 +50,7 @@ class EventLoop {
   int64_t now_ = 0;  // Nanoseconds since the start.
   EventId last_id_ = 0;
   uint64_t events_run_ = 0;
-  std::vector<Entry> heap_;  // Ordered by std::push_heap with Later.
+  std::vector<Entry> heap_;                 // Ordered by std::push_heap with Later.
   absl::flat_hash_set<EventId> cancelled_;  // Never iterated over.
 };
 

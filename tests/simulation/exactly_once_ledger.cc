@@ -89,8 +89,8 @@ void ExactlyOnceLedger::CheckShard(const scheduler::ShardRoute& shard,
     }
   }
   if (unknown.size() > kUnknownMax) {
-    return Fail(absl::StrCat(unknown.size(), " pushes of unknown fate, expected at most ",
-                             kUnknownMax));
+    return Fail(
+        absl::StrCat(unknown.size(), " pushes of unknown fate, expected at most ", kUnknownMax));
   }
   if (Explains(unknown, rest)) return;
   Fail(absl::StrCat("exactly once: table ", shard.key.table.value(), " shard ",

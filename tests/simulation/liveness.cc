@@ -47,11 +47,11 @@ bool Liveness::LostShard() const {
   };
   return std::any_of(
       routing_.shards.begin(), routing_.shards.end(), [&](const scheduler::ShardRoute& shard) {
-        return is_dead(shard.server) &&
-               std::all_of(shard.replicas.begin(), shard.replicas.end(),
-                           [&](const scheduler::ReplicaRef& replica) {
-                             return !replica.in_sync || is_dead(replica.server);
-                           });
+        return is_dead(shard.server) && std::all_of(shard.replicas.begin(), shard.replicas.end(),
+                                                    [&](const scheduler::ReplicaRef& replica) {
+                                                      return !replica.in_sync ||
+                                                             is_dead(replica.server);
+                                                    });
       });
 }
 

@@ -77,7 +77,8 @@ void Nemesis::DrawSides(std::vector<int>* one, std::vector<int>* other) {
   add_role(against, other);
   // A whole role, or one host of it.
   if (prng_.Chance(0.6)) {
-    const auto chosen = static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(one->size()) - 1));
+    const auto chosen =
+        static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(one->size()) - 1));
     *one = {(*one)[chosen]};
   }
 }
@@ -99,8 +100,7 @@ void Nemesis::Partition() {
   if (!both && prng_.Chance(0.5)) {
     for (auto& [from, to] : ways) std::swap(from, to);
   }
-  const absl::Duration time =
-      prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
+  const absl::Duration time = prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
   Story(absl::StrCat("cuts hosts ", absl::StrJoin(one, ","), both ? " <-> " : " -> ",
                      absl::StrJoin(other, ","), " for ", absl::FormatDuration(time)));
   for (const auto& [from, to] : ways) world_->network.Cut(from, to);
@@ -118,8 +118,7 @@ void Nemesis::ClogLinks() {
   std::vector<int> other;
   DrawSides(&one, &other);
   ++world_->faults[Fault::kClogThenBurst];
-  const absl::Duration time =
-      prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
+  const absl::Duration time = prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
   Story(absl::StrCat("clogs hosts ", absl::StrJoin(one, ","), " -> ", absl::StrJoin(other, ","),
                      " for ", absl::FormatDuration(time)));
   std::vector<std::pair<int, int>> ways;
@@ -141,8 +140,7 @@ void Nemesis::ClogLinks() {
 // ---------------------------------------------------------------- processes
 
 void Nemesis::RestartLater(Process* process, const std::function<void()>& start) {
-  const absl::Duration down =
-      prng_.Between(absl::Milliseconds(10), world_->options.chaos.down_max);
+  const absl::Duration down = prng_.Between(absl::Milliseconds(10), world_->options.chaos.down_max);
   world_->loop.After(down, [process, start] {
     if (!process->alive()) start();
   });
@@ -204,19 +202,19 @@ void Nemesis::KillTask() {
   worker->KillTask(task);
 }
 
-void Nemesis::PauseScheduler() {
-  Pause(&cluster_->scheduler().process(), Fault::kSchedulerPaused);
-}
+void Nemesis::PauseScheduler() { Pause(&cluster_->scheduler().process(), Fault::kSchedulerPaused); }
 
 void Nemesis::PauseServer() {
   auto& servers = cluster_->servers();
-  const auto chosen = static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(servers.size()) - 1));
+  const auto chosen =
+      static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(servers.size()) - 1));
   Pause(&servers[chosen]->process(), Fault::kServerPaused);
 }
 
 void Nemesis::PauseWorker() {
   auto& workers = cluster_->workers();
-  const auto chosen = static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(workers.size()) - 1));
+  const auto chosen =
+      static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(workers.size()) - 1));
   Pause(&workers[chosen]->process(), Fault::kWorkerPaused);
 }
 

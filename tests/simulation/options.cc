@@ -110,10 +110,10 @@ std::string Describe(const Options& options) {
   const ChaosOptions& chaos = options.chaos;
   std::string text = absl::StrCat(
       "seed ", options.seed, ": ", options.servers, " servers, ", options.workers,
-      " worker daemons with ", absl::StrJoin(options.capacities, "+"), " task slots\n  job: ",
-      kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ", job.workers,
-      " workers, ", job.servers, " servers, ", job.slots, " slots, batches of ", job.batch_size,
-      ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs,
+      " worker daemons with ", absl::StrJoin(options.capacities, "+"),
+      " task slots\n  job: ", kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ",
+      job.workers, " workers, ", job.servers, " servers, ", job.slots, " slots, batches of ",
+      job.batch_size, ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs,
       " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements, optimizer ",
       job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "", ", checkpoint every ",
       job.checkpoint_iterations, "\n  messages: lose ", chaos.link.lose, ", delay ",

@@ -37,9 +37,9 @@ struct ChaosOptions {
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.
   absl::Duration down_max = absl::Seconds(5);   // From a kill to the restart.
   absl::Duration cut_max = absl::Seconds(5);
-  double lose_disk = 0;     // Share of server restarts that find an empty disk.
-  double clock_drift = 0;   // At most 0.05: rates lie in [1 - drift, 1 + drift].
-  double disk_fault = 0;    // Probability that a disk operation fails or lies.
+  double lose_disk = 0;    // Share of server restarts that find an empty disk.
+  double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
+  double disk_fault = 0;   // Probability that a disk operation fails or lies.
 };
 
 struct JobOptions {
@@ -66,12 +66,12 @@ struct JobOptions {
 struct Options {
   uint64_t seed = 0;
   int servers = 1;
-  int workers = 1;               // Daemons.
-  std::vector<int> capacities;   // Of each worker daemon.
+  int workers = 1;              // Daemons.
+  std::vector<int> capacities;  // Of each worker daemon.
   JobOptions job;
   ChaosOptions chaos;
-  absl::Duration chaos_time = absl::Seconds(20);  // Then the world heals,
-  absl::Duration heal_time = absl::Minutes(5);    // and the job ends within this time.
+  absl::Duration chaos_time = absl::Seconds(20);       // Then the world heals,
+  absl::Duration heal_time = absl::Minutes(5);         // and the job ends within this time.
   absl::Duration compute_min = absl::Milliseconds(5);  // Of a batch.
   absl::Duration compute_max = absl::Milliseconds(50);
 };

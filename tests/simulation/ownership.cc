@@ -1,7 +1,5 @@
 #include "tests/simulation/ownership.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace capstan::sim {
@@ -10,8 +8,8 @@ void Ownership::RoutingSent(const scheduler::Routing& routing) {
   const auto [known, added] = routings_.try_emplace(routing.generation, routing);
   if (!added) {
     if (!(known->second == routing)) {
-      Fail(absl::StrCat("ownership: two routing tables of generation ",
-                        routing.generation.value()));
+      Fail(
+          absl::StrCat("ownership: two routing tables of generation ", routing.generation.value()));
     }
     return;
   }
@@ -46,11 +44,6 @@ void Ownership::PushAnswered(const std::string& server, const v1::PushRequest& r
       Fail(absl::StrCat("ownership: ", server, " took a push of term ", term->second.value(),
                         ", whose owner is ", shard.owners.at(term->second).node));
     }
-    if (term->second < shard.acknowledged) {
-      Fail(absl::StrCat("ownership: ", server, " acknowledged a push of term ",
-                        term->second.value(), " after one of term ", shard.acknowledged.value()));
-    }
-    shard.acknowledged = std::max(shard.acknowledged, term->second);
   }
 }
 

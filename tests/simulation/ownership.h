@@ -1,8 +1,9 @@
-// Ownership: a shard has one owner a term, and a later term's first acknowledgement is the end of
-// all earlier ones.
+// Ownership: a shard has one owner a term, of the scheduler's making, and only the owner of a push's
+// term acknowledges it.
 //
-// What counts is what leaves a server: an acknowledged push that was recorded. Thread safety:
-// thread-compatible.
+// What counts is what leaves a server: an acknowledged push that was recorded. An owner that was
+// deposed may still acknowledge what every counted replica had before: that this is not lost is what
+// the ledger and the reference bits check. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 #define CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 
@@ -28,7 +29,6 @@ class Ownership final : public Checker {
   struct Shard {
     absl::btree_map<Term, Owner> owners;
     absl::btree_map<Generation, Term> terms;
-    Term acknowledged;  // The highest in which a push was acknowledged.
   };
 
   absl::btree_map<Generation, scheduler::Routing> routings_;

@@ -140,7 +140,8 @@ int RunSeeds(const SeedRange& range) {
       "slowest seed %llu: %.0f ms\n",
       static_cast<long long>(total.seeds), static_cast<long long>(total.failures), zeros,
       absl::FormatDuration(took).c_str(),
-      absl::ToDoubleMilliseconds(took) * range.jobs / static_cast<double>(std::max<int64_t>(1, total.seeds)),
+      absl::ToDoubleMilliseconds(took) * range.jobs /
+          static_cast<double>(std::max<int64_t>(1, total.seeds)),
       static_cast<long long>(total.events), static_cast<unsigned long long>(total.slowest_seed),
       static_cast<double>(total.slowest_us) / 1000);
   return total.failures == 0 && (zeros == 0 || !range.complete) ? 0 : 1;

@@ -32,8 +32,8 @@ void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assig
       if (position.holder.has_value()) {
         ++*leased_again_;
         if (!dead_.contains(*position.holder)) {
-          Fail(absl::StrCat("leases: position ", p, " of epoch ", epoch_.value(),
-                            " was leased to ", NameOf(life), " while ", NameOf(*position.holder),
+          Fail(absl::StrCat("leases: position ", p, " of epoch ", epoch_.value(), " was leased to ",
+                            NameOf(life), " while ", NameOf(*position.holder),
                             ", alive, holds it"));
         }
         if (reported_.contains(p)) {
@@ -85,11 +85,12 @@ void SampleLeases::CloseEpoch() {
   if (job_.mode == Mode::kBsp) return;
   for (size_t p = 0; p < positions_.size(); ++p) {
     if (positions_[p].trained) continue;
-    return Fail(absl::StrCat("leases: epoch ", epoch_.value(), " ended though position ", p,
-                             positions_[p].holder.has_value()
-                                 ? absl::StrCat(" was not trained by ", NameOf(*positions_[p].holder),
-                                                ", which held it last")
-                                 : " was never leased"));
+    return Fail(
+        absl::StrCat("leases: epoch ", epoch_.value(), " ended though position ", p,
+                     positions_[p].holder.has_value()
+                         ? absl::StrCat(" was not trained by ", NameOf(*positions_[p].holder),
+                                        ", which held it last")
+                         : " was never leased"));
   }
 }
 

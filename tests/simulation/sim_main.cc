@@ -49,8 +49,8 @@ int main(int argc, char** argv) {
   app.add_flag("--mutants", mutants, "Run each planted bug until it is caught.");
   app.add_option("--mutant", mutant, "With --mutants: this one alone. Else: plant it.");
   CLI11_PARSE(app, argc, argv);
-  capstan::InitLogging({.role = "sim",
-                        .level = verbose ? capstan::LogLevel::kDebug : capstan::LogLevel::kError});
+  capstan::InitLogging(
+      {.role = "sim", .level = verbose ? capstan::LogLevel::kDebug : capstan::LogLevel::kError});
   if (mutants) {
     return capstan::sim::RunMutants({.first_seed = first_seed,
                                      .seeds_max = seeds > 0 ? seeds : 300,

@@ -30,11 +30,14 @@ SimNetwork::CallId SimNetwork::Call(EndpointId from, EndpointId to, int method, 
   const CallId call = ++last_call_;
   Process* caller = endpoints_[static_cast<size_t>(from)].process;
   Pending& pending = pending_[call];
-  pending = {.from = from, .to = to, .life = caller->life(), .deadline = 0, .done = std::move(done),
+  pending = {.from = from,
+             .to = to,
+             .life = caller->life(),
+             .deadline = 0,
+             .done = std::move(done),
              .received = {}};
-  pending.deadline = caller->After(timeout, [this, call] {
-    End(call, absl::DeadlineExceededError("no answer in time"), "");
-  });
+  pending.deadline = caller->After(
+      timeout, [this, call] { End(call, absl::DeadlineExceededError("no answer in time"), ""); });
   const size_t size = bytes.size();
   Transmit(from, to, size, /*repeatable=*/true,
            [this, call, from, to, method, bytes = std::move(bytes)] {
@@ -118,9 +121,8 @@ void SimNetwork::DeliverRequest(CallId call, EndpointId from, EndpointId to, int
   const auto pending = pending_.find(call);
   if (!endpoint.process->alive() || endpoint.handler == nullptr) {
     if (pending == pending_.end() || prng_.Chance(kDeadSilent)) return;
-    Transmit(to, from, 0, /*repeatable=*/false, [this, call] {
-      End(call, absl::UnavailableError("connection refused"), "");
-    });
+    Transmit(to, from, 0, /*repeatable=*/false,
+             [this, call] { End(call, absl::UnavailableError("connection refused"), ""); });
     return;
   }
   auto incoming = std::make_shared<Incoming>();
@@ -132,9 +134,8 @@ void SimNetwork::DeliverRequest(CallId call, EndpointId from, EndpointId to, int
   incoming->to_ = to;
   incoming->life_ = endpoint.process->life();
   if (pending != pending_.end()) pending->second.received.push_back(incoming);
-  endpoint.process->Arrive([this, to, incoming] {
-    endpoints_[static_cast<size_t>(to)].handler(incoming);
-  });
+  endpoint.process->Arrive(
+      [this, to, incoming] { endpoints_[static_cast<size_t>(to)].handler(incoming); });
 }
 
 void SimNetwork::Incoming::Answer(const absl::Status& status, std::string answer) {
@@ -170,8 +171,8 @@ void SimNetwork::End(CallId call, const absl::Status& status, const std::string&
 void SimNetwork::Break(EndpointId a, EndpointId b) {
   std::vector<CallId> broken;
   for (auto& [call, pending] : pending_) {
-    const bool between = (pending.from == a && pending.to == b) ||
-                         (pending.from == b && pending.to == a);
+    const bool between =
+        (pending.from == a && pending.to == b) || (pending.from == b && pending.to == a);
     if (between) broken.push_back(call);
   }
   for (const CallId call : broken) {
@@ -223,7 +224,8 @@ void SimNetwork::Unclog(HostId from, HostId to) {
   std::vector<Arrival> held;
   held.swap(link.held);
   for (size_t i = held.size(); i > 1; --i) {  // A burst, in any order.
-    std::swap(held[i - 1], held[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(i) - 1))]);
+    std::swap(held[i - 1],
+              held[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(i) - 1))]);
   }
   for (Arrival& arrival : held) loop_->After(kLatencyMin, std::move(arrival));
 }

@@ -76,8 +76,8 @@ class SimNetwork {
   EndpointId AddEndpoint(HostId host, Process* process);
   void SetHandler(EndpointId endpoint, Handler handler);
 
-  CallId Call(EndpointId from, EndpointId to, int method, std::string bytes,
-              absl::Duration timeout, Done done);
+  CallId Call(EndpointId from, EndpointId to, int method, std::string bytes, absl::Duration timeout,
+              Done done);
   void Cancel(CallId call);  // `done` is not called any more.
 
   void set_faults(const LinkFaults& faults) { faults_ = faults; }

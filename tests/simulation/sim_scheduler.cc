@@ -54,8 +54,9 @@ void SimScheduler::Start() {
   auto core = scheduler::RestoreCore(rows, {}, MomentNow(process_), actions);
   auto jobs = scheduler::DecodeAdmitted(rows);
   if (!core.ok() || !jobs.ok()) {
-    world_->failure = absl::StrCat("the scheduler cannot restore its state: ",
-                                   core.status().ToString(), jobs.status().ToString());
+    world_->failure =
+        absl::StrCat("the scheduler cannot restore its state: ", core.status().ToString(),
+                     jobs.status().ToString());
     return process_.Kill();
   }
   core_ = *std::move(core);
@@ -136,9 +137,8 @@ absl::Status SimScheduler::Register(const Call& call) {
   CAPSTAN_RETURN_IF_ERROR(registration.status());
   v1::RegisterResponse response;
   scheduler::EncodeRegistration(*registration, response);
-  Commit(std::move(actions), {}, [call, answer = response.SerializeAsString()] {
-    call->Answer(absl::OkStatus(), answer);
-  });
+  Commit(std::move(actions), {},
+         [call, answer = response.SerializeAsString()] { call->Answer(absl::OkStatus(), answer); });
   return absl::OkStatus();
 }
 
@@ -240,15 +240,14 @@ void SimScheduler::Note(const scheduler::Event& event) {
   } else if (const auto* lost = std::get_if<scheduler::TaskDied>(&event)) {
     if (lost->counted) ++world_->reached[Reached::kTaskCrashCounted];
     world_->trace.Story(absl::StrCat("scheduler: task ", lost->task.rank.value(), "/",
-                                     lost->task.incarnation.value(), " is dead: ",
-                                     lost->failure.message));
+                                     lost->task.incarnation.value(),
+                                     " is dead: ", lost->failure.message));
   } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
     world_->trace.Story(absl::StrCat("scheduler: phase ", static_cast<int>(phase->phase),
                                      " of epoch ", phase->epoch.value()));
   } else if (const auto* ended = std::get_if<scheduler::JobEnded>(&event)) {
     world_->trace.Story(absl::StrCat("scheduler: the job has ended in state ",
-                                     static_cast<int>(ended->state), " ",
-                                     ended->failure.message));
+                                     static_cast<int>(ended->state), " ", ended->failure.message));
   }
 }
 

@@ -40,8 +40,8 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
 void SimServer::Start() {
   if (disk_ == nullptr) {
     disk_ = std::make_unique<SimDisk>(
-        MixKey(world_->options.seed, static_cast<uint64_t>(endpoint_) << 32 |
-                                         static_cast<uint64_t>(disks_++)));
+        MixKey(world_->options.seed,
+               static_cast<uint64_t>(endpoint_) << 32 | static_cast<uint64_t>(disks_++)));
     disk_->SetRates(world_->disk_rates);
   }
   process_.Start();
@@ -83,9 +83,7 @@ void SimServer::MakeParts() {
   options.log = log_.get();
   options.source = source_.get();
   options.checkpoints = writer_.get();
-  options.on_change = [this] {
-    process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); });
-  };
+  options.on_change = [this] { process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); }); };
   options.schedule_tick = [this](Instant at) { ScheduleTick(at); };
   options.execute = [this](std::function<void()> make) {
     process_.After(world_->prng.Between(absl::ZeroDuration(), kMakeMax), std::move(make));
@@ -138,16 +136,16 @@ std::shared_ptr<server::HeldJob> SimServer::Held(const JobId& job) const {
 void SimServer::Transport::Send(const v1::ServerAddress& to,
                                 std::shared_ptr<const v1::ReplicateRequest> request, Done done) {
   World* world = server_->world_;
-  world->network.Call(server_->endpoint_, World::EndpointOf(to.address()), kReplicate,
-                      request->SerializeAsString(), kReplicateTimeout,
-                      [done = std::move(done)](const absl::Status& status,
-                                               const std::string& answer) {
-                        v1::ReplicateResponse response;
-                        if (status.ok() && !response.ParseFromString(answer)) {
-                          return done(absl::InternalError("unreadable answer"), response);
-                        }
-                        done(status, response);
-                      });
+  world->network.Call(
+      server_->endpoint_, World::EndpointOf(to.address()), kReplicate, request->SerializeAsString(),
+      kReplicateTimeout,
+      [done = std::move(done)](const absl::Status& status, const std::string& answer) {
+        v1::ReplicateResponse response;
+        if (status.ok() && !response.ParseFromString(answer)) {
+          return done(absl::InternalError("unreadable answer"), response);
+        }
+        done(status, response);
+      });
 }
 
 // ---------------------------------------------------------------- calls
@@ -189,12 +187,11 @@ void SimServer::Serve(const Call& call,
   const auto job = jobs_->Find(JobOf(*request));
   if (!job.ok()) return call->Answer(job.status(), "");
   auto response = std::make_shared<Response>();
-  const auto waits =
-      sim::Start(**job, *request, response.get(),
-                 [call, request, response, told](const absl::Status& status) {
-                   if (status.ok() && told) told(*request, *response);
-                   call->Answer(status, status.ok() ? response->SerializeAsString() : "");
-                 });
+  const auto waits = sim::Start(
+      **job, *request, response.get(), [call, request, response, told](const absl::Status& status) {
+        if (status.ok() && told) told(*request, *response);
+        call->Answer(status, status.ok() ? response->SerializeAsString() : "");
+      });
   if (!waits.has_value()) return;
   call->on_cancel = [weak = std::weak_ptr<server::HeldJob>(*job), id = *waits] {
     if (const auto held = weak.lock(); held != nullptr) held->Cancel(id);

@@ -189,8 +189,7 @@ absl::StatusOr<worker::OpId> SimTask::Push(Iteration iteration, Range slots) {
   const worker::OpId op(next_op_++);
   worker::SessionActions actions;
   const absl::Status started = session_.Start(
-      op,
-      {.kind = worker::OpKind::kPush, .iteration = iteration, .slots = slots, .held = true},
+      op, {.kind = worker::OpKind::kPush, .iteration = iteration, .slots = slots, .held = true},
       process_->Now(), &actions);
   if (!started.ok()) return started;
   gradients_[op].values = world_->workload.Zeros();
@@ -250,8 +249,7 @@ void SimTask::ArmSession() {
 }
 
 void SimTask::Send(const worker::SendMessage& message) {
-  const auto endpoint =
-      World::EndpointOf(routing_.servers(message.server).address());
+  const auto endpoint = World::EndpointOf(routing_.servers(message.server).address());
   if (message.request.kind == worker::OpKind::kPush) {
     const Gradient& gradient = gradients_.at(message.op);
     v1::PushRequest request;
@@ -260,13 +258,13 @@ void SimTask::Send(const worker::SendMessage& message) {
       if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
       const std::vector<float>& table =
           gradient.values[static_cast<size_t>(shard.key.table.value())];
-      const ShardPush push{.life = life_,
-                           .shard = shard.key,
-                           .sequence = shard.sequence,
-                           .batch = gradient.batch,
-                           .values = absl::MakeConstSpan(table).subspan(
-                               static_cast<size_t>(shard.elements.begin),
-                               static_cast<size_t>(shard.elements.size()))};
+      const ShardPush push{
+          .life = life_,
+          .shard = shard.key,
+          .sequence = shard.sequence,
+          .batch = gradient.batch,
+          .values = absl::MakeConstSpan(table).subspan(static_cast<size_t>(shard.elements.begin),
+                                                       static_cast<size_t>(shard.elements.size()))};
       world_->Tell([&](Checker& checker) { checker.PushSent(push); });
     }
     world_->network.Call(self_, endpoint, kPush, request.SerializeAsString(), kCallTimeout,

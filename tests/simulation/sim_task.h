@@ -63,8 +63,8 @@ class SimTask final : public worker::TaskPort {
     Arrays values;
   };
 
-  void Resume();           // Later: never inside a call of the loop's.
-  void Changed();          // Something that the loop may wait for has happened.
+  void Resume();   // Later: never inside a call of the loop's.
+  void Changed();  // Something that the loop may wait for has happened.
   void FinishIfEnded();
   void Perform(worker::SessionActions actions);
   void Send(const worker::SendMessage& message);

@@ -11,7 +11,7 @@ constexpr int kSigkill = 9;
 constexpr int kSigterm = 15;
 constexpr absl::Duration kStartMin = absl::Milliseconds(5);  // From the start to the first report.
 constexpr absl::Duration kStartMax = absl::Milliseconds(300);
-constexpr absl::Duration kStopMax = absl::Milliseconds(200);  // From SIGTERM to the end.
+constexpr absl::Duration kStopMax = absl::Milliseconds(200);   // From SIGTERM to the end.
 constexpr absl::Duration kNoticeMax = absl::Milliseconds(20);  // Until the daemon knows of an end.
 
 worker::TaskName NameOf(const v1::TaskAssignment& assignment) {

@@ -126,15 +126,15 @@ Arrays Workload::Zeros() const {
   return values;
 }
 
-float Workload::SampleTerm(const Batch& batch, int64_t position, int table,
-                           int64_t element) const {
-  const uint64_t sample = MixKey(MixKey(options_.seed, kSamplesStream),
-                                 static_cast<uint64_t>(batch.epoch.value()) << 32 |
-                                     static_cast<uint64_t>(position));
-  const uint64_t word = MixKey(sample, static_cast<uint64_t>(table) << 32 |
-                                           static_cast<uint64_t>(element));
-  if (!bsp()) return static_cast<float>(static_cast<int>(word % (2 * kIntegerMax + 1))) -
-                     static_cast<float>(kIntegerMax);
+float Workload::SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const {
+  const uint64_t sample =
+      MixKey(MixKey(options_.seed, kSamplesStream),
+             static_cast<uint64_t>(batch.epoch.value()) << 32 | static_cast<uint64_t>(position));
+  const uint64_t word =
+      MixKey(sample, static_cast<uint64_t>(table) << 32 | static_cast<uint64_t>(element));
+  if (!bsp())
+    return static_cast<float>(static_cast<int>(word % (2 * kIntegerMax + 1))) -
+           static_cast<float>(kIntegerMax);
   return 2.0f * ToUnitFloat(static_cast<uint32_t>(word)) - 1.0f;
 }
 
