@@ -37,6 +37,8 @@ const char* PhaseText(JobPhase phase) {
       return "has written the model";
     case JobPhase::kRecovering:
       return "has lost shards and waits for them";
+    case JobPhase::kCheckpointing:
+      return "pauses while its servers copy a checkpoint";
   }
   return "";
 }
@@ -80,6 +82,13 @@ void Log(const EpochDone& e) {
       "epoch {} is done: train loss {:.4f} accuracy {:.4f}, test loss {:.4f} accuracy {:.4f} of {}",
       e.result.epoch.value(), e.result.train_loss, e.result.train_accuracy, e.result.test_loss,
       e.result.test_accuracy, e.result.test_samples);
+}
+void Log(const CheckpointEnded& e) {
+  if (e.why.empty()) {
+    LogInfo({.job = e.job}, "checkpoint {} is complete in {}", e.id.value(), e.folder);
+  } else {
+    LogWarning({.job = e.job}, "checkpoint {} is given up: {}", e.id.value(), e.why);
+  }
 }
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {

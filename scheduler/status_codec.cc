@@ -22,6 +22,8 @@ const char* PhaseName(JobPhase phase) {
       return "finishing";
     case JobPhase::kRecovering:
       return "recovering";
+    case JobPhase::kCheckpointing:
+      return "checkpointing";
   }
   return "";
 }
