@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::scheduler {
@@ -199,7 +200,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   events.push_back(TaskDied{key, node, failure, counted});
   last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
   members_.Remove(rank, now);
-  if (sample_leases_) sample_leases_->Return(rank);
+  if (sample_leases_ && !Planted(PlantedBug::kLoseLeaseOfTheDead)) sample_leases_->Return(rank);
   if (exporter_ == rank) exporter_.reset();
   tasks_.End(rank);
   changed_assignments_.erase(rank);
