@@ -255,7 +255,10 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
   for (auto& [id, entry] : jobs_) {
     const bool ended = entry.run == nullptr ? entry.stopped : entry.run->ended();
     // Reasons to wait that were seen and not written are fewer than this.
-    if (entry.run == nullptr && !ended) entry.pending_revision += uint64_t{1} << 32;
+    if (entry.run == nullptr && !ended) {
+      entry.pending_revision += uint64_t{1} << 32;
+      changed_jobs_.insert(id);  // The next life adds to this one's.
+    }
     if (entry.run != nullptr) entry.run->Restored(now);
     if (ended) {
       ended_.emplace(entry.number, id);

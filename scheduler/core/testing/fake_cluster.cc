@@ -81,11 +81,17 @@ void FakeCluster::KillScheduler(absl::Duration away, Death death) {
     return;
   }
   owed_.clear();  // Nobody answers these.
+  publishes_.clear();
   for (auto& [job, ledger] : jobs_) {
     for (auto& [id, lease] : ledger.leases) lease.done = lease.durable;
   }
   away_until_ = now_ + away;
   Restore();  // So that what is seen meanwhile is what was durable.
+}
+
+void FakeCluster::AwaitScheduler() {
+  dies_in_step_.reset();
+  while (away_until_ && error_.empty()) Step();
 }
 
 Actions FakeCluster::Restore() {
@@ -110,10 +116,16 @@ bool FakeCluster::SchedulerAway() {
   return false;
 }
 
-absl::Status FakeCluster::Submit(const JobPlan& plan) {
+absl::Status FakeCluster::Submit(const JobPlan& plan, const std::optional<RestoreFrom>& restore) {
   Actions actions;
-  const absl::Status status = core_->SubmitJob(plan, now_, actions);
-  if (status.ok()) jobs_[plan.id].plan = plan;
+  const absl::Status status = core_->SubmitJob(plan, now_, actions, restore);
+  if (status.ok()) {
+    JobLedger& ledger = jobs_[plan.id];
+    ledger.plan = plan;
+    ledger.begins_at = restore;
+    if (restore) ledger.resumed = restore->at;
+    if (restore) ledger.version = restore->at.iteration.value();
+  }
   Perform(actions);
   return status;
 }
@@ -158,6 +170,7 @@ void FakeCluster::Step() {
   now_ = now_ + kStep;
   SchedulerAway();
   Deliver();
+  PublishDue();
   if (!away_until_ && core_->NextDeadline() <= now_) {
     Actions actions;
     core_->Tick(now_, actions);
@@ -170,6 +183,7 @@ void FakeCluster::Step() {
     absl::erase_if(node.tasks, [this](const auto& entry) {
       return entry.second.dying_until && *entry.second.dying_until <= now_;
     });
+    TakeCheckpoints(node);
     SyncServerOrDaemon(node);
     for (auto& [key, task] : node.tasks) {
       if (task.exited || task.hung || task.dying_until) continue;
@@ -248,6 +262,9 @@ bool FakeCluster::Perform(Actions& actions) {
     return false;
   }
   if (!store_.Write(EncodeChanges(*core_, actions.changes, Now())).ok()) Fail("the store failed");
+  for (CheckpointPublish& publish : actions.publishes) {
+    publishes_.push_back({std::move(publish), now_ + absl::Milliseconds(dice_.Below(300))});
+  }
   for (const JobId& job : actions.changes.jobs) {
     for (auto& [id, lease] : jobs_.at(job).leases) lease.durable = lease.done;
   }
@@ -293,7 +310,9 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
   NodeReport report{
       .node = node.name, .incarnation = node.incarnation, .generation_seen = node.seen};
   for (const auto& [job, tables] : node.tables) {
-    report.tables.push_back({job, Generation(1), tables.membership.generation, {}});
+    TableReport table{job, tables.routing->generation, tables.membership.generation, {}};
+    if (tables.checkpoint) table.checkpoints.push_back(*tables.checkpoint);
+    report.tables.push_back(std::move(table));
   }
   for (const auto& [key, task] : node.tasks) report.tasks.push_back({key, task.exited, task.exit});
   Request request{.ticket = Ticket(next_ticket_++), .node = std::move(report)};
@@ -334,6 +353,7 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     if (assignment.membership.generation < newest) Fail(absl::StrCat(job, ": older membership"));
     newest = assignment.membership.generation;
     FakeTables tables = node.tables[job];
+    NoteRestore(assignment);
     absl::btree_map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {
       Clock clock = tables.clocks[member.rank];
@@ -343,7 +363,15 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
       clock.active = member.active;
       clocks[member.rank] = clock;
     }
-    wanted[job] = {assignment.membership, std::move(clocks)};
+    tables.membership = assignment.membership;
+    tables.clocks = std::move(clocks);
+    tables.routing = assignment.routing;
+    if (tables.order != assignment.checkpoint) {
+      tables.order = assignment.checkpoint;
+      tables.checkpoint.reset();
+      tables.capture_at = now_ + absl::Milliseconds(dice_.Below(50));
+    }
+    wanted[job] = std::move(tables);
   }
   node.tables = std::move(wanted);
 }
