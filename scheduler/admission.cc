@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/job/check_job.h"
 #include "common/job/diagnostic.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr int kDefaultMaxRestarts = 3;
 constexpr int kDefaultWorkerWaitSeconds = 60;
+constexpr int kDefaultServerWaitSeconds = 60;
+constexpr int kDefaultCheckpointsKept = 2;
 
 Mode ModeOf(const v1::Consistency& consistency) {
   if (consistency.has_ssp()) return Mode::kSsp;
@@ -41,7 +44,24 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   plan.train_count = check.train_count;
   plan.test_count = check.test_count;
   plan.iterations_max = spec.training().iterations_max();
+  plan.replicas = spec.resources().replicas();
+  plan.log = spec.durability() == v1::LOG;
+  plan.server_wait = absl::Seconds(spec.resources().server_wait_seconds());
+  plan.checkpoint_iterations = spec.checkpoints().every_iterations();
+  plan.checkpoint_interval = absl::Seconds(spec.checkpoints().every_seconds());
+  plan.checkpoints_kept = spec.checkpoints().keep();
   return plan;
+}
+
+// Makes the folder that `field` of the job asks for, and returns its absolute path.
+absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::string& folder) {
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(folder, error).lexically_normal().string();
+  if (const absl::Status made = MakeFolder(absolute); error || !made.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": ", error ? error.message() : std::string(made.message())));
+  }
+  return absolute;
 }
 
 }  // namespace
@@ -57,6 +77,12 @@ void FillDefaults(v1::JobSpec& spec) {
   if (!resources.has_worker_wait_seconds()) {
     resources.set_worker_wait_seconds(kDefaultWorkerWaitSeconds);
   }
+  if (!resources.has_replicas()) resources.set_replicas(0);
+  if (!resources.has_server_wait_seconds()) {
+    resources.set_server_wait_seconds(kDefaultServerWaitSeconds);
+  }
+  v1::Checkpoints& checkpoints = *spec.mutable_checkpoints();
+  if (!checkpoints.has_keep()) checkpoints.set_keep(kDefaultCheckpointsKept);
   v1::Consistency& consistency = *spec.mutable_consistency();
   if (consistency.mode_case() == v1::Consistency::MODE_NOT_SET) consistency.mutable_bsp();
 }
@@ -83,13 +109,14 @@ absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJo
   job.plan.id = absl::StrCat(job.spec.name(), "-", number);
   std::string folder = job.spec.output().directory();
   if (folder.empty()) folder = absl::StrCat(data_folder, "/jobs/", job.plan.id);
-  std::error_code error;
-  const std::filesystem::path absolute =
-      std::filesystem::absolute(folder, error).lexically_normal();
-  job.output_directory = absolute.string();
-  if (const absl::Status made = MakeFolder(job.output_directory); error || !made.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output.directory: ", error ? error.message() : std::string(made.message())));
+  CAPSTAN_ASSIGN_OR_RETURN(job.output_directory, MakeAbsolute("output.directory", folder));
+  const std::string& checkpoints = job.spec.checkpoints().directory();
+  if (checkpoints.empty()) {
+    job.plan.checkpoint_folder = absl::StrCat(job.output_directory, "/checkpoints");
+  } else {
+    CAPSTAN_ASSIGN_OR_RETURN(
+        job.plan.checkpoint_folder,
+        MakeAbsolute("checkpoints.directory", absl::StrCat(checkpoints, "/", job.plan.id)));
   }
   job.plan.export_path = job.output_directory;
   job.spec.mutable_output()->set_directory(job.output_directory);

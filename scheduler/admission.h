@@ -40,8 +40,9 @@ void FillDefaults(v1::JobSpec& spec);
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
 
 // Gives the job its id "<name>-<number>" and makes its output folder: the one that it asks for, or
-// <data_folder>/jobs/<id>.
-// Errors: kInvalidArgument  the folder cannot be made.
+// <data_folder>/jobs/<id>. Likewise the folder of its checkpoints, <the one that it asks for>/<id>;
+// that within the output folder, the default, is made by the first checkpoint.
+// Errors: kInvalidArgument  a folder cannot be made.
 absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJob& job);
 
 }  // namespace capstan::scheduler

@@ -32,6 +32,42 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.output_directory == folder.path() + "/data/jobs/small-7");
   CHECK(std::filesystem::is_directory(job.output_directory));
   CHECK(job.plan.export_path == job.output_directory);
+  CHECK(job.plan.checkpoint_folder == job.output_directory + "/checkpoints");
+}
+
+TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their defaults",
+          "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+  {
+    REQUIRE_OK_AND_ASSIGN(const AdmittedJob job, AdmitJob(spec));
+    CHECK(job.plan.replicas == 0);
+    CHECK_FALSE(job.plan.log);
+    CHECK(job.plan.server_wait == absl::Seconds(60));
+    CHECK(job.plan.checkpoint_iterations == 0);
+    CHECK(job.plan.checkpoint_interval == absl::ZeroDuration());
+    CHECK(job.plan.checkpoints_kept == 2);
+    CHECK(job.spec.checkpoints().keep() == 2);
+  }
+  spec.mutable_resources()->set_replicas(2);
+  spec.mutable_resources()->set_servers(3);
+  spec.mutable_resources()->set_server_wait_seconds(5);
+  spec.set_durability(v1::LOG);
+  spec.mutable_checkpoints()->set_every_iterations(100);
+  spec.mutable_checkpoints()->set_every_seconds(30);
+  spec.mutable_checkpoints()->set_keep(7);
+  spec.mutable_checkpoints()->set_directory(folder.path() + "/shared/../saved");
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+  CHECK(job.plan.replicas == 2);
+  CHECK(job.plan.log);
+  CHECK(job.plan.server_wait == absl::Seconds(5));
+  CHECK(job.plan.checkpoint_iterations == 100);
+  CHECK(job.plan.checkpoint_interval == absl::Seconds(30));
+  CHECK(job.plan.checkpoints_kept == 7);
+  REQUIRE_OK(NameJob(7, folder.path() + "/data", job));
+  // A folder of its own, so that jobs that share the directory do not share their checkpoints.
+  CHECK(job.plan.checkpoint_folder == folder.path() + "/saved/small-7");
+  CHECK(std::filesystem::is_directory(job.plan.checkpoint_folder));
 }
 
 TEST_CASE("Admission: defaults are those of the job file, and what is set stays", "[scheduler]") {
@@ -64,6 +100,13 @@ TEST_CASE("Admission: a job that cannot be run is refused with field, value and 
     REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
     CHECK_STATUS(NameJob(1, folder.path(), job), absl::StatusCode::kInvalidArgument,
                  "output.directory: cannot make the folder " + folder.path() + "/file/out");
+  }
+  SECTION("a checkpoint folder that cannot be made") {
+    std::ofstream(folder.path() + "/file") << "x";
+    spec.mutable_checkpoints()->set_directory(folder.path() + "/file/saved");
+    REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+    CHECK_STATUS(NameJob(1, folder.path(), job), absl::StatusCode::kInvalidArgument,
+                 "checkpoints.directory: cannot make the folder " + folder.path() + "/file/saved");
   }
 }
 

@@ -38,6 +38,8 @@ std::shared_ptr<const AdmittedJob> SmallJob() {
   job->plan.id = "job-1";
   job->plan.slots = 4;
   job->plan.epochs = 3;
+  job->plan.replicas = 2;
+  job->plan.log = true;
   job->mode = "ssp(2)";
   job->output_directory = "/out";
   job->spec = Parse<v1::JobSpec>(R"pb(name: "job"
@@ -56,17 +58,28 @@ std::shared_ptr<const Routing> SmallRouting() {
   return std::make_shared<const Routing>(
       Routing{"job-1",
               Generation(1),
-              {{{TableId(0), ShardId(1)}, {16, 32}, 1}},
-              {{"server-1", "h:1", Incarnation(5)}, {"server-2", "h:2", Incarnation(6)}}});
+              {{{TableId(0), ShardId(1)}, {16, 32}, 1, Term(7), {{0, true}, {2, false}}}},
+              {{"server-1", "h:1", Incarnation(5)},
+               {"server-2", "h:2", Incarnation(6)},
+               {"server-3", "h:3", Incarnation(8)}}});
 }
 
 constexpr char kSmallRouting[] = R"pb(
   routing {
     job_id: "job-1"
     generation: 1
-    shards { shard: 1 element_begin: 16 element_end: 32 server: 1 }
+    shards {
+      shard: 1
+      element_begin: 16
+      element_end: 32
+      server: 1
+      term: 7
+      replicas { server: 0 in_sync: true }
+      replicas { server: 2 }
+    }
     servers { node_id: "server-1" address: "h:1" incarnation: 5 }
     servers { node_id: "server-2" address: "h:2" incarnation: 6 }
+    servers { node_id: "server-3" address: "h:3" incarnation: 8 }
   })pb";
 
 TEST_CASE("Codec: a registration", "[scheduler]") {
@@ -78,7 +91,8 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
     task_capacity: 3
     hostname: "host"
     pid: 77
-    version: "0.1")pb");
+    version: "0.1"
+    stored { job_id: "job-1" table: 2 shard: 3 term: 4 position: 55 })pb");
   REQUIRE_OK_AND_ASSIGN(const NodeInfo info, DecodeNodeInfo(request));
   CHECK(info.name == "worker-1");
   CHECK(info.role == Role::kWorker);
@@ -87,14 +101,18 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
   CHECK(info.hostname == "host");
   CHECK(info.pid == 77);
   CHECK(info.version == "0.1");
+  CHECK(info.stored ==
+        std::vector<StoredShard>{{"job-1", {TableId(2), ShardId(3)}, Term(4), Position(55)}});
 
   v1::RegisterResponse response;
-  EncodeRegistration({"worker-1", Incarnation(4), absl::Seconds(5), absl::Milliseconds(500)},
+  EncodeRegistration({"worker-1", Incarnation(4), absl::Seconds(5), absl::Milliseconds(200),
+                      absl::Milliseconds(500)},
                      response);
   CheckIs(response, R"pb(node_id: "worker-1"
                          incarnation: 4
                          lease_ms: 5000
-                         sync_interval_ms: 500
+                         sync_interval_ms: 200
+                         read_lease_ms: 500
                          protocol_version: PROTOCOL_VERSION_CURRENT)pb");
 
   request.set_role(v1::ROLE_UNSPECIFIED);
@@ -115,6 +133,9 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
       routing_generation: 1
       membership_generation: 4
       failure { reason: OUT_OF_MEMORY message: "8 GiB" }
+      replicas { table: 1 shard: 2 term: 3 node_id: "n2" incarnation: 4 state: FILLED }
+      replicas { table: 1 shard: 3 term: 5 node_id: "n3" incarnation: 6 state: UNREACHABLE }
+      replicas { table: 9 shard: 9 term: 9 node_id: "n9" incarnation: 9 }
     }
     tasks {
       job_id: "job-1"
@@ -135,6 +156,11 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
   CHECK(report.tables[0].routing == Generation(1));
   CHECK(report.tables[0].membership == Generation(4));
   CHECK(report.tables[0].failure == Failure{FailureReason::kOutOfMemory, "8 GiB"});
+  using ReplicaState = ReplicaReport::State;
+  CHECK(report.tables[0].replicas ==
+        std::vector<ReplicaReport>{
+            {{TableId(1), ShardId(2)}, Term(3), "n2", Incarnation(4), ReplicaState::kFilled},
+            {{TableId(1), ShardId(3)}, Term(5), "n3", Incarnation(6), ReplicaState::kUnreachable}});
   REQUIRE(report.tasks.size() == 1);
   CHECK(report.tasks[0].task == TaskKey{"job-1", Rank(2), Incarnation(9)});
   CHECK(report.tasks[0].exited);
@@ -150,12 +176,16 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
   const AdmittedJobs jobs = {{"job-1", SmallJob()}};
   NodeReply reply{.ticket = Ticket(1), .status = absl::OkStatus(), .generation = Generation(6)};
   reply.tables.push_back(
-      {SmallRouting(), {Generation(3), {{Rank(1), Incarnation(7), true, Iteration(12)}}}});
+      {SmallRouting(),
+       {Generation(3), {{Rank(1), Incarnation(7), true, Iteration(12)}}},
+       {.restore_term = Term(5), .restore_folder = "/ckpt/4", .log_term = Term(6)}});
+  reply.may_stop = true;
   reply.tasks.push_back({"job-1", Rank(1), Incarnation(7)});
   v1::SyncNodeResponse response;
   EncodeNodeReply(reply, jobs, response);
   CheckIs(response, std::string(R"pb(
                       generation: 6
+                      may_stop: true
                       tables { job_id: "job-1"
                                tables { name: "parameters" elements: 32 rule: OPTIMIZER }
                                optimizer {
@@ -165,6 +195,11 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
                                consistency { ssp { staleness_bound: 2 } }
                                slots: 4
                                seed: 9
+                               durability: LOG
+                               replicas: 2
+                               restore_term: 5
+                               restore_folder: "/ckpt/4"
+                               log_term: 6
                                membership {
                                  generation: 3
                                  members { rank: 1 incarnation: 7 active: true start_iteration: 12 }
@@ -241,7 +276,8 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
                       .samples = {{LeaseId(3), {64, 128}}},
                       .start_iteration = Iteration(11),
                       .epoch_first_iteration = Iteration(10),
-                      .export_path = "/out"};
+                      .export_path = "/out",
+                      .paused = true};
   reply.routing = SmallRouting();
   reply.first_routing = true;
   v1::SyncTaskResponse response;
@@ -256,6 +292,7 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
                         start_iteration: 11
                         epoch_first_iteration: 10
                         export_path: "/out"
+                        paused: true
                       }
                       tables { name: "parameters" elements: 32 rule: OPTIMIZER })pb") +
                         kSmallRouting);
@@ -377,9 +414,10 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
 
 TEST_CASE("Codec: a node's status", "[scheduler]") {
   NodeView view{.id = "worker-1",
-                .info = {"worker-1", Role::kWorker, "h:1", 4, "host", 77, "0.1"},
+                .info = {"worker-1", Role::kWorker, "h:1", 4, "host", 77, "0.1", {}},
                 .incarnation = Incarnation(3),
                 .alive = true,
+                .draining = true,
                 .last_seen = Instant::FromOrigin(absl::Seconds(9)),
                 .tasks = 2,
                 .shards = 5};
@@ -396,7 +434,14 @@ TEST_CASE("Codec: a node's status", "[scheduler]") {
                        task_capacity: 4
                        tasks: 2
                        shards: 5
+                       draining: true
                        version: "0.1")pb");
+}
+
+TEST_CASE("Codec: how far a node is drained", "[scheduler]") {
+  v1::DrainNodeResponse response;
+  EncodeDrainReply({Ticket(1), true, 3, 2, "d"}, response);
+  CheckIs(response, R"pb(safe_to_stop: true shards: 3 tasks: 2 detail: "d")pb");
 }
 
 }  // namespace

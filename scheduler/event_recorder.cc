@@ -35,6 +35,8 @@ const char* PhaseText(JobPhase phase) {
       return "writes the model";
     case JobPhase::kFinishing:
       return "has written the model";
+    case JobPhase::kRecovering:
+      return "has lost shards and waits for them";
   }
   return "";
 }
@@ -52,6 +54,12 @@ void Log(const JobStarted& e) {
 }
 void Log(const PhaseStarted& e) {
   LogInfo({.job = e.job}, "{} (epoch {})", PhaseText(e.phase), e.epoch.value());
+}
+void Log(const RoutingChanged& e) {
+  LogInfo({.job = e.job},
+          "routing generation {}: {} shards have a new primary, {} replicas are being "
+          "filled",
+          e.generation.value(), e.promoted, e.filling);
 }
 void Log(const TaskPlaced& e) {
   LogInfo({.job = e.task.job}, "task {} {} on {}, incarnation {}", e.task.rank.value(),
@@ -86,6 +94,21 @@ void Warn(const JobId& job, const absl::Status& status) {
 }
 
 }  // namespace
+
+const JobId* JobOf(const Event& event) {
+  return std::visit(
+      [](const auto& e) -> const JobId* {
+        using E = std::decay_t<decltype(e)>;
+        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied>) {
+          return nullptr;
+        } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied>) {
+          return &e.task.job;
+        } else {
+          return &e.job;
+        }
+      },
+      event);
+}
 
 void EventRecorder::Record(const RecordedEvent& recorded) {
   std::visit([](const auto& event) { Log(event); }, recorded.event);

@@ -1,6 +1,7 @@
 #include "scheduler/node_codec.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kLastLinesBytesMax = 4096;
 constexpr size_t kNameBytesMax = 256;
+constexpr int kStoredMax = 1 << 20;
 
 void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
   out.set_generation(membership.generation.value());
@@ -34,6 +36,42 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.set_seed(job.spec.training().seed());
   EncodeRouting(*assignment.routing, *out.mutable_routing());
   EncodeMembership(assignment.membership, *out.mutable_membership());
+  out.set_durability(job.plan.log ? v1::LOG : v1::NONE);
+  out.set_replicas(job.plan.replicas);
+  out.set_restore_term(assignment.restore.restore_term.value());
+  out.set_restore_folder(assignment.restore.restore_folder);
+  out.set_log_term(assignment.restore.log_term.value());
+}
+
+// What a newer program says of a replica in words that this one does not know is passed over.
+void DecodeReplicas(const v1::TableState& table, TableReport& report) {
+  for (const v1::ReplicaState& replica : table.replicas()) {
+    ReplicaReport decoded{.shard = {TableId(replica.table()), ShardId(replica.shard())},
+                          .term = Term(replica.term()),
+                          .node = replica.node_id(),
+                          .incarnation = Incarnation(replica.incarnation())};
+    if (replica.state() == v1::ReplicaState::UNREACHABLE) {
+      decoded.state = ReplicaReport::State::kUnreachable;
+    } else if (replica.state() != v1::ReplicaState::FILLED) {
+      continue;
+    }
+    report.replicas.push_back(std::move(decoded));
+  }
+}
+
+absl::StatusOr<std::vector<StoredShard>> DecodeStored(const v1::RegisterRequest& request) {
+  if (request.stored_size() > kStoredMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stored: ", request.stored_size(), " shards, expected at most ", kStoredMax));
+  }
+  std::vector<StoredShard> stored;
+  for (const v1::StoredShard& shard : request.stored()) {
+    stored.push_back({.job = shard.job_id(),
+                      .shard = {TableId(shard.table()), ShardId(shard.shard())},
+                      .term = Term(shard.term()),
+                      .position = Position(shard.position())});
+  }
+  return stored;
 }
 
 }  // namespace
@@ -44,13 +82,15 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("role: ", static_cast<int>(request.role()), ", expected SERVER or WORKER"));
   }
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<StoredShard> stored, DecodeStored(request));
   return NodeInfo{.name = request.name(),
                   .role = request.role() == v1::SERVER ? Role::kServer : Role::kWorker,
                   .address = Cut(request.address(), kNameBytesMax),
                   .task_capacity = request.task_capacity(),
                   .hostname = Cut(request.hostname(), kNameBytesMax),
                   .pid = request.pid(),
-                  .version = Cut(request.version(), kNameBytesMax)};
+                  .version = Cut(request.version(), kNameBytesMax),
+                  .stored = std::move(stored)};
 }
 
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out) {
@@ -59,6 +99,7 @@ void EncodeRegistration(const Registration& registration, v1::RegisterResponse& 
   out.set_lease_ms(absl::ToInt64Milliseconds(registration.lease));
   out.set_sync_interval_ms(absl::ToInt64Milliseconds(registration.sync_interval));
   out.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+  out.set_read_lease_ms(absl::ToInt64Milliseconds(registration.read_lease));
 }
 
 absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) {
@@ -69,10 +110,12 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
                     .tasks = {},
                     .leaving = request.leaving()};
   for (const v1::TableState& table : request.tables()) {
-    report.tables.push_back({.job = table.job_id(),
-                             .routing = Generation(table.routing_generation()),
-                             .membership = Generation(table.membership_generation()),
-                             .failure = DecodeFailure(table.failure())});
+    TableReport& decoded = report.tables.emplace_back();
+    decoded.job = table.job_id();
+    decoded.routing = Generation(table.routing_generation());
+    decoded.membership = Generation(table.membership_generation());
+    decoded.failure = DecodeFailure(table.failure());
+    DecodeReplicas(table, decoded);
   }
   for (const v1::TaskState& task : request.tasks()) {
     if (task.rank() < 0) {
@@ -89,6 +132,7 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
 
 void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, v1::SyncNodeResponse& out) {
   out.set_generation(reply.generation.value());
+  out.set_may_stop(reply.may_stop);
   for (const TableAssignment& table : reply.tables) {
     EncodeTables(table, *jobs.at(table.routing->job), *out.add_tables());
   }

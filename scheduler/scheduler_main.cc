@@ -35,8 +35,8 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 struct Flags {
   DaemonFlags daemon;
   std::string data_dir = "capstan-data";
-  std::string lease = "5s";
-  std::string sync_interval = "500ms";
+  std::string lease = "3s";
+  std::string sync_interval = "200ms";
 };
 
 absl::StatusOr<absl::Duration> ParsePositive(const std::string& flag, const std::string& text) {

@@ -29,21 +29,6 @@ absl::Status NotDurable(const absl::Status& failure) {
       absl::StrCat("the scheduler cannot write its state: ", std::string(failure.message())));
 }
 
-const JobId* JobOf(const Event& event) {
-  return std::visit(
-      [](const auto& e) -> const JobId* {
-        using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied>) {
-          return nullptr;
-        } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied>) {
-          return &e.task.job;
-        } else {
-          return &e.job;
-        }
-      },
-      event);
-}
-
 }  // namespace
 
 SchedulerService::SchedulerService(const Options& options, Store* store, const Clock* clock,
@@ -95,6 +80,7 @@ void SchedulerService::Stop() {
   Calls<v1::SyncNodeResponse> node_calls;
   Calls<v1::SyncTaskResponse> task_calls;
   Calls<v1::GetJobResponse> job_calls;
+  Calls<v1::DrainNodeResponse> drain_calls;
   absl::Status stopped;
   {
     absl::MutexLock lock(&mutex_);
@@ -103,11 +89,13 @@ void SchedulerService::Stop() {
     node_calls.swap(node_calls_);
     task_calls.swap(task_calls_);
     job_calls.swap(job_calls_);
+    drain_calls.swap(drain_calls_);
     timer_changed_.Signal();
   }
   for (const auto& [ticket, call] : node_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : task_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
+  for (const auto& [ticket, call] : drain_calls) FinishWith(call.reactor, stopped);
   if (timer_.joinable()) timer_.join();
   admission_.Stop();
   commits_.Stop();
@@ -191,6 +179,10 @@ void SchedulerService::Collect(Actions actions, Answers& answers) {
     if (view.ok()) answer.status = StatusOf(*view, StatusDetail::kWhole);
     answers.jobs.push_back(std::move(answer));
   }
+  for (DrainReply& reply : actions.drain_replies) {
+    const auto call = drain_calls_.extract(reply.ticket);
+    if (!call.empty()) answers.drains.push_back({call.mapped(), std::move(reply)});
+  }
   CollectEvents(std::move(actions.events), answers);
 }
 
@@ -210,6 +202,7 @@ void SchedulerService::Refuse(const Answers& answers, const absl::Status& why) {
   for (const Answers::Node& node : answers.nodes) FinishWith(node.call.reactor, why);
   for (const Answers::Task& task : answers.tasks) FinishWith(task.call.reactor, why);
   for (const Answers::Job& job : answers.jobs) FinishWith(job.call.reactor, why);
+  for (const Answers::Drain& drain : answers.drains) FinishWith(drain.call.reactor, why);
   for (const Answers::Done& done : answers.done) FinishWith(done.reactor, why);
 }
 
@@ -230,6 +223,10 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
       EncodeTaskReply(task.reply, *job->second, *task.call.response);
     }
     FinishWith(task.call.reactor, task.reply.status);
+  }
+  for (const Answers::Drain& drain : answers.drains) {
+    EncodeDrainReply(drain.reply, *drain.call.response);
+    FinishWith(drain.call.reactor, absl::OkStatus());
   }
   for (const Answers::Done& done : answers.done) {
     if (done.after_files) {

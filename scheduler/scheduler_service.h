@@ -86,6 +86,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* GetTables(grpc::CallbackServerContext* context,
                                       const v1::GetTablesRequest* request,
                                       v1::GetTablesResponse* response) override;
+  grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
+                                      const v1::DrainNodeRequest* request,
+                                      v1::DrainNodeResponse* response) override;
 
  private:
   template <typename Response>
@@ -106,6 +109,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void Commit(Actions actions, Answers answers, std::vector<StoreWrite> also = {})
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Collect(Actions actions, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The call with this ticket was cut, by a reset or because its process is gone.
+  void SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void CollectEvents(Events events, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobStatus StatusOf(const JobView& view, StatusDetail detail)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -147,6 +153,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   Calls<v1::SyncNodeResponse> node_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::SyncTaskResponse> task_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::GetJobResponse> job_calls_ ABSL_GUARDED_BY(mutex_);
+  Calls<v1::DrainNodeResponse> drain_calls_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // What the timer thread waits for.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -24,6 +24,10 @@ struct SchedulerService::Answers {
     absl::Status error;  // Not ok: the rest is empty.
     v1::JobStatus status;
   };
+  struct Drain {
+    Call<v1::DrainNodeResponse> call;
+    DrainReply reply;
+  };
   // A call that the step itself answered; its response is filled in.
   struct Done {
     grpc::ServerUnaryReactor* reactor = nullptr;
@@ -34,6 +38,7 @@ struct SchedulerService::Answers {
   std::vector<Node> nodes;
   std::vector<Task> tasks;
   std::vector<Job> jobs;
+  std::vector<Drain> drains;
   std::vector<RecordedEvent> events;
   AdmittedJobs admitted;  // Of the replies.
 };

@@ -7,6 +7,7 @@
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
+#include "scheduler/cut_reactor.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/scheduler_service_answers.h"
@@ -22,6 +23,14 @@ grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor,
                                      const absl::Status& status) {
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
+}
+
+absl::StatusOr<absl::Duration> CheckWaitLimit(int32_t wait_limit_ms) {
+  const absl::Duration limit = absl::Milliseconds(wait_limit_ms);
+  if (limit >= absl::ZeroDuration() && limit <= kWaitLimitMax) return limit;
+  return absl::InvalidArgumentError(absl::StrCat("wait_limit_ms: ", wait_limit_ms,
+                                                 ", expected 0 to ",
+                                                 absl::ToInt64Milliseconds(kWaitLimitMax)));
 }
 
 }  // namespace
@@ -46,14 +55,27 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
   return reactor;
 }
 
+// A daemon that cancels a call and sends another at once (NodeAgent::Wake) may be heard in the
+// wrong order: then the call was answered when the other came, and nothing is cut.
+void SchedulerService::SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
+  absl::MutexLock lock(&mutex_);
+  if (!node_calls_.contains(ticket)) return;
+  Actions actions;
+  core_->OnSyncBroken(node, incarnation, clock_->Now(), actions);
+  Commit(std::move(actions), {});
+}
+
 grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
                                                      const v1::SyncNodeRequest* request,
                                                      v1::SyncNodeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const absl::StatusOr<NodeReport> report = DecodeNodeReport(*request);
-  if (!report.ok()) return FinishWith(reactor, report.status());
+  if (!report.ok()) return FinishWith(context->DefaultReactor(), report.status());
   absl::MutexLock lock(&mutex_);
   const Ticket ticket = NextTicket();
+  grpc::ServerUnaryReactor* reactor =
+      CutReactor::New([this, ticket, node = report->node, life = report->incarnation] {
+        SyncCut(ticket, node, life);
+      });
   absl::Status status = Running();
   Actions actions;
   Answers answers;
@@ -158,12 +180,8 @@ grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* 
                                                    const v1::GetJobRequest* request,
                                                    v1::GetJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::Duration limit = absl::Milliseconds(request->wait_limit_ms());
-  if (limit < absl::ZeroDuration() || limit > kWaitLimitMax) {
-    return FinishWith(reactor, absl::InvalidArgumentError(absl::StrCat(
-                                   "wait_limit_ms: ", request->wait_limit_ms(), ", expected 0 to ",
-                                   absl::ToInt64Milliseconds(kWaitLimitMax))));
-  }
+  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
+  if (!limit.ok()) return FinishWith(reactor, limit.status());
   absl::MutexLock lock(&mutex_);
   const Ticket ticket = NextTicket();
   absl::Status status = Running();
@@ -171,7 +189,7 @@ grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* 
   Answers answers;
   if (status.ok()) {
     job_calls_[ticket] = {reactor, response};
-    status = core_->WatchJob(ticket, request->job_id(), request->after_revision(), limit,
+    status = core_->WatchJob(ticket, request->job_id(), request->after_revision(), *limit,
                              clock_->Now(), actions);
   }
   if (!status.ok()) {
@@ -195,6 +213,30 @@ grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext*
     if (status.ok()) response->set_state(EncodeJobState(*state));
   }
   Commit(std::move(actions), {.done = {{reactor, status, /*after_files=*/true}}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::DrainNode(grpc::CallbackServerContext* context,
+                                                      const v1::DrainNodeRequest* request,
+                                                      v1::DrainNodeResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
+  if (!limit.ok()) return FinishWith(reactor, limit.status());
+  absl::MutexLock lock(&mutex_);
+  const Ticket ticket = NextTicket();
+  absl::Status status = Running();
+  Actions actions;
+  Answers answers;
+  if (status.ok()) {
+    drain_calls_[ticket] = {reactor, response};
+    status = core_->DrainNode(ticket, request->node_id(), request->cancel(), *limit, clock_->Now(),
+                              actions);
+  }
+  if (!status.ok()) {
+    drain_calls_.erase(ticket);
+    answers.done.push_back({reactor, status});
+  }
+  Commit(std::move(actions), std::move(answers));
   return reactor;
 }
 

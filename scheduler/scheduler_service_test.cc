@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_server.h"
@@ -22,8 +23,10 @@ namespace {
 
 // A scheduler on a free port of this host, and a client.
 struct Loopback {
-  explicit Loopback(absl::Duration sync_interval = absl::Seconds(30)) {
+  explicit Loopback(absl::Duration sync_interval = absl::Seconds(30),
+                    absl::Duration broken_limit = absl::Minutes(10)) {
     options.core.lease = absl::Minutes(10);
+    options.core.broken_limit = broken_limit;
     options.core.sync_interval = sync_interval;
     options.data_folder = folder.path();
     options.on_fatal = [this](const absl::Status& status) {
@@ -317,6 +320,73 @@ TEST_CASE("Scheduler service: a store without a job's specification is refused",
   REQUIRE_OK(loopback.store.Write({{"admitted/small-1", std::nullopt}}));
   CHECK_STATUS(SchedulerService::Open(loopback.options, &loopback.store, &loopback.clock),
                absl::StatusCode::kDataLoss, "small-1");
+}
+
+bool IsAlive(Loopback& loopback, const std::string& node) {
+  v1::ListNodesResponse nodes;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(), &nodes));
+  for (const v1::NodeStatus& status : nodes.nodes()) {
+    if (status.node_id() == node) return status.alive();
+  }
+  return false;
+}
+
+TEST_CASE("Scheduler service: a node whose held call is cut is dead soon, unless it calls again",
+          "[scheduler]") {
+  Loopback loopback(absl::Seconds(30), absl::Milliseconds(500));
+  const v1::RegisterResponse silent = loopback.Join(v1::SERVER, "server-1");
+  const v1::RegisterResponse lively = loopback.Join(v1::SERVER, "server-2");
+  const auto cut_a_call = [&](const v1::RegisterResponse& node) {
+    v1::SyncNodeRequest request;
+    request.set_node_id(node.node_id());
+    request.set_incarnation(node.incarnation());
+    request.set_generation_seen(1);
+    v1::SyncNodeResponse response;
+    grpc::ClientContext context;
+    SetDeadline(context, absl::Milliseconds(100));
+    const absl::Status status =
+        FromGrpcStatus(loopback.stub->SyncNode(&context, request, &response));
+    CHECK(absl::IsDeadlineExceeded(status));
+  };
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  cut_a_call(silent);
+  cut_a_call(lively);
+  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
+  std::thread held([&] { answer = loopback.Sync(lively, 1); });
+  // The watch of a job that is never there is a clock here: it ends when the node has died.
+  const absl::Time limit = absl::Now() + absl::Seconds(30);
+  while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
+    // Why the job waits changes when a server dies.
+    loopback.Get(job, loopback.Get(job).revision(), 200);
+  }
+  CHECK_FALSE(IsAlive(loopback, "server-1"));
+  CHECK(IsAlive(loopback, "server-2"));
+  loopback.service->Stop();
+  held.join();
+}
+
+TEST_CASE("Scheduler service: a node that holds nothing is drained at once", "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  CHECK(server.read_lease_ms() == 500);
+  v1::DrainNodeRequest drain;
+  drain.set_node_id("server-1");
+  drain.set_wait_limit_ms(60'000);
+  v1::DrainNodeResponse drained;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::DrainNode, drain, &drained));
+  CHECK(drained.safe_to_stop());
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse answer, loopback.Sync(server, 0));
+  CHECK(answer.may_stop());
+  v1::ListNodesResponse nodes;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(), &nodes));
+  CHECK(nodes.nodes(0).draining());
+  drain.set_node_id("nobody");
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::DrainNode, drain, &drained),
+               absl::StatusCode::kNotFound, "no node \"nobody\"");
+  drain.set_wait_limit_ms(-1);
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::DrainNode, drain, &drained),
+               absl::StatusCode::kInvalidArgument, "wait_limit_ms: -1");
 }
 
 TEST_CASE("Scheduler service: stopping answers held calls and refuses later ones", "[scheduler]") {

@@ -83,6 +83,12 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
     route.set_element_begin(shard.elements.begin);
     route.set_element_end(shard.elements.end);
     route.set_server(shard.server);
+    route.set_term(shard.term.value());
+    for (const ReplicaRef& replica : shard.replicas) {
+      v1::ShardReplica& out_replica = *route.add_replicas();
+      out_replica.set_server(replica.server);
+      out_replica.set_in_sync(replica.in_sync);
+    }
   }
   for (const ServerRef& server : routing.servers) {
     v1::ServerAddress& address = *out.add_servers();

@@ -20,6 +20,8 @@ const char* PhaseName(JobPhase phase) {
       return "exporting";
     case JobPhase::kFinishing:
       return "finishing";
+    case JobPhase::kRecovering:
+      return "recovering";
   }
   return "";
 }
@@ -106,6 +108,14 @@ void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out) {
   out.set_tasks(view.tasks);
   out.set_shards(view.shards);
   out.set_version(view.info.version);
+  out.set_draining(view.draining);
+}
+
+void EncodeDrainReply(const DrainReply& reply, v1::DrainNodeResponse& out) {
+  out.set_safe_to_stop(reply.safe_to_stop);
+  out.set_shards(reply.shards);
+  out.set_tasks(reply.tasks);
+  out.set_detail(reply.detail);
 }
 
 }  // namespace capstan::scheduler

@@ -8,6 +8,7 @@
 #include "common/time/instant.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission.h"
+#include "scheduler/core/messages.h"
 #include "scheduler/core/views.h"
 
 namespace capstan::scheduler {
@@ -34,6 +35,7 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
                      Instant now, StatusDetail detail, v1::JobStatus& out);
 
 void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out);
+void EncodeDrainReply(const DrainReply& reply, v1::DrainNodeResponse& out);
 
 }  // namespace capstan::scheduler
 

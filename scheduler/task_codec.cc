@@ -73,6 +73,7 @@ void EncodeAssignment(const Assignment& assignment, v1::Assignment& out) {
   out.set_start_iteration(assignment.start_iteration.value());
   out.set_epoch_first_iteration(assignment.epoch_first_iteration.value());
   out.set_export_path(assignment.export_path);
+  out.set_paused(assignment.paused);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ struct Flags {
 void AddFlags(CLI::App& app, Flags* flags) {
   AddDaemonFlags(app, "capstan-worker", &flags->daemon);
   AddSchedulerFlag(app, &flags->scheduler);
+  AddAdvertiseFlag(app, &flags->daemon);
   app.add_option("--work-dir", flags->work_dir, "Folder for the specs and logs of tasks")
       ->capture_default_str();
   app.add_option("--task-capacity", flags->task_capacity, "Tasks that it runs at a time")
@@ -140,8 +141,7 @@ NodeAgent::Options Daemon::AgentOptions(const Flags& flags) {
   options.scheduler = flags.scheduler;
   options.self.set_role(v1::WORKER);
   options.self.set_name(flags.daemon.name);
-  options.self.set_address(
-      FormatHostPort(AdvertisedAddress(ParseHostPort(server_->address()).value(), hostname)));
+  options.self.set_address(PeerAddress(flags.daemon, server_->address()));
   options.self.set_task_capacity(flags.task_capacity);
   options.self.set_hostname(hostname);
   options.self.set_pid(getpid());

@@ -92,6 +92,19 @@ TEST_CASE("CheckpointFolder: the oldest go beyond those to be kept", "[common][c
   REQUIRE_OK(RemoveCheckpoint(f.disk, "f/checkpoint-77"));
 }
 
+TEST_CASE("CheckpointFolder: a bit that is wrong on one read only does no harm",
+          "[common][checkpoint]") {
+  Fixture f;
+  SimDisk::Rates rates;
+  rates.bit_flip_on_read = 0.02;
+  f.disk.SetRates(rates);
+  for (int i = 0; i < 50; ++i) {
+    REQUIRE_OK_AND_ASSIGN(const FoundCheckpoint found, NewestComplete(f.disk, "f"));
+    CHECK(found.path == "f/checkpoint-10");
+  }
+  CHECK(f.disk.injected(SimDisk::Fault::kBitFlipOnRead) > 0);
+}
+
 TEST_CASE("CheckpointFolder: what cannot be read is not removed", "[common][checkpoint]") {
   Fixture f;
   SimDisk::Rates rates;

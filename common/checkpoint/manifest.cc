@@ -121,10 +121,14 @@ absl::Status WriteManifest(Disk& disk, const std::string& folder,
 
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(Disk& disk, const std::string& folder) {
   const std::string path = PathOf(folder);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string file, disk.Read(path, kManifestBytesMax));
-  absl::StatusOr<v1::CheckpointManifest> manifest = Decode(file);
-  if (!manifest.ok()) return Annotate(manifest.status(), path);
-  return manifest;
+  absl::StatusOr<v1::CheckpointManifest> manifest;
+  // What does not fit is read once more: the error may be one of the transfer.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string file, disk.Read(path, kManifestBytesMax));
+    manifest = Decode(file);
+    if (manifest.ok()) return manifest;
+  }
+  return Annotate(manifest.status(), path);
 }
 
 }  // namespace capstan

@@ -229,14 +229,18 @@ absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string&
 absl::StatusOr<v1::ShardSnapshot> ReadShardFile(Disk& disk, const std::string& folder,
                                                 const JobId& job, const v1::CheckpointPart& part) {
   const std::string path = absl::StrCat(folder, "/", part.file());
-  absl::StatusOr<std::string> file = disk.Read(path, kShardFileBytesMax);
-  if (absl::IsNotFound(file.status()) || absl::IsResourceExhausted(file.status())) {
-    return Loss(file.status().message());
+  absl::StatusOr<v1::ShardSnapshot> snapshot;
+  // What does not fit is read once more: the error may be one of the transfer.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    absl::StatusOr<std::string> file = disk.Read(path, kShardFileBytesMax);
+    if (absl::IsNotFound(file.status()) || absl::IsResourceExhausted(file.status())) {
+      return Loss(file.status().message());
+    }
+    if (!file.ok()) return file.status();
+    snapshot = Decode(*file, job, part);
+    if (snapshot.ok()) return snapshot;
   }
-  if (!file.ok()) return file.status();
-  absl::StatusOr<v1::ShardSnapshot> snapshot = Decode(*file, job, part);
-  if (!snapshot.ok()) return Annotate(snapshot.status(), path);
-  return snapshot;
+  return Annotate(snapshot.status(), path);
 }
 
 }  // namespace capstan

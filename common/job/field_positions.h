@@ -14,17 +14,17 @@
 namespace capstan {
 
 // Counted from 1; columns are bytes. 0: unknown.
-struct Position {
+struct TextPosition {
   int line = 0;
   int column = 0;
-  friend bool operator==(const Position&, const Position&) = default;
+  friend bool operator==(const TextPosition&, const TextPosition&) = default;
 };
 
 // Field path ("model.layers[2].name"; a whole list too: "model.layers") -> its first byte.
-using FieldPositions = absl::btree_map<std::string, Position>;
+using FieldPositions = absl::btree_map<std::string, TextPosition>;
 
 struct LocatedDiagnostic {
-  Position position;
+  TextPosition position;
   Diagnostic diagnostic;
 };
 

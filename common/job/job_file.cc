@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kFileBytesMax = 16 << 20;
 
-std::string At(const std::string& name, const Position& position) {
+std::string At(const std::string& name, const TextPosition& position) {
   if (position.line == 0) return name;
   return absl::StrCat(name, ":", position.line, ":", position.column);
 }
@@ -84,6 +84,9 @@ void ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   if (spec->data().has_train()) ResolveSplit(folder, spec->mutable_data()->mutable_train());
   if (spec->data().has_test()) ResolveSplit(folder, spec->mutable_data()->mutable_test());
   if (spec->has_output()) ResolvePath(folder, spec->mutable_output()->mutable_directory());
+  if (spec->has_checkpoints()) {
+    ResolvePath(folder, spec->mutable_checkpoints()->mutable_directory());
+  }
 }
 
 absl::StatusOr<JobFile> JobFile::Load(const std::string& path) {

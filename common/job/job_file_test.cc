@@ -31,6 +31,7 @@ training {
 optimizer { sgd {} learning_rate: 0.1 }
 resources { workers: 2 }
 output { directory: "../out" }
+checkpoints { directory: "saved" }
 )";
 
 constexpr char kGoodJson[] = R"({
@@ -90,6 +91,7 @@ TEST_CASE("JobFile: relative paths start at the job file's folder", "[job]") {
   CHECK(spec.data().train().images() == "/jobs/data/images");
   CHECK(spec.data().train().labels() == "/abs/labels");
   CHECK(spec.output().directory() == "/out");
+  CHECK(spec.checkpoints().directory() == "/jobs/saved");
   CHECK_FALSE(spec.data().has_test());
 }
 
@@ -143,9 +145,9 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
        "filters, kernel, stride, padding, bias"},
       {"trainning { epochs: 1 seeds: 3 } nam: 'x'",
        "j:1:1: trainning: no such field; did you mean \"training\"? a job has name, model, data, "
-       "training, optimizer, consistency, resources, output\n"
+       "training, optimizer, consistency, resources, output, durability, checkpoints\n"
        "j:1:34: nam: no such field; did you mean \"name\"? a job has name, model, data, training, "
-       "optimizer, consistency, resources, output"},
+       "optimizer, consistency, resources, output, durability, checkpoints"},
       {"training { epochs: 'x' }", "j:1:20: training.epochs: expected integer, got: 'x'"},
       {"training { epochs: 1.5 }", "j:1:20: training.epochs: expected integer, got: 1.5"},
       {"training { epochs: 99999999999 }",

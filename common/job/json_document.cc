@@ -26,7 +26,7 @@ class JsonReader {
   }
 
  private:
-  Position Here() const { return {line_, static_cast<int>(at_ - line_begin_) + 1}; }
+  TextPosition Here() const { return {line_, static_cast<int>(at_ - line_begin_) + 1}; }
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
   bool Fail(absl::string_view expected) {
@@ -79,7 +79,7 @@ class JsonReader {
     if (Peek() == '}') return ++at_, true;
     while (true) {
       SkipSpace();
-      const Position key_position = Here();
+      const TextPosition key_position = Here();
       std::string key;
       if (Peek() != '"') return Fail("a key in double quotes");
       if (!ReadString(&key)) return false;

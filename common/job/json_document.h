@@ -15,19 +15,19 @@ namespace capstan {
 struct JsonNode {
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject };
   Kind kind = Kind::kNull;
-  Position position;
+  TextPosition position;
   std::vector<JsonNode> children;  // Array items or object values, in order.
   // Objects only, one a child: the key and where it stands. An escaped key is kept as it is
   // written.
   std::vector<std::string> keys;
-  std::vector<Position> key_positions;
+  std::vector<TextPosition> key_positions;
 };
 
 struct JsonDocument {
   JsonNode root;
   // The first syntax error: nesting above 100 levels counts as one. Empty: none.
   std::string error;
-  Position error_position;
+  TextPosition error_position;
 };
 
 JsonDocument ParseJsonDocument(const std::string& text);

@@ -11,11 +11,11 @@ TEST_CASE("JsonDocument: keeps structure, keys and positions", "[job]") {
   CHECK(document.error == "");
   REQUIRE(document.root.children.size() == 2);
   CHECK(document.root.keys == std::vector<std::string>{"a", "b"});
-  CHECK(document.root.key_positions[1] == Position{3, 3});
+  CHECK(document.root.key_positions[1] == TextPosition{3, 3});
   const JsonNode& list = document.root.children[0];
   CHECK(list.kind == JsonNode::Kind::kArray);
   REQUIRE(list.children.size() == 3);
-  CHECK(list.children[1].position == Position{2, 12});
+  CHECK(list.children[1].position == TextPosition{2, 12});
   CHECK(list.children[2].kind == JsonNode::Kind::kString);
 }
 
@@ -23,7 +23,7 @@ TEST_CASE("JsonDocument: the first syntax error is located", "[job]") {
   struct Case {
     const char* text;
     const char* error;
-    Position position;
+    TextPosition position;
   };
   const Case cases[] = {
       {"", "got the end of the file, expected a value", {1, 1}},

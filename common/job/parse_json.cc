@@ -107,7 +107,7 @@ LocatedDiagnostic ExplainValueError(absl::string_view message, const FieldPositi
                                                        {"TYPE_STRING", "string"},
                                                        {"TYPE_BOOL", "boolean"}});
   const auto position = positions.find(path);
-  return {position == positions.end() ? Position{} : position->second, {path, "", "", words}};
+  return {position == positions.end() ? TextPosition{} : position->second, {path, "", "", words}};
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ size_t OffsetOf(const std::string& text, int line, int column) {
   return offset;
 }
 
-Position PositionOf(const std::string& text, size_t offset) {
+TextPosition PositionOf(const std::string& text, size_t offset) {
   offset = std::min(offset, text.size());
   const size_t line_start = offset == 0 ? std::string::npos : text.rfind('\n', offset - 1);
   const size_t begin = line_start == std::string::npos ? 0 : line_start + 1;
@@ -197,7 +197,8 @@ void CollectPositions(const std::string& text, const Descriptor& descriptor,
       const int asked = field->is_repeated() ? index : -1;
       const TextFormat::ParseLocation location = tree.GetLocation(field, asked);
       if (location.line < 0) break;
-      const Position position = PositionOf(text, OffsetOf(text, location.line, location.column));
+      const TextPosition position =
+          PositionOf(text, OffsetOf(text, location.line, location.column));
       const std::string element = field->is_repeated() ? absl::StrCat(path, "[", index, "]") : path;
       positions->try_emplace(path, position);
       positions->try_emplace(element, position);

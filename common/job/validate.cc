@@ -16,6 +16,7 @@ constexpr size_t kDiagnosticsMax = 100;
 constexpr size_t kNameBytesMax = 64;
 constexpr int kSlotsMax = 1024;
 constexpr int kWorkersMax = 4096;
+constexpr int kReplicasMax = 3;
 
 void ValidateName(const std::string& name, FieldChecker check) {
   if (name.empty()) return;  // The default applies.
@@ -116,6 +117,17 @@ void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
   check.IntegerAtLeast("iterations_max", training.iterations_max(), 0, Presence::kExplicit);
 }
 
+void ValidateReplicas(const v1::Resources& resources, FieldChecker check) {
+  const int replicas = resources.replicas();
+  if (!check.IntegerBetween("replicas", replicas, 0, kReplicasMax, Presence::kExplicit)) return;
+  // With servers 0 it depends on how many are alive at the start.
+  if (resources.servers() <= 0 || resources.servers() > replicas) return;
+  check.Wrong("replicas", absl::StrCat(replicas),
+              absl::StrCat("at most ", resources.servers() - 1,
+                           ", as each copy is on a server of its own and resources.servers is ",
+                           resources.servers()));
+}
+
 void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Resources& resources = spec.resources();
   const bool workers =
@@ -136,6 +148,24 @@ void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
   if (resources.has_worker_wait_seconds()) {
     check.IntegerAtLeast("worker_wait_seconds", resources.worker_wait_seconds(), 0,
                          Presence::kExplicit);
+  }
+  if (resources.has_server_wait_seconds()) {
+    check.IntegerAtLeast("server_wait_seconds", resources.server_wait_seconds(), 0,
+                         Presence::kExplicit);
+  }
+  ValidateReplicas(resources, check);
+}
+
+void ValidateDurability(const v1::JobSpec& spec, FieldChecker check) {
+  if (!v1::Durability_IsValid(spec.durability())) {
+    check.Wrong("durability", absl::StrCat(static_cast<int>(spec.durability())), "NONE or LOG");
+  }
+  const v1::Checkpoints& checkpoints = spec.checkpoints();
+  FieldChecker in = check.In("checkpoints");
+  in.IntegerAtLeast("every_iterations", checkpoints.every_iterations(), 0, Presence::kExplicit);
+  in.IntegerAtLeast("every_seconds", checkpoints.every_seconds(), 0, Presence::kExplicit);
+  if (checkpoints.has_keep()) {
+    in.IntegerAtLeast("keep", checkpoints.keep(), 1, Presence::kExplicit);
   }
 }
 
@@ -183,6 +213,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   } else {
     check.Missing("resources", "workers");
   }
+  ValidateDurability(spec, check);
   Cut(diagnostics);
   return diagnostics;
 }

@@ -66,6 +66,17 @@ TEST_CASE("ValidateJob: a job that keeps to the ranges has no diagnostics", "[jo
   CHECK(ErrorsAfter("optimizer { schedule { cosine { steps: 10 } warmup_steps: 5 } }") == Lines{});
 }
 
+TEST_CASE("ValidateJob: replicas, a log and checkpoints are accepted in their ranges", "[job]") {
+  CHECK(ErrorsAfter("resources { replicas: 3 server_wait_seconds: 0 }") == Lines{});
+  CHECK(ErrorsAfter("resources { replicas: 1 servers: 2 } durability: LOG") == Lines{});
+  CHECK(ErrorsAfter("checkpoints {}") == Lines{});
+  CHECK(ErrorsAfter("checkpoints { every_iterations: 100 every_seconds: 60 keep: 1 "
+                    "directory: '/d' }") == Lines{});
+  v1::JobSpec spec = Parse(kGood);
+  spec.set_durability(static_cast<v1::Durability>(7));
+  CHECK(Errors(spec) == Lines{"durability: got 7, expected NONE or LOG"});
+}
+
 TEST_CASE("ValidateJob: an empty job names every part that is missing", "[job]") {
   CHECK(Errors({}) ==
         Lines{
@@ -129,6 +140,18 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
       {"resources { max_restarts: -1 }", "resources.max_restarts: got -1, expected at least 0"},
       {"resources { worker_wait_seconds: -1 }",
        "resources.worker_wait_seconds: got -1, expected at least 0"},
+      {"resources { server_wait_seconds: -1 }",
+       "resources.server_wait_seconds: got -1, expected at least 0"},
+      {"resources { replicas: -1 }", "resources.replicas: got -1, expected 0 to 3"},
+      {"resources { replicas: 4 servers: 2 }", "resources.replicas: got 4, expected 0 to 3"},
+      {"resources { replicas: 2 servers: 2 }",
+       "resources.replicas: got 2, expected at most 1, as each copy is on a server of its own and "
+       "resources.servers is 2"},
+      {"checkpoints { every_iterations: -1 }",
+       "checkpoints.every_iterations: got -1, expected at least 0"},
+      {"checkpoints { every_seconds: -5 }",
+       "checkpoints.every_seconds: got -5, expected at least 0"},
+      {"checkpoints { keep: 0 }", "checkpoints.keep: got 0, expected at least 1"},
   };
   for (const Case& c : cases) {
     INFO(c.change);

@@ -58,6 +58,17 @@ std::string CheckPeerAddress(const std::string& text) {
   return address->port != 0 ? "" : absl::StrCat("address \"", text, "\": expected a port above 0");
 }
 
+// host[:port]; port 0 stands for none.
+absl::StatusOr<HostPort> ParseAdvertised(const std::string& text) {
+  absl::StatusOr<HostPort> address = ParseHostPort(text);
+  return address.ok() ? address : ParseHostPort(absl::StrCat(text, ":0"));
+}
+
+std::string CheckAdvertised(const std::string& text) {
+  if (ParseAdvertised(text).ok()) return "";
+  return absl::StrCat("address \"", text, "\": expected HOST or HOST:PORT");
+}
+
 sigset_t ShutdownSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -101,6 +112,20 @@ void AddSchedulerFlag(CLI::App& app, std::string* scheduler) {
       ->envname("CAPSTAN_SCHEDULER")
       ->check(CheckPeerAddress)
       ->required();
+}
+
+void AddAdvertiseFlag(CLI::App& app, DaemonFlags* flags) {
+  app.add_option("--advertise", flags->advertise,
+                 "HOST[:PORT] at which peers reach this daemon, if not where it listens")
+      ->check(CheckAdvertised);
+}
+
+std::string PeerAddress(const DaemonFlags& flags, const std::string& listening) {
+  const HostPort listener = ParseHostPort(listening).value();
+  if (flags.advertise.empty()) return FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
+  HostPort address = ParseAdvertised(flags.advertise).value();
+  if (address.port == 0) address.port = listener.port;
+  return FormatHostPort(address);
 }
 
 std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {

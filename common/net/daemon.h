@@ -29,6 +29,7 @@ struct DaemonFlags {
   std::string log_format = "text";     // --log-format: "text" or "json".
   std::string log_file;                // --log-file: empty is standard error.
   std::string port_file;               // --port-file: see WritePortFile; empty: none.
+  std::string advertise;               // --advertise: host[:port]; empty: see PeerAddress.
 };
 
 // Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an
@@ -41,6 +42,14 @@ void AddSchedulerFlag(CLI::App& app, std::string* scheduler);
 // Parses with the precedence flag > environment > --config file > default. Returns nothing to go
 // on, or the exit code to end with: 0 after --help or --version, 2 after printing a usage error.
 std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
+
+// Adds --advertise=HOST[:PORT], for daemons that peers call.
+void AddAdvertiseFlag(CLI::App& app, DaemonFlags* flags);
+
+// Where peers reach a daemon that listens on `listening` (host:port): what --advertise says, with
+// the port listened on if it names none; else AdvertisedAddress with this machine's name.
+// REQUIRES: both have been checked.
+std::string PeerAddress(const DaemonFlags& flags, const std::string& listening);
 
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/net/host_port.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -88,6 +89,30 @@ TEST_CASE("Daemon flags: a scheduler is required, with a port", "[daemon]") {
   CHECK(Parse({"--scheduler=node-1"}).exit_code == 2);
   CHECK(Parse({"--scheduler=node-1:0"}).exit_code == 2);
   CHECK_FALSE(Parse({"--scheduler=node-1:7070"}).exit_code.has_value());
+}
+
+TEST_CASE("Daemon flags: peers are told the advertised address, or where the daemon listens",
+          "[daemon]") {
+  DaemonFlags flags;
+  CHECK(PeerAddress(flags, "10.1.2.3:7071") == "10.1.2.3:7071");
+  CHECK(PeerAddress(flags, "0.0.0.0:7071") == LocalHostname() + ":7071");
+  flags.advertise = "node-1.example";
+  CHECK(PeerAddress(flags, "0.0.0.0:7071") == "node-1.example:7071");
+  flags.advertise = "gateway:80";
+  CHECK(PeerAddress(flags, "0.0.0.0:7071") == "gateway:80");
+  flags.advertise = "[fe80::1]";
+  CHECK(PeerAddress(flags, "0.0.0.0:7071") == "[fe80::1]:7071");
+}
+
+TEST_CASE("Daemon flags: an advertised address that cannot be is refused", "[daemon]") {
+  for (const char* text : {"--advertise=host:99999", "--advertise=:7071", "--advertise="}) {
+    CAPTURE(text);
+    DaemonFlags flags;
+    CLI::App app("a test daemon");
+    AddAdvertiseFlag(app, &flags);
+    const char* const arguments[] = {"capstan-test", text};
+    CHECK(ParseCommandLine(app, 2, arguments) == 2);
+  }
 }
 
 TEST_CASE("Port file: holds the address, replaces an old one, leaves nothing beside it",

@@ -98,6 +98,7 @@ NodeAgent::Outcome NodeAgent::Register() {
   }
   v1::RegisterRequest request = options_.self;
   if (!node_id_.empty()) request.set_name(node_id_);  // A daemon keeps the name it was given.
+  handler_->FillRegistration(request);
   v1::RegisterResponse response;
   BeginCall(&context, OnWake::kGoOn);
   const absl::Status status = FromGrpcStatus(stub_->Register(&context, request, &response));

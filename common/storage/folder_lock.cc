@@ -22,14 +22,20 @@ std::string Holder(int fd) {
   return absl::StrCat("process ", absl::string_view(bytes, static_cast<size_t>(count)));
 }
 
+// Of errno, which it reads first.
+absl::Status LockError(absl::string_view what, const std::string& path) {
+  const int error = errno;
+  return absl::UnavailableError(
+      absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path)).message());
+}
+
 }  // namespace
 
 absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/lock");
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
-    return absl::UnavailableError(absl::StrCat("cannot make the lock file ", path, ": ",
-                                               absl::ErrnoToStatus(errno, "").message()));
+    return LockError("make the lock file", path);
   }
   FolderLock lock(fd);
   int result = 0;
@@ -41,8 +47,7 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
         "the folder ", folder, " is in use by ", Holder(fd), ", expected it for this one alone"));
   }
   if (result != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot lock ", path, ": ", absl::ErrnoToStatus(errno, "").message()));
+    return LockError("lock", path);
   }
   const std::string pid = absl::StrCat(getpid());
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {

@@ -22,8 +22,8 @@ constexpr size_t kTransferBytesMax = size_t{1} << 30;  // Linux moves at most 2 
 // Of errno, which it reads first.
 absl::Status DiskError(absl::string_view what, const std::string& path) {
   const int error = errno;
-  const std::string message =
-      absl::StrCat("cannot ", what, " ", path, ": ", absl::ErrnoToStatus(error, "").message());
+  const std::string message(
+      absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path)).message());
   switch (error) {
     case ENOENT:
       return absl::NotFoundError(message);

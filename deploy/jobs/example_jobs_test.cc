@@ -15,7 +15,7 @@ namespace capstan {
 namespace {
 
 constexpr const char* kFiles[] = {"cifar_resnet20_asp", "fashion_layers_ssp", "fashion_lenet_ssp",
-                                  "fashion_mlp_bsp"};
+                                  "fashion_mlp_bsp", "fashion_mlp_safe"};
 
 // Of a test run: the working directory is the workspace's root.
 std::string Path(const std::string& name) { return "deploy/jobs/" + name + ".textproto"; }
@@ -73,6 +73,15 @@ TEST_CASE("Example jobs: each shows the consistency and the schedule that its na
   const int64_t samples = int64_t{mlp.training().slots()} * mlp.training().batch_size();
   const int64_t iterations = (60000 + samples - 1) / samples;
   CHECK(mlp.optimizer().schedule().cosine().steps() == mlp.training().epochs() * iterations);
+
+  const v1::JobSpec safe = Load("fashion_mlp_safe");
+  CHECK(safe.resources().replicas() == 1);
+  CHECK(safe.durability() == v1::LOG);
+  CHECK(safe.checkpoints().every_iterations() > 0);
+  CHECK(safe.checkpoints().keep() == 3);
+  // Apart from that it is the other: the trained models are the same.
+  CHECK(safe.training().SerializeAsString() == mlp.training().SerializeAsString());
+  CHECK(safe.optimizer().SerializeAsString() == mlp.optimizer().SerializeAsString());
 
   CHECK(Load("cifar_resnet20_asp").consistency().has_asp());
   CHECK(Load("fashion_layers_ssp").model().zoo().empty());

@@ -9,7 +9,8 @@
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/job_command.h"
 #include "scheduler/cli/logs_command.h"
-#include "scheduler/cli/node_command.h"
+#include "scheduler/cli/operations/checkpoint_command.h"
+#include "scheduler/cli/operations/node_command.h"
 #include "scheduler/cli/table_command.h"
 
 namespace capstan::cli {
@@ -22,6 +23,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddJobCommands(*job, line);
   AddLogsCommand(*job, line);
   AddNodeCommands(*AddGroup(app, "node", "The cluster's servers and workers"), line);
+  AddCheckpointCommands(*AddGroup(app, "checkpoint", "Copies of whole jobs on disk"), line);
   AddTableCommands(*AddGroup(app, "table", "The parameters that servers hold"), line);
   AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
   AddVersionCommand(app, line);

@@ -49,10 +49,12 @@ absl::Status SchedulerClient::Explain(const absl::Status& status) const {
   return status;
 }
 
-absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(const v1::JobSpec& spec) {
+absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(
+    const v1::JobSpec& spec, const std::string& restore_folder) {
   v1::SubmitJobRequest request;
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   *request.mutable_spec() = spec;
+  request.set_restore_folder(restore_folder);
   auto response =
       Call<v1::SubmitJobResponse>(*stub_, &v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
   if (!response.ok()) return Explain(response.status());
@@ -101,6 +103,37 @@ absl::StatusOr<v1::GetTablesResponse> SchedulerClient::GetTables(const std::stri
   v1::GetTablesRequest request;
   request.set_job_id(job_id);
   auto response = Call<v1::GetTablesResponse>(*stub_, &v1::Scheduler::Stub::GetTables, request);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::DrainNode(const std::string& node_id,
+                                                                 absl::Duration wait) {
+  v1::DrainNodeRequest request;
+  request.set_node_id(node_id);
+  request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
+  auto response = Call<v1::DrainNodeResponse>(*stub_, &v1::Scheduler::Stub::DrainNode, request,
+                                              wait + kCallTimeout);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::CancelDrain(const std::string& node_id) {
+  v1::DrainNodeRequest request;
+  request.set_node_id(node_id);
+  request.set_cancel(true);
+  auto response = Call<v1::DrainNodeResponse>(*stub_, &v1::Scheduler::Stub::DrainNode, request);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::SaveCheckpointResponse> SchedulerClient::SaveCheckpoint(
+    const std::string& job_id, absl::Duration wait) {
+  v1::SaveCheckpointRequest request;
+  request.set_job_id(job_id);
+  request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
+  auto response = Call<v1::SaveCheckpointResponse>(*stub_, &v1::Scheduler::Stub::SaveCheckpoint,
+                                                   request, wait + kCallTimeout);
   if (!response.ok()) return Explain(response.status());
   return response;
 }

@@ -23,7 +23,9 @@ class SchedulerClient {
  public:
   explicit SchedulerClient(const Setting& scheduler);
 
-  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(const v1::JobSpec& spec);
+  // `restore_folder`: the checkpoint to go on from; empty: none.
+  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(const v1::JobSpec& spec,
+                                                  const std::string& restore_folder = "");
   absl::StatusOr<v1::ListJobsResponse> ListJobs();
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id);
   // Waits at the scheduler until the job's revision is above `revision`, at most `wait` (<= 60 s).
@@ -32,6 +34,11 @@ class SchedulerClient {
   absl::StatusOr<v1::StopJobResponse> StopJob(const std::string& job_id);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::GetTablesResponse> GetTables(const std::string& job_id);
+  // Each waits at the scheduler for at most `wait` (<= 60 s).
+  absl::StatusOr<v1::DrainNodeResponse> DrainNode(const std::string& node_id, absl::Duration wait);
+  absl::StatusOr<v1::DrainNodeResponse> CancelDrain(const std::string& node_id);
+  absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(const std::string& job_id,
+                                                            absl::Duration wait);
 
   const std::string& address() const { return scheduler_.value; }
 

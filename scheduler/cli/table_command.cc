@@ -80,6 +80,14 @@ absl::Status ExportRunning(SchedulerClient& scheduler, const v1::JobStatus& job,
   return WriteModelFiles(directory, job.job_id(), job.spec(), values);
 }
 
+int Placement(const Settings& settings, const std::string& job_id) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto tables = scheduler.GetTables(job_id);
+  if (!tables.ok()) return Fail(tables.status());
+  Print(settings.format() == OutputFormat::kJson ? ToJson(*tables) : PlacementTable(*tables));
+  return kExitDone;
+}
+
 struct ExportArguments {
   std::string job;
   std::string directory;
@@ -111,6 +119,13 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
              "  capstan table list\n  capstan table list lenet-1 -o json", line,
              [job_id](const Settings& settings) { return List(settings, *job_id); })
       ->add_option("JOB", *job_id, "Only this job's");
+
+  auto placed = std::make_shared<std::string>();
+  AddCommand(table, "placement", "Which server is the primary of each shard, and where replicas are",
+             "  capstan table placement lenet-1\n  capstan table placement lenet-1 -o json", line,
+             [placed](const Settings& settings) { return Placement(settings, *placed); })
+      ->add_option("JOB", *placed, "Id of the job")
+      ->required();
 
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* command = AddCommand(

@@ -86,6 +86,9 @@ struct Story {
     run->OnTaskExited(Key(rank), {.exit_code = code, .signal = 0, .last_lines = ""},
                       /*node_leaving=*/false, now, events);
   }
+  void Died(const std::string& node) {
+    run->OnNodesDied({{node, "no sync for 3s", now}}, now, events);
+  }
   void Start() {
     ApplyAll();
     for (int rank = 0; rank < plan.workers; ++rank) Hello(rank);
@@ -265,7 +268,7 @@ TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]")
   Story job(Mode::kBsp);
   job.Start();
   for (int i = 0; i < 5; ++i) {
-    job.run->OnNodeDied("worker-1", "no sync for 5s", job.now, job.events);
+    job.Died("worker-1");
     CHECK_FALSE(job.run->ended());
     CHECK(job.Of(0).slots.size() == 4);
     job.Place(1);
@@ -280,15 +283,15 @@ TEST_CASE("Job: a silent task is dead; it counts as a crash if its daemon is wel
           "[scheduler][core]") {
   Story job(Mode::kBsp);
   job.Start();
-  CHECK(job.run->NextDeadline() == job.now + absl::Seconds(5));
-  job.now = job.now + absl::Seconds(5);
+  CHECK(job.run->NextDeadline() == job.now + absl::Seconds(3));
+  job.now = job.now + absl::Seconds(3);
   CHECK(job.run->ExpiredTasks(job.now).size() == 2);
   job.run->OnTaskExpired(Rank(0), /*node_fresh=*/true, job.now, job.events);
   job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
   const std::vector<TaskDied> died = job.Seen<TaskDied>();
   REQUIRE(died.size() == 2);
   CHECK(died[0].counted);
-  CHECK(died[0].failure == Failure{FailureReason::kNoHeartbeat, "no report for 5s"});
+  CHECK(died[0].failure == Failure{FailureReason::kNoHeartbeat, "no report for 3s"});
   CHECK_FALSE(died[1].counted);
 }
 
@@ -297,7 +300,7 @@ TEST_CASE("Job: without any worker it waits, then fails and names the last to di
   Story job(Mode::kBsp);
   job.Start();
   for (const char* node : {"worker-0", "worker-1"}) {
-    job.run->OnNodeDied(node, "no sync for 5s", job.now, job.events);
+    job.Died(node);
   }
   job.ApplyAll();
   CHECK(job.run->NextDeadline() == job.now + absl::Seconds(60));
@@ -322,7 +325,7 @@ TEST_CASE("Job: a lost server, a server's error and a task's error end it at onc
   Story job(Mode::kSsp);
   job.Start();
   SECTION("server lost") {
-    job.run->OnNodeDied("server-2", "no sync for 5s", job.now, job.events);
+    job.Died("server-2");
     CHECK(job.View().failure.reason == FailureReason::kServerLost);
     CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2, which held shards"));
   }
@@ -378,7 +381,7 @@ TEST_CASE("Job: the exporter's death hands the export to another", "[scheduler][
     job.Finish(1);
   }
   REQUIRE(job.Of(0).phase == TaskPhase::kExport);
-  job.run->OnNodeDied("worker-0", "no sync for 5s", job.now, job.events);
+  job.Died("worker-0");
   REQUIRE(job.Of(1).phase == TaskPhase::kExport);
   job.Finish(1);
   CHECK(job.phase() == JobPhase::kFinishing);
@@ -430,7 +433,7 @@ TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][co
   CHECK(job.run->state() == JobState::kStopped);
   const uint64_t revision = job.run->revision();
   job.run->Stop(job.now, job.events);
-  job.run->OnNodeDied("server-1", "gone", job.now, job.events);
+  job.Died("server-1");
   job.Advance(absl::Hours(1));
   CHECK(job.run->state() == JobState::kStopped);
   CHECK(job.run->revision() == revision);

@@ -72,8 +72,8 @@ TEST_CASE(
 
   REQUIRE_OK(desk.Sync(server, 2, 1));
   CHECK(desk.Take().empty());
-  CHECK(desk.core.NextDeadline() == desk.now + absl::Milliseconds(500));
-  desk.Pass(absl::Milliseconds(499));
+  CHECK(desk.core.NextDeadline() == desk.now + absl::Milliseconds(200));
+  desk.Pass(absl::Milliseconds(199));
   CHECK(desk.Take().empty());
   desk.Pass(absl::Milliseconds(1));
   replies = desk.Take();
@@ -107,7 +107,7 @@ TEST_CASE("Scheduler: a held sync is answered when there is news, or by the next
 TEST_CASE("Scheduler: a node whose lease ran out is told to register again", "[scheduler][core]") {
   Desk desk;
   const Registration server = desk.Join("server-1", Role::kServer);
-  desk.Pass(absl::Seconds(5));
+  desk.Pass(absl::Seconds(3));
   CHECK_STATUS(desk.Sync(server, 1, 1), absl::StatusCode::kAborted, "register again");
   const Registration again = desk.Join("server-1", Role::kServer);
   CHECK(again.incarnation > server.incarnation);

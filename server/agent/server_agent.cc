@@ -1,6 +1,6 @@
 #include "server/agent/server_agent.h"
 
-#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,10 +10,14 @@
 #include "common/status/status_macros.h"
 #include "server/optimizer/optimizer_from_proto.h"
 #include "server/service/codec.h"
-#include "server/table_store/job_tables.h"
+#include "server/table_store/shard_factory.h"
+#include "server/table_store/state_codec.h"
 
 namespace capstan::server {
 namespace {
+
+// Of the scheduler's promise: the rest is for clocks that run at different speeds.
+constexpr double kReadLeaseShare = 0.8;
 
 v1::Failure::Reason ReasonOf(const absl::Status& status) {
   switch (status.code()) {
@@ -21,6 +25,11 @@ v1::Failure::Reason ReasonOf(const absl::Status& status) {
       return v1::Failure::OUT_OF_MEMORY;
     case absl::StatusCode::kInvalidArgument:
       return v1::Failure::USER_ERROR;
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kNotFound:
+      return v1::Failure::BAD_DATA;
+    case absl::StatusCode::kUnavailable:  // The disk of a log.
+      return v1::Failure::SERVER_LOST;
     default:
       return v1::Failure::INTERNAL;
   }
@@ -31,30 +40,53 @@ void FillFailure(const absl::Status& status, v1::Failure* failure) {
   failure->set_message(std::string(status.message()));
 }
 
-absl::StatusOr<std::unique_ptr<JobTables>> MakeTables(const v1::TableAssignment& desired,
-                                                      std::vector<HeldShard> shards) {
-  JobTablesConfig config;
-  config.tables.assign(desired.tables().begin(), desired.tables().end());
-  CAPSTAN_ASSIGN_OR_RETURN(config.optimizer, OptimizerFromProto(desired.optimizer()));
-  config.consistency = DecodeConsistency(desired.consistency(), desired.slots());
-  config.seed = desired.seed();
-  config.shards = std::move(shards);
-  return JobTables::Make(config);
-}
+// Makes a shard out of what a log holds.
+class ShardFromLog final : public ShardReader {
+ public:
+  ShardFromLog(const ShardFactory& factory, const HeldShard& held)
+      : factory_(factory), held_(held) {}
 
-bool SameShard(const HeldShard& a, const HeldShard& b) {
-  return a.key == b.key && a.elements == b.elements;
+  absl::Status Install(const v1::ShardSnapshot& snapshot) override {
+    CAPSTAN_ASSIGN_OR_RETURN(TableShard made, factory_.FromSnapshot(held_, snapshot));
+    shard_.emplace(std::move(made));
+    return absl::OkStatus();
+  }
+  absl::Status Replay(const v1::ShardRecord& record) override {
+    if (!shard_.has_value()) {
+      return absl::DataLossError(absl::StrCat("the log begins with record ", record.position(),
+                                              ": expected a whole state first"));
+    }
+    return shard_->Replay(held_.key, record);
+  }
+
+  std::optional<TableShard> Take() { return std::exchange(shard_, std::nullopt); }
+
+ private:
+  const ShardFactory& factory_;
+  const HeldShard held_;
+  std::optional<TableShard> shard_;
+};
+
+ShardSources SourcesOf(const v1::TableAssignment& desired) {
+  return {.restore_term = Term(desired.restore_term()), .log_term = Term(desired.log_term())};
 }
 
 }  // namespace
 
-ServerAgent::ServerAgent(HeldJobs* jobs, std::function<void()> on_change)
-    : jobs_(jobs), on_change_(std::move(on_change)) {}
+ServerAgent::ServerAgent(Options options)
+    : options_(std::move(options)), handle_(std::make_shared<Handle>()) {
+  absl::MutexLock lock(&handle_->mutex);
+  handle_->agent = this;
+}
 
-ServerAgent::~ServerAgent() { Stop(); }
+ServerAgent::~ServerAgent() {
+  Stop();
+  absl::MutexLock lock(&handle_->mutex);
+  handle_->agent = nullptr;
+}
 
 void ServerAgent::Start() {
-  maker_ = std::thread([this] { RunMaker(); });
+  if (!options_.execute) maker_ = std::thread([this] { RunMaker(); });
 }
 
 void ServerAgent::Stop() {
@@ -66,105 +98,128 @@ void ServerAgent::Stop() {
   if (maker_.joinable()) maker_.join();
 }
 
+void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
+  if (!options_.stored) return;
+  for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
+}
+
 void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
-  absl::MutexLock lock(&mutex_);
-  if (!entries_.empty()) {
-    LogWarning({}, "a new life begins: {} jobs of the last one are dropped", entries_.size());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!entries_.empty()) {
+      LogWarning({}, "a new life begins: {} jobs of the last one are dropped", entries_.size());
+    }
+    node_id_ = node_id;
+    incarnation_ = incarnation;
+    entries_.clear();
+    orders_.clear();
+    read_lease_ = Instant();
   }
-  node_id_ = node_id;
-  incarnation_ = incarnation;
-  entries_.clear();
-  orders_.clear();
-  jobs_->DropAll(absl::NotFoundError(
+  options_.jobs->DropAll(absl::NotFoundError(
       absl::StrCat(node_id, " has begun a new life and holds nothing of its last one")));
 }
 
 void ServerAgent::FillState(v1::SyncNodeRequest& request) {
+  state_filled_ = options_.clock->Now();
   absl::MutexLock lock(&mutex_);
   for (const auto& [job, entry] : entries_) {
     if (entry.stage == Stage::kMaking) continue;
     v1::TableState* state = request.add_tables();
     state->set_job_id(job);
     absl::Status failure = entry.failure;
-    if (const auto held = jobs_->Find(job); held.ok()) {
-      state->set_routing_generation((*held)->routing_generation().value());
-      state->set_membership_generation((*held)->membership_generation().value());
-      if (failure.ok()) failure = (*held)->failure();
+    if (entry.stage == Stage::kHeld) {
+      state->set_routing_generation(entry.job->routing_generation().value());
+      state->set_membership_generation(entry.job->membership_generation().value());
+      for (v1::ReplicaState& replica : entry.job->ReplicaStates()) {
+        *state->add_replicas() = std::move(replica);
+      }
+      if (entry.checkpoint.state() != v1::CheckpointState::STATE_UNSPECIFIED) {
+        *state->add_checkpoints() = entry.checkpoint;
+      }
+      failure = entry.job->failure();
     }
     if (!failure.ok()) FillFailure(failure, state->mutable_failure());
   }
 }
 
+void ServerAgent::SyncAnswered(absl::Duration read_lease) {
+  const Instant until = state_filled_ + kReadLeaseShare * read_lease;
+  {
+    absl::MutexLock lock(&mutex_);
+    read_lease_ = until;
+  }
+  options_.jobs->SetReadLease(until);
+}
+
 void ServerAgent::TakeDesired(const v1::SyncNodeResponse& response) {
-  absl::MutexLock lock(&mutex_);
   absl::btree_map<JobId, const v1::TableAssignment*> desired;
   for (const v1::TableAssignment& each : response.tables()) desired[each.job_id()] = &each;
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    if (desired.contains(it->first)) {
-      ++it;
-      continue;
+  Work work;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      if (desired.contains(it->first)) {
+        ++it;
+        continue;
+      }
+      LogInfo({.job = it->first}, "dropping its tables");
+      work.drop.push_back(it->first);
+      if (options_.log != nullptr) options_.log->ForgetJob(it->first);
+      it = entries_.erase(it);
     }
-    LogInfo({.job = it->first}, "dropping its tables");
-    jobs_->Drop(it->first);
-    it = entries_.erase(it);
-  }
-  for (const auto& [job, assignment] : desired) {
-    const auto it = entries_.find(job);
-    if (it == entries_.end()) {
-      AssignNew(*assignment);
-      continue;
+    for (const auto& [job, assignment] : desired) {
+      const auto [it, is_new] = entries_.try_emplace(job);
+      Entry& entry = it->second;
+      entry.desired = *assignment;
+      if (is_new) entry.id = next_id_++;
+      Progress(entry, &work);
     }
-    Entry& entry = it->second;
-    entry.desired = *assignment;
-    if (entry.stage != Stage::kHeld) continue;  // The maker applies the newest; a failure stays.
-    if (const auto held = jobs_->Find(job); held.ok()) Apply(*assignment, **held, entry);
   }
+  Perform(std::move(work));
 }
 
-void ServerAgent::AssignNew(const v1::TableAssignment& desired) {
-  const uint64_t id = next_id_++;
-  entries_[desired.job_id()] = {
-      .id = id, .desired = desired, .stage = Stage::kMaking, .failure = {}};
-  orders_.push_back({.job = desired.job_id(), .id = id});
-  ordered_.Signal();
-}
-
-void ServerAgent::Apply(const v1::TableAssignment& desired, HeldJob& job, Entry& entry) {
-  const std::vector<HeldShard> held = job.shards();
-  for (const HeldShard& own : OwnShards(desired.routing())) {
-    const bool is_held = std::any_of(held.begin(), held.end(),
-                                     [&](const HeldShard& each) { return SameShard(each, own); });
-    if (!is_held) {
-      return Fail(entry, absl::InternalError(absl::StrCat(
-                             "routing generation ", desired.routing().generation(),
-                             " gives this server table ", own.key.table.value(), " shard ",
-                             own.key.shard.value(), ", whose values it has never held")));
-    }
+void ServerAgent::Progress(Entry& entry, Work* work) {
+  if (entry.stage == Stage::kFailed || entry.making) return;
+  const v1::TableAssignment& desired = entry.desired;
+  const Order make{.kind = Order::Kind::kMake, .job = desired.job_id(), .id = entry.id};
+  if (entry.job == nullptr) {
+    entry.making = true;
+    work->orders.push_back(make);
+    return;
   }
   const absl::StatusOr<Membership> membership = DecodeMembership(desired.membership());
-  if (!membership.ok()) return Fail(entry, Annotate(membership.status(), "membership"));
-  job.SetRouting(Generation(desired.routing().generation()));
-  job.SetMembership(*membership);
-}
-
-void ServerAgent::Fail(Entry& entry, const absl::Status& status) {
-  const std::string& job = entry.desired.job_id();
-  LogError({.job = job}, "{}", std::string(status.message()));
-  entry.stage = Stage::kFailed;
-  entry.failure = status;
-  jobs_->Drop(job);
-}
-
-std::vector<HeldShard> ServerAgent::OwnShards(const v1::RoutingTable& routing) const {
-  std::vector<HeldShard> own;
-  for (const v1::ShardRoute& route : routing.shards()) {
-    if (route.server() < 0 || route.server() >= routing.servers_size()) continue;
-    const v1::ServerAddress& server = routing.servers(route.server());
-    if (server.node_id() != node_id_ || server.incarnation() != incarnation_.value()) continue;
-    own.push_back({.key = {TableId(route.table()), ShardId(route.shard())},
-                   .elements = {route.element_begin(), route.element_end()}});
+  if (!membership.ok()) return Fail(entry, Annotate(membership.status(), "membership"), work);
+  const auto missing = entry.job->MissingShards(desired.routing(), SourcesOf(desired));
+  if (!missing.ok()) return Fail(entry, missing.status(), work);
+  if (!missing->empty()) {
+    entry.making = true;
+    work->orders.push_back(make);
+    return;
   }
-  return own;
+  work->apply.emplace_back(entry.job, desired);
+  const uint64_t checkpoint = desired.checkpoint().checkpoint_id();
+  if (checkpoint == entry.checkpoint.checkpoint_id()) return;
+  entry.checkpoint.Clear();
+  entry.checkpoint.set_checkpoint_id(checkpoint);
+  if (checkpoint == 0) return;
+  work->orders.push_back({.kind = Order::Kind::kCapture, .job = desired.job_id(), .id = entry.id});
+}
+
+void ServerAgent::Perform(Work work) {
+  for (const JobId& job : work.drop) options_.jobs->Drop(job);
+  for (const auto& [job, desired] : work.apply) {
+    job->SetRouting(desired.routing(), {});
+    job->SetMembership(DecodeMembership(desired.membership()).value());  // Checked before.
+  }
+  for (const Order& order : work.orders) {
+    if (options_.execute) {
+      options_.execute([this, order] { Run(order); });
+      continue;
+    }
+    absl::MutexLock lock(&mutex_);
+    orders_.push_back(order);
+    ordered_.Signal();
+  }
 }
 
 void ServerAgent::RunMaker() {
@@ -177,36 +232,197 @@ void ServerAgent::RunMaker() {
       order = std::move(orders_.front());
       orders_.pop_front();
     }
-    Make(order);
-    on_change_();
+    Run(order);
   }
+}
+
+void ServerAgent::Run(const Order& order) {
+  if (order.kind == Order::Kind::kMake) {
+    Make(order);
+  } else {
+    Capture(order);
+  }
+  options_.on_change();
 }
 
 void ServerAgent::Make(const Order& order) {
   v1::TableAssignment desired;
-  std::vector<HeldShard> shards;
+  std::shared_ptr<HeldJob> job;
   {
     absl::MutexLock lock(&mutex_);
-    const auto it = entries_.find(order.job);
-    if (it == entries_.end() || it->second.id != order.id) return;
-    desired = it->second.desired;
-    shards = OwnShards(desired.routing());
+    const Entry* entry = FindEntry(order);
+    if (entry == nullptr) return;
+    desired = entry->desired;
+    job = entry->job;
   }
-  const size_t shard_count = shards.size();
-  absl::StatusOr<std::unique_ptr<JobTables>> tables = MakeTables(desired, std::move(shards));
+  absl::Status status;
+  if (job == nullptr) {
+    absl::StatusOr<std::shared_ptr<HeldJob>> made = MakeJob(desired);
+    status = Annotate(made.status(), "making tables");
+    if (made.ok()) job = *std::move(made);
+  }
+  std::vector<MadeShard> shards;
+  if (status.ok()) {
+    absl::StatusOr<std::vector<MadeShard>> made = MakeShards(desired, *job);
+    status = made.status();
+    if (made.ok()) shards = *std::move(made);
+  }
+  const size_t made_count = shards.size();
+  if (status.ok()) job->SetRouting(desired.routing(), std::move(shards));
 
+  Work work;
+  {
+    absl::MutexLock lock(&mutex_);
+    Entry* entry = FindEntry(order);
+    if (entry == nullptr) return Abandon(order.job, job.get());
+    entry->making = false;
+    if (!status.ok()) {
+      Fail(*entry, status, &work);
+    } else {
+      if (entry->job == nullptr) {
+        entry->job = job;
+        job->SetReadLease(read_lease_);
+        options_.jobs->Add(job);
+        LogInfo({.job = order.job}, "holds {} shards", made_count);
+      }
+      entry->stage = Stage::kHeld;
+      Progress(*entry, &work);  // A newer desired state may have come.
+    }
+  }
+  Perform(std::move(work));
+}
+
+// A job that was dropped while it was being made; its log may have begun.
+void ServerAgent::Abandon(const JobId& id, const HeldJob* job) {
+  if (options_.log == nullptr || job == nullptr || entries_.contains(id)) return;
+  if (job->incarnation() == incarnation_) options_.log->ForgetJob(id);
+}
+
+absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAssignment& desired) {
+  const bool logs = desired.durability() == v1::LOG;
+  if (logs && options_.log == nullptr) {
+    return absl::InvalidArgumentError(
+        "durability LOG: this server keeps no log; start it with a folder for its logs");
+  }
+  JobTablesConfig config;
+  config.tables.assign(desired.tables().begin(), desired.tables().end());
+  CAPSTAN_ASSIGN_OR_RETURN(config.optimizer, OptimizerFromProto(desired.optimizer()));
+  config.consistency = DecodeConsistency(desired.consistency(), desired.slots());
+  config.seed = desired.seed();
+  CAPSTAN_ASSIGN_OR_RETURN(auto factory, ShardFactory::Make(std::move(config)));
+  HeldJob::Options options{.job = desired.job_id(),
+                           .node = {},
+                           .incarnation = {},
+                           .safe_replies = logs || desired.replicas() > 0,
+                           .clock = options_.clock,
+                           .transport = options_.transport,
+                           .log = logs ? options_.log : nullptr,
+                           .schedule_tick = options_.schedule_tick,
+                           .on_report = options_.on_change};
+  {
+    absl::MutexLock lock(&mutex_);
+    options.node = node_id_;
+    options.incarnation = incarnation_;
+  }
+  return std::make_shared<HeldJob>(std::move(options), std::move(factory));
+}
+
+absl::StatusOr<std::vector<MadeShard>> ServerAgent::MakeShards(const v1::TableAssignment& desired,
+                                                               const HeldJob& job) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<ShardOrder> orders,
+                           job.MissingShards(desired.routing(), SourcesOf(desired)));
+  std::vector<MadeShard> made;
+  for (const ShardOrder& order : orders) {
+    absl::StatusOr<TableShard> shard = MakeShard(desired, job, order);
+    if (!shard.ok()) return Annotate(shard.status(), "making tables");
+    made.push_back({.order = order, .shard = *std::move(shard)});
+  }
+  return made;
+}
+
+absl::StatusOr<TableShard> ServerAgent::MakeShard(const v1::TableAssignment& desired,
+                                                  const HeldJob& job, const ShardOrder& order) {
+  if (order.from == ShardOrder::From::kInitialValues) return job.factory().Initial(order.shard);
+  const ShardKey& key = order.shard.key;
+  if (options_.source == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(key), " is to be restored: this server has no folder for its state"));
+  }
+  if (order.from == ShardOrder::From::kCheckpoint) {
+    const absl::StatusOr<v1::ShardSnapshot> snapshot =
+        options_.source->FromCheckpoint(desired.restore_folder(), key);
+    if (!snapshot.ok()) return Annotate(snapshot.status(), NameOf(key));
+    return job.factory().FromSnapshot(order.shard, *snapshot);
+  }
+  ShardFromLog reader(job.factory(), order.shard);
+  CAPSTAN_RETURN_IF_ERROR(Annotate(options_.source->FromLog(job.job(), key, reader), NameOf(key)));
+  std::optional<TableShard> shard = reader.Take();
+  if (!shard.has_value()) {
+    return absl::DataLossError(absl::StrCat(NameOf(key), ": its log holds no whole state"));
+  }
+  return *std::move(shard);
+}
+
+void ServerAgent::Capture(const Order& order) {
+  std::shared_ptr<HeldJob> job;
+  v1::CheckpointOrder checkpoint;
+  {
+    absl::MutexLock lock(&mutex_);
+    const Entry* entry = FindEntry(order);
+    if (entry == nullptr || entry->stage != Stage::kHeld) return;
+    job = entry->job;
+    checkpoint = entry->desired.checkpoint();
+    if (checkpoint.checkpoint_id() != entry->checkpoint.checkpoint_id()) return;
+  }
+  if (options_.checkpoints == nullptr) {
+    return CheckpointWritten(order, checkpoint.checkpoint_id(),
+                             absl::FailedPreconditionError("this server writes no checkpoints"));
+  }
+  std::vector<CapturedShard> shards = job->Capture();
+  {
+    absl::MutexLock lock(&mutex_);
+    Entry* entry = FindEntry(order);
+    if (entry == nullptr || entry->checkpoint.checkpoint_id() != checkpoint.checkpoint_id()) return;
+    entry->checkpoint.set_state(v1::CheckpointState::CAPTURED);
+  }
+  options_.on_change();  // Training goes on while it is written.
+  options_.checkpoints->Write(order.job, checkpoint, std::move(shards),
+                              [handle = handle_, order, id = checkpoint.checkpoint_id()](
+                                  const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {
+                                absl::MutexLock lock(&handle->mutex);
+                                if (handle->agent == nullptr) return;
+                                handle->agent->CheckpointWritten(order, id, parts);
+                                handle->agent->options_.on_change();
+                              });
+}
+
+void ServerAgent::CheckpointWritten(const Order& order, uint64_t checkpoint,
+                                    const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {
   absl::MutexLock lock(&mutex_);
+  Entry* entry = FindEntry(order);
+  if (entry == nullptr || entry->checkpoint.checkpoint_id() != checkpoint) return;
+  if (!parts.ok()) {
+    LogWarning({.job = order.job}, "checkpoint {}: {}", checkpoint, parts.status().ToString());
+    entry->checkpoint.set_state(v1::CheckpointState::FAILED);
+    entry->checkpoint.set_error(std::string(parts.status().message()));
+    return;
+  }
+  entry->checkpoint.set_state(v1::CheckpointState::WRITTEN);
+  for (const v1::CheckpointPart& part : *parts) *entry->checkpoint.add_parts() = part;
+}
+
+void ServerAgent::Fail(Entry& entry, const absl::Status& status, Work* work) {
+  const std::string& job = entry.desired.job_id();
+  LogError({.job = job}, "{}", std::string(status.message()));
+  entry.stage = Stage::kFailed;
+  entry.failure = status;
+  if (entry.job != nullptr) work->drop.push_back(job);
+  entry.job = nullptr;
+}
+
+ServerAgent::Entry* ServerAgent::FindEntry(const Order& order) {
   const auto it = entries_.find(order.job);
-  if (it == entries_.end() || it->second.id != order.id) return;  // Dropped meanwhile.
-  Entry& entry = it->second;
-  if (!tables.ok()) return Fail(entry, Annotate(tables.status(), "making tables"));
-  auto job = std::make_shared<HeldJob>(order.job, Generation(entry.desired.routing().generation()),
-                                       *std::move(tables));
-  entry.stage = Stage::kHeld;
-  Apply(entry.desired, *job, entry);
-  if (entry.stage == Stage::kFailed) return;
-  jobs_->Add(std::move(job));
-  LogInfo({.job = order.job}, "holds {} shards", shard_count);
+  return it == entries_.end() || it->second.id != order.id ? nullptr : &it->second;
 }
 
 }  // namespace capstan::server

@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -47,9 +48,10 @@ class ServerAgent final : public NodeHandler {
     HeldJobs* jobs = nullptr;  // The agent alone adds to it.
     const Clock* clock = nullptr;
     ReplicaTransport* transport = nullptr;
-    RecordSink* log = nullptr;              // Null: jobs that ask for a log are refused.
-    TableSource* source = nullptr;          // Null: nothing can be restored.
-    CheckpointSink* checkpoints = nullptr;  // Null: checkpoints fail.
+    RecordSink* log = nullptr;  // Null: jobs that ask for a log are refused.
+    std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
+    TableSource* source = nullptr;                         // Null: nothing can be restored.
+    CheckpointSink* checkpoints = nullptr;                 // Null: checkpoints fail.
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
     std::function<void(Instant)> schedule_tick;  // As HeldJob's.
@@ -64,12 +66,77 @@ class ServerAgent final : public NodeHandler {
   void Start();
   void Stop();  // Lets the shards in the making be finished. Idempotent.
 
+  void FillRegistration(v1::RegisterRequest& request) override;
   void Restarted(const NodeId& node_id, Incarnation incarnation) override;
   void FillState(v1::SyncNodeRequest& request) override;
   void SyncAnswered(absl::Duration read_lease) override;
   void TakeDesired(const v1::SyncNodeResponse& response) override;
 
  private:
+  enum class Stage { kMaking, kHeld, kFailed };
+  struct Entry {
+    uint64_t id = 0;  // Tells apart two entries of one job: it was dropped and assigned again.
+    v1::TableAssignment desired;
+    Stage stage = Stage::kMaking;
+    bool making = false;             // An order to make shards is under way.
+    absl::Status failure;            // kFailed.
+    std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until the first order.
+    v1::CheckpointState checkpoint;  // Of the last order that was taken up. Id 0: none.
+  };
+  struct Order {  // For the maker.
+    enum class Kind { kMake, kCapture };
+    Kind kind = Kind::kMake;
+    JobId job;
+    uint64_t id = 0;  // The entry's.
+  };
+  // What follows from a desired state once the mutex is released.
+  struct Work {
+    std::vector<JobId> drop;
+    std::vector<Order> orders;
+    std::vector<std::pair<std::shared_ptr<HeldJob>, v1::TableAssignment>> apply;
+  };
+  // By which callbacks that come late find out that the agent is gone.
+  struct Handle {
+    absl::Mutex mutex;
+    ServerAgent* agent ABSL_GUARDED_BY(mutex) = nullptr;
+  };
+
+  // Decides what an entry needs next: shards, a routing table, a capture.
+  void Progress(Entry& entry, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Perform(Work work);
+  void Run(const Order& order);
+  void RunMaker();
+  void Make(const Order& order);
+  void Capture(const Order& order);
+  void CheckpointWritten(const Order& order, uint64_t checkpoint,
+                         const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts);
+  absl::StatusOr<std::shared_ptr<HeldJob>> MakeJob(const v1::TableAssignment& desired);
+  absl::StatusOr<std::vector<MadeShard>> MakeShards(const v1::TableAssignment& desired,
+                                                    const HeldJob& job);
+  absl::StatusOr<TableShard> MakeShard(const v1::TableAssignment& desired, const HeldJob& job,
+                                       const ShardOrder& order);
+  void Fail(Entry& entry, const absl::Status& status, Work* work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Abandon(const JobId& id, const HeldJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null: the entry is gone.
+  Entry* FindEntry(const Order& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  const std::shared_ptr<Handle> handle_;  // Shared with callbacks of the checkpoint sink.
+
+  // The node agent's thread only.
+  Instant state_filled_;  // When the last request was filled in.
+
+  absl::Mutex mutex_;
+  absl::CondVar ordered_;
+  NodeId node_id_ ABSL_GUARDED_BY(mutex_);
+  Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<JobId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // At most two an entry.
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  Instant read_lease_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread maker_;
 };
 
 }  // namespace capstan::server

@@ -1,11 +1,15 @@
 #include "server/agent/server_agent.h"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/net/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
 #include "server/service/test_job.h"
 
 namespace capstan::server {
@@ -16,7 +20,7 @@ using absl::StatusCode;
 // A server daemon without its data port, tied to a fake scheduler.
 class Daemon {
  public:
-  Daemon() : handler_(&jobs_, [this] { agent_->Wake(); }) {
+  Daemon() : handler_(HandlerOptions()) {
     NodeAgent::Options options;
     options.scheduler = scheduler.address();
     options.self.set_role(v1::SERVER);
@@ -52,6 +56,15 @@ class Daemon {
   testing::FakeScheduler scheduler;
 
  private:
+  ServerAgent::Options HandlerOptions() {
+    ServerAgent::Options options;
+    options.jobs = &jobs_;
+    options.clock = &clock_;
+    options.on_change = [this] { agent_->Wake(); };
+    return options;
+  }
+
+  SteadyClock clock_;
   HeldJobs jobs_;
   ServerAgent handler_;
   std::unique_ptr<NodeAgent> agent_;
@@ -157,7 +170,9 @@ TEST_CASE("Server agent: a new life drops everything and makes it afresh", "[ser
               })
               .has_value());
   v1::PushResponse response;
-  CHECK_STATUS(first->Push(PushOf(0, 0, 0, 1.0f), &response), StatusCode::kNotFound, "new life");
+  absl::Status ended;
+  first->Push(PushOf(0, 0, 0, 1.0f), &response, [&](const absl::Status& end) { ended = end; });
+  CHECK_STATUS(ended, StatusCode::kNotFound, "new life");
 }
 
 TEST_CASE("Server agent: tables that cannot be made are reported with the reason", "[server]") {
@@ -177,6 +192,7 @@ TEST_CASE("Server agent: shards that it never held are refused", "[server]") {
   daemon.Reported("lenet-1", IsHeld);
   assignment.mutable_routing()->set_generation(2);
   assignment.mutable_routing()->mutable_shards(2)->set_server(0);
+  assignment.mutable_routing()->mutable_shards(2)->set_term(2);
   daemon.scheduler.SetDesired(Desired(assignment));
   const v1::TableState state = daemon.Reported("lenet-1", IsFailed);
   CHECK(state.failure().reason() == v1::Failure::INTERNAL);
@@ -191,6 +207,251 @@ TEST_CASE("Server agent: a bad membership is reported, not applied", "[server]")
   daemon.scheduler.SetDesired(Desired(assignment));
   const v1::TableState state = daemon.Reported("lenet-1", IsFailed);
   CHECK_THAT(state.failure().message(), Catch::Contains("rank -3"));
+}
+
+// ---------------------------------------------------------------- without a network
+
+// Checkpoints and logs in memory: one number a shard.
+class MemorySource final : public TableSource, public CheckpointSink, public RecordSink {
+ public:
+  absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
+                                                   const ShardKey& shard) override {
+    const auto it = checkpoints.find({folder, shard});
+    if (it == checkpoints.end()) return absl::NotFoundError(folder + ": no such checkpoint");
+    return it->second;
+  }
+  absl::Status FromLog(const JobId&, const ShardKey& shard, ShardReader& reader) override {
+    if (!logs.contains(shard)) return absl::NotFoundError("the log does not hold it");
+    const Log& log = logs.at(shard);
+    absl::Status status = reader.Install(*log.base);
+    for (const auto& record : log.records) {
+      if (status.ok()) status = reader.Replay(*record);
+    }
+    return status;
+  }
+  void Write(const JobId&, const v1::CheckpointOrder& order, std::vector<CapturedShard> shards,
+             Done done) override {
+    for (const CapturedShard& each : shards) {
+      checkpoints[{order.folder(), each.shard.key}] = *each.snapshot;
+    }
+    written = std::move(done);
+  }
+  void Begin(const JobId&, const ShardKey& shard, Term,
+             std::shared_ptr<const v1::ShardSnapshot> snapshot) override {
+    logs[shard] = {std::move(snapshot), {}};
+  }
+  void Append(const JobId&, const ShardKey& shard, Term,
+              std::shared_ptr<const v1::ShardRecord> record) override {
+    logs.at(shard).records.push_back(std::move(record));
+  }
+  void Forget(const JobId&, const ShardKey& shard) override { logs.erase(shard); }
+  void ForgetJob(const JobId&) override { logs.clear(); }
+
+  struct Log {
+    std::shared_ptr<const v1::ShardSnapshot> base;
+    std::vector<std::shared_ptr<const v1::ShardRecord>> records;
+  };
+  std::map<std::pair<std::string, ShardKey>, v1::ShardSnapshot> checkpoints;
+  std::map<ShardKey, Log> logs;
+  Done written;
+};
+
+// An agent of "server-1" whose orders run at once.
+class Node {
+ public:
+  Node() : agent(Options()) { agent.Restarted("server-1", Incarnation(1)); }
+
+  v1::TableState Take(const v1::TableAssignment& assignment) {
+    agent.TakeDesired(Desired(assignment));
+    return State();
+  }
+  v1::TableState State() {
+    v1::SyncNodeRequest request;
+    agent.FillState(request);
+    REQUIRE(request.tables_size() == 1);
+    return request.tables(0);
+  }
+  HeldJob& job() {
+    REQUIRE_OK_AND_ASSIGN(const auto job, jobs.Find("lenet-1"));
+    return *job;  // `jobs` owns it too.
+  }
+  float value(uint64_t generation) {
+    v1::PullRequest request = SnapshotOf();
+    request.mutable_caller()->set_routing_generation(generation);
+    v1::PullResponse response;
+    absl::Status ended = absl::UnknownError("waits");
+    job().Pull(request, &response, [&](const absl::Status& status) { ended = status; });
+    REQUIRE_OK(ended);
+    return NumberIn(response);
+  }
+  void Push(uint64_t generation, uint64_t sequence) {
+    v1::PushRequest request = PushOf(0, 0, -1, 1.0f, sequence);
+    request.mutable_caller()->set_routing_generation(generation);
+    v1::PushResponse response;
+    job().Push(request, &response, [](const absl::Status&) {});
+  }
+
+  ManualClock clock;
+  MemorySource memory;
+  HeldJobs jobs;
+  int changes = 0;
+  ServerAgent agent;
+
+ private:
+  ServerAgent::Options Options() {
+    ServerAgent::Options options;
+    options.jobs = &jobs;
+    options.clock = &clock;
+    options.log = &memory;
+    options.source = &memory;
+    options.checkpoints = &memory;
+    options.on_change = [this] { ++changes; };
+    options.execute = [](const std::function<void()>& work) { work(); };
+    return options;
+  }
+};
+
+// ASP on the two shards of the test table, both on server-1.
+v1::TableAssignment Whole(uint64_t generation, uint64_t term) {
+  v1::TableAssignment assignment = Assignment();
+  assignment.mutable_consistency()->mutable_asp();
+  *assignment.mutable_routing() = TestRouting(generation, "server-1", term);
+  return assignment;
+}
+
+TEST_CASE("Server agent: a replica is promoted with what it holds, a primary is never invented",
+          "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  assignment.set_replicas(1);
+  v1::RoutingTable& routing = *assignment.mutable_routing();
+  routing = TestRouting(1, "server-2", 1);
+  AddReplica(&routing, "server-1", /*in_sync=*/true);
+  CHECK_FALSE(node.Take(assignment).has_failure());
+  CHECK(node.job().shards().empty());
+  SECTION("filled before") {
+    REQUIRE_OK_AND_ASSIGN(const TableShard other,
+                          node.job().factory().Initial({{TableId(0), ShardId(0)}, {0, 16}}));
+    for (int32_t shard = 0; shard < 2; ++shard) {
+      REQUIRE_OK_AND_ASSIGN(const TableShard made,
+                            node.job().factory().Initial({{TableId(0), ShardId(shard)},
+                                                          {shard * 16, shard == 0 ? 16 : 24}}));
+      v1::ReplicateRequest request;
+      request.set_shard(shard);
+      request.set_term(1);
+      request.set_routing_generation(1);
+      *request.mutable_install() = made.Snapshot();
+      v1::ReplicateResponse response;
+      node.job().Replicate(request, &response,
+                           [](const absl::Status& status) { REQUIRE_OK(status); });
+      CHECK(response.term() == 1);
+    }
+    routing = TestRouting(2, "server-1", 2);
+    CHECK_FALSE(node.Take(assignment).has_failure());
+    CHECK(node.job().shards().size() == 2);
+    CHECK(node.value(2) == 0.0f);
+  }
+  SECTION("not filled") {
+    routing = TestRouting(2, "server-1", 2);
+    const v1::TableState state = node.Take(assignment);
+    CHECK(state.failure().reason() == v1::Failure::INTERNAL);
+    CHECK_THAT(state.failure().message(), Catch::Contains("whose values it has never held"));
+  }
+}
+
+TEST_CASE("Server agent: a checkpoint is captured, written and restored, also over newer values",
+          "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  node.Take(assignment);
+  node.Push(1, 1);
+  assignment.mutable_checkpoint()->set_checkpoint_id(4);
+  assignment.mutable_checkpoint()->set_folder("checkpoint-4");
+  v1::TableState state = node.Take(assignment);
+  REQUIRE(state.checkpoints_size() == 1);
+  CHECK(state.checkpoints(0).checkpoint_id() == 4);
+  CHECK(state.checkpoints(0).state() == v1::CheckpointState::CAPTURED);
+  node.Push(1, 2);
+  const int changes = node.changes;
+  SECTION("written") {
+    v1::CheckpointPart part;
+    part.set_file("0-0.part");
+    node.memory.written(std::vector<v1::CheckpointPart>{part});
+    state = node.State();
+    CHECK(state.checkpoints(0).state() == v1::CheckpointState::WRITTEN);
+    CHECK(state.checkpoints(0).parts(0).file() == "0-0.part");
+  }
+  SECTION("failed") {
+    node.memory.written(absl::ResourceExhaustedError("no space"));
+    state = node.State();
+    CHECK(state.checkpoints(0).state() == v1::CheckpointState::FAILED);
+    CHECK(state.checkpoints(0).error() == "no space");
+  }
+  CHECK(node.changes == changes + 1);
+  CHECK(node.value(1) == -2.0f);
+  assignment = Whole(2, 2);
+  assignment.set_restore_term(2);
+  assignment.set_restore_folder("checkpoint-4");
+  state = node.Take(assignment);
+  CHECK(state.checkpoints_size() == 0);
+  CHECK(state.routing_generation() == 2);
+  CHECK(node.value(2) == -1.0f);
+  assignment.mutable_routing()->set_generation(3);  // Not once more.
+  node.Push(2, 3);
+  node.Take(assignment);
+  CHECK(node.value(3) == -2.0f);
+}
+
+TEST_CASE("Server agent: a checkpoint that cannot be read is named as bad data", "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(2, 2);
+  assignment.set_restore_term(2);
+  assignment.set_restore_folder("checkpoint-9");
+  const v1::TableState state = node.Take(assignment);
+  CHECK(state.failure().reason() == v1::Failure::BAD_DATA);
+  CHECK_THAT(state.failure().message(), Catch::Contains("table 0 shard 0: checkpoint-9: no such"));
+}
+
+TEST_CASE("Server agent: a job with a log is taken up again by the next life", "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  assignment.set_durability(v1::LOG);
+  node.Take(assignment);
+  node.Push(1, 1);
+  node.Push(1, 2);
+  CHECK(node.memory.logs.size() == 2);
+  node.agent.Restarted("server-1", Incarnation(2));
+  CHECK(node.memory.logs.size() == 2);  // It outlives the process.
+  *assignment.mutable_routing() = TestRouting(2, "server-1", 2);
+  assignment.mutable_routing()->mutable_servers(0)->set_incarnation(2);
+  assignment.set_log_term(2);
+  CHECK_FALSE(node.Take(assignment).has_failure());
+  for (const auto& [shard, log] : node.memory.logs) {
+    CHECK(log.base->state().version() == 2);
+    node.jobs.OnLogged("lenet-1", shard, Term(2), Position(log.base->position()));
+  }
+  CHECK(node.value(2) == -2.0f);
+  node.agent.TakeDesired(Desired(std::nullopt));
+  CHECK(node.memory.logs.empty());  // The job is over.
+}
+
+TEST_CASE("Server agent: a log that is asked for and not there is the job's failure", "[server]") {
+  HeldJobs jobs;
+  ManualClock clock;
+  ServerAgent::Options options;
+  options.jobs = &jobs;
+  options.clock = &clock;
+  options.on_change = [] {};
+  options.execute = [](const std::function<void()>& work) { work(); };
+  ServerAgent agent(options);
+  agent.Restarted("server-1", Incarnation(1));
+  v1::TableAssignment assignment = Whole(1, 1);
+  assignment.set_durability(v1::LOG);
+  agent.TakeDesired(Desired(assignment));
+  v1::SyncNodeRequest request;
+  agent.FillState(request);
+  CHECK(request.tables(0).failure().reason() == v1::Failure::USER_ERROR);
+  CHECK_THAT(request.tables(0).failure().message(), Catch::Contains("this server keeps no log"));
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ class TableSource {
   // Errors: kNotFound  no such checkpoint or shard. kDataLoss  a checksum or format is wrong.
   virtual absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
                                                            const ShardKey& shard) = 0;
-  // Reads the newest whole state of the shard in this server's own log: one Install, then records.
+  // Reads the newest whole state of the shard in this server's own log, with all that was handed to
+  // it before: one Install, then records.
   // Errors: kNotFound  the log does not hold the shard. kDataLoss  as above. Those of the reader.
   virtual absl::Status FromLog(const JobId& job, const ShardKey& shard, ShardReader& reader) = 0;
 };
@@ -46,8 +47,8 @@ class CheckpointSink {
 
   virtual ~CheckpointSink() = default;
 
-  // Writes a part for each shard into order.folder() and makes it durable, in the background. `done`
-  // is called once, later, from any thread; never before Write has returned.
+  // Writes a part for each shard into order.folder() and makes it durable, in the background.
+  // `done` is called once, later, from any thread; never before Write has returned.
   virtual void Write(const JobId& job, const v1::CheckpointOrder& order,
                      std::vector<CapturedShard> shards, Done done) = 0;
 };

@@ -13,6 +13,11 @@ PushDecision AspPolicy::Push(const PushHead& push, const ShardVersions&) {
   return ApplyAtOnce();
 }
 
+PushDecision AspPolicy::Replay(const ShardRecord& record, const ShardVersions&) {
+  clocks_.RecordPush(record.rank, record.incarnation, record.iteration);
+  return ApplyAtOnce();
+}
+
 PullDecision AspPolicy::Pull(Iteration iteration, const ShardVersions&) const {
   return {.kind = PullDecision::Kind::kCurrent,
           .staleness = SeenStaleness(iteration, clocks_.FinishedByAll())};

@@ -31,7 +31,17 @@ PushDecision BspPolicy::Push(const PushHead& push, const ShardVersions& versions
     decision.apply = true;
     decision.apply_gradient = decision.gradients.root;
     decision.keep_previous = true;
+    decision.record = ShardRecord::Kind::kUpdate;
   }
+  return decision;
+}
+
+PushDecision BspPolicy::Replay(const ShardRecord&, const ShardVersions& versions) {
+  PushDecision decision;
+  decision.release_previous = versions.previous_readable;
+  decision.apply = true;
+  decision.keep_previous = true;
+  decision.record = ShardRecord::Kind::kUpdate;
   return decision;
 }
 

@@ -28,6 +28,13 @@ class BspPolicy final : public ConsistencyPolicy {
   Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const override;
   // Slots, not workers, are counted: nothing depends on who is a member.
   void SetMembership(const Membership&) override {}
+  Version SafeWith(const PushHead& push, const ShardVersions&) const override {
+    return Version(push.iteration.value() + 1);
+  }
+  PushDecision Replay(const ShardRecord& record, const ShardVersions& versions) override;
+  bool HasPartial() const override { return !tree_.empty(); }
+  void Save(ShardCoreState&) const override {}
+  void Restore(const ShardCoreState&) override {}
 
  private:
   SlotTree tree_;  // Of iteration `versions.current`.

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
+#include "server/core/shard_record.h"
 #include "server/core/slot_tree.h"
 
 namespace capstan::server {
@@ -38,7 +39,8 @@ struct PushDecision {
   SlotArrival gradients;          // BSP: what to drop, keep and add.
   bool apply = false;             // Then apply `apply_gradient`.
   GradientId apply_gradient = kIncomingGradient;
-  bool keep_previous = false;  // Of that update.
+  bool keep_previous = false;                           // Of that update.
+  ShardRecord::Kind record = ShardRecord::Kind::kPush;  // Of that update.
 };
 
 struct PullDecision {
@@ -60,6 +62,13 @@ class ConsistencyPolicy {
   // Takes a push in. REQUIRES: CheckPush is OK.
   virtual PushDecision Push(const PushHead& push, const ShardVersions& versions) = 0;
 
+  // The version that contains a push which was taken in, or was a duplicate; `versions` are those
+  // after it.
+  virtual Version SafeWith(const PushHead& push, const ShardVersions& versions) const = 0;
+
+  // Applies a recorded push or update again. REQUIRES: it follows from this policy's state.
+  virtual PushDecision Replay(const ShardRecord& record, const ShardVersions& versions) = 0;
+
   // May a pull at `iteration` be answered, and from where? Changes nothing.
   virtual PullDecision Pull(Iteration iteration, const ShardVersions& versions) const = 0;
 
@@ -67,6 +76,13 @@ class ConsistencyPolicy {
   virtual Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const = 0;
 
   virtual void SetMembership(const Membership& membership) = 0;
+
+  // True while pushes have been taken in that no record carries yet.
+  virtual bool HasPartial() const { return false; }
+
+  // The policy's part of the state; what is only on its way (slots of an iteration) is none.
+  virtual void Save(ShardCoreState& state) const = 0;
+  virtual void Restore(const ShardCoreState& state) = 0;
 };
 
 // Errors: kInvalidArgument  slots or staleness_bound out of range.

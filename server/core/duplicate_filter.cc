@@ -1,6 +1,7 @@
 #include "server/core/duplicate_filter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -49,11 +50,13 @@ absl::StatusOr<PushOutcome> DuplicateFilter::Check(const PushHead& push) const {
   return PushOutcome::kRecorded;
 }
 
-void DuplicateFilter::Record(const PushHead& push) {
-  Admit(push.rank, push.incarnation);
-  Life& life = lives_.find(push.rank)->second;
-  if (push.sequence >= life.low_water) life.applied.insert(push.sequence);
-  RaiseLowWater(life, push.sequence_low_water);
+void DuplicateFilter::Record(Rank rank, Incarnation incarnation, Sequence sequence,
+                             Sequence low_water) {
+  Admit(rank, incarnation);
+  Life& life = lives_.find(rank)->second;
+  if (life.incarnation != incarnation) return;
+  if (sequence >= life.low_water) life.applied.insert(sequence);
+  RaiseLowWater(life, low_water);
 }
 
 void DuplicateFilter::SetMembership(const Membership& membership) {
@@ -68,6 +71,29 @@ void DuplicateFilter::SetMembership(const Membership& membership) {
     const auto [it, inserted] = lives_.try_emplace(each.rank, Fresh(each.incarnation));
     if (it->second.incarnation < each.incarnation) it->second = Fresh(each.incarnation);
     if (it->second.incarnation == each.incarnation) it->second.listed = true;
+  }
+}
+
+std::vector<LifeMarks> DuplicateFilter::Save() const {
+  std::vector<LifeMarks> saved;
+  for (const auto& [rank, life] : lives_) {
+    saved.push_back({.rank = rank,
+                     .incarnation = life.incarnation,
+                     .listed = life.listed,
+                     .low_water = life.low_water,
+                     .applied = {life.applied.begin(), life.applied.end()}});
+  }
+  return saved;
+}
+
+void DuplicateFilter::Restore(const std::vector<LifeMarks>& lives) {
+  lives_.clear();
+  for (const LifeMarks& saved : lives) {
+    Life life = Fresh(saved.incarnation);
+    life.listed = saved.listed;
+    life.low_water = saved.low_water;
+    life.applied.insert(saved.applied.begin(), saved.applied.end());
+    lives_[saved.rank] = std::move(life);
   }
 }
 

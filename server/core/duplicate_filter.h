@@ -16,6 +16,7 @@
 #define CAPSTAN_SERVER_CORE_DUPLICATE_FILTER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
@@ -24,6 +25,7 @@
 #include "common/types/ids.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
+#include "server/core/shard_record.h"
 
 namespace capstan::server {
 
@@ -44,13 +46,16 @@ class DuplicateFilter {
   //         kResourceExhausted  the sequence is kSequenceWindow or more beyond the low-water mark.
   absl::StatusOr<PushOutcome> Check(const PushHead& push) const;
 
-  // Marks the push as applied and forgets what the client's low-water mark covers.
-  // REQUIRES: Check(push) is OK.
-  void Record(const PushHead& push);
+  // Marks the push as applied and forgets what the client's low-water mark covers. A push of a
+  // life that is fenced off (it can only come from a log that is wrong) marks nothing.
+  void Record(Rank rank, Incarnation incarnation, Sequence sequence, Sequence low_water);
 
   // Forgets and fences off listed lives that are no longer members; fences lives below the listed
   // ones. A life that pushed before any membership listed it stays.
   void SetMembership(const Membership& membership);
+
+  std::vector<LifeMarks> Save() const;  // Ordered by rank.
+  void Restore(const std::vector<LifeMarks>& lives);
 
   int64_t marks() const;  // Applied sequences held in windows, over all ranks.
 

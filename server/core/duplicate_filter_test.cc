@@ -19,7 +19,9 @@ PushHead PushOf(int32_t rank, uint64_t incarnation, uint64_t sequence, uint64_t 
 // Checks and, if it is new, records the push, as a shard does.
 absl::StatusOr<PushOutcome> Take(DuplicateFilter& filter, const PushHead& push) {
   absl::StatusOr<PushOutcome> outcome = filter.Check(push);
-  if (outcome.ok() && *outcome == PushOutcome::kRecorded) filter.Record(push);
+  if (outcome.ok() && *outcome == PushOutcome::kRecorded) {
+    filter.Record(push.rank, push.incarnation, push.sequence, push.sequence_low_water);
+  }
   return outcome;
 }
 

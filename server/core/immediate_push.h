@@ -28,7 +28,8 @@ inline PushDecision ApplyAtOnce() {
           .gradients = {},
           .apply = true,
           .apply_gradient = kIncomingGradient,
-          .keep_previous = false};
+          .keep_previous = false,
+          .record = ShardRecord::Kind::kPush};
 }
 
 // How many iterations the slowest active worker is behind a reader at `iteration`; 0 if none is

@@ -12,6 +12,7 @@
 
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "server/core/shard_record.h"
 
 namespace capstan::server {
 
@@ -83,6 +84,13 @@ struct DropGradient {
   GradientId gradient;
 };
 struct ReleasePrevious {};  // Nobody may read the previous version any more; its buffer is free.
+// A change that replicas and logs must have: comes before the actions that carry it out, while the
+// gradient is still there. kIncomingGradient for records without one.
+struct MakeRecord {
+  ShardRecord record;
+  GradientId gradient;
+  Version version_after;  // The shard's version once the record is applied.
+};
 // values = update number `step` (from 0) of values with the gradient, which is gone afterwards.
 struct ApplyGradient {
   GradientId gradient;
@@ -93,6 +101,8 @@ struct ReplyPush {
   PushToken token;
   PushOutcome outcome = PushOutcome::kRecorded;
   Version version;  // After the push.
+  // The reply may leave once this version is safe (BSP: the one that contains the whole iteration).
+  Version rests_on;
 };
 // The shell reads the values at this point of the order: a later action may change them.
 struct ReplyPull {
@@ -103,10 +113,12 @@ struct ReplyPull {
   // SSP, ASP: the caller's iteration minus those finished by every active worker.
   int64_t staleness = 0;
   Culprits waiting_for;  // kNotReady only.
+  // The reply may leave once this version is safe; 0 for kNotReady.
+  Version rests_on() const { return outcome == PullOutcome::kNotReady ? Version(0) : version; }
 };
 
-using Action = std::variant<KeepGradient, AddGradient, DropGradient, ReleasePrevious, ApplyGradient,
-                            ReplyPush, ReplyPull>;
+using Action = std::variant<KeepGradient, AddGradient, DropGradient, ReleasePrevious, MakeRecord,
+                            ApplyGradient, ReplyPush, ReplyPull>;
 using Actions = std::vector<Action>;
 
 }  // namespace capstan::server

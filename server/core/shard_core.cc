@@ -14,6 +14,20 @@ absl::Status CheckIteration(Iteration iteration) {
       absl::StrCat("iteration ", iteration.value(), ": expected 0 to ", kIterationMax.value()));
 }
 
+ShardRecord RecordOf(const PushHead& push, Version version, ShardRecord::Kind kind) {
+  ShardRecord record{.kind = kind, .membership = {}};
+  if (kind == ShardRecord::Kind::kUpdate) {
+    record.version = version;
+    return record;
+  }
+  record.rank = push.rank;
+  record.incarnation = push.incarnation;
+  record.iteration = push.iteration;
+  record.sequence = push.sequence;
+  record.sequence_low_water = push.sequence_low_water;
+  return record;
+}
+
 }  // namespace
 
 absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyConfig& config) {
@@ -34,18 +48,22 @@ absl::Status ShardCore::Push(const PushHead& push, Actions& actions) {
   PushDecision decision;
   if (!policy_->DeduplicatesBySlot()) {
     CAPSTAN_ASSIGN_OR_RETURN(decision.outcome, filter_.Check(push));
-    if (decision.outcome == PushOutcome::kRecorded) filter_.Record(push);
+    if (decision.outcome == PushOutcome::kRecorded) {
+      filter_.Record(push.rank, push.incarnation, push.sequence, push.sequence_low_water);
+    }
   }
   if (decision.outcome == PushOutcome::kRecorded) decision = policy_->Push(push, versions_);
 
   if (decision.outcome == PushOutcome::kRecorded) {
     ++pushes_recorded_;
-    CarryOut(decision, actions);
+    CarryOut(decision, RecordOf(push, versions_.current, decision.record), actions);
   } else {
     ++pushes_duplicate_;
   }
-  actions.emplace_back(
-      ReplyPush{.token = push.token, .outcome = decision.outcome, .version = versions_.current});
+  actions.emplace_back(ReplyPush{.token = push.token,
+                                 .outcome = decision.outcome,
+                                 .version = versions_.current,
+                                 .rests_on = policy_->SafeWith(push, versions_)});
   if (decision.apply) AnswerPending(actions);
   return absl::OkStatus();
 }
@@ -88,10 +106,93 @@ void ShardCore::CancelPull(PullToken token) {
 
 void ShardCore::SetMembership(const Membership& membership, Actions& actions) {
   if (membership.generation <= membership_generation_) return;
+  ApplyMembership(membership);
+  Record({.kind = ShardRecord::Kind::kMembership, .membership = membership}, kIncomingGradient,
+         versions_.current, actions);
+  AnswerPending(actions);
+}
+
+void ShardCore::ApplyMembership(const Membership& membership) {
   membership_generation_ = membership.generation;
   filter_.SetMembership(membership);
   policy_->SetMembership(membership);
-  AnswerPending(actions);
+}
+
+void ShardCore::MakeBarrier(Actions& actions) {
+  Record({.kind = ShardRecord::Kind::kBarrier, .membership = {}}, kIncomingGradient,
+         versions_.current, actions);
+}
+
+absl::Status ShardCore::Replay(const ShardRecord& record, Actions& actions) {
+  using Kind = ShardRecord::Kind;
+  if (record.position != position_.Next()) {
+    return absl::DataLossError(
+        absl::StrCat("record ", record.position.value(), ": expected ", position_.Next().value()));
+  }
+  const Kind other = policy_->DeduplicatesBySlot() ? Kind::kPush : Kind::kUpdate;
+  if (record.kind == other) {
+    return absl::DataLossError(
+        absl::StrCat("record ", record.position.value(), " is ",
+                     other == Kind::kPush ? "a push: expected updates, the job is BSP"
+                                          : "an update: expected pushes, the job is not BSP"));
+  }
+  if (record.kind == Kind::kUpdate && record.version != versions_.current) {
+    return absl::DataLossError(absl::StrCat("record ", record.position.value(), " is of version ",
+                                            record.version.value(), ": expected ",
+                                            versions_.current.value()));
+  }
+  switch (record.kind) {
+    case Kind::kBarrier:
+      ++position_;
+      break;
+    case Kind::kMembership:
+      ++position_;
+      ApplyMembership(record.membership);
+      break;
+    case Kind::kPush:
+      filter_.Record(record.rank, record.incarnation, record.sequence, record.sequence_low_water);
+      ++pushes_recorded_;
+      [[fallthrough]];
+    case Kind::kUpdate:
+      CarryOut(policy_->Replay(record, versions_), record, actions);
+      break;
+  }
+  return absl::OkStatus();
+}
+
+ShardCoreState ShardCore::Save() const {
+  ShardCoreState state{.position = position_,
+                       .version = versions_.current,
+                       .previous_readable = versions_.previous_readable,
+                       .membership_generation = membership_generation_,
+                       .pushes_recorded = pushes_recorded_,
+                       .pushes_duplicate = pushes_duplicate_,
+                       .lives = filter_.Save(),
+                       .members = {},
+                       .early = {}};
+  policy_->Save(state);
+  return state;
+}
+
+absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyConfig& config,
+                                             const ShardCoreState& state) {
+  if (state.position < Position(0) || state.version < Version(0) ||
+      state.version.value() > kIterationMax.value()) {
+    return absl::DataLossError(absl::StrCat("position ", state.position.value(), ", version ",
+                                            state.version.value(), ": expected 0 or more"));
+  }
+  if (state.previous_readable && state.version == Version(0)) {
+    return absl::DataLossError("version 0 has a previous one: expected none");
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, Make(config));
+  core.position_ = state.position;
+  core.versions_ = {.current = state.version, .previous_readable = state.previous_readable};
+  core.membership_generation_ = state.membership_generation;
+  core.pushes_recorded_ = state.pushes_recorded;
+  core.pushes_duplicate_ = state.pushes_duplicate;
+  core.filter_.Restore(state.lives);
+  core.policy_->Restore(state);
+  return core;
 }
 
 void ShardCore::Tick(Instant now, Actions& actions) {
@@ -107,7 +208,14 @@ Instant ShardCore::NextDeadline() const {
   return deadlines_.empty() ? Instant::InfiniteFuture() : deadlines_.begin()->first;
 }
 
-void ShardCore::CarryOut(const PushDecision& decision, Actions& actions) {
+void ShardCore::Record(ShardRecord record, GradientId gradient, Version version_after,
+                       Actions& actions) {
+  record.position = ++position_;
+  actions.emplace_back(MakeRecord{
+      .record = std::move(record), .gradient = gradient, .version_after = version_after});
+}
+
+void ShardCore::CarryOut(const PushDecision& decision, ShardRecord record, Actions& actions) {
   if (decision.release_previous) {
     actions.emplace_back(ReleasePrevious{});
     versions_.previous_readable = false;
@@ -117,6 +225,7 @@ void ShardCore::CarryOut(const PushDecision& decision, Actions& actions) {
   if (gradients.keep) actions.emplace_back(KeepGradient{gradients.kept});
   for (const AddGradient& addition : gradients.additions) actions.emplace_back(addition);
   if (decision.apply) {
+    Record(std::move(record), decision.apply_gradient, versions_.current.Next(), actions);
     actions.emplace_back(ApplyGradient{.gradient = decision.apply_gradient,
                                        .step = versions_.current.value(),
                                        .keep_previous = decision.keep_previous});

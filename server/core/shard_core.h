@@ -11,12 +11,17 @@
 //                                          |------Tick(deadline)--> ReplyPull kNotReady, culprits
 //                                          '------CancelPull------> forgotten
 //
+//   a push (SSP, ASP), an update (BSP), a membership, a barrier --> MakeRecord, position + 1
+//   Replay(record) on a replica, or from a log: the same changes, no replies
+//
 // Pure: no clock, threads, sockets or logging. Gradients and values are the shell's, named by id.
 // Actions are to be carried out in their order, before the next call.
 // Thread safety: thread-compatible; the shell serializes all calls.
 // Invariants: (1) a push that was answered kRecorded is applied exactly once, a repetition never.
 //             (2) the version never decreases, and grows by one per ApplyGradient.
-//             (3) every pull gets exactly one ReplyPull, unless cancelled, by its deadline.
+//             (3) a core that was restored from Save() and has replayed all records since then has
+//                 the same Save(), except for fences that no record carries.
+//             (4) every pull gets exactly one ReplyPull, unless cancelled, by its deadline.
 #ifndef CAPSTAN_SERVER_CORE_SHARD_CORE_H_
 #define CAPSTAN_SERVER_CORE_SHARD_CORE_H_
 
@@ -34,6 +39,7 @@
 #include "server/core/duplicate_filter.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
+#include "server/core/shard_record.h"
 
 namespace capstan::server {
 
@@ -70,6 +76,25 @@ class ShardCore {
   // Ignored unless its generation is above that of the membership known.
   void SetMembership(const Membership& membership, Actions& actions);
 
+  // Makes a record that changes nothing: who has it knows all before it.
+  void MakeBarrier(Actions& actions);
+
+  // Applies a record that another core of this shard has made, or this one in an earlier life; its
+  // gradient is the payload. Fencing and duplicates were decided when it was made.
+  // Errors: kDataLoss  it does not follow: the position is not the next, an update is not of this
+  //         version, or its kind is not this rule's. Then nothing changes.
+  absl::Status Replay(const ShardRecord& record, Actions& actions);
+
+  ShardCoreState Save() const;
+  // A core that goes on from `state`; pulls wait for nothing.
+  // Errors: kInvalidArgument  as MakePolicy. kDataLoss  a state that cannot be.
+  static absl::StatusOr<ShardCore> Restore(const ConsistencyConfig& config,
+                                           const ShardCoreState& state);
+
+  Position position() const { return position_; }
+  // BSP: an iteration's slots are partly in; no record and no Save() carries them.
+  bool has_partial() const { return policy_->HasPartial(); }
+
   void Tick(Instant now, Actions& actions);  // Answers pulls whose deadline has passed.
   Instant NextDeadline() const;              // InfiniteFuture() if no pull waits.
 
@@ -81,7 +106,11 @@ class ShardCore {
  private:
   explicit ShardCore(std::unique_ptr<ConsistencyPolicy> policy) : policy_(std::move(policy)) {}
 
-  void CarryOut(const PushDecision& decision, Actions& actions);
+  // Takes in what a push or record decides. `record` is the change if it applies anything.
+  void CarryOut(const PushDecision& decision, ShardRecord record, Actions& actions);
+  // Gives the record its position.
+  void Record(ShardRecord record, GradientId gradient, Version version_after, Actions& actions);
+  void ApplyMembership(const Membership& membership);
   // Appends the answer if there is one; false: the pull has to wait.
   bool TryAnswer(const PullHead& pull, Actions& actions) const;
   void AnswerPending(Actions& actions);
@@ -90,6 +119,7 @@ class ShardCore {
   std::unique_ptr<ConsistencyPolicy> policy_;
   DuplicateFilter filter_;
   ShardVersions versions_;
+  Position position_;
   Generation membership_generation_;
   int64_t pushes_recorded_ = 0;
   int64_t pushes_duplicate_ = 0;

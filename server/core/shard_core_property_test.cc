@@ -36,6 +36,34 @@ struct Letter {
   int64_t gradient = 0;
 };
 
+// A copy that was made of a shard at some moment and has replayed its records since: its values,
+// clocks and marks are the shard's. Fences that came with a pull or a slot are in no record.
+class Replica {
+ public:
+  Replica(const ConsistencyConfig& config, const ShardStory& primary) : story_(config, primary) {}
+
+  void Catch(const ShardStory& primary) {
+    story_.Replay(primary);
+    REQUIRE(story_.value() == primary.value());
+    ShardCoreState mine = story_.core().Save(), other = primary.core().Save();
+    CHECK(mine.position == other.position);
+    CHECK(mine.version == other.version);
+    CHECK(mine.membership_generation == other.membership_generation);
+    CHECK(mine.members_known == other.members_known);
+    CHECK(mine.members == other.members);
+    CHECK(mine.early == other.early);
+    for (const LifeMarks& life : mine.lives) {
+      const auto same = std::find_if(other.lives.begin(), other.lives.end(),
+                                     [&](const auto& each) { return each.rank == life.rank; });
+      REQUIRE(same != other.lives.end());
+      if (same->incarnation == life.incarnation) CHECK(*same == life);
+    }
+  }
+
+ private:
+  ShardStory story_;
+};
+
 // Workers of a BSP job: any rank pushes any node of the current iteration; letters arrive late,
 // twice, or after the death of their sender.
 class SlotWorld {
@@ -50,7 +78,9 @@ class SlotWorld {
 
   void Run() {
     const int64_t iterations = static_cast<int64_t>(model_.size()) - 1;
+    std::vector<Replica> replicas;
     for (int step = 0; Now() < iterations; ++step) {
+      if (dice_.OneIn(10)) replicas.emplace_back(Bsp(slots_), shard_);
       REQUIRE(step < 100'000);
       Deliver(dice_.OneIn(3) && !letters_.empty() ? Any(letters_) : Write());
       REQUIRE(shard_.value() == model_[Now()]);
@@ -63,6 +93,7 @@ class SlotWorld {
       REQUIRE(shard_.AnswerTo(pull).has_value());
       REQUIRE(shard_.AnswerTo(pull)->value == model_[asked]);
     }
+    for (Replica& replica : replicas) replica.Catch(shard_);
     CHECK(shard_.gradients_kept() == 0);
     CHECK(recorded_ == shard_.core().pushes_recorded());
   }
@@ -158,14 +189,20 @@ struct Life {
 class BatchWorld {
  public:
   BatchWorld(const ConsistencyConfig& config, uint64_t seed)
-      : dice_(seed), bound_(config.staleness_bound), mode_(config.mode), shard_(config) {
+      : dice_(seed),
+        config_(config),
+        bound_(config.staleness_bound),
+        mode_(config.mode),
+        shard_(config) {
     ranks_ = 1 + static_cast<int32_t>(dice_.Below(4));
     for (int32_t rank = 0; rank < ranks_; ++rank) StartLife(rank, 0);
     TellMembers();
   }
 
   void Run(int steps) {
+    std::vector<Replica> replicas;
     for (int step = 0; step < steps; ++step) {
+      if (dice_.OneIn(40)) replicas.emplace_back(config_, shard_);
       const int64_t choice = dice_.Below(100);
       if (choice < 40)
         SendNew();
@@ -179,6 +216,7 @@ class BatchWorld {
     }
     while (!letters_.empty()) Deliver();
     CheckLedger();
+    for (Replica& replica : replicas) replica.Catch(shard_);
   }
 
  private:
@@ -260,6 +298,7 @@ class BatchWorld {
   }
 
   Dice dice_;
+  ConsistencyConfig config_;
   int64_t bound_;
   ConsistencyMode mode_;
   ShardStory shard_;

@@ -380,5 +380,72 @@ TEST_CASE("Shard: what no client sends is refused by name", "[server][core]") {
   CHECK_STATUS(ShardCore::Make(Ssp(-1)), invalid, "staleness_bound: -1, expected 0 or more");
 }
 
+TEST_CASE("Shard core: a reply rests on the version that contains its push", "[server][core]") {
+  SECTION("BSP: a slot waits for its iteration, a repetition too") {
+    ShardStory shard(Bsp(2));
+    CHECK(shard.Push(SlotPush(0, 0), 1).rests_on == Version(1));
+    CHECK(shard.Push(SlotPush(0, 0), 1).rests_on == Version(1));
+    CHECK(shard.Push(SlotPush(0, 1), 1).rests_on == Version(1));
+    CHECK(shard.Push(SlotPush(1, 0), 1).rests_on == Version(2));
+    CHECK(shard.Push(SlotPush(0, 1), 1).rests_on == Version(1));
+  }
+  SECTION("SSP: it is in the version after it") {
+    ShardStory shard(Ssp(0));
+    CHECK(shard.Push(BatchPush(0, 1, 0, 1), 1).rests_on == Version(1));
+    CHECK(shard.Push(BatchPush(0, 1, 1, 2), 1).rests_on == Version(2));
+    CHECK(shard.Push(BatchPush(0, 1, 0, 1), 1).rests_on == Version(2));
+  }
+}
+
+TEST_CASE("Shard core: a restored core knows what was applied", "[server][core]") {
+  ShardStory shard(Ssp(1));
+  shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});
+  shard.Push(BatchPush(0, 1, 0, 1), 5);
+  ShardStory copy(Ssp(1), shard);
+  CHECK(copy.Push(BatchPush(0, 1, 0, 1), 5).outcome == PushOutcome::kDuplicate);
+  CHECK(copy.Push(BatchPush(0, 1, 1, 2), 6).outcome == PushOutcome::kRecorded);
+  CHECK(copy.value() == 11);
+  CHECK(copy.Waits(copy.Pull(2, 0, 1)));  // Rank 1 has finished nothing.
+  CHECK_STATUS(copy.TryPush(BatchPush(0, 0, 0, 1), 5), absl::StatusCode::kAborted, "fenced off");
+}
+
+TEST_CASE("Shard core: an iteration whose slots are partly in is done anew after a restore",
+          "[server][core]") {
+  ShardStory shard(Bsp(2));
+  shard.Push(SlotPush(0, 0), 1);
+  ShardStory copy(Bsp(2), shard);
+  CHECK(copy.Push(SlotPush(0, 0), 1).outcome == PushOutcome::kRecorded);
+  copy.Push(SlotPush(0, 1), 2);
+  CHECK(copy.value() == 3);
+}
+
+TEST_CASE("Shard core: records that do not follow are refused", "[server][core]") {
+  ShardStory shard(Bsp(1));
+  Actions actions;
+  ShardRecord record{.kind = ShardRecord::Kind::kUpdate, .position = Position(2), .membership = {}};
+  CHECK_STATUS(shard.core().Replay(record, actions), absl::StatusCode::kDataLoss,
+               "record 2: expected 1");
+  record.position = Position(1);
+  record.version = Version(3);
+  CHECK_STATUS(shard.core().Replay(record, actions), absl::StatusCode::kDataLoss,
+               "of version 3: expected 0");
+  record.kind = ShardRecord::Kind::kPush;
+  CHECK_STATUS(shard.core().Replay(record, actions), absl::StatusCode::kDataLoss,
+               "is a push: expected updates");
+  CHECK(actions.empty());
+  CHECK_STATUS(ShardCore::Restore(Bsp(1), {.previous_readable = true}), absl::StatusCode::kDataLoss,
+               "version 0 has a previous one");
+}
+
+TEST_CASE("Shard core: a barrier moves the position only", "[server][core]") {
+  ShardStory shard(Asp());
+  Actions actions;
+  shard.core().MakeBarrier(actions);
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<MakeRecord>(actions[0]).record.position == Position(1));
+  CHECK(shard.core().position() == Position(1));
+  CHECK(shard.core().version() == Version(0));
+}
+
 }  // namespace
 }  // namespace capstan::server

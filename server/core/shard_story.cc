@@ -21,6 +21,11 @@ ShardCore MakeCore(const ConsistencyConfig& config) {
   return core;
 }
 
+ShardCore RestoreCore(const ConsistencyConfig& config, const ShardCoreState& state) {
+  REQUIRE_OK_AND_ASSIGN(ShardCore core, ShardCore::Restore(config, state));
+  return core;
+}
+
 }  // namespace
 
 ConsistencyConfig Bsp(int32_t slots) { return {.mode = ConsistencyMode::kBsp, .slots = slots}; }
@@ -124,6 +129,26 @@ void ShardStory::Pass(absl::Duration time) {
   REQUIRE(core_.NextDeadline() > now_);
 }
 
+ShardStory::ShardStory(const ConsistencyConfig& config, const ShardStory& other)
+    : core_(RestoreCore(config, other.core_.Save())),
+      value_(other.value_),
+      previous_(other.core_.Save().previous_readable ? other.previous_ : std::nullopt),
+      applied_count_(other.applied_count_),
+      records_(other.records_) {}
+
+void ShardStory::Replay(const ShardStory& primary) {
+  while (record_count() < primary.record_count()) {
+    const Recorded& next = primary.records_[records_.size()];
+    Actions actions;
+    REQUIRE_OK(core_.Replay(next.record, actions));
+    const bool makes_record = next.record.kind == ShardRecord::Kind::kPush ||
+                              next.record.kind == ShardRecord::Kind::kUpdate;
+    CarryOut(actions, next.gradient);
+    if (!makes_record) records_.push_back(next);
+    REQUIRE(records_.back().record == next.record);
+  }
+}
+
 void ShardStory::CarryOut(const Actions& actions, int64_t incoming) {
   const auto gradient = [&](GradientId id) {
     return id == kIncomingGradient ? incoming : gradients_.at(id);
@@ -142,6 +167,10 @@ void ShardStory::CarryOut(const Actions& actions, int64_t incoming) {
                      REQUIRE(previous_.has_value());
                      previous_.reset();
                    },
+                   [&](const MakeRecord& made) {
+                     REQUIRE(made.record.position == Position(record_count() + 1));
+                     records_.push_back({made.record, gradient(made.gradient)});
+                   },
                    [&](const ApplyGradient& apply) {
                      REQUIRE(apply.step == applied_count_++);
                      REQUIRE_FALSE(previous_.has_value());
@@ -150,6 +179,7 @@ void ShardStory::CarryOut(const Actions& actions, int64_t incoming) {
                      gradients_.erase(apply.gradient);
                    },
                    [&](const ReplyPush& reply) {
+                     REQUIRE(reply.rests_on <= core_.version().Next());
                      REQUIRE(push_replies_.insert({reply.token, reply}).second);
                    },
                    [&](const ReplyPull& reply) {

@@ -38,6 +38,12 @@ class ShardStory {
   };
 
   explicit ShardStory(const ConsistencyConfig& config);
+  // A copy as a snapshot makes it: a core restored from what the other one saves.
+  ShardStory(const ConsistencyConfig& config, const ShardStory& other);
+
+  // Applies the records that `primary` has made and this one has not.
+  void Replay(const ShardStory& primary);
+  int64_t record_count() const { return static_cast<int64_t>(records_.size()); }
 
   // Fails the test unless the push is taken in; returns its reply.
   ReplyPush Push(PushHead head, int64_t gradient);
@@ -79,6 +85,12 @@ class ShardStory {
   std::map<PushToken, ReplyPush> push_replies_;
   std::map<PullToken, Answer> answers_;
   int64_t applied_count_ = 0;
+
+  struct Recorded {
+    ShardRecord record;
+    int64_t gradient = 0;
+  };
+  std::vector<Recorded> records_;  // From position 1 on.
 };
 
 }  // namespace capstan::server

@@ -15,6 +15,11 @@ PushDecision SspPolicy::Push(const PushHead& push, const ShardVersions&) {
   return ApplyAtOnce();
 }
 
+PushDecision SspPolicy::Replay(const ShardRecord& record, const ShardVersions&) {
+  clocks_.RecordPush(record.rank, record.incarnation, record.iteration);
+  return ApplyAtOnce();
+}
+
 PullDecision SspPolicy::Pull(Iteration iteration, const ShardVersions&) const {
   const Iteration needed = Needed(iteration);
   if (!clocks_.members_known() && needed > Iteration(0)) return {.kind = PullDecision::Kind::kWait};

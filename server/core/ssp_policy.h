@@ -23,7 +23,13 @@ class SspPolicy final : public ConsistencyPolicy {
   PushDecision Push(const PushHead& push, const ShardVersions& versions) override;
   PullDecision Pull(Iteration iteration, const ShardVersions& versions) const override;
   Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const override;
+  Version SafeWith(const PushHead&, const ShardVersions& versions) const override {
+    return versions.current;
+  }
+  PushDecision Replay(const ShardRecord& record, const ShardVersions& versions) override;
   void SetMembership(const Membership& membership) override { clocks_.SetMembership(membership); }
+  void Save(ShardCoreState& state) const override { clocks_.Save(state); }
+  void Restore(const ShardCoreState& state) override { clocks_.Restore(state); }
 
  private:
   // Iterations that every active member must have finished before a pull at `iteration` is

@@ -56,6 +56,39 @@ std::optional<Iteration> WorkerClocks::FinishedByAll() const {
   return finished;
 }
 
+void WorkerClocks::Save(ShardCoreState& state) const {
+  const auto save = [](const absl::btree_map<Rank, Clock>& clocks) {
+    std::vector<WorkerClock> saved;
+    for (const auto& [rank, clock] : clocks) {
+      saved.push_back({.rank = rank,
+                       .incarnation = clock.incarnation,
+                       .finished = clock.finished,
+                       .active = clock.active,
+                       .start_iteration = clock.start_iteration});
+    }
+    return saved;
+  };
+  state.members_known = members_known_;
+  state.members = save(members_);
+  state.early = save(early_);
+}
+
+void WorkerClocks::Restore(const ShardCoreState& state) {
+  const auto restore = [](const std::vector<WorkerClock>& saved) {
+    absl::btree_map<Rank, Clock> clocks;
+    for (const WorkerClock& clock : saved) {
+      clocks[clock.rank] = {.incarnation = clock.incarnation,
+                            .finished = clock.finished,
+                            .active = clock.active,
+                            .start_iteration = clock.start_iteration};
+    }
+    return clocks;
+  };
+  members_known_ = state.members_known;
+  members_ = restore(state.members);
+  early_ = restore(state.early);
+}
+
 std::vector<Rank> WorkerClocks::Behind(Iteration count) const {
   std::vector<Rank> ranks;
   for (const auto& [rank, clock] : members_) {

@@ -14,6 +14,7 @@
 #include "absl/container/btree_map.h"
 #include "common/types/ids.h"
 #include "server/core/membership.h"
+#include "server/core/shard_record.h"
 
 namespace capstan::server {
 
@@ -29,6 +30,9 @@ class WorkerClocks {
 
   // Active members that have finished fewer than `count` iterations, ascending.
   std::vector<Rank> Behind(Iteration count) const;
+
+  void Save(ShardCoreState& state) const;  // Sets members_known, members and early.
+  void Restore(const ShardCoreState& state);
 
  private:
   struct Clock {

@@ -6,12 +6,6 @@
 namespace capstan::server {
 namespace {
 
-absl::Status CheckRank(int32_t rank) {
-  if (rank >= 0 && rank < kWorkersMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("rank ", rank, ": expected 0 to ", kWorkersMax - 1));
-}
-
 void EncodeCaller(Rank rank, Incarnation incarnation, v1::Caller* caller) {
   caller->set_rank(rank.value());
   caller->set_incarnation(incarnation.value());
@@ -158,46 +152,6 @@ Culprits DecodeCulprits(const v1::WaitingFor& waiting) {
   for (const int32_t rank : waiting.ranks()) culprits.ranks.push_back(Rank(rank));
   for (const int32_t slot : waiting.slots()) culprits.slots.push_back(SlotId(slot));
   return culprits;
-}
-
-absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership) {
-  Membership decoded{.generation = Generation(membership.generation()), .members = {}};
-  for (const v1::Member& member : membership.members()) {
-    CAPSTAN_RETURN_IF_ERROR(CheckRank(member.rank()));
-    if (member.incarnation() == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("member of rank ", member.rank(), ": incarnation 0, expected 1 or more"));
-    }
-    const Iteration start(member.start_iteration());
-    if (start < Iteration(0) || start > kIterationMax) {
-      return absl::InvalidArgumentError(absl::StrCat("member of rank ", member.rank(),
-                                                     ": start_iteration ", start.value(),
-                                                     ", expected 0 to ", kIterationMax.value()));
-    }
-    if (!decoded.members.empty() && member.rank() <= decoded.members.back().rank.value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("member of rank ", member.rank(), " comes after rank ",
-                       decoded.members.back().rank.value(), ": expected ascending ranks"));
-    }
-    decoded.members.push_back({.rank = Rank(member.rank()),
-                               .incarnation = Incarnation(member.incarnation()),
-                               .active = member.active(),
-                               .start_iteration = start});
-  }
-  return decoded;
-}
-
-v1::Membership EncodeMembership(const Membership& membership) {
-  v1::Membership encoded;
-  encoded.set_generation(membership.generation.value());
-  for (const Member& member : membership.members) {
-    v1::Member* added = encoded.add_members();
-    added->set_rank(member.rank.value());
-    added->set_incarnation(member.incarnation.value());
-    added->set_active(member.active);
-    added->set_start_iteration(member.start_iteration.value());
-  }
-  return encoded;
 }
 
 ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots) {

@@ -17,12 +17,11 @@
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/core/consistency_policy.h"
-#include "server/core/membership.h"
 #include "server/core/messages.h"
+#include "server/table_store/state_codec.h"
 
 namespace capstan::server {
 
-inline constexpr int32_t kWorkersMax = 4096;  // Ranks are below it.
 inline constexpr int32_t kWaitLimitMsMax = 60'000;
 
 // A reader (rank -1) needs no incarnation.
@@ -52,11 +51,6 @@ absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
 
 void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
 Culprits DecodeCulprits(const v1::WaitingFor& waiting);
-
-// Errors: kInvalidArgument  ranks out of range or not ascending, an incarnation of 0, or a
-//         start_iteration out of range.
-absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership);
-v1::Membership EncodeMembership(const Membership& membership);
 
 // `slots` is the assignment's; it counts under BSP only. Default: BSP.
 ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots);

@@ -1,231 +1,112 @@
 #include "server/service/held_job.h"
 
-#include <algorithm>
-#include <cstring>
+#include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/service/codec.h"
+#include "server/service/held_job_sink.h"
+#include "server/service/message_checks.h"
+#include "server/table_store/state_codec.h"
 
 namespace capstan::server {
-namespace {
 
-template <typename ShardMessage>
-ShardKey KeyOf(const ShardMessage& shard) {
-  return {TableId(shard.table()), ShardId(shard.shard())};
-}
+HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
+    : options_(std::move(options)),
+      link_options_{.job = options_.job,
+                    .node = options_.node,
+                    .safe_replies = options_.safe_replies,
+                    .log = options_.log},
+      factory_(std::move(factory)),
+      tables_(factory_) {}
 
-std::string NameOf(const ShardKey& key) {
-  return absl::StrCat("table ", key.table.value(), " shard ", key.shard.value());
-}
-
-// Checks the list of a message: not empty, not too long, no shard twice.
-template <typename ShardMessages>
-absl::Status CheckShardList(const ShardMessages& shards) {
-  if (shards.empty()) return absl::InvalidArgumentError("no shards: expected at least 1");
-  if (shards.size() > HeldJob::kShardsPerMessageMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        shards.size(), " shards in one message: expected at most ", HeldJob::kShardsPerMessageMax));
-  }
-  absl::btree_set<ShardKey> seen;
-  for (const auto& shard : shards) {
-    if (!seen.insert(KeyOf(shard)).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(NameOf(KeyOf(shard)), " is twice in one message: expected once"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckBytes(const ShardKey& key, int64_t elements, size_t bytes) {
-  const int64_t expected = elements * static_cast<int64_t>(sizeof(float));
-  if (static_cast<int64_t>(bytes) == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(NameOf(key), ": expected ", expected, " bytes = ",
-                                                 elements, " elements of fp32, got ", bytes));
-}
-
-// The floats of a message; copied to `copy` in the rare case that they do not lie aligned.
-absl::Span<const float> FloatsOf(const std::string& bytes, std::vector<float>* copy) {
-  const size_t count = bytes.size() / sizeof(float);
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) == 0) {
-    return {reinterpret_cast<const float*>(bytes.data()), count};
-  }
-  copy->resize(count);
-  std::memcpy(copy->data(), bytes.data(), bytes.size());
-  return *copy;
-}
-
-}  // namespace
-
-// Writes answers into the calls that wait for them.
-class HeldJob::Sink final : public ReplySink {
- public:
-  Sink(HeldJob* job, Ended* ended) : job_(job), ended_(ended) {}
-
-  void SetPush(v1::ShardPushResult* push) { push_ = push; }
-
-  void OnPush(const ShardKey&, const ReplyPush& reply) override { EncodePushReply(reply, push_); }
-
-  void OnPull(const ShardKey& key, const ReplyPull& reply, absl::Span<const float> values) override
-      ABSL_NO_THREAD_SAFETY_ANALYSIS {  // Called by the tables, under the job's mutex.
-    const auto part = job_->parts_.find(reply.token);
-    Call& call = job_->calls_.at(part->second.call);
-    EncodePullReply(reply, values, call.response->mutable_shards(part->second.index));
-    if (reply.outcome == PullOutcome::kNotReady) {
-      EncodeCulprits(key, reply.waiting_for, call.response->add_waiting_for());
-    }
-    const CallId id = part->second.call;
-    job_->parts_.erase(part);
-    if (--call.shards_left == 0) {
-      ended_->emplace_back(std::move(call.done), absl::OkStatus());
-      job_->calls_.erase(id);
-    }
-  }
-
- private:
-  HeldJob* const job_;
-  Ended* const ended_;
-  v1::ShardPushResult* push_ = nullptr;
-};
-
-HeldJob::HeldJob(JobId job, Generation routing, std::unique_ptr<JobTables> tables)
-    : job_(std::move(job)), routing_generation_(routing), tables_(std::move(tables)) {}
-
-absl::Status HeldJob::Push(const v1::PushRequest& request, v1::PushResponse* response) {
-  Ended ended;
-  absl::Status status;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = CheckPushLocked(request);
-    if (status.ok()) status = PushLocked(request, response, &ended);
-  }
-  Tell(ended);
-  return Annotate(status, absl::StrCat("push to ", job_));
-}
-
-std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Instant now,
-                                             v1::PullResponse* response, Done done) {
-  Ended ended;
+std::optional<HeldJob::CallId> HeldJob::Push(const v1::PushRequest& request,
+                                             v1::PushResponse* response, Done done) {
+  Effects effects;
   std::optional<CallId> waits;
   {
     absl::MutexLock lock(&mutex_);
-    if (absl::Status status = CheckPullLocked(request); !status.ok()) {
-      ended.emplace_back(std::move(done), Annotate(status, absl::StrCat("pull from ", job_)));
-    } else {
-      waits = PullLocked(request, now, response, std::move(done), &ended);
-    }
+    const CallId call = calls_.Begin(std::move(done));
+    Sink sink(this, &effects.ended);
+    sink.SetPushCall(call);
+    absl::Status status = CheckPushLocked(request);
+    if (status.ok()) status = PushLocked(request, response, sink);
+    status = Annotate(status, absl::StrCat("push to ", options_.job));
+    waits = FinishLocked(call, status, sink, &effects);
   }
-  Tell(ended);
+  Perform(effects);
   return waits;
 }
 
-std::optional<HeldJob::CallId> HeldJob::PushPull(const v1::PushPullRequest& request, Instant now,
-                                                 v1::PushPullResponse* response, Done done) {
-  Ended ended;
+std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request,
+                                             v1::PullResponse* response, Done done) {
+  Effects effects;
   std::optional<CallId> waits;
   {
     absl::MutexLock lock(&mutex_);
+    const CallId call = calls_.Begin(std::move(done));
+    Sink sink(this, &effects.ended);
+    absl::Status status = CheckPullLocked(request);
+    if (status.ok()) status = PullLocked(request, call, response, sink, &effects);
+    status = Annotate(status, absl::StrCat("pull from ", options_.job));
+    waits = FinishLocked(call, status, sink, &effects);
+  }
+  Perform(effects);
+  return waits;
+}
+
+std::optional<HeldJob::CallId> HeldJob::PushPull(const v1::PushPullRequest& request,
+                                                 v1::PushPullResponse* response, Done done) {
+  Effects effects;
+  std::optional<CallId> waits;
+  {
+    absl::MutexLock lock(&mutex_);
+    const CallId call = calls_.Begin(std::move(done));
+    Sink sink(this, &effects.ended);
+    sink.SetPushCall(call);
     absl::Status status = CheckPushLocked(request.push());
     if (status.ok()) status = CheckPullLocked(request.pull());
-    if (status.ok()) status = PushLocked(request.push(), response->mutable_push(), &ended);
-    if (!status.ok()) {
-      ended.emplace_back(std::move(done), Annotate(status, absl::StrCat("push-pull at ", job_)));
-    } else {
-      waits = PullLocked(request.pull(), now, response->mutable_pull(), std::move(done), &ended);
+    if (status.ok()) status = PushLocked(request.push(), response->mutable_push(), sink);
+    if (status.ok()) {
+      status = PullLocked(request.pull(), call, response->mutable_pull(), sink, &effects);
     }
+    status = Annotate(status, absl::StrCat("push-pull at ", options_.job));
+    waits = FinishLocked(call, status, sink, &effects);
   }
-  Tell(ended);
+  Perform(effects);
   return waits;
 }
 
 void HeldJob::Cancel(CallId call) {
-  Ended ended;
+  Effects effects;
   {
     absl::MutexLock lock(&mutex_);
-    EndLocked(call, absl::CancelledError("the caller is gone"), &ended);
+    EndLocked(call, absl::CancelledError("the caller is gone"), &effects);
   }
-  Tell(ended);
+  Perform(effects);
 }
 
-void HeldJob::SetRouting(Generation generation) {
-  absl::MutexLock lock(&mutex_);
-  routing_generation_ = std::max(routing_generation_, generation);
-}
-
-void HeldJob::SetMembership(const Membership& membership) {
-  Ended ended;
-  {
-    absl::MutexLock lock(&mutex_);
-    Sink sink(this, &ended);
-    membership_generation_ = std::max(membership_generation_, membership.generation);
-    tables_->SetMembership(membership, sink);
+void HeldJob::Perform(const Effects& effects) {
+  for (const auto& [done, status] : effects.ended) done(status);
+  for (const Outgoing& each : effects.sends) {
+    options_.transport->Send(
+        each.to, each.request,
+        [job = weak_from_this(), key = each.shard, message = each.message](
+            const absl::Status& status, const v1::ReplicateResponse& response) {
+          if (const auto held = job.lock()) held->OnReplicated(key, message, status, response);
+        });
   }
-  Tell(ended);
-}
-
-void HeldJob::Tick(Instant now) {
-  Ended ended;
-  {
-    absl::MutexLock lock(&mutex_);
-    Sink sink(this, &ended);
-    tables_->Tick(now, sink);
-  }
-  Tell(ended);
-}
-
-Instant HeldJob::NextDeadline() const {
-  absl::MutexLock lock(&mutex_);
-  return calls_.empty() ? Instant::InfiniteFuture() : tables_->NextDeadline();
-}
-
-void HeldJob::Close(const absl::Status& reason) {
-  Ended ended;
-  {
-    absl::MutexLock lock(&mutex_);
-    closed_ = reason;
-    while (!calls_.empty()) EndLocked(calls_.begin()->first, reason, &ended);
-  }
-  Tell(ended);
-}
-
-Generation HeldJob::routing_generation() const {
-  absl::MutexLock lock(&mutex_);
-  return routing_generation_;
-}
-
-Generation HeldJob::membership_generation() const {
-  absl::MutexLock lock(&mutex_);
-  return membership_generation_;
-}
-
-absl::Status HeldJob::failure() const {
-  absl::MutexLock lock(&mutex_);
-  return tables_->failure();
-}
-
-std::vector<HeldShard> HeldJob::shards() const {
-  absl::MutexLock lock(&mutex_);
-  return tables_->shards();
-}
-
-std::vector<v1::HeldTable> HeldJob::Describe() const {
-  absl::MutexLock lock(&mutex_);
-  std::vector<v1::HeldTable> tables = tables_->Describe();
-  for (v1::HeldTable& table : tables) table.set_job_id(job_);
-  return tables;
-}
-
-void HeldJob::Tell(const Ended& ended) {
-  for (const auto& [done, status] : ended) done(status);
+  if (effects.tick.has_value() && options_.schedule_tick) options_.schedule_tick(*effects.tick);
+  if (effects.report && options_.on_report) options_.on_report();
 }
 
 absl::Status HeldJob::CheckCallerLocked(const v1::Caller& caller) const {
   CAPSTAN_RETURN_IF_ERROR(closed_);
+  CAPSTAN_RETURN_IF_ERROR(failure_);
   CAPSTAN_RETURN_IF_ERROR(CheckCaller(caller));
-  const uint64_t held = routing_generation_.value();
+  const uint64_t held = routing_.generation();
   if (caller.routing_generation() < held) {
     return absl::FailedPreconditionError(
         absl::StrCat("routing generation ", caller.routing_generation(), ": expected ", held,
@@ -239,26 +120,40 @@ absl::Status HeldJob::CheckCallerLocked(const v1::Caller& caller) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<int64_t> HeldJob::ElementsOfLocked(const ShardKey& key) const {
+  const auto it = links_.find(key);
+  if (it == links_.end() || !it->second->is_primary()) {
+    return absl::NotFoundError(absl::StrCat(NameOf(key), " is not held here: this server holds ",
+                                            links_.size(),
+                                            " shards of the job; fetch the routing table"));
+  }
+  if (it->second->replication().deposed()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        NameOf(key), " has another primary now; fetch the routing table and send again"));
+  }
+  return it->second->shard().elements.size();
+}
+
 absl::Status HeldJob::CheckPushLocked(const v1::PushRequest& request) const {
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
   if (request.caller().rank() == kReaderRank.value()) {
     return absl::InvalidArgumentError("rank -1: a reader that is no worker may not push");
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards()));
+  CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards(), kShardsPerMessageMax));
   for (const v1::ShardPush& shard : request.shards()) {
     const ShardKey key = KeyOf(shard);
-    CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, tables_->ElementsOf(key));
+    CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, ElementsOfLocked(key));
     CAPSTAN_RETURN_IF_ERROR(CheckBytes(key, elements, shard.values().size()));
     const absl::StatusOr<PushHead> head = DecodePush(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
-    CAPSTAN_RETURN_IF_ERROR(tables_->CheckPush(key, *head));
+    CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, *head));
   }
   return absl::OkStatus();
 }
 
 absl::Status HeldJob::CheckPullLocked(const v1::PullRequest& request) const {
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
-  CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards()));
+  CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards(), kShardsPerMessageMax));
   if (request.wait_limit_ms() < 0 || request.wait_limit_ms() > kWaitLimitMsMax) {
     return absl::InvalidArgumentError(absl::StrCat("wait_limit_ms ", request.wait_limit_ms(),
                                                    ": expected 0 to ", kWaitLimitMsMax));
@@ -266,11 +161,11 @@ absl::Status HeldJob::CheckPullLocked(const v1::PullRequest& request) const {
   int64_t answer_bytes = 0;
   for (const v1::ShardPull& shard : request.shards()) {
     const ShardKey key = KeyOf(shard);
-    CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, tables_->ElementsOf(key));
+    CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, ElementsOfLocked(key));
     answer_bytes += elements * static_cast<int64_t>(sizeof(float));
     const absl::StatusOr<PullHead> head = DecodePull(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
-    CAPSTAN_RETURN_IF_ERROR(tables_->CheckPull(key, *head));
+    CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, *head));
   }
   if (answer_bytes > kAnswerBytesMax) {
     return absl::InvalidArgumentError(
@@ -281,59 +176,54 @@ absl::Status HeldJob::CheckPullLocked(const v1::PullRequest& request) const {
 }
 
 absl::Status HeldJob::PushLocked(const v1::PushRequest& request, v1::PushResponse* response,
-                                 Ended* ended) {
-  Sink sink(this, ended);
+                                 Sink& sink) {
   std::vector<float> copy;
   for (const v1::ShardPush& shard : request.shards()) {
     CAPSTAN_ASSIGN_OR_RETURN(const PushHead head, DecodePush(request, shard));
-    sink.SetPush(response->add_shards());
+    sink.SetPushResult(response->add_shards());
     CAPSTAN_RETURN_IF_ERROR(
-        tables_->Push(KeyOf(shard), head, FloatsOf(shard.values(), &copy), sink));
+        tables_.Push(KeyOf(shard), head, FloatsOf(shard.values(), &copy), sink));
   }
   return absl::OkStatus();
 }
 
-std::optional<HeldJob::CallId> HeldJob::PullLocked(const v1::PullRequest& request, Instant now,
-                                                   v1::PullResponse* response, Done done,
-                                                   Ended* ended) {
-  const CallId id = next_call_;
-  ++next_call_;
-  Call& call = calls_[id];
-  call = {.response = response,
-          .done = std::move(done),
-          .shards_left = request.shards_size(),
-          .parts = {}};
+absl::Status HeldJob::PullLocked(const v1::PullRequest& request, CallId call,
+                                 v1::PullResponse* response, Sink& sink, Effects* effects) {
+  const Instant now = options_.clock->Now();
+  const Instant deadline = now + absl::Milliseconds(request.wait_limit_ms());
   std::vector<PullHead> heads;
   for (const v1::ShardPull& shard : request.shards()) {
     PullHead head = DecodePull(request, shard).value();  // Checked before.
-    head.token = next_token_;
-    ++next_token_;
-    head.deadline = now + absl::Milliseconds(request.wait_limit_ms());
-    parts_[head.token] = {.call = id, .index = static_cast<int>(heads.size())};
-    call.parts.emplace_back(head.token, KeyOf(shard));
+    head.token = calls_.AddPart(call, KeyOf(shard), response, static_cast<int>(heads.size()));
+    head.deadline = deadline;
     response->add_shards();
     heads.push_back(head);
   }
-  Sink sink(this, ended);
   for (int i = 0; i < request.shards_size(); ++i) {
-    const absl::Status status = tables_->Pull(KeyOf(request.shards(i)), heads[i], now, sink);
-    if (!status.ok()) {
-      EndLocked(id, Annotate(status, absl::StrCat("pull from ", job_)), ended);
-      return std::nullopt;
-    }
+    CAPSTAN_RETURN_IF_ERROR(tables_.Pull(KeyOf(request.shards(i)), heads[i], now, sink));
   }
-  if (!calls_.contains(id)) return std::nullopt;
-  return id;
+  TickAtLocked(deadline, effects);
+  return absl::OkStatus();
 }
 
-void HeldJob::EndLocked(CallId id, const absl::Status& status, Ended* ended) {
-  const auto it = calls_.find(id);
-  if (it == calls_.end()) return;
-  for (const auto& [token, key] : it->second.parts) {
-    if (parts_.erase(token) > 0) tables_->CancelPull(key, token);
+std::optional<HeldJob::CallId> HeldJob::FinishLocked(CallId call, const absl::Status& status,
+                                                     Sink& sink, Effects* effects) {
+  if (!status.ok()) EndLocked(call, status, effects);
+  SettleLocked(sink, effects);
+  if (!tables_.failure().ok()) effects->report = true;
+  if (!calls_.Has(call) || !calls_.Seal(call, &effects->ended)) return std::nullopt;
+  return call;
+}
+
+void HeldJob::EndLocked(CallId call, const absl::Status& status, Effects* effects) {
+  for (const auto& [token, key] : calls_.End(call, status, &effects->ended)) {
+    tables_.CancelPull(key, token);
   }
-  ended->emplace_back(std::move(it->second.done), status);
-  calls_.erase(it);
+}
+
+void HeldJob::EndWaitingForLocked(const ShardKey& key, const absl::Status& status,
+                                  Effects* effects) {
+  for (const CallId call : calls_.WaitingFor(key)) EndLocked(call, status, effects);
 }
 
 }  // namespace capstan::server

@@ -85,7 +85,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   struct Options {
     JobId job;
-    NodeId node;              // This server and its life, as routing tables name it.
+    NodeId node;  // This server and its life, as routing tables name it.
     Incarnation incarnation;
     // The job asks for replicas or a log: replies wait until what they rest on is committed.
     bool safe_replies = false;
@@ -148,18 +148,20 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::vector<CapturedShard> Capture() const;
 
   const JobId& job() const { return options_.job; }
+  Incarnation incarnation() const { return options_.incarnation; }
   Generation routing_generation() const;
   Generation membership_generation() const;
   v1::RoutingTable routing() const;
   absl::Status failure() const;
-  std::vector<HeldShard> shards() const;            // Whose primary is here. Ordered by key.
+  std::vector<HeldShard> shards() const;                // Whose primary is here. Ordered by key.
   std::vector<v1::ReplicaState> ReplicaStates() const;  // Of those, as TableState reports them.
   std::vector<v1::HeldTable> Describe() const;
   const ShardFactory& factory() const { return *factory_; }
 
  private:
-  class Sink;
-  struct Outgoing {  // A message to a replica, to be sent once the mutex is released.
+  class Sink;  // held_job_sink.h
+  using Links = absl::btree_map<ShardKey, std::unique_ptr<ShardLink>>;
+  struct Outgoing {  // A message to a replica.
     ShardKey shard;
     ReplicaMessage message;
     v1::ServerAddress to;
@@ -172,10 +174,68 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     std::optional<Instant> tick;
     bool report = false;
   };
+  void Perform(const Effects& effects);
 
+  // ---- held_job.cc: pushes and pulls.
+  absl::Status CheckCallerLocked(const v1::Caller& caller) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPushLocked(const v1::PushRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPullLocked(const v1::PullRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Elements of a shard whose primary is here.
+  absl::StatusOr<int64_t> ElementsOfLocked(const ShardKey& key) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status PushLocked(const v1::PushRequest& request, v1::PushResponse* response, Sink& sink)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status PullLocked(const v1::PullRequest& request, CallId call, v1::PullResponse* response,
+                          Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends what an operation has begun: the call's id if it waits.
+  std::optional<CallId> FinishLocked(CallId call, const absl::Status& status, Sink& sink,
+                                     Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLocked(CallId call, const absl::Status& status, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndWaitingForLocked(const ShardKey& key, const absl::Status& status, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // ---- held_job_control.cc: routing, membership, time.
+  void SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
+                      Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the next one.
+  Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsSelf(const v1::RoutingTable& routing, int server) const;
+  Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // ---- held_job_replication.cc: messages to and from replicas.
+  absl::Status ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
+                               Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnReplicated(const ShardKey& key, const ReplicaMessage& message, const absl::Status& status,
+                    const v1::ReplicateResponse& response);
+  // Makes barriers that pulls wait for, then does for all shards that were touched what follows:
+  // replies that may leave, messages, log, reports, deadlines.
+  void SettleLocked(Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Constant after construction.
   const Options options_;
-  const std::shared_ptr<const ShardFactory> factory_;
+  const ShardLink::Options link_options_;
+  const std::shared_ptr<const ShardFactory> factory_;  // Shared with the agent's maker.
+
   mutable absl::Mutex mutex_;
+  v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);
+  Membership membership_ ABSL_GUARDED_BY(mutex_);
+  JobTables tables_ ABSL_GUARDED_BY(mutex_);
+  Links links_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
+  WaitingCalls calls_ ABSL_GUARDED_BY(mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
+  Instant read_lease_ ABSL_GUARDED_BY(mutex_);
+  int installs_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Earliest tick that was asked for since the last one.
+  Instant tick_asked_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();
 };
 
 }  // namespace capstan::server

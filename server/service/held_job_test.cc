@@ -20,17 +20,26 @@ struct PullCall {
   std::optional<absl::Status> ended;
   std::optional<HeldJob::CallId> waits;
 
-  void Start(HeldJob& job, const v1::PullRequest& request, Instant now = Instant()) {
-    waits = job.Pull(request, now, &response, [this](const absl::Status& status) {
+  void Start(HeldJob& job, const v1::PullRequest& request) {
+    waits = job.Pull(request, &response, [this](const absl::Status& status) {
       REQUIRE_FALSE(ended.has_value());  // Exactly once.
       ended = status;
     });
   }
 };
 
+absl::Status PushInto(HeldJob& job, const v1::PushRequest& request, v1::PushResponse* response) {
+  std::optional<absl::Status> ended;
+  const auto waits =
+      job.Push(request, response, [&](const absl::Status& status) { ended = status; });
+  REQUIRE(ended.has_value());  // Without replicas and log a push never waits.
+  REQUIRE_FALSE(waits.has_value());
+  return *ended;
+}
+
 absl::Status Push(HeldJob& job, const v1::PushRequest& request) {
   v1::PushResponse response;
-  return job.Push(request, &response);
+  return PushInto(job, request, &response);
 }
 
 absl::Status Pull(HeldJob& job, const v1::PullRequest& request) {
@@ -42,14 +51,14 @@ absl::Status Pull(HeldJob& job, const v1::PullRequest& request) {
 TEST_CASE("Held job: a push is answered shard by shard, in the request's order", "[server]") {
   const auto job = MakeTestJob(kBsp);
   v1::PushResponse response;
-  REQUIRE_OK(job->Push(PushOf(0, 0, 0, 1.0f), &response));
+  REQUIRE_OK(PushInto(*job, PushOf(0, 0, 0, 1.0f), &response));
   REQUIRE(response.shards_size() == 2);
   CHECK(response.shards(1).outcome() == v1::ShardPushResult::RECORDED);
   response.Clear();
-  REQUIRE_OK(job->Push(PushOf(1, 0, 1, 2.0f), &response));
+  REQUIRE_OK(PushInto(*job, PushOf(1, 0, 1, 2.0f), &response));
   CHECK(response.shards(0).version() == 1);
   response.Clear();
-  REQUIRE_OK(job->Push(PushOf(1, 0, 1, 2.0f), &response));
+  REQUIRE_OK(PushInto(*job, PushOf(1, 0, 1, 2.0f), &response));
   CHECK(response.shards(0).outcome() == v1::ShardPushResult::DUPLICATE);
   PullCall pull;
   pull.Start(*job, PullOf(0, 1, 0));
@@ -116,7 +125,7 @@ TEST_CASE("Held job: a push-pull whose pull is refused pushes nothing", "[server
   *request.mutable_pull() = PullOf(0, 1, 70'000);
   v1::PushPullResponse response;
   absl::Status ended;
-  job->PushPull(request, Instant(), &response, [&](const absl::Status& status) { ended = status; });
+  job->PushPull(request, &response, [&](const absl::Status& status) { ended = status; });
   CHECK_STATUS(ended, StatusCode::kInvalidArgument, "wait_limit_ms 70000: expected 0 to 60000");
   CHECK(job->Describe()[0].pushes_applied() == 0);
 }
@@ -155,8 +164,8 @@ TEST_CASE("Held job: a snapshot is read by anyone, without waiting", "[server]")
 
 TEST_CASE("Held job: an old routing table is refused, a newer one asked for again", "[server]") {
   const auto job = MakeTestJob(kBsp);
-  job->SetRouting(Generation(3));
-  job->SetRouting(Generation(2));  // Never back.
+  job->SetRouting(TestRouting(3), {});
+  job->SetRouting(TestRouting(2), {});  // Never back.
   CHECK_STATUS(Push(*job, PushOf(0, 0, 0, 1.0f)), StatusCode::kFailedPrecondition,
                "push to lenet-1: routing generation 1: expected 3");
   v1::PullRequest pull = PullOf(0, 0, 0);

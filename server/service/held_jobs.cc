@@ -49,6 +49,18 @@ void HeldJobs::DropAll(const absl::Status& reason) {
   for (const auto& [id, job] : dropped) job->Close(reason);
 }
 
+void HeldJobs::SetReadLease(Instant until) {
+  for (const std::shared_ptr<HeldJob>& job : All()) job->SetReadLease(until);
+}
+
+void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
+  if (const auto held = Find(job); held.ok()) (*held)->OnLogged(shard, term, position);
+}
+
+void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
+  if (const auto held = Find(job); held.ok()) (*held)->Fail(status);
+}
+
 Instant HeldJobs::Tick(Instant now) {
   Instant next = Instant::InfiniteFuture();
   for (const std::shared_ptr<HeldJob>& job : All()) {

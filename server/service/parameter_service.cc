@@ -1,11 +1,12 @@
 #include "server/service/parameter_service.h"
 
+#include <grpcpp/support/message_allocator.h>
+
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "common/net/grpc_status.h"
 
 namespace capstan::server {
@@ -41,41 +42,44 @@ class WaitingCall final : public grpc::ServerUnaryReactor {
   std::optional<HeldJob::CallId> waits_;
 };
 
-}  // namespace
-
-// Lets a push-pull give its request back before it waits: the gradients are up to 64 MiB.
-class ParameterService::PushPullAllocator final
-    : public grpc::MessageAllocator<v1::PushPullRequest, v1::PushPullResponse> {
+// Lets a call give its request back before it waits: the gradients are up to 64 MiB.
+template <typename Request, typename Response>
+class FreeingAllocator final : public grpc::MessageAllocator<Request, Response> {
  public:
-  grpc::MessageHolder<v1::PushPullRequest, v1::PushPullResponse>* AllocateMessages() override {
-    return new Holder;
-  }
+  grpc::MessageHolder<Request, Response>* AllocateMessages() override { return new Holder; }
 
  private:
-  class Holder final : public grpc::MessageHolder<v1::PushPullRequest, v1::PushPullResponse> {
+  class Holder final : public grpc::MessageHolder<Request, Response> {
    public:
     Holder() {
-      set_request(request_.get());
-      set_response(&response_);
+      this->set_request(request_.get());
+      this->set_response(&response_);
     }
     void Release() override { delete this; }
     void FreeRequest() override {
       request_.reset();
-      set_request(nullptr);
+      this->set_request(nullptr);
     }
 
    private:
-    std::unique_ptr<v1::PushPullRequest> request_ = std::make_unique<v1::PushPullRequest>();
-    v1::PushPullResponse response_;
+    std::unique_ptr<Request> request_ = std::make_unique<Request>();
+    Response response_;
   };
 };
 
-ParameterService::ParameterService(HeldJobs* jobs, const Clock* clock, DeadlineTimer* timer)
-    : jobs_(jobs),
-      clock_(clock),
-      timer_(timer),
-      push_pull_allocator_(std::make_unique<PushPullAllocator>()) {
-  SetMessageAllocatorFor_PushPull(push_pull_allocator_.get());
+}  // namespace
+
+struct ParameterService::Allocators {
+  FreeingAllocator<v1::PushRequest, v1::PushResponse> push;
+  FreeingAllocator<v1::PushPullRequest, v1::PushPullResponse> push_pull;
+  FreeingAllocator<v1::ReplicateRequest, v1::ReplicateResponse> replicate;
+};
+
+ParameterService::ParameterService(HeldJobs* jobs)
+    : jobs_(jobs), allocators_(std::make_unique<Allocators>()) {
+  SetMessageAllocatorFor_Push(&allocators_->push);
+  SetMessageAllocatorFor_PushPull(&allocators_->push_pull);
+  SetMessageAllocatorFor_Replicate(&allocators_->replicate);
 }
 
 ParameterService::~ParameterService() = default;
@@ -83,9 +87,12 @@ ParameterService::~ParameterService() = default;
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
                                                  const v1::PushRequest* request,
                                                  v1::PushResponse* response) {
-  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
   if (!job.ok()) return FinishNow(context, job.status());
-  return FinishNow(context, (*job)->Push(*request, response));
+  auto* call = new WaitingCall(*std::move(job));
+  call->SetWaits(call->job().Push(*request, response, call->Finisher()));
+  context->GetRpcAllocatorState()->FreeRequest();
+  return call;
 }
 
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
@@ -94,10 +101,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
   if (!job.ok()) return FinishNow(context, job.status());
   auto* call = new WaitingCall(*std::move(job));
-  const Instant now = clock_->Now();
-  const auto waits = call->job().Pull(*request, now, response, call->Finisher());
-  call->SetWaits(waits);
-  if (waits.has_value()) timer_->Schedule(now + absl::Milliseconds(request->wait_limit_ms()));
+  call->SetWaits(call->job().Pull(*request, response, call->Finisher()));
   return call;
 }
 
@@ -114,13 +118,29 @@ grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(pusher.job_id());
   if (!job.ok()) return FinishNow(context, job.status());
   auto* call = new WaitingCall(*std::move(job));
-  const Instant now = clock_->Now();
-  const Instant deadline = now + absl::Milliseconds(request->pull().wait_limit_ms());
-  const auto waits = call->job().PushPull(*request, now, response, call->Finisher());
-  call->SetWaits(waits);
-  if (waits.has_value()) timer_->Schedule(deadline);
+  call->SetWaits(call->job().PushPull(*request, response, call->Finisher()));
   context->GetRpcAllocatorState()->FreeRequest();
   return call;
+}
+
+grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
+                                                      const v1::ReplicateRequest* request,
+                                                      v1::ReplicateResponse* response) {
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+  if (!job.ok()) return FinishNow(context, job.status());
+  auto* call = new WaitingCall(*std::move(job));  // It ends by itself: nothing is cancelled.
+  call->job().Replicate(*request, response, call->Finisher());
+  context->GetRpcAllocatorState()->FreeRequest();
+  return call;
+}
+
+grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerContext* context,
+                                                       const v1::GetRoutingRequest* request,
+                                                       v1::GetRoutingResponse* response) {
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+  if (!job.ok()) return FinishNow(context, job.status());
+  *response->mutable_routing() = (*job)->routing();
+  return FinishNow(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* ParameterService::DescribeTables(grpc::CallbackServerContext* context,

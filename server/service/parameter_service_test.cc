@@ -10,6 +10,8 @@
 #include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
 #include "common/testing/status_matchers.h"
+#include "server/service/deadline_timer.h"
+#include "server/service/grpc_replica_transport.h"
 #include "server/service/test_job.h"
 
 namespace capstan::server {
@@ -22,9 +24,7 @@ constexpr ConsistencyConfig kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
 
 class Loopback {
  public:
-  Loopback()
-      : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
-        service_(&jobs_, &clock_, &timer_) {
+  Loopback() : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }), service_(&jobs_) {
     timer_.Start();
     GrpcServer::Options options;
     options.listen = "127.0.0.1:0";
@@ -40,7 +40,18 @@ class Loopback {
   }
 
   HeldJobs& jobs() { return jobs_; }
+  std::shared_ptr<HeldJob> AddJob() {
+    TestJobOptions options{.consistency = kBsp};
+    options.clock = &clock_;
+    options.schedule_tick = [this](Instant at) { timer_.Schedule(at); };
+    auto job = MakeTestJob(options);
+    jobs_.Add(job);
+    return job;
+  }
   v1::ParameterServer::Stub& stub() { return *stub_; }
+  const std::string& address() const { return server_->address(); }
+  const Clock& clock() const { return clock_; }
+  DeadlineTimer& timer() { return timer_; }
 
   absl::Status Push(const v1::PushRequest& request, v1::PushResponse* response) {
     grpc::ClientContext context;
@@ -85,7 +96,7 @@ struct Flight {
 
 TEST_CASE("Parameter service: two workers train one iteration", "[server]") {
   Loopback server;
-  server.jobs().Add(MakeTestJob(kBsp));
+  server.AddJob();
   v1::PushPullRequest first, second;
   *first.mutable_push() = PushOf(0, 0, 0, 1.0f);
   *first.mutable_pull() = PullOf(0, 1, 20'000);
@@ -106,7 +117,7 @@ TEST_CASE("Parameter service: two workers train one iteration", "[server]") {
 TEST_CASE("Parameter service: the wait limit passes on the server's clock, with culprits",
           "[server]") {
   Loopback server;
-  server.jobs().Add(MakeTestJob(kBsp));
+  server.AddJob();
   v1::PullResponse response;
   REQUIRE_OK(server.Pull(PullOf(0, 1, 20), &response));
   REQUIRE(response.shards_size() == 2);
@@ -117,8 +128,7 @@ TEST_CASE("Parameter service: the wait limit passes on the server's clock, with 
 
 TEST_CASE("Parameter service: a cancelled pull is forgotten", "[server]") {
   Loopback server;
-  const std::shared_ptr<HeldJob> job = MakeTestJob(kBsp);
-  server.jobs().Add(job);
+  const std::shared_ptr<HeldJob> job = server.AddJob();
   const v1::PullRequest request = PullOf(0, 1, 60'000);
   Flight<v1::PullResponse> pull;
   server.stub().async()->Pull(&pull.context, &request, &pull.response, pull.Lander());
@@ -131,8 +141,7 @@ TEST_CASE("Parameter service: a cancelled pull is forgotten", "[server]") {
 
 TEST_CASE("Parameter service: dropping a job ends the pulls that wait for it", "[server]") {
   Loopback server;
-  const std::shared_ptr<HeldJob> job = MakeTestJob(kBsp);
-  server.jobs().Add(job);
+  const std::shared_ptr<HeldJob> job = server.AddJob();
   const v1::PullRequest request = PullOf(0, 1, 60'000);
   Flight<v1::PullResponse> pull;
   server.stub().async()->Pull(&pull.context, &request, &pull.response, pull.Lander());
@@ -147,7 +156,7 @@ TEST_CASE("Parameter service: errors carry their code and words", "[server]") {
   v1::PushResponse response;
   CHECK_STATUS(server.Push(PushOf(0, 0, 0, 1.0f), &response), StatusCode::kNotFound,
                "job \"lenet-1\" is not held here; this server holds 0 jobs");
-  server.jobs().Add(MakeTestJob(kBsp));
+  server.AddJob();
   v1::PushRequest push = PushOf(0, 0, 0, 1.0f);
   push.mutable_shards(0)->set_values(std::string(17, 'x'));
   CHECK_STATUS(server.Push(push, &response), StatusCode::kInvalidArgument,
@@ -158,7 +167,7 @@ TEST_CASE("Parameter service: errors carry their code and words", "[server]") {
 
 TEST_CASE("Parameter service: a push-pull with two callers is refused", "[server]") {
   Loopback server;
-  server.jobs().Add(MakeTestJob(kBsp));
+  server.AddJob();
   v1::PushPullRequest request;
   *request.mutable_push() = PushOf(0, 0, 0, 1.0f);
   *request.mutable_pull() = PullOf(1, 1, 0);
@@ -169,7 +178,7 @@ TEST_CASE("Parameter service: a push-pull with two callers is refused", "[server
 
 TEST_CASE("Parameter service: what is held can be described, for one job or all", "[server]") {
   Loopback server;
-  server.jobs().Add(MakeTestJob(kBsp));
+  server.AddJob();
   grpc::ClientContext context;
   SetDeadline(context, kPatience);
   v1::DescribeTablesRequest request;
@@ -179,6 +188,56 @@ TEST_CASE("Parameter service: what is held can be described, for one job or all"
   REQUIRE(response.tables_size() == 1);
   CHECK(response.tables(0).job_id() == "lenet-1");
   CHECK(response.tables(0).elements() == 24);
+}
+
+TEST_CASE("Parameter service: the routing table can be asked for", "[server]") {
+  Loopback server;
+  server.AddJob();
+  grpc::ClientContext context;
+  SetDeadline(context, kPatience);
+  v1::GetRoutingRequest request;
+  request.set_job_id("lenet-1");
+  v1::GetRoutingResponse response;
+  REQUIRE_OK(FromGrpcStatus(server.stub().GetRouting(&context, request, &response)));
+  CHECK(response.routing().generation() == 1);
+  CHECK(response.routing().shards_size() == 2);
+}
+
+TEST_CASE("Parameter service: a primary fills its replica and replicates to it over the network",
+          "[server]") {
+  Loopback first, second;
+  GrpcReplicaTransport transport;
+  const auto make = [&](Loopback& server, const NodeId& node) {
+    TestJobOptions options{.consistency = kBsp, .node = node, .safe_replies = true};
+    options.clock = &server.clock();
+    options.transport = &transport;
+    options.schedule_tick = [&server](Instant at) { server.timer().Schedule(at); };
+    auto job = MakeEmptyTestJob(options);
+    server.jobs().Add(job);
+    return job;
+  };
+  const auto primary = make(first, "server-1"), replica = make(second, "server-2");
+  v1::RoutingTable routing = TestRouting(1);
+  AddReplica(&routing, "server-2", /*in_sync=*/true);
+  routing.mutable_servers(1)->set_address(second.address());
+  TakeRouting(*primary, routing);
+  TakeRouting(*replica, routing);  // Later: the primary is told to try again.
+
+  const v1::PushRequest one = PushOf(0, 0, 0, 1.0f), two = PushOf(1, 0, 1, 2.0f);
+  Flight<v1::PushResponse> held, completing;
+  first.stub().async()->Push(&held.context, &one, &held.response, held.Lander());
+  first.stub().async()->Push(&completing.context, &two, &completing.response, completing.Lander());
+  REQUIRE_OK(held.Wait());
+  REQUIRE_OK(completing.Wait());
+
+  routing = TestRouting(2, "server-2", 2);  // The replica has all that was acknowledged.
+  TakeRouting(*replica, routing);
+  v1::PullRequest pull = PullOf(0, 1, 0);
+  pull.mutable_caller()->set_routing_generation(2);
+  v1::PullResponse response;
+  REQUIRE_OK(second.Pull(pull, &response));
+  CHECK(NumberIn(response) == -3.0f);
+  transport.Stop();
 }
 
 }  // namespace

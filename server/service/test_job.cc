@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
 #include "server/service/codec.h"
 
 namespace capstan::server {
@@ -21,14 +22,80 @@ v1::TableSpec TestTable() {
   return table;
 }
 
-std::shared_ptr<HeldJob> MakeTestJob(const ConsistencyConfig& consistency) {
+std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
+  static const ManualClock stopped;
   JobTablesConfig config;
   config.tables = {TestTable()};
+  config.optimizer.kind = options.optimizer;
   config.optimizer.learning_rate = 1.0f;
-  config.consistency = consistency;
-  config.shards = {{{TableId(0), ShardId(0)}, {0, 16}}, {{TableId(0), ShardId(1)}, {16, 24}}};
-  REQUIRE_OK_AND_ASSIGN(auto tables, JobTables::Make(config));
-  return std::make_shared<HeldJob>("lenet-1", Generation(1), std::move(tables));
+  config.consistency = options.consistency;
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  return std::make_shared<HeldJob>(
+      HeldJob::Options{.job = "lenet-1",
+                       .node = options.node,
+                       .incarnation = Incarnation(options.incarnation),
+                       .safe_replies = options.safe_replies,
+                       .clock = options.clock != nullptr ? options.clock : &stopped,
+                       .transport = options.transport,
+                       .log = options.log,
+                       .schedule_tick = options.schedule_tick,
+                       .on_report = options.on_report},
+      factory);
+}
+
+v1::RoutingTable TestRouting(uint64_t generation, const NodeId& primary, uint64_t term) {
+  v1::RoutingTable routing;
+  routing.set_job_id("lenet-1");
+  routing.set_generation(generation);
+  v1::ServerAddress* server = routing.add_servers();
+  server->set_node_id(primary);
+  server->set_address(primary);
+  server->set_incarnation(1);
+  int64_t begin = 0;
+  for (int32_t shard = 0; shard < 2; ++shard) {
+    v1::ShardRoute* route = routing.add_shards();
+    route->set_shard(shard);
+    route->set_element_begin(begin);
+    route->set_element_end(begin += kTestShardElements[shard]);
+    route->set_server(0);
+    route->set_term(term);
+  }
+  return routing;
+}
+
+void AddReplica(v1::RoutingTable* routing, const NodeId& node, bool in_sync) {
+  v1::ServerAddress* server = routing->add_servers();
+  server->set_node_id(node);
+  server->set_address(node);
+  server->set_incarnation(1);
+  for (v1::ShardRoute& route : *routing->mutable_shards()) {
+    v1::ShardReplica* replica = route.add_replicas();
+    replica->set_server(routing->servers_size() - 1);
+    replica->set_in_sync(in_sync);
+  }
+}
+
+void TakeRouting(HeldJob& job, const v1::RoutingTable& routing) {
+  REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders, job.MissingShards(routing, {}));
+  std::vector<MadeShard> made;
+  for (const ShardOrder& order : orders) {
+    REQUIRE(order.from == ShardOrder::From::kInitialValues);
+    REQUIRE_OK_AND_ASSIGN(TableShard shard, job.factory().Initial(order.shard));
+    made.push_back({.order = order, .shard = std::move(shard)});
+  }
+  job.SetRouting(routing, std::move(made));
+}
+
+std::shared_ptr<HeldJob> MakeTestJob(const TestJobOptions& options) {
+  auto job = MakeEmptyTestJob(options);
+  TakeRouting(*job, TestRouting(1));
+  return job;
+}
+
+std::shared_ptr<HeldJob> MakeTestJob(const ConsistencyConfig& consistency) {
+  TestJobOptions options;
+  options.consistency = consistency;
+  return MakeTestJob(options);
 }
 
 v1::Caller CallerOf(int32_t rank, uint64_t incarnation) {

@@ -1,14 +1,14 @@
-// JobTables: the shards of one job on this server, each a core and its numbers.
+// JobTables: the shards of one job on this server, primaries and replicas, by key.
 //
-// Makes the shards that a routing table gives this server, with their initial values, and carries
-// every core's actions out in their order. Answers go to a ReplySink, with the values in view.
+// Carries every core's actions out in their order. Answers and records go to a ReplySink, with the
+// numbers in view.
 // Thread safety: thread-compatible; HeldJob serializes all calls.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_JOB_TABLES_H_
 #define CAPSTAN_SERVER_TABLE_STORE_JOB_TABLES_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -18,50 +18,23 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/consistency_policy.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
-#include "server/core/shard_core.h"
-#include "server/optimizer/optimizer.h"
-#include "server/table_store/shard_store.h"
+#include "server/table_store/shard_factory.h"
+#include "server/table_store/table_shard.h"
 
 namespace capstan::server {
 
-// A shard that this server holds: elements of its table.
-struct HeldShard {
-  ShardKey key;
-  Range elements;
-};
-
-struct JobTablesConfig {
-  std::vector<v1::TableSpec> tables;  // In the order of their index.
-  OptimizerConfig optimizer;          // Of tables whose rule is OPTIMIZER.
-  ConsistencyConfig consistency;
-  uint64_t seed = 0;
-  std::vector<HeldShard> shards;  // Each key at most once.
-};
-
-// Takes answers in. `values` is what the reply reads (empty if nothing) and valid during the call
-// only.
-class ReplySink {
- public:
-  virtual ~ReplySink() = default;
-  virtual void OnPush(const ShardKey& key, const ReplyPush& reply) = 0;
-  virtual void OnPull(const ShardKey& key, const ReplyPull& reply,
-                      absl::Span<const float> values) = 0;
-};
-
 class JobTables {
  public:
-  // Elements of the largest shard: 4 MiB of fp32.
-  static constexpr int64_t kShardElementsMax = 1 << 20;
+  // Holds nothing yet.
+  explicit JobTables(std::shared_ptr<const ShardFactory> factory) : factory_(std::move(factory)) {}
 
-  // Errors: kInvalidArgument    a table, range or rule that cannot be; names it.
-  //         kResourceExhausted  no memory for the shards.
-  static absl::StatusOr<std::unique_ptr<JobTables>> Make(const JobTablesConfig& config);
+  void Put(const ShardKey& key, TableShard shard);  // Replaces one of this key.
+  void Remove(const ShardKey& key);                 // An unknown key is ignored.
 
-  // Errors: kNotFound  the shard is not held here; says which are.
-  absl::StatusOr<int64_t> ElementsOf(const ShardKey& key) const;
+  // Null: the shard is not held here. Valid until the next Put or Remove.
+  const TableShard* Find(const ShardKey& key) const;
 
   // As ShardCore's methods of the same names. REQUIRES: the shard is held; `gradient` has its
   // elements.
@@ -71,33 +44,31 @@ class JobTables {
   absl::Status Push(const ShardKey& key, const PushHead& push, absl::Span<const float> gradient,
                     ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
-  void CancelPull(const ShardKey& key, PullToken token);
-  void SetMembership(const Membership& membership, ReplySink& sink);
+  void CancelPull(const ShardKey& key, PullToken token);  // Ignored if the shard is not held.
+  void SetMembership(const ShardKey& key, const Membership& membership, ReplySink& sink);
+  void MakeBarrier(const ShardKey& key, ReplySink& sink);
   void Tick(Instant now, ReplySink& sink);
   Instant NextDeadline() const;
+
+  // A replica's part. REQUIRES: Replay: the shard is held.
+  // Errors: as ShardFactory::FromSnapshot and TableShard::Replay; nothing changes, except that
+  //         kResourceExhausted of Replay ends these tables.
+  absl::Status Install(const HeldShard& shard, const v1::ShardSnapshot& snapshot);
+  absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
   // Not OK: these tables have lost a push for want of memory and refuse everything.
   const absl::Status& failure() const { return failure_; }
 
-  std::vector<HeldShard> shards() const;  // Ordered by key.
-  // One entry a table that has shards here; job_id is left empty.
-  std::vector<v1::HeldTable> Describe() const;
+  // One entry a table of which `counts` lets a shard through; job_id is left empty. `bytes` is of
+  // all shards held here.
+  std::vector<v1::HeldTable> Describe(const std::function<bool(const ShardKey&)>& counts) const;
 
  private:
-  struct Shard {
-    Range elements;
-    ShardCore core;
-    ShardStore store;
-  };
-  JobTables() = default;
-
-  static absl::StatusOr<Shard> MakeShard(const JobTablesConfig& config, const v1::TableSpec& table,
-                                         const HeldShard& held);
-  absl::Status CarryOut(const ShardKey& key, Shard& shard, const Actions& actions,
+  absl::Status CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
                         absl::Span<const float> payload, ReplySink& sink);
 
-  absl::btree_map<TableId, std::string> table_names_;
-  absl::btree_map<ShardKey, Shard> shards_;
+  const std::shared_ptr<const ShardFactory> factory_;  // Shared with whoever makes shards.
+  absl::btree_map<ShardKey, TableShard> shards_;
   absl::Status failure_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.pb.h"
+#include "server/table_store/state_codec.h"
 
 namespace capstan::server {
 namespace {
@@ -45,8 +46,20 @@ JobTablesConfig Config() {
   config.optimizer.learning_rate = 1.0f;
   config.consistency = {.mode = ConsistencyMode::kBsp, .slots = 2};
   config.seed = 7;
-  config.shards = {{kFirst, {0, 16}}, {kSecond, {16, 40}}, {kStatistics, {0, 40}}};
   return config;
+}
+
+const std::vector<HeldShard> kAll = {
+    {kFirst, {0, 16}}, {kSecond, {16, 40}}, {kStatistics, {0, 40}}};
+
+JobTables MakeTables(const JobTablesConfig& config, const std::vector<HeldShard>& shards = kAll) {
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  JobTables tables(factory);
+  for (const HeldShard& shard : shards) {
+    REQUIRE_OK_AND_ASSIGN(TableShard made, factory->Initial(shard));
+    tables.Put(shard.key, std::move(made));
+  }
+  return tables;
 }
 
 class Answers final : public ReplySink {
@@ -56,10 +69,15 @@ class Answers final : public ReplySink {
     pulls[key] = reply;
     values[key].assign(read.begin(), read.end());
   }
+  void OnRecord(const ShardKey& key, const MakeRecord& made,
+                absl::Span<const float> gradient) override {
+    records[key].push_back(EncodeRecord(made.record, gradient));
+  }
 
   std::map<ShardKey, ReplyPush> pushes;
   std::map<ShardKey, ReplyPull> pulls;
   std::map<ShardKey, std::vector<float>> values;
+  std::map<ShardKey, std::vector<v1::ShardRecord>> records;
 };
 
 PushHead SlotPush(int64_t iteration, int32_t slot) {
@@ -80,31 +98,29 @@ std::vector<float> ReadNow(JobTables& job, const ShardKey& key) {
 }
 
 TEST_CASE("Job tables: initial values do not depend on how a table is cut", "[server]") {
-  REQUIRE_OK_AND_ASSIGN(auto cut, JobTables::Make(Config()));
-  JobTablesConfig whole_config = Config();
-  whole_config.shards = {{kFirst, {0, 40}}};
-  REQUIRE_OK_AND_ASSIGN(auto whole, JobTables::Make(whole_config));
-  std::vector<float> joined = ReadNow(*cut, kFirst);
-  for (const float value : ReadNow(*cut, kSecond)) joined.push_back(value);
-  CHECK(joined == ReadNow(*whole, kFirst));
+  JobTables cut = MakeTables(Config());
+  JobTables whole = MakeTables(Config(), {{kFirst, {0, 40}}});
+  std::vector<float> joined = ReadNow(cut, kFirst);
+  for (const float value : ReadNow(cut, kSecond)) joined.push_back(value);
+  CHECK(joined == ReadNow(whole, kFirst));
   CHECK(joined[0] != joined[1]);
 }
 
 TEST_CASE("Job tables: slots are summed and applied, and a waiting pull gets the new values",
           "[server]") {
-  REQUIRE_OK_AND_ASSIGN(auto job, JobTables::Make(Config()));
-  const std::vector<float> before = ReadNow(*job, kFirst);
+  JobTables job = MakeTables(Config());
+  const std::vector<float> before = ReadNow(job, kFirst);
   Answers answers;
   const PullHead next{.token = PullToken(1),
                       .rank = Rank(0),
                       .incarnation = Incarnation(1),
                       .iteration = Iteration(1),
                       .deadline = Instant() + absl::Seconds(1)};
-  REQUIRE_OK(job->Pull(kFirst, next, Instant(), answers));
+  REQUIRE_OK(job.Pull(kFirst, next, Instant(), answers));
   CHECK(answers.pulls.empty());
-  CHECK(job->NextDeadline() == next.deadline);
-  REQUIRE_OK(job->Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.25f), answers));
-  REQUIRE_OK(job->Push(kFirst, SlotPush(0, 1), std::vector<float>(16, 0.5f), answers));
+  CHECK(job.NextDeadline() == next.deadline);
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.25f), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 1), std::vector<float>(16, 0.5f), answers));
   CHECK(answers.pushes.at(kFirst).version == Version(1));
   REQUIRE(answers.pulls.at(kFirst).outcome == PullOutcome::kValues);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -115,13 +131,13 @@ TEST_CASE("Job tables: slots are summed and applied, and a waiting pull gets the
 TEST_CASE("Job tables: the statistics follow each tensor's own momentum", "[server]") {
   JobTablesConfig config = Config();
   config.consistency = {.mode = ConsistencyMode::kAsp};
-  REQUIRE_OK_AND_ASSIGN(auto job, JobTables::Make(config));
-  const std::vector<float> before = ReadNow(*job, kStatistics);
+  JobTables job = MakeTables(config);
+  const std::vector<float> before = ReadNow(job, kStatistics);
   Answers answers;
   PushHead push = SlotPush(0, 0);
   push.slot_end = 0;
-  REQUIRE_OK(job->Push(kStatistics, push, std::vector<float>(40, 2.0f), answers));
-  const std::vector<float> after = ReadNow(*job, kStatistics);
+  REQUIRE_OK(job.Push(kStatistics, push, std::vector<float>(40, 2.0f), answers));
+  const std::vector<float> after = ReadNow(job, kStatistics);
   for (size_t i = 0; i < 40; ++i) {
     const float momentum = i < 24 ? 0.5f : 0.25f;
     CHECK(after[i] == before[i] + momentum * (2.0f - before[i]));
@@ -129,27 +145,27 @@ TEST_CASE("Job tables: the statistics follow each tensor's own momentum", "[serv
 }
 
 TEST_CASE("Job tables: a pull past its deadline is answered by the tick", "[server]") {
-  REQUIRE_OK_AND_ASSIGN(auto job, JobTables::Make(Config()));
+  JobTables job = MakeTables(Config());
   Answers answers;
   const PullHead next{.token = PullToken(1),
                       .rank = Rank(0),
                       .incarnation = Incarnation(1),
                       .iteration = Iteration(1),
                       .deadline = Instant() + absl::Seconds(1)};
-  REQUIRE_OK(job->Pull(kFirst, next, Instant(), answers));
-  job->Tick(next.deadline, answers);
+  REQUIRE_OK(job.Pull(kFirst, next, Instant(), answers));
+  job.Tick(next.deadline, answers);
   CHECK(answers.pulls.at(kFirst).outcome == PullOutcome::kNotReady);
   CHECK(answers.values.at(kFirst).empty());
-  CHECK(job->NextDeadline() == Instant::InfiniteFuture());
+  CHECK(job.NextDeadline() == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Job tables: what is held can be described", "[server]") {
-  REQUIRE_OK_AND_ASSIGN(auto job, JobTables::Make(Config()));
+  JobTables job = MakeTables(Config());
   Answers answers;
-  REQUIRE_OK(job->Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.0f), answers));
-  REQUIRE_OK(job->Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.0f), answers));
-  REQUIRE_OK(job->Push(kFirst, SlotPush(0, 1), std::vector<float>(16, 0.0f), answers));
-  const std::vector<v1::HeldTable> tables = job->Describe();
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.0f), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.0f), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 1), std::vector<float>(16, 0.0f), answers));
+  const std::vector<v1::HeldTable> tables = job.Describe([](const ShardKey&) { return true; });
   REQUIRE(tables.size() == 2);
   CHECK(tables[0].name() == "parameters");
   CHECK(tables[0].shards() == 2);
@@ -160,37 +176,111 @@ TEST_CASE("Job tables: what is held can be described", "[server]") {
   CHECK(tables[0].pushes_applied() == 2);
   CHECK(tables[0].pushes_duplicate() == 1);
   CHECK(tables[1].name() == "statistics");
-  CHECK(job->shards().size() == 3);
 }
 
-TEST_CASE("Job tables: assignments that cannot be are refused by name", "[server]") {
+TEST_CASE("Job tables: what is not counted is described by its bytes only", "[server]") {
+  JobTables job = MakeTables(Config());
+  const std::vector<v1::HeldTable> tables =
+      job.Describe([](const ShardKey& key) { return key == kFirst; });
+  REQUIRE(tables.size() == 1);
+  CHECK(tables[0].elements() == 16);
+  CHECK(tables[0].bytes() == 40 * 4);
+}
+
+TEST_CASE("Job tables: a copy that gets the records has the same bytes", "[server]") {
   JobTablesConfig config = Config();
-  SECTION("an unknown table") {
-    config.shards = {{{TableId(5), ShardId(0)}, {0, 4}}};
-    CHECK_STATUS(JobTables::Make(config), StatusCode::kInvalidArgument,
-                 "table 5 shard 0: no such table");
+  const auto mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
+  config.consistency = {.mode = mode, .slots = 2};
+  config.optimizer.kind = OptimizerKind::kAdam;
+  JobTables primary = MakeTables(config), replica = MakeTables(config, {});
+  Answers answers;
+  primary.SetMembership(kFirst, {.generation = Generation(1), .members = {}}, answers);
+  const HeldShard first = kAll[0];
+  REQUIRE_OK(replica.Install(first, primary.Find(kFirst)->Snapshot()));
+  answers.records.clear();
+  for (int64_t iteration = 0; iteration < 3; ++iteration) {
+    for (int32_t slot = 0; slot < 2; ++slot) {
+      PushHead push = SlotPush(iteration, slot);
+      if (mode == ConsistencyMode::kAsp) {
+        push.slot_begin = push.slot_end = 0;
+        push.sequence = Sequence(static_cast<uint64_t>(2 * iteration + slot + 1));
+      }
+      const float gradient = 0.1f * static_cast<float>(iteration + slot + 1);
+      REQUIRE_OK(primary.Push(kFirst, push, std::vector<float>(16, gradient), answers));
+    }
   }
-  SECTION("elements beyond the table") {
-    config.shards = {{kSecond, {16, 41}}};
-    CHECK_STATUS(JobTables::Make(config), StatusCode::kInvalidArgument,
-                 "table 0 shard 1: elements [16, 41): expected a range inside [0, 40)");
+  primary.MakeBarrier(kFirst, answers);
+  for (const v1::ShardRecord& record : answers.records.at(kFirst)) {
+    REQUIRE_OK(replica.Replay(kFirst, record));
   }
-  SECTION("a shard given twice") {
-    config.shards = {{kFirst, {0, 16}}, {kFirst, {0, 16}}};
-    CHECK_STATUS(JobTables::Make(config), StatusCode::kInvalidArgument, "given twice");
+  v1::ShardSnapshot mine = replica.Find(kFirst)->Snapshot(),
+                    other = primary.Find(kFirst)->Snapshot();
+  CHECK(other.optimizer_state_size() == 2);
+  CHECK(mine.values() == other.values());
+  CHECK(mine.previous() == other.previous());
+  CHECK(mine.previous().empty() == (mode == ConsistencyMode::kAsp));
+  for (int slot = 0; slot < 2; ++slot) {
+    CHECK(mine.optimizer_state(slot) == other.optimizer_state(slot));
   }
-  SECTION("slots out of range") {
-    config.consistency.slots = 4000;
-    CHECK_STATUS(JobTables::Make(config), StatusCode::kInvalidArgument, "slots: 4000");
-  }
+  CHECK(mine.position() == other.position());
+  CHECK(mine.state().version() == other.state().version());
 }
 
-TEST_CASE("Job tables: a shard that is held elsewhere is not found", "[server]") {
-  REQUIRE_OK_AND_ASSIGN(auto job, JobTables::Make(Config()));
-  REQUIRE_OK_AND_ASSIGN(const int64_t elements, job->ElementsOf(kSecond));
-  CHECK(elements == 24);
-  CHECK_STATUS(job->ElementsOf({TableId(0), ShardId(9)}), StatusCode::kNotFound,
-               "table 0 shard 9 is not held here: this server holds 3 shards of the job");
+TEST_CASE("Job tables: a record that does not fit changes nothing", "[server]") {
+  JobTables job = MakeTables(Config());
+  const std::vector<float> before = ReadNow(job, kFirst);
+  ShardRecord head{.kind = ShardRecord::Kind::kUpdate, .position = Position(1), .membership = {}};
+  CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, std::vector<float>(15, 1.0f))),
+               StatusCode::kInvalidArgument, "record 1 has 60 bytes of values: expected 64");
+  head.position = Position(2);
+  CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, std::vector<float>(16, 1.0f))),
+               StatusCode::kDataLoss, "record 2: expected 1");
+  CHECK(ReadNow(job, kFirst) == before);
+  REQUIRE_OK(job.failure());
+}
+
+TEST_CASE("Shard factory: shards that cannot be are refused by name", "[server]") {
+  JobTablesConfig config = Config();
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  CHECK_STATUS(factory->Initial({{TableId(5), ShardId(0)}, {0, 4}}), StatusCode::kInvalidArgument,
+               "table 5 shard 0: no such table");
+  CHECK_STATUS(factory->Initial({kSecond, {16, 41}}), StatusCode::kInvalidArgument,
+               "table 0 shard 1: elements [16, 41): expected a range inside [0, 40)");
+  config.consistency.slots = 4000;
+  CHECK_STATUS(ShardFactory::Make(config), StatusCode::kInvalidArgument, "slots: 4000");
+  config = Config();
+  config.tables.push_back(config.tables.front());
+  CHECK_STATUS(ShardFactory::Make(config), StatusCode::kInvalidArgument, "given twice");
+}
+
+TEST_CASE("Shard factory: a snapshot that does not fit the shard is refused", "[server]") {
+  JobTablesConfig config = Config();
+  config.optimizer.kind = OptimizerKind::kMomentum;
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  REQUIRE_OK_AND_ASSIGN(const TableShard shard, factory->Initial(kAll[0]));
+  const v1::ShardSnapshot good = shard.Snapshot();
+  REQUIRE_OK(factory->FromSnapshot(kAll[0], good));
+  CHECK_STATUS(factory->FromSnapshot(kAll[1], good), StatusCode::kDataLoss,
+               "table 0 shard 1: a snapshot of 16 elements: expected 24");
+  v1::ShardSnapshot bad = good;
+  bad.mutable_values()->resize(60);
+  CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss,
+               "values of 60 bytes: expected 64");
+  bad = good;
+  bad.clear_optimizer_state();
+  CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss,
+               "0 slots of optimizer state: expected 1");
+  bad = good;
+  bad.mutable_state()->set_version(3);
+  bad.mutable_state()->set_previous_readable(true);
+  CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss,
+               "previous values of 0 bytes: expected 64");
+  bad = good;
+  bad.mutable_state()->add_lives()->set_rank(-2);
+  CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss, "rank -2");
+  bad = good;
+  bad.set_position(-1);
+  CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss, "position -1");
 }
 
 }  // namespace

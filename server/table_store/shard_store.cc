@@ -105,6 +105,21 @@ absl::Span<const float> ShardStore::Read(ReadFrom from) const {
   return {};
 }
 
+absl::Status ShardStore::Restore(absl::Span<const float> values, absl::Span<const float> previous,
+                                 absl::Span<const absl::Span<const float>> state) {
+  gradients_.clear();
+  previous_.reset();
+  std::copy(values.begin(), values.end(), values_.data());
+  for (size_t slot = 0; slot < state_.size(); ++slot) {
+    std::copy(state[slot].begin(), state[slot].end(), state_[slot].data());
+  }
+  if (previous.empty()) return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer buffer, TakeBuffer());
+  std::copy(previous.begin(), previous.end(), buffer.data());
+  previous_ = std::move(buffer);
+  return absl::OkStatus();
+}
+
 int64_t ShardStore::bytes() const {
   const size_t buffers =
       1 + state_.size() + (previous_.has_value() ? 1 : 0) + gradients_.size() + free_.size();

@@ -53,6 +53,22 @@ class ShardStore {
   // The buffer that a reply names; empty for kNothing. Valid until the next action.
   absl::Span<const float> Read(ReadFrom from) const;
 
+  // The gradient that an action names. Valid until the next action.
+  absl::Span<const float> ReadGradient(GradientId id, absl::Span<const float> payload) const {
+    return {Gradient(id, payload), static_cast<size_t>(size())};
+  }
+
+  int state_slots() const { return static_cast<int>(state_.size()); }
+  absl::Span<const float> ReadState(int slot) const {
+    return state_[static_cast<size_t>(slot)].span();
+  }
+
+  // Takes over another store's numbers; gradients that are kept are dropped. `previous` is empty if
+  // there is none. REQUIRES: every span has size() floats, and there are state_slots() of state.
+  // Errors: kResourceExhausted  no memory for the previous version; the store is unusable.
+  absl::Status Restore(absl::Span<const float> values, absl::Span<const float> previous,
+                       absl::Span<const absl::Span<const float>> state);
+
   absl::Span<float> mutable_values() { return values_.span(); }  // To set the initial values.
   int64_t size() const { return values_.size(); }
   int64_t bytes() const;  // Of all buffers, in memory now.

@@ -72,11 +72,11 @@ def command_line(pid):
 class Daemon:
     """One daemon process with its own log."""
 
-    def __init__(self, name, binary, arguments, folder):
+    def __init__(self, name, binary, arguments, folder, host="127.0.0.1", prefix=()):
         self.name = name
         self.port_file = folder / f"{name}.port"
         self.log = folder / f"{name}.log"
-        self.command = [str(runfile(binary)), "--listen=127.0.0.1:0"]
+        self.command = [*prefix, str(runfile(binary)), f"--listen={host}:0"]
         self.command += [f"--port-file={self.port_file}", *arguments]
         self.start()
 
@@ -126,14 +126,9 @@ class Cluster:
             raise
 
     def _start(self, servers, workers, lease):
-        scheduler = Daemon(
-            "scheduler",
-            "scheduler/capstan-scheduler",
-            [f"--data-dir={self.folder / 'scheduler'}", f"--lease={lease}"],
-            self.folder,
-        )
-        self.daemons["scheduler"] = scheduler
-        self.scheduler = scheduler.address()
+        self._add("scheduler", "scheduler",
+                  [f"--data-dir={self.folder / 'scheduler'}", f"--lease={lease}"])
+        self.scheduler = self.daemons["scheduler"].address()
         for number in range(servers):
             self.add("server", number)
         for number in range(workers):
@@ -145,7 +140,15 @@ class Cluster:
         arguments = [f"--scheduler={self.scheduler}", f"--name={name}"]
         if role == "worker":
             arguments.append(f"--work-dir={self.folder / name}")
-        self.daemons[name] = Daemon(name, f"{role}/capstan-{role}", arguments, self.folder)
+        self._add(role, name, arguments)
+
+    def _add(self, role, name, arguments):
+        where = self.place(name)
+        self.daemons[name] = Daemon(name, f"{role}/capstan-{role}", arguments, self.folder, **where)
+
+    def place(self, _name):
+        """Where a daemon runs: arguments `host` and `prefix` of Daemon."""
+        return {}
 
     def wait_for_nodes(self, count):
         def alive():

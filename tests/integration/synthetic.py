@@ -64,6 +64,7 @@ def job(
     optimizer="momentum {} learning_rate: 0.05",
     resources="",
     data=None,
+    more="",
 ):
     """A whole job file."""
     return f"""
@@ -74,4 +75,5 @@ training {{ epochs: {epochs} batch_size: {batch_size} {training} }}
 optimizer {{ {optimizer} }}
 consistency {{ {consistency} }}
 resources {{ workers: {workers} servers: {servers} {resources} }}
+{more}
 """

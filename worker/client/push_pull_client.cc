@@ -1,12 +1,12 @@
 #include "worker/client/push_pull_client.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/observability/log.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {
@@ -23,46 +23,34 @@ struct PushPullClient::Call {
   v1::PullResponse pull_response;
 };
 
+// A server is being asked for its routing table.
+struct PushPullClient::Ask {
+  std::shared_ptr<v1::ParameterServer::Stub> stub;
+  grpc::ClientContext context;
+  v1::GetRoutingRequest request;
+  v1::GetRoutingResponse response;
+};
+
 namespace {
 
-Routing FromProto(const v1::RoutingTable& proto) {
-  Routing routing;
-  routing.generation = Generation(proto.generation());
-  for (const v1::ShardRoute& shard : proto.shards()) {
-    routing.shards.push_back({.key = {TableId(shard.table()), ShardId(shard.shard())},
-                              .elements = {shard.element_begin(), shard.element_end()},
-                              .server = shard.server()});
-  }
-  for (const v1::ServerAddress& server : proto.servers()) {
-    routing.servers.push_back(absl::StrCat(server.node_id(), " (", server.address(), ")"));
-  }
-  return routing;
-}
+constexpr absl::Duration kLongPush = absl::Milliseconds(500);  // Worth a line in the log.
 
-absl::Status CheckRouting(const v1::RoutingTable& routing) {
-  for (const v1::ShardRoute& shard : routing.shards()) {
-    if (shard.server() < 0 || shard.server() >= routing.servers_size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "routing table: shard ", shard.shard(), " of table ", shard.table(), " names server ",
-          shard.server(), ", expected 0 to ", routing.servers_size() - 1));
-    }
-    if (shard.table() < 0 || shard.element_begin() < 0 ||
-        shard.element_end() < shard.element_begin()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("routing table: shard ", shard.shard(), " of table ", shard.table(),
-                       " has the range [", shard.element_begin(), ", ", shard.element_end(), ")"));
-    }
-  }
-  return absl::OkStatus();
+// What a failover costs is felt here: a line for whoever asks how long it took.
+void TellOfLongPush(const OpDone& done, absl::Duration took) {
+  const bool is_push = done.request.kind == OpKind::kPush && done.status.ok();
+  if (!is_push || !done.repeated || took < kLongPush) return;
+  LogInfo({.iteration = done.request.iteration.value()}, "push acknowledged after {} ms",
+          absl::ToInt64Milliseconds(took));
 }
 
 }  // namespace
 
 PushPullClient::PushPullClient(const Options& options, const Clock& clock)
     : options_(options),
+      caller_{.job = options.job, .rank = options.rank, .incarnation = options.incarnation},
       clock_(clock),
       session_(options.session),
-      sender_([this] { SendPushes(); }) {}
+      sender_([this] { SendQueued(); }) {}
 
 PushPullClient::~PushPullClient() {
   {
@@ -71,18 +59,25 @@ PushPullClient::~PushPullClient() {
   }
   sender_.join();
   absl::MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Call>& call : pushes_) calls_.erase(call);  // Never started.
+  for (const std::shared_ptr<Call>& call : queue_) calls_.erase(call);  // Never started.
+  for (const std::shared_ptr<Ask>& ask : ask_queue_) asks_.erase(ask);
   for (const std::shared_ptr<Call>& call : calls_) call->context.TryCancel();
-  while (!calls_.empty()) changed_.Wait(&mutex_);  // A cancelled call ends at once.
+  for (const std::shared_ptr<Ask>& ask : asks_) ask->context.TryCancel();
+  // A cancelled call ends at once.
+  while (!calls_.empty() || !asks_.empty()) changed_.Wait(&mutex_);
 }
 
 absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
-  CAPSTAN_RETURN_IF_ERROR(CheckRouting(proto));
-  const Routing routing = FromProto(proto);
+  CAPSTAN_ASSIGN_OR_RETURN(const Routing routing, DecodeRouting(proto));
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
-    if (routing.generation <= session_.routing_generation()) return absl::OkStatus();
+    if (closing_ || routing.generation <= session_.routing_generation()) return absl::OkStatus();
+    if (!routing_.shards.empty() && routing.shards.size() != routing_.shards.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("routing table: ", routing.shards.size(),
+                                                     " shards, expected ", routing_.shards.size(),
+                                                     " as before"));
+    }
     stubs_.clear();
     for (const v1::ServerAddress& server : proto.servers()) {
       auto& stub = stub_by_address_[server.address()];
@@ -92,9 +87,11 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
       stubs_.push_back(stub);
     }
     routing_ = routing;
-    needs_routing_ = false;
     SessionActions actions;
     session_.SetRouting(routing, clock_.Now(), &actions);
+    for (const std::shared_ptr<Call>& call : calls_) {
+      if (!session_.Expects(call->message.message)) call->context.TryCancel();
+    }
     calls = TakeActionsLocked(actions);
     changed_.SignalAll();
   }
@@ -183,14 +180,11 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
 }
 
 void PushPullClient::Release(OpId op, TableId table, int64_t first) {
-  std::vector<std::shared_ptr<Call>> calls;
-  {
-    absl::MutexLock lock(&mutex_);
-    SessionActions actions;
-    session_.Release(op, table, first, clock_.Now(), &actions);
-    calls = TakeActionsLocked(actions);
-  }
-  StartCalls(calls);
+  absl::MutexLock lock(&mutex_);
+  SessionActions actions;
+  session_.Release(op, table, first, clock_.Now(), &actions);
+  // Whoever computes the gradient has better things to do than to start calls.
+  for (std::shared_ptr<Call>& call : TakeActionsLocked(actions)) queue_.push_back(std::move(call));
 }
 
 Iteration PushPullClient::OldestIteration() const {
@@ -232,7 +226,7 @@ Generation PushPullClient::routing_generation() const {
 
 bool PushPullClient::needs_routing() const {
   absl::MutexLock lock(&mutex_);
-  return needs_routing_;
+  return session_.needs_routing();
 }
 
 std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLocked(
@@ -242,16 +236,17 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
   for (const SendMessage& message : actions.send) {
     std::shared_ptr<Call> call = MakeCallLocked(message);
     if (message.request.kind == OpKind::kPush) {
-      pushes_.push_back(std::move(call));
+      queue_.push_back(std::move(call));
     } else {
       calls.push_back(std::move(call));
     }
   }
   for (OpDone& done : actions.done) {
     payloads_.erase(done.op);
+    TellOfLongPush(done, clock_.Now() - done.started);
     ended_[done.op] = std::move(done);
   }
-  needs_routing_ = needs_routing_ || actions.need_routing;
+  for (const int server : actions.ask_routing) AskLocked(server);
   if (!actions.done.empty()) changed_.SignalAll();
   return calls;
 }
@@ -264,68 +259,65 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
   if (message.request.kind == OpKind::kPush) {
     call->gradient = payloads_.at(message.op).gradient;
   } else {
-    FillPull(message, call->pull);
+    EncodePull(caller_, message, options_.pull_wait_limit, &call->pull);
   }
   calls_.insert(call);
   return call;
 }
 
-void PushPullClient::SendPushes() {
-  for (;;) {
-    std::shared_ptr<Call> call;
-    {
-      absl::MutexLock lock(&mutex_);
-      auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return closing_ || !pushes_.empty();
-      };
-      mutex_.Await(absl::Condition(&ready));
-      if (closing_) return;
-      call = std::move(pushes_.front());
-      pushes_.pop_front();
+void PushPullClient::AskLocked(int server) {
+  auto ask = std::make_shared<Ask>();
+  ask->stub = stubs_[static_cast<size_t>(server)];
+  ask->request.set_job_id(options_.job);
+  SetDeadline(ask->context, options_.ask_timeout);
+  asks_.insert(ask);
+  ask_queue_.push_back(std::move(ask));
+}
+
+void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status) {
+  // A table that cannot be is as good as none: the next server is asked soon.
+  if (status.ok() && ask->response.routing().job_id() == options_.job) {
+    SetRouting(ask->response.routing()).IgnoreError();
+  }
+  absl::MutexLock lock(&mutex_);
+  asks_.erase(ask);
+  changed_.SignalAll();
+}
+
+bool PushPullClient::NextQueued(std::shared_ptr<Call>* call, std::shared_ptr<Ask>* ask) {
+  absl::MutexLock lock(&mutex_);
+  auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closing_ || !queue_.empty() || !ask_queue_.empty();
+  };
+  mutex_.Await(absl::Condition(&ready));
+  if (closing_) return false;
+  if (!ask_queue_.empty()) {
+    *ask = std::move(ask_queue_.front());
+    ask_queue_.pop_front();
+    return true;
+  }
+  *call = std::move(queue_.front());
+  queue_.pop_front();
+  if (!session_.Expects((*call)->message.message)) {  // The routing table has changed meanwhile.
+    calls_.erase(*call);
+    call->reset();
+  }
+  return true;
+}
+
+void PushPullClient::SendQueued() {
+  std::shared_ptr<Call> call;
+  std::shared_ptr<Ask> ask;
+  for (; NextQueued(&call, &ask); call.reset(), ask.reset()) {
+    if (ask != nullptr) {
+      ask->stub->async()->GetRouting(
+          &ask->context, &ask->request, &ask->response,
+          [this, ask](const grpc::Status& status) { OnAskDone(ask, FromGrpcStatus(status)); });
     }
-    FillPush(call->message, *call->gradient, call->push);
+    if (call == nullptr) continue;
+    if (call->gradient != nullptr) EncodePush(caller_, call->message, *call->gradient, &call->push);
     call->gradient.reset();
     StartCalls({call});
-  }
-}
-
-void PushPullClient::FillCaller(const SendMessage& message, v1::Caller& caller) const {
-  caller.set_job_id(options_.job);
-  caller.set_rank(options_.rank.value());
-  caller.set_incarnation(options_.incarnation.value());
-  caller.set_routing_generation(message.generation.value());
-}
-
-void PushPullClient::FillPush(const SendMessage& message, const TableArrays& gradient,
-                              v1::PushRequest& request) const {
-  FillCaller(message, *request.mutable_caller());
-  request.set_iteration(message.request.iteration.value());
-  request.set_slot_begin(static_cast<int32_t>(message.request.slots.begin));
-  request.set_slot_end(static_cast<int32_t>(message.request.slots.end));
-  for (const SendMessage::Shard& shard : message.shards) {
-    v1::ShardPush* push = request.add_shards();
-    push->set_table(shard.key.table.value());
-    push->set_shard(shard.key.shard.value());
-    push->set_sequence(shard.sequence.value());
-    push->set_sequence_low_water(shard.sequence_low_water.value());
-    push->set_value_type(v1::FLOAT32);
-    const float* values =
-        gradient[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
-    push->set_values(values, static_cast<size_t>(shard.elements.size()) * sizeof(float));
-  }
-}
-
-void PushPullClient::FillPull(const SendMessage& message, v1::PullRequest& request) const {
-  FillCaller(message, *request.mutable_caller());
-  request.set_iteration(message.request.iteration.value());
-  request.set_snapshot(message.request.snapshot);
-  request.set_wait_limit_ms(
-      static_cast<int32_t>(absl::ToInt64Milliseconds(options_.pull_wait_limit)));
-  for (const SendMessage::Shard& shard : message.shards) {
-    v1::ShardPull* pull = request.add_shards();
-    pull->set_table(shard.key.table.value());
-    pull->set_shard(shard.key.shard.value());
-    pull->set_held_version(shard.held_version);
   }
 }
 
@@ -347,15 +339,13 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
   {
     absl::MutexLock lock(&mutex_);
     if (!closing_ && session_.Expects(call->message.message)) {
-      std::vector<ShardReply> replies;
-      std::vector<Waiting> waiting;
-      absl::Status outcome = status;
-      if (outcome.ok()) {
-        outcome = call->message.request.kind == OpKind::kPush ? ReadPush(*call, &replies)
-                                                              : ReadPull(*call, &replies, &waiting);
-      }
+      absl::StatusOr<DecodedReply> reply = DecodedReply();
+      if (status.ok()) reply = ReadLocked(*call);
+      const absl::Status outcome = status.ok() ? reply.status() : status;
+      if (!reply.ok()) reply = DecodedReply();
       SessionActions actions;
-      session_.OnReply(call->message.message, outcome, replies, waiting, clock_.Now(), &actions);
+      session_.OnReply(call->message.message, outcome, reply->shards, reply->waiting, clock_.Now(),
+                       &actions);
       calls = TakeActionsLocked(actions);
     }
     calls_.erase(call);
@@ -364,49 +354,11 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
   StartCalls(calls);
 }
 
-absl::Status PushPullClient::ReadPush(const Call& call, std::vector<ShardReply>* replies) const {
-  for (const v1::ShardPushResult& result : call.push_response.shards()) {
-    replies->push_back({.version = Version(result.version())});
+absl::StatusOr<DecodedReply> PushPullClient::ReadLocked(const Call& call) {
+  if (call.message.request.kind == OpKind::kPush) {
+    return DecodePush(call.message, call.push_response);
   }
-  return absl::OkStatus();
-}
-
-absl::Status PushPullClient::ReadPull(const Call& call, std::vector<ShardReply>* replies,
-                                      std::vector<Waiting>* waiting) {
-  const auto& shards = call.message.shards;
-  if (call.pull_response.shards_size() != static_cast<int>(shards.size())) return absl::OkStatus();
-  TableArrays& destination = *payloads_.at(call.message.op).destination;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const v1::ShardValues& values = call.pull_response.shards(static_cast<int>(i));
-    ShardReply reply{.version = Version(values.version()), .staleness = values.staleness()};
-    if (values.outcome() == v1::ShardValues::NOT_READY) {
-      reply.outcome = ShardReply::Outcome::kNotReady;
-    } else if (values.outcome() == v1::ShardValues::PAST) {
-      reply.outcome = ShardReply::Outcome::kPast;
-    } else if (values.outcome() == v1::ShardValues::VALUES) {
-      const size_t expected = static_cast<size_t>(shards[i].elements.size()) * sizeof(float);
-      if (values.values().size() != expected) {
-        return absl::InternalError(absl::StrCat("shard ", shards[i].key.shard.value(),
-                                                " came with ", values.values().size(),
-                                                " bytes, expected ", expected));
-      }
-      float* to = destination[static_cast<size_t>(shards[i].key.table.value())].data() +
-                  shards[i].elements.begin;
-      std::memcpy(to, values.values().data(), expected);
-    } else if (values.outcome() != v1::ShardValues::UNCHANGED) {
-      return absl::InternalError(absl::StrCat("shard ", shards[i].key.shard.value(),
-                                              " came with outcome ",
-                                              static_cast<int>(values.outcome())));
-    }
-    replies->push_back(reply);
-  }
-  for (const v1::WaitingFor& w : call.pull_response.waiting_for()) {
-    waiting->push_back({.shard = {TableId(w.table()), ShardId(w.shard())},
-                        .iteration = Iteration(w.iteration()),
-                        .ranks = {w.ranks().begin(), w.ranks().end()},
-                        .slots = {w.slots().begin(), w.slots().end()}});
-  }
-  return absl::OkStatus();
+  return DecodePull(call.message, call.pull_response, payloads_.at(call.message.op).destination);
 }
 
 }  // namespace capstan::worker

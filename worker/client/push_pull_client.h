@@ -7,7 +7,8 @@
 //   client.Push(Iteration(0), {0, 1}, gradient) -> op;  client.Wait(op);
 //
 // The gRPC shell around PushPullSession: it owns channels, calls and the copies between messages
-// and arrays. Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor
+// and arrays. A server of the table is asked for a newer routing table when the session says so.
+// Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor
 // cancels what is in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
@@ -28,12 +29,10 @@
 #include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
-
-// One array of fp32 a table, by table id, each as long as the table.
-using TableArrays = std::vector<std::vector<float>>;
 
 enum class PullMode {
   kTrain,     // Under the job's consistency rule.
@@ -60,6 +59,7 @@ class PushPullClient {
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
     absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait included.
+    absl::Duration ask_timeout = absl::Seconds(2);    // Of asking a server for its routing table.
   };
   PushPullClient(const Options& options, const Clock& clock);
   ~PushPullClient();
@@ -67,7 +67,8 @@ class PushPullClient {
   PushPullClient& operator=(const PushPullClient&) = delete;
 
   // Takes in a routing table; older ones are ignored.
-  // Errors: kInvalidArgument  a shard names a server or a range that is not there.
+  // Errors: kInvalidArgument  a shard names a server or a range that is not there, or the table has
+  // another number of shards than the one before.
   absl::Status SetRouting(const v1::RoutingTable& routing);
 
   // Starts pushing `gradient` (kept alive until acknowledged) as iteration's slots (BSP;
@@ -104,10 +105,11 @@ class PushPullClient {
 
   SessionWait CurrentWait() const;
   Generation routing_generation() const;  // 0: none yet.
-  bool needs_routing() const;             // A server knows a newer table.
+  bool needs_routing() const;             // As PushPullSession's.
 
  private:
   struct Call;
+  struct Ask;
   struct Payload {
     std::shared_ptr<const TableArrays> gradient;  // Push.
     TableArrays* destination = nullptr;           // Pull.
@@ -115,23 +117,24 @@ class PushPullClient {
 
   absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
   absl::Status CheckArrays(const TableArrays& arrays) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Turns what the session wants into calls; they are started after the lock is released.
+  // Turns what the session wants into calls: pushes go to the sender, the others are started after
+  // the lock is released.
   std::vector<std::shared_ptr<Call>> TakeActionsLocked(SessionActions& actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Call> MakeCallLocked(const SendMessage& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillPush(const SendMessage& message, const TableArrays& gradient,
-                v1::PushRequest& request) const;
-  void FillPull(const SendMessage& message, v1::PullRequest& request) const;
-  void FillCaller(const SendMessage& message, v1::Caller& caller) const;
-  void SendPushes();  // The sender's loop.
+  void AskLocked(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
+  void SendQueued();  // The sender's loop.
+  // Waits for something to start, one of the two; neither if that has become useless. Returns false
+  // when closing.
+  bool NextQueued(std::shared_ptr<Call>* call, std::shared_ptr<Ask>* ask);
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
-  absl::Status ReadPush(const Call& call, std::vector<ShardReply>* replies) const;
-  absl::Status ReadPull(const Call& call, std::vector<ShardReply>* replies,
-                        std::vector<Waiting>* waiting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<DecodedReply> ReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;  // Constant after construction.
+  const CallerId caller_;
   const Clock& clock_;
 
   mutable absl::Mutex mutex_;
@@ -145,11 +148,13 @@ class PushPullClient {
   absl::btree_map<OpId, Payload> payloads_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<Call>> pushes_ ABSL_GUARDED_BY(mutex_);  // To be filled and started.
+  absl::flat_hash_set<std::shared_ptr<Ask>> asks_ ABSL_GUARDED_BY(mutex_);
+  // For the sender.
+  std::deque<std::shared_ptr<Call>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
-  bool needs_routing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Copies gradients into messages and starts their calls, which takes long: the thread that

@@ -53,6 +53,18 @@ class FakeServer final : public v1::ParameterServer::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status GetRouting(grpc::ServerContext*, const v1::GetRoutingRequest* request,
+                          v1::GetRoutingResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    if (request->job_id() != routing_.job_id()) return {grpc::StatusCode::NOT_FOUND, "no such job"};
+    *response->mutable_routing() = routing_;
+    return grpc::Status::OK;
+  }
+
+  void KnowRouting(const v1::RoutingTable& routing) {
+    absl::MutexLock lock(&mutex_);
+    routing_ = routing;
+  }
   void Set(int fail_pushes, bool blocked, bool fence, size_t bytes) {
     absl::MutexLock lock(&mutex_);
     fail_pushes_ = fail_pushes;
@@ -80,6 +92,7 @@ class FakeServer final : public v1::ParameterServer::Service {
   bool fence_ = false;
   size_t bytes_ = 16;
   int pulls_ = 0;
+  v1::RoutingTable routing_;
 };
 
 struct Fixture {
@@ -104,6 +117,47 @@ struct Fixture {
   std::unique_ptr<GrpcServer> server;
   TableArrays parameters = {std::vector<float>(8)};
   PushPullClient client{{.job = "job-1", .rank = Rank(0), .incarnation = Incarnation(1)}, clock};
+};
+
+// Two servers: shard 0 is on the first, shard 1 on the second.
+struct TwoServers {
+  TwoServers() {
+    for (size_t s = 0; s < 2; ++s) {
+      auto started = GrpcServer::Start({.services = {&fakes[s]}});
+      REQUIRE_OK(started);
+      servers[s] = *std::move(started);
+    }
+    REQUIRE_OK(client.SetRouting(Table(1, {0, 1})));
+  }
+  v1::RoutingTable Table(uint64_t generation, std::vector<int> primaries) const {
+    v1::RoutingTable routing;
+    routing.set_job_id("job-1");
+    routing.set_generation(generation);
+    for (const auto& server : servers) {
+      v1::ServerAddress* address = routing.add_servers();
+      address->set_address(server->address());
+      address->set_incarnation(1);
+    }
+    for (int i = 0; i < 2; ++i) {
+      v1::ShardRoute* shard = routing.add_shards();
+      shard->set_shard(i);
+      shard->set_element_begin(i * 4);
+      shard->set_element_end(i * 4 + 4);
+      shard->set_server(primaries[static_cast<size_t>(i)]);
+      shard->set_term(generation);
+    }
+    return routing;
+  }
+
+  SteadyClock clock;
+  FakeServer fakes[2];
+  std::unique_ptr<GrpcServer> servers[2];
+  TableArrays parameters = {std::vector<float>(8)};
+  PushPullClient client{{.job = "job-1",
+                         .rank = Rank(0),
+                         .incarnation = Incarnation(1),
+                         .session = {.ask_servers_after = absl::Milliseconds(1)}},
+                        clock};
 };
 
 std::shared_ptr<TableArrays> Gradient() {
@@ -172,6 +226,41 @@ TEST_CASE("Client: arrays shorter than the table are refused", "[worker][client]
   TableArrays small = {std::vector<float>(7)};
   CHECK_STATUS(f.client.Pull(Iteration(0), PullMode::kTrain, &small),
                absl::StatusCode::kInvalidArgument, "7 elements here, expected at least 8");
+}
+
+TEST_CASE("Client: without a word of the scheduler it learns of a new primary from a server",
+          "[worker][client]") {
+  TwoServers f;
+  f.servers[1]->Shutdown(absl::ZeroDuration());
+  f.fakes[0].KnowRouting(f.Table(2, {0, 0}));
+  REQUIRE_OK_AND_ASSIGN(const OpId push, f.client.Push(Iteration(0), {}, Gradient()));
+  REQUIRE_OK(f.client.Wait(push));
+  CHECK(f.client.routing_generation() == Generation(2));
+  CHECK_FALSE(f.client.needs_routing());
+  REQUIRE_OK_AND_ASSIGN(const OpId pull,
+                        f.client.Pull(Iteration(1), PullMode::kTrain, &f.parameters));
+  REQUIRE_OK(f.client.Wait(pull));
+  CHECK(f.parameters[0][7] == 8);
+}
+
+TEST_CASE("Client: a pull that a lost server holds goes on at the new primary",
+          "[worker][client]") {
+  TwoServers f;
+  f.fakes[1].Set(0, /*blocked=*/true, false, 16);
+  REQUIRE_OK_AND_ASSIGN(const OpId pull,
+                        f.client.Pull(Iteration(0), PullMode::kTrain, &f.parameters));
+  f.fakes[1].AwaitPulls(1);
+  REQUIRE_OK(f.client.SetRouting(f.Table(2, {0, 0})));
+  REQUIRE_OK(f.client.Wait(pull));
+  f.fakes[1].Set(0, false, false, 16);
+}
+
+TEST_CASE("Client: a routing table of another number of shards is refused", "[worker][client]") {
+  TwoServers f;
+  v1::RoutingTable routing = f.Table(2, {0, 0});
+  routing.mutable_shards()->RemoveLast();
+  CHECK_STATUS(f.client.SetRouting(routing), absl::StatusCode::kInvalidArgument,
+               "1 shards, expected 2");
 }
 
 TEST_CASE("Client: a routing table that names no server is refused", "[worker][client]") {

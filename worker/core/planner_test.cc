@@ -69,6 +69,27 @@ TEST_CASE("SlotPlanner: a lease that ends early lets begun work end, and what wa
   CHECK(planner.Next() == SlotWork{Iteration(4), SlotId(0)});
 }
 
+TEST_CASE("SlotPlanner: a lease may be extended, and goes on in a later one with what is begun",
+          "[worker][core]") {
+  SlotPlanner planner;
+  planner.Assign({Slots(0, 0, 3)});
+  for (int c = 0; c < 2; ++c) Compute(planner, Work(c, 0));
+  planner.Started(Work(2, 0));
+  SECTION("extended before the last push is acknowledged") {
+    planner.Assign({Slots(0, 0, 6)});
+    CHECK(planner.Next() == Work(3, 0));
+    CHECK(planner.Progress()[0].done == Iteration(2));
+    planner.Done(Work(2, 0));
+  }
+  SECTION("followed by the next segment") {
+    planner.Done(Work(2, 0));
+    CHECK(planner.Finished());
+    planner.Assign({Slots(0, 3, 6)});
+  }
+  CHECK(planner.Next() == Work(3, 0));
+  CHECK(planner.Progress()[0].done == Iteration(3));
+}
+
 TEST_CASE("SlotPlanner: started but not acknowledged work is not finished", "[worker][core]") {
   SlotPlanner planner;
   planner.Assign({Slots(0, 0, 1)});

@@ -34,21 +34,40 @@ PushPullSession::PushPullSession(const Options& options) : options_(options) {}
 void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionActions* actions) {
   if (routing.generation <= routing_.generation && !routing_.shards.empty()) return;
   // The shards of a job never change, only where they are: per-shard state stays by index.
-  if (per_shard_.size() != routing.shards.size()) per_shard_.resize(routing.shards.size());
-  routing_ = routing;
-  routing_stale_ = false;
-  in_flight_.clear();
-  for (auto& [id, op] : ops_) {
-    for (ShardState& state : op.shards) {
-      if (state == ShardState::kInFlight) state = ShardState::kTodo;
+  per_shard_.resize(routing.shards.size());
+  const std::vector<bool> changed = ChangedPrimaries(routing);
+  const Routing before = std::exchange(routing_, routing);
+  ReplaceChunks(before, changed);
+  for (size_t i = 0; i < changed.size(); ++i) {
+    if (!changed[i]) continue;
+    per_shard_[i].held_version = -1;
+    for (auto& [id, op] : ops_) {
+      if (op.request.kind != OpKind::kPull || op.shards[i] != ShardState::kDone) continue;
+      op.shards[i] = ShardState::kTodo;
+      ++op.undone;
     }
   }
-  BuildChunks();
+  NoteNeed(now, actions);
   Pump(now, actions);
 }
 
-void PushPullSession::BuildChunks() {
-  chunks_.clear();
+std::vector<bool> PushPullSession::ChangedPrimaries(const Routing& routing) const {
+  auto process = [](const Routing& table, size_t shard) {
+    const auto server = static_cast<size_t>(table.shards[shard].server);
+    return std::pair(table.servers[server], server < table.incarnations.size()
+                                                ? table.incarnations[server]
+                                                : Incarnation());
+  };
+  std::vector<bool> changed(routing.shards.size(), true);
+  for (size_t i = 0; i < std::min(changed.size(), routing_.shards.size()); ++i) {
+    changed[i] = routing_.shards[i].term != routing.shards[i].term ||
+                 process(routing_, i) != process(routing, i);
+  }
+  return changed;
+}
+
+std::vector<PushPullSession::Chunk> PushPullSession::MakeChunks() const {
+  std::vector<Chunk> chunks;
   for (size_t server = 0; server < routing_.servers.size(); ++server) {
     int64_t bytes = 0;
     bool open = false;
@@ -57,13 +76,40 @@ void PushPullSession::BuildChunks() {
       if (shard.server != static_cast<int>(server)) continue;
       const int64_t shard_bytes = shard.elements.size() * kBytesPerElement;
       if (!open || bytes + shard_bytes > options_.chunk_bytes_max) {
-        chunks_.push_back(Chunk{.server = static_cast<int>(server)});
+        chunks.push_back(Chunk{.server = static_cast<int>(server)});
         open = true;
         bytes = 0;
       }
-      chunks_.back().shards.push_back(static_cast<int>(i));
+      chunks.back().shards.push_back(static_cast<int>(i));
       bytes += shard_bytes;
     }
+  }
+  return chunks;
+}
+
+void PushPullSession::ReplaceChunks(const Routing& before, const std::vector<bool>& changed) {
+  absl::btree_map<std::vector<int>, int> kept;  // Chunks without a new primary, by their shards.
+  std::vector<Chunk> chunks = MakeChunks();
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const std::vector<int>& shards = chunks[c].shards;
+    const bool same = std::none_of(shards.begin(), shards.end(),
+                                   [&changed](int i) { return changed[static_cast<size_t>(i)]; });
+    if (same && !before.shards.empty()) kept[shards] = static_cast<int>(c);
+  }
+  const std::vector<Chunk> old = std::exchange(chunks_, std::move(chunks));
+  for (auto it = in_flight_.begin(); it != in_flight_.end();) {
+    InFlight& message = it->second;
+    const auto place = kept.find(old[static_cast<size_t>(message.chunk)].shards);
+    if (place != kept.end()) {
+      message.chunk = place->second;
+      Chunk& chunk = chunks_[static_cast<size_t>(message.chunk)];
+      ++(message.kind == OpKind::kPush ? chunk.pushes : chunk.pulls);
+      ++it;
+      continue;
+    }
+    Op& op = ops_.at(message.op);
+    for (const int i : message.shards) op.shards[static_cast<size_t>(i)] = ShardState::kTodo;
+    it = in_flight_.erase(it);
   }
 }
 
@@ -82,6 +128,7 @@ absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant n
   Op op{.request = request, .started = now, .heard = now};
   op.shards.assign(routing_.shards.size(), request.held ? ShardState::kHeld : ShardState::kTodo);
   op.undone = static_cast<int64_t>(op.shards.size());
+  op.replies.resize(request.kind == OpKind::kPull ? op.shards.size() : 0);
   if (request.kind == OpKind::kPush) {
     for (PerShard& shard : per_shard_) {
       op.sequences.push_back(shard.next);
@@ -113,21 +160,26 @@ bool PushPullSession::HasShard(const Chunk& chunk, const Op& op, ShardState stat
                      [&op, state](int i) { return op.shards[static_cast<size_t>(i)] == state; });
 }
 
+bool PushPullSession::MaySend(const Chunk& chunk, OpKind kind) const {
+  if (!AwaitsIterations()) return chunk.pushes + chunk.pulls == 0;
+  return kind == OpKind::kPush || chunk.pulls == 0;
+}
+
 OpId PushPullSession::NextOpOf(const Chunk& chunk) const {
   for (const auto& [id, op] : ops_) {
-    if (HasShard(chunk, op, ShardState::kTodo)) return id;
+    if (HasShard(chunk, op, ShardState::kTodo) && MaySend(chunk, op.request.kind)) return id;
     if (HasShard(chunk, op, ShardState::kHeld)) break;  // Later ones must not overtake it.
   }
   return OpId(0);
 }
 
 void PushPullSession::Pump(Instant now, SessionActions* actions) {
-  if (routing_stale_) return;
   for (size_t c = 0; c < chunks_.size(); ++c) {
     Chunk& chunk = chunks_[c];
-    if (chunk.in_flight.value() != 0 || now < chunk.not_before) continue;
-    const OpId next = NextOpOf(chunk);
-    if (next != OpId(0)) SendChunk(static_cast<int>(c), next, ops_.at(next), actions);
+    if (now < chunk.not_before) continue;
+    for (OpId next = NextOpOf(chunk); next != OpId(0); next = NextOpOf(chunk)) {
+      SendChunk(static_cast<int>(c), next, ops_.at(next), actions);
+    }
   }
 }
 
@@ -138,7 +190,10 @@ void PushPullSession::SendChunk(int chunk_index, OpId op_id, Op& op, SessionActi
                       .request = op.request,
                       .server = chunk.server,
                       .generation = routing_.generation};
-  InFlight in_flight{.op = op_id, .chunk = chunk_index};
+  InFlight in_flight{.op = op_id,
+                     .kind = op.request.kind,
+                     .chunk = chunk_index,
+                     .generation = routing_.generation};
   for (const int i : chunk.shards) {
     const auto index = static_cast<size_t>(i);
     if (op.shards[index] != ShardState::kTodo) continue;
@@ -154,7 +209,7 @@ void PushPullSession::SendChunk(int chunk_index, OpId op_id, Op& op, SessionActi
     message.shards.push_back(shard);
     in_flight.shards.push_back(i);
   }
-  chunk.in_flight = message.message;
+  ++(in_flight.kind == OpKind::kPush ? chunk.pushes : chunk.pulls);
   in_flight_[message.message] = std::move(in_flight);
   actions->send.push_back(std::move(message));
 }
@@ -167,8 +222,8 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
   if (found == in_flight_.end()) return false;
   const InFlight record = std::move(found->second);
   in_flight_.erase(found);
+  Forget(record);
   Chunk& chunk = chunks_[static_cast<size_t>(record.chunk)];
-  chunk.in_flight = MessageId();
   Op& op = ops_.at(record.op);
   absl::Status outcome = status;
   if (outcome.ok() && replies.size() != record.shards.size()) {
@@ -177,31 +232,25 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
   }
   if (outcome.ok()) {
     chunk.delay = absl::ZeroDuration();
+    chunk.trouble = Trouble::kNone;
     op.heard = now;
     op.waiting_for = waiting;
     RecordReplies(record, op, replies);
-    if (op.undone == 0) {
-      Finish(record.op, op.past ? absl::OutOfRangeError("the iteration is past") : absl::OkStatus(),
-             actions);
-    }
+    if (op.undone == 0) Finish(record.op, absl::OkStatus(), actions);
   } else if (outcome.code() == absl::StatusCode::kAborted) {
     FailAll(absl::AbortedError(absl::StrCat(ServerName(chunk.server), ": ", outcome.message())),
             actions);
   } else if (IsRetryable(outcome)) {
-    if (outcome.code() == absl::StatusCode::kFailedPrecondition) {
-      routing_stale_ = true;
-      actions->need_routing = true;
-    }
     Retry(chunk, record, outcome, now);
   } else {
-    const OpId id = record.op;
-    Finish(id,
+    Finish(record.op,
            absl::Status(
                outcome.code(),
                absl::StrCat(Verb(op.request.kind), " of iteration ", op.request.iteration.value(),
                             " to ", ServerName(chunk.server), ": ", outcome.message())),
            actions);
   }
+  NoteNeed(now, actions);
   Pump(now, actions);
   return true;
 }
@@ -219,15 +268,11 @@ void PushPullSession::RecordReplies(const InFlight& message, Op& op,
     --op.undone;
     if (op.request.kind == OpKind::kPush) {
       per_shard_[index].unanswered.erase(op.sequences[index]);
-    } else if (reply.outcome == ShardReply::Outcome::kPast) {
-      op.past = true;
-      op.oldest = std::max(op.oldest, Iteration(reply.version.value()));
-    } else {
+      continue;
+    }
+    op.replies[index] = reply;
+    if (reply.outcome == ShardReply::Outcome::kDone) {
       per_shard_[index].held_version = reply.version.value();
-      op.staleness = std::max(op.staleness, reply.staleness);
-      const auto [lowest, first] =
-          op.versions.try_emplace(routing_.shards[index].key.table, reply.version);
-      if (!first) lowest->second = std::min(lowest->second, reply.version);
     }
   }
 }
@@ -235,12 +280,43 @@ void PushPullSession::RecordReplies(const InFlight& message, Op& op,
 void PushPullSession::Retry(Chunk& chunk, const InFlight& message, const absl::Status& status,
                             Instant now) {
   Op& op = ops_.at(message.op);
+  op.repeated = true;
   for (const int i : message.shards) op.shards[static_cast<size_t>(i)] = ShardState::kTodo;
+  const bool refused = absl::IsFailedPrecondition(status);
+  if (refused && message.generation < routing_.generation) return;  // Sent by the table before.
+  chunk.last_error = status;
+  // Not a sign of trouble: the acknowledgement waits for other workers.
+  const bool slow = absl::IsDeadlineExceeded(status) && AwaitsIterations();
+  if (!slow) chunk.trouble = refused ? Trouble::kKnowsNewerTable : Trouble::kAway;
+  // Messages that fail together back off once.
+  if (now < chunk.not_before && !refused) return;
   chunk.delay = chunk.delay == absl::ZeroDuration()
                     ? options_.retry_delay_min
                     : std::min(chunk.delay * 2, options_.retry_delay_max);
-  chunk.not_before = now + chunk.delay;
-  chunk.last_error = status;
+  chunk.not_before = now + (refused ? options_.retry_delay_stale : chunk.delay);
+}
+
+void PushPullSession::NoteNeed(Instant now, SessionActions* actions) {
+  const bool needed = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& chunk) {
+    return chunk.trouble != Trouble::kNone;
+  });
+  if (needed == needs_routing()) return;
+  ask_at_ = needed ? now + options_.ask_servers_after : Instant::InfiniteFuture();
+  asked_ = 0;
+  actions->need_routing = actions->need_routing || needed;
+}
+
+int PushPullSession::ServerToAsk() const {
+  // Those that know a newer table first, then those without trouble, then whoever there is.
+  std::vector<std::pair<int, int>> order;  // (rank, server)
+  for (size_t s = 0; s < routing_.servers.size(); ++s) order.emplace_back(1, static_cast<int>(s));
+  for (const Chunk& chunk : chunks_) {
+    int& rank = order[static_cast<size_t>(chunk.server)].first;
+    if (chunk.trouble == Trouble::kKnowsNewerTable) rank = 0;
+    if (chunk.trouble == Trouble::kAway && rank != 0) rank = 2;
+  }
+  std::sort(order.begin(), order.end());
+  return order[static_cast<size_t>(asked_) % order.size()].second;
 }
 
 void PushPullSession::CancelPull(OpId op, Instant now, SessionActions* actions) {
@@ -257,18 +333,39 @@ void PushPullSession::ForgetMessages(OpId op) {
       ++it;
       continue;
     }
-    chunks_[static_cast<size_t>(it->second.chunk)].in_flight = MessageId();
+    Forget(it->second);
     it = in_flight_.erase(it);
   }
 }
 
+void PushPullSession::Forget(const InFlight& message) {
+  Chunk& chunk = chunks_[static_cast<size_t>(message.chunk)];
+  --(message.kind == OpKind::kPush ? chunk.pushes : chunk.pulls);
+}
+
 void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions* actions) {
   const Op& op = ops_.at(id);
-  actions->done.push_back({.op = id,
-                           .status = status,
-                           .staleness = op.staleness,
-                           .oldest = op.oldest,
-                           .versions = op.versions});
+  OpDone done{.op = id,
+              .request = op.request,
+              .started = op.started,
+              .repeated = op.repeated,
+              .status = status};
+  bool past = false;
+  for (size_t i = 0; i < op.replies.size(); ++i) {
+    const ShardReply& reply = op.replies[i];
+    if (op.shards[i] != ShardState::kDone) continue;
+    if (reply.outcome == ShardReply::Outcome::kPast) {
+      past = true;
+      done.oldest = std::max(done.oldest, Iteration(reply.version.value()));
+      continue;
+    }
+    done.staleness = std::max(done.staleness, reply.staleness);
+    const auto [lowest, first] =
+        done.versions.try_emplace(routing_.shards[i].key.table, reply.version);
+    if (!first) lowest->second = std::min(lowest->second, reply.version);
+  }
+  if (past && status.ok()) done.status = absl::OutOfRangeError("the iteration is past");
+  actions->done.push_back(std::move(done));
   ForgetMessages(id);
   ops_.erase(id);
 }
@@ -284,23 +381,29 @@ void PushPullSession::Tick(Instant now, SessionActions* actions) {
     if (now >= DeadlineOf(op)) late.push_back(id);
   }
   for (const OpId id : late) Finish(id, TooLong(ops_.at(id), now), actions);
+  if (now >= ask_at_) {
+    actions->ask_routing.push_back(ServerToAsk());
+    ++asked_;
+    ask_at_ = now + options_.ask_servers_after;
+  }
   Pump(now, actions);
 }
 
 Instant PushPullSession::NextDeadline() const {
   Instant next = Instant::InfiniteFuture();
   for (const auto& [id, op] : ops_) next = std::min(next, DeadlineOf(op));
-  if (ops_.empty() || routing_stale_) return next;
+  if (ops_.empty()) return next;
+  next = std::min(next, ask_at_);
   for (const Chunk& chunk : chunks_) {
-    if (chunk.in_flight.value() == 0 && NextOpOf(chunk) != OpId(0)) {
-      next = std::min(next, chunk.not_before);
-    }
+    if (NextOpOf(chunk) != OpId(0)) next = std::min(next, chunk.not_before);
   }
   return next;
 }
 
 Instant PushPullSession::DeadlineOf(const Op& op) const {
-  return std::min(op.heard + options_.silence_max, op.started + options_.wait_max);
+  const Instant end = op.started + options_.wait_max;
+  if (op.request.kind == OpKind::kPush && AwaitsIterations()) return end;
+  return std::min(op.heard + options_.silence_max, end);
 }
 
 absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
@@ -326,13 +429,16 @@ absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
 
 SessionWait PushPullSession::CurrentWait() const {
   if (ops_.empty()) return {};
-  const Op& op = ops_.begin()->second;
+  // The oldest operation that knows for whom it waits, or else the oldest.
+  const auto knows = std::find_if(ops_.begin(), ops_.end(), [](const auto& entry) {
+    return !entry.second.waiting_for.empty();
+  });
+  const Op& op = knows == ops_.end() ? ops_.begin()->second : knows->second;
   SessionWait wait{.waiting = true,
                    .request = op.request,
                    .since = op.started,
                    .peer = {},
                    .waiting_for = op.waiting_for};
-  if (routing_stale_) return wait;
   for (size_t i = 0; i < op.shards.size(); ++i) {
     if (op.shards[i] == ShardState::kDone) continue;
     wait.peer = ServerName(routing_.shards[i].server);

@@ -1,23 +1,27 @@
 // PushPullSession: how one worker task talks to the servers that hold its job's shards.
 //
-// It numbers every push, packs the shards of one server into messages, keeps one message per chunk
-// in flight, repeats a lost one with the same ids, waits for a new routing table when a server says
-// that the old one is out of date, and stops for good when it is fenced. Payloads stay with the
-// caller: the session deals in shard keys, sequences and versions.
+// It numbers every push, packs the shards of one server into messages, repeats a lost one with the
+// same ids, follows the routing table from primary to primary, and stops for good when it is
+// fenced. Payloads stay with the caller: the session deals in shard keys, sequences and versions.
 //
 // Pure: no clock, threads, sockets or logging. Time comes in, actions go out.
 // Thread safety: thread-compatible; PushPullClient serializes all calls.
 // Invariants:
-// (1) a shard's pushes are sent in the order of their sequences, and a pull of a shard is sent only
-//     after every earlier push of that shard was acknowledged (a worker reads its writes).
-// (2) at most one message per chunk is in flight; chunks are at most chunk_bytes_max.
+// (1) a pull of a shard is sent only after every earlier push of that shard was acknowledged (a
+//     worker reads its writes), or, where acknowledgements wait for whole iterations, was sent: the
+//     pull's own iteration then says what it must see.
+// (2) chunks are at most chunk_bytes_max. Of a chunk, one message is in flight, so that a shard's
+//     pushes arrive in order; where acknowledgements wait for whole iterations, one pull and every
+//     released push (they arrive in any order; slots have no order).
 // (3) a repeated push carries the sequence of the first attempt.
+// (4) an operation ends only with replies of primaries of the newest routing table held.
 //
 //            Start                    reply: all shards done
 //   (none) --------> TODO --> IN FLIGHT -----------------------> DONE
 //                     ^  \       | lost: back off, same ids; not ready: ask again
 //                     |   \------/
-//                     '-- new routing table: every shard that is not done goes back to TODO
+//                     '-- new routing table: messages whose chunk it changes go back to TODO, and
+//                         so do shards that an unfinished pull read from another primary
 #ifndef CAPSTAN_WORKER_CORE_PUSH_PULL_SESSION_H_
 #define CAPSTAN_WORKER_CORE_PUSH_PULL_SESSION_H_
 
@@ -39,13 +43,24 @@ using MessageId = StrongInt<struct MessageIdTag, uint64_t>;
 struct ShardRoute {
   ShardKey key;
   Range elements;  // Of the table.
-  int server = 0;  // Index in Routing::servers.
+  int server = 0;  // Index in Routing::servers: the primary.
+  Term term;       // Of this primary.
 };
 
 struct Routing {
   Generation generation;
   std::vector<ShardRoute> shards;    // Ordered by key.
   std::vector<std::string> servers;  // Names for people; the shell maps indices to channels.
+  // By the same index: another one means that the process is another. Empty: all 0.
+  std::vector<Incarnation> incarnations;
+};
+
+// When servers acknowledge a push.
+enum class Acknowledgement {
+  kEachPush,  // Once it is recorded (SSP, ASP, and BSP without replicas and log).
+  // BSP with replicas or a log: once its iteration is complete and committed, so that a push waits
+  // for the other slots of its iteration.
+  kWholeIteration,
 };
 
 enum class OpKind { kPush, kPull };
@@ -96,6 +111,9 @@ struct Waiting {
 // An operation has ended.
 struct OpDone {
   OpId op;
+  OpRequest request;
+  Instant started;
+  bool repeated = false;  // A message of it was lost or refused on the way.
   absl::Status status;    // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
   int64_t staleness = 0;  // Pull: the largest seen over the shards.
   Iteration oldest;       // With kOutOfRange: the oldest iteration that can be read everywhere.
@@ -106,7 +124,11 @@ struct OpDone {
 struct SessionActions {
   std::vector<SendMessage> send;
   std::vector<OpDone> done;
-  bool need_routing = false;  // Ask the scheduler for a routing table newer than the one held.
+  // The session has just begun to need a newer routing table (needs_routing()): tell the scheduler.
+  bool need_routing = false;
+  // Servers (indices in the routing table) to ask for their routing table, because the scheduler
+  // has sent none for long. The answer, if one comes, goes to SetRouting.
+  std::vector<int> ask_routing;
 };
 
 // What the session waits for now, for `job describe`.
@@ -114,7 +136,7 @@ struct SessionWait {
   bool waiting = false;
   OpRequest request;
   Instant since;
-  std::string peer;  // The server that has not answered; empty while waiting for a routing table.
+  std::string peer;  // The server that has not answered.
   std::vector<Waiting> waiting_for;
 };
 
@@ -123,19 +145,28 @@ class PushPullSession {
   struct Options {
     // > 0. Values in one message; one shard may exceed it alone.
     int64_t chunk_bytes_max = 512 << 10;
-    absl::Duration retry_delay_min = absl::Milliseconds(50);
-    absl::Duration retry_delay_max = absl::Seconds(1);
+    // Short: a new primary is ready some 100 ms after the routing table that names it.
+    absl::Duration retry_delay_min = absl::Milliseconds(20);
+    absl::Duration retry_delay_max = absl::Milliseconds(200);
+    // After a server has said that it knows a newer routing table; a new table ends the delay.
+    absl::Duration retry_delay_stale = absl::Seconds(1);
+    // For so long after the need for a routing table began, and then as often as this, a server is
+    // asked for its table: the scheduler has had the time to send one.
+    absl::Duration ask_servers_after = absl::Milliseconds(500);
     // An operation fails, naming its peer, when no server has answered it for silence_max, or when
     // it has not ended after wait_max. Slow workers are waited for; dead ones are the scheduler's
-    // to find.
+    // to find. A push whose acknowledgement waits for others has wait_max alone.
     absl::Duration silence_max = absl::Minutes(5);
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
+    Acknowledgement acknowledgement = Acknowledgement::kEachPush;
   };
   explicit PushPullSession(const Options& options);
 
-  // Takes in a routing table; older or equal generations are ignored. Shards not yet done are
-  // sent again.
+  // Takes in a routing table; older or equal generations are ignored. What is in flight to a server
+  // whose shards are the same stays in flight. Whatever else is not done is sent by the new table,
+  // and an unfinished pull reads the shards that have another primary now (another process, or
+  // another term) once more. REQUIRES: the same shards as before, wherever they are.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
   // Starts an operation on every shard of the job. REQUIRES: a routing table is set.
@@ -151,8 +182,10 @@ class PushPullSession {
   void CancelPull(OpId op, Instant now, SessionActions* actions);
 
   // The answer to a message. `replies` are in the order of its shards if `status` is OK.
-  // kUnavailable, kDeadlineExceeded, kCancelled: sent again with the same ids after a delay.
-  // kFailedPrecondition: held back until a newer routing table comes.
+  // kUnavailable, kNotFound, kDeadlineExceeded, kCancelled: sent again with the same ids after a
+  // delay; a newer routing table ends the delay.
+  // kFailedPrecondition: likewise, with retry_delay_stale, or at once if the message was sent by
+  // an older table than the one held now.
   // kAborted: fenced; every operation fails with it, and so does every later one.
   // Anything else ends the operation with that status, the server's name in front.
   // Returns false if the message is no longer known (then nothing of it may be used).
@@ -168,6 +201,8 @@ class PushPullSession {
 
   SessionWait CurrentWait() const;
   Generation routing_generation() const { return routing_.generation; }
+  // A server is away, does not hold what the table says, or knows a newer one.
+  bool needs_routing() const { return ask_at_ != Instant::InfiniteFuture(); }
 
  private:
   enum class ShardState : uint8_t { kHeld, kTodo, kInFlight, kDone };
@@ -178,25 +213,29 @@ class PushPullSession {
     Instant heard;                    // The last answer of any server, or the start.
     std::vector<ShardState> shards;   // By index in routing_.shards.
     std::vector<Sequence> sequences;  // Push: by the same index.
+    std::vector<ShardReply> replies;  // Pull: by the same index, of the shards that are done.
     int64_t undone = 0;
-    int64_t staleness = 0;
-    bool past = false;
-    Iteration oldest;
-    absl::btree_map<TableId, Version> versions;
+    bool repeated = false;
     std::vector<Waiting> waiting_for;
   };
+  // What the last failure of a chunk says about its server.
+  enum class Trouble : uint8_t { kNone, kAway, kKnowsNewerTable };
   struct Chunk {
     int server = 0;
     std::vector<int> shards;  // Indices in routing_.shards.
-    MessageId in_flight;      // 0: none.
+    int pushes = 0;           // In flight.
+    int pulls = 0;            // In flight.
     Instant not_before;       // Back-off.
     absl::Duration delay;     // Next back-off; zero after a success.
+    Trouble trouble = Trouble::kNone;
     absl::Status last_error;
   };
   struct InFlight {
     OpId op;
+    OpKind kind = OpKind::kPull;
     int chunk = 0;
     std::vector<int> shards;
+    Generation generation;
   };
   struct PerShard {
     Sequence next{1};
@@ -205,14 +244,25 @@ class PushPullSession {
   };
 
   static bool HasShard(const Chunk& chunk, const Op& op, ShardState state);
+  bool AwaitsIterations() const {
+    return options_.acknowledgement == Acknowledgement::kWholeIteration;
+  }
   // The operation whose shards of the chunk are to be sent next; OpId(0) if there is none.
   OpId NextOpOf(const Chunk& chunk) const;
+  bool MaySend(const Chunk& chunk, OpKind kind) const;
   Instant DeadlineOf(const Op& op) const;
-  void BuildChunks();
+  std::vector<Chunk> MakeChunks() const;
+  std::vector<bool> ChangedPrimaries(const Routing& routing) const;
+  // Replaces the chunks by those of routing_; messages of a chunk that is the same stay in flight.
+  void ReplaceChunks(const Routing& before, const std::vector<bool>& changed);
   void Pump(Instant now, SessionActions* actions);
   void SendChunk(int chunk_index, OpId op_id, Op& op, SessionActions* actions);
   void RecordReplies(const InFlight& message, Op& op, const std::vector<ShardReply>& replies);
   void Retry(Chunk& chunk, const InFlight& message, const absl::Status& status, Instant now);
+  void Forget(const InFlight& message);  // In its chunk's counts.
+  // Begins or ends the need for a routing table.
+  void NoteNeed(Instant now, SessionActions* actions);
+  int ServerToAsk() const;
   void Finish(OpId op, const absl::Status& status, SessionActions* actions);
   void FailAll(const absl::Status& status, SessionActions* actions);
   void ForgetMessages(OpId op);
@@ -221,8 +271,9 @@ class PushPullSession {
 
   const Options options_;  // Constant after construction.
   Routing routing_;
-  bool routing_stale_ = false;  // A server knows a newer table.
-  absl::Status failed_;         // Not OK once fenced.
+  Instant ask_at_ = Instant::InfiniteFuture();  // When to ask a server for its routing table.
+  int asked_ = 0;                               // So many since the need began.
+  absl::Status failed_;                         // Not OK once fenced.
   uint64_t next_message_ = 1;
   std::vector<Chunk> chunks_;
   std::vector<PerShard> per_shard_;  // By index in routing_.shards.

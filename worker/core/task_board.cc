@@ -61,6 +61,8 @@ Work TaskBoard::Next() const {
       if (exported_) return {};
       return {.kind = Work::Kind::kExport, .export_path = assignment_.export_path};
     case Phase::kTrain:
+      if (assignment_.paused) return {};
+      break;
     case Phase::kEvaluate:
       break;
   }
@@ -84,6 +86,7 @@ std::vector<Work> TaskBoard::Upcoming(int count) const {
 }
 
 void TaskBoard::Started(const Work& work) {
+  if (work.kind == Work::Kind::kTrain) ++under_way_;
   if (work.kind == Work::Kind::kTrain && options_.bsp) {
     slots_.Started({work.iteration, SlotId(static_cast<int32_t>(work.slots.begin))});
     return;
@@ -99,6 +102,7 @@ void TaskBoard::Done(const Work& work, const WorkResult& result) {
     evaluation_.Done({work.lease, work.positions}, result.loss_sum, result.correct);
     return;
   }
+  --under_way_;
   if (options_.bsp) {
     slots_.Done({work.iteration, SlotId(static_cast<int32_t>(work.slots.begin))});
   } else {
@@ -120,8 +124,10 @@ void TaskBoard::SawStaleness(int64_t staleness) {
 }
 
 bool TaskBoard::Idle() const {
+  if (under_way_ > 0) return false;
   switch (assignment_.phase) {
     case Phase::kTrain:
+      if (assignment_.paused) return true;
       return options_.bsp ? slots_.Finished() : training_.Finished();
     case Phase::kEvaluate:
       return evaluation_.Finished();

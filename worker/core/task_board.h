@@ -6,7 +6,13 @@
 // link share it under one mutex.
 //
 //   assignment: IDLE <-> TRAIN <-> EVALUATE -> EXPORT -> FINISH
+//                        TRAIN <-> TRAIN paused
 //   (the scheduler decides; the newest wins)
+//
+// Paused, nothing more is started; what was started is acknowledged, and then the task is idle. An
+// assignment that goes on with the same leases goes on exactly where it was.
+// Invariant: idle only when every batch started has been acknowledged, also of leases that are not
+// the task's any more.
 #ifndef CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 #define CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 
@@ -31,6 +37,7 @@ struct Assignment {
   Iteration start_iteration;         // SSP, ASP.
   Iteration epoch_first_iteration;   // BSP.
   std::string export_path;           // Export.
+  bool paused = false;               // Train: start nothing more; the leases stay.
 };
 
 // One unit of work: a micro-batch, an evaluation batch, or the export.
@@ -82,8 +89,9 @@ class TaskBoard {
   // Replaces the assignment if it is newer. Returns whether it was.
   bool Take(const Assignment& assignment);
 
+  // kNone while paused.
   Work Next() const;
-  // The next `count` batches to train or evaluate, in order, for decoding ahead.
+  // The next `count` batches to train or evaluate, in order, for decoding ahead; also while paused.
   std::vector<Work> Upcoming(int count) const;
   void Started(const Work& work);
   void Done(const Work& work, const WorkResult& result);
@@ -93,7 +101,7 @@ class TaskBoard {
   void SawStaleness(int64_t staleness);
   void Exported() { exported_ = true; }
 
-  // Everything assigned is done.
+  // Everything assigned is done, or nothing may be started; and everything started is acknowledged.
   bool Idle() const;
 
   const Assignment& assignment() const { return assignment_; }
@@ -123,6 +131,7 @@ class TaskBoard {
   Iteration next_iteration_;
   Iteration iterations_done_;
   TaskTotals totals_;
+  int64_t under_way_ = 0;  // Training batches started and not yet done.
   bool exported_ = false;
 };
 

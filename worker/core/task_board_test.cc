@@ -113,5 +113,44 @@ TEST_CASE("TaskBoard: staleness is counted, the last entry takes the rest", "[wo
   CHECK(board.totals().staleness_counts.back() == 1);
 }
 
+TEST_CASE(
+    "TaskBoard: paused, it starts nothing, is idle when the begun is done, and goes on exactly",
+    "[worker][core]") {
+  TaskBoard board({.batch_size = 4, .train_samples = 100});
+  Assignment assignment = TrainSamples(1, {{LeaseId(1), {0, 16}}, {LeaseId(2), {16, 24}}}, 7);
+  board.Take(assignment);
+  const Work first = board.Next();
+  board.Started(first);
+  assignment.generation = Generation(2);
+  assignment.paused = true;
+  board.Take(assignment);
+  CHECK(board.Next().kind == Work::Kind::kNone);
+  CHECK_FALSE(board.Idle());
+  board.Done(first, {.samples = 4});
+  CHECK(board.Idle());
+  const std::vector<SampleProgress> progress = board.sample_progress();
+  REQUIRE(progress.size() == 2);  // The leases stay, and are reported.
+  CHECK(progress[0].position_done == 4);
+  assignment.generation = Generation(3);
+  assignment.paused = false;
+  board.Take(assignment);
+  CHECK_FALSE(board.Idle());
+  CHECK(board.Next().positions == Range{4, 8});
+  CHECK(board.Next().iteration == Iteration(8));
+}
+
+TEST_CASE("TaskBoard: it is not idle before a push of a slot that was taken away is acknowledged",
+          "[worker][core]") {
+  TaskBoard board = BspBoard();
+  board.Take(TrainSlots(1, {{SlotId(1), Iteration(0), Iteration(3)}}));
+  const Work work = board.Next();
+  board.Started(work);
+  board.Take(TrainSlots(2, {}));
+  CHECK_FALSE(board.Idle());
+  CHECK(board.slot_progress().empty());  // Of the current assignment alone.
+  board.Done(work, {.samples = 8});
+  CHECK(board.Idle());
+}
+
 }  // namespace
 }  // namespace capstan::worker

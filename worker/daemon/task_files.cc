@@ -7,13 +7,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <tuple>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {
@@ -36,6 +40,53 @@ absl::Status CheckJobId(const JobId& job) {
 absl::Status CheckRank(Rank rank) {
   if (rank.value() >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("rank: ", rank.value(), ": expected 0 or more"));
+}
+
+namespace fs = std::filesystem;
+
+// The names in a folder; none if it cannot be read.
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  return names;
+}
+
+// The task whose folder has this name, if it is one that TaskFilesOf makes.
+std::optional<TaskName> TaskOf(const JobId& job, const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '-');
+  int32_t rank = 0;
+  uint64_t incarnation = 0;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &rank) ||
+      !absl::SimpleAtoi(parts[1], &incarnation)) {
+    return std::nullopt;
+  }
+  return TaskName{job, Rank(rank), Incarnation(incarnation)};
+}
+
+struct EndedTask {
+  fs::file_time_type written;
+  Incarnation incarnation;
+  TaskFiles files;
+};
+
+// Every ended task of one job that has left files.
+void AddEndedTasks(const std::string& work_dir, const JobId& job,
+                   const std::function<bool(const TaskName&)>& is_running,
+                   std::vector<EndedTask>* ended) {
+  for (const std::string& name : NamesIn(absl::StrCat(work_dir, "/", job))) {
+    const std::optional<TaskName> task = TaskOf(job, name);
+    if (!task.has_value() || is_running(*task)) continue;
+    const absl::StatusOr<TaskFiles> files = TaskFilesOf(work_dir, *task);
+    std::error_code error;
+    if (!files.ok() || !fs::exists(files->spec, error)) continue;
+    fs::file_time_type written = fs::last_write_time(files->log, error);
+    if (error) written = fs::last_write_time(files->spec, error);
+    if (!error) ended->push_back({written, task->incarnation, *files});
+  }
 }
 
 // The incarnation in a folder's name "<rank>-<incarnation>", or 0 if it is another's.
@@ -64,10 +115,8 @@ absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const
   CAPSTAN_RETURN_IF_ERROR(CheckJobId(job));
   CAPSTAN_RETURN_IF_ERROR(CheckRank(rank));
   uint64_t newest = 0;
-  std::error_code error;
-  std::filesystem::directory_iterator entry(absl::StrCat(work_dir, "/", job), error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    newest = std::max(newest, IncarnationOf(entry->path().filename().string(), rank));
+  for (const std::string& name : NamesIn(absl::StrCat(work_dir, "/", job))) {
+    newest = std::max(newest, IncarnationOf(name, rank));
   }
   if (newest == 0) {
     return absl::NotFoundError(
@@ -91,6 +140,29 @@ absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& ass
     return absl::UnavailableError(absl::StrCat("writing ", files.spec, ": ", strerror(errno)));
   }
   return absl::OkStatus();
+}
+
+int DeleteOldTasks(const std::string& work_dir, int keep,
+                   const std::function<bool(const TaskName&)>& is_running) {
+  std::vector<EndedTask> ended;
+  for (const std::string& job : NamesIn(work_dir)) {
+    AddEndedTasks(work_dir, job, is_running, &ended);
+  }
+  std::sort(ended.begin(), ended.end(), [](const EndedTask& a, const EndedTask& b) {
+    return std::tie(a.written, a.incarnation) > std::tie(b.written, b.incarnation);
+  });
+  int deleted = 0;
+  for (size_t i = static_cast<size_t>(keep); i < ended.size(); ++i) {
+    const TaskFiles& files = ended[i].files;
+    std::error_code error;
+    fs::remove(files.log, error);
+    fs::remove(files.spec, error);
+    if (!error) ++deleted;
+    // Fails, as it should, where anything else lies in them.
+    fs::remove(files.folder, error);
+    fs::remove(fs::path(files.folder).parent_path(), error);
+  }
+  return deleted;
 }
 
 absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path) {

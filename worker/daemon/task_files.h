@@ -3,11 +3,13 @@
 //   <work dir>/<job id>/<rank>-<incarnation>/task.textproto  the TaskAssignment it was started with
 //                                           /task.log        its output, kept after its end
 //
+// The newest ended tasks are kept; older ones are deleted, and nothing else that lies there.
 // Job ids come from the network: only those that are one plain name in a folder are accepted.
 // Thread safety: functions of their arguments and the disk.
 #ifndef CAPSTAN_WORKER_DAEMON_TASK_FILES_H_
 #define CAPSTAN_WORKER_DAEMON_TASK_FILES_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -40,6 +42,11 @@ absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& ass
 // Errors (each names the file): kNotFound  it cannot be read. kInvalidArgument  it holds no
 // TaskAssignment.
 absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path);
+
+// Deletes the files of ended tasks but those of the `keep` that were written last, and the folders
+// that are then empty. Returns how many tasks' files it deleted.
+int DeleteOldTasks(const std::string& work_dir, int keep,
+                   const std::function<bool(const TaskName&)>& is_running);
 
 }  // namespace capstan::worker
 

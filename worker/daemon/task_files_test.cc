@@ -1,6 +1,7 @@
 #include "worker/daemon/task_files.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -82,6 +83,50 @@ TEST_CASE("Task files: the newest incarnation is the highest number, not the las
                "task 0 of job lenet-1");
   CHECK_STATUS(NewestIncarnation(work_dir, "lenet-9", Rank(0)), absl::StatusCode::kNotFound,
                "lenet-9");
+}
+
+// A task with files that were last written so many hours ago.
+TaskFiles Leave(const std::string& work_dir, const std::string& job, uint64_t incarnation,
+                int hours) {
+  const TaskFiles files = TaskFilesOf(work_dir, {job, Rank(0), Incarnation(incarnation)}).value();
+  REQUIRE_OK(WriteTaskSpec(files, Assignment()));
+  std::ofstream(files.log) << "a line";
+  std::filesystem::last_write_time(
+      files.log, std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours));
+  return files;
+}
+
+TEST_CASE("Task files: of ended tasks the newest are kept, and running ones always", "[worker]") {
+  const std::string work_dir = WorkDir();
+  const TaskFiles running = Leave(work_dir, "old", 1, 90);
+  const TaskFiles oldest = Leave(work_dir, "old", 2, 80);
+  const TaskFiles gone = Leave(work_dir, "gone", 9, 70);
+  const TaskFiles kept = Leave(work_dir, "new", 3, 60);
+  const TaskFiles newest = Leave(work_dir, "new", 4, 50);
+  const auto is_running = [](const TaskName& task) { return task.incarnation == Incarnation(1); };
+  CHECK(DeleteOldTasks(work_dir, 2, is_running) == 2);
+  CHECK(std::filesystem::exists(running.log));
+  CHECK_FALSE(std::filesystem::exists(oldest.folder));
+  CHECK_FALSE(std::filesystem::exists(work_dir + "/gone"));
+  CHECK(std::filesystem::exists(kept.log));
+  CHECK(std::filesystem::exists(newest.spec));
+  CHECK(DeleteOldTasks(work_dir, 2, is_running) == 0);
+}
+
+TEST_CASE("Task files: what no task has left is not touched", "[worker]") {
+  const std::string work_dir = WorkDir();
+  const TaskFiles old = Leave(work_dir, "lenet-1", 5, 1);
+  std::ofstream(old.folder + "/notes.txt") << "mine";
+  for (const char* name : {"lenet-1/data", "lenet-1/1-x", "lenet-1/7-7", "photos/2026"}) {
+    std::filesystem::create_directories(work_dir + "/" + name);
+  }
+  CHECK(DeleteOldTasks(work_dir, 0, [](const TaskName&) { return false; }) == 1);
+  CHECK_FALSE(std::filesystem::exists(old.log));
+  CHECK(std::filesystem::exists(old.folder + "/notes.txt"));
+  for (const char* name : {"lenet-1/data", "lenet-1/1-x", "lenet-1/7-7", "photos/2026"}) {
+    CHECK(std::filesystem::exists(work_dir + "/" + name));
+  }
+  CHECK(DeleteOldTasks("/proc/none", 0, [](const TaskName&) { return false; }) == 0);
 }
 
 }  // namespace

@@ -49,7 +49,16 @@ TaskSupervisor::TaskSupervisor(Options options)
 
 TaskSupervisor::~TaskSupervisor() { supervisor_.Stop(absl::ZeroDuration()); }
 
-absl::Status TaskSupervisor::Start() { return supervisor_.Start(); }
+absl::Status TaskSupervisor::Start() {
+  DeleteOldFiles();  // Of earlier lives of this daemon.
+  return supervisor_.Start();
+}
+
+void TaskSupervisor::DeleteOldFiles() const {
+  const int deleted = DeleteOldTasks(options_.work_dir, options_.ended_tasks_kept,
+                                     [this](const TaskName& task) { return IsRunning(task); });
+  if (deleted > 0) LogInfo({}, "deleted the files of {} old tasks", deleted);
+}
 
 int TaskSupervisor::StopTasks() {
   TaskActions actions;
@@ -135,6 +144,7 @@ void TaskSupervisor::Perform(const TaskActions& actions,
 absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
                                        const v1::TaskAssignment& assignment) {
   CAPSTAN_ASSIGN_OR_RETURN(const TaskFiles files, TaskFilesOf(options_.work_dir, task));
+  DeleteOldFiles();
   CAPSTAN_RETURN_IF_ERROR(WriteTaskSpec(files, assignment));
   const v1::Resources& resources = assignment.spec().resources();
   const int threads = resources.has_threads() ? std::max(1, resources.threads()) : 1;

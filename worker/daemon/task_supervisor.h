@@ -30,6 +30,7 @@ class TaskSupervisor final : public NodeHandler {
     std::string log_format = "text";  // Handed to the tasks.
     // The program that runs a task; this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";
+    int ended_tasks_kept = 20;                     // Whose spec and log stay on the disk.
     absl::Duration stop_grace = absl::Seconds(2);  // From SIGTERM to SIGKILL.
     std::function<void()> on_change;               // The state changed: NodeAgent::Wake.
   };
@@ -61,6 +62,7 @@ class TaskSupervisor final : public NodeHandler {
                          const v1::TaskAssignment& assignment);
   void OnProcessEnd(ProcessId process, const absl::StatusOr<ExitStatus>& end);
   void Ended(ProcessId process, TaskEnd end);
+  void DeleteOldFiles() const;
 
   const Options options_;
 

@@ -41,6 +41,7 @@ class Worker {
     options.work_dir = TestFolder() + "/tasks";
     options.scheduler = scheduler.address();
     options.program = program;
+    options.ended_tasks_kept = 2;
     options.on_change = [this] { agent->Wake(); };
     supervisor = std::make_unique<TaskSupervisor>(options);
     NodeAgent::Options agent_options;
@@ -100,6 +101,19 @@ TEST_CASE("Task supervisor: a task gets its spec, scheduler, threads and log", "
             " --log-format=text\nthreads 3\n");
   REQUIRE_OK_AND_ASSIGN(const v1::TaskAssignment assignment, ReadTaskSpec(spec));
   CHECK(assignment.incarnation() == 7);
+}
+
+TEST_CASE("Task supervisor: before a task starts, the oldest ended ones lose their files",
+          "[worker]") {
+  Worker worker("true");
+  for (uint64_t incarnation = 1; incarnation <= 4; ++incarnation) {
+    worker.Want("lenet-1", incarnation);
+    REQUIRE(worker.WaitForTask(incarnation, true).has_value());
+  }
+  CHECK_FALSE(std::filesystem::exists(worker.FileOf("lenet-1/0-1", "task.log")));
+  for (const char* kept : {"lenet-1/0-2", "lenet-1/0-3", "lenet-1/0-4"}) {
+    CHECK(std::filesystem::exists(worker.FileOf(kept, "task.log")));
+  }
 }
 
 TEST_CASE("Task supervisor: a failed task is reported with code and last lines", "[worker]") {

@@ -10,8 +10,6 @@
 namespace capstan::worker {
 namespace {
 
-constexpr absl::Duration kRetryDelayMax = absl::Seconds(1);
-
 bool IsFenced(const absl::Status& status) {
   return status.code() == absl::StatusCode::kAborted ||
          status.code() == absl::StatusCode::kNotFound;
@@ -57,13 +55,19 @@ void SchedulerLink::Loop() {
     }
     if (status.ok()) {
       callbacks_.receive(response);
-      // The scheduler holds an idle task's call, so there is nothing to wait for here.
-      delay = request.idle() ? absl::ZeroDuration() : options_.interval;
+      delay = DelayAfter(request);
     } else {
-      delay = std::min(std::max(delay * 2, options_.interval), kRetryDelayMax);
+      delay = std::min(std::max(delay * 2, options_.interval), options_.retry_delay_max);
     }
     if (!Pause(delay)) return;
   }
+}
+
+absl::Duration SchedulerLink::DelayAfter(const v1::SyncTaskRequest& request) const {
+  // The scheduler holds an idle task's call, so there is nothing to wait for here.
+  if (request.idle()) return absl::ZeroDuration();
+  return request.routing_seen() == 0 ? std::min(options_.interval, options_.interval_in_need)
+                                     : options_.interval;
 }
 
 bool SchedulerLink::Pause(absl::Duration time) {

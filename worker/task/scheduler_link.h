@@ -2,8 +2,8 @@
 //
 // Every `interval`, and at once after Wake(), it asks `report` for the task's state, sends it as a
 // SyncTask call and hands the answer to `receive`. While the scheduler cannot be reached it keeps
-// trying (training goes on meanwhile) and says so once. Thread safety: thread-safe; the callbacks
-// run on the link's thread.
+// trying for as long as that takes (training goes on meanwhile) and says so once.
+// Thread safety: thread-safe; the callbacks run on the link's thread.
 #ifndef CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
 #define CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
 
@@ -25,6 +25,9 @@ class SchedulerLink {
   struct Options {
     std::string scheduler;                              // host:port
     absl::Duration interval = absl::Milliseconds(200);  // Between reports while there is work.
+    // Between reports of a task that needs a routing table (routing_seen 0).
+    absl::Duration interval_in_need = absl::Milliseconds(50);
+    absl::Duration retry_delay_max = absl::Seconds(1);  // While the scheduler does not answer.
     absl::Duration call_timeout = absl::Seconds(10);
   };
   struct Callbacks {
@@ -48,6 +51,7 @@ class SchedulerLink {
  private:
   void Loop();
   absl::Status Call(const v1::SyncTaskRequest& request, v1::SyncTaskResponse* response);
+  absl::Duration DelayAfter(const v1::SyncTaskRequest& request) const;
   // Returns false when stopping.
   bool Pause(absl::Duration time);
   void NoteReachability(const absl::Status& status, const std::string& job);

@@ -19,6 +19,9 @@ class FakeScheduler final : public v1::Scheduler::Service {
     ++calls_;
     last_ = *request;
     if (fenced_) return {grpc::StatusCode::ABORTED, "incarnation 1 was replaced"};
+    if (calls_ > away_after_ && calls_ <= back_after_) {
+      return {grpc::StatusCode::UNAVAILABLE, "away"};
+    }
     response->mutable_assignment()->set_generation(static_cast<uint64_t>(calls_));
     return grpc::Status::OK;
   }
@@ -31,6 +34,11 @@ class FakeScheduler final : public v1::Scheduler::Service {
     absl::MutexLock lock(&mutex_);
     return calls_;
   }
+  void BeAway(int after, int until) {
+    absl::MutexLock lock(&mutex_);
+    away_after_ = after;
+    back_after_ = until;
+  }
   void Fence() {
     absl::MutexLock lock(&mutex_);
     fenced_ = true;
@@ -39,18 +47,27 @@ class FakeScheduler final : public v1::Scheduler::Service {
  private:
   absl::Mutex mutex_;
   int calls_ = 0;
+  int away_after_ = 0;  // Calls above it, up to back_after_, are not answered.
+  int back_after_ = 0;
   bool fenced_ = false;
   v1::SyncTaskRequest last_;
 };
 
 struct Fixture {
-  explicit Fixture(absl::Duration interval) {
+  explicit Fixture(absl::Duration interval, uint64_t routing_seen = 1) {
     auto started = GrpcServer::Start({.services = {&scheduler}});
     REQUIRE_OK(started);
     server = *std::move(started);
     link = std::make_unique<SchedulerLink>(
-        SchedulerLink::Options{.scheduler = server->address(), .interval = interval},
-        SchedulerLink::Callbacks{.report = [] { return v1::SyncTaskRequest(); },
+        SchedulerLink::Options{.scheduler = server->address(),
+                               .interval = interval,
+                               .retry_delay_max = absl::Milliseconds(1)},
+        SchedulerLink::Callbacks{.report =
+                                     [routing_seen] {
+                                       v1::SyncTaskRequest request;
+                                       request.set_routing_seen(routing_seen);
+                                       return request;
+                                     },
                                  .receive =
                                      [this](const v1::SyncTaskResponse& response) {
                                        absl::MutexLock lock(&mutex);
@@ -61,7 +78,6 @@ struct Fixture {
                                        absl::MutexLock lock(&mutex);
                                        fence = std::string(status.message());
                                      }});
-    link->Start();
   }
 
   FakeScheduler scheduler;
@@ -75,6 +91,7 @@ struct Fixture {
 TEST_CASE("Link: it reports at once, again after the interval, and hands answers on",
           "[worker][task]") {
   Fixture f(absl::Milliseconds(1));
+  f.link->Start();
   f.scheduler.AwaitCalls(3);
   f.link->Stop();
   absl::MutexLock lock(&f.mutex);
@@ -83,6 +100,7 @@ TEST_CASE("Link: it reports at once, again after the interval, and hands answers
 
 TEST_CASE("Link: a wake-up does not wait for the interval", "[worker][task]") {
   Fixture f(absl::Hours(1));
+  f.link->Start();
   f.scheduler.AwaitCalls(1);
   f.link->Wake();
   f.scheduler.AwaitCalls(2);
@@ -92,6 +110,7 @@ TEST_CASE("Link: a wake-up does not wait for the interval", "[worker][task]") {
 
 TEST_CASE("Link: told that it was replaced, it says so once and ends", "[worker][task]") {
   Fixture f(absl::Milliseconds(1));
+  f.link->Start();
   f.scheduler.Fence();
   {
     absl::MutexLock lock(&f.mutex);
@@ -102,8 +121,30 @@ TEST_CASE("Link: told that it was replaced, it says so once and ends", "[worker]
   f.link->Stop();
 }
 
+TEST_CASE("Link: it outlives a scheduler that is away for as many tries as a minute holds",
+          "[worker][task]") {
+  Fixture f(absl::Milliseconds(1));
+  f.scheduler.BeAway(1, 101);  // A try a second in a daemon, a millisecond here.
+  f.link->Start();
+  f.scheduler.AwaitCalls(103);
+  f.link->Stop();
+  absl::MutexLock lock(&f.mutex);
+  CHECK(f.newest >= 102);
+  CHECK(f.fence.empty());
+}
+
+TEST_CASE("Link: a task that needs a routing table does not wait for the interval",
+          "[worker][task]") {
+  Fixture f(absl::Hours(1), /*routing_seen=*/0);
+  f.link->Start();
+  f.scheduler.AwaitCalls(3);
+  f.link->Stop();
+  CHECK(f.scheduler.calls() >= 3);
+}
+
 TEST_CASE("Link: a last report can be sent after the thread has ended", "[worker][task]") {
   Fixture f(absl::Hours(1));
+  f.link->Start();
   f.scheduler.AwaitCalls(1);
   f.link->Stop();
   REQUIRE_OK(f.link->ReportOnce({}));

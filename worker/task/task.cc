@@ -1,30 +1,17 @@
 #include "worker/task/task.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/model/tables.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
 #include "worker/task/failures.h"
 #include "worker/task/task_messages.h"
+#include "worker/task/task_options.h"
 
 namespace capstan::worker {
 namespace {
-
-constexpr size_t kOutstandingPushesMax = 2;  // Each holds a gradient as large as the model.
-constexpr int kBatchesAhead = 4;             // Decoded while one is computed.
-constexpr int kLeasesHeld = 2;               // With fewer unfinished ones, ask for more at once.
-
-TaskBoard::Options BoardOptions(const v1::JobSpec& spec) {
-  return {
-      .bsp = !spec.consistency().has_ssp() && !spec.consistency().has_asp(),
-      .slots = spec.training().has_slots() ? spec.training().slots() : spec.resources().workers(),
-      .batch_size = spec.training().batch_size(),
-      .evaluation_batch_size = kEvaluationBatchSize};
-}
 
 MicroBatch ToMicroBatch(const Work& work) {
   return {
@@ -42,9 +29,10 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
       clock_(clock),
       client_({.job = assignment.job_id(),
                .rank = Rank(assignment.rank()),
-               .incarnation = Incarnation(assignment.incarnation())},
+               .incarnation = Incarnation(assignment.incarnation()),
+               .session = SessionOptions(assignment.spec())},
               clock),
-      board_(BoardOptions(assignment.spec())),
+      board_(BoardOptions(assignment.spec(), kEvaluationBatchSize)),
       link_({.scheduler = scheduler},
             {.report = [this] { return Report(); },
              .receive = [this](const v1::SyncTaskResponse& response) { Receive(response); },
@@ -59,76 +47,42 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
 
 int Task::Run() {
   link_.Start();
-  const std::optional<v1::Failure> failure = Loop();
+  const absl::Status status = Loop();
   link_.Stop();
   if (Fenced()) return 0;
-  if (failure.has_value()) {
-    LogError({.job = assignment_.job_id()}, "{}", failure->message());
+  if (!status.ok()) {
+    LogError({.job = assignment_.job_id()}, "{}", std::string(status.message()));
     absl::MutexLock lock(&mutex_);
-    failure_ = failure;
+    failure_ = FailureOf(status);
   }
   // The last word: the totals of the last batches, or why the task gives up.
   const absl::Status told = link_.ReportOnce(Report());
-  if (!failure.has_value()) return 0;
+  if (status.ok()) return 0;
   return told.ok() ? 1 : 3;
 }
 
-std::optional<v1::Failure> Task::Loop() {
-  if (std::optional<v1::Failure> failure = Prepare(); failure.has_value()) return failure;
-  for (;;) {
-    const Work work = NextWork();
-    std::optional<v1::Failure> failure;
-    switch (work.kind) {
-      case Work::Kind::kTrain:
-        failure = TrainOne(work);
-        break;
-      case Work::Kind::kEvaluate:
-        failure = EvaluateOne(work);
-        break;
-      case Work::Kind::kExport:
-        failure = Export(work);
-        break;
-      case Work::Kind::kFinish:
-      case Work::Kind::kNone:
-        return std::nullopt;
-    }
-    if (Fenced()) return std::nullopt;
-    if (failure.has_value()) return failure;
-  }
+absl::Status Task::Loop() {
+  CAPSTAN_RETURN_IF_ERROR(Prepare());
+  TaskLoop loop({.acknowledgement = AcknowledgementOf(assignment_.spec())}, *this);
+  loop.Start();
+  return loop.outcome();
 }
 
-std::optional<v1::Failure> Task::Prepare() {
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(assignment_.spec());
-  if (!trainer.ok()) return FailureOf(trainer.status());
-  trainer_ = *std::move(trainer);
+absl::Status Task::Prepare() {
+  CAPSTAN_ASSIGN_OR_RETURN(trainer_, Trainer::Create(assignment_.spec()));
   specs_ = MakeTables(trainer_->plan());
   for (const v1::TableSpec& table : specs_) {
     parameters_.emplace_back(static_cast<size_t>(table.elements()));
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    board_.SetTrainSamples(trainer_->train_samples());
-  }
+  UseBoard([this](TaskBoard& board) { board.SetTrainSamples(trainer_->train_samples()); });
   LogInfo({.job = assignment_.job_id()}, "ready: {} training samples, {} parameters",
           trainer_->train_samples(), trainer_->plan().parameter_count);
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
-Work Task::NextWork() {
+void Task::UseBoard(const std::function<void(TaskBoard&)>& use) {
   absl::MutexLock lock(&mutex_);
-  auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (fenced_) return true;
-    return board_.Next().kind != Work::Kind::kNone && client_.routing_generation().value() != 0;
-  };
-  // The link reports while this waits; the scheduler's leases bound the wait.
-  mutex_.Await(absl::Condition(&something));
-  planned_ = board_.assignment().generation;
-  return fenced_ ? Work{.kind = Work::Kind::kFinish} : board_.Next();
-}
-
-bool Task::PlanIsOld() {
-  absl::MutexLock lock(&mutex_);
-  return planned_ != board_.assignment().generation;
+  use(board_);
 }
 
 bool Task::Fenced() {
@@ -136,117 +90,59 @@ bool Task::Fenced() {
   return fenced_;
 }
 
-std::optional<v1::Failure> Task::TrainOne(const Work& work) {
-  bool ready = false;
-  if (const absl::Status status = EnsureParameters(work.iteration, &ready); !status.ok()) {
-    return FailureOf(status);
+void Task::ReportSoon() { link_.Wake(); }
+
+bool Task::HasRouting() { return client_.routing_generation().value() != 0; }
+
+absl::StatusOr<OpId> Task::Push(Iteration iteration, Range slots) {
+  gradient_ = FreeGradient();
+  return client_.Push(iteration, slots, gradient_, PushStart::kHeld);
+}
+
+absl::StatusOr<OpId> Task::Pull(Iteration iteration, bool snapshot) {
+  return client_.Pull(iteration, snapshot ? PullMode::kSnapshot : PullMode::kTrain, &parameters_);
+}
+
+void Task::CancelPull(OpId op) { client_.CancelPull(op); }
+
+bool Task::Wait(OpId op, OpDone* done) {
+  absl::StatusOr<OpResult> result = client_.Wait(op);
+  *done = {.op = op, .status = result.status()};
+  if (result.ok()) {
+    done->staleness = result->staleness;
+    done->versions = std::move(result->versions);
+  } else if (absl::IsOutOfRange(result.status())) {
+    done->oldest = client_.OldestIteration();
   }
-  if (!ready) return std::nullopt;
-  {
-    absl::MutexLock lock(&mutex_);
-    board_.Started(work);
-  }
-  // Push and pull start before there is a gradient: its parts leave as the backward pass ends them,
-  // and the next parameters take the place of those that it has done with.
-  const std::shared_ptr<TableArrays> gradient = FreeGradient();
-  const absl::StatusOr<OpId> push =
-      client_.Push(work.iteration, work.slots, gradient, PushStart::kHeld);
-  if (!push.ok()) return FailureOf(push.status());
-  if (const absl::Status status = PullAhead(); !status.ok()) return FailureOf(status);
+  return true;
+}
+
+bool Task::WaitForWork() {
+  absl::MutexLock lock(&mutex_);
+  auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return fenced_ || TaskLoop::HasWork(board_, HasRouting());
+  };
+  // The link reports while this waits; the scheduler's leases bound the wait.
+  mutex_.Await(absl::Condition(&something));
+  return true;
+}
+
+bool Task::Train(const Work& work, const std::vector<Work>& ahead, OpId push,
+                 absl::StatusOr<WorkResult>* result) {
+  std::vector<MicroBatch> next;
+  for (const Work& later : ahead) next.push_back(ToMicroBatch(later));
+  // Only the pool and the push hold the gradient from now on.
+  const std::shared_ptr<TableArrays> gradient = std::exchange(gradient_, nullptr);
   const absl::StatusOr<BatchResult> batch = trainer_->Train(
-      ToMicroBatch(work), parameters_, gradient.get(), BatchesAhead(),
-      [this, op = *push](int64_t first) { client_.Release(op, TableId(kParametersTable), first); });
+      ToMicroBatch(work), parameters_, gradient.get(), next,
+      [this, push](int64_t first) { client_.Release(push, TableId(kParametersTable), first); });
   if (!batch.ok()) {
-    return FailureOf(absl::Status(
-        batch.status().code(),
-        absl::StrCat("iteration ", work.iteration.value(), ": ", batch.status().message())));
+    *result = batch.status();
+    return true;
   }
-  for (const v1::TableSpec& table : specs_) client_.Release(*push, TableId(table.table()), 0);
-  outstanding_.push_back({*push, work, ResultOf(work, *batch)});
-  // Without a pull under way there may be no other work: say what was done as soon as it is.
-  const absl::Status status = AwaitPushes(pull_.has_value() ? kOutstandingPushesMax - 1 : 0);
-  return status.ok() ? std::nullopt : std::optional(FailureOf(status));
-}
-
-std::vector<MicroBatch> Task::BatchesAhead() {
-  absl::MutexLock lock(&mutex_);
-  std::vector<MicroBatch> ahead;
-  for (const Work& next : board_.Upcoming(kBatchesAhead)) ahead.push_back(ToMicroBatch(next));
-  return ahead;
-}
-
-absl::Status Task::PullAhead() {
-  Work next;
-  {
-    absl::MutexLock lock(&mutex_);
-    next = board_.Next();
-  }
-  if (next.kind != Work::Kind::kTrain || pull_.has_value() || held_iteration_ == next.iteration) {
-    return absl::OkStatus();
-  }
-  held_iteration_.reset();
-  CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
-                           client_.Pull(next.iteration, PullMode::kTrain, &parameters_));
-  pull_ = {op, next.iteration};
-  return absl::OkStatus();
-}
-
-absl::Status Task::EnsureParameters(Iteration iteration, bool* ready) {
-  *ready = held_iteration_ == iteration;
-  if (*ready) return absl::OkStatus();
-  held_snapshot_.reset();
-  if (pull_.has_value() && pull_->second != iteration) {
-    client_.CancelPull(pull_->first);
-    pull_.reset();
-  }
-  CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
-  // Waiting for the pushes may have used the interrupt up.
-  if (PlanIsOld()) return absl::OkStatus();
-  if (!pull_.has_value()) {
-    held_iteration_.reset();
-    CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
-                             client_.Pull(iteration, PullMode::kTrain, &parameters_));
-    pull_ = {op, iteration};
-  }
-  const absl::StatusOr<OpResult> result = client_.Wait(pull_->first);
-  if (absl::IsCancelled(result.status())) return absl::OkStatus();  // A new assignment: plan again.
-  pull_.reset();
-  absl::MutexLock lock(&mutex_);
-  if (absl::IsOutOfRange(result.status())) {
-    board_.SkipTo(client_.OldestIteration());
-    link_.Wake();
-    return absl::OkStatus();
-  }
-  if (!result.ok()) return result.status();
-  board_.SawStaleness(result->staleness);
-  held_iteration_ = iteration;
-  *ready = true;
-  return absl::OkStatus();
-}
-
-absl::Status Task::AwaitPushes(size_t left) {
-  while (outstanding_.size() > left) {
-    const Outstanding push = outstanding_.front();
-    OpResult ignored;
-    CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(push.op, &ignored));
-    outstanding_.pop_front();
-    absl::MutexLock lock(&mutex_);
-    DoneLocked(push.work, push.result);
-  }
-  return absl::OkStatus();
-}
-
-void Task::DoneLocked(const Work& work, const WorkResult& result) {
-  board_.Done(work, result);
-  if (board_.Idle() || board_.unfinished_leases() < kLeasesHeld) link_.Wake();
-}
-
-absl::Status Task::AwaitUninterrupted(OpId op, OpResult* result) {
-  for (;;) {
-    const absl::StatusOr<OpResult> waited = client_.Wait(op);
-    if (waited.ok()) *result = *waited;
-    if (!absl::IsCancelled(waited.status()) || Fenced()) return waited.status();
-  }
+  for (const v1::TableSpec& table : specs_) client_.Release(push, TableId(table.table()), 0);
+  *result = ResultOf(work, *batch);
+  return true;
 }
 
 std::shared_ptr<TableArrays> Task::FreeGradient() {
@@ -257,51 +153,29 @@ std::shared_ptr<TableArrays> Task::FreeGradient() {
   return gradients_.back();
 }
 
-absl::Status Task::EnsureSnapshot(Epoch epoch, Phase phase) {
-  const std::pair<Phase, Epoch> wanted(phase, epoch);
-  if (held_snapshot_ == wanted) return absl::OkStatus();
-  if (pull_.has_value()) client_.CancelPull(pull_->first);
-  pull_.reset();
-  held_iteration_.reset();
-  CAPSTAN_RETURN_IF_ERROR(AwaitPushes(0));
-  CAPSTAN_ASSIGN_OR_RETURN(const OpId op,
-                           client_.Pull(Iteration(0), PullMode::kSnapshot, &parameters_));
-  OpResult result;
-  CAPSTAN_RETURN_IF_ERROR(AwaitUninterrupted(op, &result));
-  held_versions_ = std::move(result.versions);
-  held_snapshot_ = wanted;
-  return absl::OkStatus();
-}
-
-std::optional<v1::Failure> Task::EvaluateOne(const Work& work) {
-  if (const absl::Status status = EnsureSnapshot(work.epoch, Phase::kEvaluate); !status.ok()) {
-    return FailureOf(status);
-  }
+bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
   const absl::StatusOr<BatchResult> batch = trainer_->Evaluate(work.positions, parameters_);
-  if (!batch.ok()) return FailureOf(batch.status());
-  absl::MutexLock lock(&mutex_);
-  board_.Started(work);
-  DoneLocked(work, ResultOf(work, *batch));
-  return std::nullopt;
+  if (batch.ok()) {
+    *result = ResultOf(work, *batch);
+  } else {
+    *result = batch.status();
+  }
+  return true;
 }
 
-std::optional<v1::Failure> Task::Export(const Work& work) {
-  absl::Status status = EnsureSnapshot(work.epoch, Phase::kExport);
-  if (status.ok()) {
-    std::vector<TableValues> tables;
-    for (size_t i = 0; i < specs_.size(); ++i) {
-      tables.push_back({.spec = &specs_[i],
-                        .version = held_versions_.at(TableId(static_cast<int32_t>(i))).value(),
-                        .values = parameters_[i]});
-    }
-    status = WriteModelFiles(work.export_path, assignment_.job_id(), assignment_.spec(), tables);
+bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
+                  absl::Status* result) {
+  std::vector<TableValues> tables;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    tables.push_back({.spec = &specs_[i],
+                      .version = versions.at(TableId(static_cast<int32_t>(i))).value(),
+                      .values = parameters_[i]});
   }
-  if (!status.ok()) return FailureOf(status);
-  LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
-  absl::MutexLock lock(&mutex_);
-  board_.Exported();
-  link_.Wake();
-  return std::nullopt;
+  *result = WriteModelFiles(work.export_path, assignment_.job_id(), assignment_.spec(), tables);
+  if (result->ok()) {
+    LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
+  }
+  return true;
 }
 
 v1::SyncTaskRequest Task::Report() {

@@ -40,7 +40,8 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Assignment& proto) {
                         .epoch = Epoch(proto.epoch()),
                         .start_iteration = Iteration(proto.start_iteration()),
                         .epoch_first_iteration = Iteration(proto.epoch_first_iteration()),
-                        .export_path = proto.export_path()};
+                        .export_path = proto.export_path(),
+                        .paused = proto.paused()};
   CAPSTAN_ASSIGN_OR_RETURN(assignment.phase, PhaseFromProto(proto.phase()));
   for (const v1::SlotLease& lease : proto.slots()) {
     CAPSTAN_RETURN_IF_ERROR(CheckRange("slots", lease.iteration_begin(), lease.iteration_end()));

@@ -15,6 +15,7 @@ TEST_CASE("Task messages: an assignment keeps its leases and numbers", "[worker]
   proto.set_epoch(2);
   proto.set_start_iteration(9);
   proto.set_epoch_first_iteration(30);
+  proto.set_paused(true);
   v1::SlotLease* slot = proto.add_slots();
   slot->set_slot(3);
   slot->set_iteration_begin(31);
@@ -30,6 +31,7 @@ TEST_CASE("Task messages: an assignment keeps its leases and numbers", "[worker]
   CHECK(assignment.start_iteration == Iteration(9));
   CHECK(assignment.epoch_first_iteration == Iteration(30));
   CHECK(assignment.slots[0].end == Iteration(45));
+  CHECK(assignment.paused);
   CHECK(assignment.samples[0].positions == Range{100, 164});
 }
 

@@ -1,6 +1,9 @@
 #include "scheduler/cli/view/node_view.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/text_table.h"
@@ -13,6 +16,16 @@ using Align = TextTable::Align;
 std::string Versions(const v1::HeldTable& table) {
   if (table.version_min() == table.version_max()) return FormatCount(table.version_min());
   return absl::StrCat(FormatCount(table.version_min()), "..", FormatCount(table.version_max()));
+}
+
+std::string StateOf(const v1::NodeStatus& node) {
+  if (!node.alive()) return "dead";
+  return node.draining() ? "draining" : "alive";
+}
+
+std::string ServerName(const v1::RoutingTable& routing, int server) {
+  const bool known = server >= 0 && server < routing.servers_size();
+  return known ? routing.servers(server).node_id() : absl::StrCat("server ", server);
 }
 
 }  // namespace
@@ -31,8 +44,7 @@ std::string NodeTable(const v1::ListNodesResponse& nodes) {
                    {"PID", Align::kRight}});
   for (const v1::NodeStatus& node : nodes.nodes()) {
     const bool worker = node.role() == v1::WORKER;
-    table.AddRow({node.node_id(), RoleName(node.role()), node.alive() ? "alive" : "dead",
-                  node.address(),
+    table.AddRow({node.node_id(), RoleName(node.role()), StateOf(node), node.address(),
                   worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : "",
                   worker ? "" : FormatCount(node.shards()),
                   DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),
@@ -59,6 +71,30 @@ std::string HeldTableTable(const TableListOutput& list) {
     }
   }
   return table.empty() ? "No tables.\n" : table.ToString();
+}
+
+std::string PlacementTable(const v1::GetTablesResponse& tables) {
+  const v1::RoutingTable& routing = tables.routing();
+  TextTable table({{"TABLE"},
+                   {"SHARD", Align::kRight},
+                   {"ELEMENTS", Align::kRight},
+                   {"PRIMARY"},
+                   {"TERM", Align::kRight},
+                   {"REPLICAS"}});
+  for (const v1::ShardRoute& shard : routing.shards()) {
+    std::vector<std::string> replicas;
+    for (const v1::ShardReplica& replica : shard.replicas()) {
+      replicas.push_back(absl::StrCat(ServerName(routing, replica.server()),
+                                      replica.in_sync() ? "" : " (being filled)"));
+    }
+    const bool named = shard.table() >= 0 && shard.table() < tables.tables_size();
+    table.AddRow({named ? tables.tables(shard.table()).name() : absl::StrCat(shard.table()),
+                  absl::StrCat(shard.shard()),
+                  FormatCount(shard.element_end() - shard.element_begin()),
+                  ServerName(routing, shard.server()), absl::StrCat(shard.term()),
+                  absl::StrJoin(replicas, ", ")});
+  }
+  return table.ToString();
 }
 
 }  // namespace capstan::cli

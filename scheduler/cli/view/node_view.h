@@ -17,6 +17,9 @@ std::string NodeTable(const v1::ListNodesResponse& nodes);
 // One row a table and server.
 std::string HeldTableTable(const TableListOutput& list);
 
+// One row a shard: which server is its primary, and which hold replicas.
+std::string PlacementTable(const v1::GetTablesResponse& tables);
+
 }  // namespace capstan::cli
 
 #endif  // CAPSTAN_SCHEDULER_CLI_VIEW_NODE_VIEW_H_

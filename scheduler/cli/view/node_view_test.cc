@@ -26,6 +26,14 @@ TEST_CASE("NodeTable: servers show shards, workers show tasks", "[cli]") {
         "worker-1  worker  dead   127.0.0.1:2    1/2       -  1 min 5 s  0.1.0    h      11\n");
 }
 
+TEST_CASE("NodeTable: a node that is drained says so, unless it is dead", "[cli]") {
+  const std::string table = NodeTable(Parse<v1::ListNodesResponse>(R"(
+      nodes { node_id: "server-1" role: SERVER alive: true draining: true }
+      nodes { node_id: "server-2" role: SERVER draining: true })"));
+  CHECK_THAT(table, Catch::Contains("server-1  server  draining"));
+  CHECK_THAT(table, Catch::Contains("server-2  server  dead"));
+}
+
 TEST_CASE("HeldTableTable: a row a table and server, versions as a range where they differ",
           "[cli]") {
   CHECK(HeldTableTable({}) == "No tables.\n");
@@ -40,6 +48,20 @@ TEST_CASE("HeldTableTable: a row a table and server, versions as a range where t
         "JOB  TABLE       SERVER    SHARDS  ELEMENTS   MEMORY  VERSION  PUSHES  DUPLICATES\n"
         "a-1  parameters  server-1       2     1,000  4.0 KiB     7..9      20           1\n"
         "a-1  parameters  server-2       1       500  2.0 KiB        9      10           0\n");
+}
+
+TEST_CASE("PlacementTable: a row a shard, with the replicas that are still being filled marked",
+          "[cli]") {
+  CHECK(PlacementTable(Parse<v1::GetTablesResponse>(R"(
+          tables { table: 0 name: "parameters" }
+          routing { servers { node_id: "server-1" } servers { node_id: "server-2" }
+                    shards { element_end: 65536 server: 0 term: 1
+                             replicas { server: 1 in_sync: true } }
+                    shards { shard: 1 element_begin: 65536 element_end: 65636 server: 1 term: 3
+                             replicas { server: 0 } } })")) ==
+        "TABLE       SHARD  ELEMENTS  PRIMARY   TERM  REPLICAS\n"
+        "parameters      0    65,536  server-1     1  server-2\n"
+        "parameters      1       100  server-2     3  server-1 (being filled)\n");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// `capstan node list`.
-#ifndef CAPSTAN_SCHEDULER_CLI_NODE_COMMAND_H_
-#define CAPSTAN_SCHEDULER_CLI_NODE_COMMAND_H_
+// `capstan node list|drain`.
+#ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_NODE_COMMAND_H_
+#define CAPSTAN_SCHEDULER_CLI_OPERATIONS_NODE_COMMAND_H_
 
 #include "scheduler/cli/command.h"
 
@@ -11,4 +11,4 @@ void AddNodeCommands(CLI::App& node, CommandLine& line);
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_NODE_COMMAND_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_OPERATIONS_NODE_COMMAND_H_

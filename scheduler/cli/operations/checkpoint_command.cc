@@ -1,0 +1,142 @@
+#include "scheduler/cli/operations/checkpoint_command.h"
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/storage/posix_disk.h"
+#include "scheduler/cli/client.h"
+#include "scheduler/cli/console.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/operations/checkpoint_files.h"
+#include "scheduler/cli/submit.h"
+#include "scheduler/cli/view/checkpoint_view.h"
+#include "scheduler/cli/view/format.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr absl::Duration kSaveWait = absl::Seconds(60);  // The longest that the protocol allows.
+
+int Show(const Settings& settings, const std::string& folder, Depth depth) {
+  PosixDisk disk;
+  const auto list = DescribeCheckpoints(disk, folder, depth);
+  if (!list.ok()) return Fail(list.status());
+  Print(settings.format() == OutputFormat::kJson ? ToJson(*list) : CheckpointTable(*list));
+  if (depth == Depth::kManifests) return kExitDone;
+  bool verified = false;
+  for (const CheckpointOutput& checkpoint : list->checkpoints()) {
+    if (checkpoint.state() == "damaged") return kExitFailed;
+    verified |= checkpoint.state() == "verified";
+  }
+  if (verified) return kExitDone;
+  return Fail(absl::FailedPreconditionError(absl::StrCat("no complete checkpoint in ", folder)));
+}
+
+int Save(const Settings& settings, const std::string& job_id) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto saved = scheduler.SaveCheckpoint(job_id, kSaveWait);
+  if (!saved.ok()) return Fail(saved.status());
+  if (saved->checkpoint_id() == 0) {
+    return Fail(absl::DeadlineExceededError(absl::StrCat("the checkpoint of ", job_id,
+                                                         " is not complete after ",
+                                                         DurationText(kSaveWait), "; it goes on")));
+  }
+  Print(settings.format() == OutputFormat::kJson
+            ? ToJson(*saved)
+            : absl::StrCat("saved checkpoint ", saved->checkpoint_id(), " of ", job_id, "\n",
+                           saved->folder(), "\n"));
+  return kExitDone;
+}
+
+struct RestoreArguments {
+  std::string folder;
+  std::optional<int> servers;
+  std::optional<int> workers;
+  bool no_wait = false;
+};
+
+int Restore(const Settings& settings, const RestoreArguments& arguments) {
+  PosixDisk disk;
+  const auto source = FindRestoreSource(disk, arguments.folder);
+  if (!source.ok()) return Fail(source.status());
+  for (const std::string& reason : source->passed_over) {
+    std::fprintf(stderr, "capstan: passed over %s\n", reason.c_str());
+  }
+  const auto spec = RestoredJob(source->manifest, arguments.servers, arguments.workers);
+  if (!spec.ok()) return FailJobFile(spec.status());
+  SchedulerClient scheduler(settings.scheduler);
+  const auto submitted = scheduler.SubmitJob(*spec, source->path);
+  if (!submitted.ok()) return Fail(submitted.status());
+  const bool json = settings.format() == OutputFormat::kJson;
+  if (json && arguments.no_wait) {
+    Print(ToJson(*submitted));
+    return kExitDone;
+  }
+  if (!json) {
+    Print(absl::StrCat("submitted ", submitted->job_id(), ", which goes on from checkpoint ",
+                       source->manifest.checkpoint_id(), " of ", source->manifest.job_id(),
+                       " (epoch ", source->manifest.epoch(), ", iteration ",
+                       FormatCount(source->manifest.iteration()), ")\n"));
+  }
+  if (arguments.no_wait) return kExitDone;
+  const Interrupts interrupts;
+  return FollowToEnd(scheduler, submitted->job_id(), settings.format(), AfterSignal::kGoesOn);
+}
+
+void AddRestore(CLI::App& checkpoint, CommandLine& line) {
+  auto arguments = std::make_shared<RestoreArguments>();
+  CLI::App* restore = AddCommand(
+      checkpoint, "restore", "Submit a new job that goes on from a checkpoint, and follow it",
+      "  capstan checkpoint restore out/checkpoints            # the newest whole one\n"
+      "  capstan checkpoint restore out/checkpoints/checkpoint-7 --servers 3 --workers 4\n"
+      "Every block is verified first. The cluster must see the folder by the same path.\n"
+      "Exit code: as `capstan job submit`; 1 if the checkpoint is damaged.",
+      line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
+  restore->add_option("FOLDER", arguments->folder, "A checkpoint, or a folder of checkpoints")
+      ->required();
+  restore->add_option("--servers", arguments->servers, "Servers; 0: all that are alive")
+      ->type_name("N");
+  restore->add_option("--workers", arguments->workers, "Worker tasks")->type_name("N");
+  restore->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
+}
+
+void AddShow(CLI::App& checkpoint, const std::string& name, const std::string& description,
+             const std::string& examples, CommandLine& line, Depth depth) {
+  auto folder = std::make_shared<std::string>();
+  AddCommand(
+      checkpoint, name, description, examples, line,
+      [folder, depth](const Settings& settings) { return Show(settings, *folder, depth); },
+      Concerns::kThisMachine)
+      ->add_option("FOLDER", *folder, "A folder of checkpoints, or a checkpoint")
+      ->required();
+}
+
+}  // namespace
+
+void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line) {
+  AddShow(checkpoint, "list", "The checkpoints in a folder, newest first; reads their manifests",
+          "  capstan checkpoint list out/checkpoints\n"
+          "  capstan checkpoint list out/checkpoints -o json",
+          line, Depth::kManifests);
+  AddShow(checkpoint, "verify", "Read every byte of the checkpoints in a folder",
+          "  capstan checkpoint verify out/checkpoints\n"
+          "  capstan checkpoint verify out/checkpoints/checkpoint-7\n"
+          "Exit code: 0 all that are complete are whole, 1 one is damaged or none is complete.",
+          line, Depth::kEveryByte);
+  auto job_id = std::make_shared<std::string>();
+  AddCommand(checkpoint, "save", "Take a checkpoint of a running job now",
+             "  capstan checkpoint save lenet-1\n"
+             "Exit code: 0 it is complete, 75 it is not within a minute (it goes on).",
+             line, [job_id](const Settings& settings) { return Save(settings, *job_id); })
+      ->add_option("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
+      ->required();
+  AddRestore(checkpoint, line);
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,128 @@
+#include "scheduler/cli/operations/checkpoint_files.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/manifest.h"
+#include "common/job/diagnostic.h"
+#include "common/job/validate.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::cli {
+namespace {
+
+CheckpointOutput Describe(Disk& disk, const CheckpointEntry& entry, Depth depth) {
+  CheckpointOutput output;
+  output.set_checkpoint_id(entry.id.value());
+  output.set_path(entry.path);
+  absl::Status status = entry.status;
+  output.set_state("complete");
+  if (status.ok() && depth == Depth::kEveryByte) {
+    status = VerifyCheckpoint(disk, entry.path).status();
+    output.set_state("verified");
+  }
+  if (absl::IsNotFound(status)) {
+    output.set_state("unfinished");
+  } else if (!status.ok()) {
+    output.set_state("damaged");
+    output.set_detail(std::string(status.message()));
+  }
+  if (!entry.status.ok()) return output;
+  output.set_job_id(entry.manifest.job_id());
+  output.set_epoch(entry.manifest.epoch());
+  output.set_iteration(entry.manifest.iteration());
+  output.set_saved_unix_ms(entry.manifest.saved_unix_ms());
+  output.set_shards(entry.manifest.parts_size());
+  int64_t bytes = 0;
+  for (const v1::CheckpointPart& part : entry.manifest.parts()) bytes += part.bytes();
+  output.set_bytes(bytes);
+  return output;
+}
+
+// Absolute, without a slash at the end.
+std::string Absolute(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(folder, error);
+  std::string text = (error ? std::filesystem::path(folder) : path).lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+std::string ParentOf(const std::string& path) {
+  return std::filesystem::path(path).parent_path().string();
+}
+
+// The entry of the checkpoint that `path` is; nothing if it has no manifest.
+absl::StatusOr<std::optional<CheckpointEntry>> OneCheckpoint(Disk& disk, const std::string& path) {
+  absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(disk, path);
+  if (absl::IsNotFound(manifest.status())) return std::nullopt;
+  CheckpointEntry entry{.path = path};
+  if (manifest.ok()) {
+    entry.id = CheckpointId(manifest->checkpoint_id());
+    entry.manifest = *std::move(manifest);
+  } else if (absl::IsDataLoss(manifest.status())) {
+    entry.status = manifest.status();
+  } else {
+    return manifest.status();
+  }
+  return entry;
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointListOutput> DescribeCheckpoints(Disk& disk, const std::string& folder,
+                                                         Depth depth) {
+  const std::string path = Absolute(folder);
+  CAPSTAN_RETURN_IF_ERROR(disk.List(path).status());
+  CheckpointListOutput output;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<CheckpointEntry> one, OneCheckpoint(disk, path));
+  if (one.has_value()) {
+    *output.add_checkpoints() = Describe(disk, *one, depth);
+    return output;
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(disk, path));
+  for (const CheckpointEntry& entry : entries) {
+    *output.add_checkpoints() = Describe(disk, entry, depth);
+  }
+  return output;
+}
+
+absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& folder) {
+  const std::string path = Absolute(folder);
+  CAPSTAN_RETURN_IF_ERROR(disk.List(path).status());
+  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<CheckpointEntry> one, OneCheckpoint(disk, path));
+  if (!one.has_value()) {
+    CAPSTAN_ASSIGN_OR_RETURN(FoundCheckpoint found, NewestComplete(disk, path));
+    return RestoreSource{.path = std::move(found.path),
+                         .manifest = std::move(found.manifest),
+                         .passed_over = std::move(found.passed_over)};
+  }
+  absl::StatusOr<v1::CheckpointManifest> manifest = VerifyCheckpoint(disk, path);
+  if (manifest.ok()) return RestoreSource{.path = path, .manifest = *std::move(manifest)};
+  if (!absl::IsDataLoss(manifest.status())) return manifest.status();
+  const absl::StatusOr<FoundCheckpoint> beside = NewestComplete(disk, ParentOf(path));
+  return absl::DataLossError(absl::StrCat(
+      "the checkpoint is damaged: ", manifest.status().message(),
+      beside.ok() ? absl::StrCat("\nThe newest whole one beside it: ", beside->path) : ""));
+}
+
+absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
+                                        std::optional<int> servers, std::optional<int> workers) {
+  v1::JobSpec spec = manifest.spec();
+  if (servers.has_value()) spec.mutable_resources()->set_servers(*servers);
+  if (workers.has_value()) spec.mutable_resources()->set_workers(*workers);
+  // A default output folder is named by the job; the new job gets one of its own.
+  if (absl::EndsWith(spec.output().directory(), absl::StrCat("/jobs/", manifest.job_id()))) {
+    spec.mutable_output()->clear_directory();
+  }
+  std::vector<std::string> lines;
+  for (const Diagnostic& diagnostic : ValidateJob(spec)) lines.push_back(diagnostic.ToString());
+  if (lines.empty()) return spec;
+  return absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
+}
+
+}  // namespace capstan::cli

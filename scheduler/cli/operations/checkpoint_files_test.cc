@@ -1,0 +1,96 @@
+#include "scheduler/cli/operations/checkpoint_files.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "common/checkpoint/test_checkpoint.h"
+#include "common/storage/sim_disk.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::cli {
+namespace {
+
+using capstan::testing::WriteTestCheckpoint;
+
+struct Fixture {
+  Fixture() {
+    for (const uint64_t id : {1, 2, 3}) REQUIRE_OK(WriteTestCheckpoint(disk, "/c", id));
+    REQUIRE_OK(disk.MakeFolder("/c/checkpoint-4"));
+  }
+  std::string States(const std::string& folder, Depth depth) {
+    REQUIRE_OK_AND_ASSIGN(const CheckpointListOutput list,
+                          DescribeCheckpoints(disk, folder, depth));
+    std::string states;
+    for (const CheckpointOutput& checkpoint : list.checkpoints()) {
+      states += std::to_string(checkpoint.checkpoint_id()) + " " + checkpoint.state() + "; ";
+    }
+    return states;
+  }
+  SimDisk disk{1};
+};
+
+TEST_CASE("DescribeCheckpoints: a folder of checkpoints, or one", "[cli]") {
+  Fixture f;
+  f.disk.FlipBit("/c/checkpoint-2/table-0-shard-0.part", 1000);
+  f.disk.FlipBit("/c/checkpoint-1/manifest.pb", 300);
+  CHECK(f.States("/c", Depth::kManifests) == "4 unfinished; 3 complete; 2 complete; 1 damaged; ");
+  CHECK(f.States("/c/", Depth::kEveryByte) == "4 unfinished; 3 verified; 2 damaged; 1 damaged; ");
+  CHECK(f.States("/c/checkpoint-3/", Depth::kEveryByte) == "3 verified; ");
+  REQUIRE_OK_AND_ASSIGN(const CheckpointListOutput list,
+                        DescribeCheckpoints(f.disk, "/c", Depth::kEveryByte));
+  CHECK(list.checkpoints(1).job_id() == "job-1");
+  CHECK(list.checkpoints(1).iteration() == 3);
+  CHECK(list.checkpoints(1).shards() == 3);
+  CHECK(list.checkpoints(1).path() == "/c/checkpoint-3");
+  CHECK_THAT(list.checkpoints(2).detail(), Catch::Contains("checkpoint-2/table-0-shard-0.part"));
+  CHECK_STATUS(DescribeCheckpoints(f.disk, "/none", Depth::kManifests), absl::StatusCode::kNotFound,
+               "/none");
+}
+
+TEST_CASE("FindRestoreSource: the newest whole one, or exactly the one that is named", "[cli]") {
+  Fixture f;
+  {
+    REQUIRE_OK_AND_ASSIGN(const RestoreSource source, FindRestoreSource(f.disk, "/c"));
+    CHECK(source.path == "/c/checkpoint-3");
+    CHECK(source.passed_over.size() == 1);
+  }
+  f.disk.FlipBit("/c/checkpoint-3/table-0-shard-0.part", 1000);
+  REQUIRE_OK_AND_ASSIGN(const RestoreSource source, FindRestoreSource(f.disk, "/c"));
+  CHECK(source.path == "/c/checkpoint-2");
+  CHECK(source.manifest.checkpoint_id() == 2);
+  CHECK(source.passed_over.size() == 2);
+  REQUIRE_OK_AND_ASSIGN(const RestoreSource named, FindRestoreSource(f.disk, "/c/checkpoint-1"));
+  CHECK(named.path == "/c/checkpoint-1");
+  CHECK_STATUS(FindRestoreSource(f.disk, "/c/checkpoint-3"), absl::StatusCode::kDataLoss,
+               "The newest whole one beside it: /c/checkpoint-2");
+  CHECK_STATUS(FindRestoreSource(f.disk, "/c/checkpoint-4"), absl::StatusCode::kNotFound,
+               "no complete checkpoint in /c/checkpoint-4");
+}
+
+TEST_CASE("RestoredJob: the saved job on other servers and workers", "[cli]") {
+  v1::CheckpointManifest manifest;
+  manifest.set_job_id("mlp-7");
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(R"(
+    name: "mlp" model { zoo: "mlp" }
+    data { format: IDX train { images: "/i" labels: "/l" } }
+    training { epochs: 1 batch_size: 8 slots: 4 } optimizer { sgd {} learning_rate: 0.1 }
+    resources { workers: 2 servers: 2 replicas: 1 } output { directory: "/d/jobs/mlp-7" })",
+                                                        manifest.mutable_spec()));
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec same, RestoredJob(manifest, {}, {}));
+  CHECK(same.resources().servers() == 2);
+  CHECK(same.output().directory().empty());  // The default of the job that was saved.
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec other, RestoredJob(manifest, 3, 5));
+  CHECK(other.resources().servers() == 3);
+  CHECK(other.resources().workers() == 5);
+  CHECK(other.training().slots() == 4);  // What the result depends on stays.
+  CHECK_STATUS(RestoredJob(manifest, 1, 0), absl::StatusCode::kInvalidArgument,
+               "resources.replicas: got 1, expected at most 0");
+  manifest.mutable_spec()->mutable_output()->set_directory("/home/me/out");
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec named, RestoredJob(manifest, {}, {}));
+  CHECK(named.output().directory() == "/home/me/out");
+}
+
+}  // namespace
+}  // namespace capstan::cli

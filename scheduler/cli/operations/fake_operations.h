@@ -1,0 +1,47 @@
+// FakeOperations: drains, checkpoints and submissions of the Scheduler service on a loopback port,
+// for tests of the command line: gives the answers that it is told and notes what it was asked.
+//
+// Thread safety: the answers are set before, and the requests read after, the calls.
+#ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_
+#define CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/net/grpc_server.h"
+#include "proto/scheduler.grpc.pb.h"
+
+namespace capstan::cli {
+
+class FakeOperations final : public v1::Scheduler::Service {
+ public:
+  FakeOperations();
+
+  const std::string& address() const { return server_->address(); }
+
+  // Of the node "server-1": each once, then the last one again and again.
+  std::vector<v1::DrainNodeResponse> drains;
+  v1::SaveCheckpointResponse saved;
+  std::function<void()> on_call = [] {};  // Before each answer.
+
+  std::vector<v1::DrainNodeRequest> drain_requests;
+  std::vector<v1::SaveCheckpointRequest> save_requests;
+  std::vector<v1::SubmitJobRequest> submit_requests;
+
+  grpc::Status DrainNode(grpc::ServerContext* context, const v1::DrainNodeRequest* request,
+                         v1::DrainNodeResponse* response) override;
+  grpc::Status SaveCheckpoint(grpc::ServerContext* context,
+                              const v1::SaveCheckpointRequest* request,
+                              v1::SaveCheckpointResponse* response) override;
+  grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
+                         v1::SubmitJobResponse* response) override;
+
+ private:
+  std::unique_ptr<GrpcServer> server_;  // Last: it calls the rest until it is gone.
+};
+
+}  // namespace capstan::cli
+
+#endif  // CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_

@@ -1,0 +1,296 @@
+#include "server/core/shard_replication.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::server {
+
+void ShardReplication::SetRole(const RoleRoute& route, Position position, Version version) {
+  generation_ = route.generation;
+  const bool new_term =
+      route.role == ShardRole::kPrimary && (role_ != ShardRole::kPrimary || term_ != route.term);
+  role_ = route.role;
+  term_ = route.term;
+  if (role_ == ShardRole::kNone) {
+    held_term_ = Term(0);
+    logged_position_ = Position(-1);
+  }
+  if (role_ != ShardRole::kPrimary) {
+    followers_.clear();
+    kept_.clear();
+    kept_bytes_ = 0;
+    uncommitted_.clear();
+    return;
+  }
+  if (new_term) {
+    StartTerm(route.term, position, version);
+  } else if (!keeps_records()) {
+    SkipTo(position, version);
+  }
+  SetFollowers(route.followers);
+  Commit();
+  Trim();
+}
+
+void ShardReplication::StartTerm(Term term, Position position, Version version) {
+  held_term_ = term;
+  logged_position_ = Position(-1);
+  deposed_ = false;
+  last_ = position;
+  sent_ = position;
+  kept_.clear();
+  kept_bytes_ = 0;
+  followers_.clear();
+  committed_position_ = Position(-1);
+  committed_version_ = Version(-1);
+  uncommitted_ = {{position, version}};
+}
+
+// Nobody wanted the records up to here: they were committed as they were made.
+void ShardReplication::SkipTo(Position position, Version version) {
+  last_ = position;
+  sent_ = position;
+  kept_.clear();
+  kept_bytes_ = 0;
+  uncommitted_.clear();
+  committed_position_ = position;
+  committed_version_ = version;
+}
+
+void ShardReplication::SetFollowers(const std::vector<FollowerRoute>& routes) {
+  absl::btree_map<FollowerKey, Follower> followers;
+  for (const FollowerRoute& route : routes) {
+    Follower follower;
+    const auto known = followers_.find(route.key);
+    // One that was in sync and is not any more has been taken away and given anew in between: it
+    // may have dropped everything.
+    if (known != followers_.end() && (route.in_sync || !known->second.in_sync)) {
+      follower = std::move(known->second);
+    }
+    follower.in_sync = route.in_sync;
+    follower.counted = follower.counted || route.in_sync;
+    follower.confirmed = false;
+    followers.insert({route.key, std::move(follower)});
+  }
+  followers_ = std::move(followers);
+}
+
+void ShardReplication::Append(Position position, Version version_after, int64_t bytes) {
+  Keep(position, version_after, {.bytes = bytes, .barrier = false});
+}
+
+void ShardReplication::AppendBarrier(Position position, int64_t bytes) {
+  const Version version = uncommitted_.empty() ? committed_version_ : uncommitted_.back().second;
+  Keep(position, version, {.bytes = bytes, .barrier = true});
+}
+
+void ShardReplication::Keep(Position position, Version version_after, Kept kept) {
+  last_ = position;
+  kept_.push_back(kept);
+  kept_bytes_ += kept.bytes;
+  uncommitted_.emplace_back(position, version_after);
+  Commit();
+  Trim();
+}
+
+std::optional<Position> ShardReplication::UnsentBarrier() const {
+  if (kept_.empty() || !kept_.back().barrier || sent_ >= last_) return std::nullopt;
+  return last_;
+}
+
+// Before a follower gets a whole shard it is asked whether it would take it.
+bool ShardReplication::NeedsInstall(const Follower& follower) const {
+  if (!follower.installed) return follower.confirmed;
+  return follower.acked.Next() < oldest_kept();
+}
+
+bool ShardReplication::WantsMessage(const Follower& follower) const {
+  if (follower.in_flight.has_value()) return false;
+  return !follower.installed || follower.acked < last_ ||
+         (!follower.confirmed && !follower.in_sync);
+}
+
+std::optional<ReplicaMessage> ShardReplication::NextMessage(Instant now, bool may_install) {
+  if (role_ != ShardRole::kPrimary || deposed_) return std::nullopt;
+  for (auto& [key, follower] : followers_) {
+    if (!WantsMessage(follower) || now < follower.next_try) continue;
+    if (NeedsInstall(follower) && !may_install) continue;
+    return MakeMessage(key, follower, now);
+  }
+  return std::nullopt;
+}
+
+ReplicaMessage ShardReplication::MakeMessage(const FollowerKey& key, Follower& follower,
+                                             Instant now) {
+  ReplicaMessage message{
+      .to = key, .id = next_message_, .begin = last_.Next(), .end = last_.Next()};
+  ++next_message_;
+  message.install = NeedsInstall(follower);
+  if (!message.install && follower.installed) {
+    message.begin = follower.acked.Next();
+    message.end = message.begin;
+    int64_t bytes = 0;
+    for (size_t i = static_cast<size_t>(message.begin.value() - oldest_kept().value());
+         i < kept_.size(); ++i) {
+      bytes += kept_[i].bytes;
+      const int64_t count = message.end.value() - message.begin.value();
+      if (count > 0 && (bytes > kMessageBytesMax || count == kMessageRecordsMax)) break;
+      ++message.end;
+    }
+  }
+  sent_ = std::max(sent_, Position(message.end.value() - 1));
+  follower.in_flight = {.id = message.id,
+                        .generation = generation_,
+                        .install = message.install,
+                        .begin = message.begin,
+                        .end = message.end};
+  if (message.install) follower.slow = true;
+  if (!follower.silent_since.has_value()) follower.silent_since = now;
+  return message;
+}
+
+void ShardReplication::OnAnswer(const FollowerKey& from, MessageId id, const ReplicaAnswer& answer,
+                                Instant now) {
+  const auto it = followers_.find(from);
+  if (it == followers_.end()) return;
+  Follower& follower = it->second;
+  if (!follower.in_flight.has_value() || follower.in_flight->id != id) return;
+  const InFlight message = *std::exchange(follower.in_flight, std::nullopt);
+  if (answer.kind == ReplicaAnswer::Kind::kFenced) deposed_ = true;
+  if (answer.kind == ReplicaAnswer::Kind::kNotYet) follower.slow = true;
+  if (answer.kind != ReplicaAnswer::Kind::kHolds) {
+    Retry(follower, now);
+    Trim();
+    return;
+  }
+  follower.silent_since.reset();
+  follower.slow = false;
+  follower.unreachable = false;
+  follower.confirmed = message.generation == generation_;
+  follower.installed = answer.term == held_term_;
+  const Position before = follower.acked;
+  if (follower.installed) {
+    follower.acked = std::min(answer.position, last_);
+    follower.counted = true;
+  }
+  if (follower.installed ? message.begin < message.end && follower.acked <= before
+                         : message.install) {
+    Retry(follower, now);  // It answers, and does not take in what it gets.
+  } else {
+    follower.back_off = kBackOffMin;
+  }
+  Commit();
+  Trim();
+}
+
+void ShardReplication::Retry(Follower& follower, Instant now) {
+  follower.next_try = now + follower.back_off;
+  follower.back_off = std::min(follower.back_off * 2, kBackOffMax);
+}
+
+void ShardReplication::OnLogged(Term term, Position position) {
+  if (term != held_term_) return;
+  logged_position_ = std::max(logged_position_, position);
+  if (role_ != ShardRole::kPrimary) return;
+  Commit();
+  Trim();
+}
+
+absl::Duration ShardReplication::Patience(const Follower& follower) const {
+  return follower.counted && !follower.slow ? kUnreachableAfter : kSlowUnreachableAfter;
+}
+
+Instant ShardReplication::NextDeadline() const {
+  Instant next = Instant::InfiniteFuture();
+  if (role_ != ShardRole::kPrimary || deposed_) return next;
+  for (const auto& [key, follower] : followers_) {
+    if (WantsMessage(follower)) next = std::min(next, follower.next_try);
+    if (follower.silent_since.has_value() && !follower.unreachable) {
+      next = std::min(next, *follower.silent_since + Patience(follower));
+    }
+  }
+  return next;
+}
+
+void ShardReplication::Tick(Instant now) {
+  if (role_ != ShardRole::kPrimary || deposed_) return;
+  for (auto& [key, follower] : followers_) {
+    if (follower.silent_since.has_value() && now >= *follower.silent_since + Patience(follower)) {
+      follower.unreachable = true;
+    }
+  }
+}
+
+bool ShardReplication::HasCountedFollowers() const {
+  return std::any_of(followers_.begin(), followers_.end(),
+                     [](const auto& each) { return each.second.counted; });
+}
+
+std::vector<ReplicaReport> ShardReplication::Reports() const {
+  std::vector<ReplicaReport> reports;
+  if (deposed_) return reports;
+  for (const auto& [key, follower] : followers_) {
+    if (follower.unreachable) {
+      reports.push_back({.replica = key, .filled = false});
+    } else if (!follower.in_sync && follower.counted && follower.confirmed && follower.installed &&
+               follower.acked >= committed_position_) {
+      reports.push_back({.replica = key, .filled = true});
+    }
+  }
+  return reports;
+}
+
+// Moves what is committed up to what every counted follower and the log have.
+void ShardReplication::Commit() {
+  if (deposed_) return;
+  Position committed = last_;
+  if (logged_) committed = std::min(committed, logged_position_);
+  for (const auto& [key, follower] : followers_) {
+    if (follower.counted) committed = std::min(committed, follower.acked);
+  }
+  while (!uncommitted_.empty() && uncommitted_.front().first <= committed) {
+    committed_position_ = uncommitted_.front().first;
+    committed_version_ = uncommitted_.front().second;
+    uncommitted_.pop_front();
+  }
+}
+
+// Lets go of records that no follower will be sent.
+void ShardReplication::Trim() {
+  Position needed = last_.Next();
+  for (const auto& [key, follower] : followers_) {
+    if (follower.installed) needed = std::min(needed, follower.acked.Next());
+    if (follower.in_flight.has_value() && follower.in_flight->install) {
+      needed = std::min(needed, follower.in_flight->end);
+    }
+  }
+  while (!kept_.empty() && (oldest_kept() < needed || kept_.size() > kKeptRecordsMax ||
+                            kept_bytes_ > kKeptBytesMax)) {
+    kept_bytes_ -= kept_.front().bytes;
+    kept_.pop_front();
+  }
+}
+
+ReplicaVerdict ShardReplication::Consider(const ReplicateHead& head, Position position) const {
+  using Kind = ReplicaVerdict::Kind;
+  if (head.term < term_) return {.kind = Kind::kFenced};
+  if (head.generation > generation_ || role_ != ShardRole::kReplica || head.term != term_) {
+    return {.kind = Kind::kNotYet};
+  }
+  const bool same_term = held_term_ == head.term;
+  if (head.install.has_value()) {
+    const bool is_held = same_term && position >= *head.install;
+    return {.kind = is_held ? Kind::kNothing : Kind::kInstall};
+  }
+  if (!same_term || head.records == 0) return {.kind = Kind::kNothing};
+  const int64_t skip = position.value() + 1 - head.begin.value();
+  if (skip < 0 || skip >= head.records) return {.kind = Kind::kNothing};
+  return {.kind = Kind::kReplay, .skip = skip};
+}
+
+void ShardReplication::TookInstall(Term term) {
+  held_term_ = term;
+  logged_position_ = Position(-1);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,307 @@
+// HeldJob: what the scheduler says (routing, membership, captures) and what time brings.
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "absl/strings/str_cat.h"
+#include "server/service/held_job.h"
+#include "server/service/held_job_sink.h"
+#include "server/service/message_checks.h"
+
+namespace capstan::server {
+namespace {
+
+HeldShard ShardOf(const v1::ShardRoute& route) {
+  return {.key = KeyOf(route), .elements = {route.element_begin(), route.element_end()}};
+}
+
+// The first term is 1; tables that name none are of it.
+Term TermOf(const v1::ShardRoute& route) { return Term(std::max<uint64_t>(1, route.term())); }
+
+FollowerKey KeyOfServer(const v1::ServerAddress& server) {
+  return {.node = server.node_id(), .incarnation = Incarnation(server.incarnation())};
+}
+
+bool IsServer(const v1::RoutingTable& routing, int server) {
+  return server >= 0 && server < routing.servers_size();
+}
+
+}  // namespace
+
+bool HeldJob::IsSelf(const v1::RoutingTable& routing, int server) const {
+  return IsServer(routing, server) &&
+         KeyOfServer(routing.servers(server)) ==
+             FollowerKey{.node = options_.node, .incarnation = options_.incarnation};
+}
+
+absl::StatusOr<std::vector<ShardOrder>> HeldJob::MissingShards(const v1::RoutingTable& routing,
+                                                               const ShardSources& sources) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<ShardOrder> orders;
+  if (routing.generation() <= routing_.generation()) return orders;
+  for (const v1::ShardRoute& route : routing.shards()) {
+    if (!IsSelf(routing, route.server())) continue;
+    ShardOrder order{.shard = ShardOf(route), .term = TermOf(route)};
+    const auto link = links_.find(order.shard.key);
+    const bool is_held = tables_.Find(order.shard.key) != nullptr && link != links_.end() &&
+                         link->second->shard() == order.shard;
+    if (order.term == sources.restore_term) {
+      if (is_held && link->second->is_primary() &&
+          link->second->replication().term() == order.term) {
+        continue;
+      }
+      order.from = ShardOrder::From::kCheckpoint;
+    } else if (is_held) {
+      continue;
+    } else if (order.term == sources.log_term) {
+      order.from = ShardOrder::From::kLog;
+    } else if (order.term != Term(1)) {
+      return absl::InternalError(absl::StrCat("routing generation ", routing.generation(),
+                                              " gives this server ", NameOf(order.shard.key),
+                                              ", whose values it has never held"));
+    }
+    orders.push_back(order);
+  }
+  return orders;
+}
+
+void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard> made) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!closed_.ok() || routing.generation() <= routing_.generation()) return;
+    routing_ = routing;
+    for (MadeShard& each : made) {
+      const ShardKey key = each.order.shard.key;
+      EndWaitingForLocked(key,
+                          absl::FailedPreconditionError(
+                              absl::StrCat(NameOf(key), " begins anew; fetch the routing table")),
+                          &effects);
+      tables_.Put(key, std::move(each.shard));
+    }
+    absl::btree_set<ShardKey> named;
+    for (const v1::ShardRoute& route : routing.shards()) {
+      bool names_self = IsSelf(routing, route.server());
+      for (const v1::ShardReplica& replica : route.replicas()) {
+        names_self = names_self || IsSelf(routing, replica.server());
+      }
+      if (!names_self) continue;
+      named.insert(KeyOf(route));
+      SetRouteLocked(routing, route, &effects);
+    }
+    for (auto it = links_.begin(); it != links_.end();) {
+      it = named.contains(it->first) ? std::next(it) : RemoveLocked(it, &effects);
+    }
+  }
+  Perform(effects);
+}
+
+void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
+                             Effects* effects) {
+  const ShardKey key = KeyOf(route);
+  const HeldShard shard = ShardOf(route);
+  auto it = links_.find(key);
+  if (it != links_.end() && it->second->shard() != shard) {  // Cut anew: another shard.
+    RemoveLocked(it, effects);
+    it = links_.end();
+  }
+  if (it == links_.end()) {
+    it = links_.insert({key, std::make_unique<ShardLink>(&link_options_, shard)}).first;
+  }
+  ShardLink& link = *it->second;
+  if (IsSelf(routing, route.server()) && tables_.Find(key) == nullptr) {
+    failure_ = absl::InternalError(
+        absl::StrCat(NameOf(key), " was to be made before this server became its primary"));
+    effects->report = true;
+    return;
+  }
+  const bool was_primary = link.is_primary();
+  RoleRoute role{.generation = Generation(routing.generation()),
+                 .role = ShardRole::kReplica,
+                 .term = TermOf(route),
+                 .followers = {}};
+  absl::btree_map<FollowerKey, v1::ServerAddress> servers;
+  if (IsSelf(routing, route.server())) {
+    role.role = ShardRole::kPrimary;
+    for (const v1::ShardReplica& replica : route.replicas()) {
+      if (!IsServer(routing, replica.server())) continue;
+      const v1::ServerAddress& server = routing.servers(replica.server());
+      role.followers.push_back({.key = KeyOfServer(server), .in_sync = replica.in_sync()});
+      servers[KeyOfServer(server)] = server;
+    }
+  }
+  link.SetRole(role, std::move(servers), tables_.Find(key), &effects->ended);
+  if (was_primary && !link.is_primary()) {
+    EndWaitingForLocked(key,
+                        absl::FailedPreconditionError(
+                            absl::StrCat(NameOf(key),
+                                         " has another primary now; fetch the routing table "
+                                         "and send again")),
+                        effects);
+  }
+  if (!link.is_primary()) return;
+  Sink sink(this, &effects->ended);
+  tables_.SetMembership(key, membership_, sink);
+  sink.Touch(key);
+  SettleLocked(sink, effects);
+}
+
+HeldJob::Links::iterator HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
+  const ShardKey key = link->first;
+  EndWaitingForLocked(key,
+                      absl::FailedPreconditionError(
+                          absl::StrCat(NameOf(key),
+                                       " is no longer held here; fetch the routing table and "
+                                       "send again")),
+                      effects);
+  link->second->Close(absl::NotFoundError(absl::StrCat(NameOf(key), " is no longer held here")),
+                      &effects->ended);
+  if (options_.log != nullptr) options_.log->Forget(options_.job, key);
+  tables_.Remove(key);
+  return links_.erase(link);
+}
+
+void HeldJob::SetMembership(const Membership& membership) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (membership.generation > membership_.generation) membership_ = membership;
+    Sink sink(this, &effects.ended);
+    for (const auto& [key, link] : links_) {
+      if (link->is_primary()) tables_.SetMembership(key, membership_, sink);
+    }
+    SettleLocked(sink, &effects);
+  }
+  Perform(effects);
+}
+
+void HeldJob::SetReadLease(Instant until) {
+  absl::MutexLock lock(&mutex_);
+  read_lease_ = std::max(read_lease_, until);
+}
+
+void HeldJob::Fail(const absl::Status& status) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok()) return;
+    failure_ = status;
+    for (const CallId call : calls_.All()) EndLocked(call, status, &effects);
+    effects.report = true;
+  }
+  Perform(effects);
+}
+
+void HeldJob::Tick(Instant now) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    tick_asked_ = Instant::InfiniteFuture();
+    Sink sink(this, &effects.ended);
+    tables_.Tick(now, sink);
+    SettleLocked(sink, &effects);
+    for (const auto& [key, link] : links_) {
+      if (!link->holds_replies() || !link->is_primary()) continue;
+      link->replication().Tick(now);
+      SettleLinkLocked(*link, &effects);
+    }
+    effects.tick.reset();
+    tick_asked_ = NextDeadlineLocked();
+  }
+  Perform(effects);
+}
+
+Instant HeldJob::NextDeadline() const {
+  absl::MutexLock lock(&mutex_);
+  return NextDeadlineLocked();
+}
+
+Instant HeldJob::NextDeadlineLocked() const {
+  Instant next = Instant::InfiniteFuture();
+  if (!calls_.empty()) next = tables_.NextDeadline();
+  for (const auto& [key, link] : links_) {
+    next = std::min(next, link->replication().NextDeadline());
+  }
+  return next;
+}
+
+void HeldJob::TickAtLocked(Instant at, Effects* effects) {
+  if (at >= tick_asked_) return;
+  tick_asked_ = at;
+  effects->tick = at;
+}
+
+void HeldJob::Close(const absl::Status& reason) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    closed_ = reason;
+    for (const CallId call : calls_.All()) EndLocked(call, reason, &effects);
+    for (const auto& [key, link] : links_) link->Close(reason, &effects.ended);
+  }
+  Perform(effects);
+}
+
+std::vector<CapturedShard> HeldJob::Capture() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<CapturedShard> captured;
+  for (const auto& [key, link] : links_) {
+    if (!link->is_primary()) continue;
+    captured.push_back(
+        {.shard = link->shard(),
+         .snapshot = std::make_shared<v1::ShardSnapshot>(tables_.Find(key)->Snapshot())});
+  }
+  return captured;
+}
+
+Generation HeldJob::routing_generation() const {
+  absl::MutexLock lock(&mutex_);
+  return Generation(routing_.generation());
+}
+
+Generation HeldJob::membership_generation() const {
+  absl::MutexLock lock(&mutex_);
+  return membership_.generation;
+}
+
+v1::RoutingTable HeldJob::routing() const {
+  absl::MutexLock lock(&mutex_);
+  return routing_;
+}
+
+absl::Status HeldJob::failure() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_.ok() ? tables_.failure() : failure_;
+}
+
+std::vector<HeldShard> HeldJob::shards() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<HeldShard> shards;
+  for (const auto& [key, link] : links_) {
+    if (link->is_primary()) shards.push_back(link->shard());
+  }
+  return shards;
+}
+
+std::vector<v1::ReplicaState> HeldJob::ReplicaStates() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<v1::ReplicaState> states;
+  for (const auto& [key, link] : links_) {
+    for (v1::ReplicaState& state : link->Reports()) states.push_back(std::move(state));
+  }
+  return states;
+}
+
+std::vector<v1::HeldTable> HeldJob::Describe() const {
+  absl::MutexLock lock(&mutex_);
+  absl::btree_set<ShardKey> primaries;
+  for (const auto& [key, link] : links_) {
+    if (link->is_primary()) primaries.insert(key);
+  }
+  std::vector<v1::HeldTable> tables =
+      tables_.Describe([&](const ShardKey& key) { return primaries.contains(key); });
+  for (v1::HeldTable& table : tables) table.set_job_id(options_.job);
+  return tables;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,182 @@
+// HeldJob: messages to and from replicas, and what follows from what they say.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "server/service/held_job.h"
+#include "server/service/held_job_sink.h"
+#include "server/service/message_checks.h"
+
+namespace capstan::server {
+namespace {
+
+ReplicateHead HeadOf(const v1::ReplicateRequest& request) {
+  ReplicateHead head{.generation = Generation(request.routing_generation()),
+                     .term = Term(request.term()),
+                     .install = {},
+                     .begin = {},
+                     .records = request.records_size()};
+  if (request.has_install()) head.install = Position(request.install().position());
+  if (head.records > 0) head.begin = Position(request.records(0).position());
+  return head;
+}
+
+ReplicaAnswer AnswerOf(const absl::Status& status, const v1::ReplicateResponse& response) {
+  using Kind = ReplicaAnswer::Kind;
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return {.kind = Kind::kHolds,
+              .term = Term(response.term()),
+              .position = Position(response.position())};
+    case absl::StatusCode::kFailedPrecondition:
+      return {.kind = Kind::kFenced};
+    case absl::StatusCode::kNotFound:
+      return {.kind = Kind::kNotYet};
+    default:
+      return {.kind = Kind::kFailed};
+  }
+}
+
+}  // namespace
+
+void HeldJob::Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response,
+                        Done done) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    const ShardKey key = KeyOf(request);
+    const auto it = links_.find(key);
+    absl::Status status = closed_;
+    if (status.ok()) status = failure_;
+    if (status.ok() && it == links_.end()) {
+      status = absl::NotFoundError(absl::StrCat("routing generation ", routing_.generation(),
+                                                " gives this server no copy of it"));
+    }
+    if (status.ok()) status = ReplicateLocked(request, *it->second, &effects);
+    if (status.ok()) {
+      it->second->Answer(tables_.Find(key), response, std::move(done), &effects.ended);
+    } else {
+      effects.report = !tables_.failure().ok();
+      effects.ended.emplace_back(
+          std::move(done),
+          Annotate(status, absl::StrCat("replicate ", options_.job, ", ", NameOf(key))));
+    }
+  }
+  Perform(effects);
+}
+
+absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
+                                      Effects* effects) {
+  using Kind = ReplicaVerdict::Kind;
+  const ShardKey key = link.shard().key;
+  const TableShard* held = tables_.Find(key);
+  const Position position = held != nullptr ? held->core().position() : Position(0);
+  const ReplicaVerdict verdict = link.replication().Consider(HeadOf(request), position);
+  switch (verdict.kind) {
+    case Kind::kFenced:
+      return absl::FailedPreconditionError(
+          absl::StrCat("term ", request.term(), " of ", request.sender(), " has ended: expected ",
+                       link.replication().term().value(), " or higher"));
+    case Kind::kNotYet:
+      return absl::NotFoundError(
+          absl::StrCat("routing generation ", request.routing_generation(), ", term ",
+                       request.term(), ": this server has generation ", routing_.generation(),
+                       ", term ", link.replication().term().value(), "; send again"));
+    case Kind::kInstall: {
+      const absl::Status status = tables_.Install(link.shard(), request.install());
+      if (!status.ok()) return status;
+      link.TookInstall(Term(request.term()), request.install(), &effects->ended);
+      return absl::OkStatus();
+    }
+    case Kind::kReplay:
+      for (int i = static_cast<int>(verdict.skip); i < request.records_size(); ++i) {
+        const absl::Status status = tables_.Replay(key, request.records(i));
+        if (!status.ok()) return status;
+        link.TookRecord(request.records(i), *tables_.Find(key));
+      }
+      return absl::OkStatus();
+    case Kind::kNothing:
+      return absl::OkStatus();
+  }
+  return absl::InternalError("no such verdict");
+}
+
+void HeldJob::OnReplicated(const ShardKey& key, const ReplicaMessage& message,
+                           const absl::Status& status, const v1::ReplicateResponse& response) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (message.install) --installs_in_flight_;
+    if (!closed_.ok()) return;
+    const auto it = links_.find(key);
+    if (it != links_.end()) {
+      it->second->replication().OnAnswer(message.to, message.id, AnswerOf(status, response),
+                                         options_.clock->Now());
+      SettleLinkLocked(*it->second, &effects);
+    }
+    // Others may have waited for their turn.
+    if (message.install) {
+      for (const auto& [other, link] : links_) SendLocked(*link, &effects);
+    }
+  }
+  Perform(effects);
+}
+
+void HeldJob::OnLogged(const ShardKey& shard, Term term, Position position) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = links_.find(shard);
+    if (!closed_.ok() || it == links_.end()) return;
+    it->second->OnLogged(term, position, &effects.ended);
+    SettleLinkLocked(*it->second, &effects);
+  }
+  Perform(effects);
+}
+
+void HeldJob::SettleLocked(Sink& sink, Effects* effects) {
+  for (const auto& [key, call] : sink.TakeBarriers()) {
+    if (!calls_.Has(call)) continue;
+    ShardLink& link = *links_.at(key);
+    if (!link.replication().UnsentBarrier().has_value()) tables_.MakeBarrier(key, sink);
+    calls_.HoldForPosition(call, key, *link.replication().UnsentBarrier());
+    calls_.Seal(call, &effects->ended);
+    sink.Touch(key);
+  }
+  for (const ShardKey& key : sink.touched()) SettleLinkLocked(*links_.at(key), effects);
+}
+
+void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
+  const ShardKey key = link.shard().key;
+  const ShardReplication& replication = link.replication();
+  if (!link.is_primary()) return;
+  if (replication.deposed()) {
+    EndWaitingForLocked(key, ElementsOfLocked(key).status(), effects);
+    return;
+  }
+  calls_.Release(key, replication.committed_version(), replication.committed_position(),
+                 &effects->ended);
+  link.Settle(*tables_.Find(key));
+  SendLocked(link, effects);
+  if (link.ReportsChanged()) effects->report = true;
+  TickAtLocked(replication.NextDeadline(), effects);
+}
+
+void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
+  if (!link.is_primary() || options_.transport == nullptr) return;
+  const ShardKey key = link.shard().key;
+  const Instant now = options_.clock->Now();
+  while (const auto message =
+             link.replication().NextMessage(now, installs_in_flight_ < kInstallsInFlightMax)) {
+    if (message->install) ++installs_in_flight_;
+    effects->sends.push_back(
+        {.shard = key,
+         .message = *message,
+         .to = link.AddressOf(message->to),
+         .request =
+             link.MessageFor(*message, Generation(routing_.generation()), *tables_.Find(key))});
+  }
+  TickAtLocked(link.replication().NextDeadline(), effects);
+}
+
+}  // namespace capstan::server

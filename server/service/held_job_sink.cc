@@ -1,0 +1,52 @@
+#include "server/service/held_job_sink.h"
+
+#include "server/service/codec.h"
+
+namespace capstan::server {
+
+// The tables call these under the job's mutex, which the analysis cannot see.
+
+void HeldJob::Sink::OnPush(const ShardKey& key,
+                           const ReplyPush& reply) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  EncodePushReply(reply, push_);
+  const ShardLink& link = *job_->links_.at(key);
+  if (link.holds_replies() && reply.rests_on > link.replication().committed_version()) {
+    job_->calls_.HoldForVersion(push_call_, key, reply.rests_on);
+  }
+}
+
+void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
+                           absl::Span<const float> values) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const WaitingCalls::Part part = job_->calls_.PartOf(reply.token);
+  EncodePullReply(reply, values, part.response->mutable_shards(part.index));
+  if (reply.outcome == PullOutcome::kNotReady) {
+    EncodeCulprits(key, reply.waiting_for, part.response->add_waiting_for());
+  } else if (const ShardLink& link = *job_->links_.at(key); link.holds_replies()) {
+    if (reply.rests_on() > link.replication().committed_version()) {
+      job_->calls_.HoldForVersion(part.call, key, reply.rests_on());
+    }
+    if (NeedsBarrier(link)) {
+      job_->calls_.Open(part.call);
+      barriers_.emplace_back(key, part.call);
+    }
+  }
+  job_->calls_.TakePart(reply.token, ended_);
+}
+
+void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
+                             absl::Span<const float> gradient) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  ShardLink& link = *job_->links_.at(key);
+  if (!link.holds_replies()) return;
+  link.OnRecord(made, gradient);
+  Touch(key);
+}
+
+// A primary whose read lease has run out may have been replaced: what it shows must first be
+// confirmed by the replicas, one of which would be the new one.
+bool HeldJob::Sink::NeedsBarrier(const ShardLink& link) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (!link.replication().HasCountedFollowers()) return false;
+  if (!now_.has_value()) now_ = job_->options_.clock->Now();
+  return *now_ >= job_->read_lease_;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,51 @@
+// HeldJob::Sink: where the tables' answers and records go during one operation of a job: into the
+// calls that wait for them, to replicas and the log.
+//
+// Lives on the stack of one operation, under the job's mutex; notes which shards the operation
+// touched and which pulls need a barrier, for HeldJob::SettleLocked.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_SERVICE_HELD_JOB_SINK_H_
+#define CAPSTAN_SERVER_SERVICE_HELD_JOB_SINK_H_
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "server/service/held_job.h"
+
+namespace capstan::server {
+
+class HeldJob::Sink final : public ReplySink {
+ public:
+  Sink(HeldJob* job, EndedCalls* ended) : job_(job), ended_(ended) {}
+
+  // The call of the pushes being handled, which is held until they are safe.
+  void SetPushCall(CallId call) { push_call_ = call; }
+  void SetPushResult(v1::ShardPushResult* result) { push_ = result; }
+
+  void OnPush(const ShardKey& key, const ReplyPush& reply) override;
+  void OnPull(const ShardKey& key, const ReplyPull& reply, absl::Span<const float> values) override;
+  void OnRecord(const ShardKey& key, const MakeRecord& made,
+                absl::Span<const float> gradient) override;
+
+  // Shards that made records, in order; may repeat.
+  const std::vector<ShardKey>& touched() const { return touched_; }
+  // Pulls whose answer needs a barrier; each call waits for it already, and Seal()s once more.
+  std::vector<std::pair<ShardKey, CallId>> TakeBarriers() { return std::exchange(barriers_, {}); }
+  void Touch(const ShardKey& key) { touched_.push_back(key); }
+
+ private:
+  bool NeedsBarrier(const ShardLink& link);
+
+  HeldJob* const job_;
+  EndedCalls* const ended_;
+  v1::ShardPushResult* push_ = nullptr;
+  CallId push_call_;
+  std::optional<Instant> now_;  // Read once an operation, and only where a lease matters.
+  std::vector<ShardKey> touched_;
+  std::vector<std::pair<ShardKey, CallId>> barriers_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_HELD_JOB_SINK_H_

@@ -1,0 +1,51 @@
+// What can be checked of a message's list of shards without knowing the shards.
+//
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SERVER_SERVICE_MESSAGE_CHECKS_H_
+#define CAPSTAN_SERVER_SERVICE_MESSAGE_CHECKS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/types/ids.h"
+#include "server/table_store/table_shard.h"
+
+namespace capstan::server {
+
+template <typename ShardMessage>
+ShardKey KeyOf(const ShardMessage& shard) {
+  return {TableId(shard.table()), ShardId(shard.shard())};
+}
+
+// Not empty, not longer than `shards_max`, no shard twice. Errors: kInvalidArgument.
+template <typename ShardMessages>
+absl::Status CheckShardList(const ShardMessages& shards, int shards_max) {
+  if (shards.empty()) return absl::InvalidArgumentError("no shards: expected at least 1");
+  if (shards.size() > shards_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(shards.size(), " shards in one message: expected at most ", shards_max));
+  }
+  absl::btree_set<ShardKey> seen;
+  for (const auto& shard : shards) {
+    if (!seen.insert(KeyOf(shard)).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(NameOf(KeyOf(shard)), " is twice in one message: expected once"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Errors: kInvalidArgument  not `elements` floats.
+inline absl::Status CheckBytes(const ShardKey& key, int64_t elements, size_t bytes) {
+  const int64_t expected = elements * static_cast<int64_t>(sizeof(float));
+  if (static_cast<int64_t>(bytes) == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(NameOf(key), ": expected ", expected, " bytes = ",
+                                                 elements, " elements of fp32, got ", bytes));
+}
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_MESSAGE_CHECKS_H_

@@ -1,0 +1,113 @@
+// ShardLink: one shard's tie to its replicas and its log: carries the decisions of
+// ShardReplication out, keeps records with their gradients while somebody needs them, and holds a
+// replica's answers until its log has what they say.
+//
+//   primary: record --> kept, log --> MessageFor(replica) ... what is needed no more is let go
+//   replica: install, records --> log --> OnLogged --> answers
+//
+// Thread safety: thread-compatible; HeldJob serializes all calls.
+#ifndef CAPSTAN_SERVER_SERVICE_SHARD_LINK_H_
+#define CAPSTAN_SERVER_SERVICE_SHARD_LINK_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/core/messages.h"
+#include "server/core/shard_replication.h"
+#include "server/service/record_sink.h"
+#include "server/service/waiting_calls.h"
+#include "server/table_store/shard_factory.h"
+
+namespace capstan::server {
+
+class ShardLink {
+ public:
+  // The log gets a snapshot once this many bytes of records follow the last one, and eight times
+  // its bytes: then it may forget what lies before, and writes at most an eighth more.
+  static constexpr int64_t kLogBytesMin = 16 << 20;
+
+  struct Options {
+    JobId job;
+    NodeId node;                // This server.
+    bool safe_replies = false;  // As HeldJob's.
+    RecordSink* log = nullptr;
+  };
+
+  ShardLink(const Options* options, HeldShard shard)
+      : options_(options), shard_(shard), replication_(options->log != nullptr) {}
+
+  const HeldShard& shard() const { return shard_; }
+  ShardReplication& replication() { return replication_; }
+  const ShardReplication& replication() const { return replication_; }
+  bool is_primary() const { return replication_.role() == ShardRole::kPrimary; }
+  // Replies wait until what they rest on is committed, since it may be later than now.
+  bool holds_replies() const { return options_->safe_replies || replication_.keeps_records(); }
+
+  // Takes a routing table's word in. `servers` are the followers' addresses; `held` is the shard as
+  // it is, null if it is still to be filled.
+  void SetRole(const RoleRoute& route, absl::btree_map<FollowerKey, v1::ServerAddress> servers,
+               const TableShard* held, EndedCalls* ended);
+
+  // ---- primary
+  void OnRecord(const MakeRecord& made, absl::Span<const float> gradient);
+  std::shared_ptr<const v1::ReplicateRequest> MessageFor(const ReplicaMessage& message,
+                                                         Generation routing,
+                                                         const TableShard& held) const;
+  const v1::ServerAddress& AddressOf(const FollowerKey& follower) const {
+    return servers_.at(follower);
+  }
+  // After any change: lets go of records, and gives the log a snapshot if it is due one.
+  void Settle(const TableShard& held);
+  // What is to be reported, ordered by replica; `changed` tells whether it was different before.
+  std::vector<v1::ReplicaState> Reports() const;
+  bool ReportsChanged();
+
+  // ---- replica
+  void TookInstall(Term term, const v1::ShardSnapshot& snapshot, EndedCalls* ended);
+  void TookRecord(const v1::ShardRecord& record, const TableShard& held);
+  // Answers with what is held, once the log has it. `held` is null if nothing is.
+  void Answer(const TableShard* held, v1::ReplicateResponse* response, WaitingCalls::Done done,
+              EndedCalls* ended);
+
+  void OnLogged(Term term, Position position, EndedCalls* ended);
+  // Ends all answers that wait for the log.
+  void Close(const absl::Status& status, EndedCalls* ended);
+
+ private:
+  struct WaitingAnswer {
+    Position position;
+    WaitingCalls::Done done;
+  };
+
+  void BeginLog(Term term, std::shared_ptr<const v1::ShardSnapshot> snapshot);
+  void AppendLog(std::shared_ptr<const v1::ShardRecord> record);
+  bool LogWantsSnapshot() const;
+
+  const Options* const options_;  // The job's; outlives the link.
+  const HeldShard shard_;
+  ShardReplication replication_;
+  absl::btree_map<FollowerKey, v1::ServerAddress> servers_;
+  // Records [oldest_kept, ...] of the replication; shared with messages on their way and the log.
+  std::deque<std::shared_ptr<const v1::ShardRecord>> kept_;
+  // No follower is reported as filled below this version: pushes that were acknowledged before
+  // there was any follower, and are in no record yet, would be lost with the primary.
+  Version filled_from_{0};
+  std::vector<ReplicaReport> reported_;
+  int64_t log_snapshot_bytes_ = 0;      // Of the last one.
+  int64_t log_record_bytes_ = 0;        // Since then.
+  std::vector<WaitingAnswer> answers_;  // For the log, in the held term.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_SHARD_LINK_H_

@@ -1,0 +1,113 @@
+#include "server/service/waiting_calls.h"
+
+#include <limits>
+
+namespace capstan::server {
+
+WaitingCalls::CallId WaitingCalls::Begin(Done done) {
+  const CallId id = next_call_;
+  ++next_call_;
+  calls_[id].done = std::move(done);
+  return id;
+}
+
+bool WaitingCalls::Seal(CallId call, EndedCalls* ended) { return CountDown(call, ended); }
+
+bool WaitingCalls::CountDown(CallId id, EndedCalls* ended) {
+  const auto it = calls_.find(id);
+  if (--it->second.missing > 0) return true;
+  ended->emplace_back(std::move(it->second.done), absl::OkStatus());
+  calls_.erase(it);
+  return false;
+}
+
+PullToken WaitingCalls::AddPart(CallId call, const ShardKey& key, v1::PullResponse* response,
+                                int index) {
+  const PullToken token = next_token_;
+  ++next_token_;
+  Call& entry = calls_.at(call);
+  ++entry.missing;
+  entry.parts.push_back(token);
+  parts_.insert({token, {.call = call, .key = key, .response = response, .index = index}});
+  return token;
+}
+
+WaitingCalls::Part WaitingCalls::TakePart(PullToken token, EndedCalls* ended) {
+  const auto it = parts_.find(token);
+  const Part part = it->second;
+  parts_.erase(it);
+  CountDown(part.call, ended);
+  return part;
+}
+
+void WaitingCalls::HoldForVersion(CallId call, const ShardKey& key, Version version) {
+  Add({.key = key, .value = version.value(), .call = call}, &versions_, &calls_.at(call).versions);
+}
+
+void WaitingCalls::HoldForPosition(CallId call, const ShardKey& key, Position position) {
+  Add({.key = key, .value = position.value(), .call = call}, &positions_,
+      &calls_.at(call).positions);
+}
+
+void WaitingCalls::Add(const Hold& hold, Holds* holds, std::vector<Hold>* of_call) {
+  if (!holds->insert(hold).second) return;
+  of_call->push_back(hold);
+  ++calls_.at(hold.call).missing;
+}
+
+void WaitingCalls::Release(const ShardKey& key, Version version, Position position,
+                           EndedCalls* ended) {
+  ReleaseUpTo(key, version.value(), &versions_, ended);
+  ReleaseUpTo(key, position.value(), &positions_, ended);
+}
+
+void WaitingCalls::ReleaseUpTo(const ShardKey& key, int64_t value, Holds* holds,
+                               EndedCalls* ended) {
+  const Hold lowest{.key = key, .value = std::numeric_limits<int64_t>::min(), .call = CallId(0)};
+  for (auto it = holds->lower_bound(lowest);
+       it != holds->end() && it->key == key && it->value <= value;) {
+    const CallId call = it->call;
+    it = holds->erase(it);
+    CountDown(call, ended);
+  }
+}
+
+std::vector<WaitingCalls::PendingPull> WaitingCalls::End(CallId call, const absl::Status& status,
+                                                         EndedCalls* ended) {
+  std::vector<PendingPull> pulls;
+  const auto it = calls_.find(call);
+  if (it == calls_.end()) return pulls;
+  for (const PullToken token : it->second.parts) {
+    const auto part = parts_.find(token);
+    if (part == parts_.end()) continue;  // Answered.
+    pulls.emplace_back(token, part->second.key);
+    parts_.erase(part);
+  }
+  for (const Hold& hold : it->second.versions) versions_.erase(hold);
+  for (const Hold& hold : it->second.positions) positions_.erase(hold);
+  ended->emplace_back(std::move(it->second.done), status);
+  calls_.erase(it);
+  return pulls;
+}
+
+std::vector<WaitingCalls::CallId> WaitingCalls::WaitingFor(const ShardKey& key) const {
+  absl::btree_set<CallId> calls;
+  for (const auto& [token, part] : parts_) {
+    if (part.key == key) calls.insert(part.call);
+  }
+  const Hold lowest{.key = key, .value = std::numeric_limits<int64_t>::min(), .call = CallId(0)};
+  for (const Holds* holds : {&versions_, &positions_}) {
+    for (auto it = holds->lower_bound(lowest); it != holds->end() && it->key == key; ++it) {
+      calls.insert(it->call);
+    }
+  }
+  return {calls.begin(), calls.end()};
+}
+
+std::vector<WaitingCalls::CallId> WaitingCalls::All() const {
+  std::vector<CallId> all;
+  for (const auto& [id, call] : calls_) all.push_back(id);
+  return all;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,47 @@
+#include "server/storage/disk_table_source.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/shard_file.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::server {
+
+absl::StatusOr<v1::ShardSnapshot> DiskTableSource::FromCheckpoint(const std::string& folder,
+                                                                  const ShardKey& shard) {
+  JobId job;
+  v1::CheckpointPart part;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (folder != folder_) {
+      CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(*disk_, folder));
+      folder_ = folder;
+      job_ = manifest.job_id();
+      parts_.clear();
+      for (const v1::CheckpointPart& entry : manifest.parts()) {
+        parts_[{TableId(entry.table()), ShardId(entry.shard())}] = entry;
+      }
+    }
+    const auto entry = parts_.find(shard);
+    if (entry == parts_.end()) {
+      return absl::NotFoundError(absl::StrCat(folder, " has no shard ", shard.shard.value(),
+                                              " of table ", shard.table.value()));
+    }
+    job = job_;
+    part = entry->second;
+  }
+  return ReadShardFile(*disk_, folder, job, part);
+}
+
+absl::Status DiskTableSource::FromLog(const JobId& job, const ShardKey& shard,
+                                      ShardReader& reader) {
+  if (log_ == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("this server keeps no logs, expected one of job ", job));
+  }
+  return log_->Read(
+      job, shard, [&](const v1::ShardSnapshot& snapshot) { return reader.Install(snapshot); },
+      [&](const v1::ShardRecord& record) { return reader.Replay(record); });
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,44 @@
+// DiskTableSource: shards that are restored come from checkpoints and from this server's logs.
+//
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_SERVER_STORAGE_DISK_TABLE_SOURCE_H_
+#define CAPSTAN_SERVER_STORAGE_DISK_TABLE_SOURCE_H_
+
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/storage/disk.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/agent/table_source.h"
+#include "server/storage/server_log.h"
+
+namespace capstan::server {
+
+class DiskTableSource final : public TableSource {
+ public:
+  // Both outlive it. `log` may be null: then no log holds anything.
+  DiskTableSource(Disk* disk, const ServerLog* log) : disk_(disk), log_(log) {}
+
+  absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
+                                                   const ShardKey& shard) override;
+  absl::Status FromLog(const JobId& job, const ShardKey& shard, ShardReader& reader) override;
+
+ private:
+  Disk* const disk_;
+  const ServerLog* const log_;
+  absl::Mutex mutex_;
+  // Of the folder read last: shards of one checkpoint are asked for one after the other.
+  std::string folder_ ABSL_GUARDED_BY(mutex_);
+  JobId job_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<ShardKey, v1::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_STORAGE_DISK_TABLE_SOURCE_H_

@@ -1,0 +1,157 @@
+// The power is cut at every step of a log's life, and again while it recovers.
+#include <catch2/catch.hpp>
+#include <memory>
+
+#include "common/storage/sim_disk.h"
+#include "common/testing/status_matchers.h"
+#include "server/storage/job_log.h"
+#include "server/storage/log_story.h"
+
+namespace capstan::server {
+namespace {
+
+using testing::LogState;
+using testing::LogStory;
+using testing::ReadState;
+using Unsynced = SimDisk::Unsynced;
+
+constexpr JobLog::Options kOptions = {.segment_bytes_max = 1200};
+constexpr int kSteps = 170;
+
+absl::StatusOr<std::unique_ptr<JobLog>> Open(SimDisk& disk) {
+  return JobLog::Open(&disk, "log/job-1", kOptions);
+}
+
+// What a run of the story came to.
+struct Run {
+  int committed = 0;
+  int tried = 0;
+};
+
+Run RunStory(SimDisk& disk, const LogStory& story) {
+  Run run;
+  const absl::StatusOr<std::unique_ptr<JobLog>> log = Open(disk);
+  if (log.ok()) run.committed = story.Run(**log, &run.tried);
+  return run;
+}
+
+// The state is that after the committed steps, or after a few more of those that were tried.
+void CheckRecovery(SimDisk& disk, const LogStory& story, const Run& run) {
+  REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<JobLog> log, Open(disk));
+  REQUIRE_OK_AND_ASSIGN(const LogState state, ReadState(*log));
+  bool found = false;
+  for (int i = run.committed; i <= run.tried && !found; ++i) {
+    found = state == story.states()[static_cast<size_t>(i)];
+  }
+  INFO("committed " << run.committed << ", tried " << run.tried);
+  REQUIRE(found);
+  // It goes on from there, and what was recovered stays.
+  const ShardKey fresh{TableId(7), ShardId(7)};
+  log->Begin(fresh, Term(1), testing::StorySnapshot(0, 1, 50));
+  REQUIRE_OK(log->Commit());
+  disk.Crash(Unsynced::kLost);
+  REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<JobLog> again, Open(disk));
+  REQUIRE_OK_AND_ASSIGN(LogState after, ReadState(*again));
+  REQUIRE(after.erase(fresh) == 1);
+  REQUIRE(after == state);
+}
+
+struct Variant {
+  Unsynced how;
+  int seeds;
+};
+constexpr Variant kVariants[] = {{Unsynced::kLost, 1},
+                                 {Unsynced::kKept, 1},
+                                 {Unsynced::kTornAtByte, 12},
+                                 {Unsynced::kTornAtSector, 3},
+                                 {Unsynced::kTornZeros, 12}};
+
+TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[server][storage]") {
+  const LogStory story(3, kSteps);
+  SimDisk whole(1);
+  REQUIRE(RunStory(whole, story).committed == kSteps);
+  const int64_t steps = whole.steps();
+  int64_t cuts = 0;
+  int64_t torn = 0;
+  for (int64_t step = 0; step < steps; ++step) {
+    for (const Variant& variant : kVariants) {
+      for (int seed = 0; seed < variant.seeds; ++seed) {
+        INFO("cut at step " << step << ", variant " << static_cast<int>(variant.how) << ", seed "
+                            << seed);
+        SimDisk disk(static_cast<uint64_t>(seed));
+        disk.CutAt(step);
+        const Run run = RunStory(disk, story);
+        REQUIRE(disk.cut());
+        disk.Crash(variant.how);
+        torn += disk.injected(SimDisk::Fault::kTornWrite);
+        CheckRecovery(disk, story, run);
+        ++cuts;
+      }
+    }
+  }
+  INFO(cuts << " cut points over " << steps << " steps, " << torn << " torn files");
+  CHECK(cuts >= 5000);
+  CHECK(torn > 500);
+}
+
+TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing either",
+          "[server][storage]") {
+  const LogStory story(4, kSteps);
+  SimDisk whole(1);
+  RunStory(whole, story);
+  int64_t cuts = 0;
+  for (int64_t step = 3; step < whole.steps(); step += 3) {
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      // First the machine, or the process alone; then the machine.
+      const bool process = seed % 4 != 0;
+      bool recovered = false;
+      for (int64_t second = 0; !recovered; ++second) {
+        INFO("cut at step " << step << ", then at " << second << " of the recovery, seed " << seed);
+        SimDisk disk(seed);
+        disk.CutAt(step);
+        const Run run = RunStory(disk, story);
+        if (process) {
+          disk.KillProcess();
+        } else {
+          disk.Crash(Unsynced::kTornAtByte);
+        }
+        disk.CutAt(disk.steps() + second);
+        recovered = Open(disk).ok();
+        disk.Crash(seed % 2 == 0 ? Unsynced::kTornZeros : Unsynced::kTornAtByte);
+        CheckRecovery(disk, story, run);
+        ++cuts;
+      }
+    }
+  }
+  INFO(cuts << " cut points");
+  CHECK(cuts >= 2000);
+}
+
+TEST_CASE("JobLog: any failing step leaves what was committed", "[server][storage]") {
+  const LogStory story(5, kSteps);
+  SimDisk whole(1);
+  RunStory(whole, story);
+  int failed = 0;
+  for (int64_t step = 0; step < whole.steps(); ++step) {
+    for (const SimDisk::Fault fault :
+         {SimDisk::Fault::kDiskFull, SimDisk::Fault::kWriteError, SimDisk::Fault::kSyncError}) {
+      for (const bool power : {false, true}) {
+        INFO("step " << step << ", fault " << static_cast<int>(fault) << ", power cut " << power);
+        SimDisk disk(7);
+        disk.FailAt(step, fault);
+        const Run run = RunStory(disk, story);
+        failed += run.committed < kSteps;
+        if (power) {
+          disk.Crash(Unsynced::kTornAtByte);
+        } else {
+          disk.KillProcess();
+        }
+        CheckRecovery(disk, story, run);
+      }
+    }
+  }
+  CHECK(failed > 400);
+}
+
+}  // namespace
+}  // namespace capstan::server

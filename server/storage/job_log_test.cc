@@ -1,0 +1,236 @@
+#include "server/storage/job_log.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/storage/posix_disk.h"
+#include "common/storage/sim_disk.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
+#include "server/storage/log_story.h"
+
+namespace capstan::server {
+namespace {
+
+using testing::LogState;
+using testing::LogStory;
+using testing::ReadState;
+using testing::StoryRecord;
+using testing::StorySnapshot;
+using Fault = SimDisk::Fault;
+using Unsynced = SimDisk::Unsynced;
+
+const ShardKey kA{TableId(0), ShardId(0)};
+const ShardKey kB{TableId(0), ShardId(1)};
+
+std::unique_ptr<JobLog> Open(Disk& disk, int64_t segment_bytes_max = 1 << 20,
+                             const std::string& folder = "log/job-1") {
+  JobLog::Options options;
+  options.segment_bytes_max = segment_bytes_max;
+  REQUIRE_OK_AND_ASSIGN(std::unique_ptr<JobLog> log, JobLog::Open(&disk, folder, options));
+  return log;
+}
+
+TEST_CASE("JobLog: what was committed is read again, by a log opened anew too",
+          "[server][storage]") {
+  std::unique_ptr<Disk> disk;
+  std::string folder = "log/job-1";
+  SECTION("simulated") { disk = std::make_unique<SimDisk>(1); }
+  SECTION("real") {
+    disk = std::make_unique<PosixDisk>();
+    folder = capstan::testing::TestPath("log/job-1");
+  }
+  std::unique_ptr<JobLog> log = Open(*disk, 1 << 20, folder);
+  CHECK(log->Stored().empty());
+  log->Begin(kA, Term(3), StorySnapshot(10, 1, 500));
+  log->Append(kA, Term(3), StoryRecord(11, 2, 500));
+  CHECK(log->Stored().empty());  // Not yet.
+  REQUIRE_OK(log->Commit());
+  log->Begin(kB, Term(1), StorySnapshot(0, 3, 5));
+  log->Append(kA, Term(3), StoryRecord(12, 4, 500));
+  REQUIRE_OK(log->Commit());
+  REQUIRE_OK(log->Commit());  // Nothing to do.
+  const std::vector<StoredState> stored = {{kA, Term(3), Position(12)}, {kB, Term(1), Position(0)}};
+  CHECK(log->Stored() == stored);
+  REQUIRE_OK_AND_ASSIGN(const LogState before, ReadState(*log));
+  for (int i = 0; i < 3; ++i) {
+    log.reset();
+    log = Open(*disk, 1 << 20, folder);
+    CHECK(log->Stored() == stored);
+    REQUIRE_OK_AND_ASSIGN(const LogState after, ReadState(*log));
+    CHECK(after == before);
+  }
+  log->Append(kA, Term(3), StoryRecord(13, 5, 500));
+  log->Forget(kB);
+  REQUIRE_OK(log->Commit());
+  CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(3), Position(13)}});
+  CHECK_STATUS(log->Read(kB, nullptr, nullptr), absl::StatusCode::kNotFound,
+               "does not hold shard 1 of table 0");
+  log = Open(*disk, 1 << 20, folder);
+  CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(3), Position(13)}});
+  log.reset();
+  REQUIRE_OK(JobLog::Remove(*disk, folder));
+  REQUIRE_OK(JobLog::Remove(*disk, folder));
+  CHECK(Open(*disk, 1 << 20, folder)->Stored().empty());
+}
+
+TEST_CASE("JobLog: a later Begin replaces all, whatever its term and position",
+          "[server][storage]") {
+  SimDisk disk(1);
+  std::unique_ptr<JobLog> log = Open(disk);
+  log->Begin(kA, Term(9), StorySnapshot(100, 1, 10));
+  log->Append(kA, Term(9), StoryRecord(101, 2, 10));
+  log->Begin(kA, Term(2), StorySnapshot(5, 3, 10));
+  REQUIRE_OK(log->Commit());
+  CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(2), Position(5)}});
+  CHECK(Open(disk)->Stored() == std::vector<StoredState>{{kA, Term(2), Position(5)}});
+}
+
+TEST_CASE("JobLog: a record that does not follow fails it", "[server][storage]") {
+  SimDisk disk(1);
+  std::unique_ptr<JobLog> log = Open(disk);
+  SECTION("no base") { log->Append(kA, Term(1), StoryRecord(1, 1, 1)); }
+  SECTION("a gap") {
+    log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+    log->Append(kA, Term(1), StoryRecord(2, 1, 1));
+  }
+  SECTION("another term") {
+    log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+    log->Append(kA, Term(2), StoryRecord(1, 1, 1));
+  }
+  CHECK_STATUS(log->Commit(), absl::StatusCode::kInternal, "shard 0 of table 0");
+}
+
+TEST_CASE("JobLog: after a failed write or sync it is failed for good", "[server][storage]") {
+  for (const Fault fault : {Fault::kSyncError, Fault::kDiskFull, Fault::kWriteError}) {
+    SimDisk disk(1);
+    std::unique_ptr<JobLog> log = Open(disk);
+    log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+    REQUIRE_OK(log->Commit());
+    log->Append(kA, Term(1), StoryRecord(1, 1, 100));
+    disk.FailAt(disk.steps() + (fault == Fault::kSyncError ? 1 : 0), fault);
+    const absl::Status status = log->Commit();
+    CHECK_STATUS(status,
+                 fault == Fault::kDiskFull ? absl::StatusCode::kResourceExhausted
+                                           : absl::StatusCode::kUnavailable,
+                 "the write-ahead log has failed");
+    log->Append(kA, Term(1), StoryRecord(2, 1, 100));
+    CHECK(log->Commit() == status);
+    CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(1), Position(0)}});
+    log.reset();
+    disk.Crash(Unsynced::kTornAtByte);
+    log = Open(disk);
+    CHECK(log->Stored().at(0).position <= Position(1));
+  }
+}
+
+TEST_CASE("JobLog: what a process that died had not synced is synced before it counts",
+          "[server][storage]") {
+  SimDisk disk(1);
+  std::unique_ptr<JobLog> log = Open(disk);
+  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  REQUIRE_OK(log->Commit());
+  log->Append(kA, Term(1), StoryRecord(1, 1, 100));
+  disk.FailAt(disk.steps() + 1, Fault::kLyingSync);  // As if the process died before its sync.
+  REQUIRE_OK(log->Commit());
+  disk.KillProcess();
+  log = Open(disk);
+  REQUIRE(log->Stored().at(0).position == Position(1));  // From the cache: now it counts.
+  disk.Crash(Unsynced::kLost);
+  log = Open(disk);
+  CHECK(log->Stored().at(0).position == Position(1));
+}
+
+TEST_CASE("JobLog: its files stay within twice what is live and two segments",
+          "[server][storage]") {
+  constexpr int64_t kSegment = 2000;
+  for (const uint64_t seed : {1, 2, 3}) {
+    SimDisk disk(seed);
+    std::unique_ptr<JobLog> log = Open(disk, kSegment);
+    // An idle shard, and a busy one that is begun anew from time to time.
+    log->Begin(kA, Term(1), StorySnapshot(0, 1, 300));
+    int64_t peak = 0;
+    for (int64_t i = 0; i < 2000; ++i) {
+      if (i % 20 == 0) log->Begin(kB, Term(1), StorySnapshot(i, seed, 300));
+      log->Append(kB, Term(1), StoryRecord(i + 1, seed, 100));
+      if (i % 3 == 0) REQUIRE_OK(log->Commit());
+      peak = std::max(peak, disk.bytes() - 2 * log->live_bytes());
+      REQUIRE(log->bytes() == disk.bytes());
+    }
+    REQUIRE_OK(log->Commit());
+    CHECK(peak <= 3 * kSegment);  // The batch that was just written comes on top.
+    CHECK(log->Stored() ==
+          std::vector<StoredState>{{kA, Term(1), Position(0)}, {kB, Term(1), Position(2000)}});
+    CHECK(Open(disk, kSegment)->Stored() == log->Stored());
+  }
+}
+
+TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in",
+          "[server][storage]") {
+  constexpr int64_t kSegment = 1500;
+  SimDisk disk(5);
+  std::unique_ptr<JobLog> log = Open(disk, kSegment);
+  const LogStory story(11, 60);
+  int tried = 0;
+  REQUIRE(story.Run(*log, &tried) == 60);
+  REQUIRE(log->segments() >= 3);
+  const std::vector<std::string> files = disk.files();
+  for (const std::string& path : files) {
+    REQUIRE_OK_AND_ASSIGN(const std::string good, disk.Read(path, 1 << 20));
+    for (size_t bit = 0; bit < good.size() * 8; bit += 13) {
+      INFO(path << ", bit " << bit);
+      disk.FlipBit(path, static_cast<int64_t>(bit));
+      const absl::Status status =
+          JobLog::Open(&disk, "log/job-1", {.segment_bytes_max = kSegment}).status();
+      REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+      REQUIRE(std::string(status.message()).find(path) != std::string::npos);
+      REQUIRE(disk.files() == files);  // Nothing was touched.
+      disk.FlipBit(path, static_cast<int64_t>(bit));
+    }
+  }
+  // A log that is open finds it as well, when it reads.
+  disk.FlipBit(files.back(), 8 * 200);
+  CHECK_STATUS(ReadState(*log), absl::StatusCode::kDataLoss, files.back());
+}
+
+TEST_CASE("JobLog: a segment that is missing or cut short is found", "[server][storage]") {
+  constexpr int64_t kSegment = 1500;
+  SimDisk disk(5);
+  std::unique_ptr<JobLog> log = Open(disk, kSegment);
+  int tried = 0;
+  REQUIRE(LogStory(11, 60).Run(*log, &tried) == 60);
+  const std::string first = disk.files().front();
+  SECTION("missing") {
+    REQUIRE_OK(disk.Remove(first));
+    CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss, first);
+  }
+  SECTION("cut short") {
+    REQUIRE_OK_AND_ASSIGN(const std::string good, disk.Read(first, 1 << 20));
+    REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file, disk.Create(first));
+    REQUIRE_OK(file->Append(good.substr(0, good.size() - 1)));
+    CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
+                 "which were synced");
+  }
+}
+
+TEST_CASE("JobLog: a bit that is wrong on one read only does no harm", "[server][storage]") {
+  SimDisk disk(5);
+  std::unique_ptr<JobLog> log = Open(disk, 1500);
+  const LogStory story(11, 60);
+  int tried = 0;
+  REQUIRE(story.Run(*log, &tried) == 60);
+  SimDisk::Rates rates;
+  rates.bit_flip_on_read = 0.02;
+  disk.SetRates(rates);
+  for (int i = 0; i < 20; ++i) {
+    log = Open(disk, 1500);
+    REQUIRE_OK_AND_ASSIGN(const LogState state, ReadState(*log));
+    CHECK(state == story.states().back());
+  }
+  CHECK(disk.injected(Fault::kBitFlipOnRead) > 0);
+}
+
+}  // namespace
+}  // namespace capstan::server

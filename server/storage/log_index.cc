@@ -1,0 +1,130 @@
+#include "server/storage/log_index.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "absl/strings/str_cat.h"
+#include "common/storage/little_endian.h"
+
+namespace capstan::server {
+
+void EncodeLogFrame(const LogFrame& frame, std::string* payload) {
+  PutLe32(static_cast<uint32_t>(frame.shard.table.value()), payload);
+  PutLe32(static_cast<uint32_t>(frame.shard.shard.value()), payload);
+  PutLe64(frame.base, payload);
+  PutLe64(frame.term.value(), payload);
+  PutLe64(static_cast<uint64_t>(frame.position.value()), payload);
+}
+
+void DecodeLogFrame(absl::string_view payload, LogFrame* frame) {
+  frame->shard = {TableId(static_cast<int32_t>(GetLe32(payload, 0))),
+                  ShardId(static_cast<int32_t>(GetLe32(payload, 4)))};
+  frame->base = GetLe64(payload, 8);
+  frame->term = Term(GetLe64(payload, 16));
+  frame->position = Position(static_cast<int64_t>(GetLe64(payload, 24)));
+}
+
+std::string EncodeSegmentHead(const SegmentHead& head) {
+  std::string payload;
+  PutLe64(head.number, &payload);
+  for (const auto& [number, bytes] : head.before) {
+    PutLe64(number, &payload);
+    PutLe64(static_cast<uint64_t>(bytes), &payload);
+  }
+  return payload;
+}
+
+absl::StatusOr<SegmentHead> DecodeSegmentHead(absl::string_view payload) {
+  if (payload.size() % 16 != 8) {
+    return absl::DataLossError(
+        absl::StrCat("the first frame has ", payload.size(), " bytes, which is no segment's head"));
+  }
+  SegmentHead head;
+  head.number = GetLe64(payload, 0);
+  for (size_t at = 8; at < payload.size(); at += 16) {
+    head.before[GetLe64(payload, at)] = static_cast<int64_t>(GetLe64(payload, at + 8));
+  }
+  return head;
+}
+
+void LogIndex::SetBytes(uint64_t segment, int64_t bytes) {
+  Segment& entry = segments_[segment];
+  bytes_ += bytes - entry.bytes;
+  entry.bytes = bytes;
+}
+
+void LogIndex::Count(const LogFrame& frame) {
+  segments_[frame.segment].live += frame.bytes;
+  live_bytes_ += frame.bytes;
+}
+
+void LogIndex::Discount(const LogFrame& frame) {
+  segments_[frame.segment].live -= frame.bytes;
+  live_bytes_ -= frame.bytes;
+}
+
+void LogIndex::Add(const LogFrame& frame) {
+  base_max_ = std::max(base_max_, frame.base);
+  Shard& shard = shards_[frame.shard];
+  if (frame.base < shard.base) return;
+  if (frame.base > shard.base) {
+    if (shard.begun) Discount(shard.base_frame);
+    for (const auto& [position, record] : shard.records) Discount(record);
+    shard = Shard{.base = frame.base};
+  }
+  if (frame.type == LogFrameType::kRecord) {
+    const auto [entry, added] = shard.records.try_emplace(frame.position, frame);
+    if (!added) {
+      Discount(entry->second);
+      entry->second = frame;
+    }
+  } else {
+    if (shard.begun) Discount(shard.base_frame);
+    shard.base_frame = frame;
+    shard.begun = true;
+  }
+  Count(frame);
+}
+
+void LogIndex::RemoveSegment(uint64_t segment) {
+  const auto entry = segments_.find(segment);
+  if (entry == segments_.end()) return;
+  assert(entry->second.live == 0);
+  bytes_ -= entry->second.bytes;
+  segments_.erase(entry);
+}
+
+absl::Status LogIndex::Check() const {
+  for (const auto& [key, shard] : shards_) {
+    const auto loss = [&, name = absl::StrCat("shard ", key.shard.value(), " of table ",
+                                              key.table.value())](absl::string_view what) {
+      return absl::DataLossError(absl::StrCat(name, ": ", what));
+    };
+    if (!shard.begun) return loss("there are records, but not the state that they follow");
+    Position next = shard.base_frame.position.Next();
+    for (const auto& [position, record] : shard.records) {
+      if (position != next || record.term != shard.base_frame.term) {
+        return loss(absl::StrCat("there is the record of position ", position.value(), ", term ",
+                                 record.term.value(), ", expected position ", next.value(),
+                                 ", term ", shard.base_frame.term.value()));
+      }
+      ++next;
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<LogFrame> LogIndex::LiveIn(uint64_t segment) const {
+  std::vector<LogFrame> frames;
+  for (const auto& [key, shard] : shards_) {
+    if (shard.begun && shard.base_frame.segment == segment) frames.push_back(shard.base_frame);
+    for (const auto& [position, record] : shard.records) {
+      if (record.segment == segment) frames.push_back(record);
+    }
+  }
+  std::sort(frames.begin(), frames.end(),
+            [](const LogFrame& a, const LogFrame& b) { return a.begin < b.begin; });
+  return frames;
+}
+
+}  // namespace capstan::server

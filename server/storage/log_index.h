@@ -1,0 +1,104 @@
+// LogIndex: where the live frames of a job's log lie: of each shard the base with the highest
+// number and the records that follow it.
+//
+// Frames may be added in any order and twice; see JobLog's invariant (1).
+// Thread safety: thread-compatible. Invariants: live_bytes() is the sum over all shards' frames.
+#ifndef CAPSTAN_SERVER_STORAGE_LOG_INDEX_H_
+#define CAPSTAN_SERVER_STORAGE_LOG_INDEX_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/types/ids.h"
+
+namespace capstan::server {
+
+// Types of frames in a segment.
+enum class LogFrameType : uint32_t {
+  kSegment = 1,         // The first of each segment: its number and those before it.
+  kBase = 2,            // LogFrame, ShardSnapshot.
+  kRecord = 3,          // LogFrame, ShardRecord.
+  kForget = 4,          // LogFrame.
+  kSegmentRemoved = 5,  // A segment's number: it counts no more.
+};
+
+// A frame that is of one shard, and where it lies.
+struct LogFrame {
+  LogFrameType type = LogFrameType::kBase;
+  ShardKey shard;
+  uint64_t base = 0;  // Number of the Begin or Forget that it is, or that it follows.
+  Term term;
+  Position position;
+  uint64_t segment = 0;
+  uint64_t sequence = 0;  // Of the frame in its segment.
+  int64_t begin = 0;      // [begin, begin + bytes) of the segment.
+  int64_t bytes = 0;
+};
+
+// The head of a frame's payload, before the message.
+inline constexpr size_t kLogFrameHeadBytes = 32;
+void EncodeLogFrame(const LogFrame& frame, std::string* payload);
+// Type and place are left as they are. REQUIRES: at least kLogFrameHeadBytes.
+void DecodeLogFrame(absl::string_view payload, LogFrame* frame);
+
+// The payload of a segment's first frame.
+struct SegmentHead {
+  uint64_t number = 0;
+  // Those before it that count, by number, and the size of their whole frames; -1: in doubt.
+  absl::btree_map<uint64_t, int64_t> before;
+};
+std::string EncodeSegmentHead(const SegmentHead& head);
+// Errors: kDataLoss  it is not one.
+absl::StatusOr<SegmentHead> DecodeSegmentHead(absl::string_view payload);
+
+class LogIndex {
+ public:
+  struct Segment {
+    int64_t bytes = 0;
+    int64_t live = 0;  // Of its frames that count.
+  };
+  struct Shard {
+    uint64_t base = 0;
+    bool begun = false;  // The base itself (a kBase or kForget) has been added.
+    LogFrame base_frame;
+    absl::btree_map<Position, LogFrame> records;
+  };
+
+  void AddSegment(uint64_t segment) { segments_[segment]; }
+  void SetBytes(uint64_t segment, int64_t bytes);
+  // Counts it unless a later base is there. The later of two copies counts.
+  void Add(const LogFrame& frame);
+  // REQUIRES: it has no live frames.
+  void RemoveSegment(uint64_t segment);
+
+  // Whether every shard is whole: a base, and records without gaps.
+  // Errors: kDataLoss  names the shard and what is missing.
+  absl::Status Check() const;
+
+  const absl::btree_map<uint64_t, Segment>& segments() const { return segments_; }
+  const absl::btree_map<ShardKey, Shard>& shards() const { return shards_; }
+  std::vector<LogFrame> LiveIn(uint64_t segment) const;  // In the order they lie there.
+  uint64_t base_max() const { return base_max_; }
+  int64_t bytes() const { return bytes_; }
+  int64_t live_bytes() const { return live_bytes_; }
+
+ private:
+  void Count(const LogFrame& frame);
+  void Discount(const LogFrame& frame);
+
+  absl::btree_map<uint64_t, Segment> segments_;
+  absl::btree_map<ShardKey, Shard> shards_;
+  uint64_t base_max_ = 0;
+  int64_t bytes_ = 0;
+  int64_t live_bytes_ = 0;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_STORAGE_LOG_INDEX_H_

@@ -1,0 +1,252 @@
+#include "server/storage/server_log.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::server {
+
+ServerLog::ServerLog(Options options) : options_(std::move(options)), runner_(options_.execute) {}
+
+ServerLog::~ServerLog() { Stop(); }
+
+absl::Status ServerLog::Open() {
+  CAPSTAN_RETURN_IF_ERROR(options_.disk->MakeFolder(options_.folder));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                           options_.disk->List(options_.folder));
+  for (const std::string& name : names) {
+    // Anything else in the folder (the lock file) is not a log.
+    if (!options_.disk->List(FolderOf(name)).ok()) continue;
+    const auto job = std::make_shared<Job>();
+    {
+      const absl::MutexLock lock(&job->mutex);
+      absl::StatusOr<std::unique_ptr<JobLog>> log =
+          JobLog::Open(options_.disk, FolderOf(name), options_.job);
+      if (log.ok()) {
+        job->log = *std::move(log);
+      } else {
+        job->failure = log.status();
+      }
+    }
+    const absl::MutexLock lock(&mutex_);
+    jobs_[name] = job;
+  }
+  return absl::OkStatus();
+}
+
+void ServerLog::Stop() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+  runner_.Stop();
+}
+
+std::shared_ptr<ServerLog::Job> ServerLog::Find(const JobId& job) const {
+  const absl::MutexLock lock(&mutex_);
+  const auto entry = jobs_.find(job);
+  return entry == jobs_.end() ? nullptr : entry->second;
+}
+
+std::vector<v1::StoredShard> ServerLog::Stored() const {
+  absl::btree_map<JobId, std::shared_ptr<Job>> jobs;
+  {
+    const absl::MutexLock lock(&mutex_);
+    jobs = jobs_;
+  }
+  std::vector<v1::StoredShard> shards;
+  for (const auto& [id, job] : jobs) {
+    const absl::MutexLock lock(&job->mutex);
+    if (job->log == nullptr) continue;
+    for (const StoredState& state : job->log->Stored()) {
+      v1::StoredShard& shard = shards.emplace_back();
+      shard.set_job_id(id);
+      shard.set_table(state.shard.table.value());
+      shard.set_shard(state.shard.shard.value());
+      shard.set_term(state.term.value());
+      shard.set_position(state.position.value());
+    }
+  }
+  return shards;
+}
+
+std::vector<std::pair<JobId, absl::Status>> ServerLog::Unreadable() const {
+  absl::btree_map<JobId, std::shared_ptr<Job>> jobs;
+  {
+    const absl::MutexLock lock(&mutex_);
+    jobs = jobs_;
+  }
+  std::vector<std::pair<JobId, absl::Status>> unreadable;
+  for (const auto& [id, job] : jobs) {
+    const absl::MutexLock lock(&job->mutex);
+    if (job->log == nullptr && !job->failure.ok()) unreadable.emplace_back(id, job->failure);
+  }
+  return unreadable;
+}
+
+absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
+                             const JobLog::Install& install, const JobLog::Replay& replay) const {
+  const std::shared_ptr<Job> found = Find(job);
+  if (found == nullptr) {
+    return absl::NotFoundError(absl::StrCat(options_.folder, " has no log of job ", job));
+  }
+  const absl::MutexLock lock(&found->mutex);
+  if (found->log != nullptr) return found->log->Read(shard, install, replay);
+  if (!found->failure.ok()) return found->failure;
+  return absl::NotFoundError(absl::StrCat(FolderOf(job), " holds nothing"));
+}
+
+// ---------------------------------------------------------------- queue
+
+void ServerLog::Begin(const JobId& job, const ShardKey& shard, Term term,
+                      std::shared_ptr<const v1::ShardSnapshot> snapshot) {
+  const int64_t bytes = static_cast<int64_t>(snapshot->ByteSizeLong());
+  Enqueue({.kind = Entry::Kind::kBegin,
+           .job = job,
+           .shard = shard,
+           .term = term,
+           .snapshot = std::move(snapshot),
+           .bytes = bytes});
+}
+
+void ServerLog::Append(const JobId& job, const ShardKey& shard, Term term,
+                       std::shared_ptr<const v1::ShardRecord> record) {
+  const int64_t bytes = static_cast<int64_t>(record->values().size());
+  Enqueue({.kind = Entry::Kind::kAppend,
+           .job = job,
+           .shard = shard,
+           .term = term,
+           .record = std::move(record),
+           .bytes = bytes});
+}
+
+void ServerLog::Forget(const JobId& job, const ShardKey& shard) {
+  Enqueue({.kind = Entry::Kind::kForget, .job = job, .shard = shard});
+}
+
+void ServerLog::ForgetJob(const JobId& job) {
+  Enqueue({.kind = Entry::Kind::kForgetJob, .job = job});
+}
+
+void ServerLog::Enqueue(Entry entry) {
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (stopped_) return;
+    queue_bytes_ += entry.bytes;
+    if (queue_bytes_ > options_.queue_bytes_max) {
+      // Kept without its bytes: the writer sees that it is missing and fails the job.
+      queue_bytes_ -= entry.bytes;
+      entry.bytes = 0;
+      entry.snapshot.reset();
+      entry.record.reset();
+    }
+    queue_.push_back(std::move(entry));
+    if (draining_) return;
+    draining_ = true;
+  }
+  runner_.Run([this] { Drain(); });
+}
+
+void ServerLog::Drain() {
+  while (true) {
+    std::vector<Entry> group;
+    {
+      const absl::MutexLock lock(&mutex_);
+      group.swap(queue_);
+      queue_bytes_ = 0;
+      draining_ = !group.empty();
+      if (!draining_) return;
+    }
+    absl::btree_map<JobId, std::vector<Entry>> by_job;
+    for (Entry& entry : group) by_job[entry.job].push_back(std::move(entry));
+    for (const auto& [id, entries] : by_job) WriteJob(id, entries);
+    // A given executor decides when the next group is due.
+    if (options_.execute != nullptr) return runner_.Run([this] { Drain(); });
+  }
+}
+
+// ---------------------------------------------------------------- writing
+
+void ServerLog::WriteJob(const JobId& id, const std::vector<Entry>& entries) {
+  std::shared_ptr<Job> job;
+  {
+    const absl::MutexLock lock(&mutex_);
+    std::shared_ptr<Job>& entry = jobs_[id];
+    if (entry == nullptr) entry = std::make_shared<Job>();
+    job = entry;
+  }
+  Reached reached;
+  absl::Status failed;
+  {
+    const absl::MutexLock lock(&job->mutex);
+    const bool had_failed = job->log != nullptr && !job->failure.ok();
+    const absl::Status status = WriteEntries(id, entries, *job, reached);
+    if (!status.ok() && !had_failed) failed = status;
+  }
+  for (const auto& [shard, state] : reached) {
+    options_.on_logged(id, shard, state.first, state.second);
+  }
+  if (!failed.ok()) options_.on_failed(id, failed);
+}
+
+absl::Status ServerLog::WriteEntries(const JobId& id, const std::vector<Entry>& entries, Job& job,
+                                     Reached& reached) {
+  Reached written;  // And not committed yet.
+  const auto commit = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex) -> absl::Status {
+    if (job.log == nullptr) return absl::OkStatus();
+    CAPSTAN_RETURN_IF_ERROR(job.log->Commit());
+    for (const auto& [shard, state] : written) reached[shard] = state;
+    written.clear();
+    return absl::OkStatus();
+  };
+  for (const Entry& entry : entries) {
+    absl::Status status = WriteEntry(id, entry, job, written);
+    if (entry.kind == Entry::Kind::kForgetJob) reached.clear();
+    if (status.ok() && job.log != nullptr && job.log->batch_bytes() >= kBatchBytesMax) {
+      status = commit();
+    }
+    if (!status.ok()) job.failure = status;
+  }
+  if (const absl::Status status = commit(); !status.ok()) job.failure = status;
+  return job.failure;
+}
+
+absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job,
+                                   Reached& written) {
+  if (entry.kind == Entry::Kind::kForgetJob) {
+    job.log.reset();
+    job.failure = absl::OkStatus();
+    written.clear();
+    return JobLog::Remove(*options_.disk, FolderOf(id));
+  }
+  if (job.log == nullptr) {
+    if (entry.kind != Entry::Kind::kBegin) return job.failure;
+    // A log that could not be read gives way to the new one.
+    if (!job.failure.ok()) CAPSTAN_RETURN_IF_ERROR(JobLog::Remove(*options_.disk, FolderOf(id)));
+    CAPSTAN_ASSIGN_OR_RETURN(job.log, JobLog::Open(options_.disk, FolderOf(id), options_.job));
+    job.failure = absl::OkStatus();
+  }
+  if (!job.failure.ok()) return job.failure;
+  if (entry.kind == Entry::Kind::kForget) {
+    job.log->Forget(entry.shard);
+    written.erase(entry.shard);
+    return absl::OkStatus();
+  }
+  if (entry.snapshot == nullptr && entry.record == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("the write-ahead log of job ", id,
+                                                     " has more than ", options_.queue_bytes_max,
+                                                     " bytes waiting for the disk"));
+  }
+  Position position;
+  if (entry.kind == Entry::Kind::kBegin) {
+    job.log->Begin(entry.shard, entry.term, *entry.snapshot);
+    position = Position(entry.snapshot->position());
+  } else {
+    job.log->Append(entry.shard, entry.term, *entry.record);
+    position = Position(entry.record->position());
+  }
+  written[entry.shard] = {entry.term, position};
+  return absl::OkStatus();
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,124 @@
+// ServerLog: the write-ahead logs of all jobs of one server: takes records in without waiting and
+// writes them in groups.
+//
+//   Begin, Append, Forget --> queue --drain--> JobLog of each job: one write, one sync
+//                                                 |--ok--> on_logged: the last position a shard
+//                                                 '--failed--> on_failed, once a job; all later
+//                                                              records of the job are dropped
+//
+// Whatever arrives while a group is written is the next group, so that the slower the disk, the
+// larger the groups: no timer is needed. Each job's log is a folder of its own, <folder>/<job id>.
+// Thread safety: thread-safe. Callbacks run on the writer's thread, under no lock of this class.
+#ifndef CAPSTAN_SERVER_STORAGE_SERVER_LOG_H_
+#define CAPSTAN_SERVER_STORAGE_SERVER_LOG_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/storage/disk.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/service/record_sink.h"
+#include "server/storage/job_log.h"
+#include "server/storage/task_runner.h"
+
+namespace capstan::server {
+
+class ServerLog final : public RecordSink {
+ public:
+  // Of queued snapshots and records. Beyond it the log of the job that comes next fails: its disk
+  // does not keep up with what is acknowledged to nobody yet.
+  static constexpr int64_t kQueueBytesMax = int64_t{4} << 30;
+  // A group is written in pieces of about this size.
+  static constexpr int64_t kBatchBytesMax = int64_t{64} << 20;
+
+  struct Options {
+    Disk* disk = nullptr;  // Outlives the log.
+    std::string folder;    // Of this server alone: in the daemon FolderLock sees to that.
+    JobLog::Options job;
+    int64_t queue_bytes_max = kQueueBytesMax;
+    // As TaskRunner's; one task at a time, and none once the log is gone.
+    TaskRunner::Execute execute;
+    // Everything of the shard up to there is durable.
+    std::function<void(const JobId&, const ShardKey&, Term, Position)> on_logged;
+    // The job's log has failed for good.
+    std::function<void(const JobId&, const absl::Status&)> on_failed;
+  };
+
+  explicit ServerLog(Options options);
+  ~ServerLog() override;  // Stops.
+
+  // Reads what there is; before any other call. A job whose log is damaged does not keep the others
+  // from being read: see Unreadable. Errors: the disk's, of the folder itself.
+  absl::Status Open();
+  void Stop();  // Writes what is queued. Later calls are ignored. Idempotent.
+
+  // What is durable of all jobs, for RegisterRequest.
+  std::vector<v1::StoredShard> Stored() const;
+  // Logs that could not be read, and why. Each stays untouched until its job begins a shard anew.
+  std::vector<std::pair<JobId, absl::Status>> Unreadable() const;
+
+  // As JobLog::Read. Errors: also why the job's log could not be read.
+  absl::Status Read(const JobId& job, const ShardKey& shard, const JobLog::Install& install,
+                    const JobLog::Replay& replay) const;
+
+  void Begin(const JobId& job, const ShardKey& shard, Term term,
+             std::shared_ptr<const v1::ShardSnapshot> snapshot) override;
+  void Append(const JobId& job, const ShardKey& shard, Term term,
+              std::shared_ptr<const v1::ShardRecord> record) override;
+  void Forget(const JobId& job, const ShardKey& shard) override;
+  void ForgetJob(const JobId& job) override;
+
+ private:
+  struct Entry {  // One of the four calls.
+    enum class Kind { kBegin, kAppend, kForget, kForgetJob };
+    Kind kind = Kind::kBegin;
+    JobId job;
+    ShardKey shard;
+    Term term;
+    std::shared_ptr<const v1::ShardSnapshot> snapshot;
+    std::shared_ptr<const v1::ShardRecord> record;
+    int64_t bytes = 0;
+  };
+  struct Job {
+    mutable absl::Mutex mutex;
+    std::unique_ptr<JobLog> log ABSL_GUARDED_BY(mutex);  // Null: there is none, or see failure.
+    absl::Status failure ABSL_GUARDED_BY(mutex);
+  };
+  // Of one job in a group: the last position of each shard.
+  using Reached = absl::btree_map<ShardKey, std::pair<Term, Position>>;
+
+  std::string FolderOf(const JobId& job) const { return options_.folder + "/" + job; }
+  void Enqueue(Entry entry);
+  void Drain();
+  void WriteJob(const JobId& id, const std::vector<Entry>& entries);
+  absl::Status WriteEntries(const JobId& id, const std::vector<Entry>& entries, Job& job,
+                            Reached& reached) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
+  absl::Status WriteEntry(const JobId& id, const Entry& entry, Job& job, Reached& reached)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
+  // Shared by the map and a call that is using it.
+  std::shared_ptr<Job> Find(const JobId& job) const;
+
+  const Options options_;
+  mutable absl::Mutex mutex_;
+  absl::btree_map<JobId, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);
+  int64_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  TaskRunner runner_;  // Last: its thread uses all of the above.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_STORAGE_SERVER_LOG_H_

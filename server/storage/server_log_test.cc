@@ -1,0 +1,229 @@
+#include "server/storage/server_log.h"
+
+#include <catch2/catch.hpp>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "common/storage/posix_disk.h"
+#include "common/storage/sim_disk.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
+#include "server/storage/log_story.h"
+
+namespace capstan::server {
+namespace {
+
+using testing::StoryRecord;
+using testing::StorySnapshot;
+
+const ShardKey kA{TableId(0), ShardId(0)};
+const ShardKey kB{TableId(0), ShardId(1)};
+
+std::shared_ptr<const v1::ShardSnapshot> Snapshot(int64_t position) {
+  return std::make_shared<v1::ShardSnapshot>(StorySnapshot(position, 1, 100));
+}
+std::shared_ptr<const v1::ShardRecord> Record(int64_t position) {
+  return std::make_shared<v1::ShardRecord>(
+      StoryRecord(position, static_cast<uint64_t>(position), 100));
+}
+
+// A log whose groups are written when the test says so.
+struct Fixture {
+  ServerLog::Options Options() {
+    ServerLog::Options options;
+    options.disk = &disk;
+    options.folder = "logs";
+    options.execute = [this](TaskRunner::Task task) { tasks.push_back(std::move(task)); };
+    options.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position at) {
+      logged.push_back(
+          absl::StrCat(job, "/", shard.shard.value(), " ", term.value(), ":", at.value()));
+    };
+    options.on_failed = [this](const JobId& job, const absl::Status& status) {
+      failed.push_back(absl::StrCat(job, " ", status.message()));
+    };
+    return options;
+  }
+  void Open() { Open(Options()); }
+  void Open(const ServerLog::Options& options) {
+    tasks.clear();
+    log = std::make_unique<ServerLog>(options);
+    REQUIRE_OK(log->Open());
+  }
+  void RunTasks() {
+    while (!tasks.empty()) {
+      const TaskRunner::Task task = std::move(tasks.front());
+      tasks.pop_front();
+      task();
+    }
+  }
+  std::vector<std::string> Stored() {
+    std::vector<std::string> stored;
+    for (const v1::StoredShard& shard : log->Stored()) {
+      stored.push_back(absl::StrCat(shard.job_id(), "/", shard.shard(), " ", shard.term(), ":",
+                                    shard.position()));
+    }
+    return stored;
+  }
+  std::vector<std::string> Logged() { return std::exchange(logged, {}); }
+
+  SimDisk disk{1};
+  std::deque<TaskRunner::Task> tasks;
+  std::vector<std::string> logged;
+  std::vector<std::string> failed;
+  std::unique_ptr<ServerLog> log;
+};
+
+using Strings = std::vector<std::string>;
+
+TEST_CASE("ServerLog: a group is one sync a job, and tells the last position of each shard",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-2", kA, Term(4), Snapshot(7));
+  f.RunTasks();
+  CHECK(f.Logged() == Strings{"job-1/0 1:0", "job-2/0 4:7"});
+  const int64_t before = f.disk.steps();
+  for (int64_t i = 1; i <= 50; ++i) f.log->Append("job-1", kA, Term(1), Record(i));
+  f.log->Begin("job-1", kB, Term(1), Snapshot(3));
+  CHECK(f.logged.empty());
+  f.RunTasks();
+  CHECK(f.Logged() == Strings{"job-1/0 1:50", "job-1/1 1:3"});
+  CHECK(f.disk.steps() - before == 2);  // A write and a sync.
+  CHECK(f.Stored() == Strings{"job-1/0 1:50", "job-1/1 1:3", "job-2/0 4:7"});
+
+  f.disk.Crash(SimDisk::Unsynced::kLost);
+  f.Open();
+  CHECK(f.Stored() == Strings{"job-1/0 1:50", "job-1/1 1:3", "job-2/0 4:7"});
+  int64_t last = 0;
+  REQUIRE_OK(f.log->Read(
+      "job-1", kA, [&](const v1::ShardSnapshot&) { return absl::OkStatus(); },
+      [&](const v1::ShardRecord& record) {
+        last = record.position();
+        return absl::OkStatus();
+      }));
+  CHECK(last == 50);
+  CHECK_STATUS(f.log->Read("job-3", kA, nullptr, nullptr), absl::StatusCode::kNotFound, "job-3");
+}
+
+TEST_CASE("ServerLog: a shard or job that is to be held no more leaves nothing",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-1", kB, Term(1), Snapshot(0));
+  f.log->Begin("job-2", kA, Term(1), Snapshot(0));
+  f.log->Forget("job-1", kA);
+  f.RunTasks();
+  CHECK(f.Logged() == Strings{"job-1/1 1:0", "job-2/0 1:0"});
+  f.log->Append("job-1", kB, Term(1), Record(1));
+  f.log->ForgetJob("job-1");
+  f.RunTasks();
+  CHECK(f.Logged().empty());
+  CHECK(f.Stored() == Strings{"job-2/0 1:0"});
+  CHECK(f.disk.List("logs/job-1").status().code() == absl::StatusCode::kNotFound);
+  f.log->Begin("job-1", kA, Term(9), Snapshot(5));  // The job comes back.
+  f.RunTasks();
+  f.Open();
+  CHECK(f.Stored() == Strings{"job-1/0 9:5", "job-2/0 1:0"});
+}
+
+TEST_CASE("ServerLog: a job whose log fails is told once; others go on", "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-2", kA, Term(1), Snapshot(0));
+  f.RunTasks();
+  f.Logged();
+  f.disk.FailAt(f.disk.steps() + 1, SimDisk::Fault::kSyncError);
+  f.log->Append("job-1", kA, Term(1), Record(1));
+  f.log->Append("job-2", kA, Term(1), Record(1));
+  f.RunTasks();
+  CHECK(f.Logged() == Strings{"job-2/0 1:1"});
+  REQUIRE(f.failed.size() == 1);
+  CHECK_THAT(f.failed[0], Catch::StartsWith("job-1 the write-ahead log has failed: cannot sync"));
+  f.log->Append("job-1", kA, Term(1), Record(2));
+  f.log->Append("job-2", kA, Term(1), Record(2));
+  f.RunTasks();
+  CHECK(f.Logged() == Strings{"job-2/0 1:2"});
+  CHECK(f.failed.size() == 1);
+  CHECK(f.Stored() == Strings{"job-1/0 1:0", "job-2/0 1:2"});
+}
+
+TEST_CASE("ServerLog: a damaged log is named, kept, and gives way to a new one",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-2", kA, Term(1), Snapshot(0));
+  f.RunTasks();
+  f.disk.FlipBit("logs/job-1/segment-0000000001.log", 8 * 60);
+  f.Open();
+  CHECK(f.Stored() == Strings{"job-2/0 1:0"});
+  REQUIRE(f.log->Unreadable().size() == 1);
+  CHECK(f.log->Unreadable()[0].first == "job-1");
+  CHECK_STATUS(f.log->Read("job-1", kA, nullptr, nullptr), absl::StatusCode::kDataLoss,
+               "logs/job-1/segment-0000000001.log");
+  f.log->Begin("job-1", kA, Term(2), Snapshot(0));
+  f.RunTasks();
+  CHECK(f.log->Unreadable().empty());
+  CHECK(f.failed.empty());
+  f.Open();
+  CHECK(f.Stored() == Strings{"job-1/0 2:0", "job-2/0 1:0"});
+}
+
+TEST_CASE("ServerLog: a queue that the disk does not keep up with fails its job",
+          "[server][storage]") {
+  Fixture f;
+  ServerLog::Options options = f.Options();
+  options.queue_bytes_max = 1000;
+  f.Open(options);
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
+  for (int64_t i = 1; i <= 20; ++i) f.log->Append("job-1", kA, Term(1), Record(i));
+  f.RunTasks();
+  REQUIRE(f.failed.size() == 1);
+  CHECK_THAT(f.failed[0], Catch::Contains("more than 1000 bytes waiting for the disk"));
+  for (const std::string& logged : f.Logged()) CHECK(logged != "job-1/0 1:20");
+}
+
+TEST_CASE("ServerLog: its own thread writes what is queued, also while it stops",
+          "[server][storage]") {
+  PosixDisk disk;
+  absl::Mutex mutex;
+  int64_t last = -1;
+  ServerLog::Options options;
+  options.disk = &disk;
+  options.folder = capstan::testing::TestPath("logs");
+  options.on_logged = [&](const JobId&, const ShardKey&, Term, Position position) {
+    const absl::MutexLock lock(&mutex);
+    last = position.value();
+  };
+  options.on_failed = [](const JobId&, const absl::Status&) {};
+  {
+    ServerLog log(options);
+    REQUIRE_OK(log.Open());
+    log.Begin("job-1", kA, Term(1), Snapshot(0));
+    for (int64_t i = 1; i <= 500; ++i) {
+      log.Append("job-1", kA, Term(1), Record(i));
+      if (i != 250) continue;
+      const auto reached = [&] { return last >= 1; };
+      const absl::MutexLock lock(&mutex);
+      mutex.Await(absl::Condition(&reached));
+    }
+    log.Stop();
+    log.Append("job-1", kA, Term(1), Record(501));  // Too late.
+  }
+  CHECK(last == 500);
+  ServerLog log(options);
+  REQUIRE_OK(log.Open());
+  CHECK(log.Stored().at(0).position() == 500);
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,68 @@
+// ShardFactory: makes shards of one job: with their initial values, or as a snapshot says.
+//
+// Thread safety: thread-safe (constant after construction), so that shards can be made while others
+// are in use.
+#ifndef CAPSTAN_SERVER_TABLE_STORE_SHARD_FACTORY_H_
+#define CAPSTAN_SERVER_TABLE_STORE_SHARD_FACTORY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "server/core/consistency_policy.h"
+#include "server/optimizer/optimizer.h"
+#include "server/table_store/table_shard.h"
+
+namespace capstan::server {
+
+// A shard that this server holds: elements of its table.
+struct HeldShard {
+  ShardKey key;
+  Range elements;
+  friend bool operator==(const HeldShard&, const HeldShard&) = default;
+};
+
+struct JobTablesConfig {
+  std::vector<v1::TableSpec> tables;  // In the order of their index.
+  OptimizerConfig optimizer;          // Of tables whose rule is OPTIMIZER.
+  ConsistencyConfig consistency;
+  uint64_t seed = 0;
+};
+
+class ShardFactory {
+ public:
+  // Elements of the largest shard: 4 MiB of fp32.
+  static constexpr int64_t kShardElementsMax = 1 << 20;
+
+  // Errors: kInvalidArgument  a table that cannot be, or is given twice; names it.
+  static absl::StatusOr<std::shared_ptr<const ShardFactory>> Make(JobTablesConfig config);
+
+  // Errors: kInvalidArgument    no such table, or a range that cannot be; names the shard.
+  absl::Status Check(const HeldShard& shard) const;
+
+  // With its initial values, at version 0. Errors: as Check; also
+  //         kResourceExhausted  no memory.
+  absl::StatusOr<TableShard> Initial(const HeldShard& shard) const;
+  // Errors: as Initial; kDataLoss  the snapshot does not fit the shard, or cannot be.
+  absl::StatusOr<TableShard> FromSnapshot(const HeldShard& shard,
+                                          const v1::ShardSnapshot& snapshot) const;
+
+  const std::string& NameOfTable(TableId table) const { return tables_.at(table).name(); }
+
+ private:
+  explicit ShardFactory(JobTablesConfig config) : config_(std::move(config)) {}
+
+  absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
+
+  const JobTablesConfig config_;
+  absl::btree_map<TableId, v1::TableSpec> tables_;  // Of config_, by index.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_TABLE_STORE_SHARD_FACTORY_H_

@@ -1,0 +1,91 @@
+#include "server/table_store/table_shard.h"
+
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "server/table_store/state_codec.h"
+
+namespace capstan::server {
+namespace {
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+// Of a shard that nobody asks: it answers nothing, and its records are another one's.
+class NoReplies final : public ReplySink {
+ public:
+  void OnPush(const ShardKey&, const ReplyPush&) override {}
+  void OnPull(const ShardKey&, const ReplyPull&, absl::Span<const float>) override {}
+  void OnRecord(const ShardKey&, const MakeRecord&, absl::Span<const float>) override {}
+};
+
+bool HasGradient(const ShardRecord& record) {
+  return record.kind == ShardRecord::Kind::kPush || record.kind == ShardRecord::Kind::kUpdate;
+}
+
+}  // namespace
+
+std::string NameOf(const ShardKey& key) {
+  return absl::StrCat("table ", key.table.value(), " shard ", key.shard.value());
+}
+
+absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
+                                  absl::Span<const float> payload, ReplySink& sink) {
+  const auto done = absl::OkStatus();
+  const Overloaded carry_out{
+      [&](const KeepGradient& action) { return store_.Keep(action, payload); },
+      [&](const AddGradient& action) { return store_.Add(action, payload), done; },
+      [&](const DropGradient& action) { return store_.Drop(action), done; },
+      [&](const ReleasePrevious& action) { return store_.Release(action), done; },
+      [&](const MakeRecord& made) {
+        absl::Span<const float> gradient;
+        if (HasGradient(made.record)) gradient = store_.ReadGradient(made.gradient, payload);
+        return sink.OnRecord(key, made, gradient), done;
+      },
+      [&](const ApplyGradient& action) { return store_.Apply(action, payload); },
+      [&](const ReplyPush& reply) { return sink.OnPush(key, reply), done; },
+      [&](const ReplyPull& reply) {
+        return sink.OnPull(key, reply, store_.Read(reply.read_from)), done;
+      }};
+  for (const Action& action : actions) {
+    CAPSTAN_RETURN_IF_ERROR(std::visit(carry_out, action));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableShard::Replay(const ShardKey& key, const v1::ShardRecord& record) {
+  CAPSTAN_ASSIGN_OR_RETURN(const ShardRecord head, DecodeRecord(record));
+  const int64_t expected = HasGradient(head) ? elements_.size() * int64_t{sizeof(float)} : 0;
+  if (static_cast<int64_t>(record.values().size()) != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("record ", record.position(), " has ",
+                                                   record.values().size(),
+                                                   " bytes of values: expected ", expected));
+  }
+  Actions actions;
+  CAPSTAN_RETURN_IF_ERROR(core_.Replay(head, actions));
+  std::vector<float> copy;
+  NoReplies nobody;
+  return CarryOut(key, actions, FloatsOf(record.values(), &copy), nobody);
+}
+
+v1::ShardSnapshot TableShard::Snapshot() const {
+  const ShardCoreState state = core_.Save();
+  v1::ShardSnapshot snapshot;
+  snapshot.set_position(state.position.value());
+  *snapshot.mutable_state() = EncodeState(state);
+  snapshot.set_elements(elements_.size());
+  snapshot.set_values(BytesOf(store_.Read(ReadFrom::kCurrent)));
+  if (state.previous_readable) snapshot.set_previous(BytesOf(store_.Read(ReadFrom::kPrevious)));
+  for (int slot = 0; slot < store_.state_slots(); ++slot) {
+    snapshot.add_optimizer_state(BytesOf(store_.ReadState(slot)));
+  }
+  return snapshot;
+}
+
+}  // namespace capstan::server

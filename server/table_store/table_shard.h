@@ -1,0 +1,70 @@
+// TableShard: one shard: its core and its numbers; carries the core's actions out.
+//
+// A replica and a log replay records through it, so that its bytes are those of the shard that made
+// them: values, optimizer state, the previous version of BSP, duplicate marks and clocks.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_TABLE_STORE_TABLE_SHARD_H_
+#define CAPSTAN_SERVER_TABLE_STORE_TABLE_SHARD_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "server/core/messages.h"
+#include "server/core/shard_core.h"
+#include "server/table_store/shard_store.h"
+
+namespace capstan::server {
+
+// "table 0 shard 3".
+std::string NameOf(const ShardKey& key);
+
+// Takes answers and records in, in the order in which the core made them. What a span shows is
+// valid during the call only.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void OnPush(const ShardKey& key, const ReplyPush& reply) = 0;
+  // `values` is what the reply reads; empty if nothing.
+  virtual void OnPull(const ShardKey& key, const ReplyPull& reply,
+                      absl::Span<const float> values) = 0;
+  // `gradient` is the record's; empty if it has none. The shard changes right after this call.
+  virtual void OnRecord(const ShardKey& key, const MakeRecord& made,
+                        absl::Span<const float> gradient) = 0;
+};
+
+class TableShard {
+ public:
+  TableShard(Range elements, ShardCore core, ShardStore store)
+      : elements_(elements), core_(std::move(core)), store_(std::move(store)) {}
+
+  // `payload` is that of the push being handled.
+  // Errors: kResourceExhausted  no memory for a gradient: the push is lost, the shard unusable.
+  absl::Status CarryOut(const ShardKey& key, const Actions& actions,
+                        absl::Span<const float> payload, ReplySink& sink);
+
+  // Applies a record that another shard of this key has made.
+  // Errors: kInvalidArgument  its gradient or its head does not fit. kDataLoss  it does not follow.
+  //         Then nothing changes. kResourceExhausted  as CarryOut.
+  absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
+
+  v1::ShardSnapshot Snapshot() const;  // A copy of all of it.
+
+  const Range& elements() const { return elements_; }
+  ShardCore& core() { return core_; }
+  const ShardCore& core() const { return core_; }
+  const ShardStore& store() const { return store_; }
+
+ private:
+  Range elements_;
+  ShardCore core_;
+  ShardStore store_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_TABLE_STORE_TABLE_SHARD_H_

@@ -1,0 +1,132 @@
+"""What the chaos programs share: a cluster whose daemons are killed and come back, and who holds what.
+
+Kills are SIGKILL: the process gets no last word. A daemon comes back under its own name and, the
+scheduler, on its own port with its own data folder.
+"""
+
+import calendar
+import hashlib
+import re
+import signal
+import time
+
+import cluster
+import synthetic
+
+# Small enough that a round takes seconds, with several shards a server and a state per element.
+MODEL = """
+  layers { name: "fc1" fully_connected { units: 600 } }
+  layers { name: "relu1" relu {} }
+  layers { name: "fc2" fully_connected { units: 200 } }
+  layers { name: "relu2" relu {} }
+  layers { name: "out" fully_connected { units: 10 } }
+"""
+
+
+class ChaosCluster(cluster.Cluster):
+    def __init__(self, servers, workers, **settings):
+        super().__init__(servers=servers, workers=workers, **settings)
+        scheduler = self.daemons["scheduler"]
+        scheduler.command = [
+            f"--listen={self.scheduler}" if argument.startswith("--listen") else argument
+            for argument in scheduler.command
+        ]
+
+    def kill(self, name):
+        """Kills a daemon; returns the wall-clock time of the kill, in seconds."""
+        before = time.time()
+        self.daemons[name].kill()
+        return before
+
+    def start(self, name):
+        self.daemons[name].start()
+        self.daemons[name].address()
+
+    def restart(self, name):
+        killed = self.kill(name)
+        self.start(name)
+        return killed
+
+    def pause(self, name, seconds):
+        """SIGSTOP for a while: the process is there and does nothing."""
+        self.daemons[name].signal(signal.SIGSTOP)
+        time.sleep(seconds)  # The fault itself: this is how long it lasts.
+        self.daemons[name].signal(signal.SIGCONT)
+
+    def placement(self, job):
+        """Per shard: (primary, [replicas in sync], [replicas being filled])."""
+        routing = self.json("table", "placement", job)["routing"]
+        names = [server["nodeId"] for server in routing["servers"]]
+        shards = []
+        for shard in routing["shards"]:
+            replicas = shard.get("replicas", [])
+            shards.append((
+                names[shard.get("server", 0)],
+                [names[r.get("server", 0)] for r in replicas if r.get("inSync")],
+                [names[r.get("server", 0)] for r in replicas if not r.get("inSync")],
+            ))
+        return shards
+
+    def primary(self, job):
+        return self.placement(job)[0][0]
+
+    def replica(self, job):
+        return self.placement(job)[0][1][0]
+
+    def wait_replicated(self, job, copies=1):
+        """Waits until every shard has `copies` replicas in sync (or the job has ended)."""
+
+        def replicated():
+            if self.status(job)["state"] in cluster.ENDED:
+                return True
+            return all(len(in_sync) >= copies for _, in_sync, _ in self.placement(job))
+
+        cluster.until(f"{job} is replicated", replicated, poll_seconds=cluster.CLI_POLL_SECONDS)
+
+    def iteration(self, job):
+        return int(self.status(job).get("iteration", 0))
+
+    def log_times(self, name, pattern, since=0.0):
+        """Wall-clock seconds of the lines in a daemon's log that match, not older than `since`."""
+        times = []
+        for line in self.daemons[name].log.read_text(errors="replace").splitlines():
+            if not re.search(pattern, line):
+                continue
+            at = line_time(line)
+            if at is not None and at >= since:
+                times.append(at)
+        return times
+
+
+def line_time(line):
+    """The time that a log line begins with, as seconds since 1970; None if it has none."""
+    match = re.match(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}:\d{2})\.(\d{3})", line)
+    if not match:
+        return None
+    day, clock, milliseconds = match.groups()
+    seconds = calendar.timegm(time.strptime(f"{day} {clock}", "%Y-%m-%d %H:%M:%S"))
+    return seconds + int(milliseconds) / 1000
+
+
+def digest(folder):
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def job_text(live, data, **arguments):
+    settings = {
+        "model": MODEL,
+        "workers": 2,
+        "batch_size": 20,
+        "optimizer": "adam {} learning_rate: 0.001",
+        "training": "slots: 4 seed: 5",
+        "resources": "replicas: 1 max_restarts: 1000",
+        "data": data,
+        **arguments,
+    }
+    return synthetic.job(live.folder, **settings)
+
+
+def percentile(values, share):
+    """The smallest value that at least `share` of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, int(len(ordered) * share + 0.999999) - 1))]

@@ -1,0 +1,114 @@
+"""Kills primary, replica, worker and scheduler in turn, at random points of a job, and compares.
+
+BSP: the exported model has the sha256 of a run without faults, every time. SSP: the accuracy is
+within half a point, and the ledger is exact: each kill of a worker may leave at most the pushes that
+it had in flight twice in the model (the batch was computed again by its next life); without such a
+kill every shard's version is the number of batches.
+"""
+
+import argparse
+import json
+import random
+import sys
+
+import chaos
+import cluster
+import synthetic
+
+VICTIMS = ("primary", "replica", "worker", "scheduler")
+PUSHES_IN_FLIGHT = 2  # Of one task.
+
+
+def strike(live, job, victim, draw):
+    """Kills one daemon of the kind and starts it again; returns its name."""
+    if victim == "scheduler":
+        name = "scheduler"
+    elif victim == "worker":
+        name = draw.choice(sorted(n for n in live.daemons if n.startswith("worker")))
+    else:
+        live.wait_replicated(job)
+        name = live.primary(job) if victim == "primary" else live.replica(job)
+    live.restart(name)
+    return name
+
+
+def run(live, text, name, draw=None):
+    """One job; with `draw`, each kind of victim is struck once. Returns (status, the victims)."""
+    job = live.submit(text, f"{name}.textproto")
+    struck = []
+    if draw is not None:
+        live.wait_iteration(job, 5)
+        for victim in draw.sample(VICTIMS, len(VICTIMS)):
+            struck.append(f"{victim}@{live.iteration(job)}")
+            strike(live, job, victim, draw)
+            live.wait_iteration(job, live.iteration(job) + draw.randrange(1, 20))
+    status = live.wait(job, seconds=300)
+    if status["state"] != "SUCCEEDED":
+        sys.exit(f"{job}: {status}\n{live.logs()}")
+    return job, status, struck
+
+
+def versions(live, job):
+    """Of each table, as exported."""
+    manifest = json.loads((live.output(job) / "model.json").read_text())
+    return {table["name"]: int(table.get("version", 0)) for table in manifest["tables"]}
+
+
+def bsp(live, data, arguments):
+    text = chaos.job_text(live, data, epochs=arguments.epochs, name="bsp")
+    job, _, _ = run(live, text, "bsp")
+    expected = chaos.digest(live.output(job))
+    print(f"bsp  without faults     {expected}", flush=True)
+    wrong = 0
+    for number in range(arguments.rounds):
+        draw = random.Random(arguments.seed + number)
+        job, _, struck = run(live, text, f"bsp-{number}", draw)
+        got = chaos.digest(live.output(job))
+        wrong += got != expected
+        verdict = "same" if got == expected else f"DIFFERS: {got}"
+        print(f"bsp  round {number + 1:2}  {verdict}  {' '.join(struck)}", flush=True)
+    return wrong
+
+
+def ssp(live, data, arguments):
+    text = chaos.job_text(
+        live, data, epochs=arguments.epochs, name="ssp", consistency="ssp { staleness_bound: 2 }"
+    )
+    job, clean, _ = run(live, text, "ssp")
+    accuracy = clean["results"][-1]["testAccuracy"]
+    batches = versions(live, job)["parameters"]
+    print(f"ssp  without faults     accuracy {accuracy:.4f}, {batches} updates", flush=True)
+    wrong = 0
+    for number in range(arguments.rounds):
+        draw = random.Random(arguments.seed + 1000 + number)
+        job, status, struck = run(live, text, f"ssp-{number}", draw)
+        got = status["results"][-1]["testAccuracy"]
+        updates = versions(live, job)["parameters"]
+        twice = updates - batches
+        bad = abs(got - accuracy) > 0.005 or not 0 <= twice <= PUSHES_IN_FLIGHT
+        wrong += bad
+        verdict = "BAD " if bad else "good"
+        print(f"ssp  round {number + 1:2}  {verdict}  accuracy {got:.4f}, {updates} updates, "
+              f"{twice} of a killed worker's batches twice  {' '.join(struck)}", flush=True)
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--modes", nargs="+", choices=("bsp", "ssp"), default=("bsp", "ssp"))
+    arguments = parser.parse_args()
+    with chaos.ChaosCluster(servers=3, workers=3) as live:
+        data = synthetic.data_block(live.folder, train=2000, test=500, side=8)
+        wrong = sum({"bsp": bsp, "ssp": ssp}[mode](live, data, arguments)
+                    for mode in arguments.modes)
+    print(f"{wrong} rounds went wrong")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+#include "worker/client/message_codec.h"
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+absl::Status CheckRouting(const v1::RoutingTable& routing) {
+  for (const v1::ShardRoute& shard : routing.shards()) {
+    if (shard.server() < 0 || shard.server() >= routing.servers_size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "routing table: shard ", shard.shard(), " of table ", shard.table(), " names server ",
+          shard.server(), ", expected 0 to ", routing.servers_size() - 1));
+    }
+    if (shard.table() < 0 || shard.element_begin() < 0 ||
+        shard.element_end() < shard.element_begin()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("routing table: shard ", shard.shard(), " of table ", shard.table(),
+                       " has the range [", shard.element_begin(), ", ", shard.element_end(), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void EncodeCaller(const CallerId& id, const SendMessage& message, v1::Caller* caller) {
+  caller->set_job_id(id.job);
+  caller->set_rank(id.rank.value());
+  caller->set_incarnation(id.incarnation.value());
+  caller->set_routing_generation(message.generation.value());
+}
+
+absl::Status CheckCount(const SendMessage& message, int count) {
+  if (count == static_cast<int>(message.shards.size())) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("answered ", count, " shards, expected ", message.shards.size()));
+}
+
+absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard,
+                                       const v1::ShardValues& values, TableArrays* destination) {
+  ShardReply reply{.version = Version(values.version()), .staleness = values.staleness()};
+  switch (values.outcome()) {
+    case v1::ShardValues::NOT_READY:
+      reply.outcome = ShardReply::Outcome::kNotReady;
+      return reply;
+    case v1::ShardValues::PAST:
+      reply.outcome = ShardReply::Outcome::kPast;
+      return reply;
+    case v1::ShardValues::UNCHANGED:
+      return reply;
+    case v1::ShardValues::VALUES:
+      break;
+    default:
+      return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(),
+                                              " came with outcome ",
+                                              static_cast<int>(values.outcome())));
+  }
+  const size_t expected = static_cast<size_t>(shard.elements.size()) * sizeof(float);
+  if (values.values().size() != expected) {
+    return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(), " came with ",
+                                            values.values().size(), " bytes, expected ", expected));
+  }
+  float* to =
+      (*destination)[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
+  std::memcpy(to, values.values().data(), expected);
+  return reply;
+}
+
+}  // namespace
+
+absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
+  CAPSTAN_RETURN_IF_ERROR(CheckRouting(table));
+  Routing routing;
+  routing.generation = Generation(table.generation());
+  for (const v1::ShardRoute& shard : table.shards()) {
+    routing.shards.push_back({.key = {TableId(shard.table()), ShardId(shard.shard())},
+                              .elements = {shard.element_begin(), shard.element_end()},
+                              .server = shard.server(),
+                              .term = Term(shard.term())});
+  }
+  for (const v1::ServerAddress& server : table.servers()) {
+    routing.servers.push_back(absl::StrCat(server.node_id(), " (", server.address(), ")"));
+    routing.incarnations.emplace_back(server.incarnation());
+  }
+  return routing;
+}
+
+void EncodePush(const CallerId& caller, const SendMessage& message, const TableArrays& gradient,
+                v1::PushRequest* request) {
+  EncodeCaller(caller, message, request->mutable_caller());
+  request->set_iteration(message.request.iteration.value());
+  request->set_slot_begin(static_cast<int32_t>(message.request.slots.begin));
+  request->set_slot_end(static_cast<int32_t>(message.request.slots.end));
+  for (const SendMessage::Shard& shard : message.shards) {
+    v1::ShardPush* push = request->add_shards();
+    push->set_table(shard.key.table.value());
+    push->set_shard(shard.key.shard.value());
+    push->set_sequence(shard.sequence.value());
+    push->set_sequence_low_water(shard.sequence_low_water.value());
+    push->set_value_type(v1::FLOAT32);
+    const float* values =
+        gradient[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
+    push->set_values(values, static_cast<size_t>(shard.elements.size()) * sizeof(float));
+  }
+}
+
+void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
+                v1::PullRequest* request) {
+  EncodeCaller(caller, message, request->mutable_caller());
+  request->set_iteration(message.request.iteration.value());
+  request->set_snapshot(message.request.snapshot);
+  request->set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait_limit)));
+  for (const SendMessage::Shard& shard : message.shards) {
+    v1::ShardPull* pull = request->add_shards();
+    pull->set_table(shard.key.table.value());
+    pull->set_shard(shard.key.shard.value());
+    pull->set_held_version(shard.held_version);
+  }
+}
+
+absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
+                                        const v1::PushResponse& response) {
+  CAPSTAN_RETURN_IF_ERROR(CheckCount(message, response.shards_size()));
+  DecodedReply reply;
+  for (const v1::ShardPushResult& result : response.shards()) {
+    reply.shards.push_back({.version = Version(result.version())});
+  }
+  return reply;
+}
+
+absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message,
+                                        const v1::PullResponse& response,
+                                        TableArrays* destination) {
+  CAPSTAN_RETURN_IF_ERROR(CheckCount(message, response.shards_size()));
+  DecodedReply reply;
+  for (size_t i = 0; i < message.shards.size(); ++i) {
+    const v1::ShardValues& values = response.shards(static_cast<int>(i));
+    CAPSTAN_ASSIGN_OR_RETURN(ShardReply shard, DecodeShard(message.shards[i], values, destination));
+    reply.shards.push_back(shard);
+  }
+  for (const v1::WaitingFor& w : response.waiting_for()) {
+    reply.waiting.push_back({.shard = {TableId(w.table()), ShardId(w.shard())},
+                             .iteration = Iteration(w.iteration()),
+                             .ranks = {w.ranks().begin(), w.ranks().end()},
+                             .slots = {w.slots().begin(), w.slots().end()}});
+  }
+  return reply;
+}
+
+}  // namespace capstan::worker

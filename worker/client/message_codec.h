@@ -1,0 +1,56 @@
+// The session's messages as protobuf and back: pure functions, without channels or threads.
+//
+// Values are copied between messages and arrays: one array of fp32 a table, by table id, each as
+// long as the table. Thread safety: functions without state.
+#ifndef CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
+#define CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/core/push_pull_session.h"
+
+namespace capstan::worker {
+
+// One array of fp32 a table, by table id, each as long as the table.
+using TableArrays = std::vector<std::vector<float>>;
+
+// Who calls.
+struct CallerId {
+  JobId job;
+  Rank rank;
+  Incarnation incarnation;
+};
+
+// What OnReply wants beside the status.
+struct DecodedReply {
+  std::vector<ShardReply> shards;
+  std::vector<Waiting> waiting;
+};
+
+// Errors: kInvalidArgument  a shard names a server or a range that is not there.
+absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
+
+// REQUIRES: `request` is empty; the arrays of `gradient` cover the message's shards.
+void EncodePush(const CallerId& caller, const SendMessage& message, const TableArrays& gradient,
+                v1::PushRequest* request);
+// `wait_limit`: longest time that the server holds the pull. REQUIRES: `request` is empty.
+void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
+                v1::PullRequest* request);
+
+// Both check the response against the message that it answers.
+// Errors: kInternal  another number of shards, an unknown outcome, or values of another length than
+// their shard's; `*destination` may hold the values of shards before it.
+absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
+                                        const v1::PushResponse& response);
+// Copies the values to their places in `*destination`, whose arrays cover the message's shards.
+absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message,
+                                        const v1::PullResponse& response, TableArrays* destination);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_

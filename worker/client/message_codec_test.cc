@@ -1,0 +1,169 @@
+#include "worker/client/message_codec.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+const CallerId kCaller{.job = "job-1", .rank = Rank(3), .incarnation = Incarnation(7)};
+
+// Shards 0 and 1 of table 1: elements [0, 2) and [2, 5).
+SendMessage TwoShards(OpKind kind) {
+  SendMessage message{.message = MessageId(5),
+                      .request = {.kind = kind, .iteration = Iteration(9)},
+                      .generation = Generation(4)};
+  message.shards.push_back({.key = {TableId(1), ShardId(0)},
+                            .elements = {0, 2},
+                            .sequence = Sequence(11),
+                            .sequence_low_water = Sequence(10),
+                            .held_version = 8});
+  message.shards.push_back({.key = {TableId(1), ShardId(1)}, .elements = {2, 5}});
+  return message;
+}
+
+v1::ShardValues Values(v1::ShardValues::Outcome outcome, const std::vector<float>& values) {
+  v1::ShardValues shard;
+  shard.set_outcome(outcome);
+  shard.set_version(6);
+  shard.set_staleness(2);
+  shard.set_values(values.data(), values.size() * sizeof(float));
+  return shard;
+}
+
+std::vector<float> Floats(const std::string& bytes) {
+  const auto* first = reinterpret_cast<const float*>(bytes.data());
+  return {first, first + bytes.size() / sizeof(float)};
+}
+
+TEST_CASE("Codec: a push names its caller, its slots and its sequences, and carries its shards",
+          "[worker][client]") {
+  SendMessage message = TwoShards(OpKind::kPush);
+  message.request.slots = {2, 4};
+  const TableArrays gradient = {{9, 9}, {1, 2, 3, 4, 5}};
+  v1::PushRequest request;
+  EncodePush(kCaller, message, gradient, &request);
+  CHECK(request.caller().job_id() == "job-1");
+  CHECK(request.caller().rank() == 3);
+  CHECK(request.caller().incarnation() == 7);
+  CHECK(request.caller().routing_generation() == 4);
+  CHECK(request.iteration() == 9);
+  CHECK(request.slot_begin() == 2);
+  CHECK(request.slot_end() == 4);
+  REQUIRE(request.shards_size() == 2);
+  CHECK(request.shards(0).table() == 1);
+  CHECK(request.shards(0).sequence() == 11);
+  CHECK(request.shards(0).sequence_low_water() == 10);
+  CHECK(Floats(request.shards(0).values()) == std::vector<float>{1, 2});
+  CHECK(request.shards(1).shard() == 1);
+  CHECK(Floats(request.shards(1).values()) == std::vector<float>{3, 4, 5});
+}
+
+TEST_CASE("Codec: a pull says what it holds and how long it may be kept", "[worker][client]") {
+  SendMessage message = TwoShards(OpKind::kPull);
+  message.request.snapshot = true;
+  v1::PullRequest request;
+  EncodePull(kCaller, message, absl::Milliseconds(250), &request);
+  CHECK(request.wait_limit_ms() == 250);
+  CHECK(request.snapshot());
+  CHECK(request.shards(0).held_version() == 8);
+  CHECK(request.shards(1).held_version() == -1);
+}
+
+TEST_CASE("Codec: a pull's values land in their places, others are left alone",
+          "[worker][client]") {
+  TableArrays destination = {{9, 9}, {0, 0, 0, 0, 0}};
+  v1::PullResponse response;
+  *response.add_shards() = Values(v1::ShardValues::NOT_READY, {});
+  *response.add_shards() = Values(v1::ShardValues::VALUES, {3, 4, 5});
+  v1::WaitingFor* waiting = response.add_waiting_for();
+  waiting->set_table(1);
+  waiting->set_iteration(8);
+  waiting->add_slots(2);
+  REQUIRE_OK_AND_ASSIGN(const DecodedReply reply,
+                        DecodePull(TwoShards(OpKind::kPull), response, &destination));
+  CHECK(destination == TableArrays{{9, 9}, {0, 0, 3, 4, 5}});
+  CHECK(reply.shards[0].outcome == ShardReply::Outcome::kNotReady);
+  CHECK(reply.shards[1].outcome == ShardReply::Outcome::kDone);
+  CHECK(reply.shards[1].version == Version(6));
+  CHECK(reply.shards[1].staleness == 2);
+  CHECK(reply.waiting == std::vector<Waiting>{{.shard = {TableId(1), ShardId(0)},
+                                               .iteration = Iteration(8),
+                                               .ranks = {},
+                                               .slots = {2}}});
+}
+
+TEST_CASE("Codec: unchanged and past shards carry no values", "[worker][client]") {
+  TableArrays destination = {{}, {1, 2, 3, 4, 5}};
+  v1::PullResponse response;
+  *response.add_shards() = Values(v1::ShardValues::UNCHANGED, {});
+  *response.add_shards() = Values(v1::ShardValues::PAST, {});
+  REQUIRE_OK_AND_ASSIGN(const DecodedReply reply,
+                        DecodePull(TwoShards(OpKind::kPull), response, &destination));
+  CHECK(reply.shards[0].outcome == ShardReply::Outcome::kDone);
+  CHECK(reply.shards[1].outcome == ShardReply::Outcome::kPast);
+  CHECK(destination[1] == std::vector<float>{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("Codec: answers that do not fit their message are refused", "[worker][client]") {
+  TableArrays destination = {{}, {1, 2, 3, 4, 5}};
+  const SendMessage message = TwoShards(OpKind::kPull);
+  v1::PullResponse response;
+  *response.add_shards() = Values(v1::ShardValues::VALUES, {1});
+  CHECK_STATUS(DecodePull(message, response, &destination), absl::StatusCode::kInternal,
+               "answered 1 shards, expected 2");
+  *response.add_shards() = Values(v1::ShardValues::VALUES, {1, 2, 3});
+  CHECK_STATUS(DecodePull(message, response, &destination), absl::StatusCode::kInternal,
+               "shard 0 came with 4 bytes, expected 8");
+  *response.mutable_shards(0) = Values(v1::ShardValues::OUTCOME_UNSPECIFIED, {});
+  CHECK_STATUS(DecodePull(message, response, &destination), absl::StatusCode::kInternal,
+               "shard 0 came with outcome 0");
+  CHECK_STATUS(DecodePush(TwoShards(OpKind::kPush), {}), absl::StatusCode::kInternal,
+               "answered 0 shards, expected 2");
+}
+
+TEST_CASE("Codec: a push's answer gives each shard's version", "[worker][client]") {
+  v1::PushResponse response;
+  response.add_shards()->set_version(3);
+  response.add_shards()->set_version(4);
+  REQUIRE_OK_AND_ASSIGN(const DecodedReply reply, DecodePush(TwoShards(OpKind::kPush), response));
+  CHECK(reply.shards[1].version == Version(4));
+  CHECK(reply.waiting.empty());
+}
+
+TEST_CASE("Codec: a routing table keeps terms, incarnations and ranges", "[worker][client]") {
+  v1::RoutingTable table;
+  table.set_generation(12);
+  v1::ServerAddress* server = table.add_servers();
+  server->set_node_id("server-1");
+  server->set_address("h:1");
+  server->set_incarnation(33);
+  v1::ShardRoute* shard = table.add_shards();
+  shard->set_shard(2);
+  shard->set_element_begin(8);
+  shard->set_element_end(12);
+  shard->set_term(9);
+  REQUIRE_OK_AND_ASSIGN(const Routing routing, DecodeRouting(table));
+  CHECK(routing.generation == Generation(12));
+  CHECK(routing.servers == std::vector<std::string>{"server-1 (h:1)"});
+  CHECK(routing.incarnations == std::vector<Incarnation>{Incarnation(33)});
+  CHECK(routing.shards[0].term == Term(9));
+  CHECK(routing.shards[0].elements == Range{8, 12});
+}
+
+TEST_CASE("Codec: a routing table that cannot be is refused", "[worker][client]") {
+  v1::RoutingTable table;
+  table.add_servers();
+  v1::ShardRoute* shard = table.add_shards();
+  shard->set_server(1);
+  CHECK_STATUS(DecodeRouting(table), absl::StatusCode::kInvalidArgument, "names server 1");
+  shard->set_server(0);
+  shard->set_element_begin(5);
+  CHECK_STATUS(DecodeRouting(table), absl::StatusCode::kInvalidArgument, "[5, 0)");
+}
+
+}  // namespace
+}  // namespace capstan::worker

@@ -1,0 +1,281 @@
+#include "worker/core/task_loop.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr int kBatchesAhead = 4;  // Decoded while one is computed.
+constexpr int kLeasesHeld = 2;    // With fewer unfinished ones, ask for more at once.
+// While one push is on its way, the next gradient may be computed.
+constexpr size_t kPushesBehind = 1;
+
+absl::Status PlanAgain() { return absl::CancelledError("the plan may be out of date"); }
+
+// A call of the port that takes time: suspends the loop only if the call has not ended.
+class PortCall {
+ public:
+  PortCall(TaskPort& port, bool ended) : port_(port), ended_(ended) {}
+  bool await_ready() const { return ended_; }
+  void await_suspend(std::coroutine_handle<> loop) { port_.Suspended(loop); }
+  void await_resume() const {}
+
+ private:
+  TaskPort& port_;
+  const bool ended_;
+};
+
+}  // namespace
+
+TaskLoop::TaskLoop(const Options& options, TaskPort& port) : options_(options), port_(port) {}
+
+void TaskLoop::Start() { running_ = Run(); }
+
+bool TaskLoop::HasWork(const TaskBoard& board, bool has_routing) {
+  const Work::Kind kind = board.Next().kind;
+  return kind == Work::Kind::kFinish || (kind != Work::Kind::kNone && has_routing);
+}
+
+Coroutine<absl::Status> TaskLoop::Run() {
+  while (!port_.Fenced()) {
+    const Work work = Plan();
+    if (work.kind == Work::Kind::kFinish) co_return absl::OkStatus();
+    Coroutine<absl::Status> step = Step(work);
+    const absl::Status status = co_await step;
+    // A server that fences this incarnation off says the same as a scheduler that does.
+    if (absl::IsAborted(status)) co_return absl::OkStatus();
+    if (port_.Fenced()) break;
+    if (!status.ok() && !absl::IsCancelled(status)) co_return status;
+  }
+  co_return absl::OkStatus();
+}
+
+Work TaskLoop::Plan() {
+  const bool has_routing = port_.HasRouting();
+  Work work;
+  port_.UseBoard([&](TaskBoard& board) {
+    planned_ = board.assignment().generation;
+    if (HasWork(board, has_routing)) work = board.Next();
+  });
+  return work;
+}
+
+bool TaskLoop::PlanIsOld() {
+  bool old = false;
+  port_.UseBoard([&](TaskBoard& board) { old = planned_ != board.assignment().generation; });
+  return old;
+}
+
+Coroutine<absl::Status> TaskLoop::Step(const Work& work) {
+  switch (work.kind) {
+    case Work::Kind::kTrain:
+      return TrainOne(work);
+    case Work::Kind::kEvaluate:
+      return EvaluateOne(work);
+    case Work::Kind::kExport:
+      return Export(work);
+    case Work::Kind::kNone:
+    case Work::Kind::kFinish:
+      break;
+  }
+  return Rest();
+}
+
+Coroutine<absl::Status> TaskLoop::Rest() {
+  if (!outstanding_.empty()) {
+    Coroutine<absl::Status> acknowledged = AwaitOldestPush();
+    const absl::Status status = co_await acknowledged;
+    co_return status;
+  }
+  PortCall work(port_, port_.WaitForWork());
+  co_await work;
+  co_return absl::OkStatus();
+}
+
+Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
+  Coroutine<absl::Status> parameters = EnsureParameters(work.iteration);
+  const absl::Status ready = co_await parameters;
+  if (!ready.ok()) co_return ready;
+  port_.UseBoard([&work](TaskBoard& board) { board.Started(work); });
+  // Push and pull start before there is a gradient: its parts leave as the backward pass ends them,
+  // and the next parameters take the place of those that it has done with.
+  const absl::StatusOr<OpId> push = port_.Push(work.iteration, work.slots);
+  if (!push.ok()) co_return push.status();
+  const absl::Status pulling = PullAhead();
+  if (!pulling.ok()) co_return pulling;
+  std::vector<Work> ahead;
+  port_.UseBoard([&ahead](TaskBoard& board) { ahead = board.Upcoming(kBatchesAhead); });
+  absl::StatusOr<WorkResult> result;
+  PortCall training(port_, port_.Train(work, ahead, *push, &result));
+  co_await training;
+  if (!result.ok()) {
+    co_return absl::Status(
+        result.status().code(),
+        absl::StrCat("iteration ", work.iteration.value(), ": ", result.status().message()));
+  }
+  outstanding_.push_back({*push, work, *result});
+  // The other slots of the iteration may be this task's own: see EnsureParameters.
+  if (AwaitsIterations()) co_return absl::OkStatus();
+  // Without a pull under way there may be no other work: say what was done as soon as it is.
+  Coroutine<absl::Status> pushes = AwaitPushes(pull_.has_value() ? kPushesBehind : 0);
+  const absl::Status status = co_await pushes;
+  co_return status;
+}
+
+Coroutine<absl::Status> TaskLoop::EnsureParameters(Iteration iteration) {
+  if (held_iteration_ != iteration) {
+    held_snapshot_.reset();
+    if (pull_.has_value() && pull_->second != iteration) GivePullUp();
+    if (!AwaitsIterations()) {
+      Coroutine<absl::Status> pushes = AwaitPushes(0);
+      const absl::Status acknowledged = co_await pushes;
+      if (!acknowledged.ok()) co_return acknowledged;
+      // Waiting for the pushes may have used the interrupt up.
+      if (PlanIsOld()) co_return PlanAgain();
+    }
+    if (!pull_.has_value()) {
+      const absl::Status started = StartPull(iteration);
+      if (!started.ok()) co_return started;
+    }
+    OpDone pulled;
+    PortCall pull(port_, port_.Wait(pull_->first, &pulled));
+    co_await pull;
+    if (absl::IsCancelled(pulled.status)) co_return pulled.status;  // The pull goes on.
+    pull_.reset();
+    if (absl::IsOutOfRange(pulled.status)) {
+      port_.UseBoard([&pulled](TaskBoard& board) { board.SkipTo(pulled.oldest); });
+      port_.ReportSoon();
+      co_return PlanAgain();
+    }
+    if (!pulled.status.ok()) co_return pulled.status;
+    port_.UseBoard([&pulled](TaskBoard& board) { board.SawStaleness(pulled.staleness); });
+    held_iteration_ = iteration;
+  }
+  if (!AwaitsIterations()) co_return absl::OkStatus();
+  // The parameters are there, so the iterations before are complete: their acknowledgements are on
+  // the way, and with them their gradients' memory.
+  Coroutine<absl::Status> earlier = AwaitPushesBefore(iteration);
+  const absl::Status status = co_await earlier;
+  co_return status;
+}
+
+absl::Status TaskLoop::PullAhead() {
+  Work next;
+  port_.UseBoard([&next](TaskBoard& board) { next = board.Next(); });
+  if (next.kind != Work::Kind::kTrain || pull_.has_value() || held_iteration_ == next.iteration) {
+    return absl::OkStatus();
+  }
+  return StartPull(next.iteration);
+}
+
+absl::Status TaskLoop::StartPull(Iteration iteration) {
+  held_iteration_.reset();
+  const absl::StatusOr<OpId> op = port_.Pull(iteration, /*snapshot=*/false);
+  if (!op.ok()) return op.status();
+  pull_ = {*op, iteration};
+  return absl::OkStatus();
+}
+
+void TaskLoop::GivePullUp() {
+  if (pull_.has_value()) port_.CancelPull(pull_->first);
+  pull_.reset();
+}
+
+Coroutine<absl::Status> TaskLoop::AwaitPushes(size_t left) {
+  while (outstanding_.size() > left) {
+    Coroutine<absl::Status> oldest = AwaitOldestPush();
+    const absl::Status status = co_await oldest;
+    if (!status.ok()) co_return status;
+  }
+  co_return absl::OkStatus();
+}
+
+Coroutine<absl::Status> TaskLoop::AwaitPushesBefore(Iteration iteration) {
+  while (!outstanding_.empty() && outstanding_.front().work.iteration < iteration) {
+    Coroutine<absl::Status> oldest = AwaitOldestPush();
+    const absl::Status status = co_await oldest;
+    if (!status.ok()) co_return status;
+  }
+  co_return absl::OkStatus();
+}
+
+Coroutine<absl::Status> TaskLoop::AwaitOldestPush() {
+  OpDone done;
+  if (AwaitsIterations()) {
+    PortCall wait(port_, port_.Wait(outstanding_.front().op, &done));
+    co_await wait;
+  } else {
+    Coroutine<absl::Status> wait = AwaitUninterrupted(outstanding_.front().op, &done);
+    co_await wait;
+  }
+  if (!done.status.ok()) co_return done.status;
+  WriteDown(outstanding_.front().work, outstanding_.front().result);
+  outstanding_.pop_front();
+  co_return absl::OkStatus();
+}
+
+Coroutine<absl::Status> TaskLoop::AwaitUninterrupted(OpId op, OpDone* done) {
+  for (;;) {
+    PortCall wait(port_, port_.Wait(op, done));
+    co_await wait;
+    if (!absl::IsCancelled(done->status) || port_.Fenced()) co_return done->status;
+  }
+}
+
+void TaskLoop::WriteDown(const Work& work, const WorkResult& result) {
+  bool report = false;
+  port_.UseBoard([&](TaskBoard& board) {
+    board.Done(work, result);
+    report = board.Idle() || board.unfinished_leases() < kLeasesHeld;
+  });
+  if (report) port_.ReportSoon();
+}
+
+Coroutine<absl::Status> TaskLoop::EnsureSnapshot(Epoch epoch, Phase phase) {
+  const std::pair<Phase, Epoch> wanted(phase, epoch);
+  if (held_snapshot_ == wanted) co_return absl::OkStatus();
+  GivePullUp();
+  held_iteration_.reset();
+  Coroutine<absl::Status> pushes = AwaitPushes(0);
+  const absl::Status acknowledged = co_await pushes;
+  if (!acknowledged.ok()) co_return acknowledged;
+  const absl::StatusOr<OpId> op = port_.Pull(Iteration(0), /*snapshot=*/true);
+  if (!op.ok()) co_return op.status();
+  OpDone pulled;
+  Coroutine<absl::Status> pull = AwaitUninterrupted(*op, &pulled);
+  const absl::Status status = co_await pull;
+  if (!status.ok()) co_return status;
+  held_versions_ = std::move(pulled.versions);
+  held_snapshot_ = wanted;
+  co_return absl::OkStatus();
+}
+
+Coroutine<absl::Status> TaskLoop::EvaluateOne(const Work& work) {
+  Coroutine<absl::Status> snapshot = EnsureSnapshot(work.epoch, Phase::kEvaluate);
+  const absl::Status ready = co_await snapshot;
+  if (!ready.ok()) co_return ready;
+  absl::StatusOr<WorkResult> result;
+  PortCall evaluation(port_, port_.Evaluate(work, &result));
+  co_await evaluation;
+  if (!result.ok()) co_return result.status();
+  port_.UseBoard([&work](TaskBoard& board) { board.Started(work); });
+  WriteDown(work, *result);
+  co_return absl::OkStatus();
+}
+
+Coroutine<absl::Status> TaskLoop::Export(const Work& work) {
+  Coroutine<absl::Status> snapshot = EnsureSnapshot(work.epoch, Phase::kExport);
+  const absl::Status ready = co_await snapshot;
+  if (!ready.ok()) co_return ready;
+  absl::Status written;
+  PortCall writing(port_, port_.Export(work, held_versions_, &written));
+  co_await writing;
+  if (!written.ok()) co_return written;
+  port_.UseBoard([](TaskBoard& board) { board.Exported(); });
+  port_.ReportSoon();
+  co_return absl::OkStatus();
+}
+
+}  // namespace capstan::worker

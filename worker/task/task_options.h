@@ -1,0 +1,23 @@
+// What a task's cores are told of its job: how the board plans and how the session sends.
+//
+// Pure functions of the job file. Thread safety: functions without state.
+#ifndef CAPSTAN_WORKER_TASK_TASK_OPTIONS_H_
+#define CAPSTAN_WORKER_TASK_TASK_OPTIONS_H_
+
+#include <cstdint>
+
+#include "proto/job.pb.h"
+#include "worker/core/push_pull_session.h"
+#include "worker/core/task_board.h"
+
+namespace capstan::worker {
+
+// BSP with replicas or a log: servers hold a push back until its iteration is committed.
+Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
+PushPullSession::Options SessionOptions(const v1::JobSpec& job);
+// The number of training samples is still to be set.
+TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TASK_TASK_OPTIONS_H_

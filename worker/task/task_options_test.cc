@@ -1,0 +1,50 @@
+#include "worker/task/task_options.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan::worker {
+namespace {
+
+v1::JobSpec Job(int workers, int replicas) {
+  v1::JobSpec job;
+  job.mutable_resources()->set_workers(workers);
+  job.mutable_resources()->set_replicas(replicas);
+  job.mutable_training()->set_batch_size(8);
+  return job;
+}
+
+TEST_CASE("Task options: acknowledgements wait for iterations only where BSP commits them",
+          "[worker][task]") {
+  v1::JobSpec job = Job(4, 0);
+  CHECK(AcknowledgementOf(job) == Acknowledgement::kEachPush);
+  job.set_durability(v1::LOG);
+  CHECK(AcknowledgementOf(job) == Acknowledgement::kWholeIteration);
+  job = Job(4, 1);
+  CHECK(AcknowledgementOf(job) == Acknowledgement::kWholeIteration);
+  job.mutable_consistency()->mutable_ssp();
+  CHECK(AcknowledgementOf(job) == Acknowledgement::kEachPush);
+  job.mutable_consistency()->mutable_asp();
+  CHECK(AcknowledgementOf(job) == Acknowledgement::kEachPush);
+}
+
+TEST_CASE("Task options: one task may hold every slot of an iteration", "[worker][task]") {
+  v1::JobSpec job = Job(4, 1);
+  CHECK(SessionOptions(job).operations_max == 64);
+  job.mutable_training()->set_slots(500);
+  CHECK(SessionOptions(job).operations_max > 500);
+  CHECK(SessionOptions(job).acknowledgement == Acknowledgement::kWholeIteration);
+}
+
+TEST_CASE("Task options: BSP has a slot a worker unless the job says otherwise", "[worker][task]") {
+  v1::JobSpec job = Job(4, 0);
+  CHECK(BoardOptions(job, 256).slots == 4);
+  CHECK(BoardOptions(job, 256).bsp);
+  CHECK(BoardOptions(job, 256).evaluation_batch_size == 256);
+  job.mutable_training()->set_slots(6);
+  CHECK(BoardOptions(job, 256).slots == 6);
+  job.mutable_consistency()->mutable_asp();
+  CHECK_FALSE(BoardOptions(job, 256).bsp);
+}
+
+}  // namespace
+}  // namespace capstan::worker
