@@ -35,6 +35,8 @@ const char* PhaseText(JobPhase phase) {
       return "writes the model";
     case JobPhase::kFinishing:
       return "has written the model";
+    case JobPhase::kCheckpointing:
+      return "is quiet for a checkpoint";
     case JobPhase::kRecovering:
       return "has lost shards and waits for them";
   }
@@ -80,6 +82,13 @@ void Log(const EpochDone& e) {
       "epoch {} is done: train loss {:.4f} accuracy {:.4f}, test loss {:.4f} accuracy {:.4f} of {}",
       e.result.epoch.value(), e.result.train_loss, e.result.train_accuracy, e.result.test_loss,
       e.result.test_accuracy, e.result.test_samples);
+}
+void Log(const CheckpointEnded& e) {
+  if (e.why.empty()) {
+    LogInfo({.job = e.job}, "checkpoint {} is complete: {}", e.id.value(), e.folder);
+  } else {
+    LogWarning({.job = e.job}, "no checkpoint {}: {}", e.folder, e.why);
+  }
 }
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {

@@ -114,9 +114,11 @@ void SchedulerCore::StartJobs(Instant now, Actions& actions) {
 
 void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   const JobPlan& plan = entry.plan;
-  const Generation first(entry.restore ? JobRun::kRestoreTerm.value() : 1);
   auto routing = std::make_shared<const Routing>(
-      PlaceShards(plan.id, first, plan.table_elements, ChooseServers(plan), plan.replicas));
+      entry.restore ? PlaceRanges(plan.id, Generation(JobRun::kRestoreTerm.value()),
+                                  entry.restore->shards, ChooseServers(plan), plan.replicas)
+                    : PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan),
+                                  plan.replicas));
   JobStarted started{plan.id, {}};
   for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);
   actions.events.push_back(std::move(started));

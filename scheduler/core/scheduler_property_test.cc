@@ -72,7 +72,9 @@ std::string RestoreNewest(FakeCluster& cluster, const JobPlan& plan) {
   again.id = absl::StrCat(plan.id, "-again");
   again.checkpoint_folder = absl::StrCat("/checkpoints/", again.id);
   cluster.AwaitScheduler();
-  if (!cluster.Submit(again, RestoreFrom{newest.folder, newest.at}).ok()) return "refused";
+  RestoreFrom from{newest.folder, newest.at};
+  for (const CheckpointPart& part : newest.parts) from.shards.push_back({part.shard, part.elements});
+  if (!cluster.Submit(again, from).ok()) return "refused";
   cluster.RunUntil([&] { return cluster.Ended(again.id); }, absl::Minutes(15));
   const JobView view = cluster.View(again.id);
   if (view.state != JobState::kSucceeded) {
