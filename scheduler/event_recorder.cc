@@ -35,10 +35,10 @@ const char* PhaseText(JobPhase phase) {
       return "writes the model";
     case JobPhase::kFinishing:
       return "has written the model";
+    case JobPhase::kCheckpointing:
+      return "is quiet for a checkpoint";
     case JobPhase::kRecovering:
       return "has lost shards and waits for them";
-    case JobPhase::kCheckpointing:
-      return "pauses while its servers copy a checkpoint";
   }
   return "";
 }
@@ -89,9 +89,9 @@ void Log(const EpochDone& e) {
 }
 void Log(const CheckpointEnded& e) {
   if (e.why.empty()) {
-    LogInfo({.job = e.job}, "checkpoint {} is complete in {}", e.id.value(), e.folder);
+    LogInfo({.job = e.job}, "checkpoint {} is complete: {}", e.id.value(), e.folder);
   } else {
-    LogWarning({.job = e.job}, "checkpoint {} is given up: {}", e.id.value(), e.why);
+    LogWarning({.job = e.job}, "no checkpoint {}: {}", e.folder, e.why);
   }
 }
 void Log(const JobEnded& e) {

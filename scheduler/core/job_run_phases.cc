@@ -271,6 +271,7 @@ void JobRun::RefreshAssignments() {
     if (wanted == task.assignment) continue;
     ++wanted.generation;
     task.assignment = wanted;
+    task.idle = false;  // What it said was of the one before.
     ++decisions_;
     task.contradicts_since.reset();
     task.stuck_since.reset();

@@ -33,6 +33,9 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   plan.server_wait = absl::Minutes(10);
   plan.table_elements = {1 + dice.Below(3'000'000), dice.Below(1000)};
   plan.export_path = "/out";
+  plan.checkpoint_folder = absl::StrCat("/checkpoints/", plan.id);
+  if (dice.Chance(0.3)) plan.checkpoint_iterations = 1 + dice.Below(100);
+  if (dice.Chance(0.3)) plan.checkpoint_interval = absl::Milliseconds(50 + dice.Below(2000));
   return plan;
 }
 
@@ -76,10 +79,32 @@ void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
     if (kind == 6) cluster.HangTask(job, rank);
     if (kind == 7) cluster.SlowTask(job, rank);
   }
+  if (kind == 7 && !tasks.empty()) cluster.AskCheckpoint(tasks.front().first);
   if (kind >= 8) {
     const auto death = kind == 8 ? FakeCluster::Death::kBetweenSteps : FakeCluster::Death::kInStep;
     cluster.KillScheduler(absl::Milliseconds(dice.Below(5000)), death);
   }
+}
+
+// A job that begins where the newest checkpoint of `plan` stood trains what was left, and ends.
+std::string RestoreNewest(FakeCluster& cluster, const JobPlan& plan) {
+  if (cluster.Complete(plan.id).empty()) return "";
+  const CheckpointPublish newest = cluster.Complete(plan.id).back();
+  JobPlan again = plan;
+  again.id = absl::StrCat(plan.id, "-again");
+  again.checkpoint_folder = absl::StrCat("/checkpoints/", again.id);
+  cluster.AwaitScheduler();
+  RestoreFrom from{newest.folder, newest.at};
+  for (const CheckpointPart& part : newest.parts) from.shards.push_back({part.shard, part.elements});
+  if (!cluster.Submit(again, from).ok()) return "refused";
+  cluster.RunUntil([&] { return cluster.Ended(again.id); }, absl::Minutes(15));
+  const JobView view = cluster.View(again.id);
+  if (view.state != JobState::kSucceeded) {
+    return absl::StrCat(again.id, ": ", view.failure.message, view.detail);
+  }
+  if (view.results.size() != cluster.View(plan.id).results.size()) return "an epoch's result";
+  cluster.CheckTrained(again);
+  return cluster.error();
 }
 
 std::string RunSeed(uint64_t seed) {
@@ -88,6 +113,7 @@ std::string RunSeed(uint64_t seed) {
   options.core.lease = absl::Seconds(6);  // A lossy network must not kill a server that lives.
   options.staleness_bound = static_cast<int>(dice.Below(3));
   if (dice.Chance(0.6)) options.network = {0.05, 0.05, 0.1, 0.1};
+  if (dice.Chance(0.3)) options.checkpoint_fails = 0.1;
   FakeCluster cluster(options);
   const int servers = 1 + static_cast<int>(dice.Below(3));
   const int workers = 1 + static_cast<int>(dice.Below(4));
@@ -138,6 +164,7 @@ std::string RunSeed(uint64_t seed) {
         return absl::StrCat(plan.id, ": sums");
     }
     cluster.CheckTrained(plan);
+    if (const std::string error = RestoreNewest(cluster, plan); !error.empty()) return error;
   }
   cluster.CheckAllAnswered();
   return cluster.error();

@@ -58,7 +58,7 @@ void FakeCluster::Kill(const std::string& name) {
   }
   if (!node.waiting || !owed_.contains(*node.waiting)) return;
   Actions actions;
-  core_.OnSyncBroken(name, node.incarnation, now_, actions);
+  core_->OnSyncBroken(name, node.incarnation, now_, actions);
   Perform(actions);
 }
 
@@ -68,7 +68,7 @@ void FakeCluster::Drain(const std::string& name, bool cancel) {
   Actions actions;
   const Ticket ticket(next_ticket_++);
   const absl::Status status =
-      core_.DrainNode(ticket, name, cancel, absl::ZeroDuration(), now_, actions);
+      core_->DrainNode(ticket, name, cancel, absl::ZeroDuration(), now_, actions);
   // A node that is not known (any more) cannot be drained.
   const size_t replies = status.ok() ? 1 : 0;
   if (actions.drain_replies.size() != replies) Fail("a drain call that does not wait is answered");
@@ -77,7 +77,7 @@ void FakeCluster::Drain(const std::string& name, bool cancel) {
 
 bool FakeCluster::CanLose(const std::string& name) {
   for (const auto& [id, ledger] : jobs_) {
-    const auto table = core_.RoutingOf(id);
+    const auto table = core_->RoutingOf(id);
     if (Ended(id)) continue;
     if (!table.ok()) return false;  // It could be placed there before the death is noticed.
     const Routing& routing = **table;
@@ -145,11 +145,17 @@ void FakeCluster::KillScheduler(absl::Duration away, Death death) {
     return;
   }
   owed_.clear();  // Nobody answers these.
+  publishes_.clear();
   for (auto& [job, ledger] : jobs_) {
     for (auto& [id, lease] : ledger.leases) lease.done = lease.durable;
   }
   away_until_ = now_ + away;
   Restore();  // So that what is seen meanwhile is what was durable.
+}
+
+void FakeCluster::AwaitScheduler() {
+  dies_in_step_.reset();
+  while (away_until_ && error_.empty()) Step();
 }
 
 Actions FakeCluster::Restore() {
@@ -174,10 +180,16 @@ bool FakeCluster::SchedulerAway() {
   return false;
 }
 
-absl::Status FakeCluster::Submit(const JobPlan& plan) {
+absl::Status FakeCluster::Submit(const JobPlan& plan, const std::optional<RestoreFrom>& restore) {
   Actions actions;
-  const absl::Status status = core_->SubmitJob(plan, now_, actions);
-  if (status.ok()) jobs_[plan.id].plan = plan;
+  const absl::Status status = core_->SubmitJob(plan, now_, actions, restore);
+  if (status.ok()) {
+    JobLedger& ledger = jobs_[plan.id];
+    ledger.plan = plan;
+    ledger.begins_at = restore;
+    if (restore) ledger.resumed = restore->at;
+    if (restore) ledger.version = restore->at.iteration.value();
+  }
   Perform(actions);
   return status;
 }
@@ -222,6 +234,7 @@ void FakeCluster::Step() {
   now_ = now_ + kStep;
   SchedulerAway();
   Deliver();
+  PublishDue();
   if (!away_until_ && core_->NextDeadline() <= now_) {
     Actions actions;
     core_->Tick(now_, actions);
@@ -234,6 +247,7 @@ void FakeCluster::Step() {
     absl::erase_if(node.tasks, [this](const auto& entry) {
       return entry.second.dying_until && *entry.second.dying_until <= now_;
     });
+    TakeCheckpoints(node);
     SyncServerOrDaemon(node);
     for (auto& [key, task] : node.tasks) {
       if (task.exited || task.hung || task.dying_until) continue;
@@ -312,6 +326,9 @@ bool FakeCluster::Perform(Actions& actions) {
     return false;
   }
   if (!store_.Write(EncodeChanges(*core_, actions.changes, Now())).ok()) Fail("the store failed");
+  for (CheckpointPublish& publish : actions.publishes) {
+    publishes_.push_back({std::move(publish), now_ + absl::Milliseconds(dice_.Below(300))});
+  }
   for (const JobId& job : actions.changes.jobs) {
     for (auto& [id, lease] : jobs_.at(job).leases) lease.durable = lease.done;
   }
@@ -361,11 +378,13 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
       .node = node.name, .incarnation = node.incarnation, .generation_seen = node.seen};
   report.leaving = node.leaving;
   for (const auto& [job, tables] : node.tables) {
-    report.tables.push_back({job,
-                             tables.routing->generation,
-                             tables.membership.generation,
-                             {},
-                             FilledReplicas(node, tables)});
+    TableReport table{job,
+                      tables.routing->generation,
+                      tables.membership.generation,
+                      {},
+                      FilledReplicas(node, tables)};
+    if (tables.checkpoint) table.checkpoints.push_back(*tables.checkpoint);
+    report.tables.push_back(std::move(table));
   }
   for (const auto& [key, task] : node.tasks) report.tasks.push_back({key, task.exited, task.exit});
   Request request{.ticket = Ticket(next_ticket_++), .node = std::move(report)};
@@ -376,7 +395,7 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
 }
 
 bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
-  const auto table = core_.RoutingOf(job);
+  const auto table = core_->RoutingOf(job);
   return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
                                    [&](const ShardRoute& route) {
                                      const size_t index = static_cast<size_t>(route.server);
@@ -433,6 +452,7 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     if (assignment.membership.generation < newest) Fail(absl::StrCat(job, ": older membership"));
     newest = assignment.membership.generation;
     FakeTables tables = node.tables[job];
+    NoteRestore(assignment);
     absl::btree_map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {
       Clock clock = tables.clocks[member.rank];
@@ -445,7 +465,15 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     if (tables.routing != nullptr && assignment.routing->generation < tables.routing->generation) {
       Fail(absl::StrCat(job, ": older routing table"));
     }
-    wanted[job] = {assignment.routing, assignment.membership, std::move(clocks)};
+    tables.membership = assignment.membership;
+    tables.clocks = std::move(clocks);
+    tables.routing = assignment.routing;
+    if (tables.order != assignment.checkpoint) {
+      tables.order = assignment.checkpoint;
+      tables.checkpoint.reset();
+      tables.capture_at = now_ + absl::Milliseconds(dice_.Below(50));
+    }
+    wanted[job] = std::move(tables);
   }
   node.tables = std::move(wanted);
 }

@@ -55,8 +55,9 @@ class FakeCluster {
     uint64_t seed = 1;
     SchedulerCore::Options core;
     Network network;
-    int staleness_bound = 2;   // Of SSP jobs.
-    int batches_per_step = 3;  // That a task trains in 10 ms, at most.
+    int staleness_bound = 2;      // Of SSP jobs.
+    int batches_per_step = 3;     // That a task trains in 10 ms, at most.
+    double checkpoint_fails = 0;  // Chance of each part, and of each manifest.
   };
   explicit FakeCluster(const Options& options);
 
@@ -71,11 +72,14 @@ class FakeCluster {
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
   void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
-  absl::Status Submit(const JobPlan& plan);
+  absl::Status Submit(const JobPlan& plan,
+                      const std::optional<RestoreFrom>& restore = std::nullopt);
+  void AskCheckpoint(const JobId& job);
   // The scheduler dies, at once or at the end of its next step, before anything of that is durable
   // or said. After `away` another one goes on with what is in the store.
   enum class Death { kBetweenSteps, kInStep };
   void KillScheduler(absl::Duration away, Death death);
+  void AwaitScheduler();  // It does not die any more.
 
   // ---- time
   void Run(absl::Duration duration);
@@ -96,6 +100,8 @@ class FakeCluster {
   void CheckTrained(const JobPlan& plan);
   void CheckAllAnswered();
   const std::string& error() const { return error_; }
+  // The complete checkpoints of a job, oldest first.
+  const std::vector<CheckpointPublish>& Complete(const JobId& job) { return jobs_[job].complete; }
 
  private:
   struct Clock {  // One server's view of a member.
@@ -107,6 +113,10 @@ class FakeCluster {
     std::shared_ptr<const Routing> routing;  // Immutable; the core's.
     JobMembership membership;
     absl::btree_map<Rank, Clock> clocks;
+    std::optional<CheckpointReport> checkpoint;  // From its capture on.
+    CheckpointOrder order;
+    Instant capture_at;
+    Instant written_at;
   };
   struct FakeTask {
     TaskKey key;
@@ -161,6 +171,16 @@ class FakeCluster {
     int64_t version = 0;                                        // BSP: iterations complete.
     absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
+    int64_t pushes = 0;
+    absl::btree_map<CheckpointId, int64_t> pushes_captured;
+    std::vector<CheckpointPublish> complete;
+    std::optional<RestoreFrom> begins_at;
+    Term restored_term;   // From the checkpoint; 0: the job's beginning.
+    ResumePoint resumed;  // Where training began last.
+  };
+  struct Publish {
+    CheckpointPublish what;
+    Instant done;
   };
 
   // A call without an answer for this long is sent again.
@@ -187,6 +207,11 @@ class FakeCluster {
   Actions Restore();
   bool SchedulerAway();
   Moment Now() const;
+  void TakeCheckpoints(FakeNode& node);
+  std::vector<CheckpointPart> PartsOf(const FakeNode& node, const FakeTables& tables);
+  void NoteRestore(const TableAssignment& assignment);
+  void PublishDue();
+  void NoteCheckpoint(const CheckpointEnded& ended);
   void TakeReply(const NodeReply& reply);
   void TakeReply(const TaskReply& reply);
   void ApplyTables(FakeNode& node, const NodeReply& reply);
@@ -221,6 +246,7 @@ class FakeCluster {
   absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
   absl::btree_map<TaskKey, Generation> task_generations_;
   absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
+  std::vector<Publish> publishes_;
   Events events_;
   std::string error_;
 };

@@ -114,7 +114,7 @@ void FakeCluster::Work(FakeTask& task) {
 }
 
 bool FakeCluster::ServersReady(const JobId& job) const {
-  const auto table = core_.RoutingOf(job);
+  const auto table = core_->RoutingOf(job);
   return table.ok() && std::all_of((*table)->shards.begin(), (*table)->shards.end(),
                                    [&](const ShardRoute& route) {
                                      const size_t index = static_cast<size_t>(route.server);
@@ -152,6 +152,7 @@ void FakeCluster::Pushed(const FakeTask& task) {
 }
 
 bool FakeCluster::TrainSample(FakeTask& task) {
+  if (task.assignment.paused) return false;
   for (const SampleLease& lease : task.assignment.samples) {
     SampleReport& progress = task.samples[lease.id];
     if (progress.position_done >= lease.positions.end) continue;
@@ -159,6 +160,7 @@ bool FakeCluster::TrainSample(FakeTask& task) {
     // Servers that dropped the job's tables refuse the push.
     if (core_->Job(task.key.job, now_)->ended || dead_.contains(task.key)) return false;
     Pushed(task);
+    ++jobs_.at(task.key.job).pushes;
     const int64_t batch = jobs_.at(task.key.job).plan.batch_size;
     const int64_t end = std::min(progress.position_done + batch, lease.positions.end);
     task.totals.samples += end - progress.position_done;
@@ -171,19 +173,21 @@ bool FakeCluster::TrainSample(FakeTask& task) {
 
 // One iteration of every slot held, as far as the barrier allows.
 bool FakeCluster::TrainSlots(FakeTask& task) {
+  if (task.assignment.paused || dead_.contains(task.key)) return false;
   JobLedger& ledger = jobs_.at(task.key.job);
   bool moved = false;
   for (const SlotLease& lease : task.assignment.slots) {
     Iteration& next = task.slots[lease.slot];
     if (next >= lease.end) continue;
     if (next.value() < ledger.version) {
-      next =
-          std::min(lease.end, Iteration(ledger.version));  // PAST: the server names where to go on.
+      // PAST: the server names where to go on, be it beyond the lease.
+      next = Iteration(ledger.version);
       moved = true;
       continue;
     }
     if (next.value() > ledger.version) continue;
     ledger.slots_done[next.value()].insert(lease.slot.value());
+    ++ledger.pushes;
     task.totals.samples += ledger.plan.batch_size;
     ++next;
     moved = true;
@@ -211,6 +215,8 @@ void FakeCluster::NoteEvents(const Events& events) {
     } else if (const auto* died = std::get_if<TaskDied>(&event)) {
       if (!dead_.insert(died->task).second)
         Fail(absl::StrCat(died->task.job, ": a task died twice"));
+    } else if (const auto* ended = std::get_if<CheckpointEnded>(&event)) {
+      NoteCheckpoint(*ended);
     }
   }
 }
@@ -250,8 +256,18 @@ void FakeCluster::CheckTrained(const JobPlan& plan) {
     }
     return;
   }
-  for (int epoch = 0; epoch < epochs.epochs(); ++epoch) {
+  for (int epoch = ledger.resumed.epoch.value(); epoch < epochs.epochs(); ++epoch) {
     std::vector<Range> done;
+    if (epoch == ledger.resumed.epoch.value() && ledger.begins_at) {
+      // What was trained before counts, too.
+      int64_t trained = 0;
+      for (const Range& range : ledger.resumed.untrained) {
+        if (range.begin > trained) done.push_back({trained, range.begin});
+        trained = range.end;
+      }
+      const int64_t samples = epochs.Samples(Epoch(epoch));
+      if (trained < samples) done.push_back({trained, samples});
+    }
     for (const auto& [id, lease] : ledger.leases) {
       if (lease.epoch == epoch && lease.done > lease.positions.begin) {
         done.push_back({lease.positions.begin, lease.done});

@@ -1,0 +1,109 @@
+// What the fake servers and the shell do with checkpoints, and what must hold of them.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/testing/fake_cluster.h"
+
+namespace capstan::scheduler::testing {
+
+void FakeCluster::AskCheckpoint(const JobId& job) {
+  if (away_until_) return;
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  core_->SaveCheckpoint(ticket, job, absl::ZeroDuration(), now_, actions).IgnoreError();
+  Perform(actions);
+}
+
+std::vector<CheckpointPart> FakeCluster::PartsOf(const FakeNode& node, const FakeTables& tables) {
+  std::vector<CheckpointPart> parts;
+  const JobLedger& ledger = jobs_.at(tables.routing->job);
+  const Routing& routing = *tables.routing;
+  for (const ShardRoute& route : routing.shards) {
+    if (routing.servers[static_cast<size_t>(route.server)].node != node.name) continue;
+    parts.push_back({.shard = route.key, .elements = route.elements});
+    parts.back().version = Version(ledger.version);
+    parts.back().file = absl::StrCat("table-", route.key.table.value(), "-shard-",
+                                     route.key.shard.value(), ".part");
+  }
+  return parts;
+}
+
+// Captures and writes, a while after it was told.
+void FakeCluster::TakeCheckpoints(FakeNode& node) {
+  for (auto& [job, tables] : node.tables) {
+    if (tables.order.id == CheckpointId(0)) continue;
+    if (!tables.checkpoint && now_ >= tables.capture_at) {
+      JobLedger& ledger = jobs_.at(job);
+      const auto [seen, first] = ledger.pushes_captured.insert({tables.order.id, ledger.pushes});
+      if (!first && seen->second != ledger.pushes) {
+        Fail(absl::StrCat(job, ": a push between two captures of checkpoint ",
+                          tables.order.id.value()));
+      }
+      tables.checkpoint = CheckpointReport{.id = tables.order.id};
+      if (dice_.Chance(options_.checkpoint_fails)) {
+        tables.checkpoint->state = CheckpointReport::State::kFailed;
+        tables.checkpoint->error = "disk full";
+      }
+      tables.checkpoint->parts = PartsOf(node, tables);
+      tables.written_at = now_ + absl::Milliseconds(dice_.Below(400));
+    }
+    if (tables.checkpoint && tables.checkpoint->state == CheckpointReport::State::kCaptured &&
+        now_ >= tables.written_at) {
+      tables.checkpoint->state = CheckpointReport::State::kWritten;
+    }
+  }
+}
+
+void FakeCluster::PublishDue() {
+  for (size_t i = 0; i < publishes_.size();) {
+    if (publishes_[i].done > now_) {
+      ++i;
+      continue;
+    }
+    const CheckpointPublish publish = std::move(publishes_[i].what);
+    publishes_.erase(publishes_.begin() + static_cast<std::ptrdiff_t>(i));
+    Actions actions;
+    const absl::Status status = dice_.Chance(options_.checkpoint_fails)
+                                    ? absl::ResourceExhaustedError("disk full")
+                                    : absl::OkStatus();
+    // Written twice (the scheduler died in between) is written once.
+    auto& complete = jobs_.at(publish.job).complete;
+    if (status.ok() && (complete.empty() || complete.back().id != publish.id)) {
+      complete.push_back(publish);
+    }
+    core_->CheckpointPublished(publish.job, publish.id, status, now_, actions);
+    if (!Perform(actions)) return;
+  }
+}
+
+void FakeCluster::NoteCheckpoint(const CheckpointEnded& ended) {
+  if (absl::StrContains(ended.why, "version") || absl::StrContains(ended.why, "no part")) {
+    Fail(absl::StrCat(ended.job, " checkpoint ", ended.id.value(), ": ", ended.why));
+  }
+}
+
+// A server reads its shards from a checkpoint: that is where the job stands now.
+void FakeCluster::NoteRestore(const TableAssignment& assignment) {
+  JobLedger& ledger = jobs_.at(assignment.routing->job);
+  const Term term = assignment.restore.restore_term;
+  if (term <= ledger.restored_term) return;
+  ledger.restored_term = term;
+  const auto found = std::find_if(ledger.complete.begin(), ledger.complete.end(),
+                                  [&](const CheckpointPublish& publish) {
+                                    return publish.folder == assignment.restore.restore_folder;
+                                  });
+  if (found != ledger.complete.end()) {
+    ledger.begins_at = RestoreFrom{found->folder, found->at};
+  } else if (!ledger.begins_at || ledger.begins_at->folder != assignment.restore.restore_folder) {
+    return Fail(absl::StrCat(ledger.plan.id, " is restored from ",
+                             assignment.restore.restore_folder, ", which is not complete"));
+  }
+  ledger.resumed = ledger.begins_at->at;
+  ledger.version = ledger.resumed.iteration.value();
+  ledger.slots_done.clear();
+  ledger.leases.clear();
+}
+
+}  // namespace capstan::scheduler::testing
