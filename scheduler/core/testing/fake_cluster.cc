@@ -65,6 +65,7 @@ void FakeCluster::Kill(const std::string& name) {
 void FakeCluster::Leave(const std::string& name) { nodes_.at(name).leaving = true; }
 
 void FakeCluster::Drain(const std::string& name, bool cancel) {
+  if (away_until_) return;
   Actions actions;
   const Ticket ticket(next_ticket_++);
   const absl::Status status =

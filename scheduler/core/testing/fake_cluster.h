@@ -66,7 +66,7 @@ class FakeCluster {
   void AddWorker(const std::string& name, int capacity);
   void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
   void Leave(const std::string& name);  // A daemon is told to stop; it is gone when it may.
-  void Drain(const std::string& name, bool cancel);
+  void Drain(const std::string& name, bool cancel);  // No effect while the scheduler is away.
   // Every job could go on without this server.
   bool CanLose(const std::string& name);
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
