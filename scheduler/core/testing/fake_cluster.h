@@ -172,7 +172,7 @@ class FakeCluster {
     absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
     int64_t pushes = 0;
-    absl::btree_map<CheckpointId, int64_t> pushes_captured;
+    absl::btree_map<CheckpointId, absl::btree_set<int64_t>> pushes_captured;
     std::vector<CheckpointPublish> complete;
     std::optional<RestoreFrom> begins_at;
     Term restored_term;   // From the checkpoint; 0: the job's beginning.
