@@ -24,8 +24,6 @@ const char* PhaseName(JobPhase phase) {
       return "checkpointing";
     case JobPhase::kRecovering:
       return "recovering";
-    case JobPhase::kCheckpointing:
-      return "checkpointing";
   }
   return "";
 }
