@@ -37,6 +37,9 @@ struct JobPlan {
   int checkpoints_kept = 2;                        // >= 1.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
 
+  // Servers that it cannot start without.
+  int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
+
   // Durable, in the form of scheduler/store/archive.h.
   template <typename Archive>
   void serialize(Archive& archive) {

@@ -271,7 +271,7 @@ Instant JobRun::NextDeadline() const {
   }
   next = std::min(next, checkpoints_.Limit());
   if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
-      checkpoints_.IsIdle()) {
+      !recovery_ && checkpoints_.IsIdle()) {
     next = std::min(next, checkpoints_.DueAt());
   }
   if (phase_ == JobPhase::kFinishing)
