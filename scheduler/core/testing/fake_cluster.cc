@@ -459,6 +459,11 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
       Clock clock = tables.clocks[member.rank];
       const bool same = clock.incarnation == member.incarnation;
       if (member.active && !(same && clock.active)) clock.clock = member.start_iteration.value();
+      const auto& replicated = jobs_.at(job).clocks;
+      if (const auto it = replicated.find({member.rank, member.incarnation});
+          it != replicated.end()) {
+        clock.clock = std::max(clock.clock, it->second);
+      }
       clock.incarnation = member.incarnation;
       clock.active = member.active;
       clocks[member.rank] = clock;

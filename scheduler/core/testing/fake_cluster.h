@@ -172,6 +172,8 @@ class FakeCluster {
     absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
     int64_t pushes = 0;
+    // What every copy of a shard holds, whoever is its primary: the members' finished iterations.
+    absl::btree_map<std::pair<Rank, Incarnation>, int64_t> clocks;
     absl::btree_map<CheckpointId, absl::btree_set<int64_t>> pushes_captured;
     std::vector<CheckpointPublish> complete;
     std::optional<RestoreFrom> begins_at;

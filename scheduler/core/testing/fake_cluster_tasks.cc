@@ -137,6 +137,8 @@ bool FakeCluster::MayPull(const FakeTask& task) const {
 }
 
 void FakeCluster::Pushed(const FakeTask& task) {
+  int64_t& replicated = jobs_.at(task.key.job).clocks[{task.key.rank, task.key.incarnation}];
+  replicated = std::max(replicated, task.iterations + 1);
   for (auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
     if (tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
