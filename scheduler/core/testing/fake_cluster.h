@@ -75,6 +75,8 @@ class FakeCluster {
   absl::Status Submit(const JobPlan& plan,
                       const std::optional<RestoreFrom>& restore = std::nullopt);
   void AskCheckpoint(const JobId& job);
+  void Damage(const std::string& folder);  // No server can read that checkpoint any more.
+  void Save(const JobId& job, absl::Duration limit);  // Asks for one and waits for it.
   // The scheduler dies, at once or at the end of its next step, before anything of that is durable
   // or said. After `away` another one goes on with what is in the store.
   enum class Death { kBetweenSteps, kInStep };
@@ -100,6 +102,7 @@ class FakeCluster {
   void CheckTrained(const JobPlan& plan);
   void CheckAllAnswered();
   const std::string& error() const { return error_; }
+  const std::vector<CheckpointReply>& checkpoint_replies() const { return checkpoint_replies_; }
   // The complete checkpoints of a job, oldest first.
   const std::vector<CheckpointPublish>& Complete(const JobId& job) { return jobs_[job].complete; }
 
@@ -114,6 +117,7 @@ class FakeCluster {
     JobMembership membership;
     absl::btree_map<Rank, Clock> clocks;
     std::optional<CheckpointReport> checkpoint;  // From its capture on.
+    Failure failure;
     CheckpointOrder order;
     Instant capture_at;
     Instant written_at;
@@ -246,7 +250,9 @@ class FakeCluster {
   absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
   absl::btree_map<TaskKey, Generation> task_generations_;
   absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
+  absl::btree_set<std::string> damaged_;
   std::vector<Publish> publishes_;
+  std::vector<CheckpointReply> checkpoint_replies_;  // To calls of Save.
   Events events_;
   std::string error_;
 };

@@ -16,6 +16,15 @@ void FakeCluster::AskCheckpoint(const JobId& job) {
   Perform(actions);
 }
 
+void FakeCluster::Damage(const std::string& folder) { damaged_.insert(folder); }
+
+void FakeCluster::Save(const JobId& job, absl::Duration limit) {
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  if (!core_->SaveCheckpoint(ticket, job, limit, now_, actions).ok()) Fail("refused");
+  Perform(actions);
+}
+
 std::vector<CheckpointPart> FakeCluster::PartsOf(const FakeNode& node, const FakeTables& tables) {
   std::vector<CheckpointPart> parts;
   const JobLedger& ledger = jobs_.at(tables.routing->job);
@@ -89,6 +98,7 @@ void FakeCluster::NoteCheckpoint(const CheckpointEnded& ended) {
 
 // A server reads its shards from a checkpoint: that is where the job stands now.
 void FakeCluster::NoteRestore(const TableAssignment& assignment) {
+  if (damaged_.contains(assignment.restore.restore_folder)) return;
   JobLedger& ledger = jobs_.at(assignment.routing->job);
   const Term term = assignment.restore.restore_term;
   if (term <= ledger.restored_term) return;
