@@ -22,8 +22,6 @@ const char* PhaseName(JobPhase phase) {
       return "finishing";
     case JobPhase::kRecovering:
       return "recovering";
-    case JobPhase::kCheckpointing:
-      return "checkpointing";
   }
   return "";
 }
