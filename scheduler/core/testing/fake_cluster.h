@@ -1,9 +1,9 @@
 // FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over
 // a network that may lose, repeat and delay messages. Everything follows from the seed.
 //
-// The fakes keep to the protocol as real processes do: servers apply memberships and routing tables,
-// fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by the BSP and
-// SSP rules (so that a wrong membership shows as a job that never ends), tasks train
+// The fakes keep to the protocol as real processes do: servers apply memberships and routing
+// tables, fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by
+// the BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train
 // sample by sample of their leases, daemons run what they are told. What must always hold is
 // checked at every step; the first breach is kept in `error`.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
@@ -48,6 +48,9 @@ struct Network {
   double repeat = 0;  // The request arrives twice.
   double delay = 0;   // The request arrives up to a second late, after younger ones.
 };
+
+// A job of two epochs of 3,000 samples and a test set, on all servers.
+JobPlan Plan(const std::string& id, int workers, Mode mode = Mode::kSsp);
 
 class FakeCluster {
  public:

@@ -1,4 +1,5 @@
-// What the fake servers and the shell do with checkpoints, and what must hold of them.
+// What fake servers tell of replicas; what they and the shell do with checkpoints, and what must
+// hold of them.
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +8,32 @@
 #include "scheduler/core/testing/fake_cluster.h"
 
 namespace capstan::scheduler::testing {
+
+bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
+  const auto table = core_->RoutingOf(job);
+  return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
+                                   [&](const ShardRoute& route) {
+                                     const size_t index = static_cast<size_t>(route.server);
+                                     const ServerRef& server = (*table)->servers[index];
+                                     return server.incarnation == node.incarnation;
+                                   });
+}
+
+std::vector<ReplicaReport> FakeCluster::FilledReplicas(const FakeNode& node,
+                                                       const FakeTables& tables) {
+  const Routing& routing = *tables.routing;
+  std::vector<ReplicaReport> filled;
+  for (const ShardRoute& route : routing.shards) {
+    if (routing.servers[static_cast<size_t>(route.server)].incarnation != node.incarnation)
+      continue;
+    for (const ReplicaRef& replica : route.replicas) {
+      const ServerRef& server = routing.servers[static_cast<size_t>(replica.server)];
+      filled.push_back(
+          {route.key, route.term, server.node, server.incarnation, ReplicaReport::State::kFilled});
+    }
+  }
+  return filled;
+}
 
 void FakeCluster::AskCheckpoint(const JobId& job) {
   if (away_until_) return;
