@@ -20,8 +20,7 @@ namespace {
 using google::protobuf::util::MessageDifferencer;
 
 // What a checkpoint's positions and numbers mean nothing without.
-std::vector<std::string> Differences(const v1::JobSpec& saved, const v1::JobSpec& now,
-                                     Mode mode) {
+std::vector<std::string> Differences(const v1::JobSpec& saved, const v1::JobSpec& now, Mode mode) {
   std::vector<std::string> wrong;
   const auto same = [&wrong](const std::string& field, int64_t before, int64_t after) {
     if (before == after) return;
@@ -57,6 +56,8 @@ v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const Admi
   manifest.set_job_id(publish.job);
   manifest.set_checkpoint_id(publish.id.value());
   *manifest.mutable_spec() = job.spec;
+  // So that it can be submitted again: there it must not be set, here it was filled in.
+  if (job.plan.mode != Mode::kBsp) manifest.mutable_spec()->mutable_training()->clear_slots();
   for (const v1::TableSpec& table : job.tables) *manifest.add_tables() = table;
   for (const CheckpointPart& part : publish.parts) EncodePart(part, *manifest.add_parts());
   manifest.set_epoch(publish.at.epoch.value());
@@ -67,15 +68,15 @@ v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const Admi
     untrained.set_end(range.end);
   }
   manifest.set_saved_unix_ms(unix_ms);
-  for (const EpochResult& result : publish.at.results) EncodeEpochResult(result, *manifest.add_results());
+  for (const EpochResult& result : publish.at.results)
+    EncodeEpochResult(result, *manifest.add_results());
   manifest.set_job_state(EncodeResumePoint(publish.at));
   return manifest;
 }
 
-absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish,
-                               const AdmittedJob& job, int64_t unix_ms) {
-  CAPSTAN_RETURN_IF_ERROR(
-      WriteManifest(disk, publish.folder, MakeManifest(publish, job, unix_ms)));
+absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
+                               int64_t unix_ms) {
+  CAPSTAN_RETURN_IF_ERROR(WriteManifest(disk, publish.folder, MakeManifest(publish, job, unix_ms)));
   RemoveOldest(disk, publish.job_folder, publish.keep).status().IgnoreError();
   return absl::OkStatus();
 }

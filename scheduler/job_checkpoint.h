@@ -24,11 +24,12 @@ v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const Admi
 // Makes the checkpoint complete, durably, then removes those that are too many. What cannot be
 // removed stays, and is no error.
 // Errors: those of WriteManifest.
-absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish,
-                               const AdmittedJob& job, int64_t unix_ms);
+absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
+                               int64_t unix_ms);
 
 // Where `job` begins if it goes on from the checkpoint in `folder`.
-// Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint rests
+// Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint
+// rests
 //                           on (tables, data, seed, mode, batches); a line for each.
 //         kNotFound, kDataLoss  there is no complete checkpoint, or its manifest is damaged.
 absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,

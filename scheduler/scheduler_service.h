@@ -132,8 +132,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void Admit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Both: not OK: the call is still to be answered, with that.
-  absl::Status Check(const v1::SubmitJobRequest& request,
-                     const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Check(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Submit(AdmittedJob job, const std::optional<RestoreFrom>& restore,
                       const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   // kUnavailable once stopped, or when the state cannot be written.

@@ -282,9 +282,9 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
   return reactor;
 }
 
-grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(
-    grpc::CallbackServerContext* context, const v1::SaveCheckpointRequest* request,
-    v1::SaveCheckpointResponse* response) {
+grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerContext* context,
+                                                           const v1::SaveCheckpointRequest* request,
+                                                           v1::SaveCheckpointResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
   if (!limit.ok()) return FinishWith(reactor, limit.status());

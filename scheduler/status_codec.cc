@@ -20,8 +20,6 @@ const char* PhaseName(JobPhase phase) {
       return "exporting";
     case JobPhase::kFinishing:
       return "finishing";
-    case JobPhase::kCheckpointing:
-      return "checkpointing";
     case JobPhase::kRecovering:
       return "recovering";
   }

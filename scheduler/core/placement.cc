@@ -49,8 +49,9 @@ std::vector<ShardRange> CutTables(absl::Span<const int64_t> table_elements, int 
   for (size_t table = 0; table < table_elements.size(); ++table) {
     const std::vector<Range> ranges = CutTable(table_elements[table], servers);
     for (size_t shard = 0; shard < ranges.size(); ++shard) {
-      shards.push_back({{TableId(static_cast<int32_t>(table)), ShardId(static_cast<int32_t>(shard))},
-                        ranges[shard]});
+      shards.push_back(
+          {{TableId(static_cast<int32_t>(table)), ShardId(static_cast<int32_t>(shard))},
+           ranges[shard]});
     }
   }
   return shards;

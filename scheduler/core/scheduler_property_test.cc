@@ -95,7 +95,8 @@ std::string RestoreNewest(FakeCluster& cluster, const JobPlan& plan) {
   again.checkpoint_folder = absl::StrCat("/checkpoints/", again.id);
   cluster.AwaitScheduler();
   RestoreFrom from{newest.folder, newest.at};
-  for (const CheckpointPart& part : newest.parts) from.shards.push_back({part.shard, part.elements});
+  for (const CheckpointPart& part : newest.parts)
+    from.shards.push_back({part.shard, part.elements});
   if (!cluster.Submit(again, from).ok()) return "refused";
   cluster.RunUntil([&] { return cluster.Ended(again.id); }, absl::Minutes(15));
   const JobView view = cluster.View(again.id);

@@ -97,8 +97,8 @@ absl::StatusOr<ResumePoint> DecodeResumePoint(const std::string& bytes) {
     uint32_t format = 0;
     archive(format);
     if (format != kResumeFormat) {
-      return absl::DataLossError(absl::StrCat("job_state: format ", format,
-                                              ", this scheduler reads ", kResumeFormat));
+      return absl::DataLossError(
+          absl::StrCat("job_state: format ", format, ", this scheduler reads ", kResumeFormat));
     }
     archive(at);
     return absl::OkStatus();

@@ -38,8 +38,8 @@ struct SlotWork {
 class SlotPlanner {
  public:
   // Replaces the leases. A slot that is held already keeps what it has done beyond the
-  // lease's begin, be it beyond the end: the scheduler ends leases early for a checkpoint, and is to
-  // hear who was further.
+  // lease's begin, be it beyond the end: the scheduler ends leases early for a checkpoint, and is
+  // to hear who was further.
   void Assign(const std::vector<SlotLease>& leases);
 
   // The micro-batch of the lowest iteration not yet started, by slot within it; nothing if

@@ -327,6 +327,9 @@ bool FakeCluster::Perform(Actions& actions) {
     return false;
   }
   if (!store_.Write(EncodeChanges(*core_, actions.changes, Now())).ok()) Fail("the store failed");
+  for (CheckpointReply& reply : actions.checkpoint_replies) {
+    if (reply.id > CheckpointId(0)) checkpoint_replies_.push_back(std::move(reply));
+  }
   for (CheckpointPublish& publish : actions.publishes) {
     publishes_.push_back({std::move(publish), now_ + absl::Milliseconds(dice_.Below(300))});
   }
@@ -379,10 +382,7 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
       .node = node.name, .incarnation = node.incarnation, .generation_seen = node.seen};
   report.leaving = node.leaving;
   for (const auto& [job, tables] : node.tables) {
-    TableReport table{job,
-                      tables.routing->generation,
-                      tables.membership.generation,
-                      {},
+    TableReport table{job, tables.routing->generation, tables.membership.generation, tables.failure,
                       FilledReplicas(node, tables)};
     if (tables.checkpoint) table.checkpoints.push_back(*tables.checkpoint);
     report.tables.push_back(std::move(table));
@@ -393,32 +393,6 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
   node.give_up = now_ + kGiveUp;
   node_calls_[request.ticket] = node.name;
   Send(std::move(request));
-}
-
-bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
-  const auto table = core_->RoutingOf(job);
-  return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
-                                   [&](const ShardRoute& route) {
-                                     const size_t index = static_cast<size_t>(route.server);
-                                     const ServerRef& server = (*table)->servers[index];
-                                     return server.incarnation == node.incarnation;
-                                   });
-}
-
-std::vector<ReplicaReport> FakeCluster::FilledReplicas(const FakeNode& node,
-                                                       const FakeTables& tables) {
-  const Routing& routing = *tables.routing;
-  std::vector<ReplicaReport> filled;
-  for (const ShardRoute& route : routing.shards) {
-    if (routing.servers[static_cast<size_t>(route.server)].incarnation != node.incarnation)
-      continue;
-    for (const ReplicaRef& replica : route.replicas) {
-      const ServerRef& server = routing.servers[static_cast<size_t>(replica.server)];
-      filled.push_back(
-          {route.key, route.term, server.node, server.incarnation, ReplicaReport::State::kFilled});
-    }
-  }
-  return filled;
 }
 
 void FakeCluster::TakeReply(const NodeReply& reply) {
@@ -454,6 +428,10 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     newest = assignment.membership.generation;
     FakeTables tables = node.tables[job];
     NoteRestore(assignment);
+    tables.failure = {};
+    if (damaged_.contains(assignment.restore.restore_folder)) {
+      tables.failure = {FailureReason::kBadData, "its checksum does not match"};
+    }
     absl::btree_map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {
       Clock clock = tables.clocks[member.rank];

@@ -1,9 +1,9 @@
 // FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over
 // a network that may lose, repeat and delay messages. Everything follows from the seed.
 //
-// The fakes keep to the protocol as real processes do: servers apply memberships and routing tables,
-// fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by the BSP and
-// SSP rules (so that a wrong membership shows as a job that never ends), tasks train
+// The fakes keep to the protocol as real processes do: servers apply memberships and routing
+// tables, fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by
+// the BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train
 // sample by sample of their leases, daemons run what they are told. What must always hold is
 // checked at every step; the first breach is kept in `error`.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
@@ -49,6 +49,9 @@ struct Network {
   double delay = 0;   // The request arrives up to a second late, after younger ones.
 };
 
+// A job of two epochs of 3,000 samples and a test set, on all servers.
+JobPlan Plan(const std::string& id, int workers, Mode mode = Mode::kSsp);
+
 class FakeCluster {
  public:
   struct Options {
@@ -75,6 +78,8 @@ class FakeCluster {
   absl::Status Submit(const JobPlan& plan,
                       const std::optional<RestoreFrom>& restore = std::nullopt);
   void AskCheckpoint(const JobId& job);
+  void Damage(const std::string& folder);  // No server can read that checkpoint any more.
+  void Save(const JobId& job, absl::Duration limit);  // Asks for one and waits for it.
   // The scheduler dies, at once or at the end of its next step, before anything of that is durable
   // or said. After `away` another one goes on with what is in the store.
   enum class Death { kBetweenSteps, kInStep };
@@ -100,6 +105,7 @@ class FakeCluster {
   void CheckTrained(const JobPlan& plan);
   void CheckAllAnswered();
   const std::string& error() const { return error_; }
+  const std::vector<CheckpointReply>& checkpoint_replies() const { return checkpoint_replies_; }
   // The complete checkpoints of a job, oldest first.
   const std::vector<CheckpointPublish>& Complete(const JobId& job) { return jobs_[job].complete; }
 
@@ -114,6 +120,7 @@ class FakeCluster {
     JobMembership membership;
     absl::btree_map<Rank, Clock> clocks;
     std::optional<CheckpointReport> checkpoint;  // From its capture on.
+    Failure failure;
     CheckpointOrder order;
     Instant capture_at;
     Instant written_at;
@@ -248,7 +255,9 @@ class FakeCluster {
   absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
   absl::btree_map<TaskKey, Generation> task_generations_;
   absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
+  absl::btree_set<std::string> damaged_;
   std::vector<Publish> publishes_;
+  std::vector<CheckpointReply> checkpoint_replies_;  // To calls of Save.
   Events events_;
   std::string error_;
 };

@@ -1,4 +1,5 @@
-// What the fake servers and the shell do with checkpoints, and what must hold of them.
+// What fake servers tell of replicas; what they and the shell do with checkpoints, and what must
+// hold of them.
 #include <algorithm>
 #include <utility>
 
@@ -8,11 +9,46 @@
 
 namespace capstan::scheduler::testing {
 
+bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
+  const auto table = core_->RoutingOf(job);
+  return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
+                                   [&](const ShardRoute& route) {
+                                     const size_t index = static_cast<size_t>(route.server);
+                                     const ServerRef& server = (*table)->servers[index];
+                                     return server.incarnation == node.incarnation;
+                                   });
+}
+
+std::vector<ReplicaReport> FakeCluster::FilledReplicas(const FakeNode& node,
+                                                       const FakeTables& tables) {
+  const Routing& routing = *tables.routing;
+  std::vector<ReplicaReport> filled;
+  for (const ShardRoute& route : routing.shards) {
+    if (routing.servers[static_cast<size_t>(route.server)].incarnation != node.incarnation)
+      continue;
+    for (const ReplicaRef& replica : route.replicas) {
+      const ServerRef& server = routing.servers[static_cast<size_t>(replica.server)];
+      filled.push_back(
+          {route.key, route.term, server.node, server.incarnation, ReplicaReport::State::kFilled});
+    }
+  }
+  return filled;
+}
+
 void FakeCluster::AskCheckpoint(const JobId& job) {
   if (away_until_) return;
   Actions actions;
   const Ticket ticket(next_ticket_++);
   core_->SaveCheckpoint(ticket, job, absl::ZeroDuration(), now_, actions).IgnoreError();
+  Perform(actions);
+}
+
+void FakeCluster::Damage(const std::string& folder) { damaged_.insert(folder); }
+
+void FakeCluster::Save(const JobId& job, absl::Duration limit) {
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  if (!core_->SaveCheckpoint(ticket, job, limit, now_, actions).ok()) Fail("refused");
   Perform(actions);
 }
 
@@ -89,6 +125,7 @@ void FakeCluster::NoteCheckpoint(const CheckpointEnded& ended) {
 
 // A server reads its shards from a checkpoint: that is where the job stands now.
 void FakeCluster::NoteRestore(const TableAssignment& assignment) {
+  if (damaged_.contains(assignment.restore.restore_folder)) return;
   JobLedger& ledger = jobs_.at(assignment.routing->job);
   const Term term = assignment.restore.restore_term;
   if (term <= ledger.restored_term) return;

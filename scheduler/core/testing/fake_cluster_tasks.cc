@@ -7,6 +7,22 @@
 
 namespace capstan::scheduler::testing {
 
+JobPlan Plan(const std::string& id, int workers, Mode mode) {
+  JobPlan plan;
+  plan.id = id;
+  plan.mode = mode;
+  plan.workers = workers;
+  plan.max_restarts = 3;
+  plan.epochs = 2;
+  plan.batch_size = 10;
+  plan.slots = 4;
+  plan.train_count = 3000;
+  plan.test_count = 500;
+  plan.table_elements = {431'080};
+  plan.export_path = "/out";
+  return plan;
+}
+
 // ---------------------------------------------------------------- tasks
 
 void FakeCluster::SyncTask(FakeTask& task) {
