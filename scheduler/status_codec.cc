@@ -20,6 +20,8 @@ const char* PhaseName(JobPhase phase) {
       return "exporting";
     case JobPhase::kFinishing:
       return "finishing";
+    case JobPhase::kCheckpointing:
+      return "checkpointing";
     case JobPhase::kRecovering:
       return "recovering";
   }
