@@ -273,6 +273,9 @@ void SimTask::Send(const worker::SendMessage& message) {
                          });
     return;
   }
+  for (const worker::SendMessage::Shard& shard : message.shards) {
+    world_->Tell([&](Checker& checker) { checker.PullSent(life_, shard.key); });
+  }
   v1::PullRequest request;
   worker::EncodePull(caller_, message, kPullWaitLimit, &request);
   world_->network.Call(self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
