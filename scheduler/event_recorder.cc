@@ -35,10 +35,10 @@ const char* PhaseText(JobPhase phase) {
       return "writes the model";
     case JobPhase::kFinishing:
       return "has written the model";
+    case JobPhase::kCheckpointing:
+      return "is quiet for a checkpoint";
     case JobPhase::kRecovering:
       return "has lost shards and waits for them";
-    case JobPhase::kCheckpointing:
-      return "pauses while its servers copy a checkpoint";
   }
   return "";
 }
@@ -49,6 +49,10 @@ void Log(const NodeJoined& e) {
 }
 void Log(const NodeDied& e) {
   LogWarning({}, "{} (incarnation {}) is dead: {}", e.node, e.incarnation.value(), e.why);
+}
+void Log(const SchedulerStalled& e) {
+  LogWarning({}, "this scheduler did not run for {}: every lease begins anew",
+             absl::FormatDuration(absl::Trunc(e.late, absl::Milliseconds(1))));
 }
 void Log(const JobSubmitted& e) { LogInfo({.job = e.job}, "submitted"); }
 void Log(const JobStarted& e) {
@@ -85,9 +89,9 @@ void Log(const EpochDone& e) {
 }
 void Log(const CheckpointEnded& e) {
   if (e.why.empty()) {
-    LogInfo({.job = e.job}, "checkpoint {} is complete in {}", e.id.value(), e.folder);
+    LogInfo({.job = e.job}, "checkpoint {} is complete: {}", e.id.value(), e.folder);
   } else {
-    LogWarning({.job = e.job}, "checkpoint {} is given up: {}", e.id.value(), e.why);
+    LogWarning({.job = e.job}, "no checkpoint {}: {}", e.folder, e.why);
   }
 }
 void Log(const JobEnded& e) {
@@ -108,7 +112,8 @@ const JobId* JobOf(const Event& event) {
   return std::visit(
       [](const auto& e) -> const JobId* {
         using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied>) {
+        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied> ||
+                      std::is_same_v<E, SchedulerStalled>) {
           return nullptr;
         } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied>) {
           return &e.task.job;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kLastLinesBytesMax = 4096;
 constexpr size_t kNameBytesMax = 256;
+constexpr size_t kErrorBytesMax = 4096;
 constexpr int kStoredMax = 1 << 20;
 
 void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
@@ -41,6 +42,9 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.set_restore_term(assignment.restore.restore_term.value());
   out.set_restore_folder(assignment.restore.restore_folder);
   out.set_log_term(assignment.restore.log_term.value());
+  if (assignment.checkpoint.id == CheckpointId(0)) return;
+  out.mutable_checkpoint()->set_checkpoint_id(assignment.checkpoint.id.value());
+  out.mutable_checkpoint()->set_folder(assignment.checkpoint.folder);
 }
 
 // What a newer program says of a replica in words that this one does not know is passed over.
@@ -56,6 +60,25 @@ void DecodeReplicas(const v1::TableState& table, TableReport& report) {
       continue;
     }
     report.replicas.push_back(std::move(decoded));
+  }
+}
+
+// Likewise.
+void DecodeCheckpoints(const v1::TableState& table, TableReport& report) {
+  for (const v1::CheckpointState& state : table.checkpoints()) {
+    CheckpointReport decoded{.id = CheckpointId(state.checkpoint_id()),
+                             .state = CheckpointReport::State::kCaptured,
+                             .parts = {},
+                             .error = Cut(state.error(), kErrorBytesMax)};
+    if (state.state() == v1::CheckpointState::WRITTEN) {
+      decoded.state = CheckpointReport::State::kWritten;
+    } else if (state.state() == v1::CheckpointState::FAILED) {
+      decoded.state = CheckpointReport::State::kFailed;
+    } else if (state.state() != v1::CheckpointState::CAPTURED) {
+      continue;
+    }
+    for (const v1::CheckpointPart& part : state.parts()) decoded.parts.push_back(DecodePart(part));
+    report.checkpoints.push_back(std::move(decoded));
   }
 }
 
@@ -116,6 +139,7 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
     decoded.membership = Generation(table.membership_generation());
     decoded.failure = DecodeFailure(table.failure());
     DecodeReplicas(table, decoded);
+    DecodeCheckpoints(table, decoded);
   }
   for (const v1::TaskState& task : request.tasks()) {
     if (task.rank() < 0) {

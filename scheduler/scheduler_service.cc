@@ -10,6 +10,7 @@
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
+#include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/scheduler_service_answers.h"
 #include "scheduler/store/state_codec.h"
@@ -39,6 +40,7 @@ SchedulerService::SchedulerService(const Options& options, Store* store, const C
       calendar_(clock->Now(), absl::Now()),
       admission_(kAdmissionsMax),
       output_(kOutputsMax),
+      manifests_(kManifestsMax),
       commits_(store, [this](const absl::Status& failure) { OnCommitFailure(failure); }),
       core_(std::move(core)),
       jobs_(std::move(jobs)) {}
@@ -67,6 +69,7 @@ SchedulerService::~SchedulerService() { Stop(); }
 void SchedulerService::Start() {
   admission_.Start();
   output_.Start();
+  manifests_.Start();
   commits_.Start();
   {
     absl::MutexLock lock(&mutex_);
@@ -81,6 +84,7 @@ void SchedulerService::Stop() {
   Calls<v1::SyncTaskResponse> task_calls;
   Calls<v1::GetJobResponse> job_calls;
   Calls<v1::DrainNodeResponse> drain_calls;
+  Calls<v1::SaveCheckpointResponse> checkpoint_calls;
   absl::Status stopped;
   {
     absl::MutexLock lock(&mutex_);
@@ -90,14 +94,17 @@ void SchedulerService::Stop() {
     task_calls.swap(task_calls_);
     job_calls.swap(job_calls_);
     drain_calls.swap(drain_calls_);
+    checkpoint_calls.swap(checkpoint_calls_);
     timer_changed_.Signal();
   }
   for (const auto& [ticket, call] : node_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : task_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : drain_calls) FinishWith(call.reactor, stopped);
+  for (const auto& [ticket, call] : checkpoint_calls) FinishWith(call.reactor, stopped);
   if (timer_.joinable()) timer_.join();
   admission_.Stop();
+  manifests_.Stop();
   commits_.Stop();
   output_.Stop();
 }
@@ -183,6 +190,14 @@ void SchedulerService::Collect(Actions actions, Answers& answers) {
     const auto call = drain_calls_.extract(reply.ticket);
     if (!call.empty()) answers.drains.push_back({call.mapped(), std::move(reply)});
   }
+  for (CheckpointReply& reply : actions.checkpoint_replies) {
+    const auto call = checkpoint_calls_.extract(reply.ticket);
+    if (!call.empty()) answers.checkpoints.push_back({call.mapped(), std::move(reply)});
+  }
+  for (CheckpointPublish& publish : actions.publishes) {
+    const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
+    answers.manifests.push_back({std::move(publish), job});
+  }
   CollectEvents(std::move(actions.events), answers);
 }
 
@@ -203,6 +218,7 @@ void SchedulerService::Refuse(const Answers& answers, const absl::Status& why) {
   for (const Answers::Task& task : answers.tasks) FinishWith(task.call.reactor, why);
   for (const Answers::Job& job : answers.jobs) FinishWith(job.call.reactor, why);
   for (const Answers::Drain& drain : answers.drains) FinishWith(drain.call.reactor, why);
+  for (const Answers::Checkpoint& saved : answers.checkpoints) FinishWith(saved.call.reactor, why);
   for (const Answers::Done& done : answers.done) FinishWith(done.reactor, why);
 }
 
@@ -228,6 +244,14 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
     EncodeDrainReply(drain.reply, *drain.call.response);
     FinishWith(drain.call.reactor, absl::OkStatus());
   }
+  for (const Answers::Checkpoint& saved : answers.checkpoints) {
+    saved.call.response->set_checkpoint_id(saved.reply.id.value());
+    saved.call.response->set_folder(saved.reply.folder);
+    FinishWith(saved.call.reactor, saved.reply.status);
+  }
+  for (Answers::Manifest& manifest : answers.manifests) {
+    manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });
+  }
   for (const Answers::Done& done : answers.done) {
     if (done.after_files) {
       output_.Post([done] { FinishWith(done.reactor, done.status); });
@@ -242,6 +266,19 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
       FinishWith(job.call.reactor, job.error);
     }
   });
+}
+
+void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJob& job) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!Running().ok()) return;  // The next scheduler does it.
+  }
+  const int64_t unix_ms = calendar_.UnixMs(clock_->Now());
+  const absl::Status status = PublishCheckpoint(disk_, publish, job, unix_ms);
+  absl::MutexLock lock(&mutex_);
+  Actions actions;
+  core_->CheckpointPublished(publish.job, publish.id, status, clock_->Now(), actions);
+  Commit(std::move(actions), {});
 }
 
 void SchedulerService::RunTimer() {

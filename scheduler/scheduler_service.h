@@ -2,8 +2,9 @@
 //
 //   gRPC callback --decode--> [ mutex: core ] --> commit queue --durable--> encode, Finish
 //                                  ^                  \--durable--> output thread: log, files,
-//   timer thread --Tick at NextDeadline                                          answers about jobs
-//   SubmitJob --> admission thread (reads the data files) --> core
+//   timer thread --Tick at NextDeadline            |                             answers about jobs
+//   SubmitJob --> admission thread (reads          \--> checkpoint thread: manifests --> core
+//                 the data files) --> core
 //
 // A held call is an entry in a map, not a thread. Answers about jobs pass through the output
 // thread, so that whoever reads that a job has ended finds its files written.
@@ -15,6 +16,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/storage/posix_disk.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/admission.h"
@@ -46,6 +49,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
     std::function<void(const absl::Status&)> on_fatal;
   };
   static constexpr size_t kAdmissionsMax = 64;   // Submissions that wait for their check.
+  static constexpr size_t kManifestsMax = 1000;  // Checkpoints to be made complete.
   static constexpr size_t kOutputsMax = 10'000;  // Batches of events that wait to be written.
 
   // Goes on where the scheduler that wrote `store` ended. `store` and `clock` outlive the service;
@@ -90,6 +94,10 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
                                       const v1::DrainNodeRequest* request,
                                       v1::DrainNodeResponse* response) override;
 
+  grpc::ServerUnaryReactor* SaveCheckpoint(grpc::CallbackServerContext* context,
+                                           const v1::SaveCheckpointRequest* request,
+                                           v1::SaveCheckpointResponse* response) override;
+
  private:
   template <typename Response>
   struct Call {
@@ -123,13 +131,18 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
 
   void Admit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Not OK: the call is still to be answered, with that.
-  absl::Status Submit(AdmittedJob job, const Call<v1::SubmitJobResponse>& call)
+  // Both: not OK: the call is still to be answered, with that.
+  absl::Status Check(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Submit(AdmittedJob job, const std::optional<RestoreFrom>& restore,
+                      const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   // kUnavailable once stopped, or when the state cannot be written.
   absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mutex_);
   Ticket NextTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ticket(next_ticket_++); }
+
+  void Publish(const CheckpointPublish& publish, const AdmittedJob& job)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Constant after construction.
   const std::string data_folder_;
@@ -140,6 +153,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // Self-synchronized.
   SerialExecutor admission_;
   SerialExecutor output_;
+  SerialExecutor manifests_;
+  PosixDisk disk_;
   CommitQueue commits_;
 
   // The output thread's only.
@@ -154,6 +169,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   Calls<v1::SyncTaskResponse> task_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::GetJobResponse> job_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::DrainNodeResponse> drain_calls_ ABSL_GUARDED_BY(mutex_);
+  Calls<v1::SaveCheckpointResponse> checkpoint_calls_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // What the timer thread waits for.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 #ifndef CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_ANSWERS_H_
 #define CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_ANSWERS_H_
 
+#include <memory>
 #include <vector>
 
 #include "scheduler/scheduler_service.h"
@@ -28,6 +29,14 @@ struct SchedulerService::Answers {
     Call<v1::DrainNodeResponse> call;
     DrainReply reply;
   };
+  struct Checkpoint {
+    Call<v1::SaveCheckpointResponse> call;
+    CheckpointReply reply;
+  };
+  struct Manifest {
+    CheckpointPublish publish;
+    std::shared_ptr<const AdmittedJob> job;
+  };
   // A call that the step itself answered; its response is filled in.
   struct Done {
     grpc::ServerUnaryReactor* reactor = nullptr;
@@ -39,6 +48,8 @@ struct SchedulerService::Answers {
   std::vector<Task> tasks;
   std::vector<Job> jobs;
   std::vector<Drain> drains;
+  std::vector<Checkpoint> checkpoints;
+  std::vector<Manifest> manifests;
   std::vector<RecordedEvent> events;
   AdmittedJobs admitted;  // Of the replies.
 };

@@ -8,6 +8,7 @@
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/cut_reactor.h"
+#include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/scheduler_service_answers.h"
@@ -138,13 +139,23 @@ void SchedulerService::Admit(const v1::SubmitJobRequest& request,
     status = Running();
   }
   if (status.ok()) {
-    absl::StatusOr<AdmittedJob> job = AdmitJob(request.spec());
-    status = job.ok() ? Submit(*std::move(job), call) : job.status();
+    status = Check(request, call);
   }
   if (!status.ok()) FinishWith(call.reactor, status);
 }
 
-absl::Status SchedulerService::Submit(AdmittedJob job, const Call<v1::SubmitJobResponse>& call) {
+absl::Status SchedulerService::Check(const v1::SubmitJobRequest& request,
+                                     const Call<v1::SubmitJobResponse>& call) {
+  CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec()));
+  std::optional<RestoreFrom> restore;
+  if (!request.restore_folder().empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(restore, FindRestore(disk_, request.restore_folder(), job));
+  }
+  return Submit(std::move(job), restore, call);
+}
+
+absl::Status SchedulerService::Submit(AdmittedJob job, const std::optional<RestoreFrom>& restore,
+                                      const Call<v1::SubmitJobResponse>& call) {
   uint64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
@@ -157,7 +168,7 @@ absl::Status SchedulerService::Submit(AdmittedJob job, const Call<v1::SubmitJobR
   absl::MutexLock lock(&mutex_);
   CAPSTAN_RETURN_IF_ERROR(Running());
   Actions actions;
-  CAPSTAN_RETURN_IF_ERROR(core_->SubmitJob(admitted->plan, clock_->Now(), actions));
+  CAPSTAN_RETURN_IF_ERROR(core_->SubmitJob(admitted->plan, clock_->Now(), actions, restore));
   jobs_[id] = admitted;
   call.response->set_job_id(id);
   Commit(std::move(actions), {.done = {{call.reactor}}}, {EncodeAdmitted(*admitted)});
@@ -268,6 +279,29 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
     }
   }
   Commit({}, {.done = {{reactor, status}}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerContext* context,
+                                                           const v1::SaveCheckpointRequest* request,
+                                                           v1::SaveCheckpointResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
+  if (!limit.ok()) return FinishWith(reactor, limit.status());
+  absl::MutexLock lock(&mutex_);
+  const Ticket ticket = NextTicket();
+  absl::Status status = Running();
+  Actions actions;
+  Answers answers;
+  if (status.ok()) {
+    checkpoint_calls_[ticket] = {reactor, response};
+    status = core_->SaveCheckpoint(ticket, request->job_id(), *limit, clock_->Now(), actions);
+  }
+  if (!status.ok()) {
+    checkpoint_calls_.erase(ticket);
+    answers.done.push_back({reactor, status});
+  }
+  Commit(std::move(actions), std::move(answers));
   return reactor;
 }
 

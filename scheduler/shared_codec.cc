@@ -98,6 +98,26 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
   }
 }
 
+CheckpointPart DecodePart(const v1::CheckpointPart& part) {
+  return {.shard = {TableId(part.table()), ShardId(part.shard())},
+          .elements = {part.element_begin(), part.element_end()},
+          .version = Version(part.version()),
+          .file = part.file(),
+          .bytes = part.bytes(),
+          .crc32c = part.crc32c()};
+}
+
+void EncodePart(const CheckpointPart& part, v1::CheckpointPart& out) {
+  out.set_table(part.shard.table.value());
+  out.set_shard(part.shard.shard.value());
+  out.set_element_begin(part.elements.begin);
+  out.set_element_end(part.elements.end);
+  out.set_version(part.version.value());
+  out.set_file(part.file);
+  out.set_bytes(part.bytes);
+  out.set_crc32c(part.crc32c);
+}
+
 absl::Status CheckProtocolVersion(v1::ProtocolVersion version) {
   if (version == v1::PROTOCOL_VERSION_CURRENT) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(

@@ -20,6 +20,9 @@ void EncodeFailure(const Failure& failure, v1::Failure& out);
 
 void EncodeRouting(const Routing& routing, v1::RoutingTable& out);
 
+CheckpointPart DecodePart(const v1::CheckpointPart& part);
+void EncodePart(const CheckpointPart& part, v1::CheckpointPart& out);
+
 // Text of at most `bytes_max` bytes.
 std::string Cut(const std::string& text, size_t bytes_max);
 

@@ -20,10 +20,10 @@ const char* PhaseName(JobPhase phase) {
       return "exporting";
     case JobPhase::kFinishing:
       return "finishing";
-    case JobPhase::kRecovering:
-      return "recovering";
     case JobPhase::kCheckpointing:
       return "checkpointing";
+    case JobPhase::kRecovering:
+      return "recovering";
   }
   return "";
 }

@@ -62,8 +62,8 @@ void JobRun::PlanQuiet(Instant now) {
   if (end > leases.furthest() || end == leases.end()) leases.SetSegmentEnd(end);
 }
 
-// Tasks go on while they have not heard of the new end, and whoever is beyond it says so: then it is
-// moved on, further each time.
+// Tasks go on while they have not heard of the new end, and whoever is beyond it says so: then it
+// is moved on, further each time.
 void JobRun::EndSegmentSoon(Instant now) {
   const double iteration_samples = static_cast<double>(plan_.batch_size * plan_.slots);
   const double notice = absl::ToDoubleSeconds(kSegmentNotice);

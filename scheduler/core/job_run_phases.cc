@@ -240,7 +240,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
       } else {
         wanted.samples = sample_leases_->HeldBy(task.rank);
         wanted.start_iteration = members_.StartIteration(task.rank);
-        wanted.paused = pausing_ && !wanted.samples.empty();
+        wanted.paused = wanted.paused && !wanted.samples.empty();
       }
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
       break;
@@ -271,6 +271,7 @@ void JobRun::RefreshAssignments() {
     if (wanted == task.assignment) continue;
     ++wanted.generation;
     task.assignment = wanted;
+    task.idle = false;  // What it said was of the one before.
     ++decisions_;
     task.contradicts_since.reset();
     task.stuck_since.reset();

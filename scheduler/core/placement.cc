@@ -44,23 +44,37 @@ std::vector<Range> CutTable(int64_t elements, int servers) {
   return shards;
 }
 
+std::vector<ShardRange> CutTables(absl::Span<const int64_t> table_elements, int servers) {
+  std::vector<ShardRange> shards;
+  for (size_t table = 0; table < table_elements.size(); ++table) {
+    const std::vector<Range> ranges = CutTable(table_elements[table], servers);
+    for (size_t shard = 0; shard < ranges.size(); ++shard) {
+      shards.push_back(
+          {{TableId(static_cast<int32_t>(table)), ShardId(static_cast<int32_t>(shard))},
+           ranges[shard]});
+    }
+  }
+  return shards;
+}
+
 Routing PlaceShards(const JobId& job, Generation generation,
                     absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers,
                     int replicas) {
+  const int count = static_cast<int>(servers.size());
+  return PlaceRanges(job, generation, CutTables(table_elements, count), std::move(servers),
+                     replicas);
+}
+
+Routing PlaceRanges(const JobId& job, Generation generation, absl::Span<const ShardRange> shards,
+                    std::vector<ServerRef> servers, int replicas) {
   Routing routing{
       .job = job, .generation = generation, .shards = {}, .servers = std::move(servers)};
-  const int server_count = static_cast<int>(routing.servers.size());
-  for (size_t table = 0; table < table_elements.size(); ++table) {
-    const std::vector<Range> ranges = CutTable(table_elements[table], server_count);
-    for (size_t shard = 0; shard < ranges.size(); ++shard) {
-      const ShardKey key{TableId(static_cast<int32_t>(table)),
-                         ShardId(static_cast<int32_t>(shard))};
-      routing.shards.push_back({.key = key,
-                                .elements = ranges[shard],
-                                .server = 0,
-                                .term = Term(generation.value()),
-                                .replicas = {}});
-    }
+  for (const ShardRange& shard : shards) {
+    routing.shards.push_back({.key = shard.key,
+                              .elements = shard.elements,
+                              .server = 0,
+                              .term = Term(generation.value()),
+                              .replicas = {}});
   }
   std::vector<ShardRoute*> by_size;
   for (ShardRoute& route : routing.shards) by_size.push_back(&route);

@@ -56,6 +56,17 @@ struct ShardRoute {
   }
 };
 
+// A shard, wherever it is.
+struct ShardRange {
+  ShardKey key;
+  Range elements;
+  friend bool operator==(const ShardRange&, const ShardRange&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(key, elements);
+  }
+};
+
 // Which server holds which shard.
 struct Routing {
   JobId job;
@@ -81,6 +92,10 @@ std::vector<Range> CutTable(int64_t elements, int servers);
 Routing PlaceShards(const JobId& job, Generation generation,
                     absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers,
                     int replicas = 0);
+
+// As PlaceShards, of tables that are cut already: a checkpoint's. REQUIRES: ordered by key.
+Routing PlaceRanges(const JobId& job, Generation generation, absl::Span<const ShardRange> shards,
+                    std::vector<ServerRef> servers, int replicas);
 
 }  // namespace capstan::scheduler
 

@@ -12,6 +12,7 @@
 #include "common/types/ids.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_metrics.h"
+#include "scheduler/core/placement.h"
 
 namespace capstan::scheduler {
 
@@ -41,9 +42,10 @@ struct ResumePoint {
 struct RestoreFrom {
   std::string folder;  // Of one complete checkpoint.
   ResumePoint at;
+  std::vector<ShardRange> shards = {};  // As it has them; of another job's checkpoint.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(folder, at);
+    archive(folder, at, shards);
   }
 };
 

@@ -21,6 +21,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   AnswerCheckpoints(actions);
   AnswerDrains(now, actions);
   NoteChanges(now, actions);
+  due_ = std::min(due_, NextDeadline());
 }
 
 // ---------------------------------------------------------------- jobs and slots
@@ -115,9 +116,11 @@ void SchedulerCore::StartJobs(Instant now, Actions& actions) {
 
 void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   const JobPlan& plan = entry.plan;
-  const Generation first(entry.restore ? JobRun::kRestoreTerm.value() : 1);
   auto routing = std::make_shared<const Routing>(
-      PlaceShards(plan.id, first, plan.table_elements, ChooseServers(plan), plan.replicas));
+      entry.restore ? PlaceRanges(plan.id, Generation(JobRun::kRestoreTerm.value()),
+                                  entry.restore->shards, ChooseServers(plan), plan.replicas)
+                    : PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan),
+                                  plan.replicas));
   JobStarted started{plan.id, {}};
   for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);
   actions.events.push_back(std::move(started));
@@ -257,7 +260,10 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
   for (auto& [id, entry] : jobs_) {
     const bool ended = entry.run == nullptr ? entry.stopped : entry.run->ended();
     // Reasons to wait that were seen and not written are fewer than this.
-    if (entry.run == nullptr && !ended) entry.pending_revision += uint64_t{1} << 32;
+    if (entry.run == nullptr && !ended) {
+      entry.pending_revision += uint64_t{1} << 32;
+      changed_jobs_.insert(id);  // The next life adds to this one's.
+    }
     if (entry.run != nullptr) entry.run->Restored(now);
     if (ended) {
       ended_.emplace(entry.number, id);

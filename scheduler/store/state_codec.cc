@@ -13,6 +13,7 @@
 namespace capstan::scheduler {
 namespace {
 
+constexpr uint32_t kResumeFormat = 1;  // Of checkpoints that were written.
 constexpr absl::string_view kNodesKey = "nodes";
 constexpr absl::string_view kJobPrefix = "job/";
 constexpr absl::string_view kRoutingPrefix = "routing/";
@@ -84,6 +85,26 @@ absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows
   }
   core->Restored(moment.now, actions);
   return core;
+}
+
+std::string EncodeResumePoint(const ResumePoint& at) {
+  return EncodeState(Moment(), [&at](auto& archive) { archive(kResumeFormat, at); });
+}
+
+absl::StatusOr<ResumePoint> DecodeResumePoint(const std::string& bytes) {
+  ResumePoint at;
+  const absl::Status status = DecodeState(bytes, Moment(), [&at](auto& archive) {
+    uint32_t format = 0;
+    archive(format);
+    if (format != kResumeFormat) {
+      return absl::DataLossError(
+          absl::StrCat("job_state: format ", format, ", this scheduler reads ", kResumeFormat));
+    }
+    archive(at);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return Annotate(status, "the checkpoint's job_state");
+  return at;
 }
 
 }  // namespace capstan::scheduler

@@ -9,10 +9,12 @@
 #define CAPSTAN_SCHEDULER_STORE_STATE_CODEC_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "scheduler/core/changes.h"
+#include "scheduler/core/resume_point.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_write.h"
 #include "scheduler/store/archive.h"
@@ -31,6 +33,11 @@ std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& 
 absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows,
                                                            const SchedulerCore::Options& options,
                                                            const Moment& moment, Actions& actions);
+
+// A checkpoint's CheckpointManifest.job_state.
+std::string EncodeResumePoint(const ResumePoint& at);
+// Errors: kDataLoss  not what this program writes.
+absl::StatusOr<ResumePoint> DecodeResumePoint(const std::string& bytes);
 
 }  // namespace capstan::scheduler
 

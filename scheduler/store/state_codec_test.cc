@@ -89,7 +89,8 @@ struct Desk {
   Desk() { Restart(); }
   void Restart() {
     actions = {};
-    auto restored = RestoreCore(store.Load().value(), {}, {now, wall}, actions);
+    auto restored =
+        RestoreCore(store.Load().value(), {.lease = absl::Seconds(5)}, {now, wall}, actions);
     REQUIRE_OK(restored.status());
     core = *std::move(restored);
     Write();

@@ -1,8 +1,8 @@
 """How long a primary's death is felt: detection, and until pushes are acknowledged again.
 
 A job trains without end; again and again the server that is primary of its first shard is killed.
-Detection is the scheduler's log line that the node is dead; the worker's own log says how long a push
-had to wait for its acknowledgement.
+Detection is the scheduler's log line that the node is dead; the worker's own log says how long a
+push had to wait for its acknowledgement.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 // Liveness: once the world has healed the job ends in time, and it ends as its options allow.
 //
 // It must succeed unless something that was done to the world is named as a reason to fail:
-// the scheduler has declared dead the primary of a shard and every replica of it that was in sync, in
-// a job without a log, or with a disk that suffered (SERVER_LOST).
+// the scheduler has declared dead the primary of a shard and every replica of it that was in sync,
+// in a job without a log, or with a disk that suffered (SERVER_LOST).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_

@@ -50,6 +50,25 @@ TEST_CASE("SlotPlanner: iterations that the servers have passed are skipped", "[
   CHECK(planner.Finished());
 }
 
+TEST_CASE("SlotPlanner: a lease that ends early lets begun work end, and what was beyond is told",
+          "[worker][core]") {
+  SlotPlanner planner;
+  planner.Assign({Slots(0, 0, 10)});
+  Compute(planner, {Iteration(0), SlotId(0)});
+  planner.Started({Iteration(1), SlotId(0)});
+  planner.Assign({Slots(0, 0, 1)});
+  CHECK(planner.Next() == std::nullopt);
+  CHECK_FALSE(planner.Finished());
+  CHECK(planner.Progress()[0].done == Iteration(1));
+  planner.Done({Iteration(1), SlotId(0)});
+  CHECK(planner.Finished());
+  CHECK(planner.Progress()[0].done == Iteration(2));
+  planner.SkipTo(Iteration(4));
+  CHECK(planner.Progress()[0].done == Iteration(4));
+  planner.Assign({Slots(0, 0, 6)});
+  CHECK(planner.Next() == SlotWork{Iteration(4), SlotId(0)});
+}
+
 TEST_CASE("SlotPlanner: a lease may be extended, and goes on in a later one with what is begun",
           "[worker][core]") {
   SlotPlanner planner;

@@ -12,8 +12,8 @@ void SlotPlanner::Assign(const std::vector<SlotLease>& leases) {
   for (const SlotLease& lease : leases) {
     Slot slot{.next = lease.begin, .done = lease.begin, .end = lease.end};
     if (const auto held = slots_.find(lease.slot); held != slots_.end()) {
-      slot.next = std::clamp(held->second.next, lease.begin, lease.end);
-      slot.done = std::clamp(held->second.done, lease.begin, lease.end);
+      slot.next = std::max(held->second.next, lease.begin);
+      slot.done = std::max(held->second.done, lease.begin);
     }
     slots[lease.slot] = slot;
   }
@@ -51,21 +51,23 @@ void SlotPlanner::Done(const SlotWork& work) {
   const auto found = slots_.find(work.slot);
   if (found == slots_.end()) return;
   Slot& slot = found->second;
-  slot.done = std::min(std::max(slot.done, work.iteration.Next()), slot.end);
+  slot.done = std::max(slot.done, work.iteration.Next());
   slot.next = std::max(slot.next, slot.done);
 }
 
 void SlotPlanner::SkipTo(Iteration oldest) {
   if (Planted(PlantedBug::kSkipOneIterationTooMany)) ++oldest;
   for (auto& [id, slot] : slots_) {
-    slot.done = std::min(std::max(slot.done, oldest), slot.end);
+    slot.done = std::max(slot.done, oldest);
     slot.next = std::max(slot.next, slot.done);
   }
 }
 
 bool SlotPlanner::Finished() const {
-  return std::all_of(slots_.begin(), slots_.end(),
-                     [](const auto& entry) { return entry.second.done == entry.second.end; });
+  return std::all_of(slots_.begin(), slots_.end(), [](const auto& entry) {
+    const Slot& slot = entry.second;
+    return slot.done >= slot.end && slot.done == slot.next;
+  });
 }
 
 std::vector<SlotProgress> SlotPlanner::Progress() const {

@@ -24,7 +24,8 @@ struct SlotLease {
 
 struct SlotProgress {
   SlotId slot;
-  Iteration done;  // Every iteration of the lease below it is acknowledged.
+  // Every iteration below it is acknowledged. Beyond the lease: so far others, or this task, came.
+  Iteration done;
 };
 
 // A micro-batch to compute.
@@ -37,7 +38,8 @@ struct SlotWork {
 class SlotPlanner {
  public:
   // Replaces the leases. A slot that is held already keeps what it has done beyond the
-  // lease's begin.
+  // lease's begin, be it beyond the end: the scheduler ends leases early for a checkpoint, and is
+  // to hear who was further.
   void Assign(const std::vector<SlotLease>& leases);
 
   // The micro-batch of the lowest iteration not yet started, by slot within it; nothing if
@@ -57,7 +59,7 @@ class SlotPlanner {
   // somebody else.
   void SkipTo(Iteration oldest);
 
-  // True if nothing is left to start or to be acknowledged.
+  // True if nothing is left to start or to be acknowledged, in the leases or beyond them.
   bool Finished() const;
 
   std::vector<SlotProgress> Progress() const;  // Ordered by slot.

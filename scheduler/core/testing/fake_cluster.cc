@@ -43,6 +43,71 @@ void FakeCluster::Kill(const std::string& name) {
   FakeNode& node = nodes_.at(name);
   node.alive = false;
   node.tasks.clear();
+  std::vector<StoredShard>& disk = disks_[name];  // What an earlier life wrote is still there.
+  for (const auto& [job, tables] : node.tables) {
+    if (!jobs_.at(job).plan.log) continue;
+    for (const ShardRoute& route : tables.routing->shards) {
+      const auto mine = [&](int index) {
+        return tables.routing->servers[static_cast<size_t>(index)].incarnation == node.incarnation;
+      };
+      const bool held =
+          mine(route.server) || std::any_of(route.replicas.begin(), route.replicas.end(),
+                                            [&](const ReplicaRef& r) { return mine(r.server); });
+      if (held) disk.push_back({job, route.key, route.term, Position(1)});
+    }
+  }
+  if (!node.waiting || !owed_.contains(*node.waiting)) return;
+  Actions actions;
+  core_->OnSyncBroken(name, node.incarnation, now_, actions);
+  Perform(actions);
+}
+
+void FakeCluster::Leave(const std::string& name) { nodes_.at(name).leaving = true; }
+
+void FakeCluster::Drain(const std::string& name, bool cancel) {
+  if (away_until_) return;
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  const absl::Status status =
+      core_->DrainNode(ticket, name, cancel, absl::ZeroDuration(), now_, actions);
+  // A node that is not known (any more) cannot be drained.
+  const size_t replies = status.ok() ? 1 : 0;
+  if (actions.drain_replies.size() != replies) Fail("a drain call that does not wait is answered");
+  Perform(actions);
+}
+
+bool FakeCluster::CanLose(const std::string& name) {
+  for (const auto& [id, ledger] : jobs_) {
+    const auto table = core_->RoutingOf(id);
+    if (Ended(id)) continue;
+    if (!table.ok()) return false;  // It could be placed there before the death is noticed.
+    const Routing& routing = **table;
+    const auto server_at = [&](int index) { return routing.servers[static_cast<size_t>(index)]; };
+    const auto lives = [&](const ServerRef& server) {
+      const FakeNode& node = nodes_.at(server.node);
+      return node.alive && node.incarnation == server.incarnation && server.node != name;
+    };
+    for (const ShardRoute& route : routing.shards) {
+      std::vector<ServerRef> whole = {server_at(route.server)};
+      for (const ReplicaRef& replica : route.replicas) {
+        if (replica.in_sync) whole.push_back(server_at(replica.server));
+      }
+      if (std::any_of(whole.begin(), whole.end(), lives)) continue;
+      for (const ServerRef& server : whole) {
+        // Its log holds the shard once it has made it.
+        const bool logged = ledger.plan.log && HasMade(server, id, route.term);
+        if (server.node == name && nodes_.at(name).alive && !logged) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool FakeCluster::HasMade(const ServerRef& server, const JobId& job, Term term) const {
+  const FakeNode& node = nodes_.at(server.node);
+  const auto tables = node.tables.find(job);
+  return node.alive && node.incarnation == server.incarnation && tables != node.tables.end() &&
+         tables->second.routing->generation >= Generation(term.value());
 }
 
 FakeCluster::FakeTask* FakeCluster::FindTask(const TaskKey& key) {
@@ -81,11 +146,17 @@ void FakeCluster::KillScheduler(absl::Duration away, Death death) {
     return;
   }
   owed_.clear();  // Nobody answers these.
+  publishes_.clear();
   for (auto& [job, ledger] : jobs_) {
     for (auto& [id, lease] : ledger.leases) lease.done = lease.durable;
   }
   away_until_ = now_ + away;
   Restore();  // So that what is seen meanwhile is what was durable.
+}
+
+void FakeCluster::AwaitScheduler() {
+  dies_in_step_.reset();
+  while (away_until_ && error_.empty()) Step();
 }
 
 Actions FakeCluster::Restore() {
@@ -110,10 +181,16 @@ bool FakeCluster::SchedulerAway() {
   return false;
 }
 
-absl::Status FakeCluster::Submit(const JobPlan& plan) {
+absl::Status FakeCluster::Submit(const JobPlan& plan, const std::optional<RestoreFrom>& restore) {
   Actions actions;
-  const absl::Status status = core_->SubmitJob(plan, now_, actions);
-  if (status.ok()) jobs_[plan.id].plan = plan;
+  const absl::Status status = core_->SubmitJob(plan, now_, actions, restore);
+  if (status.ok()) {
+    JobLedger& ledger = jobs_[plan.id];
+    ledger.plan = plan;
+    ledger.begins_at = restore;
+    if (restore) ledger.resumed = restore->at;
+    if (restore) ledger.version = restore->at.iteration.value();
+  }
   Perform(actions);
   return status;
 }
@@ -158,6 +235,7 @@ void FakeCluster::Step() {
   now_ = now_ + kStep;
   SchedulerAway();
   Deliver();
+  PublishDue();
   if (!away_until_ && core_->NextDeadline() <= now_) {
     Actions actions;
     core_->Tick(now_, actions);
@@ -170,6 +248,7 @@ void FakeCluster::Step() {
     absl::erase_if(node.tasks, [this](const auto& entry) {
       return entry.second.dying_until && *entry.second.dying_until <= now_;
     });
+    TakeCheckpoints(node);
     SyncServerOrDaemon(node);
     for (auto& [key, task] : node.tasks) {
       if (task.exited || task.hung || task.dying_until) continue;
@@ -248,6 +327,12 @@ bool FakeCluster::Perform(Actions& actions) {
     return false;
   }
   if (!store_.Write(EncodeChanges(*core_, actions.changes, Now())).ok()) Fail("the store failed");
+  for (CheckpointReply& reply : actions.checkpoint_replies) {
+    if (reply.id > CheckpointId(0)) checkpoint_replies_.push_back(std::move(reply));
+  }
+  for (CheckpointPublish& publish : actions.publishes) {
+    publishes_.push_back({std::move(publish), now_ + absl::Milliseconds(dice_.Below(300))});
+  }
   for (const JobId& job : actions.changes.jobs) {
     for (auto& [id, lease] : jobs_.at(job).leases) lease.durable = lease.done;
   }
@@ -280,7 +365,10 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
     const NodeInfo info{.name = node.name,
                         .role = node.role,
                         .address = absl::StrCat(node.name, ":1"),
-                        .task_capacity = node.capacity};
+                        .task_capacity = node.capacity,
+                        .hostname = "",
+                        .version = "",
+                        .stored = disks_[node.name]};
     const auto registration = core_->Register(info, now_, actions);
     if (!Perform(actions)) return;
     node.registered = true;
@@ -292,8 +380,12 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
   if (node.waiting && now_ < node.give_up) return;
   NodeReport report{
       .node = node.name, .incarnation = node.incarnation, .generation_seen = node.seen};
+  report.leaving = node.leaving;
   for (const auto& [job, tables] : node.tables) {
-    report.tables.push_back({job, Generation(1), tables.membership.generation, {}});
+    TableReport table{job, tables.routing->generation, tables.membership.generation, tables.failure,
+                      FilledReplicas(node, tables)};
+    if (tables.checkpoint) table.checkpoints.push_back(*tables.checkpoint);
+    report.tables.push_back(std::move(table));
   }
   for (const auto& [key, task] : node.tasks) report.tasks.push_back({key, task.exited, task.exit});
   Request request{.ticket = Ticket(next_ticket_++), .node = std::move(report)};
@@ -317,6 +409,7 @@ void FakeCluster::TakeReply(const NodeReply& reply) {
   Generation& newest = node_generations_[{node.name, node.incarnation}];
   if (reply.generation < newest) Fail(absl::StrCat(node.name, ": the generation decreased"));
   newest = reply.generation;
+  if (node.leaving && reply.may_stop) return Kill(NodeId(node.name));
   if (!reply.changed) return;
   node.seen = reply.generation;
   if (node.role == Role::kServer) {
@@ -334,6 +427,11 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     if (assignment.membership.generation < newest) Fail(absl::StrCat(job, ": older membership"));
     newest = assignment.membership.generation;
     FakeTables tables = node.tables[job];
+    NoteRestore(assignment);
+    tables.failure = {};
+    if (damaged_.contains(assignment.restore.restore_folder)) {
+      tables.failure = {FailureReason::kBadData, "its checksum does not match"};
+    }
     absl::btree_map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {
       Clock clock = tables.clocks[member.rank];
@@ -343,7 +441,18 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
       clock.active = member.active;
       clocks[member.rank] = clock;
     }
-    wanted[job] = {assignment.membership, std::move(clocks)};
+    if (tables.routing != nullptr && assignment.routing->generation < tables.routing->generation) {
+      Fail(absl::StrCat(job, ": older routing table"));
+    }
+    tables.membership = assignment.membership;
+    tables.clocks = std::move(clocks);
+    tables.routing = assignment.routing;
+    if (tables.order != assignment.checkpoint) {
+      tables.order = assignment.checkpoint;
+      tables.checkpoint.reset();
+      tables.capture_at = now_ + absl::Milliseconds(dice_.Below(50));
+    }
+    wanted[job] = std::move(tables);
   }
   node.tables = std::move(wanted);
 }

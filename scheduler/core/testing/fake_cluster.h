@@ -1,7 +1,8 @@
 // FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over
 // a network that may lose, repeat and delay messages. Everything follows from the seed.
 //
-// The fakes keep to the protocol as real processes do: servers apply memberships and pace pushes by
+// The fakes keep to the protocol as real processes do: servers apply memberships and routing
+// tables, fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by
 // the BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train
 // sample by sample of their leases, daemons run what they are told. What must always hold is
 // checked at every step; the first breach is kept in `error`.
@@ -48,29 +49,42 @@ struct Network {
   double delay = 0;   // The request arrives up to a second late, after younger ones.
 };
 
+// A job of two epochs of 3,000 samples and a test set, on all servers.
+JobPlan Plan(const std::string& id, int workers, Mode mode = Mode::kSsp);
+
 class FakeCluster {
  public:
   struct Options {
     uint64_t seed = 1;
     SchedulerCore::Options core;
     Network network;
-    int staleness_bound = 2;   // Of SSP jobs.
-    int batches_per_step = 3;  // That a task trains in 10 ms, at most.
+    int staleness_bound = 2;      // Of SSP jobs.
+    int batches_per_step = 3;     // That a task trains in 10 ms, at most.
+    double checkpoint_fails = 0;  // Chance of each part, and of each manifest.
   };
   explicit FakeCluster(const Options& options);
 
   // ---- people
   void AddServer(const std::string& name);
   void AddWorker(const std::string& name, int capacity);
-  void Kill(const std::string& name);          // A daemon, and the tasks that it runs.
+  void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
+  void Leave(const std::string& name);  // A daemon is told to stop; it is gone when it may.
+  void Drain(const std::string& name, bool cancel);  // No effect while the scheduler is away.
+  // Every job could go on without this server.
+  bool CanLose(const std::string& name);
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
   void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
-  absl::Status Submit(const JobPlan& plan);
+  absl::Status Submit(const JobPlan& plan,
+                      const std::optional<RestoreFrom>& restore = std::nullopt);
+  void AskCheckpoint(const JobId& job);
+  void Damage(const std::string& folder);  // No server can read that checkpoint any more.
+  void Save(const JobId& job, absl::Duration limit);  // Asks for one and waits for it.
   // The scheduler dies, at once or at the end of its next step, before anything of that is durable
   // or said. After `away` another one goes on with what is in the store.
   enum class Death { kBetweenSteps, kInStep };
   void KillScheduler(absl::Duration away, Death death);
+  void AwaitScheduler();  // It does not die any more.
 
   // ---- time
   void Run(absl::Duration duration);
@@ -91,6 +105,9 @@ class FakeCluster {
   void CheckTrained(const JobPlan& plan);
   void CheckAllAnswered();
   const std::string& error() const { return error_; }
+  const std::vector<CheckpointReply>& checkpoint_replies() const { return checkpoint_replies_; }
+  // The complete checkpoints of a job, oldest first.
+  const std::vector<CheckpointPublish>& Complete(const JobId& job) { return jobs_[job].complete; }
 
  private:
   struct Clock {  // One server's view of a member.
@@ -99,8 +116,14 @@ class FakeCluster {
     int64_t clock = 0;
   };
   struct FakeTables {
+    std::shared_ptr<const Routing> routing;  // Immutable; the core's.
     JobMembership membership;
     absl::btree_map<Rank, Clock> clocks;
+    std::optional<CheckpointReport> checkpoint;  // From its capture on.
+    Failure failure;
+    CheckpointOrder order;
+    Instant capture_at;
+    Instant written_at;
   };
   struct FakeTask {
     TaskKey key;
@@ -129,6 +152,7 @@ class FakeCluster {
     int capacity = 0;
     bool alive = true;
     bool registered = false;
+    bool leaving = false;
     Incarnation incarnation;
     Generation seen;
     absl::btree_map<JobId, FakeTables> tables;
@@ -154,6 +178,16 @@ class FakeCluster {
     int64_t version = 0;                                        // BSP: iterations complete.
     absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
+    int64_t pushes = 0;
+    absl::btree_map<CheckpointId, absl::btree_set<int64_t>> pushes_captured;
+    std::vector<CheckpointPublish> complete;
+    std::optional<RestoreFrom> begins_at;
+    Term restored_term;   // From the checkpoint; 0: the job's beginning.
+    ResumePoint resumed;  // Where training began last.
+  };
+  struct Publish {
+    CheckpointPublish what;
+    Instant done;
   };
 
   // A call without an answer for this long is sent again.
@@ -165,6 +199,11 @@ class FakeCluster {
   void Work(FakeTask& task);
   bool TrainSample(FakeTask& task);
   bool TrainSlots(FakeTask& task);
+  bool IsPrimary(const FakeNode& node, const JobId& job) const;  // This life of it.
+  static std::vector<ReplicaReport> FilledReplicas(const FakeNode& node, const FakeTables& tables);
+  // The server has applied the table that made it primary in `term`.
+  bool HasMade(const ServerRef& server, const JobId& job, Term term) const;
+  bool ServersReady(const JobId& job) const;  // Every shard has a primary that knows that it is.
   bool MayPull(const FakeTask& task) const;
   void Pushed(const FakeTask& task);
   bool AllDone(const FakeTask& task) const;
@@ -175,6 +214,11 @@ class FakeCluster {
   Actions Restore();
   bool SchedulerAway();
   Moment Now() const;
+  void TakeCheckpoints(FakeNode& node);
+  std::vector<CheckpointPart> PartsOf(const FakeNode& node, const FakeTables& tables);
+  void NoteRestore(const TableAssignment& assignment);
+  void PublishDue();
+  void NoteCheckpoint(const CheckpointEnded& ended);
   void TakeReply(const NodeReply& reply);
   void TakeReply(const TaskReply& reply);
   void ApplyTables(FakeNode& node, const NodeReply& reply);
@@ -197,6 +241,7 @@ class FakeCluster {
   std::optional<absl::Duration> dies_in_step_;
   Instant now_;
   absl::btree_map<NodeId, FakeNode> nodes_;
+  absl::btree_map<NodeId, std::vector<StoredShard>> disks_;  // Logs of dead servers.
   std::vector<Request> flying_;
   uint64_t next_ticket_ = 1;
   absl::btree_set<Ticket> owed_;                // Accepted, not answered.
@@ -208,6 +253,9 @@ class FakeCluster {
   absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
   absl::btree_map<TaskKey, Generation> task_generations_;
   absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
+  absl::btree_set<std::string> damaged_;
+  std::vector<Publish> publishes_;
+  std::vector<CheckpointReply> checkpoint_replies_;  // To calls of Save.
   Events events_;
   std::string error_;
 };

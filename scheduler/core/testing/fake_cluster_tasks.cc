@@ -7,6 +7,22 @@
 
 namespace capstan::scheduler::testing {
 
+JobPlan Plan(const std::string& id, int workers, Mode mode) {
+  JobPlan plan;
+  plan.id = id;
+  plan.mode = mode;
+  plan.workers = workers;
+  plan.max_restarts = 3;
+  plan.epochs = 2;
+  plan.batch_size = 10;
+  plan.slots = 4;
+  plan.train_count = 3000;
+  plan.test_count = 500;
+  plan.table_elements = {431'080};
+  plan.export_path = "/out";
+  return plan;
+}
+
 // ---------------------------------------------------------------- tasks
 
 void FakeCluster::SyncTask(FakeTask& task) {
@@ -75,6 +91,7 @@ void FakeCluster::TakeAssignment(FakeTask& task, const Assignment& assignment) {
 }
 
 bool FakeCluster::AllDone(const FakeTask& task) const {
+  if (task.assignment.paused) return true;
   for (const SampleLease& lease : task.assignment.samples) {
     if (task.samples.at(lease.id).position_done < lease.positions.end) return false;
   }
@@ -85,7 +102,7 @@ bool FakeCluster::AllDone(const FakeTask& task) const {
 }
 
 void FakeCluster::Work(FakeTask& task) {
-  if (now_ < task.ready) return;
+  if (now_ < task.ready || task.assignment.paused || !ServersReady(task.key.job)) return;
   const int batches = task.slow ? 1 : options_.batches_per_step;
   if (task.slow) task.ready = now_ + absl::Milliseconds(100);
   for (int i = 0; i < batches; ++i) {
@@ -112,13 +129,22 @@ void FakeCluster::Work(FakeTask& task) {
   }
 }
 
-// The rule of SSP on every server that holds the job.
+bool FakeCluster::ServersReady(const JobId& job) const {
+  const auto table = core_->RoutingOf(job);
+  return table.ok() && std::all_of((*table)->shards.begin(), (*table)->shards.end(),
+                                   [&](const ShardRoute& route) {
+                                     const size_t index = static_cast<size_t>(route.server);
+                                     return HasMade((*table)->servers[index], job, route.term);
+                                   });
+}
+
+// The rule of SSP on every server that is a primary of the job.
 bool FakeCluster::MayPull(const FakeTask& task) const {
   const JobPlan& plan = jobs_.at(task.key.job).plan;
   if (plan.mode == Mode::kAsp) return true;
   for (const auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
-    if (!node.alive || tables == node.tables.end()) continue;
+    if (!node.alive || tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
     for (const auto& [rank, clock] : tables->second.clocks) {
       if (clock.active && clock.clock < task.iterations - options_.staleness_bound) return false;
     }
@@ -129,7 +155,7 @@ bool FakeCluster::MayPull(const FakeTask& task) const {
 void FakeCluster::Pushed(const FakeTask& task) {
   for (auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
-    if (tables == node.tables.end()) continue;
+    if (tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
     const auto clock = tables->second.clocks.find(task.key.rank);
     if (clock == tables->second.clocks.end() || clock->second.incarnation != task.key.incarnation ||
         !clock->second.active) {
@@ -142,6 +168,7 @@ void FakeCluster::Pushed(const FakeTask& task) {
 }
 
 bool FakeCluster::TrainSample(FakeTask& task) {
+  if (task.assignment.paused) return false;
   for (const SampleLease& lease : task.assignment.samples) {
     SampleReport& progress = task.samples[lease.id];
     if (progress.position_done >= lease.positions.end) continue;
@@ -149,6 +176,7 @@ bool FakeCluster::TrainSample(FakeTask& task) {
     // Servers that dropped the job's tables refuse the push.
     if (core_->Job(task.key.job, now_)->ended || dead_.contains(task.key)) return false;
     Pushed(task);
+    ++jobs_.at(task.key.job).pushes;
     const int64_t batch = jobs_.at(task.key.job).plan.batch_size;
     const int64_t end = std::min(progress.position_done + batch, lease.positions.end);
     task.totals.samples += end - progress.position_done;
@@ -161,19 +189,21 @@ bool FakeCluster::TrainSample(FakeTask& task) {
 
 // One iteration of every slot held, as far as the barrier allows.
 bool FakeCluster::TrainSlots(FakeTask& task) {
+  if (task.assignment.paused || dead_.contains(task.key)) return false;
   JobLedger& ledger = jobs_.at(task.key.job);
   bool moved = false;
   for (const SlotLease& lease : task.assignment.slots) {
     Iteration& next = task.slots[lease.slot];
     if (next >= lease.end) continue;
     if (next.value() < ledger.version) {
-      next =
-          std::min(lease.end, Iteration(ledger.version));  // PAST: the server names where to go on.
+      // PAST: the server names where to go on, be it beyond the lease.
+      next = Iteration(ledger.version);
       moved = true;
       continue;
     }
     if (next.value() > ledger.version) continue;
     ledger.slots_done[next.value()].insert(lease.slot.value());
+    ++ledger.pushes;
     task.totals.samples += ledger.plan.batch_size;
     ++next;
     moved = true;
@@ -201,6 +231,8 @@ void FakeCluster::NoteEvents(const Events& events) {
     } else if (const auto* died = std::get_if<TaskDied>(&event)) {
       if (!dead_.insert(died->task).second)
         Fail(absl::StrCat(died->task.job, ": a task died twice"));
+    } else if (const auto* ended = std::get_if<CheckpointEnded>(&event)) {
+      NoteCheckpoint(*ended);
     }
   }
 }
@@ -240,8 +272,18 @@ void FakeCluster::CheckTrained(const JobPlan& plan) {
     }
     return;
   }
-  for (int epoch = 0; epoch < epochs.epochs(); ++epoch) {
+  for (int epoch = ledger.resumed.epoch.value(); epoch < epochs.epochs(); ++epoch) {
     std::vector<Range> done;
+    if (epoch == ledger.resumed.epoch.value() && ledger.begins_at) {
+      // What was trained before counts, too.
+      int64_t trained = 0;
+      for (const Range& range : ledger.resumed.untrained) {
+        if (range.begin > trained) done.push_back({trained, range.begin});
+        trained = range.end;
+      }
+      const int64_t samples = epochs.Samples(Epoch(epoch));
+      if (trained < samples) done.push_back({trained, samples});
+    }
     for (const auto& [id, lease] : ledger.leases) {
       if (lease.epoch == epoch && lease.done > lease.positions.begin) {
         done.push_back({lease.positions.begin, lease.done});

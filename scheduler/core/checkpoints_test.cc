@@ -1,0 +1,207 @@
+#include "scheduler/core/checkpoints.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace capstan::scheduler {
+namespace {
+
+const Instant kNow = Instant::FromOrigin(absl::Seconds(100));
+
+JobPlan Plan() {
+  JobPlan plan;
+  plan.id = "job-1";
+  plan.mode = Mode::kBsp;
+  plan.checkpoint_iterations = 10;
+  plan.checkpoint_interval = absl::Seconds(30);
+  plan.checkpoints_kept = 2;
+  plan.checkpoint_folder = "/c";
+  return plan;
+}
+
+// Table 0 in two shards, on a and b.
+Routing TwoServers() {
+  std::vector<ServerRef> servers{{"a", "a:1", Incarnation(1)}, {"b", "b:1", Incarnation(2)}};
+  const std::vector<ShardRange> shards{{{TableId(0), ShardId(0)}, {0, 50}},
+                                       {{TableId(0), ShardId(1)}, {50, 80}}};
+  return PlaceRanges("job-1", Generation(1), shards, std::move(servers), 0);
+}
+
+CheckpointReport Report(uint64_t id, CheckpointReport::State state,
+                        std::vector<CheckpointPart> parts = {}) {
+  return {CheckpointId(id), state, std::move(parts), "disk full"};
+}
+
+CheckpointPart Part(int shard, int64_t begin, int64_t end, int64_t version = 7) {
+  return {.shard = {TableId(0), ShardId(shard)},
+          .elements = {begin, end},
+          .version = Version(version),
+          .file = absl::StrCat("shard-", shard)};
+}
+
+struct Fixture {
+  Fixture() {
+    checkpoints.StartClock(0, kNow);
+    checkpoints.Begin(TwoServers(), {.iteration = Iteration(7)}, 7, kNow);
+  }
+  void Captured(const NodeId& server) {
+    checkpoints.OnReport(server, Report(1, CheckpointReport::State::kCaptured), kNow);
+  }
+  void Written(const NodeId& server, const CheckpointPart& part) {
+    checkpoints.OnReport(server, Report(1, CheckpointReport::State::kWritten, {part}), kNow);
+  }
+  std::string WhyAbandoned() {
+    CHECK(checkpoints.IsIdle());
+    const std::vector<CheckpointEnded> ended = checkpoints.TakeEnded();
+    return ended.size() == 1 ? ended[0].why : absl::StrCat(ended.size(), " ended");
+  }
+  Checkpoints checkpoints{Plan()};
+};
+
+TEST_CASE("Checkpoints: one is due after so many steps, after so long, or when asked for",
+          "[scheduler][core]") {
+  Checkpoints checkpoints(Plan());
+  checkpoints.StartClock(100, kNow);
+  CHECK(checkpoints.DueSteps() == 110);
+  CHECK_FALSE(checkpoints.IsDue(109, kNow));
+  CHECK(checkpoints.IsDue(110, kNow));
+  CHECK(checkpoints.DueAt() == kNow + absl::Seconds(30));
+  CHECK(checkpoints.IsDue(100, kNow + absl::Seconds(30)));
+  checkpoints.Ask();
+  CHECK(checkpoints.IsDue(100, kNow));
+  checkpoints.Begin(TwoServers(), {}, 100, kNow);
+  CHECK_FALSE(checkpoints.asked());
+  CHECK_FALSE(checkpoints.IsDue(1000, kNow));  // Not before the present one has ended.
+
+  JobPlan plan = Plan();
+  plan.checkpoint_iterations = 0;
+  plan.checkpoint_interval = absl::ZeroDuration();
+  Checkpoints never(plan);
+  never.StartClock(0, kNow);
+  CHECK_FALSE(never.IsDue(1'000'000, kNow + absl::Hours(1000)));
+  CHECK(never.DueAt() == Instant::InfiniteFuture());
+}
+
+TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complete",
+          "[scheduler][core]") {
+  Fixture f;
+  CHECK(f.checkpoints.order() == CheckpointOrder{CheckpointId(1), "/c/checkpoint-1"});
+  CHECK(f.checkpoints.Awaited() == "a");
+  f.Captured("a");
+  f.Captured("a");
+  CHECK(f.checkpoints.IsCapturing());
+  f.Captured("b");
+  CHECK_FALSE(f.checkpoints.IsCapturing());
+  f.Written("b", Part(1, 50, 80));
+  CHECK_FALSE(f.checkpoints.MustPublish());
+  CHECK(f.checkpoints.Awaited() == "a");
+  f.Written("a", Part(0, 0, 50));
+  REQUIRE(f.checkpoints.MustPublish());
+  const CheckpointPublish publish = f.checkpoints.ToPublish();
+  CHECK(publish.folder == "/c/checkpoint-1");
+  CHECK(publish.keep == 2);
+  CHECK(publish.at.iteration == Iteration(7));
+  REQUIRE(publish.parts.size() == 2);
+  CHECK(publish.parts[0].file == "shard-0");
+  f.checkpoints.Published(CheckpointId(9), absl::OkStatus());  // Another one.
+  CHECK(f.checkpoints.complete().empty());
+  f.checkpoints.Published(CheckpointId(1), absl::OkStatus());
+  REQUIRE(f.checkpoints.complete().size() == 1);
+  CHECK(f.WhyAbandoned() == "");
+  CHECK(f.checkpoints.order().id == CheckpointId(0));
+}
+
+TEST_CASE("Checkpoints: only the newest are remembered", "[scheduler][core]") {
+  Checkpoints checkpoints(Plan());
+  for (uint64_t id = 1; id <= 3; ++id) {
+    checkpoints.Begin(Routing{}, {}, 0, kNow);  // Without shards there is nothing to write.
+    REQUIRE(checkpoints.MustPublish());
+    checkpoints.Published(CheckpointId(id), absl::OkStatus());
+  }
+  REQUIRE(checkpoints.complete().size() == 2);
+  CHECK(checkpoints.complete()[0].folder == "/c/checkpoint-2");
+  checkpoints.ForgetNewest();
+  CHECK(checkpoints.complete().back().folder == "/c/checkpoint-2");
+}
+
+TEST_CASE("Checkpoints: what goes wrong gives the present one up, and says why",
+          "[scheduler][core]") {
+  Fixture f;
+  SECTION("a server fails") {
+    f.checkpoints.OnReport("b", Report(1, CheckpointReport::State::kFailed), kNow);
+    CHECK(f.WhyAbandoned() == "b: disk full");
+  }
+  SECTION("a server dies before it has written") {
+    f.Captured("a");
+    f.Captured("b");
+    f.checkpoints.OnServerDied("b");
+    CHECK(f.WhyAbandoned() == "b is gone");
+  }
+  SECTION("a shard gets another primary before it is written") {
+    Routing routing = TwoServers();
+    routing.shards[1].term = Term(2);
+    f.checkpoints.OnRouting(routing);
+    CHECK(f.WhyAbandoned() == "table 0 shard 1 has left b");
+  }
+  SECTION("a server does not copy in time") {
+    f.Captured("a");
+    CHECK(f.checkpoints.Limit() == kNow + Checkpoints::kCaptureLimit);
+    f.checkpoints.Tick(f.checkpoints.Limit());
+    CHECK(f.WhyAbandoned() == "b has not copied its part in time");
+  }
+  SECTION("a part is missing") {
+    f.checkpoints.OnReport("a", Report(1, CheckpointReport::State::kWritten), kNow);
+    CHECK(f.WhyAbandoned() == "a: no part of table 0 shard 0");
+  }
+  SECTION("a part is of another range") {
+    f.Written("a", Part(0, 0, 40));
+    CHECK(f.WhyAbandoned() == "a: table 0 shard 0 has elements [0, 40), expected [0, 50)");
+  }
+  SECTION("a shard was not at the iteration") {
+    f.Written("a", Part(0, 0, 50, 8));
+    CHECK(f.WhyAbandoned() == "a: table 0 shard 0 is at version 8, expected that of iteration 7");
+  }
+  SECTION("the manifest cannot be written") {
+    f.Written("a", Part(0, 0, 50));
+    f.Written("b", Part(1, 50, 80));
+    f.checkpoints.Published(CheckpointId(1), absl::UnavailableError("no disk"));
+    CHECK(f.WhyAbandoned() == "no disk");
+    CHECK(f.checkpoints.complete().empty());
+  }
+}
+
+TEST_CASE("Checkpoints: a server that has written may die, and its shards may move",
+          "[scheduler][core]") {
+  Fixture f;
+  f.Written("b", Part(1, 50, 80));
+  f.checkpoints.OnServerDied("b");
+  Routing routing = TwoServers();
+  routing.shards[1].term = Term(2);
+  f.checkpoints.OnRouting(routing);
+  f.Written("a", Part(0, 0, 50));
+  CHECK(f.checkpoints.MustPublish());
+}
+
+TEST_CASE("Checkpoints: reports of strangers, of other checkpoints and late ones have no effect",
+          "[scheduler][core]") {
+  Fixture f;
+  f.checkpoints.OnReport("c", Report(1, CheckpointReport::State::kFailed), kNow);
+  f.checkpoints.OnReport("a", Report(2, CheckpointReport::State::kFailed), kNow);
+  CHECK(f.checkpoints.IsCapturing());
+  f.Written("a", Part(0, 0, 50));
+  f.checkpoints.OnReport("a", Report(1, CheckpointReport::State::kFailed), kNow);
+  f.Captured("a");
+  CHECK(f.checkpoints.Awaited() == "b");
+  f.checkpoints.Abandon("enough");
+  f.checkpoints.Abandon("twice");
+  CHECK(f.WhyAbandoned() == "enough");
+  f.Written("b", Part(1, 50, 80));
+  CHECK(f.checkpoints.IsIdle());
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

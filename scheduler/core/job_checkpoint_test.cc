@@ -1,0 +1,196 @@
+// Checkpoints of whole jobs, with the fakes around the core.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/fake_cluster.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using testing::FakeCluster;
+
+JobPlan Plan(Mode mode) {
+  JobPlan plan;
+  plan.id = "job-1";
+  plan.mode = mode;
+  plan.workers = 2;
+  plan.epochs = 2;
+  plan.batch_size = 10;
+  plan.slots = 4;
+  plan.train_count = 20'000;
+  plan.test_count = 100;
+  plan.table_elements = {300'000};
+  plan.export_path = "/out";
+  plan.checkpoint_folder = "/checkpoints";
+  return plan;
+}
+
+struct Story : FakeCluster {
+  explicit Story(double checkpoint_fails = 0) : FakeCluster(Given(checkpoint_fails)) {
+    AddServer("server-1");
+    AddServer("server-2");
+    AddWorker("worker-1", 1);
+    AddWorker("worker-2", 1);
+  }
+  static Options Given(double checkpoint_fails) {
+    Options options;
+    options.checkpoint_fails = checkpoint_fails;
+    return options;
+  }
+  void End() {
+    RunUntil([&] { return Ended("job-1"); }, absl::Minutes(30));
+    CHECK(error() == "");
+    CHECK(View("job-1").failure.message == "");
+    CHECK(View("job-1").state == JobState::kSucceeded);
+  }
+  size_t Count() { return Complete("job-1").size(); }
+  // Of phases that were entered.
+  int Entered(JobPhase phase) const {
+    return static_cast<int>(std::count_if(events().begin(), events().end(), [=](const Event& e) {
+      const auto* started = std::get_if<PhaseStarted>(&e);
+      return started != nullptr && started->phase == phase;
+    }));
+  }
+};
+
+TEST_CASE("Job checkpoints: in BSP they are taken at exactly the iterations that were asked for",
+          "[scheduler][core]") {
+  Story story;
+  JobPlan plan = Plan(Mode::kBsp);
+  plan.checkpoint_iterations = 150;  // Of 2 * 500.
+  REQUIRE_OK(story.Submit(plan));
+  story.End();
+  std::vector<int64_t> iterations;
+  for (const CheckpointPublish& checkpoint : story.Complete("job-1")) {
+    iterations.push_back(checkpoint.at.iteration.value());
+  }
+  CHECK(iterations == std::vector<int64_t>{150, 300, 450, 600, 750, 900});
+  story.CheckTrained(plan);
+}
+
+TEST_CASE("Job checkpoints: SSP and ASP pause for them, and say what is not trained",
+          "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kSsp, Mode::kAsp);
+  Story story;
+  JobPlan plan = Plan(mode);
+  plan.checkpoint_interval = absl::Seconds(1);
+  REQUIRE_OK(story.Submit(plan));
+  story.End();
+  REQUIRE(story.Count() >= 3);
+  const ResumePoint at = story.Complete("job-1")[0].at;
+  CHECK(at.epoch == Epoch(0));
+  REQUIRE_FALSE(at.untrained.empty());
+  int64_t untrained = 0;
+  for (const Range& range : at.untrained) untrained += range.size();
+  CHECK(untrained + at.batches * plan.batch_size == plan.train_count);
+  story.CheckTrained(plan);
+}
+
+TEST_CASE("Job checkpoints: one on request, in training, in evaluation, and none at the end",
+          "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
+  Story story;
+  REQUIRE_OK(story.Submit(Plan(mode)));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  story.AskCheckpoint("job-1");
+  REQUIRE(story.RunUntil([&] { return story.Count() == 1; }, absl::Seconds(10)));
+  CHECK(story.Complete("job-1")[0].at.epoch == Epoch(0));
+  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kEvaluating; },
+                 absl::Minutes(5));
+  story.AskCheckpoint("job-1");
+  REQUIRE(story.RunUntil([&] { return story.Count() == 2; }, absl::Seconds(10)));
+  CHECK(story.Complete("job-1")[1].at.epoch == Epoch(1));
+  CHECK(story.Complete("job-1")[1].at.results.size() == 1);
+  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
+                 absl::Minutes(5));
+  Actions actions;
+  CHECK_STATUS(
+      story.core().SaveCheckpoint(Ticket(9999), "job-1", absl::Seconds(1), story.now(), actions),
+      absl::StatusCode::kFailedPrecondition, "trains no more");
+  story.End();
+}
+
+TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up, or late",
+          "[scheduler][core]") {
+  const double fails = GENERATE(0.0, 1.0);
+  Story story(fails);
+  REQUIRE_OK(story.Submit(Plan(Mode::kBsp)));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  Actions actions;
+  REQUIRE_OK(story.core().SaveCheckpoint(Ticket(100'000), "job-1", absl::ZeroDuration(),
+                                         story.now(), actions));
+  REQUIRE(actions.checkpoint_replies.size() == 1);
+  CHECK(actions.checkpoint_replies[0].id == CheckpointId(0));
+  story.AskCheckpoint("job-1");
+  const auto answered = [&] { return !story.checkpoint_replies().empty(); };
+  story.Save("job-1", absl::Minutes(1));
+  REQUIRE(story.RunUntil(answered, absl::Minutes(1)));
+  const CheckpointReply reply = story.checkpoint_replies().front();
+  if (fails == 0) {
+    REQUIRE_OK(reply.status);
+    CHECK(reply.folder == "/checkpoints/checkpoint-1");
+  } else {
+    CHECK_STATUS(reply.status, absl::StatusCode::kFailedPrecondition, "disk full");
+  }
+  story.End();  // A checkpoint that fails harms nobody.
+}
+
+TEST_CASE("Job checkpoints: a job whose shards are lost goes back to its newest checkpoint",
+          "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  Story story;
+  JobPlan plan = Plan(mode);
+  plan.checkpoint_interval = absl::Milliseconds(700);
+  REQUIRE_OK(story.Submit(plan));
+  REQUIRE(story.RunUntil([&] { return story.Count() == 2; }, absl::Minutes(1)));
+  story.Run(absl::Milliseconds(300));
+  story.Kill("server-2");
+  story.End();
+  CHECK(story.Entered(JobPhase::kRecovering) == 1);
+  CHECK(story.View("job-1").results.size() == 2);
+  story.CheckTrained(plan);
+}
+
+TEST_CASE("Job checkpoints: of a damaged one the one before is used, and it is named",
+          "[scheduler][core]") {
+  Story story;
+  JobPlan plan = Plan(Mode::kAsp);
+  plan.checkpoint_interval = absl::Milliseconds(700);
+  plan.checkpoints_kept = 2;
+  REQUIRE_OK(story.Submit(plan));
+  REQUIRE(story.RunUntil([&] { return story.Count() == 3; }, absl::Minutes(1)));
+  story.Damage("/checkpoints/checkpoint-3");
+  const bool both = GENERATE(false, true);
+  if (both) story.Damage("/checkpoints/checkpoint-2");
+  story.Kill("server-2");
+  if (both) {
+    REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
+    CHECK_THAT(story.View("job-1").failure.message, Catch::Contains("checksum"));
+    return;
+  }
+  story.End();
+  const auto named = [](const Event& event) {
+    const auto* ended = std::get_if<CheckpointEnded>(&event);
+    return ended != nullptr && ended->folder == "/checkpoints/checkpoint-3" && !ended->why.empty();
+  };
+  CHECK(std::any_of(story.events().begin(), story.events().end(), named));
+  story.CheckTrained(plan);
+}
+
+TEST_CASE("Job checkpoints: without one, and without a copy, lost shards end the job",
+          "[scheduler][core]") {
+  Story story;
+  REQUIRE_OK(story.Submit(Plan(Mode::kBsp)));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  story.Kill("server-2");
+  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
+  CHECK(story.View("job-1").failure.reason == FailureReason::kServerLost);
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,149 @@
+// What fake servers tell of replicas; what they and the shell do with checkpoints, and what must
+// hold of them.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/testing/fake_cluster.h"
+
+namespace capstan::scheduler::testing {
+
+bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
+  const auto table = core_->RoutingOf(job);
+  return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
+                                   [&](const ShardRoute& route) {
+                                     const size_t index = static_cast<size_t>(route.server);
+                                     const ServerRef& server = (*table)->servers[index];
+                                     return server.incarnation == node.incarnation;
+                                   });
+}
+
+std::vector<ReplicaReport> FakeCluster::FilledReplicas(const FakeNode& node,
+                                                       const FakeTables& tables) {
+  const Routing& routing = *tables.routing;
+  std::vector<ReplicaReport> filled;
+  for (const ShardRoute& route : routing.shards) {
+    if (routing.servers[static_cast<size_t>(route.server)].incarnation != node.incarnation)
+      continue;
+    for (const ReplicaRef& replica : route.replicas) {
+      const ServerRef& server = routing.servers[static_cast<size_t>(replica.server)];
+      filled.push_back(
+          {route.key, route.term, server.node, server.incarnation, ReplicaReport::State::kFilled});
+    }
+  }
+  return filled;
+}
+
+void FakeCluster::AskCheckpoint(const JobId& job) {
+  if (away_until_) return;
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  core_->SaveCheckpoint(ticket, job, absl::ZeroDuration(), now_, actions).IgnoreError();
+  Perform(actions);
+}
+
+void FakeCluster::Damage(const std::string& folder) { damaged_.insert(folder); }
+
+void FakeCluster::Save(const JobId& job, absl::Duration limit) {
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  if (!core_->SaveCheckpoint(ticket, job, limit, now_, actions).ok()) Fail("refused");
+  Perform(actions);
+}
+
+std::vector<CheckpointPart> FakeCluster::PartsOf(const FakeNode& node, const FakeTables& tables) {
+  std::vector<CheckpointPart> parts;
+  const JobLedger& ledger = jobs_.at(tables.routing->job);
+  const Routing& routing = *tables.routing;
+  for (const ShardRoute& route : routing.shards) {
+    if (routing.servers[static_cast<size_t>(route.server)].node != node.name) continue;
+    parts.push_back({.shard = route.key, .elements = route.elements});
+    parts.back().version = Version(ledger.version);
+    parts.back().file = absl::StrCat("table-", route.key.table.value(), "-shard-",
+                                     route.key.shard.value(), ".part");
+  }
+  return parts;
+}
+
+// Captures and writes, a while after it was told.
+void FakeCluster::TakeCheckpoints(FakeNode& node) {
+  for (auto& [job, tables] : node.tables) {
+    if (tables.order.id == CheckpointId(0)) continue;
+    if (!tables.checkpoint && now_ >= tables.capture_at) {
+      tables.checkpoint = CheckpointReport{.id = tables.order.id};
+      if (dice_.Chance(options_.checkpoint_fails)) {
+        tables.checkpoint->state = CheckpointReport::State::kFailed;
+        tables.checkpoint->error = "disk full";
+      }
+      tables.checkpoint->parts = PartsOf(node, tables);
+      JobLedger& ledger = jobs_.at(job);
+      if (!tables.checkpoint->parts.empty()) {
+        ledger.pushes_captured[tables.order.id].insert(ledger.pushes);
+      }
+      tables.written_at = now_ + absl::Milliseconds(dice_.Below(400));
+    }
+    if (tables.checkpoint && tables.checkpoint->state == CheckpointReport::State::kCaptured &&
+        now_ >= tables.written_at) {
+      tables.checkpoint->state = CheckpointReport::State::kWritten;
+    }
+  }
+}
+
+void FakeCluster::PublishDue() {
+  for (size_t i = 0; i < publishes_.size();) {
+    if (publishes_[i].done > now_) {
+      ++i;
+      continue;
+    }
+    const CheckpointPublish publish = std::move(publishes_[i].what);
+    publishes_.erase(publishes_.begin() + static_cast<std::ptrdiff_t>(i));
+    Actions actions;
+    const absl::Status status = dice_.Chance(options_.checkpoint_fails)
+                                    ? absl::ResourceExhaustedError("disk full")
+                                    : absl::OkStatus();
+    // One that was abandoned may be captured late; of one that is published no capture was.
+    if (jobs_.at(publish.job).pushes_captured[publish.id].size() > 1) {
+      Fail(absl::StrCat(publish.job, ": a push between two captures of checkpoint ",
+                        publish.id.value()));
+    }
+    // Written twice (the scheduler died in between) is written once.
+    auto& complete = jobs_.at(publish.job).complete;
+    if (status.ok() && (complete.empty() || complete.back().id != publish.id)) {
+      complete.push_back(publish);
+    }
+    core_->CheckpointPublished(publish.job, publish.id, status, now_, actions);
+    if (!Perform(actions)) return;
+  }
+}
+
+void FakeCluster::NoteCheckpoint(const CheckpointEnded& ended) {
+  if (absl::StrContains(ended.why, "version") || absl::StrContains(ended.why, "no part")) {
+    Fail(absl::StrCat(ended.job, " checkpoint ", ended.id.value(), ": ", ended.why));
+  }
+}
+
+// A server reads its shards from a checkpoint: that is where the job stands now.
+void FakeCluster::NoteRestore(const TableAssignment& assignment) {
+  if (damaged_.contains(assignment.restore.restore_folder)) return;
+  JobLedger& ledger = jobs_.at(assignment.routing->job);
+  const Term term = assignment.restore.restore_term;
+  if (term <= ledger.restored_term) return;
+  ledger.restored_term = term;
+  const auto found = std::find_if(ledger.complete.begin(), ledger.complete.end(),
+                                  [&](const CheckpointPublish& publish) {
+                                    return publish.folder == assignment.restore.restore_folder;
+                                  });
+  if (found != ledger.complete.end()) {
+    ledger.begins_at = RestoreFrom{found->folder, found->at};
+  } else if (!ledger.begins_at || ledger.begins_at->folder != assignment.restore.restore_folder) {
+    return Fail(absl::StrCat(ledger.plan.id, " is restored from ",
+                             assignment.restore.restore_folder, ", which is not complete"));
+  }
+  ledger.resumed = ledger.begins_at->at;
+  ledger.version = ledger.resumed.iteration.value();
+  ledger.slots_done.clear();
+  ledger.leases.clear();
+}
+
+}  // namespace capstan::scheduler::testing

@@ -1,0 +1,106 @@
+#include "scheduler/job_checkpoint.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/manifest.h"
+#include "common/status/status_macros.h"
+#include "scheduler/shared_codec.h"
+#include "scheduler/status_codec.h"
+#include "scheduler/store/state_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+// What a checkpoint's positions and numbers mean nothing without.
+std::vector<std::string> Differences(const v1::JobSpec& saved, const v1::JobSpec& now, Mode mode) {
+  std::vector<std::string> wrong;
+  const auto same = [&wrong](const std::string& field, int64_t before, int64_t after) {
+    if (before == after) return;
+    wrong.push_back(absl::StrCat(field, ": ", after, ", the checkpoint has ", before));
+  };
+  same("training.batch_size", saved.training().batch_size(), now.training().batch_size());
+  same("training.iterations_max", saved.training().iterations_max(),
+       now.training().iterations_max());
+  same("training.seed", static_cast<int64_t>(saved.training().seed()),
+       static_cast<int64_t>(now.training().seed()));
+  if (mode == Mode::kBsp) same("training.slots", saved.training().slots(), now.training().slots());
+  if (saved.consistency().mode_case() != now.consistency().mode_case()) {
+    wrong.push_back("consistency: another mode than the checkpoint's");
+  }
+  if (!MessageDifferencer::Equals(saved.model(), now.model())) {
+    wrong.push_back("model: another one than the checkpoint's");
+  }
+  if (!MessageDifferencer::Equals(saved.data().train(), now.data().train())) {
+    wrong.push_back("data.train: other files than the checkpoint's");
+  }
+  if (saved.optimizer().kind_case() != now.optimizer().kind_case()) {
+    wrong.push_back("optimizer: another one than the checkpoint's");
+  }
+  return wrong;
+}
+
+}  // namespace
+
+v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const AdmittedJob& job,
+                                    int64_t unix_ms) {
+  v1::CheckpointManifest manifest;
+  manifest.set_format(kManifestFormat);
+  manifest.set_job_id(publish.job);
+  manifest.set_checkpoint_id(publish.id.value());
+  *manifest.mutable_spec() = job.spec;
+  // So that it can be submitted again: there it must not be set, here it was filled in.
+  if (job.plan.mode != Mode::kBsp) manifest.mutable_spec()->mutable_training()->clear_slots();
+  for (const v1::TableSpec& table : job.tables) *manifest.add_tables() = table;
+  for (const CheckpointPart& part : publish.parts) EncodePart(part, *manifest.add_parts());
+  manifest.set_epoch(publish.at.epoch.value());
+  manifest.set_iteration(publish.at.iteration.value());
+  for (const Range& range : publish.at.untrained) {
+    v1::PositionRange& untrained = *manifest.add_untrained();
+    untrained.set_begin(range.begin);
+    untrained.set_end(range.end);
+  }
+  manifest.set_saved_unix_ms(unix_ms);
+  for (const EpochResult& result : publish.at.results)
+    EncodeEpochResult(result, *manifest.add_results());
+  manifest.set_job_state(EncodeResumePoint(publish.at));
+  return manifest;
+}
+
+absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
+                               int64_t unix_ms) {
+  CAPSTAN_RETURN_IF_ERROR(WriteManifest(disk, publish.folder, MakeManifest(publish, job, unix_ms)));
+  RemoveOldest(disk, publish.job_folder, publish.keep).status().IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
+                                        const AdmittedJob& job) {
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(disk, folder));
+  std::vector<std::string> wrong = Differences(manifest.spec(), job.spec, job.plan.mode);
+  bool same_tables = static_cast<size_t>(manifest.tables_size()) == job.tables.size();
+  for (size_t i = 0; same_tables && i < job.tables.size(); ++i) {
+    same_tables = manifest.tables(static_cast<int>(i)).elements() == job.tables[i].elements();
+  }
+  if (!same_tables) wrong.push_back("model: its tables are not those of the checkpoint");
+  if (!wrong.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the job cannot go on from ", folder, ":\n", absl::StrJoin(wrong, "\n")));
+  }
+  RestoreFrom restore{.folder = folder};
+  CAPSTAN_ASSIGN_OR_RETURN(restore.at, DecodeResumePoint(manifest.job_state()));
+  for (const v1::CheckpointPart& part : manifest.parts()) {
+    const CheckpointPart decoded = DecodePart(part);
+    restore.shards.push_back({decoded.shard, decoded.elements});
+  }
+  return restore;
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,40 @@
+// Job checkpoint: from what the core knows of a finished checkpoint to its manifest, and back to a
+// job that goes on from it.
+//
+// Thread safety: functions of their arguments and of the disk.
+#ifndef CAPSTAN_SCHEDULER_JOB_CHECKPOINT_H_
+#define CAPSTAN_SCHEDULER_JOB_CHECKPOINT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/storage/disk.h"
+#include "proto/checkpoint.pb.h"
+#include "scheduler/admission.h"
+#include "scheduler/core/checkpoints.h"
+#include "scheduler/core/resume_point.h"
+
+namespace capstan::scheduler {
+
+v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const AdmittedJob& job,
+                                    int64_t unix_ms);
+
+// Makes the checkpoint complete, durably, then removes those that are too many. What cannot be
+// removed stays, and is no error.
+// Errors: those of WriteManifest.
+absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
+                               int64_t unix_ms);
+
+// Where `job` begins if it goes on from the checkpoint in `folder`.
+// Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint
+// rests
+//                           on (tables, data, seed, mode, batches); a line for each.
+//         kNotFound, kDataLoss  there is no complete checkpoint, or its manifest is damaged.
+absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
+                                        const AdmittedJob& job);
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_JOB_CHECKPOINT_H_

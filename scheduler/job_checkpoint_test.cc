@@ -1,0 +1,100 @@
+#include "scheduler/job_checkpoint.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/manifest.h"
+#include "common/storage/posix_disk.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/testing/small_job.h"
+#include "scheduler/testing/temporary_folder.h"
+
+namespace capstan::scheduler {
+namespace {
+
+struct Fixture {
+  Fixture() {
+    auto admitted = AdmitJob(testing::MakeSmallJob(folder.path()));
+    REQUIRE_OK(admitted.status());
+    job = *std::move(admitted);
+    REQUIRE_OK(NameJob(3, folder.path(), job));
+  }
+  CheckpointPublish Publish(uint64_t id) {
+    CheckpointPublish publish{.job = job.plan.id, .id = CheckpointId(id), .parts = {}, .at = {}};
+    publish.job_folder = job.plan.checkpoint_folder;
+    publish.folder = publish.job_folder + "/checkpoint-" + std::to_string(id);
+    publish.keep = 2;
+    publish.parts.push_back({.shard = {}, .elements = {0, 170}, .version = Version(5)});
+    publish.parts.back().file = "table-0-shard-0.part";
+    publish.parts.back().bytes = 1;
+    publish.at.epoch = Epoch(1);
+    publish.at.iteration = Iteration(6);
+    publish.at.untrained = {{20, 30}, {35, 40}};
+    publish.at.batches = 3;
+    publish.at.results.push_back({.epoch = Epoch(0), .test_accuracy = 0.5});
+    publish.at.membership = Generation(9);
+    publish.at.incarnation = Incarnation(12);
+    return publish;
+  }
+  testing::TemporaryFolder folder;
+  PosixDisk disk;
+  AdmittedJob job;
+};
+
+TEST_CASE("Job checkpoint: what is published says where to go on, and old ones go", "[scheduler]") {
+  Fixture f;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const CheckpointPublish publish = f.Publish(id);
+    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
+    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));  // The scheduler had died.
+  }
+  REQUIRE_OK_AND_ASSIGN(const auto left, ListCheckpoints(f.disk, f.job.plan.checkpoint_folder));
+  REQUIRE(left.size() == 2);
+  const v1::CheckpointManifest& manifest = left[0].manifest;
+  CHECK(manifest.checkpoint_id() == 3);
+  CHECK(manifest.epoch() == 1);
+  CHECK(manifest.untrained(1).begin() == 35);
+  CHECK(manifest.results(0).test_accuracy() == 0.5);
+  CHECK(manifest.saved_unix_ms() == 77);
+  CHECK(manifest.tables(0).elements() == 170);
+  // A restored job is submitted anew, by the rules of job files.
+  CHECK_FALSE(manifest.spec().training().has_slots());
+
+  REQUIRE_OK_AND_ASSIGN(const RestoreFrom restore, FindRestore(f.disk, left[0].path, f.job));
+  CHECK(restore.folder == left[0].path);
+  CHECK(restore.at.untrained == std::vector<Range>{{20, 30}, {35, 40}});
+  CHECK(restore.at.batches == 3);
+  CHECK(restore.at.membership == Generation(9));
+  CHECK(restore.at.incarnation == Incarnation(12));
+  CHECK(restore.shards == std::vector<ShardRange>{{{TableId(0), ShardId(0)}, {0, 170}}});
+}
+
+TEST_CASE("Job checkpoint: a job that is another one is refused, with what differs",
+          "[scheduler]") {
+  Fixture f;
+  const CheckpointPublish publish = f.Publish(1);
+  REQUIRE_OK(f.disk.MakeFolder(publish.folder));
+  REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+  AdmittedJob other = f.job;
+  other.spec.mutable_training()->set_batch_size(11);
+  other.spec.mutable_training()->set_seed(99);
+  other.spec.mutable_consistency()->mutable_asp();
+  other.tables[0].set_elements(171);
+  const auto refused = FindRestore(f.disk, publish.folder, other).status();
+  for (const char* what : {"training.batch_size: 11, the checkpoint has 10", "training.seed",
+                           "consistency", "its tables"}) {
+    CHECK_STATUS(refused, absl::StatusCode::kInvalidArgument, what);
+  }
+  // Who computes it does not matter.
+  AdmittedJob wider = f.job;
+  wider.spec.mutable_resources()->set_workers(7);
+  wider.spec.mutable_resources()->set_servers(5);
+  REQUIRE_OK(FindRestore(f.disk, publish.folder, wider));
+  CHECK_STATUS(FindRestore(f.disk, f.folder.path() + "/none", f.job), absl::StatusCode::kNotFound,
+               "/none");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
