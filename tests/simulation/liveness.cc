@@ -55,11 +55,23 @@ bool Liveness::LostShard() const {
       });
 }
 
+bool Liveness::DiskSuffered() const {
+  for (const Fault fault :
+       {Fault::kRestartWithoutDisk, Fault::kDiskFull, Fault::kDiskReadError, Fault::kDiskWriteError,
+        Fault::kDiskSyncError, Fault::kLyingSync, Fault::kBitFlip}) {
+    if ((*faults_)[fault] > 0) return true;
+  }
+  return false;
+}
+
 bool Liveness::MayFail(const scheduler::Failure& failure) const {
   const JobOptions& job = options_.job;
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
-      return LostShard() && !job.log && job.checkpoint_iterations == 0;
+      return LostShard() && (!job.log || DiskSuffered());
+    case scheduler::FailureReason::kInternal:  // A log that has failed says so.
+    case scheduler::FailureReason::kOutOfMemory:
+      return job.log && DiskSuffered();
     default:
       return false;
   }

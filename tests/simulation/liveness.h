@@ -2,7 +2,7 @@
 //
 // It must succeed unless something that was done to the world is named as a reason to fail:
 // the scheduler has declared dead the primary of a shard and every replica of it that was in sync,
-// in a job without log and checkpoints (SERVER_LOST).
+// in a job without a log, or with a disk that suffered (SERVER_LOST).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
@@ -39,6 +39,7 @@ class Liveness final : public Checker {
   bool MayFail(const scheduler::Failure& failure) const;
   // Of some shard the primary and every replica in sync have died.
   bool LostShard() const;
+  bool DiskSuffered() const;  // Some disk was lost, or a fault of one was injected.
 
   const Options options_;
   const FaultCounts* const faults_;

@@ -109,6 +109,10 @@ v1::RegisterRequest SimServer::Registration() const {
   return registration;
 }
 
+void SimServer::SetDiskRates() {
+  if (disk_ != nullptr) disk_->SetRates(world_->disk_rates);
+}
+
 void SimServer::Kill(DiskFate fate) {
   process_.Kill();
   switch (fate) {

@@ -42,7 +42,7 @@ class SimServer {
   Process& process() { return process_; }
   void Start();  // REQUIRES: it is dead.
   void Kill(DiskFate fate);
-  SimDisk& disk() { return *disk_; }
+  void SetDiskRates();  // To those of the world.
 
   // Its copy of a job; null: it holds none, or is dead.
   std::shared_ptr<server::HeldJob> Held(const JobId& job) const;

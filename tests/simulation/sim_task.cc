@@ -77,6 +77,19 @@ void SimTask::Start() {
 
 // ---------------------------------------------------------------- the loop
 
+void SimTask::UseBoard(const std::function<void(worker::TaskBoard&)>& use) {
+  use(board_);
+  NoteWork();
+}
+
+void SimTask::NoteWork() {
+  const bool trains = board_.assignment().phase == worker::Phase::kTrain;
+  const int leases = trains ? board_.unfinished_leases() : 0;
+  world_->Tell([&](Checker& checker) {
+    checker.WorkChanged(life_, board_.assignment().start_iteration, leases);
+  });
+}
+
 void SimTask::Resume() {
   if (resuming_) return;
   resuming_ = true;
@@ -273,6 +286,9 @@ void SimTask::Send(const worker::SendMessage& message) {
                          });
     return;
   }
+  for (const worker::SendMessage::Shard& shard : message.shards) {
+    world_->Tell([&](Checker& checker) { checker.PullSent(life_, shard.key); });
+  }
   v1::PullRequest request;
   worker::EncodePull(caller_, message, kPullWaitLimit, &request);
   world_->network.Call(self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
@@ -434,6 +450,7 @@ void SimTask::OnReported(bool idle, const absl::Status& status, const std::strin
     return;
   }
   if (!board_.Take(*assignment)) return;
+  NoteWork();
   interrupted_ = true;
   Changed();
 }
