@@ -2,7 +2,8 @@
 //
 // It must succeed unless something that was done to the world is named as a reason to fail:
 // the scheduler has declared dead the primary of a shard and every replica of it that was in sync,
-// in a job without a log, or with a disk that suffered (SERVER_LOST).
+// in a job without a log and a checkpoint, or before it has begun to train; or a disk suffered under
+// a job with a log (SERVER_LOST).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
@@ -45,6 +46,8 @@ class Liveness final : public Checker {
   const FaultCounts* const faults_;
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
   scheduler::Routing routing_;  // The newest that was sent.
+  bool trained_ = false;        // Has begun to.
+  bool checkpointed_ = false;   // One is complete.
   bool exported_ = false;
   bool ended_ = false;
 };
