@@ -190,8 +190,12 @@ void Nemesis::Kill(SimServer* server, absl::Duration down_max) {
   ++world_->faults[lost ? Fault::kRestartWithoutDisk : Fault::kRestartWithDisk];
   static constexpr const char* kFates[] = {"", ", cutting its power", ", losing its disk"};
   Story(absl::StrCat("kills ", server->process().name(), kFates[static_cast<int>(fate)]));
-  server->Kill(fate);
-  const absl::Duration down = prng_.Between(absl::Milliseconds(10), down_max);
+  if (fate == SimServer::DiskFate::kCrashed) {
+    server->CutPowerSoon();
+  } else {
+    server->Kill(fate);
+  }
+  const absl::Duration down = prng_.Between(absl::Milliseconds(110), down_max);
   world_->loop.After(down, [server] {
     if (!server->process().alive()) server->Start();
   });

@@ -20,6 +20,8 @@ absl::string_view ReachedName(Reached reached) {
       "a replica was being filled",
       "a job waited for its servers",
       "two copies of a shard were compared",
+      "a checkpoint was completed",
+      "a checkpoint was abandoned",
       "a server's log failed",
       "a scheduler went on from its store",
       "a scheduler died with a step not yet durable",

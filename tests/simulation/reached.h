@@ -30,6 +30,8 @@ enum class Reached : uint8_t {
   kReplicaFilling,
   kJobRecovering,
   kCopiesCompared,
+  kCheckpointComplete,
+  kCheckpointAbandoned,
   kLogFailed,
   kSchedulerRestored,
   kSchedulerKilledInCommit,

@@ -83,6 +83,7 @@ SeedResult RunSeed(const Options& options, bool verbose) {
     nemesis.Heal();
     world.loop.RunUntil(heal + options.heal_time, stop);
   }
+  for (const auto& server : cluster.servers()) server->CountDiskFaults();
   world.reached[Reached::kCopiesCompared] += replica_bytes->compared();
   if (world.failure.empty()) {
     const std::optional<scheduler::JobView> job = cluster.scheduler().Job();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/methods.h"
+#include "worker/task/failures.h"
 #include "worker/task/task_messages.h"
 
 namespace capstan::sim {
@@ -404,8 +405,7 @@ v1::SyncTaskRequest SimTask::MakeReport() {
     *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
   }
   if (!failure_.ok()) {
-    request.mutable_failure()->set_reason(v1::Failure::HANG);
-    request.mutable_failure()->set_message(std::string(failure_.message()));
+    *request.mutable_failure() = worker::FailureOf(failure_);
   }
   return request;
 }
