@@ -248,7 +248,8 @@ std::vector<ReplicaReport> ShardReplication::Reports() const {
 void ShardReplication::Commit() {
   if (deposed_) return;
   Position committed = last_;
-  if (logged_ && !Planted(PlantedBug::kAcknowledgeBeforeLogged)) committed = std::min(committed, logged_position_);
+  if (logged_ && !Planted(PlantedBug::kAcknowledgeBeforeLogged))
+    committed = std::min(committed, logged_position_);
   for (const auto& [key, follower] : followers_) {
     if (Planted(PlantedBug::kAcknowledgeBeforeReplica)) break;
     if (follower.counted) committed = std::min(committed, follower.acked);
