@@ -50,6 +50,10 @@ void Log(const NodeJoined& e) {
 void Log(const NodeDied& e) {
   LogWarning({}, "{} (incarnation {}) is dead: {}", e.node, e.incarnation.value(), e.why);
 }
+void Log(const SchedulerStalled& e) {
+  LogWarning({}, "this scheduler did not run for {}: every lease begins anew",
+             absl::FormatDuration(absl::Trunc(e.late, absl::Milliseconds(1))));
+}
 void Log(const JobSubmitted& e) { LogInfo({.job = e.job}, "submitted"); }
 void Log(const JobStarted& e) {
   LogInfo({.job = e.job}, "started on {}", absl::StrJoin(e.servers, ", "));
@@ -108,7 +112,8 @@ const JobId* JobOf(const Event& event) {
   return std::visit(
       [](const auto& e) -> const JobId* {
         using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied>) {
+        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied> ||
+                      std::is_same_v<E, SchedulerStalled>) {
           return nullptr;
         } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied>) {
           return &e.task.job;

@@ -89,7 +89,8 @@ struct Loopback {
     request.set_after_revision(after);
     request.set_wait_limit_ms(wait_ms);
     v1::GetJobResponse response;
-    REQUIRE_OK(Ask(&v1::Scheduler::Stub::GetJob, request, &response));
+    // No REQUIRE: other threads than the test's call this, too. An empty status fails their checks.
+    if (!Ask(&v1::Scheduler::Stub::GetJob, request, &response).ok()) return {};
     return response.status();
   }
   absl::StatusOr<v1::SyncNodeResponse> Sync(const v1::RegisterResponse& node, uint64_t seen,

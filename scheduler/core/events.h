@@ -58,6 +58,11 @@ struct NodeDied {
   Instant last_seen;  // No message of it came after that.
 };
 
+// This scheduler was stopped or starved for so long that all leases began anew.
+struct SchedulerStalled {
+  absl::Duration late;  // How late the timer came.
+};
+
 struct JobSubmitted {
   JobId job;
 };
@@ -130,7 +135,7 @@ struct JobEnded {
 };
 
 using Event =
-    std::variant<NodeJoined, NodeDied, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged,
+    std::variant<NodeJoined, NodeDied, SchedulerStalled, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged,
                  TaskPlaced, TaskDied, Report, EpochDone, CheckpointEnded, JobEnded>;
 using Events = std::vector<Event>;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/planted/planted_bug.h"
+
 namespace capstan::scheduler {
 
 JobMembers::JobMembers(const Primaries& primaries, Instant now, Generation first)
@@ -42,7 +44,7 @@ void JobMembers::Add(Rank rank, Incarnation incarnation, Instant now) {
   since_[rank] = membership_.generation;
   const Member fresh{.rank = rank, .incarnation = incarnation};
   if (Member* earlier = Find(rank)) {
-    *earlier = fresh;
+    if (!Planted(PlantedBug::kKeepDeadMember)) *earlier = fresh;
     return;
   }
   auto& members = membership_.members;
@@ -52,6 +54,7 @@ void JobMembers::Add(Rank rank, Incarnation incarnation, Instant now) {
 }
 
 void JobMembers::Remove(Rank rank, Instant now) {
+  if (Planted(PlantedBug::kKeepDeadMember)) return;
   if (since_.erase(rank) == 0) return;
   std::erase_if(membership_.members, [rank](const Member& member) { return member.rank == rank; });
   Changed(now);
@@ -85,6 +88,7 @@ bool JobMembers::MayActivate(Rank rank) const {
 }
 
 bool JobMembers::IsReady(Rank rank) const {
+  if (Planted(PlantedBug::kGrantBeforeServersKnow)) return IsActive(rank);
   return IsActive(rank) && since_.at(rank) == Generation(0);
 }
 

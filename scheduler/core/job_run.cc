@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::scheduler {
@@ -199,7 +200,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   events.push_back(TaskDied{key, node, failure, counted});
   last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
   members_.Remove(rank, now);
-  if (sample_leases_) sample_leases_->Return(rank);
+  if (sample_leases_ && !Planted(PlantedBug::kLoseLeaseOfTheDead)) sample_leases_->Return(rank);
   if (exporter_ == rank) exporter_.reset();
   tasks_.End(rank);
   changed_assignments_.erase(rank);
@@ -269,8 +270,8 @@ Instant JobRun::NextDeadline() const {
     if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
   }
   next = std::min(next, checkpoints_.Limit());
-  if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
-      checkpoints_.IsIdle()) {
+  if (phase_ == JobPhase::kTraining && training_begun_ && !recovery_ && segment_margin_ == 0 &&
+      !pausing_ && checkpoints_.IsIdle()) {
     next = std::min(next, checkpoints_.DueAt());
   }
   if (phase_ == JobPhase::kFinishing)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/planted/planted_bug.h"
+
 namespace capstan::scheduler {
 
 JobTasks::JobTasks(int workers, const Options& options)
@@ -38,7 +40,9 @@ void JobTasks::End(Rank rank) {
 Task* JobTasks::FindLife(Rank rank, Incarnation incarnation) {
   if (rank.value() < 0 || rank.value() >= static_cast<int64_t>(tasks_.size())) return nullptr;
   Task& task = at(rank);
-  return task.placed() && task.incarnation == incarnation ? &task : nullptr;
+  const bool same =
+      task.incarnation == incarnation || Planted(PlantedBug::kTakeReportOfTheDead);
+  return task.placed() && same ? &task : nullptr;
 }
 
 std::vector<Rank> JobTasks::Unplaced() const {

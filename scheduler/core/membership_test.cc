@@ -76,6 +76,40 @@ TEST_CASE("Membership: a leaving node is alive and gets nothing new", "[schedule
   CHECK(available[0]->id == "worker-2");
 }
 
+TEST_CASE("Membership: a node whose connection broke is dead soon, unless it syncs again",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
+  REQUIRE_OK(cluster.Renew("server-1", 1, At(1)));
+  cluster.membership.Broken("server-1", Incarnation(9), At(1.1));  // Of another life.
+  CHECK(cluster.membership.NextDeadline() == At(6));
+  cluster.membership.Broken("server-1", Incarnation(1), At(1.1));
+  cluster.membership.Broken("server-1", Incarnation(1), At(1.3));
+  CHECK(cluster.membership.NextDeadline() == At(1.6));
+  REQUIRE_OK(cluster.Renew("server-1", 1, At(1.5)));
+  cluster.Tick(At(1.6));
+  CHECK(cluster.membership.Find("server-1")->alive);
+  cluster.membership.Broken("server-1", Incarnation(1), At(2));
+  cluster.Tick(At(2.5));
+  CHECK_FALSE(cluster.membership.Find("server-1")->alive);
+  const NodeDied died = std::get<NodeDied>(cluster.events.back());
+  CHECK(died.last_seen == At(1.5));
+  CHECK(died.why == "its connection broke, and no sync for 1s");
+}
+
+TEST_CASE("Membership: a drained name stays drained through its processes", "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
+  REQUIRE_OK(cluster.membership.SetDraining("server-1", true));
+  CHECK(cluster.membership.Available(Role::kServer).empty());
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(1)));
+  CHECK(cluster.membership.Available(Role::kServer).empty());
+  REQUIRE_OK(cluster.membership.SetDraining("server-1", false));
+  CHECK(cluster.membership.Available(Role::kServer).size() == 1);
+  CHECK_STATUS(cluster.membership.SetDraining("server-2", true), absl::StatusCode::kNotFound,
+               "no node \"server-2\"");
+}
+
 TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
   Cluster cluster;
   REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));

@@ -69,6 +69,26 @@ TEST_CASE("Placement: servers get the same number of elements, but for a shard's
   }
 }
 
+TEST_CASE("Placement: replicas are on other servers than their primary, evenly, to be filled",
+          "[scheduler][core]") {
+  const std::vector<int64_t> tables = {25'600'000};
+  const Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(4), /*replicas=*/2);
+  std::vector<int> copies(4, 0);
+  for (const ShardRoute& shard : routing.shards) {
+    CHECK(shard.term == Term(1));
+    REQUIRE(shard.replicas.size() == 2);
+    CHECK(shard.replicas[0].server < shard.replicas[1].server);
+    ++copies[static_cast<size_t>(shard.server)];
+    for (const ReplicaRef& replica : shard.replicas) {
+      CHECK(replica.server != shard.server);
+      CHECK_FALSE(replica.in_sync);
+      ++copies[static_cast<size_t>(replica.server)];
+    }
+  }
+  const auto [least, most] = std::minmax_element(copies.begin(), copies.end());
+  CHECK(*most - *least <= 2);
+}
+
 TEST_CASE(
     "Placement: shards are listed by table and number, and the same input gives the same table",
     "[scheduler][core]") {

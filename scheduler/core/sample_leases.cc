@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -85,6 +86,7 @@ void SampleLeases::Return(Rank rank) {
       continue;
     }
     Range rest{held.done, held.positions.end};
+    if (Planted(PlantedBug::kReturnWholeLease)) rest.begin = held.positions.begin;
     if (options_.use == Use::kEvaluate) {
       const int64_t partly = held.done - held.positions.begin;
       positions_done_ -= partly;

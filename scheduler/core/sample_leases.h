@@ -22,6 +22,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/planted/planted_bug.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages.h"
 
@@ -95,6 +96,7 @@ class SampleLeases {
   void serialize(Archive& archive) {
     archive(options_, next_id_, ungranted_count_, positions_done_, batches_done_, ungranted_, held_,
             results_);
+    if (Archive::is_loading::value && Planted(PlantedBug::kLoseLeasesOnRestart)) held_.clear();
   }
 
  private:

@@ -206,6 +206,7 @@ void SchedulerCore::CheckpointPublished(const JobId& job, CheckpointId id,
 // ---------------------------------------------------------------- time
 
 void SchedulerCore::Tick(Instant now, Actions& actions) {
+  NoteStall(now, actions);
   const size_t first_event = actions.events.size();
   membership_.Tick(now, actions.events);
   TakeNodeDeaths(first_event, now, actions);
@@ -222,6 +223,7 @@ void SchedulerCore::Tick(Instant now, Actions& actions) {
   }
   Settle(now, actions);
   AnswerExpired(now, actions);
+  due_ = NextDeadline();
 }
 
 Instant SchedulerCore::NextDeadline() const {

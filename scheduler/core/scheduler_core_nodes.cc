@@ -11,12 +11,24 @@ namespace capstan::scheduler {
 
 void SchedulerCore::OnSyncBroken(const NodeId& node, Incarnation incarnation, Instant now,
                                  Actions& actions) {
+  NoteStall(now, actions);
   const Node* found = membership_.Find(node);
   const auto state = nodes_.find(node);
   if (found == nullptr || found->incarnation != incarnation || state == nodes_.end()) return;
   if (!state->second.held) return;
   AnswerNode(node, state->second, actions);
-  membership_.Broken(node, incarnation, now);
+  if (now >= cuts_count_from_) membership_.Broken(node, incarnation, now);
+}
+
+// A timer that comes late means that this process did not run; then silence and cut calls are its
+// own doing, and nobody is dead because of them.
+void SchedulerCore::NoteStall(Instant now, Actions& actions) {
+  if (now < due_ || now - due_ < options_.read_lease) return;
+  actions.events.push_back(SchedulerStalled{now - due_});
+  membership_.Restored(now);
+  for (JobEntry* entry : Running()) entry->run->Restored(now);
+  cuts_count_from_ = now + options_.lease;
+  due_ = NextDeadline();
 }
 
 // ---------------------------------------------------------------- drain

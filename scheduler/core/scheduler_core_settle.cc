@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "scheduler/core/scheduler_core.h"
 
 namespace capstan::scheduler {
@@ -20,6 +21,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   AnswerCheckpoints(actions);
   AnswerDrains(now, actions);
   NoteChanges(now, actions);
+  due_ = std::min(due_, NextDeadline());
 }
 
 // ---------------------------------------------------------------- jobs and slots
@@ -253,6 +255,7 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
 
 void SchedulerCore::Restored(Instant now, Actions& actions) {
   membership_.Restored(now);
+  if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;
   absl::btree_map<uint64_t, JobEntry*> waiting;
   for (auto& [id, entry] : jobs_) {
     const bool ended = entry.run == nullptr ? entry.stopped : entry.run->ended();

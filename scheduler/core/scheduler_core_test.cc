@@ -1,5 +1,6 @@
 #include "scheduler/core/scheduler_core.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -36,11 +37,14 @@ struct Desk {
   SchedulerCore core{{}};
   Instant now = Instant::FromOrigin(absl::Seconds(1));
   Actions actions;
+  std::vector<Registration> servers;
 
   Registration Join(const std::string& name, Role role, int capacity = 1) {
     const NodeInfo info{
         .name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
-    return core.Register(info, now, actions).value();
+    const Registration node = core.Register(info, now, actions).value();
+    if (role == Role::kServer) servers.push_back(node);
+    return node;
   }
   absl::Status Sync(const Registration& node, uint64_t ticket, uint64_t seen) {
     return core.SyncNode(
@@ -53,7 +57,13 @@ struct Desk {
     actions.node_replies.clear();
     return replies;
   }
+  // With a timer that is punctual.
   void Pass(absl::Duration step) {
+    const Instant end = now + step;
+    while (core.NextDeadline() < end) Stall(core.NextDeadline() - now);
+    Stall(end - now);
+  }
+  void Stall(absl::Duration step) {
     now = now + step;
     core.Tick(now, actions);
   }
@@ -104,6 +114,23 @@ TEST_CASE("Scheduler: a held sync is answered when there is news, or by the next
   CHECK(replies[1].tasks.size() == 2);
 }
 
+TEST_CASE("Scheduler: after it did not run for a while, nobody is dead because of that",
+          "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  REQUIRE_OK(desk.Sync(server, 1, 1));
+  desk.now = desk.now + absl::Seconds(60);
+  // What had gathered comes in any order, cut calls first.
+  desk.core.OnSyncBroken("server-1", server.incarnation, desk.now, desk.actions);
+  desk.Stall(absl::ZeroDuration());
+  desk.Pass(absl::Seconds(2));
+  CHECK(desk.core.Nodes()[0].alive);
+  REQUIRE_OK(desk.Sync(server, 2, 1));
+  // Then leases count again.
+  desk.Pass(absl::Seconds(4));
+  CHECK_FALSE(desk.core.Nodes()[0].alive);
+}
+
 TEST_CASE("Scheduler: a node whose lease ran out is told to register again", "[scheduler][core]") {
   Desk desk;
   const Registration server = desk.Join("server-1", Role::kServer);
@@ -114,6 +141,68 @@ TEST_CASE("Scheduler: a node whose lease ran out is told to register again", "[s
   REQUIRE_OK(desk.Sync(again, 2, 0));
   CHECK_STATUS(desk.Sync({.node = "nobody", .incarnation = Incarnation(1)}, 3, 0),
                absl::StatusCode::kNotFound, "\"nobody\" is not registered");
+}
+
+TEST_CASE("Scheduler: a node whose held call is cut dies soon, one that called again lives",
+          "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  CHECK(server.read_lease == absl::Milliseconds(500));
+  REQUIRE_OK(desk.Sync(server, 1, 1));
+  desk.core.OnSyncBroken("server-1", server.incarnation, desk.now, desk.actions);
+  CHECK(desk.Take().size() == 1);  // Every ticket is answered, also of a call that was cut.
+  desk.Pass(absl::Milliseconds(400));
+  REQUIRE_OK(desk.Sync(server, 2, 1));
+  desk.Pass(absl::Milliseconds(150));
+  REQUIRE(desk.core.Nodes()[0].alive);
+  desk.core.OnSyncBroken("server-1", Incarnation(99), desk.now, desk.actions);
+  desk.core.OnSyncBroken("server-1", server.incarnation, desk.now, desk.actions);
+  desk.Pass(absl::Milliseconds(499));
+  CHECK(desk.core.Nodes()[0].alive);
+  desk.Pass(absl::Milliseconds(1));
+  CHECK_FALSE(desk.core.Nodes()[0].alive);
+}
+
+TEST_CASE(
+    "Scheduler: a process that replaces a live one gets the old one's shards only after the "
+    "old one's read lease",
+    "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  desk.Join("server-2", Role::kServer);
+  desk.Join("worker-1", Role::kWorker);
+  JobPlan plan = Plan("job-1", 1);
+  plan.replicas = 1;
+  REQUIRE_OK(desk.core.SubmitJob(plan, desk.now, desk.actions));
+  const auto primaries = [&](const std::string& name) {
+    const Routing& routing = **desk.core.RoutingOf("job-1");
+    return std::count_if(routing.shards.begin(), routing.shards.end(), [&](const ShardRoute& s) {
+      return routing.servers[static_cast<size_t>(s.server)].node == name;
+    });
+  };
+  // The first server's replicas are filled, so it can take over.
+  const Routing routing = **desk.core.RoutingOf("job-1");
+  for (const Registration& server : {desk.servers[0], desk.servers[1]}) {
+    NodeReport report{.node = server.node, .incarnation = server.incarnation};
+    TableReport& table = report.tables.emplace_back();
+    table.job = "job-1";
+    table.routing = Generation(1);
+    for (const ShardRoute& shard : routing.shards) {
+      const ServerRef& to = routing.servers[static_cast<size_t>(shard.replicas[0].server)];
+      table.replicas.push_back(
+          {shard.key, Term(1), to.node, to.incarnation, ReplicaReport::State::kFilled});
+    }
+    REQUIRE_OK(
+        desk.core.SyncNode(Ticket(server.incarnation.value()), report, desk.now, desk.actions));
+  }
+  desk.Pass(absl::Milliseconds(100));
+  desk.Join("server-2", Role::kServer);
+  CHECK(primaries("server-2") > 0);
+  desk.Pass(absl::Milliseconds(399));
+  CHECK(primaries("server-2") > 0);
+  desk.Pass(absl::Milliseconds(1));
+  CHECK(primaries("server-2") == 0);
+  CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kRunning);
 }
 
 TEST_CASE("Scheduler: a replaced process's held call is refused", "[scheduler][core]") {
@@ -313,6 +402,108 @@ TEST_CASE("Scheduler: a killed server fails the jobs whose shards it held, and n
   CHECK(story.cluster.View("job-1").failure.reason == FailureReason::kServerLost);
   CHECK_THAT(story.cluster.View("job-1").failure.message, Catch::StartsWith("server-1"));
   REQUIRE(story.Until(JobState::kSucceeded, "job-2", absl::Minutes(20)));
+}
+
+TEST_CASE("Scheduler: a job with replicas survives the death of one server after the other",
+          "[scheduler][core]") {
+  Story story(3, 2);
+  JobPlan plan = Plan("job-1", 2, Mode::kBsp);
+  plan.train_count = 200'000;
+  plan.replicas = 1;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  for (const char* server : {"server-1", "server-2", "server-3"}) {
+    REQUIRE(
+        story.cluster.RunUntil([&] { return story.cluster.CanLose(server); }, absl::Seconds(9)));
+    story.cluster.Kill(server);
+    REQUIRE(story.cluster.RunUntil(
+        [&] {
+          const auto& routing = **story.cluster.core().RoutingOf("job-1");
+          return std::none_of(routing.servers.begin(), routing.servers.end(),
+                              [&](const ServerRef& ref) { return ref.node == server; });
+        },
+        absl::Seconds(1)));  // Its connection broke: no need to wait for the lease.
+    story.cluster.AddServer(server);
+    story.cluster.Run(absl::Seconds(1));
+  }
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  CHECK(story.cluster.View("job-1").restarts == 0);
+  story.cluster.CheckTrained(plan);
+}
+
+TEST_CASE("Scheduler: all servers of a job with a log die, and it goes on when they are back",
+          "[scheduler][core]") {
+  Story story(2, 1);
+  JobPlan plan = Plan("job-1", 1, Mode::kSsp);
+  plan.train_count = 100'000;
+  plan.log = true;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  story.cluster.Kill("server-1");
+  story.cluster.Kill("server-2");
+  REQUIRE(story.cluster.RunUntil(
+      [&] { return story.cluster.View("job-1").phase == JobPhase::kRecovering; },
+      absl::Seconds(5)));
+  story.cluster.Run(absl::Seconds(5));
+  story.cluster.AddServer("server-2");
+  story.cluster.Run(absl::Seconds(5));
+  CHECK(story.cluster.View("job-1").phase == JobPhase::kRecovering);
+  story.cluster.AddServer("server-1");
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  story.cluster.CheckTrained(plan);
+}
+
+TEST_CASE("Scheduler: a server that leaves stays until its shards have moved",
+          "[scheduler][core]") {
+  Story story(2, 1);
+  JobPlan plan = Plan("job-1", 1, Mode::kAsp);
+  plan.train_count = 100'000;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  story.cluster.Leave("server-1");
+  REQUIRE(story.cluster.RunUntil(
+      [&] { return story.cluster.AliveNodes(Role::kServer).size() == 1; }, absl::Seconds(10)));
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  CHECK((*story.cluster.core().RoutingOf("job-1"))->servers.size() == 1);
+  story.cluster.CheckTrained(plan);
+}
+
+TEST_CASE("Scheduler: a drained worker's task moves; who asked hears when it is safe to stop",
+          "[scheduler][core]") {
+  Story story(1, 2);
+  JobPlan plan = Plan("job-1", 1, Mode::kSsp);
+  plan.train_count = 100'000;
+  plan.max_restarts = 0;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  const NodeId first = story.cluster.View("job-1").tasks[0].node;
+  SchedulerCore& core = story.cluster.core();
+  Actions actions;
+  REQUIRE_OK(core.DrainNode(Ticket(1'000'000), "server-1", false, absl::ZeroDuration(),
+                            story.cluster.now(), actions));
+  REQUIRE(actions.drain_replies.size() == 1);
+  CHECK_FALSE(actions.drain_replies[0].safe_to_stop);
+  CHECK(actions.drain_replies[0].shards > 0);
+  CHECK(actions.drain_replies[0].detail == "there is no other server for its shards of job-1");
+  CHECK_STATUS(core.DrainNode(Ticket(1), "server-9", false, absl::ZeroDuration(),
+                              story.cluster.now(), actions),
+               absl::StatusCode::kNotFound, "server-9");
+  story.cluster.Drain("server-1", /*cancel=*/true);
+  story.cluster.Drain(first, /*cancel=*/false);
+  REQUIRE(story.cluster.RunUntil(
+      [&] {
+        const TaskView task = story.cluster.View("job-1").tasks[0];
+        return task.node != first && task.state == "training";
+      },
+      absl::Seconds(10)));
+  story.cluster.Run(absl::Seconds(1));  // Its old process ends.
+  Actions later;
+  REQUIRE_OK(core.DrainNode(Ticket(1'000'001), first, false, absl::Minutes(1), story.cluster.now(),
+                            later));
+  REQUIRE(later.drain_replies.size() == 1);
+  CHECK(later.drain_replies[0].safe_to_stop);
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  story.cluster.CheckTrained(plan);
 }
 
 TEST_CASE("Scheduler: a stopped job frees its slots for the next", "[scheduler][core]") {

@@ -28,12 +28,34 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   plan.train_count = 1 + dice.Below(2000);
   plan.test_count = dice.Below(2) * (1 + dice.Below(500));
   plan.iterations_max = dice.Chance(0.2) ? 1 + dice.Below(40) : 0;
+  plan.replicas = static_cast<int>(dice.Below(static_cast<uint32_t>(std::min(servers, 3))));
+  plan.log = dice.Chance(0.3);
+  plan.server_wait = absl::Minutes(10);
   plan.table_elements = {1 + dice.Below(3'000'000), dice.Below(1000)};
   plan.export_path = "/out";
   plan.checkpoint_folder = absl::StrCat("/checkpoints/", plan.id);
   if (dice.Chance(0.3)) plan.checkpoint_iterations = 1 + dice.Below(100);
   if (dice.Chance(0.3)) plan.checkpoint_interval = absl::Milliseconds(50 + dice.Below(2000));
   return plan;
+}
+
+// Something happens to a server: it dies, comes back, is drained, or taken into use again. Of one
+// cluster, servers are either killed or drained: what a drained one leaves may be too little for a
+// death more.
+void MoveServers(FakeCluster& cluster, bool drain, std::vector<std::string>& killed) {
+  Dice& dice = cluster.dice();
+  const std::vector<std::string> servers = cluster.AliveNodes(Role::kServer);
+  const uint32_t kind = dice.Below(4);
+  if (kind == 0 && !killed.empty()) {
+    cluster.AddServer(killed.back());
+    killed.pop_back();
+  }
+  if (kind == 0 || servers.empty()) return;
+  const std::string& server = servers[dice.Below(static_cast<uint32_t>(servers.size()))];
+  if (drain) return cluster.Drain(server, /*cancel=*/dice.Chance(0.5));
+  if (!cluster.CanLose(server)) return;
+  cluster.Kill(server);
+  killed.push_back(server);
 }
 
 // Something bad happens to a task, a daemon or the scheduler; a daemon that was killed comes back
@@ -89,7 +111,7 @@ std::string RestoreNewest(FakeCluster& cluster, const JobPlan& plan) {
 std::string RunSeed(uint64_t seed) {
   Dice dice(seed);
   FakeCluster::Options options{.seed = seed + 1'000'000};
-  options.core.lease = absl::Seconds(3);
+  options.core.lease = absl::Seconds(6);  // A lossy network must not kill a server that lives.
   options.staleness_bound = static_cast<int>(dice.Below(3));
   if (dice.Chance(0.6)) options.network = {0.05, 0.05, 0.1, 0.1};
   if (dice.Chance(0.3)) options.checkpoint_fails = 0.1;
@@ -111,14 +133,20 @@ std::string RunSeed(uint64_t seed) {
                        [&](const JobPlan& plan) { return cluster.Ended(plan.id); });
   };
   std::vector<std::string> killed;
+  std::vector<std::string> killed_servers;
+  const bool drain = dice.Chance(0.5);
   const int misfortunes = static_cast<int>(dice.Below(12));
   for (int i = 0; i < misfortunes && !all_ended(); ++i) {
     cluster.Run(absl::Milliseconds(dice.Below(600)));
     Misfortune(cluster, killed);
+    if (dice.Chance(0.5)) MoveServers(cluster, drain, killed_servers);
   }
   // From here on nothing bad happens: every job must end.
   cluster.set_network({});
+  cluster.AwaitScheduler();
   for (const std::string& name : killed) cluster.AddWorker(name, 2);
+  for (const std::string& name : killed_servers) cluster.AddServer(name);
+  for (int i = 1; i <= servers; ++i) cluster.Drain(absl::StrCat("server-", i), /*cancel=*/true);
   if (!cluster.RunUntil(all_ended, absl::Minutes(15)) && cluster.error().empty()) {
     for (const JobPlan& plan : plans) {
       const JobView view = cluster.View(plan.id);

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -62,7 +63,7 @@ std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& 
                       EncodeState(moment, [&](auto& archive) { archive(**core.RoutingOf(job)); })});
   }
   for (const JobId& job : changes.jobs) {
-    if (!core.HasJob(job)) continue;
+    if (!core.HasJob(job) || (Planted(PlantedBug::kForgetToStoreJob) && !changes.nodes)) continue;
     writes.push_back(
         {JobKey(job), EncodeState(moment, [&](auto& archive) { core.SaveJob(job, archive); })});
   }

@@ -200,11 +200,13 @@ absl::Duration ShardReplication::Patience(const Follower& follower) const {
   return follower.counted && !follower.slow ? kUnreachableAfter : kSlowUnreachableAfter;
 }
 
-Instant ShardReplication::NextDeadline() const {
+Instant ShardReplication::NextDeadline(bool may_install) const {
   Instant next = Instant::InfiniteFuture();
   if (role_ != ShardRole::kPrimary || deposed_) return next;
   for (const auto& [key, follower] : followers_) {
-    if (WantsMessage(follower)) next = std::min(next, follower.next_try);
+    if (WantsMessage(follower) && (may_install || !NeedsInstall(follower))) {
+      next = std::min(next, follower.next_try);
+    }
     if (follower.silent_since.has_value() && !follower.unreachable) {
       next = std::min(next, *follower.silent_since + Patience(follower));
     }

@@ -149,7 +149,9 @@ class ShardReplication {
   // The log has everything of `term` up to `position`. (A replica's shell uses logged() too.)
   void OnLogged(Term term, Position position);
   // When something is to be sent again or to be reported. InfiniteFuture() if nothing is.
-  Instant NextDeadline() const;
+  // `may_install`: as for NextMessage; without it an install that is due is no deadline, for it
+  // waits for another to end.
+  Instant NextDeadline(bool may_install) const;
   void Tick(Instant now);  // Finds followers that have not answered for too long.
 
   // Highest position and version that no loss of a server can undo. -1: none yet in this term.

@@ -63,7 +63,7 @@ TEST_CASE("Shard replication: without followers and log everything is committed 
   primary.Write();
   CHECK(primary.replication.committed_version() == Version(8));
   CHECK_FALSE(primary.Next().has_value());
-  CHECK(primary.replication.NextDeadline() == Instant::InfiniteFuture());
+  CHECK(primary.replication.NextDeadline(true) == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Shard replication: a new primary commits nothing before its replicas in sync hold it",
@@ -154,7 +154,7 @@ TEST_CASE("Shard replication: retries back off from 20 ms to 500 ms, and an answ
     if (!primary.replication.Reports().empty()) {
       CHECK(delay == 500);
     }
-    CHECK(primary.replication.NextDeadline() <= primary.now + absl::Milliseconds(delay));
+    CHECK(primary.replication.NextDeadline(true) <= primary.now + absl::Milliseconds(delay));
     primary.now = primary.now + absl::Milliseconds(delay);
     primary.replication.Tick(primary.now);
   }
@@ -171,7 +171,7 @@ TEST_CASE("Shard replication: silence is reported after exactly one second", "[s
   primary.Fill();
   primary.Write();
   REQUIRE(primary.Next().has_value());
-  CHECK(primary.replication.NextDeadline() == primary.now + absl::Seconds(1));
+  CHECK(primary.replication.NextDeadline(true) == primary.now + absl::Seconds(1));
   primary.replication.Tick(primary.now + absl::Milliseconds(999));
   CHECK(primary.replication.Reports().empty());
   primary.replication.Tick(primary.now + absl::Seconds(1));
@@ -185,7 +185,7 @@ TEST_CASE("Shard replication: a fenced primary sends and commits nothing more", 
   CHECK(primary.replication.deposed());
   CHECK_FALSE(primary.Next().has_value());
   CHECK(primary.committed() == -1);
-  CHECK(primary.replication.NextDeadline() == Instant::InfiniteFuture());
+  CHECK(primary.replication.NextDeadline(true) == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Shard replication: a logged record waits for the log too", "[server][core]") {
@@ -290,6 +290,17 @@ TEST_CASE("Shard replication: what a replica does with a message", "[server][cor
   next.generation = Generation(4);
   next.term = Term(4);
   CHECK(replica.Consider(next, Position(5)).kind == Kind::kNothing);  // It must be installed.
+}
+
+TEST_CASE("Shard replication: an install that must wait for another is no deadline",
+          "[server][core]") {
+  Primary primary({{.key = kFirst, .in_sync = false}});
+  const auto question = primary.Next();
+  REQUIRE(question.has_value());
+  primary.Answer(*question, 0, 0);  // It holds nothing: an install is due.
+  CHECK_FALSE(primary.replication.NextMessage(primary.now, /*may_install=*/false).has_value());
+  CHECK(primary.replication.NextDeadline(/*may_install=*/true) <= primary.now);
+  CHECK(primary.replication.NextDeadline(/*may_install=*/false) > primary.now);
 }
 
 }  // namespace

@@ -205,6 +205,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsSelf(const v1::RoutingTable& routing, int server) const;
+  bool MayInstallLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return installs_in_flight_ < kInstallsInFlightMax;
+  }
   Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -233,7 +236,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);
-  int installs_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  int installs_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;  // At most kInstallsInFlightMax.
   // Earliest tick that was asked for since the last one.
   Instant tick_asked_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();
 };

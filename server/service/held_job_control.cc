@@ -220,7 +220,7 @@ Instant HeldJob::NextDeadlineLocked() const {
   Instant next = Instant::InfiniteFuture();
   if (!calls_.empty()) next = tables_.NextDeadline();
   for (const auto& [key, link] : links_) {
-    next = std::min(next, link->replication().NextDeadline());
+    next = std::min(next, link->replication().NextDeadline(MayInstallLocked()));
   }
   return next;
 }

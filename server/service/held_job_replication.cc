@@ -159,7 +159,7 @@ void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
   link.Settle(*tables_.Find(key));
   SendLocked(link, effects);
   if (link.ReportsChanged()) effects->report = true;
-  TickAtLocked(replication.NextDeadline(), effects);
+  TickAtLocked(replication.NextDeadline(MayInstallLocked()), effects);
 }
 
 void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
@@ -167,7 +167,7 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   const ShardKey key = link.shard().key;
   const Instant now = options_.clock->Now();
   while (const auto message =
-             link.replication().NextMessage(now, installs_in_flight_ < kInstallsInFlightMax)) {
+             link.replication().NextMessage(now, MayInstallLocked())) {
     if (message->install) ++installs_in_flight_;
     effects->sends.push_back(
         {.shard = key,
@@ -176,7 +176,7 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
          .request =
              link.MessageFor(*message, Generation(routing_.generation()), *tables_.Find(key))});
   }
-  TickAtLocked(link.replication().NextDeadline(), effects);
+  TickAtLocked(link.replication().NextDeadline(MayInstallLocked()), effects);
 }
 
 }  // namespace capstan::server

@@ -145,6 +145,13 @@ std::unique_ptr<PullFlight> Pull(HeldJob& job, v1::PullRequest request) {
   return flight;
 }
 
+// How a call has ended that did not wait.
+template <typename Response>
+absl::Status EndOf(const std::unique_ptr<Flight<Response>>& flight) {
+  REQUIRE(flight->ended.has_value());
+  return *flight->ended;
+}
+
 // Only `node` is left: the primary of a new term.
 v1::RoutingTable Takeover(uint64_t generation, const NodeId& node) {
   return TestRouting(generation, node, generation);
@@ -265,13 +272,13 @@ TEST_CASE("Replication: a replica is filled while pushes go on, then counts and 
           "[server]") {
   Cluster cluster(kAsp);
   TakeRouting(cluster["server-1"], TestRouting(1));
-  REQUIRE_OK(*Push(cluster["server-1"], PushOf(0, 0, -1, 1.0f, 1))->ended);  // No replica yet.
+  REQUIRE_OK(EndOf(Push(cluster["server-1"], PushOf(0, 0, -1, 1.0f, 1))));  // No replica yet.
   v1::RoutingTable routing = TestRouting(2);
   AddReplica(&routing, "server-2", /*in_sync=*/false);
   cluster.Route(routing, {"server-2", "server-1"});
   cluster.DeliverOne();
   cluster.DeliverOne();  // Both shards' replicas were asked; the shards are on their way.
-  REQUIRE_OK(*Push(cluster["server-1"], PushOf(0, 1, -1, 1.0f, 2))->ended);
+  REQUIRE_OK(EndOf(Push(cluster["server-1"], PushOf(0, 1, -1, 1.0f, 2))));
   CHECK(cluster["server-1"].ReplicaStates().empty());
   cluster.DeliverOne();
   cluster.DeliverOne();
@@ -348,7 +355,7 @@ TEST_CASE("Replication: a reader of a primary without a lease waits for the repl
   }
   SECTION("and with a new lease it is as before") {
     cluster["server-1"].SetReadLease(cluster.clock.Now() + absl::Seconds(1));
-    REQUIRE_OK(*Pull(cluster["server-1"], PullOf(1, 0, 0))->ended);
+    REQUIRE_OK(EndOf(Pull(cluster["server-1"], PullOf(1, 0, 0))));
   }
 }
 
@@ -420,7 +427,7 @@ TEST_CASE("Replication: shards move from a server that is drained without losing
           "[server]") {
   Cluster cluster(kBsp, /*safe_replies=*/false);  // The job asks for no replicas.
   TakeRouting(cluster["server-1"], TestRouting(1));
-  REQUIRE_OK(*Push(cluster["server-1"], PushOf(0, 0, 0, 1.0f))->ended);  // In no record yet.
+  REQUIRE_OK(EndOf(Push(cluster["server-1"], PushOf(0, 0, 0, 1.0f))));  // In no record yet.
   v1::RoutingTable routing = TestRouting(2);
   AddReplica(&routing, "server-2", /*in_sync=*/false);
   cluster.Route(routing, {"server-2", "server-1"});

@@ -113,12 +113,13 @@ def digest(folder):
 
 
 def job_text(live, data, **arguments):
+    bsp = "bsp" in arguments.get("consistency", "bsp {}")
     settings = {
         "model": MODEL,
         "workers": 2,
         "batch_size": 20,
         "optimizer": "adam {} learning_rate: 0.001",
-        "training": "slots: 4 seed: 5",
+        "training": "slots: 4 seed: 5" if bsp else "seed: 5",
         "resources": "replicas: 1 max_restarts: 1000",
         "data": data,
         **arguments,

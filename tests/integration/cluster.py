@@ -138,8 +138,8 @@ class Cluster:
     def add(self, role, number):
         name = f"{role}-{number}"
         arguments = [f"--scheduler={self.scheduler}", f"--name={name}"]
-        if role == "worker":
-            arguments.append(f"--work-dir={self.folder / name}")
+        folder_flag = "--work-dir" if role == "worker" else "--data-dir"
+        arguments.append(f"{folder_flag}={self.folder / name}")
         self._add(role, name, arguments)
 
     def _add(self, role, name, arguments):

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/planted/planted_bug.h"
 
 namespace capstan::worker {
 namespace {
@@ -161,6 +162,7 @@ bool PushPullSession::HasShard(const Chunk& chunk, const Op& op, ShardState stat
 }
 
 bool PushPullSession::MaySend(const Chunk& chunk, OpKind kind) const {
+  if (Planted(PlantedBug::kReadBeforeOwnWrites) && kind == OpKind::kPull) return chunk.pulls == 0;
   if (!AwaitsIterations()) return chunk.pushes + chunk.pulls == 0;
   return kind == OpKind::kPush || chunk.pulls == 0;
 }
@@ -203,6 +205,10 @@ void PushPullSession::SendChunk(int chunk_index, OpId op_id, Op& op, SessionActi
     if (op.request.kind == OpKind::kPush) {
       shard.sequence = op.sequences[index];
       shard.sequence_low_water = per_shard_[index].unanswered.begin()->first;
+      if (Planted(PlantedBug::kRenumberRepeatedPush)) {
+        shard.sequence = per_shard_[index].next;
+        ++per_shard_[index].next;
+      }
     } else {
       shard.held_version = per_shard_[index].held_version;
     }

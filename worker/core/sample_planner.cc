@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/planted/planted_bug.h"
+
 namespace capstan::worker {
 
 SamplePlanner::Lease* SamplePlanner::Find(LeaseId id) {
@@ -14,7 +16,8 @@ SamplePlanner::Lease* SamplePlanner::Find(LeaseId id) {
 void SamplePlanner::Assign(const std::vector<SampleLease>& leases) {
   std::vector<Lease> assigned;
   for (const SampleLease& lease : leases) {
-    if (const Lease* held = Find(lease.lease); held != nullptr) {
+    const Lease* held = Find(lease.lease);
+    if (held != nullptr && !Planted(PlantedBug::kForgetLeaseProgress)) {
       assigned.push_back(*held);
       continue;
     }

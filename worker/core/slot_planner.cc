@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/planted/planted_bug.h"
+
 namespace capstan::worker {
 
 void SlotPlanner::Assign(const std::vector<SlotLease>& leases) {
@@ -54,6 +56,7 @@ void SlotPlanner::Done(const SlotWork& work) {
 }
 
 void SlotPlanner::SkipTo(Iteration oldest) {
+  if (Planted(PlantedBug::kSkipOneIterationTooMany)) ++oldest;
   for (auto& [id, slot] : slots_) {
     slot.done = std::max(slot.done, oldest);
     slot.next = std::max(slot.next, slot.done);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "common/planted/planted_bug.h"
+
 namespace capstan::worker {
 
 TaskBoard::TaskBoard(const Options& options)
@@ -92,6 +94,9 @@ void TaskBoard::Started(const Work& work) {
     return;
   }
   samples().Started({work.lease, work.positions});
+  if (Planted(PlantedBug::kReportBeforeAcknowledged)) {
+    samples().Done({work.lease, work.positions}, 0, 0);
+  }
   if (work.kind == Work::Kind::kTrain) {
     next_iteration_ = std::max(next_iteration_, work.iteration.Next());
   }

@@ -43,6 +43,70 @@ void FakeCluster::Kill(const std::string& name) {
   FakeNode& node = nodes_.at(name);
   node.alive = false;
   node.tasks.clear();
+  std::vector<StoredShard>& disk = disks_[name];  // What an earlier life wrote is still there.
+  for (const auto& [job, tables] : node.tables) {
+    if (!jobs_.at(job).plan.log) continue;
+    for (const ShardRoute& route : tables.routing->shards) {
+      const auto mine = [&](int index) {
+        return tables.routing->servers[static_cast<size_t>(index)].incarnation == node.incarnation;
+      };
+      const bool held =
+          mine(route.server) || std::any_of(route.replicas.begin(), route.replicas.end(),
+                                            [&](const ReplicaRef& r) { return mine(r.server); });
+      if (held) disk.push_back({job, route.key, route.term, Position(1)});
+    }
+  }
+  if (!node.waiting || !owed_.contains(*node.waiting)) return;
+  Actions actions;
+  core_->OnSyncBroken(name, node.incarnation, now_, actions);
+  Perform(actions);
+}
+
+void FakeCluster::Leave(const std::string& name) { nodes_.at(name).leaving = true; }
+
+void FakeCluster::Drain(const std::string& name, bool cancel) {
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  const absl::Status status =
+      core_->DrainNode(ticket, name, cancel, absl::ZeroDuration(), now_, actions);
+  // A node that is not known (any more) cannot be drained.
+  const size_t replies = status.ok() ? 1 : 0;
+  if (actions.drain_replies.size() != replies) Fail("a drain call that does not wait is answered");
+  Perform(actions);
+}
+
+bool FakeCluster::CanLose(const std::string& name) {
+  for (const auto& [id, ledger] : jobs_) {
+    const auto table = core_->RoutingOf(id);
+    if (Ended(id)) continue;
+    if (!table.ok()) return false;  // It could be placed there before the death is noticed.
+    const Routing& routing = **table;
+    const auto server_at = [&](int index) { return routing.servers[static_cast<size_t>(index)]; };
+    const auto lives = [&](const ServerRef& server) {
+      const FakeNode& node = nodes_.at(server.node);
+      return node.alive && node.incarnation == server.incarnation && server.node != name;
+    };
+    for (const ShardRoute& route : routing.shards) {
+      std::vector<ServerRef> whole = {server_at(route.server)};
+      for (const ReplicaRef& replica : route.replicas) {
+        if (replica.in_sync) whole.push_back(server_at(replica.server));
+      }
+      if (std::any_of(whole.begin(), whole.end(), lives)) continue;
+      for (const ServerRef& server : whole) {
+        // Its log holds the shard once it has made it.
+        const bool logged = ledger.plan.log && HasMade(server, id, route.term);
+        if (server.node == name && nodes_.at(name).alive && !logged) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool FakeCluster::HasMade(const ServerRef& server, const JobId& job, Term term) const {
+  const FakeNode& node = nodes_.at(server.node);
+  const auto tables = node.tables.find(job);
+  return node.alive && node.incarnation == server.incarnation && tables != node.tables.end() &&
+         tables->second.routing->generation >= Generation(term.value());
 }
 
 FakeCluster::FakeTask* FakeCluster::FindTask(const TaskKey& key) {
@@ -191,6 +255,7 @@ void FakeCluster::Step() {
       SyncTask(task);
     }
   }
+  if (away_until_) return;  // What is seen meanwhile is no scheduler's.
   for (auto& [id, ledger] : jobs_) {
     const uint64_t revision = core_->Job(id, now_).value().revision;
     if (revision < ledger.revision) Fail(absl::StrCat(id, ": the revision decreased"));
@@ -300,7 +365,10 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
     const NodeInfo info{.name = node.name,
                         .role = node.role,
                         .address = absl::StrCat(node.name, ":1"),
-                        .task_capacity = node.capacity};
+                        .task_capacity = node.capacity,
+                        .hostname = "",
+                        .version = "",
+                        .stored = disks_[node.name]};
     const auto registration = core_->Register(info, now_, actions);
     if (!Perform(actions)) return;
     node.registered = true;
@@ -312,9 +380,13 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
   if (node.waiting && now_ < node.give_up) return;
   NodeReport report{
       .node = node.name, .incarnation = node.incarnation, .generation_seen = node.seen};
+  report.leaving = node.leaving;
   for (const auto& [job, tables] : node.tables) {
-    TableReport table{job, tables.routing->generation, tables.membership.generation,
-                      tables.failure};
+    TableReport table{job,
+                      tables.routing->generation,
+                      tables.membership.generation,
+                      tables.failure,
+                      FilledReplicas(node, tables)};
     if (tables.checkpoint) table.checkpoints.push_back(*tables.checkpoint);
     report.tables.push_back(std::move(table));
   }
@@ -324,6 +396,32 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
   node.give_up = now_ + kGiveUp;
   node_calls_[request.ticket] = node.name;
   Send(std::move(request));
+}
+
+bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
+  const auto table = core_->RoutingOf(job);
+  return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
+                                   [&](const ShardRoute& route) {
+                                     const size_t index = static_cast<size_t>(route.server);
+                                     const ServerRef& server = (*table)->servers[index];
+                                     return server.incarnation == node.incarnation;
+                                   });
+}
+
+std::vector<ReplicaReport> FakeCluster::FilledReplicas(const FakeNode& node,
+                                                       const FakeTables& tables) {
+  const Routing& routing = *tables.routing;
+  std::vector<ReplicaReport> filled;
+  for (const ShardRoute& route : routing.shards) {
+    if (routing.servers[static_cast<size_t>(route.server)].incarnation != node.incarnation)
+      continue;
+    for (const ReplicaRef& replica : route.replicas) {
+      const ServerRef& server = routing.servers[static_cast<size_t>(replica.server)];
+      filled.push_back(
+          {route.key, route.term, server.node, server.incarnation, ReplicaReport::State::kFilled});
+    }
+  }
+  return filled;
 }
 
 void FakeCluster::TakeReply(const NodeReply& reply) {
@@ -340,6 +438,7 @@ void FakeCluster::TakeReply(const NodeReply& reply) {
   Generation& newest = node_generations_[{node.name, node.incarnation}];
   if (reply.generation < newest) Fail(absl::StrCat(node.name, ": the generation decreased"));
   newest = reply.generation;
+  if (node.leaving && reply.may_stop) return Kill(NodeId(node.name));
   if (!reply.changed) return;
   node.seen = reply.generation;
   if (node.role == Role::kServer) {
@@ -370,6 +469,9 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
       clock.incarnation = member.incarnation;
       clock.active = member.active;
       clocks[member.rank] = clock;
+    }
+    if (tables.routing != nullptr && assignment.routing->generation < tables.routing->generation) {
+      Fail(absl::StrCat(job, ": older routing table"));
     }
     tables.membership = assignment.membership;
     tables.clocks = std::move(clocks);

@@ -1,8 +1,9 @@
 // FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over
 // a network that may lose, repeat and delay messages. Everything follows from the seed.
 //
-// The fakes keep to the protocol as real processes do: servers apply memberships and pace pushes by
-// the BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train
+// The fakes keep to the protocol as real processes do: servers apply memberships and routing tables,
+// fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by the BSP and
+// SSP rules (so that a wrong membership shows as a job that never ends), tasks train
 // sample by sample of their leases, daemons run what they are told. What must always hold is
 // checked at every step; the first breach is kept in `error`.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
@@ -63,7 +64,11 @@ class FakeCluster {
   // ---- people
   void AddServer(const std::string& name);
   void AddWorker(const std::string& name, int capacity);
-  void Kill(const std::string& name);          // A daemon, and the tasks that it runs.
+  void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
+  void Leave(const std::string& name);  // A daemon is told to stop; it is gone when it may.
+  void Drain(const std::string& name, bool cancel);
+  // Every job could go on without this server.
+  bool CanLose(const std::string& name);
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
   void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
@@ -108,9 +113,9 @@ class FakeCluster {
     int64_t clock = 0;
   };
   struct FakeTables {
+    std::shared_ptr<const Routing> routing;  // Immutable; the core's.
     JobMembership membership;
     absl::btree_map<Rank, Clock> clocks;
-    std::shared_ptr<const Routing> routing;
     std::optional<CheckpointReport> checkpoint;  // From its capture on.
     Failure failure;
     CheckpointOrder order;
@@ -144,6 +149,7 @@ class FakeCluster {
     int capacity = 0;
     bool alive = true;
     bool registered = false;
+    bool leaving = false;
     Incarnation incarnation;
     Generation seen;
     absl::btree_map<JobId, FakeTables> tables;
@@ -190,6 +196,11 @@ class FakeCluster {
   void Work(FakeTask& task);
   bool TrainSample(FakeTask& task);
   bool TrainSlots(FakeTask& task);
+  bool IsPrimary(const FakeNode& node, const JobId& job) const;  // This life of it.
+  static std::vector<ReplicaReport> FilledReplicas(const FakeNode& node, const FakeTables& tables);
+  // The server has applied the table that made it primary in `term`.
+  bool HasMade(const ServerRef& server, const JobId& job, Term term) const;
+  bool ServersReady(const JobId& job) const;  // Every shard has a primary that knows that it is.
   bool MayPull(const FakeTask& task) const;
   void Pushed(const FakeTask& task);
   bool AllDone(const FakeTask& task) const;
@@ -227,6 +238,7 @@ class FakeCluster {
   std::optional<absl::Duration> dies_in_step_;
   Instant now_;
   absl::btree_map<NodeId, FakeNode> nodes_;
+  absl::btree_map<NodeId, std::vector<StoredShard>> disks_;  // Logs of dead servers.
   std::vector<Request> flying_;
   uint64_t next_ticket_ = 1;
   absl::btree_set<Ticket> owed_;                // Accepted, not answered.

@@ -86,7 +86,7 @@ bool FakeCluster::AllDone(const FakeTask& task) const {
 }
 
 void FakeCluster::Work(FakeTask& task) {
-  if (now_ < task.ready) return;
+  if (now_ < task.ready || task.assignment.paused || !ServersReady(task.key.job)) return;
   const int batches = task.slow ? 1 : options_.batches_per_step;
   if (task.slow) task.ready = now_ + absl::Milliseconds(100);
   for (int i = 0; i < batches; ++i) {
@@ -113,13 +113,22 @@ void FakeCluster::Work(FakeTask& task) {
   }
 }
 
-// The rule of SSP on every server that holds the job.
+bool FakeCluster::ServersReady(const JobId& job) const {
+  const auto table = core_->RoutingOf(job);
+  return table.ok() && std::all_of((*table)->shards.begin(), (*table)->shards.end(),
+                                   [&](const ShardRoute& route) {
+                                     const size_t index = static_cast<size_t>(route.server);
+                                     return HasMade((*table)->servers[index], job, route.term);
+                                   });
+}
+
+// The rule of SSP on every server that is a primary of the job.
 bool FakeCluster::MayPull(const FakeTask& task) const {
   const JobPlan& plan = jobs_.at(task.key.job).plan;
   if (plan.mode == Mode::kAsp) return true;
   for (const auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
-    if (!node.alive || tables == node.tables.end()) continue;
+    if (!node.alive || tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
     for (const auto& [rank, clock] : tables->second.clocks) {
       if (clock.active && clock.clock < task.iterations - options_.staleness_bound) return false;
     }
@@ -130,7 +139,7 @@ bool FakeCluster::MayPull(const FakeTask& task) const {
 void FakeCluster::Pushed(const FakeTask& task) {
   for (auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
-    if (tables == node.tables.end()) continue;
+    if (tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
     const auto clock = tables->second.clocks.find(task.key.rank);
     if (clock == tables->second.clocks.end() || clock->second.incarnation != task.key.incarnation ||
         !clock->second.active) {

@@ -1,0 +1,66 @@
+// PlantedBug: bugs that the simulator plants to prove that it would find them (mutation testing).
+//
+//   if (Planted(PlantedBug::kSkipDuplicateFilter)) return PushOutcome::kRecorded;
+//
+// Only a program that defines capstan::PlantedBugIs can switch one on, and only tests/simulation
+// Only a program that defines capstan::PlantedBugIs can switch one on, and only the simulator does:
+// in every other program the weak symbol below is null and Planted is false, whatever happens.
+// Thread safety: as PlantedBugIs; false is always safe.
+#ifndef CAPSTAN_COMMON_PLANTED_PLANTED_BUG_H_
+#define CAPSTAN_COMMON_PLANTED_PLANTED_BUG_H_
+
+#include <cstdint>
+
+namespace capstan {
+
+// Named by what goes wrong; tests/simulation/mutants.cc says what each one is.
+enum class PlantedBug : uint8_t {
+  kNone,
+  // The worker.
+  kSkipOneIterationTooMany,
+  kRenumberRepeatedPush,
+  kReadBeforeOwnWrites,
+  kReportBeforeAcknowledged,
+  kForgetLeaseProgress,
+  // The scheduler.
+  kLoseLeaseOfTheDead,
+  kReturnWholeLease,
+  kTakeReportOfTheDead,
+  kKeepDeadMember,
+  kGrantBeforeServersKnow,
+  kLoseLeasesOnRestart,
+  kForgetToStoreJob,
+  kReuseIncarnations,
+  // The server.
+  kSkipDuplicateFilter,
+  kAcceptOldIncarnation,
+  kStalenessOffByOne,
+  kReleaseBarrierEarly,
+  kReadCurrentForPrevious,
+  kSumInOrderOfArrival,
+  kIgnoreMembership,
+  // Replication.
+  kAcknowledgeBeforeReplica,
+  kPromoteStaleReplica,
+  kAcceptOldTerm,
+  kApplyAcrossGap,
+  kInstallWithoutMarks,
+  kInstallWithoutOptimizerState,
+  kReadWithoutLease,
+  kNeverInstall,
+  // Logs and checkpoints.
+  kDropFsync,
+  kAcknowledgeBeforeLogged,
+  kReplayWithoutMarks,
+  kIgnoreChecksum,
+  kCheckpointWhileTraining,
+  kCount,
+};
+
+[[gnu::weak]] bool PlantedBugIs(PlantedBug bug);
+
+inline bool Planted(PlantedBug bug) { return PlantedBugIs != nullptr && PlantedBugIs(bug); }
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_PLANTED_PLANTED_BUG_H_

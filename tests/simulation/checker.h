@@ -1,0 +1,116 @@
+// Checker: watches a simulated world and says what it saw broken. One promise, one file.
+//
+// The shells (sim_scheduler, sim_server, sim_task) tell every checker what happens; a checker
+// implements what it cares about. It trusts what it is told of clients and of the scheduler's
+// answers, never the servers' own claims about the numbers that it checks.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_CHECKER_H_
+#define CAPSTAN_TESTS_SIMULATION_CHECKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/types/span.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::sim {
+
+using Life = scheduler::TaskKey;  // One life of one task.
+
+// A worker's batch, as its trainer knows it.
+struct Batch {
+  Epoch epoch;
+  Iteration iteration;
+  Range slots;      // BSP.
+  Range positions;  // Of the epoch's order.
+};
+
+// A shard's part of a push, as the client numbers it.
+struct ShardPush {
+  Life life;
+  ShardKey shard;
+  Sequence sequence;
+  Batch batch;
+  absl::Span<const float> values;  // Valid during the call.
+};
+
+// A shard's part of a pull's answer, as the client takes it in.
+struct ShardRead {
+  Life life;
+  ShardKey shard;
+  Iteration iteration;
+  bool snapshot = false;
+  Version version;
+};
+
+class Checker {
+ public:
+  virtual ~Checker() = default;
+
+  // ---- tasks
+  virtual void PushSent(const ShardPush& push) { static_cast<void>(push); }
+  virtual void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+                                Version version) {
+    static_cast<void>(life), static_cast<void>(shard), static_cast<void>(batch),
+        static_cast<void>(version);
+  }
+  virtual void ReadDone(const ShardRead& read) { static_cast<void>(read); }
+  // Every shard has acknowledged the batch's push.
+  virtual void BatchDone(const Life& life, const Batch& batch) {
+    static_cast<void>(life), static_cast<void>(batch);
+  }
+  // What the task has to do has changed: it is to start at `start` or later, and so many of its
+  // sample leases are not acknowledged.
+  virtual void WorkChanged(const Life& life, Iteration start, int leases) {
+    static_cast<void>(life), static_cast<void>(start), static_cast<void>(leases);
+  }
+  virtual void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+                        const absl::btree_map<TableId, Version>& versions) {
+    static_cast<void>(life), static_cast<void>(tables), static_cast<void>(versions);
+  }
+
+  // ---- the scheduler
+  virtual void Happened(const scheduler::Event& event) { static_cast<void>(event); }
+  virtual void Assigned(const Life& life, const scheduler::Assignment& assignment) {
+    static_cast<void>(life), static_cast<void>(assignment);
+  }
+  virtual void ReportTaken(const scheduler::TaskReport& report) { static_cast<void>(report); }
+  virtual void RoutingSent(const scheduler::Routing& routing) { static_cast<void>(routing); }
+  virtual void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) {
+    static_cast<void>(job), static_cast<void>(membership);
+  }
+  virtual void SchedulerRestarted() {}
+
+  // ---- servers: an answer leaves
+  virtual void PullAnswered(const std::string& server, const v1::PullRequest& request,
+                            const v1::PullResponse& response) {
+    static_cast<void>(server), static_cast<void>(request), static_cast<void>(response);
+  }
+  virtual void PushAnswered(const std::string& server, const v1::PushRequest& request,
+                            const v1::PushResponse& response) {
+    static_cast<void>(server), static_cast<void>(request), static_cast<void>(response);
+  }
+
+  // The run is over; `succeeded`: the job has.
+  virtual void AtEnd(bool succeeded) { static_cast<void>(succeeded); }
+
+  const std::string& failure() const { return failure_; }  // Empty: nothing is broken.
+
+ protected:
+  void Fail(const std::string& what) {
+    if (failure_.empty()) failure_ = what;
+  }
+
+ private:
+  std::string failure_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_CHECKER_H_

@@ -1,0 +1,48 @@
+#include "tests/simulation/cluster.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::sim {
+
+Cluster::Cluster(World* world) {
+  const Options& options = world->options;
+  for (int host = 0; host < 1 + options.servers + options.workers; ++host) {
+    const double drift = options.chaos.clock_drift * (2 * world->prng.Unit() - 1);
+    if (drift != 0) ++world->faults[Fault::kClockDrift];
+    clocks_.push_back(std::make_unique<HostClock>(
+        &world->loop, 1 + drift, world->prng.Between(absl::ZeroDuration(), absl::Hours(1000))));
+  }
+  scheduler_ = std::make_unique<SimScheduler>(world, 0, clocks_[0].get());
+  for (int i = 0; i < options.servers; ++i) {
+    const int host = 1 + i;
+    servers_.push_back(
+        std::make_unique<SimServer>(world, host, &clock(host), absl::StrCat("server-", i + 1)));
+  }
+  for (int i = 0; i < options.workers; ++i) {
+    const int host = 1 + options.servers + i;
+    workers_.push_back(std::make_unique<SimWorker>(world, host, &clock(host),
+                                                   absl::StrCat("worker-", i + 1),
+                                                   options.capacities[static_cast<size_t>(i)]));
+  }
+}
+
+void Cluster::Start() {
+  scheduler_->Start();
+  for (const auto& server : servers_) server->Start();
+  for (const auto& worker : workers_) worker->Start();
+}
+
+void Cluster::ClockJumped(int host) {
+  const auto servers = static_cast<int>(servers_.size());
+  if (host == 0) {
+    scheduler_->process().ClockJumped();
+  } else if (host <= servers) {
+    servers_[static_cast<size_t>(host - 1)]->process().ClockJumped();
+  } else {
+    workers_[static_cast<size_t>(host - 1 - servers)]->ClockJumped();
+  }
+}
+
+}  // namespace capstan::sim

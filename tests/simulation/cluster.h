@@ -1,0 +1,42 @@
+// Cluster: the processes of one simulated world: a scheduler, servers, worker daemons, each on a
+// host of its own with its own clock.
+//
+// Hosts: 0 the scheduler's, then the servers', then the workers'. Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_CLUSTER_H_
+#define CAPSTAN_TESTS_SIMULATION_CLUSTER_H_
+
+#include <memory>
+#include <vector>
+
+#include "tests/simulation/process.h"
+#include "tests/simulation/sim_scheduler.h"
+#include "tests/simulation/sim_server.h"
+#include "tests/simulation/sim_worker.h"
+#include "tests/simulation/world.h"
+
+namespace capstan::sim {
+
+class Cluster {
+ public:
+  explicit Cluster(World* world);
+
+  void Start();  // All processes.
+
+  int hosts() const { return static_cast<int>(clocks_.size()); }
+  HostClock& clock(int host) { return *clocks_[static_cast<size_t>(host)]; }
+  void ClockJumped(int host);  // The timers of the host's processes are due earlier.
+
+  SimScheduler& scheduler() { return *scheduler_; }
+  std::vector<std::unique_ptr<SimServer>>& servers() { return servers_; }
+  std::vector<std::unique_ptr<SimWorker>>& workers() { return workers_; }
+
+ private:
+  std::vector<std::unique_ptr<HostClock>> clocks_;  // By host.
+  std::unique_ptr<SimScheduler> scheduler_;
+  std::vector<std::unique_ptr<SimServer>> servers_;
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_CLUSTER_H_

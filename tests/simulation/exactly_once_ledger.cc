@@ -1,0 +1,101 @@
+#include "tests/simulation/exactly_once_ledger.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/random/philox.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr uint64_t kLinearForm = 0x4C4544474552;
+constexpr size_t kUnknownMax = 40;  // Pushes whose fate the ledger can find out: 2^20 sums a half.
+
+// The numbers are whole: no rounding.
+uint64_t NumberOf(absl::Span<const float> values) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    number += static_cast<uint64_t>(static_cast<int64_t>(values[i])) * MixKey(kLinearForm, i);
+  }
+  return number;
+}
+
+std::vector<uint64_t> SubsetSums(absl::Span<const uint64_t> numbers) {
+  std::vector<uint64_t> sums = {0};
+  for (const uint64_t number : numbers) {
+    const size_t count = sums.size();
+    for (size_t i = 0; i < count; ++i) sums.push_back(sums[i] + number);
+  }
+  std::sort(sums.begin(), sums.end());
+  return sums;
+}
+
+// Whether some of `numbers` sum to `target`.
+bool Explains(absl::Span<const uint64_t> numbers, uint64_t target) {
+  const size_t half = numbers.size() / 2;
+  const std::vector<uint64_t> one = SubsetSums(numbers.subspan(0, half));
+  for (const uint64_t sum : SubsetSums(numbers.subspan(half))) {
+    if (std::binary_search(one.begin(), one.end(), target - sum)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void ExactlyOnceLedger::PushSent(const ShardPush& push) {
+  Push& known = pushes_[{push.shard, push.life, push.batch.epoch, push.batch.positions.begin}];
+  const uint64_t number = NumberOf(push.values);
+  if (known.number != 0 && known.number != number) {
+    Fail("a push was repeated with another gradient");
+  }
+  known.number = number;
+}
+
+void ExactlyOnceLedger::PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+                                         Version) {
+  pushes_[{shard, life, batch.epoch, batch.positions.begin}].acknowledged = true;
+}
+
+void ExactlyOnceLedger::RoutingSent(const scheduler::Routing& routing) {
+  if (shards_.empty()) shards_ = routing.shards;
+}
+
+void ExactlyOnceLedger::Exported(const Life&, const std::vector<std::vector<float>>& tables,
+                                 const absl::btree_map<TableId, Version>&) {
+  for (const scheduler::ShardRoute& shard : shards_) {
+    CheckShard(shard, tables[static_cast<size_t>(shard.key.table.value())]);
+  }
+}
+
+void ExactlyOnceLedger::CheckShard(const scheduler::ShardRoute& shard,
+                                   const std::vector<float>& values) {
+  const Arrays initial = workload_->InitialValues();
+  std::vector<float> moved;  // Initial minus final: the sum of what was applied.
+  for (int64_t i = shard.elements.begin; i < shard.elements.end; ++i) {
+    const auto e = static_cast<size_t>(i);
+    moved.push_back(initial[static_cast<size_t>(shard.key.table.value())][e] - values[e]);
+  }
+  uint64_t rest = NumberOf(moved);
+  std::vector<uint64_t> unknown;
+  int64_t acknowledged = 0;
+  for (const auto& [key, push] : pushes_) {
+    if (std::get<0>(key) != shard.key) continue;
+    if (push.acknowledged) {
+      rest -= push.number;
+      ++acknowledged;
+    } else {
+      unknown.push_back(push.number);
+    }
+  }
+  if (unknown.size() > kUnknownMax) {
+    return Fail(
+        absl::StrCat(unknown.size(), " pushes of unknown fate, expected at most ", kUnknownMax));
+  }
+  if (Explains(unknown, rest)) return;
+  Fail(absl::StrCat("exactly once: table ", shard.key.table.value(), " shard ",
+                    shard.key.shard.value(), " is not its ", acknowledged,
+                    " acknowledged pushes and some of the ", unknown.size(), " others"));
+}
+
+}  // namespace capstan::sim

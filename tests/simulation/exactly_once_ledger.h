@@ -1,0 +1,50 @@
+// ExactlyOnceLedger: every acknowledged push is in the final model once; every other push that was
+// sent is in it once or not at all.
+//
+// Gradients are whole numbers and the rule subtracts them, so that initial - final is the exact sum
+// of the pushes that were applied. The ledger knows which pushes were acknowledged; of those that
+// were sent and never acknowledged (their worker died) it looks for a set that explains the rest.
+// A push is reduced to one number, a random linear form of its gradient modulo 2^64: a sum of
+// gradients is then a sum of numbers, and a wrong explanation fits by chance once in 2^40 runs.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_EXACTLY_ONCE_LEDGER_H_
+#define CAPSTAN_TESTS_SIMULATION_EXACTLY_ONCE_LEDGER_H_
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/workload.h"
+
+namespace capstan::sim {
+
+class ExactlyOnceLedger final : public Checker {
+ public:
+  explicit ExactlyOnceLedger(const Workload* workload) : workload_(workload) {}
+
+  void PushSent(const ShardPush& push) override;
+  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+                        Version version) override;
+  void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+                const absl::btree_map<TableId, Version>& versions) override;
+  void RoutingSent(const scheduler::Routing& routing) override;
+
+ private:
+  struct Push {
+    uint64_t number = 0;
+    bool acknowledged = false;
+  };
+
+  void CheckShard(const scheduler::ShardRoute& shard, const std::vector<float>& values);
+
+  const Workload* const workload_;
+  std::vector<scheduler::ShardRoute> shards_;  // Where each lies in its table.
+  // By the batch: what a client numbers anew when it repeats it is still one push.
+  absl::btree_map<std::tuple<ShardKey, Life, Epoch, int64_t>, Push> pushes_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_EXACTLY_ONCE_LEDGER_H_

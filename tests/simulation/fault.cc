@@ -1,0 +1,42 @@
+#include "tests/simulation/fault.h"
+
+namespace capstan::sim {
+
+absl::string_view FaultName(Fault fault) {
+  static constexpr std::array<absl::string_view, kFaults> kNames = {
+      "message lost",
+      "message delayed",
+      "message doubled",
+      "message overtaken",
+      "message corrupted",
+      "connection reset in mid-message",
+      "partition, one way",
+      "partition, two ways",
+      "clog, then burst",
+      "scheduler killed",
+      "server killed",
+      "worker daemon killed",
+      "task killed",
+      "scheduler paused",
+      "server paused",
+      "worker daemon paused",
+      "task paused",
+      "restart with its disk",
+      "restart without its disk",
+      "kill during recovery",
+      "primary and new primary killed in turn",
+      "clock jump",
+      "clock drift",
+      "disk full",
+      "disk read error",
+      "disk write error",
+      "failing fsync",
+      "torn write",
+      "lying fsync",
+      "bit flip on disk",
+      "all processes killed",
+  };
+  return kNames[static_cast<size_t>(fault)];
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,84 @@
+#include "tests/simulation/liveness.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::sim {
+namespace {
+
+std::string Describe(const scheduler::JobView& job) {
+  std::string text = absl::StrCat("state ", static_cast<int>(job.state), ", ", job.detail,
+                                  job.failure.message.empty() ? "" : ": ", job.failure.message);
+  for (const scheduler::TaskView& task : job.tasks) {
+    absl::StrAppend(&text, "\n    task ", task.rank.value(), "/", task.incarnation.value(), " on ",
+                    task.node, ": ", task.state, " at iteration ", task.iteration.value());
+    if (task.wait.what.empty()) continue;
+    absl::StrAppend(&text, ", waits ", absl::FormatDuration(task.wait.waited), " for ",
+                    task.wait.what, " of ", task.wait.iteration.value(), " from ", task.wait.peer);
+  }
+  return text;
+}
+
+}  // namespace
+
+void Liveness::Happened(const scheduler::Event& event) {
+  if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
+    dead_.insert({died->node, died->incarnation});
+  }
+  if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
+}
+
+void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,
+                        const absl::btree_map<TableId, Version>&) {
+  exported_ = true;
+}
+
+void Liveness::RoutingSent(const scheduler::Routing& routing) {
+  if (routing.generation > routing_.generation) routing_ = routing;
+}
+
+bool Liveness::LostShard() const {
+  if (routing_.shards.empty()) return !dead_.empty();  // Lost before anybody was told of it.
+  const auto is_dead = [this](int server) {
+    const scheduler::ServerRef& ref = routing_.servers[static_cast<size_t>(server)];
+    return dead_.contains({ref.node, ref.incarnation});
+  };
+  return std::any_of(
+      routing_.shards.begin(), routing_.shards.end(), [&](const scheduler::ShardRoute& shard) {
+        return is_dead(shard.server) && std::all_of(shard.replicas.begin(), shard.replicas.end(),
+                                                    [&](const scheduler::ReplicaRef& replica) {
+                                                      return !replica.in_sync ||
+                                                             is_dead(replica.server);
+                                                    });
+      });
+}
+
+bool Liveness::MayFail(const scheduler::Failure& failure) const {
+  const JobOptions& job = options_.job;
+  switch (failure.reason) {
+    case scheduler::FailureReason::kServerLost:
+      return LostShard() && !job.log && job.checkpoint_iterations == 0;
+    default:
+      return false;
+  }
+}
+
+void Liveness::CheckEnd(const std::optional<scheduler::JobView>& job) {
+  if (!job.has_value()) return Fail("liveness: the scheduler does not know the job");
+  switch (job->state) {
+    case scheduler::JobState::kSucceeded:
+      if (!exported_) Fail("liveness: the job succeeded and no model was written");
+      return;
+    case scheduler::JobState::kFailed:
+      if (MayFail(job->failure)) return;
+      return Fail(absl::StrCat("liveness: the job may not fail like this: ", Describe(*job)));
+    default:
+      return Fail(absl::StrCat("liveness: the job has not ended ",
+                               absl::FormatDuration(options_.heal_time),
+                               " after the world healed: ", Describe(*job)));
+  }
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,241 @@
+#include "tests/simulation/nemesis.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace capstan::sim {
+
+Nemesis::Nemesis(World* world, Cluster* cluster)
+    : world_(world), cluster_(cluster), prng_(Prng(world->options.seed).Fork(4)) {}
+
+void Nemesis::Start() {
+  const ChaosOptions& chaos = world_->options.chaos;
+  world_->network.set_faults(chaos.link);
+  Every(chaos.partition, &Nemesis::Partition);
+  Every(chaos.clog, &Nemesis::ClogLinks);
+  Every(chaos.kill_scheduler, &Nemesis::KillScheduler);
+  Every(chaos.kill_server, &Nemesis::KillServer);
+  Every(chaos.kill_worker, &Nemesis::KillWorker);
+  Every(chaos.kill_task, &Nemesis::KillTask);
+  Every(chaos.pause_scheduler, &Nemesis::PauseScheduler);
+  Every(chaos.pause_server, &Nemesis::PauseServer);
+  Every(chaos.pause_worker, &Nemesis::PauseWorker);
+  Every(chaos.pause_task, &Nemesis::PauseTask);
+  Every(chaos.clock_jump, &Nemesis::JumpClock);
+}
+
+void Nemesis::Every(absl::Duration interval, void (Nemesis::*strike)()) {
+  if (interval == absl::InfiniteDuration()) return;
+  world_->loop.After(prng_.Between(interval / 10, interval * 19 / 10), [this, interval, strike] {
+    if (healed_) return;
+    (this->*strike)();
+    Every(interval, strike);
+  });
+}
+
+void Nemesis::Heal() {
+  healed_ = true;
+  Story("the world heals");
+  LinkFaults whole;
+  whole.latency_max = world_->options.chaos.link.latency_max;
+  world_->network.set_faults(whole);
+  for (std::function<void()>& undo : undo_) {
+    if (undo) std::exchange(undo, nullptr)();
+  }
+  const auto revive = [](auto& node) {
+    if (!node.process().alive()) node.Start();
+    node.process().Resume();
+  };
+  revive(cluster_->scheduler());
+  for (const auto& server : cluster_->servers()) revive(*server);
+  for (const auto& worker : cluster_->workers()) {
+    revive(*worker);
+    for (Process* task : worker->TaskProcesses()) task->Resume();
+  }
+}
+
+void Nemesis::Story(const std::string& text) {
+  world_->trace.Story(absl::StrCat("nemesis: ", text));
+}
+
+// ---------------------------------------------------------------- the network
+
+void Nemesis::DrawSides(std::vector<int>* one, std::vector<int>* other) {
+  const int servers = world_->options.servers;
+  const int workers = world_->options.workers;
+  const auto add_role = [&](int role, std::vector<int>* side) {
+    const int first = role == 0 ? 0 : role == 1 ? 1 : 1 + servers;
+    const int count = role == 0 ? 1 : role == 1 ? servers : workers;
+    for (int i = 0; i < count; ++i) side->push_back(first + i);
+  };
+  const auto role = static_cast<int>(prng_.Between(0, 2));
+  const auto against = static_cast<int>(prng_.Between(0, 2));
+  add_role(role, one);
+  add_role(against, other);
+  // A whole role, or one host of it.
+  if (prng_.Chance(0.6)) {
+    const auto chosen =
+        static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(one->size()) - 1));
+    *one = {(*one)[chosen]};
+  }
+}
+
+void Nemesis::Partition() {
+  std::vector<int> one;
+  std::vector<int> other;
+  DrawSides(&one, &other);
+  const bool both = prng_.Chance(0.5);
+  ++world_->faults[both ? Fault::kPartitionTwoWay : Fault::kPartitionOneWay];
+  std::vector<std::pair<int, int>> ways;
+  for (const int from : one) {
+    for (const int to : other) {
+      if (from == to) continue;
+      ways.emplace_back(from, to);
+      if (both) ways.emplace_back(to, from);
+    }
+  }
+  if (!both && prng_.Chance(0.5)) {
+    for (auto& [from, to] : ways) std::swap(from, to);
+  }
+  const absl::Duration time = prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
+  Story(absl::StrCat("cuts hosts ", absl::StrJoin(one, ","), both ? " <-> " : " -> ",
+                     absl::StrJoin(other, ","), " for ", absl::FormatDuration(time)));
+  for (const auto& [from, to] : ways) world_->network.Cut(from, to);
+  const size_t index = undo_.size();
+  undo_.push_back([this, ways] {
+    for (const auto& [from, to] : ways) world_->network.Mend(from, to);
+  });
+  world_->loop.After(time, [this, index] {
+    if (undo_[index]) std::exchange(undo_[index], nullptr)();
+  });
+}
+
+void Nemesis::ClogLinks() {
+  std::vector<int> one;
+  std::vector<int> other;
+  DrawSides(&one, &other);
+  ++world_->faults[Fault::kClogThenBurst];
+  const absl::Duration time = prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
+  Story(absl::StrCat("clogs hosts ", absl::StrJoin(one, ","), " -> ", absl::StrJoin(other, ","),
+                     " for ", absl::FormatDuration(time)));
+  std::vector<std::pair<int, int>> ways;
+  for (const int from : one) {
+    for (const int to : other) {
+      if (from != to) ways.emplace_back(from, to);
+    }
+  }
+  for (const auto& [from, to] : ways) world_->network.Clog(from, to);
+  const size_t index = undo_.size();
+  undo_.push_back([this, ways] {
+    for (const auto& [from, to] : ways) world_->network.Unclog(from, to);
+  });
+  world_->loop.After(time, [this, index] {
+    if (undo_[index]) std::exchange(undo_[index], nullptr)();
+  });
+}
+
+// ---------------------------------------------------------------- processes
+
+void Nemesis::RestartLater(Process* process, const std::function<void()>& start) {
+  const absl::Duration down = prng_.Between(absl::Milliseconds(10), world_->options.chaos.down_max);
+  world_->loop.After(down, [process, start] {
+    if (!process->alive()) start();
+  });
+}
+
+void Nemesis::Pause(Process* process, Fault fault) {
+  if (!process->alive() || process->paused()) return;
+  ++world_->faults[fault];
+  const absl::Duration time =
+      prng_.Between(absl::Milliseconds(50), world_->options.chaos.pause_max);
+  Story(absl::StrCat("pauses ", process->name(), " for ", absl::FormatDuration(time)));
+  process->Pause();
+  world_->loop.After(time, [process, life = process->life()] {
+    if (process->life() == life) process->Resume();
+  });
+}
+
+void Nemesis::KillScheduler() {
+  SimScheduler& scheduler = cluster_->scheduler();
+  if (!scheduler.process().alive()) return;
+  ++world_->faults[Fault::kSchedulerKilled];
+  Story("kills the scheduler");
+  scheduler.process().Kill();
+  RestartLater(&scheduler.process(), [&scheduler] { scheduler.Start(); });
+}
+
+void Nemesis::KillServer() {
+  auto& servers = cluster_->servers();
+  SimServer& server =
+      *servers[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(servers.size()) - 1))];
+  if (!server.process().alive()) return;
+  ++world_->faults[Fault::kServerKilled];
+  Story(absl::StrCat("kills ", server.process().name()));
+  server.Kill(SimServer::DiskFate::kKept);
+  RestartLater(&server.process(), [&server] { server.Start(); });
+}
+
+void Nemesis::KillWorker() {
+  auto& workers = cluster_->workers();
+  SimWorker& worker =
+      *workers[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(workers.size()) - 1))];
+  if (!worker.process().alive()) return;
+  ++world_->faults[Fault::kWorkerKilled];
+  Story(absl::StrCat("kills ", worker.process().name()));
+  worker.process().Kill();
+  RestartLater(&worker.process(), [&worker] { worker.Start(); });
+}
+
+void Nemesis::KillTask() {
+  std::vector<std::pair<SimWorker*, Process*>> tasks;
+  for (const auto& worker : cluster_->workers()) {
+    for (Process* task : worker->TaskProcesses()) tasks.emplace_back(worker.get(), task);
+  }
+  if (tasks.empty()) return;
+  const auto& [worker, task] =
+      tasks[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(tasks.size()) - 1))];
+  ++world_->faults[Fault::kTaskKilled];
+  Story(absl::StrCat("kills ", task->name()));
+  worker->KillTask(task);
+}
+
+void Nemesis::PauseScheduler() { Pause(&cluster_->scheduler().process(), Fault::kSchedulerPaused); }
+
+void Nemesis::PauseServer() {
+  auto& servers = cluster_->servers();
+  const auto chosen =
+      static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(servers.size()) - 1));
+  Pause(&servers[chosen]->process(), Fault::kServerPaused);
+}
+
+void Nemesis::PauseWorker() {
+  auto& workers = cluster_->workers();
+  const auto chosen =
+      static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(workers.size()) - 1));
+  Pause(&workers[chosen]->process(), Fault::kWorkerPaused);
+}
+
+void Nemesis::PauseTask() {
+  std::vector<Process*> tasks;
+  for (const auto& worker : cluster_->workers()) {
+    for (Process* task : worker->TaskProcesses()) tasks.push_back(task);
+  }
+  if (tasks.empty()) return;
+  Pause(tasks[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(tasks.size()) - 1))],
+        Fault::kTaskPaused);
+}
+
+void Nemesis::JumpClock() {
+  const auto host = static_cast<int>(prng_.Between(0, cluster_->hosts() - 1));
+  const absl::Duration jump =
+      prng_.Between(absl::Milliseconds(1), world_->options.chaos.clock_jump_max);
+  ++world_->faults[Fault::kClockJump];
+  Story(absl::StrCat("the clock of host ", host, " jumps by ", absl::FormatDuration(jump)));
+  cluster_->clock(host).Jump(jump);
+  cluster_->ClockJumped(host);
+}
+
+}  // namespace capstan::sim

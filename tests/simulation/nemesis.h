@@ -1,0 +1,55 @@
+// Nemesis: does to a simulated cluster what its options say, until it heals it.
+//
+// Each kind of fault comes at random times around its interval; what it hits is drawn. Heal ends
+// all of them: the network is whole, every process runs, and nothing happens any more.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_NEMESIS_H_
+#define CAPSTAN_TESTS_SIMULATION_NEMESIS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tests/simulation/cluster.h"
+#include "tests/simulation/prng.h"
+#include "tests/simulation/world.h"
+
+namespace capstan::sim {
+
+class Nemesis {
+ public:
+  Nemesis(World* world, Cluster* cluster);  // Both outlive it.
+
+  void Start();
+  void Heal();
+
+ private:
+  void Every(absl::Duration interval, void (Nemesis::*strike)());
+  void Partition();
+  void ClogLinks();
+  void KillScheduler();
+  void KillServer();
+  void KillWorker();
+  void KillTask();
+  void PauseScheduler();
+  void PauseServer();
+  void PauseWorker();
+  void PauseTask();
+  void JumpClock();
+  void Pause(Process* process, Fault fault);
+  void RestartLater(Process* process, const std::function<void()>& start);
+  // Two hosts, or a host and all others, drawn by role.
+  void DrawSides(std::vector<int>* one, std::vector<int>* other);
+  void Story(const std::string& text);
+
+  World* const world_;
+  Cluster* const cluster_;
+  Prng prng_;
+  bool healed_ = false;
+  std::vector<std::function<void()>> undo_;  // Of cuts and clogs that are on.
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_NEMESIS_H_

@@ -1,0 +1,149 @@
+#include "tests/simulation/options.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/simulation/prng.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr uint64_t kOptionsStream = 1;
+constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
+
+// Small clusters are likelier: they cost less and meet the same code.
+int DrawCount(Prng& prng, int max) {
+  const int64_t bound = prng.Between(1, max);
+  return static_cast<int>(prng.Between(1, bound));
+}
+
+void DrawLink(Prng& prng, LinkFaults& link) {
+  const auto rate = [&prng](double max) {
+    return prng.Chance(kSwitchedOn) ? max * prng.Unit() * prng.Unit() : 0.0;
+  };
+  link.lose = rate(0.1);
+  link.delay = rate(0.3);
+  link.repeat = rate(0.2);
+  link.corrupt = rate(0.05);
+  link.reset = rate(0.05);
+  link.delay_max = prng.Between(absl::Milliseconds(20), absl::Seconds(2));
+  link.latency_max = prng.Between(absl::Microseconds(200), absl::Milliseconds(10));
+}
+
+void DrawChaos(Prng& prng, ChaosOptions& chaos) {
+  DrawLink(prng, chaos.link);
+  const auto interval = [&prng](absl::Duration min, absl::Duration max) {
+    const absl::Duration drawn = prng.Between(min, max);
+    return prng.Chance(kSwitchedOn) ? drawn : absl::InfiniteDuration();
+  };
+  chaos.partition = interval(absl::Seconds(3), absl::Seconds(20));
+  chaos.clog = interval(absl::Seconds(3), absl::Seconds(20));
+  chaos.kill_scheduler = interval(absl::Seconds(8), absl::Seconds(30));
+  chaos.kill_server = interval(absl::Seconds(5), absl::Seconds(30));
+  chaos.kill_worker = interval(absl::Seconds(4), absl::Seconds(20));
+  chaos.kill_task = interval(absl::Seconds(3), absl::Seconds(20));
+  chaos.pause_scheduler = interval(absl::Seconds(8), absl::Seconds(30));
+  chaos.pause_server = interval(absl::Seconds(5), absl::Seconds(30));
+  chaos.pause_worker = interval(absl::Seconds(5), absl::Seconds(30));
+  chaos.pause_task = interval(absl::Seconds(5), absl::Seconds(20));
+  chaos.clock_jump = interval(absl::Seconds(5), absl::Seconds(20));
+  chaos.clock_jump_max = prng.Between(absl::Milliseconds(100), absl::Seconds(30));
+  if (prng.Chance(kSwitchedOn)) chaos.clock_drift = 0.05 * prng.Unit();
+  const bool long_times = prng.Chance(0.2);
+  const absl::Duration longest = long_times ? absl::Seconds(60) : absl::Seconds(8);
+  chaos.pause_max = prng.Between(absl::Milliseconds(500), longest);
+  chaos.down_max = prng.Between(absl::Milliseconds(500), longest);
+  chaos.cut_max = prng.Between(absl::Milliseconds(500), longest);
+}
+
+void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
+  job.mode = static_cast<Mode>(prng.Between(0, 2));
+  job.staleness_bound = static_cast<int>(prng.Between(0, 3));
+  int capacity = 0;
+  for (const int each : options.capacities) capacity += each;
+  job.workers = static_cast<int>(prng.Between(std::max(1, capacity / 2), capacity));
+  job.servers = prng.Chance(0.5) ? 0 : static_cast<int>(prng.Between(1, options.servers));
+  job.slots = static_cast<int>(prng.Between(1, std::min(8, 2 * job.workers)));
+  job.batch_size = prng.Between(1, 4);
+  job.epochs = static_cast<int>(prng.Between(1, 3));
+  job.train_count = prng.Between(8, 40) * job.batch_size + prng.Between(0, job.batch_size);
+  if (job.mode == Mode::kBsp) job.train_count = job.train_count * (job.slots + 1) / 2;
+  job.test_count = prng.Chance(0.3) ? prng.Between(1, 40) : 0;
+  job.table_elements.push_back(prng.Between(1, 160));
+  if (job.mode == Mode::kBsp && prng.Chance(0.3)) job.table_elements.push_back(prng.Between(1, 60));
+  if (options.servers > 1 && prng.Chance(0.6)) {
+    job.replicas = static_cast<int>(prng.Between(1, std::min(2, options.servers - 1)));
+    job.servers = 0;
+  }
+  job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
+}
+
+}  // namespace
+
+Options DrawOptions(uint64_t seed) {
+  Prng prng = Prng(seed).Fork(kOptionsStream);
+  Options options;
+  options.seed = seed;
+  options.servers = DrawCount(prng, 8);
+  options.workers = DrawCount(prng, 16);
+  for (int i = 0; i < options.workers; ++i) {
+    options.capacities.push_back(static_cast<int>(prng.Between(1, options.workers > 4 ? 1 : 3)));
+  }
+  DrawJob(prng, options, options.job);
+  DrawChaos(prng, options.chaos);
+  options.chaos_time = prng.Between(absl::Seconds(5), absl::Seconds(30));
+  // The job is to be under way for most of the chaos.
+  const JobOptions& job = options.job;
+  const int64_t batches = job.epochs * job.train_count / job.batch_size;
+  const int at_once = job.mode == Mode::kBsp ? std::min(job.workers, job.slots) : job.workers;
+  const int64_t steps = std::max<int64_t>(1, batches / at_once);
+  const absl::Duration mean = options.chaos_time * prng.Unit() * 1.5 / static_cast<double>(steps);
+  options.compute_min = mean / 4;
+  options.compute_max = std::max(mean * 7 / 4, options.compute_min + absl::Microseconds(1));
+  return options;
+}
+
+std::string Describe(const Options& options) {
+  static constexpr const char* kModes[] = {"bsp", "ssp", "asp"};
+  const JobOptions& job = options.job;
+  const ChaosOptions& chaos = options.chaos;
+  std::string text = absl::StrCat(
+      "seed ", options.seed, ": ", options.servers, " servers, ", options.workers,
+      " worker daemons with ", absl::StrJoin(options.capacities, "+"),
+      " task slots\n  job: ", kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ",
+      job.workers, " workers, ", job.servers, " servers, ", job.slots, " slots, batches of ",
+      job.batch_size, ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs,
+      " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements, optimizer ",
+      job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "", ", checkpoint every ",
+      job.checkpoint_iterations, "\n  messages: lose ", chaos.link.lose, ", delay ",
+      chaos.link.delay, " by up to ", absl::FormatDuration(chaos.link.delay_max), ", repeat ",
+      chaos.link.repeat, ", corrupt ", chaos.link.corrupt, ", reset ", chaos.link.reset,
+      "\n  every:");
+  const auto add = [&text](absl::string_view what, absl::Duration interval) {
+    if (interval == absl::InfiniteDuration()) return;
+    absl::StrAppend(&text, " ", what, " ", absl::FormatDuration(interval));
+  };
+  add("partition", chaos.partition);
+  add("clog", chaos.clog);
+  add("kill scheduler", chaos.kill_scheduler);
+  add("kill server", chaos.kill_server);
+  add("kill worker", chaos.kill_worker);
+  add("kill task", chaos.kill_task);
+  add("kill all", chaos.kill_all);
+  add("pause scheduler", chaos.pause_scheduler);
+  add("pause server", chaos.pause_server);
+  add("pause worker", chaos.pause_worker);
+  add("pause task", chaos.pause_task);
+  add("clock jump", chaos.clock_jump);
+  absl::StrAppend(&text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max),
+                  ", down up to ", absl::FormatDuration(chaos.down_max), ", cuts up to ",
+                  absl::FormatDuration(chaos.cut_max), ", drift ", chaos.clock_drift,
+                  ", lost disks ", chaos.lose_disk, ", disk faults ", chaos.disk_fault,
+                  "\n  chaos for ", absl::FormatDuration(options.chaos_time), ", a batch takes ",
+                  absl::FormatDuration(options.compute_min), " to ",
+                  absl::FormatDuration(options.compute_max));
+  return text;
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,84 @@
+// Options: everything that a seed decides about a simulated world before it starts.
+//
+// Swarm testing (Groce et al., ISSTA 2012): a seed switches each kind of fault on or off as a
+// whole, so that some worlds have one fault only, at a high rate, and others many.
+// Thread safety: values; DrawOptions is a pure function.
+#ifndef CAPSTAN_TESTS_SIMULATION_OPTIONS_H_
+#define CAPSTAN_TESTS_SIMULATION_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tests/simulation/sim_network.h"
+
+namespace capstan::sim {
+
+enum class Mode { kBsp, kSsp, kAsp };
+
+// What is done to the processes and the network, each at a mean interval of virtual time; infinite:
+// never.
+struct ChaosOptions {
+  LinkFaults link;
+  absl::Duration partition = absl::InfiniteDuration();
+  absl::Duration clog = absl::InfiniteDuration();
+  absl::Duration kill_scheduler = absl::InfiniteDuration();
+  absl::Duration kill_server = absl::InfiniteDuration();
+  absl::Duration kill_worker = absl::InfiniteDuration();
+  absl::Duration kill_task = absl::InfiniteDuration();
+  absl::Duration pause_scheduler = absl::InfiniteDuration();
+  absl::Duration pause_server = absl::InfiniteDuration();
+  absl::Duration pause_worker = absl::InfiniteDuration();
+  absl::Duration pause_task = absl::InfiniteDuration();
+  absl::Duration kill_all = absl::InfiniteDuration();
+  absl::Duration clock_jump = absl::InfiniteDuration();
+  absl::Duration clock_jump_max = absl::Seconds(10);
+  absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.
+  absl::Duration down_max = absl::Seconds(5);   // From a kill to the restart.
+  absl::Duration cut_max = absl::Seconds(5);
+  double lose_disk = 0;    // Share of server restarts that find an empty disk.
+  double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
+  double disk_fault = 0;   // Probability that a disk operation fails or lies.
+};
+
+struct JobOptions {
+  Mode mode = Mode::kBsp;
+  int staleness_bound = 0;
+  int workers = 1;
+  int servers = 0;  // 0: all.
+  int slots = 1;
+  int64_t batch_size = 1;
+  int64_t train_count = 1;
+  int64_t test_count = 0;
+  int epochs = 1;
+  std::vector<int64_t> table_elements;  // Table 1, if there is one, holds moving averages.
+  int optimizer = 0;                    // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
+  int replicas = 0;
+  bool log = false;
+  int64_t checkpoint_iterations = 0;
+  int checkpoints_kept = 2;
+  int max_restarts = 1000;
+  absl::Duration worker_wait = absl::Minutes(10);
+  absl::Duration server_wait = absl::Minutes(10);
+};
+
+struct Options {
+  uint64_t seed = 0;
+  int servers = 1;
+  int workers = 1;              // Daemons.
+  std::vector<int> capacities;  // Of each worker daemon.
+  JobOptions job;
+  ChaosOptions chaos;
+  absl::Duration chaos_time = absl::Seconds(20);       // Then the world heals,
+  absl::Duration heal_time = absl::Minutes(5);         // and the job ends within this time.
+  absl::Duration compute_min = absl::Milliseconds(5);  // Of a batch.
+  absl::Duration compute_max = absl::Milliseconds(50);
+};
+
+Options DrawOptions(uint64_t seed);
+std::string Describe(const Options& options);  // For people, on several lines.
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_OPTIONS_H_

@@ -1,0 +1,50 @@
+#include "tests/simulation/ownership.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::sim {
+
+void Ownership::RoutingSent(const scheduler::Routing& routing) {
+  const auto [known, added] = routings_.try_emplace(routing.generation, routing);
+  if (!added) {
+    if (!(known->second == routing)) {
+      Fail(
+          absl::StrCat("ownership: two routing tables of generation ", routing.generation.value()));
+    }
+    return;
+  }
+  for (const scheduler::ShardRoute& route : routing.shards) {
+    Shard& shard = shards_[route.key];
+    const scheduler::ServerRef& server = routing.servers[static_cast<size_t>(route.server)];
+    const Owner owner{server.node, server.incarnation};
+    const auto [before, first] = shard.owners.try_emplace(route.term, owner);
+    if (!first && !(before->second == owner)) {
+      Fail(absl::StrCat("ownership: term ", route.term.value(), " of table ",
+                        route.key.table.value(), " shard ", route.key.shard.value(), " belongs to ",
+                        before->second.node, " and to ", owner.node));
+    }
+    shard.terms[routing.generation] = route.term;
+  }
+}
+
+void Ownership::PushAnswered(const std::string& server, const v1::PushRequest& request,
+                             const v1::PushResponse& response) {
+  const Generation generation(request.caller().routing_generation());
+  for (int i = 0; i < response.shards_size(); ++i) {
+    if (response.shards(i).outcome() != v1::ShardPushResult::RECORDED) continue;
+    const ShardKey key{TableId(request.shards(i).table()), ShardId(request.shards(i).shard())};
+    Shard& shard = shards_[key];
+    const auto term = shard.terms.find(generation);
+    if (term == shard.terms.end()) {
+      Fail(absl::StrCat("ownership: ", server, " took a push by routing generation ",
+                        generation.value(), ", which the scheduler has not sent"));
+      continue;
+    }
+    if (shard.owners.at(term->second).node != server) {
+      Fail(absl::StrCat("ownership: ", server, " took a push of term ", term->second.value(),
+                        ", whose owner is ", shard.owners.at(term->second).node));
+    }
+  }
+}
+
+}  // namespace capstan::sim

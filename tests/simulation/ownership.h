@@ -1,0 +1,40 @@
+// Ownership: a shard has one owner a term, of the scheduler's making, and only the owner of a push's
+// term acknowledges it.
+//
+// What counts is what leaves a server: an acknowledged push that was recorded. An owner that was
+// deposed may still acknowledge what every counted replica had before: that this is not lost is what
+// the ledger and the reference bits check. Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
+#define CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
+
+#include <string>
+
+#include "absl/container/btree_map.h"
+#include "tests/simulation/checker.h"
+
+namespace capstan::sim {
+
+class Ownership final : public Checker {
+ public:
+  void RoutingSent(const scheduler::Routing& routing) override;
+  void PushAnswered(const std::string& server, const v1::PushRequest& request,
+                    const v1::PushResponse& response) override;
+
+ private:
+  struct Owner {
+    NodeId node;
+    Incarnation incarnation;
+    friend bool operator==(const Owner&, const Owner&) = default;
+  };
+  struct Shard {
+    absl::btree_map<Term, Owner> owners;
+    absl::btree_map<Generation, Term> terms;
+  };
+
+  absl::btree_map<Generation, scheduler::Routing> routings_;
+  absl::btree_map<ShardKey, Shard> shards_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_

@@ -1,0 +1,29 @@
+#include "tests/simulation/reached.h"
+
+namespace capstan::sim {
+
+absl::string_view ReachedName(Reached reached) {
+  static constexpr std::array<absl::string_view, kReachedCount> kNames = {
+      "a push was sent again",
+      "a repeated push was answered from the record",
+      "a pull was answered 'not ready'",
+      "a pull was answered 'past'",
+      "a caller was fenced off",
+      "a stale routing table was refused",
+      "a task was replaced",
+      "a task's crash was counted",
+      "a worker daemon died",
+      "a server died",
+      "a daemon began a new life",
+      "samples were leased again",
+      "a BSP slot moved to another task",
+      "a server's log failed",
+      "a scheduler went on from its store",
+      "a scheduler died with a step not yet durable",
+      "a job failed for a lost server",
+      "a job succeeded",
+  };
+  return kNames[static_cast<size_t>(reached)];
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,82 @@
+#include "tests/simulation/run_seed.h"
+
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/cluster.h"
+#include "tests/simulation/exactly_once_ledger.h"
+#include "tests/simulation/liveness.h"
+#include "tests/simulation/nemesis.h"
+#include "tests/simulation/ownership.h"
+#include "tests/simulation/reference_bits.h"
+#include "tests/simulation/sample_leases.h"
+#include "tests/simulation/staleness_and_versions.h"
+#include "tests/simulation/world.h"
+
+namespace capstan::sim {
+namespace {
+
+// Adds the checkers of the job's promises; returns the one that judges its end.
+Liveness* AddCheckers(World* world) {
+  const JobOptions& job = world->options.job;
+  auto& checkers = world->checkers;
+  if (job.mode == Mode::kBsp) {
+    checkers.push_back(std::make_unique<ReferenceBits>(&world->workload));
+  } else {
+    checkers.push_back(std::make_unique<ExactlyOnceLedger>(&world->workload));
+    checkers.push_back(
+        std::make_unique<SampleLeases>(job, &world->reached[Reached::kSamplesLeasedAgain]));
+  }
+  checkers.push_back(std::make_unique<StalenessAndVersions>(job));
+  checkers.push_back(std::make_unique<Ownership>());
+  auto liveness = std::make_unique<Liveness>(world->options, &world->faults);
+  Liveness* judge = liveness.get();
+  checkers.push_back(std::move(liveness));
+  return judge;
+}
+
+bool Broken(World& world) {
+  for (const auto& checker : world.checkers) {
+    if (!checker->failure().empty()) world.failure = checker->failure();
+  }
+  return !world.failure.empty();
+}
+
+}  // namespace
+
+SeedResult RunSeed(const Options& options, bool verbose) {
+  World world(options, verbose);
+  Liveness* judge = AddCheckers(&world);
+  Cluster cluster(&world);
+  Nemesis nemesis(&world, &cluster);
+  cluster.Start();
+  nemesis.Start();
+
+  const auto stop = [&] { return judge->ended() || Broken(world); };
+  const Instant heal = world.loop.Now() + options.chaos_time;
+  world.loop.RunUntil(heal, stop);
+  if (world.failure.empty() && !judge->ended()) {
+    nemesis.Heal();
+    world.loop.RunUntil(heal + options.heal_time, stop);
+  }
+  if (world.failure.empty()) {
+    const std::optional<scheduler::JobView> job = cluster.scheduler().Job();
+    const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;
+    if (succeeded) ++world.reached[Reached::kJobSucceeded];
+    if (job.has_value() && job->failure.reason == scheduler::FailureReason::kServerLost) {
+      ++world.reached[Reached::kJobFailedServerLost];
+    }
+    world.Tell([&](Checker& checker) { checker.AtEnd(succeeded); });
+    judge->CheckEnd(job);
+    Broken(world);
+  }
+  return {.failure = world.failure,
+          .trace_hash = world.trace.value(),
+          .faults = world.faults,
+          .reached = world.reached,
+          .events = static_cast<int64_t>(world.loop.events_run()),
+          .calls = world.network.calls()};
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,53 @@
+// SampleLeases: in SSP and ASP every sample of an epoch is leased, and the task that was leased it
+// last has trained it with acknowledgement before the epoch ends; nobody else holds it meanwhile,
+// and what was reported as done is not leased again.
+//
+// A scheduler that has restarted may lease again what was reported to its earlier life and not yet
+// in its store. Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_SAMPLE_LEASES_H_
+#define CAPSTAN_TESTS_SIMULATION_SAMPLE_LEASES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/options.h"
+
+namespace capstan::sim {
+
+class SampleLeases final : public Checker {
+ public:
+  SampleLeases(const JobOptions& job, int64_t* leased_again)
+      : job_(job), leased_again_(leased_again) {}
+
+  void Assigned(const Life& life, const scheduler::Assignment& assignment) override;
+  void BatchDone(const Life& life, const Batch& batch) override;
+  void ReportTaken(const scheduler::TaskReport& report) override;
+  void Happened(const scheduler::Event& event) override;
+  void SchedulerRestarted() override { reported_.clear(); }
+
+ private:
+  struct Position {
+    std::optional<Life> holder;  // That it was leased to last.
+    LeaseId lease;
+    bool trained = false;  // By the holder, with acknowledgement.
+  };
+
+  void CloseEpoch();
+
+  const JobOptions job_;
+  int64_t* const leased_again_;  // Counts.
+  Epoch epoch_{-1};
+  std::vector<Position> positions_;
+  absl::btree_map<LeaseId, scheduler::SampleLease> leases_;
+  absl::btree_set<int64_t> reported_;  // Positions reported as done.
+  absl::btree_set<Life> dead_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_SAMPLE_LEASES_H_

@@ -1,0 +1,65 @@
+// The simulator: runs seeds, or tells the story of one.
+//
+//   bazel run //tests/simulation:sim -- --seeds=10000 [--first-seed=1] [--jobs=2]
+//   bazel run //tests/simulation:sim -- --seed=123 [--verbose] [--mutant=NAME]
+//   bazel run //tests/simulation:sim -- --mutants [--mutant=NAME]
+#include <cstdio>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/observability/log.h"
+#include "tests/simulation/mutants.h"
+#include "tests/simulation/options.h"
+#include "tests/simulation/run_seed.h"
+#include "tests/simulation/run_seeds.h"
+
+namespace capstan::sim {
+namespace {
+
+int RunOne(uint64_t seed, bool verbose) {
+  const Options options = DrawOptions(seed);
+  std::printf("%s\n", Describe(options).c_str());
+  const SeedResult result = RunSeed(options, verbose);
+  std::printf("%lld events, %lld calls\ntrace hash %016llx\n",
+              static_cast<long long>(result.events), static_cast<long long>(result.calls),
+              static_cast<unsigned long long>(result.trace_hash));
+  std::printf("%s\n", result.failure.empty() ? "every promise held"
+                                             : absl::StrCat("FAILED: ", result.failure).c_str());
+  return result.failure.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace capstan::sim
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs the cluster in virtual time under faults, one world a seed.");
+  uint64_t seed = 0;
+  uint64_t first_seed = 1;
+  uint64_t seeds = 0;
+  int jobs = 2;
+  bool verbose = false;
+  bool mutants = false;
+  std::string mutant;
+  app.add_option("--seed", seed, "Run this seed alone and print its trace hash.");
+  app.add_flag("--verbose", verbose, "With --seed: tell the story.");
+  app.add_option("--seeds", seeds, "Run so many seeds.");
+  app.add_option("--first-seed", first_seed, "The first of them.");
+  app.add_option("--jobs", jobs, "Processes to run them in.")->check(CLI::Range(1, 64));
+  app.add_flag("--mutants", mutants, "Run each planted bug until it is caught.");
+  app.add_option("--mutant", mutant, "With --mutants: this one alone. Else: plant it.");
+  CLI11_PARSE(app, argc, argv);
+  capstan::InitLogging(
+      {.role = "sim", .level = verbose ? capstan::LogLevel::kDebug : capstan::LogLevel::kError});
+  if (mutants) {
+    return capstan::sim::RunMutants({.first_seed = first_seed,
+                                     .seeds_max = seeds > 0 ? seeds : 300,
+                                     .jobs = jobs,
+                                     .only = mutant});
+  }
+  for (const capstan::sim::Mutant& known : capstan::sim::AllMutants()) {
+    if (known.name == mutant) capstan::sim::Plant(known.bug);
+  }
+  if (seeds == 0) return capstan::sim::RunOne(seed, verbose);
+  return capstan::sim::RunSeeds({.first = first_seed, .count = seeds, .jobs = jobs});
+}

@@ -1,0 +1,267 @@
+#include "tests/simulation/sim_scheduler.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "scheduler/admitted_codec.h"
+#include "scheduler/node_codec.h"
+#include "scheduler/store/state_codec.h"
+#include "scheduler/task_codec.h"
+#include "tests/simulation/methods.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr absl::Duration kCommitMin = absl::Microseconds(100);  // Of a transaction of the store.
+constexpr absl::Duration kCommitMax = absl::Milliseconds(8);
+
+Moment MomentNow(const Process& process) {
+  const Instant now = process.Now();
+  return {now, absl::UnixEpoch() + now.SinceOrigin()};
+}
+
+absl::Status Unreadable() { return absl::InternalError("unreadable message"); }
+
+}  // namespace
+
+SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clock)
+    : world_(world),
+      process_("scheduler", &world->loop, clock),
+      endpoint_(world->network.AddEndpoint(host, &process_)) {
+  world_->scheduler = endpoint_;
+  world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
+  process_.set_on_kill([this] {
+    world_->network.EndpointDied(endpoint_);
+    if (committing_) ++world_->reached[Reached::kSchedulerKilledInCommit];
+    core_.reset();
+    jobs_.clear();
+    steps_.clear();
+    committing_ = false;
+    calls_.clear();
+    held_.clear();
+    tasks_.clear();
+    timer_ = 0;
+  });
+}
+
+void SimScheduler::Start() {
+  const bool again = process_.life() > 0;
+  process_.Start();
+  const scheduler::StoreRows rows = store_.Load().value();
+  scheduler::Actions actions;
+  auto core = scheduler::RestoreCore(rows, {}, MomentNow(process_), actions);
+  auto jobs = scheduler::DecodeAdmitted(rows);
+  if (!core.ok() || !jobs.ok()) {
+    world_->failure =
+        absl::StrCat("the scheduler cannot restore its state: ", core.status().ToString(),
+                     jobs.status().ToString());
+    return process_.Kill();
+  }
+  core_ = *std::move(core);
+  jobs_ = *std::move(jobs);
+  if (again) {
+    ++world_->reached[Reached::kSchedulerRestored];
+    world_->trace.Story("scheduler: restored from its store");
+    world_->Tell([](Checker& checker) { checker.SchedulerRestarted(); });
+  }
+  Commit(std::move(actions));
+  if (!submitted_) Submit();
+}
+
+void SimScheduler::Submit() {
+  const auto& job = world_->workload.job();
+  jobs_[job->plan.id] = job;
+  scheduler::Actions actions;
+  const absl::Status status = core_->SubmitJob(job->plan, process_.Now(), actions);
+  if (!status.ok()) world_->failure = absl::StrCat("submit: ", status.ToString());
+  Commit(std::move(actions), {scheduler::EncodeAdmitted(*job)});
+}
+
+void SimScheduler::Commit(scheduler::Actions actions, std::vector<scheduler::StoreWrite> writes,
+                          std::function<void()> then) {
+  for (scheduler::StoreWrite& write :
+       scheduler::EncodeChanges(*core_, actions.changes, MomentNow(process_))) {
+    writes.push_back(std::move(write));
+  }
+  for (const scheduler::NodeReply& reply : actions.node_replies) held_.erase(reply.ticket);
+  Arm();
+  if (writes.empty() && steps_.empty()) {
+    Perform(actions);
+    if (then) then();
+    return;
+  }
+  steps_.push_back({std::move(actions), std::move(writes), std::move(then)});
+  if (committing_) return;
+  committing_ = true;
+  process_.After(world_->prng.Between(kCommitMin, kCommitMax), [this] { CommitGathered(); });
+}
+
+void SimScheduler::CommitGathered() {
+  committing_ = false;
+  std::vector<Step> steps;
+  steps.swap(steps_);
+  std::vector<scheduler::StoreWrite> writes;
+  for (Step& step : steps) {
+    for (scheduler::StoreWrite& write : step.writes) writes.push_back(std::move(write));
+  }
+  if (!store_.Write(writes).ok()) return;
+  submitted_ = true;
+  for (const Step& step : steps) {
+    Perform(step.actions);
+    if (step.then) step.then();
+  }
+}
+
+std::optional<scheduler::JobView> SimScheduler::Job() const {
+  if (core_ == nullptr || jobs_.empty()) return std::nullopt;
+  const auto view = core_->Job(jobs_.begin()->first, process_.Now());
+  return view.ok() ? std::optional(*view) : std::nullopt;
+}
+
+void SimScheduler::Handle(const Call& call) {
+  absl::Status status = absl::UnimplementedError("no such method");
+  if (call->method == kRegister) status = Register(call);
+  if (call->method == kSyncNode) status = SyncNode(call);
+  if (call->method == kSyncTask) status = SyncTask(call);
+  if (!status.ok()) call->Answer(status, "");
+}
+
+absl::Status SimScheduler::Register(const Call& call) {
+  v1::RegisterRequest request;
+  if (!request.ParseFromString(call->bytes)) return Unreadable();
+  CAPSTAN_ASSIGN_OR_RETURN(const scheduler::NodeInfo info, scheduler::DecodeNodeInfo(request));
+  scheduler::Actions actions;
+  const auto registration = core_->Register(info, process_.Now(), actions);
+  CAPSTAN_RETURN_IF_ERROR(registration.status());
+  v1::RegisterResponse response;
+  scheduler::EncodeRegistration(*registration, response);
+  Commit(std::move(actions), {},
+         [call, answer = response.SerializeAsString()] { call->Answer(absl::OkStatus(), answer); });
+  return absl::OkStatus();
+}
+
+absl::Status SimScheduler::SyncNode(const Call& call) {
+  v1::SyncNodeRequest request;
+  if (!request.ParseFromString(call->bytes)) return Unreadable();
+  CAPSTAN_ASSIGN_OR_RETURN(const scheduler::NodeReport report,
+                           scheduler::DecodeNodeReport(request));
+  const scheduler::Ticket ticket(next_ticket_++);
+  calls_[ticket] = call;
+  scheduler::Actions actions;
+  const absl::Status status = core_->SyncNode(ticket, report, process_.Now(), actions);
+  if (!status.ok()) calls_.erase(ticket);
+  if (status.ok()) held_.insert(ticket);
+  call->on_cancel = [this, ticket, node = report.node, incarnation = report.incarnation] {
+    if (!held_.contains(ticket)) return;
+    scheduler::Actions broken;
+    core_->OnSyncBroken(node, incarnation, process_.Now(), broken);
+    Commit(std::move(broken));
+  };
+  Commit(std::move(actions));
+  return status;
+}
+
+absl::Status SimScheduler::SyncTask(const Call& call) {
+  v1::SyncTaskRequest request;
+  if (!request.ParseFromString(call->bytes)) return Unreadable();
+  CAPSTAN_ASSIGN_OR_RETURN(const scheduler::TaskReport report,
+                           scheduler::DecodeTaskReport(request));
+  const scheduler::Ticket ticket(next_ticket_++);
+  calls_[ticket] = call;
+  tasks_[ticket] = report.task;
+  scheduler::Actions actions;
+  const absl::Status status = core_->SyncTask(ticket, report, process_.Now(), actions);
+  if (status.ok()) {
+    world_->Tell([&](Checker& checker) { checker.ReportTaken(report); });
+  } else {
+    calls_.erase(ticket);
+    tasks_.erase(ticket);
+  }
+  Commit(std::move(actions));
+  return status;
+}
+
+void SimScheduler::Perform(const scheduler::Actions& actions) {
+  for (const scheduler::Event& event : actions.events) Note(event);
+  for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
+  for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);
+}
+
+void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
+  for (const scheduler::TableAssignment& table : reply.tables) {
+    world_->Tell([&](Checker& checker) {
+      checker.RoutingSent(*table.routing);
+      checker.MembershipSent(table.routing->job, table.membership);
+    });
+  }
+  const auto call = calls_.extract(reply.ticket);
+  if (call.empty()) return;
+  v1::SyncNodeResponse response;
+  if (reply.status.ok()) scheduler::EncodeNodeReply(reply, jobs_, response);
+  call.mapped()->Answer(reply.status, response.SerializeAsString());
+}
+
+void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
+  const auto call = calls_.extract(reply.ticket);
+  const auto task = tasks_.extract(reply.ticket);
+  if (call.empty()) return;
+  v1::SyncTaskResponse response;
+  if (reply.status.ok()) scheduler::EncodeTaskReply(reply, *jobs_.at(reply.job), response);
+  if (reply.has_assignment) {
+    world_->Tell([&](Checker& checker) { checker.Assigned(task.mapped(), reply.assignment); });
+  }
+  if (reply.routing != nullptr) {
+    world_->Tell([&](Checker& checker) { checker.RoutingSent(*reply.routing); });
+  }
+  call.mapped()->Answer(reply.status, response.SerializeAsString());
+}
+
+void SimScheduler::Note(const scheduler::Event& event) {
+  world_->Tell([&](Checker& checker) { checker.Happened(event); });
+  world_->trace.Event({event.index()});
+  if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
+    const bool server = died->node.rfind("server", 0) == 0;
+    ++world_->reached[server ? Reached::kServerDied : Reached::kWorkerDaemonDied];
+    world_->trace.Story(absl::StrCat("scheduler: ", died->node, " is dead: ", died->why));
+  } else if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
+    if (joined->incarnation.value() > static_cast<uint64_t>(world_->options.servers) +
+                                          static_cast<uint64_t>(world_->options.workers)) {
+      ++world_->reached[Reached::kNodeNewLife];
+    }
+    world_->trace.Story(absl::StrCat("scheduler: ", joined->node, " joined as incarnation ",
+                                     joined->incarnation.value()));
+  } else if (const auto* placed = std::get_if<scheduler::TaskPlaced>(&event)) {
+    if (placed->restart) ++world_->reached[Reached::kTaskReplaced];
+    world_->trace.Story(absl::StrCat("scheduler: task ", placed->task.rank.value(), "/",
+                                     placed->task.incarnation.value(), " is placed on ",
+                                     placed->node));
+  } else if (const auto* lost = std::get_if<scheduler::TaskDied>(&event)) {
+    if (lost->counted) ++world_->reached[Reached::kTaskCrashCounted];
+    world_->trace.Story(absl::StrCat("scheduler: task ", lost->task.rank.value(), "/",
+                                     lost->task.incarnation.value(),
+                                     " is dead: ", lost->failure.message));
+  } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
+    world_->trace.Story(absl::StrCat("scheduler: phase ", static_cast<int>(phase->phase),
+                                     " of epoch ", phase->epoch.value()));
+  } else if (const auto* ended = std::get_if<scheduler::JobEnded>(&event)) {
+    world_->trace.Story(absl::StrCat("scheduler: the job has ended in state ",
+                                     static_cast<int>(ended->state), " ", ended->failure.message));
+  }
+}
+
+void SimScheduler::Arm() {
+  const Instant next = core_->NextDeadline();
+  if (timer_ != 0 && timer_for_ == next) return;
+  process_.CancelTimer(timer_);
+  timer_for_ = next;
+  timer_ = process_.At(next, [this] {
+    timer_ = 0;
+    scheduler::Actions actions;
+    core_->Tick(process_.Now(), actions);
+    Commit(std::move(actions));
+  });
+}
+
+}  // namespace capstan::sim

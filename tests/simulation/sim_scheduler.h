@@ -1,0 +1,85 @@
+// SimScheduler: the scheduler's process: the real SchedulerCore and codecs behind simulated calls.
+//
+// The shell of scheduler_service.h without gRPC, threads and files: a step's answers leave once its
+// changes are in the store, which takes a while; a kill in between loses both.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_SIM_SCHEDULER_H_
+#define CAPSTAN_TESTS_SIMULATION_SIM_SCHEDULER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "scheduler/admission.h"
+#include "scheduler/core/scheduler_core.h"
+#include "scheduler/core/store_write.h"
+#include "scheduler/store/memory_store.h"
+#include "tests/simulation/process.h"
+#include "tests/simulation/sim_network.h"
+#include "tests/simulation/world.h"
+
+namespace capstan::sim {
+
+class SimScheduler {
+ public:
+  SimScheduler(World* world, SimNetwork::HostId host, HostClock* clock);
+
+  Process& process() { return process_; }
+  // The process, anew, from its store. REQUIRES: it is dead. The job is submitted unless it has
+  // been.
+  void Start();
+
+  // The job's state; nothing while the process is dead.
+  std::optional<scheduler::JobView> Job() const;
+
+ private:
+  using Call = std::shared_ptr<SimNetwork::Incoming>;
+
+  void Handle(const Call& call);
+  absl::Status Register(const Call& call);
+  absl::Status SyncNode(const Call& call);
+  absl::Status SyncTask(const Call& call);
+  void Submit();
+  // Makes what a step has changed durable, then lets out what it said.
+  void Commit(scheduler::Actions actions, std::vector<scheduler::StoreWrite> writes = {},
+              std::function<void()> then = nullptr);
+  void CommitGathered();
+  void Perform(const scheduler::Actions& actions);
+  void AnswerNode(const scheduler::NodeReply& reply);
+  void AnswerTask(const scheduler::TaskReply& reply);
+  void Note(const scheduler::Event& event);
+  void Arm();
+
+  World* const world_;
+  Process process_;
+  const SimNetwork::EndpointId endpoint_;
+  scheduler::MemoryStore store_;
+  bool submitted_ = false;  // Durably.
+
+  // Of this life.
+  scheduler::AdmittedJobs jobs_;
+  struct Step {
+    scheduler::Actions actions;
+    std::vector<scheduler::StoreWrite> writes;
+    std::function<void()> then;
+  };
+  std::vector<Step> steps_;  // That wait for the store.
+  bool committing_ = false;
+  std::unique_ptr<scheduler::SchedulerCore> core_;
+  uint64_t next_ticket_ = 1;
+  absl::btree_map<scheduler::Ticket, Call> calls_;
+  absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
+  absl::btree_map<scheduler::Ticket, Life> tasks_;  // That sent a SyncTask.
+  Process::TimerId timer_ = 0;
+  Instant timer_for_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_SIM_SCHEDULER_H_

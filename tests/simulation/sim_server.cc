@@ -1,0 +1,268 @@
+#include "tests/simulation/sim_server.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/random/philox.h"
+#include "common/status/status_macros.h"
+#include "tests/simulation/methods.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr absl::Duration kReplicateTimeout = absl::Seconds(1);
+constexpr absl::Duration kDiskMin = absl::Microseconds(100);  // Of a group of writes with a sync.
+constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
+constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
+
+}  // namespace
+
+SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name)
+    : world_(world),
+      process_(std::move(name), &world->loop, clock),
+      endpoint_(world->network.AddEndpoint(host, &process_)),
+      transport_(this) {
+  world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
+  process_.set_on_kill([this] {
+    world_->network.EndpointDied(endpoint_);
+    agent_.reset();
+    server_agent_.reset();
+    jobs_.reset();
+    writer_.reset();
+    source_.reset();
+    log_.reset();
+    timer_ = 0;
+    timer_for_ = Instant::InfiniteFuture();
+  });
+}
+
+void SimServer::Start() {
+  if (disk_ == nullptr) {
+    disk_ = std::make_unique<SimDisk>(
+        MixKey(world_->options.seed,
+               static_cast<uint64_t>(endpoint_) << 32 | static_cast<uint64_t>(disks_++)));
+    disk_->SetRates(world_->disk_rates);
+  }
+  process_.Start();
+  MakeParts();
+  const absl::Status opened = log_->Open();
+  if (!opened.ok()) {  // As the daemon: it ends, and is started again.
+    world_->trace.Story(absl::StrCat(process_.name(), " cannot open its log: ", opened.ToString()));
+    process_.Kill();
+    world_->loop.After(absl::Seconds(1), [this] {
+      if (!process_.alive()) Start();
+    });
+    return;
+  }
+  agent_ = std::make_unique<SimAgent>(&world_->network, &process_, endpoint_, world_->scheduler,
+                                      Registration(), server_agent_.get());
+  agent_->Start();
+}
+
+void SimServer::MakeParts() {
+  jobs_ = std::make_unique<server::HeldJobs>();
+  server::ServerLog::Options log;
+  log.disk = disk_.get();
+  log.folder = "log";
+  log.execute = DiskExecutor();
+  log.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position position) {
+    jobs_->OnLogged(job, shard, term, position);
+  };
+  log.on_failed = [this](const JobId& job, const absl::Status& status) {
+    ++world_->reached[Reached::kLogFailed];
+    jobs_->OnLogFailed(job, status);
+  };
+  log_ = std::make_unique<server::ServerLog>(log);
+  source_ = std::make_unique<server::DiskTableSource>(&world_->shared_disk, log_.get());
+  writer_ = std::make_unique<server::CheckpointWriter>(&world_->shared_disk, DiskExecutor());
+  server::ServerAgent::Options options;
+  options.jobs = jobs_.get();
+  options.clock = &process_.clock();
+  options.transport = &transport_;
+  options.log = log_.get();
+  options.source = source_.get();
+  options.checkpoints = writer_.get();
+  options.on_change = [this] { process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); }); };
+  options.schedule_tick = [this](Instant at) { ScheduleTick(at); };
+  options.execute = [this](std::function<void()> make) {
+    process_.After(world_->prng.Between(absl::ZeroDuration(), kMakeMax), std::move(make));
+  };
+  server_agent_ = std::make_unique<server::ServerAgent>(std::move(options));
+}
+
+server::TaskRunner::Execute SimServer::DiskExecutor() {
+  return [this](std::function<void()> task) {
+    process_.After(world_->prng.Between(kDiskMin, kDiskMax), [this, task = std::move(task)] {
+      task();
+      CountDiskFaults();
+    });
+  };
+}
+
+v1::RegisterRequest SimServer::Registration() const {
+  v1::RegisterRequest registration;
+  registration.set_role(v1::SERVER);
+  registration.set_name(process_.name());
+  registration.set_address(World::AddressOf(endpoint_));
+  for (const v1::StoredShard& stored : log_->Stored()) *registration.add_stored() = stored;
+  return registration;
+}
+
+void SimServer::Kill(DiskFate fate) {
+  process_.Kill();
+  switch (fate) {
+    case DiskFate::kKept:
+      disk_->KillProcess();
+      break;
+    case DiskFate::kCrashed:
+      disk_->Crash(static_cast<SimDisk::Unsynced>(world_->prng.Between(0, 4)));
+      break;
+    case DiskFate::kLost:
+      CountDiskFaults();
+      disk_.reset();
+      counted_ = {};
+      break;
+  }
+  CountDiskFaults();
+}
+
+std::shared_ptr<server::HeldJob> SimServer::Held(const JobId& job) const {
+  if (jobs_ == nullptr) return nullptr;
+  const auto held = jobs_->Find(job);
+  return held.ok() ? *held : nullptr;
+}
+
+void SimServer::Transport::Send(const v1::ServerAddress& to,
+                                std::shared_ptr<const v1::ReplicateRequest> request, Done done) {
+  World* world = server_->world_;
+  world->network.Call(
+      server_->endpoint_, World::EndpointOf(to.address()), kReplicate, request->SerializeAsString(),
+      kReplicateTimeout,
+      [done = std::move(done)](const absl::Status& status, const std::string& answer) {
+        v1::ReplicateResponse response;
+        if (status.ok() && !response.ParseFromString(answer)) {
+          return done(absl::InternalError("unreadable answer"), response);
+        }
+        done(status, response);
+      });
+}
+
+// ---------------------------------------------------------------- calls
+
+namespace {
+
+const JobId& JobOf(const v1::PushRequest& request) { return request.caller().job_id(); }
+const JobId& JobOf(const v1::PullRequest& request) { return request.caller().job_id(); }
+const JobId& JobOf(const v1::ReplicateRequest& request) { return request.job_id(); }
+
+std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const v1::PushRequest& request,
+                                             v1::PushResponse* response,
+                                             server::HeldJob::Done done) {
+  return job.Push(request, response, std::move(done));
+}
+std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const v1::PullRequest& request,
+                                             v1::PullResponse* response,
+                                             server::HeldJob::Done done) {
+  return job.Pull(request, response, std::move(done));
+}
+std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
+                                             const v1::ReplicateRequest& request,
+                                             v1::ReplicateResponse* response,
+                                             server::HeldJob::Done done) {
+  job.Replicate(request, response, std::move(done));
+  return std::nullopt;
+}
+
+}  // namespace
+
+// `told` is called when the answer leaves. Request and response are shared by the call's closures.
+template <typename Request, typename Response>
+void SimServer::Serve(const Call& call,
+                      const std::function<void(const Request&, const Response&)>& told) {
+  auto request = std::make_shared<Request>();
+  if (!request->ParseFromString(call->bytes)) {
+    return call->Answer(absl::InternalError("unreadable message"), "");
+  }
+  const auto job = jobs_->Find(JobOf(*request));
+  if (!job.ok()) return call->Answer(job.status(), "");
+  auto response = std::make_shared<Response>();
+  const auto waits = sim::Start(
+      **job, *request, response.get(), [call, request, response, told](const absl::Status& status) {
+        if (status.ok() && told) told(*request, *response);
+        call->Answer(status, status.ok() ? response->SerializeAsString() : "");
+      });
+  if (!waits.has_value()) return;
+  call->on_cancel = [weak = std::weak_ptr<server::HeldJob>(*job), id = *waits] {
+    if (const auto held = weak.lock(); held != nullptr) held->Cancel(id);
+  };
+}
+
+void SimServer::Handle(const Call& call) {
+  switch (call->method) {
+    case kPush:
+      return Serve<v1::PushRequest, v1::PushResponse>(
+          call, [this](const v1::PushRequest& request, const v1::PushResponse& response) {
+            world_->Tell([&](Checker& checker) {
+              checker.PushAnswered(process_.name(), request, response);
+            });
+          });
+    case kPull:
+      return Serve<v1::PullRequest, v1::PullResponse>(
+          call, [this](const v1::PullRequest& request, const v1::PullResponse& response) {
+            world_->Tell([&](Checker& checker) {
+              checker.PullAnswered(process_.name(), request, response);
+            });
+          });
+    case kReplicate:
+      return Serve<v1::ReplicateRequest, v1::ReplicateResponse>(call, nullptr);
+    case kGetRouting:
+      if (const absl::Status status = GetRouting(call); !status.ok()) call->Answer(status, "");
+      return;
+    default:
+      return call->Answer(absl::UnimplementedError("no such method"), "");
+  }
+}
+
+absl::Status SimServer::GetRouting(const Call& call) {
+  v1::GetRoutingRequest request;
+  if (!request.ParseFromString(call->bytes)) return absl::InternalError("unreadable message");
+  CAPSTAN_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.job_id()));
+  v1::GetRoutingResponse response;
+  *response.mutable_routing() = job->routing();
+  call->Answer(absl::OkStatus(), response.SerializeAsString());
+  return absl::OkStatus();
+}
+
+void SimServer::ScheduleTick(Instant at) {
+  if (timer_ != 0 && timer_for_ <= at) return;
+  process_.CancelTimer(timer_);
+  timer_for_ = at;
+  timer_ = process_.At(at, [this] {
+    timer_ = 0;
+    Tick();
+  });
+}
+
+void SimServer::Tick() { ScheduleTick(jobs_->Tick(process_.Now())); }
+
+void SimServer::CountDiskFaults() {
+  if (disk_ == nullptr) return;
+  static constexpr std::pair<SimDisk::Fault, Fault> kKinds[] = {
+      {SimDisk::Fault::kDiskFull, Fault::kDiskFull},
+      {SimDisk::Fault::kWriteError, Fault::kDiskWriteError},
+      {SimDisk::Fault::kReadError, Fault::kDiskReadError},
+      {SimDisk::Fault::kSyncError, Fault::kDiskSyncError},
+      {SimDisk::Fault::kLyingSync, Fault::kLyingSync},
+      {SimDisk::Fault::kTornWrite, Fault::kTornWrite},
+      {SimDisk::Fault::kBitFlipOnRead, Fault::kBitFlip},
+      {SimDisk::Fault::kBitFlipAtRest, Fault::kBitFlip},
+  };
+  for (const auto& [disk_fault, fault] : kKinds) {
+    int64_t& counted = counted_[static_cast<size_t>(disk_fault)];
+    world_->faults[fault] += disk_->injected(disk_fault) - counted;
+    counted = disk_->injected(disk_fault);
+  }
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,96 @@
+// SimServer: a parameter server's process: the real HeldJobs, ServerAgent, write-ahead log and
+// checkpoint writer over a simulated disk, replicas over simulated calls, under a SimAgent.
+//
+// The shell of server_main.cc and parameter_service.h without gRPC and threads: what they run on
+// other threads runs here after a while of virtual time. Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_SIM_SERVER_H_
+#define CAPSTAN_TESTS_SIMULATION_SIM_SERVER_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/storage/sim_disk.h"
+#include "server/agent/server_agent.h"
+#include "server/service/held_job.h"
+#include "server/service/held_jobs.h"
+#include "server/service/replica_transport.h"
+#include "server/storage/checkpoint_writer.h"
+#include "server/storage/disk_table_source.h"
+#include "server/storage/server_log.h"
+#include "tests/simulation/process.h"
+#include "tests/simulation/sim_agent.h"
+#include "tests/simulation/sim_network.h"
+#include "tests/simulation/world.h"
+
+namespace capstan::sim {
+
+class SimServer {
+ public:
+  // What is left of its disk when it is killed.
+  enum class DiskFate {
+    kKept,     // The process died: the system writes its cache back.
+    kCrashed,  // The power went: what was not synced may be lost or torn.
+    kLost,     // The machine is another one.
+  };
+
+  SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name);
+
+  Process& process() { return process_; }
+  void Start();  // REQUIRES: it is dead.
+  void Kill(DiskFate fate);
+  SimDisk& disk() { return *disk_; }
+
+  // Its copy of a job; null: it holds none, or is dead.
+  std::shared_ptr<server::HeldJob> Held(const JobId& job) const;
+
+ private:
+  using Call = std::shared_ptr<SimNetwork::Incoming>;
+
+  // A primary's messages to replicas.
+  class Transport final : public server::ReplicaTransport {
+   public:
+    explicit Transport(SimServer* server) : server_(server) {}
+    void Send(const v1::ServerAddress& to, std::shared_ptr<const v1::ReplicateRequest> request,
+              Done done) override;
+
+   private:
+    SimServer* const server_;
+  };
+
+  void MakeParts();
+  void CountDiskFaults();
+  server::TaskRunner::Execute DiskExecutor();
+  v1::RegisterRequest Registration() const;
+  void Handle(const Call& call);
+  template <typename Request, typename Response>
+  void Serve(const Call& call, const std::function<void(const Request&, const Response&)>& told);
+  absl::Status GetRouting(const Call& call);
+  void Tick();
+  void ScheduleTick(Instant at);
+
+  World* const world_;
+  Process process_;
+  const SimNetwork::EndpointId endpoint_;
+  std::unique_ptr<SimDisk> disk_;
+  int disks_ = 0;
+  std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
+  Transport transport_;
+
+  // Of this life, in the order in which each uses the one before.
+  std::unique_ptr<server::HeldJobs> jobs_;
+  std::unique_ptr<server::ServerLog> log_;
+  std::unique_ptr<server::DiskTableSource> source_;
+  std::unique_ptr<server::CheckpointWriter> writer_;
+  std::unique_ptr<server::ServerAgent> server_agent_;
+  std::unique_ptr<SimAgent> agent_;
+  Process::TimerId timer_ = 0;
+  Instant timer_for_ = Instant::InfiniteFuture();
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_SIM_SERVER_H_

@@ -1,0 +1,448 @@
+#include "tests/simulation/sim_task.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/methods.h"
+#include "worker/task/task_messages.h"
+
+namespace capstan::sim {
+namespace {
+
+// As in worker/task and worker/client.
+constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
+constexpr absl::Duration kReportDelayMax = absl::Seconds(1);
+constexpr absl::Duration kReportTimeout = absl::Seconds(10);
+constexpr absl::Duration kPullWaitLimit = absl::Milliseconds(500);
+constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+constexpr absl::Duration kAskTimeout = absl::Seconds(1);
+constexpr int kReleaseSteps = 3;  // Parts in which a gradient becomes ready.
+
+bool IsBsp(const v1::JobSpec& spec) {
+  return !spec.consistency().has_ssp() && !spec.consistency().has_asp();
+}
+
+worker::Acknowledgement AcknowledgementOf(const v1::JobSpec& spec) {
+  const bool safe = spec.resources().replicas() > 0 || spec.durability() == v1::LOG;
+  return safe && IsBsp(spec) ? worker::Acknowledgement::kWholeIteration
+                             : worker::Acknowledgement::kEachPush;
+}
+
+worker::TaskBoard::Options BoardOptions(const World& world, const v1::JobSpec& spec) {
+  return {.bsp = IsBsp(spec),
+          .slots = spec.training().slots(),
+          .batch_size = spec.training().batch_size(),
+          .evaluation_batch_size = 4,
+          .train_samples = world.options.job.train_count};
+}
+
+worker::PushPullSession::Options SessionOptions(const v1::JobSpec& spec) {
+  worker::PushPullSession::Options options;
+  // A few shards a message, so that one push is several messages.
+  options.chunk_bytes_max = 128;
+  options.acknowledgement = AcknowledgementOf(spec);
+  return options;
+}
+
+worker::WorkResult ResultOf(const worker::Work& work) {
+  return {.samples = work.positions.size(),
+          .loss_sum = static_cast<double>(work.positions.size()),
+          .correct = work.positions.size()};
+}
+
+}  // namespace
+
+SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
+                 const v1::TaskAssignment& assignment, std::function<void(int)> exited)
+    : world_(world),
+      process_(process),
+      self_(self),
+      assignment_(assignment),
+      life_{assignment.job_id(), Rank(assignment.rank()), Incarnation(assignment.incarnation())},
+      caller_{life_.job, life_.rank, life_.incarnation},
+      exited_(std::move(exited)),
+      board_(BoardOptions(*world, assignment.spec())),
+      session_(SessionOptions(assignment.spec())),
+      parameters_(world->workload.Zeros()),
+      report_delay_(kReportInterval) {}
+
+void SimTask::Start() {
+  Report();
+  loop_ = std::make_unique<worker::TaskLoop>(
+      worker::TaskLoop::Options{.acknowledgement = AcknowledgementOf(assignment_.spec())}, *this);
+  loop_->Start();
+  FinishIfEnded();
+}
+
+// ---------------------------------------------------------------- the loop
+
+void SimTask::Resume() {
+  if (resuming_) return;
+  resuming_ = true;
+  waiting_ = Waiting::kNothing;
+  process_->After(absl::ZeroDuration(), [this] {
+    resuming_ = false;
+    suspended_.resume();
+    FinishIfEnded();
+  });
+}
+
+void SimTask::Changed() {
+  if (waiting_ == Waiting::kWork) {
+    if (fenced_ || worker::TaskLoop::HasWork(board_, HasRouting())) Resume();
+  } else if (waiting_ == Waiting::kOp) {
+    if (Wait(awaited_, awaited_done_)) Resume();
+  }
+}
+
+void SimTask::FinishIfEnded() {
+  if (ending_ || loop_ == nullptr || !loop_->ended()) return;
+  failure_ = fenced_ ? absl::OkStatus() : loop_->outcome();
+  if (!failure_.ok()) {
+    world_->trace.Story(absl::StrCat(process_->name(), " gives up: ", failure_.ToString()));
+  }
+  ending_ = true;
+  process_->CancelTimer(report_timer_);
+  process_->CancelTimer(session_timer_);
+  if (fenced_) return exited_(0);
+  LastWord(failure_.ok() ? 0 : 1);
+}
+
+bool SimTask::Wait(worker::OpId op, worker::OpDone* done) {
+  if (const auto ended = ended_.find(op); ended != ended_.end()) {
+    *done = std::move(ended->second);
+    ended_.erase(ended);
+    return true;
+  }
+  if (std::exchange(interrupted_, false)) {
+    done->status = absl::CancelledError("interrupted");
+    return true;
+  }
+  waiting_ = Waiting::kOp;
+  awaited_ = op;
+  awaited_done_ = done;
+  return false;
+}
+
+bool SimTask::WaitForWork() {
+  if (fenced_ || worker::TaskLoop::HasWork(board_, HasRouting())) return true;
+  waiting_ = Waiting::kWork;
+  return false;
+}
+
+bool SimTask::Train(const worker::Work& work, const std::vector<worker::Work>&, worker::OpId push,
+                    absl::StatusOr<worker::WorkResult>* result) {
+  gradients_[push].batch = {.epoch = work.epoch,
+                            .iteration = work.iteration,
+                            .slots = work.slots,
+                            .positions = work.positions};
+  const float forward = world_->workload.Forward(gradients_[push].batch, parameters_);
+  waiting_ = Waiting::kTime;
+  ReleasePart(push, work, forward, 0, result);
+  return false;
+}
+
+// The backward pass: the last part of each table is ready first.
+void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float forward, int step,
+                          absl::StatusOr<worker::WorkResult>* result) {
+  const absl::Duration time =
+      world_->prng.Between(world_->options.compute_min, world_->options.compute_max);
+  process_->After(time / kReleaseSteps, [this, push, work, forward, step, result] {
+    worker::SessionActions actions;
+    const auto found = gradients_.find(push);
+    for (size_t t = 0; found != gradients_.end() && t < parameters_.size(); ++t) {
+      Gradient& gradient = found->second;
+      const auto elements = static_cast<int64_t>(parameters_[t].size());
+      const int64_t end = elements * (kReleaseSteps - step) / kReleaseSteps;
+      const int64_t begin = elements * (kReleaseSteps - step - 1) / kReleaseSteps;
+      world_->workload.Backward(gradient.batch, forward, work.gradient_samples, parameters_,
+                                static_cast<int>(t), begin, end, &gradient.values);
+      session_.Release(push, TableId(static_cast<int32_t>(t)), begin, process_->Now(), &actions);
+    }
+    Perform(std::move(actions));
+    if (step + 1 < kReleaseSteps) return ReleasePart(push, work, forward, step + 1, result);
+    *result = ResultOf(work);
+    Resume();
+  });
+}
+
+bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) {
+  waiting_ = Waiting::kTime;
+  process_->After(world_->options.compute_min, [this, work, result] {
+    *result = ResultOf(work);
+    Resume();
+  });
+  return false;
+}
+
+bool SimTask::Export(const worker::Work&, const absl::btree_map<TableId, Version>& versions,
+                     absl::Status* result) {
+  world_->Tell([&](Checker& checker) { checker.Exported(life_, parameters_, versions); });
+  *result = absl::OkStatus();
+  return true;
+}
+
+// ---------------------------------------------------------------- servers
+
+absl::StatusOr<worker::OpId> SimTask::Push(Iteration iteration, Range slots) {
+  const worker::OpId op(next_op_++);
+  worker::SessionActions actions;
+  const absl::Status started = session_.Start(
+      op, {.kind = worker::OpKind::kPush, .iteration = iteration, .slots = slots, .held = true},
+      process_->Now(), &actions);
+  if (!started.ok()) return started;
+  gradients_[op].values = world_->workload.Zeros();
+  Perform(std::move(actions));
+  return op;
+}
+
+absl::StatusOr<worker::OpId> SimTask::Pull(Iteration iteration, bool snapshot) {
+  const worker::OpId op(next_op_++);
+  worker::SessionActions actions;
+  const absl::Status started = session_.Start(
+      op, {.kind = worker::OpKind::kPull, .iteration = iteration, .snapshot = snapshot},
+      process_->Now(), &actions);
+  if (!started.ok()) return started;
+  Perform(std::move(actions));
+  return op;
+}
+
+void SimTask::CancelPull(worker::OpId op) {
+  worker::SessionActions actions;
+  session_.CancelPull(op, process_->Now(), &actions);
+  ended_.erase(op);
+  Perform(std::move(actions));
+}
+
+void SimTask::Perform(worker::SessionActions actions) {
+  for (const worker::SendMessage& message : actions.send) Send(message);
+  for (const int server : actions.ask_routing) AskRouting(server);
+  for (worker::OpDone& done : actions.done) {
+    if (const auto push = gradients_.find(done.op); push != gradients_.end()) {
+      const Batch batch = push->second.batch;
+      gradients_.erase(push);
+      if (done.status.ok()) {
+        world_->Tell([&](Checker& checker) { checker.BatchDone(life_, batch); });
+      }
+    }
+    if (absl::IsAborted(done.status)) ++world_->reached[Reached::kCallerFenced];
+    if (absl::IsOutOfRange(done.status)) ++world_->reached[Reached::kPullPast];
+    ended_[done.op] = std::move(done);
+  }
+  if (actions.need_routing) ReportSoon();
+  ArmSession();
+  Changed();
+}
+
+void SimTask::ArmSession() {
+  const Instant next = session_.NextDeadline();
+  if (session_timer_ != 0 && session_timer_for_ == next) return;
+  process_->CancelTimer(session_timer_);
+  session_timer_for_ = next;
+  session_timer_ = process_->At(next, [this] {
+    session_timer_ = 0;
+    worker::SessionActions actions;
+    session_.Tick(process_->Now(), &actions);
+    Perform(std::move(actions));
+  });
+}
+
+void SimTask::Send(const worker::SendMessage& message) {
+  const auto endpoint = World::EndpointOf(routing_.servers(message.server).address());
+  if (message.request.kind == worker::OpKind::kPush) {
+    const Gradient& gradient = gradients_.at(message.op);
+    v1::PushRequest request;
+    worker::EncodePush(caller_, message, gradient.values, &request);
+    for (const worker::SendMessage::Shard& shard : message.shards) {
+      if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
+      const std::vector<float>& table =
+          gradient.values[static_cast<size_t>(shard.key.table.value())];
+      const ShardPush push{
+          .life = life_,
+          .shard = shard.key,
+          .sequence = shard.sequence,
+          .batch = gradient.batch,
+          .values = absl::MakeConstSpan(table).subspan(static_cast<size_t>(shard.elements.begin),
+                                                       static_cast<size_t>(shard.elements.size()))};
+      world_->Tell([&](Checker& checker) { checker.PushSent(push); });
+    }
+    world_->network.Call(self_, endpoint, kPush, request.SerializeAsString(), kCallTimeout,
+                         [this, message](const absl::Status& status, const std::string& answer) {
+                           OnPushReply(message, status, answer);
+                         });
+    return;
+  }
+  v1::PullRequest request;
+  worker::EncodePull(caller_, message, kPullWaitLimit, &request);
+  world_->network.Call(self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
+                       [this, message](const absl::Status& status, const std::string& answer) {
+                         OnPullReply(message, status, answer);
+                       });
+}
+
+void SimTask::OnPushReply(const worker::SendMessage& message, const absl::Status& status,
+                          const std::string& answer) {
+  if (!session_.Expects(message.message)) return;
+  absl::Status outcome = status;
+  worker::DecodedReply decoded;
+  v1::PushResponse response;
+  if (outcome.ok() && !response.ParseFromString(answer)) {
+    outcome = absl::InternalError("unreadable answer");
+  }
+  if (outcome.ok()) {
+    auto read = worker::DecodePush(message, response);
+    outcome = read.status();
+    if (read.ok()) decoded = *std::move(read);
+  }
+  if (absl::IsFailedPrecondition(outcome)) ++world_->reached[Reached::kStaleRoutingRefused];
+  for (size_t i = 0; outcome.ok() && i < message.shards.size(); ++i) {
+    if (response.shards(static_cast<int>(i)).outcome() == v1::ShardPushResult::DUPLICATE) {
+      ++world_->reached[Reached::kPushDuplicateAnswered];
+    }
+    world_->Tell([&](Checker& checker) {
+      checker.PushAcknowledged(life_, message.shards[i].key, gradients_.at(message.op).batch,
+                               decoded.shards[i].version);
+    });
+  }
+  worker::SessionActions actions;
+  session_.OnReply(message.message, outcome, decoded.shards, decoded.waiting, process_->Now(),
+                   &actions);
+  Perform(std::move(actions));
+}
+
+void SimTask::OnPullReply(const worker::SendMessage& message, const absl::Status& status,
+                          const std::string& answer) {
+  if (!session_.Expects(message.message)) return;
+  absl::Status outcome = status;
+  worker::DecodedReply decoded;
+  v1::PullResponse response;
+  if (outcome.ok() && !response.ParseFromString(answer)) {
+    outcome = absl::InternalError("unreadable answer");
+  }
+  if (outcome.ok()) {
+    auto read = worker::DecodePull(message, response, &parameters_);
+    outcome = read.status();
+    if (read.ok()) decoded = *std::move(read);
+  }
+  if (absl::IsFailedPrecondition(outcome)) ++world_->reached[Reached::kStaleRoutingRefused];
+  for (size_t i = 0; outcome.ok() && i < message.shards.size(); ++i) {
+    if (decoded.shards[i].outcome == worker::ShardReply::Outcome::kNotReady) {
+      ++world_->reached[Reached::kPullNotReady];
+    }
+    if (decoded.shards[i].outcome != worker::ShardReply::Outcome::kDone) continue;
+    const ShardRead read{.life = life_,
+                         .shard = message.shards[i].key,
+                         .iteration = message.request.iteration,
+                         .snapshot = message.request.snapshot,
+                         .version = decoded.shards[i].version};
+    world_->Tell([&](Checker& checker) { checker.ReadDone(read); });
+  }
+  worker::SessionActions actions;
+  session_.OnReply(message.message, outcome, decoded.shards, decoded.waiting, process_->Now(),
+                   &actions);
+  Perform(std::move(actions));
+}
+
+void SimTask::AskRouting(int server) {
+  v1::GetRoutingRequest request;
+  request.set_job_id(life_.job);
+  world_->network.Call(self_, World::EndpointOf(routing_.servers(server).address()), kGetRouting,
+                       request.SerializeAsString(), kAskTimeout,
+                       [this](const absl::Status& status, const std::string& answer) {
+                         v1::GetRoutingResponse response;
+                         if (status.ok() && response.ParseFromString(answer)) {
+                           TakeRouting(response.routing());
+                         }
+                       });
+}
+
+void SimTask::TakeRouting(const v1::RoutingTable& proto) {
+  const absl::StatusOr<worker::Routing> routing = worker::DecodeRouting(proto);
+  if (!routing.ok() || routing->generation <= session_.routing_generation()) return;
+  routing_ = proto;
+  worker::SessionActions actions;
+  session_.SetRouting(*routing, process_->Now(), &actions);
+  Perform(std::move(actions));
+}
+
+// ---------------------------------------------------------------- the scheduler
+
+void SimTask::ReportSoon() {
+  report_woken_ = true;
+  if (reporting_ || ending_) return;
+  process_->CancelTimer(report_timer_);
+  report_timer_ = process_->After(absl::ZeroDuration(), [this] { Report(); });
+}
+
+v1::SyncTaskRequest SimTask::MakeReport() {
+  v1::SyncTaskRequest request;
+  request.set_job_id(life_.job);
+  request.set_rank(life_.rank.value());
+  request.set_incarnation(life_.incarnation.value());
+  request.set_assignment_seen(board_.assignment().generation.value());
+  request.set_routing_seen(session_.needs_routing() ? 0 : session_.routing_generation().value());
+  *request.mutable_progress() = worker::ProgressToProto(board_);
+  request.set_idle(board_.Idle());
+  if (const worker::SessionWait wait = session_.CurrentWait(); wait.waiting) {
+    *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
+  }
+  if (!failure_.ok()) {
+    request.mutable_failure()->set_reason(v1::Failure::HANG);
+    request.mutable_failure()->set_message(std::string(failure_.message()));
+  }
+  return request;
+}
+
+void SimTask::Report() {
+  report_timer_ = 0;
+  reporting_ = true;
+  report_woken_ = false;
+  const v1::SyncTaskRequest request = MakeReport();
+  world_->network.Call(
+      self_, world_->scheduler, kSyncTask, request.SerializeAsString(), kReportTimeout,
+      [this, idle = request.idle()](const absl::Status& status, const std::string& answer) {
+        OnReported(idle, status, answer);
+      });
+}
+
+void SimTask::OnReported(bool idle, const absl::Status& status, const std::string& answer) {
+  reporting_ = false;
+  if (ending_) return;
+  if (absl::IsAborted(status) || absl::IsNotFound(status)) {
+    world_->trace.Story(absl::StrCat(process_->name(), " is told to stop"));
+    fenced_ = true;
+    interrupted_ = true;
+    return Changed();  // It reports no more.
+  }
+  absl::Duration delay = idle ? absl::ZeroDuration() : kReportInterval;
+  if (status.ok()) {
+    report_delay_ = kReportInterval;
+  } else {
+    report_delay_ = std::min(std::max(report_delay_ * 2, kReportInterval), kReportDelayMax);
+    delay = report_delay_;
+  }
+  if (report_woken_) delay = absl::ZeroDuration();
+  report_timer_ = process_->After(delay, [this] { Report(); });
+  v1::SyncTaskResponse response;
+  if (!status.ok() || !response.ParseFromString(answer)) return;
+  if (response.has_routing()) TakeRouting(response.routing());
+  if (!response.has_assignment()) return;
+  const auto assignment = worker::AssignmentFromProto(response.assignment());
+  if (!assignment.ok()) {
+    world_->failure = absl::StrCat("assignment: ", assignment.status().ToString());
+    return;
+  }
+  if (!board_.Take(*assignment)) return;
+  interrupted_ = true;
+  Changed();
+}
+
+void SimTask::LastWord(int exit_code) {
+  world_->network.Call(self_, world_->scheduler, kSyncTask, MakeReport().SerializeAsString(),
+                       kReportTimeout, [this, exit_code](const absl::Status& status, const auto&) {
+                         exited_(exit_code != 0 && !status.ok() ? 3 : exit_code);
+                       });
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,129 @@
+// SimTask: one worker task's process: the real TaskLoop, TaskBoard, PushPullSession and message
+// codec over simulated calls, with a trainer of its own (workload.h) and a compute time drawn for
+// each batch.
+//
+// The shell of worker/task and worker/client without gRPC and threads: where those block, this one
+// suspends the loop and resumes it by virtual time. Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_SIM_TASK_H_
+#define CAPSTAN_TESTS_SIMULATION_SIM_TASK_H_
+
+#include <coroutine>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/scheduler.pb.h"
+#include "tests/simulation/process.h"
+#include "tests/simulation/sim_network.h"
+#include "tests/simulation/world.h"
+#include "worker/client/message_codec.h"
+#include "worker/core/push_pull_session.h"
+#include "worker/core/task_board.h"
+#include "worker/core/task_loop.h"
+
+namespace capstan::sim {
+
+class SimTask final : public worker::TaskPort {
+ public:
+  // `exited` is called once, with the exit code, unless the process is killed before; it may
+  // destroy the task.
+  SimTask(World* world, Process* process, SimNetwork::EndpointId self,
+          const v1::TaskAssignment& assignment, std::function<void(int)> exited);
+  void Start();
+
+  const Life& life() const { return life_; }
+
+  // ---- TaskPort
+  void UseBoard(const std::function<void(worker::TaskBoard&)>& use) override { use(board_); }
+  bool Fenced() override { return fenced_; }
+  void ReportSoon() override;
+  bool HasRouting() override { return session_.routing_generation().value() != 0; }
+  absl::StatusOr<worker::OpId> Push(Iteration iteration, Range slots) override;
+  absl::StatusOr<worker::OpId> Pull(Iteration iteration, bool snapshot) override;
+  void CancelPull(worker::OpId op) override;
+  bool Wait(worker::OpId op, worker::OpDone* done) override;
+  bool WaitForWork() override;
+  bool Train(const worker::Work& work, const std::vector<worker::Work>& ahead, worker::OpId push,
+             absl::StatusOr<worker::WorkResult>* result) override;
+  bool Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) override;
+  bool Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,
+              absl::Status* result) override;
+  void Suspended(std::coroutine_handle<> loop) override { suspended_ = loop; }
+
+ private:
+  // What the loop waits for.
+  enum class Waiting { kNothing, kOp, kWork, kTime };
+  struct Gradient {  // Of a push that has not ended.
+    Batch batch;
+    Arrays values;
+  };
+
+  void Resume();   // Later: never inside a call of the loop's.
+  void Changed();  // Something that the loop may wait for has happened.
+  void FinishIfEnded();
+  void Perform(worker::SessionActions actions);
+  void Send(const worker::SendMessage& message);
+  void OnPushReply(const worker::SendMessage& message, const absl::Status& status,
+                   const std::string& answer);
+  void OnPullReply(const worker::SendMessage& message, const absl::Status& status,
+                   const std::string& answer);
+  void ArmSession();
+  void AskRouting(int server);
+  void TakeRouting(const v1::RoutingTable& routing);
+  void ReleasePart(worker::OpId push, const worker::Work& work, float forward, int step,
+                   absl::StatusOr<worker::WorkResult>* result);
+
+  // ---- the link to the scheduler, as in worker/task/scheduler_link.h
+  void Report();
+  void OnReported(bool idle, const absl::Status& status, const std::string& answer);
+  v1::SyncTaskRequest MakeReport();
+  void LastWord(int exit_code);
+
+  World* const world_;
+  Process* const process_;
+  const SimNetwork::EndpointId self_;
+  const v1::TaskAssignment assignment_;
+  const Life life_;
+  const worker::CallerId caller_;
+  const std::function<void(int)> exited_;
+
+  worker::TaskBoard board_;
+  worker::PushPullSession session_;
+  v1::RoutingTable routing_;
+  Arrays parameters_;
+  absl::btree_map<worker::OpId, Gradient> gradients_;
+  absl::btree_map<worker::OpId, worker::OpDone> ended_;
+  absl::btree_map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
+  absl::btree_map<std::pair<ShardKey, Sequence>, int> sent_;
+  uint64_t next_op_ = 1;
+  bool fenced_ = false;
+  bool interrupted_ = false;
+  bool needs_routing_ = false;
+  absl::Status failure_;
+
+  Waiting waiting_ = Waiting::kNothing;
+  worker::OpId awaited_;
+  worker::OpDone* awaited_done_ = nullptr;
+  std::coroutine_handle<> suspended_;
+  bool resuming_ = false;
+
+  absl::Duration report_delay_;
+  Process::TimerId report_timer_ = 0;
+  bool reporting_ = false;
+  bool report_woken_ = false;
+  bool ending_ = false;
+
+  Process::TimerId session_timer_ = 0;
+  Instant session_timer_for_;
+
+  std::unique_ptr<worker::TaskLoop> loop_;  // Declared last: it uses all of the others.
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_SIM_TASK_H_

@@ -1,0 +1,25 @@
+#include <catch2/catch.hpp>
+#include <cstdint>
+
+#include "tests/simulation/options.h"
+#include "tests/simulation/run_seed.h"
+#include "tests/simulation/run_seeds.h"
+
+namespace capstan::sim {
+namespace {
+
+TEST_CASE("Simulation: every promise holds in 500 worlds", "[simulation]") {
+  CHECK(RunSeeds({.first = 1, .count = 500, .jobs = 2, .complete = false}) == 0);
+}
+
+TEST_CASE("Simulation: a seed has one trace", "[simulation]") {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const SeedResult one = RunSeed(DrawOptions(seed), /*verbose=*/false);
+    const SeedResult other = RunSeed(DrawOptions(seed), /*verbose=*/false);
+    CHECK(one.trace_hash == other.trace_hash);
+    CHECK(one.events == other.events);
+  }
+}
+
+}  // namespace
+}  // namespace capstan::sim

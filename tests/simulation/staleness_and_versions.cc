@@ -1,0 +1,86 @@
+#include "tests/simulation/staleness_and_versions.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::sim {
+namespace {
+
+std::string NameOf(const Life& life) {
+  return absl::StrCat("task ", life.rank.value(), "/", life.incarnation.value());
+}
+
+std::string NameOf(const ShardKey& shard) {
+  return absl::StrCat("table ", shard.table.value(), " shard ", shard.shard.value());
+}
+
+}  // namespace
+
+void StalenessAndVersions::PushSent(const ShardPush& push) {
+  Iteration& next = pushed_[{push.life, push.shard}];
+  next = std::max(next, push.batch.iteration.Next());
+}
+
+void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, const Batch&,
+                                            Version version) {
+  if (job_.mode == Mode::kBsp) return;  // Slots may be recomputed after their iteration.
+  Version& seen = seen_[{life, shard}];
+  seen = std::max(seen, version);
+}
+
+void StalenessAndVersions::ReadDone(const ShardRead& read) {
+  if (job_.mode == Mode::kBsp) {
+    if (read.snapshot || read.version.value() == read.iteration.value()) return;
+    return Fail(absl::StrCat("versions: ", NameOf(read.life), " read version ",
+                             read.version.value(), " of ", NameOf(read.shard), " at iteration ",
+                             read.iteration.value()));
+  }
+  Version& seen = seen_[{read.life, read.shard}];
+  if (read.version < seen) {
+    Fail(absl::StrCat("versions: ", NameOf(read.life), " read version ", read.version.value(),
+                      " of ", NameOf(read.shard), " after ", seen.value()));
+  }
+  seen = read.version;
+}
+
+void StalenessAndVersions::WorkChanged(const Life& life, Iteration start, int leases) {
+  work_[life] = {.start = start, .leases = leases};
+}
+
+void StalenessAndVersions::MembershipSent(const JobId&,
+                                          const scheduler::JobMembership& membership) {
+  if (membership.generation > membership_.generation) membership_ = membership;
+}
+
+void StalenessAndVersions::PullAnswered(const std::string& server, const v1::PullRequest& request,
+                                        const v1::PullResponse& response) {
+  if (job_.mode != Mode::kSsp || request.snapshot()) return;
+  for (int i = 0; i < response.shards_size(); ++i) {
+    const v1::ShardValues::Outcome outcome = response.shards(i).outcome();
+    if (outcome != v1::ShardValues::VALUES && outcome != v1::ShardValues::UNCHANGED) continue;
+    CheckStaleness(server, request.caller(), request.iteration(),
+                   {TableId(request.shards(i).table()), ShardId(request.shards(i).shard())});
+  }
+}
+
+void StalenessAndVersions::CheckStaleness(const std::string& server, const v1::Caller& caller,
+                                          int64_t iteration, const ShardKey& shard) {
+  for (const scheduler::Member& member : membership_.members) {
+    if (!member.active || member.rank.value() == caller.rank()) continue;
+    const Life life{caller.job_id(), member.rank, member.incarnation};
+    const auto work = work_.find(life);
+    if (work == work_.end() || work->second.leases == 0) continue;
+    Iteration next = work->second.start;
+    if (const auto pushed = pushed_.find({life, shard}); pushed != pushed_.end()) {
+      next = std::max(next, pushed->second);
+    }
+    if (next.value() >= iteration - job_.staleness_bound) continue;
+    return Fail(absl::StrCat("staleness: ", server, " let task ", caller.rank(), "/",
+                             caller.incarnation(), " read ", NameOf(shard), " at iteration ",
+                             iteration, " while ", NameOf(life), " has pushed ", next.value(),
+                             " iterations; the bound is ", job_.staleness_bound));
+  }
+}
+
+}  // namespace capstan::sim

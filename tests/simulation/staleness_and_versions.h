@@ -1,0 +1,52 @@
+// StalenessAndVersions: no SSP read is staler than the bound, and no reader sees a shard go back.
+//
+// Staleness: when a server's answer to a pull at iteration c leaves, every other task that holds
+// work has itself finished iteration c - 1 - bound, or was started beyond it. The checker knows how
+// far a task is from its pushes and its assignment, not from what servers count.
+// Versions: to one life of one task, a shard's version never decreases, and is at least the one
+// with which a server has acknowledged a push of that life (SSP, ASP).
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_
+#define CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/options.h"
+
+namespace capstan::sim {
+
+class StalenessAndVersions final : public Checker {
+ public:
+  explicit StalenessAndVersions(const JobOptions& job) : job_(job) {}
+
+  void PushSent(const ShardPush& push) override;
+  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+                        Version version) override;
+  void ReadDone(const ShardRead& read) override;
+  void WorkChanged(const Life& life, Iteration start, int leases) override;
+  void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) override;
+  void PullAnswered(const std::string& server, const v1::PullRequest& request,
+                    const v1::PullResponse& response) override;
+
+ private:
+  struct Work {
+    Iteration start;
+    int leases = 0;
+  };
+
+  void CheckStaleness(const std::string& server, const v1::Caller& caller, int64_t iteration,
+                      const ShardKey& shard);
+
+  const JobOptions job_;
+  scheduler::JobMembership membership_;  // The newest sent.
+  absl::btree_map<Life, Work> work_;
+  absl::btree_map<std::pair<Life, ShardKey>, Iteration> pushed_;  // The next one to push.
+  absl::btree_map<std::pair<Life, ShardKey>, Version> seen_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_

@@ -1,0 +1,167 @@
+#include "tests/simulation/workload.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/initial_values.h"
+#include "common/random/philox.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr uint64_t kSamplesStream = 0x53414D504C45;
+constexpr int kIntegerMax = 8;  // Of an element of a sample's gradient.
+
+v1::TableSpec MakeTable(int index, int64_t elements, bool bsp) {
+  v1::TableSpec table;
+  table.set_table(index);
+  table.set_name(index == 0 ? "parameters" : "statistics");
+  table.set_elements(elements);
+  table.set_rule(index == 0 ? v1::OPTIMIZER : v1::MOVING_AVERAGE);
+  v1::TensorSpec* tensor = table.add_tensors();
+  tensor->set_name(absl::StrCat("t", index));
+  tensor->add_shape(elements);
+  if (index == 1) tensor->set_momentum(0.1f);
+  if (bsp) {
+    tensor->mutable_initializer()->set_uniform_bound(0.5f);
+  } else {
+    tensor->mutable_initializer()->set_constant(3.0f);
+  }
+  return table;
+}
+
+void SetOptimizer(const JobOptions& options, v1::Optimizer* optimizer) {
+  optimizer->set_learning_rate(options.mode == Mode::kBsp ? 0.05f : 1.0f);
+  switch (options.optimizer) {
+    case 1:
+      optimizer->mutable_momentum();
+      break;
+    case 2:
+      optimizer->mutable_adam();
+      break;
+    case 3:
+      optimizer->mutable_adagrad();
+      break;
+    default:
+      optimizer->mutable_sgd();
+      break;
+  }
+}
+
+v1::JobSpec MakeSpec(const Options& options) {
+  const JobOptions& job = options.job;
+  v1::JobSpec spec;
+  spec.set_name("sim");
+  spec.mutable_training()->set_epochs(job.epochs);
+  spec.mutable_training()->set_batch_size(static_cast<int32_t>(job.batch_size));
+  spec.mutable_training()->set_slots(job.slots);
+  spec.mutable_training()->set_seed(options.seed);
+  SetOptimizer(job, spec.mutable_optimizer());
+  v1::Consistency* consistency = spec.mutable_consistency();
+  if (job.mode == Mode::kBsp) consistency->mutable_bsp();
+  if (job.mode == Mode::kSsp) consistency->mutable_ssp()->set_staleness_bound(job.staleness_bound);
+  if (job.mode == Mode::kAsp) consistency->mutable_asp();
+  v1::Resources* resources = spec.mutable_resources();
+  resources->set_workers(job.workers);
+  resources->set_servers(job.servers);
+  resources->set_replicas(job.replicas);
+  spec.set_durability(job.log ? v1::LOG : v1::NONE);
+  spec.mutable_checkpoints()->set_every_iterations(job.checkpoint_iterations);
+  spec.mutable_checkpoints()->set_keep(job.checkpoints_kept);
+  return spec;
+}
+
+scheduler::JobPlan MakePlan(const JobOptions& job) {
+  scheduler::JobPlan plan;
+  plan.id = "sim-1";
+  plan.mode = static_cast<scheduler::Mode>(static_cast<int>(job.mode));
+  plan.workers = job.workers;
+  plan.servers = job.servers;
+  plan.max_restarts = job.max_restarts;
+  plan.worker_wait = job.worker_wait;
+  plan.epochs = job.epochs;
+  plan.batch_size = job.batch_size;
+  plan.slots = job.slots;
+  plan.train_count = job.train_count;
+  plan.test_count = job.test_count;
+  plan.table_elements = job.table_elements;
+  plan.export_path = "export";
+  plan.replicas = job.replicas;
+  plan.log = job.log;
+  plan.server_wait = job.server_wait;
+  plan.checkpoint_iterations = job.checkpoint_iterations;
+  plan.checkpoints_kept = job.checkpoints_kept;
+  plan.checkpoint_folder = "checkpoints";
+  return plan;
+}
+
+}  // namespace
+
+Workload::Workload(const Options& options) : options_(options) {
+  auto job = std::make_shared<scheduler::AdmittedJob>();
+  job->plan = MakePlan(options.job);
+  job->spec = MakeSpec(options);
+  for (size_t i = 0; i < options.job.table_elements.size(); ++i) {
+    job->tables.push_back(MakeTable(static_cast<int>(i), options.job.table_elements[i], bsp()));
+  }
+  job->mode = "sim";
+  job->output_directory = "export";
+  job_ = std::move(job);
+}
+
+Arrays Workload::InitialValues() const {
+  Arrays values = Zeros();
+  for (size_t t = 0; t < values.size(); ++t) {
+    FillInitialValues(tables()[t], options_.seed, 0, absl::MakeSpan(values[t]));
+  }
+  return values;
+}
+
+Arrays Workload::Zeros() const {
+  Arrays values;
+  for (const v1::TableSpec& table : tables()) {
+    values.emplace_back(static_cast<size_t>(table.elements()));
+  }
+  return values;
+}
+
+float Workload::SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const {
+  const uint64_t sample =
+      MixKey(MixKey(options_.seed, kSamplesStream),
+             static_cast<uint64_t>(batch.epoch.value()) << 32 | static_cast<uint64_t>(position));
+  const uint64_t word =
+      MixKey(sample, static_cast<uint64_t>(table) << 32 | static_cast<uint64_t>(element));
+  if (!bsp())
+    return static_cast<float>(static_cast<int>(word % (2 * kIntegerMax + 1))) -
+           static_cast<float>(kIntegerMax);
+  return 2.0f * ToUnitFloat(static_cast<uint32_t>(word)) - 1.0f;
+}
+
+float Workload::Forward(const Batch& batch, const Arrays& parameters) const {
+  if (!bsp()) return 0.0f;
+  float sum = 0.0f;
+  for (const std::vector<float>& table : parameters) {
+    for (size_t i = 0; i < table.size(); ++i) {
+      sum += table[i] * static_cast<float>(1 + (i + static_cast<size_t>(batch.slots.begin)) % 7);
+    }
+  }
+  return sum / (1.0f + std::fabs(sum));
+}
+
+void Workload::Backward(const Batch& batch, float forward, int64_t samples,
+                        const Arrays& parameters, int table, int64_t begin, int64_t end,
+                        Arrays* gradient) const {
+  const auto t = static_cast<size_t>(table);
+  for (int64_t i = begin; i < end; ++i) {
+    const auto e = static_cast<size_t>(i);
+    float sum = 0.0f;
+    for (int64_t p = batch.positions.begin; p < batch.positions.end; ++p) {
+      const float term = SampleTerm(batch, p, table, i);
+      sum += bsp() ? term + 0.5f * forward + 0.1f * parameters[t][e] : term;
+    }
+    (*gradient)[t][e] = bsp() ? sum / static_cast<float>(samples) : sum;
+  }
+}
+
+}  // namespace capstan::sim

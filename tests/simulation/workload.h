@@ -1,0 +1,54 @@
+// Workload: the job that a simulated world trains, and its trainer.
+//
+// SSP, ASP: gradients are whole numbers that depend on the samples alone, and the rule is SGD with a
+// learning rate of 1: sums are exact in fp32 in any order, so that the final table says which
+// pushes it contains (exactly_once_ledger.h).
+// BSP: gradients are floats computed from the pulled parameters, each element from all of them, so
+// that one wrong or torn read changes the bits of everything after it (reference_bits.h).
+// Thread safety: thread-compatible; constant after construction.
+#ifndef CAPSTAN_TESTS_SIMULATION_WORKLOAD_H_
+#define CAPSTAN_TESTS_SIMULATION_WORKLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/types/ids.h"
+#include "scheduler/admission.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/options.h"
+
+namespace capstan::sim {
+
+using Arrays = std::vector<std::vector<float>>;  // One array a table.
+
+class Workload {
+ public:
+  explicit Workload(const Options& options);
+
+  const std::shared_ptr<const scheduler::AdmittedJob>& job() const { return job_; }
+  const std::vector<v1::TableSpec>& tables() const { return job_->tables; }
+  bool bsp() const { return options_.job.mode == Mode::kBsp; }
+  const JobOptions& options() const { return options_.job; }
+
+  Arrays InitialValues() const;
+  Arrays Zeros() const;
+
+  // What the forward pass of a batch leaves for the backward pass. Reads all of `parameters`.
+  float Forward(const Batch& batch, const Arrays& parameters) const;
+  // Elements [begin, end) of a table's gradient. Reads these elements of `parameters` only.
+  // `samples`: by which the gradient is divided (BSP).
+  void Backward(const Batch& batch, float forward, int64_t samples, const Arrays& parameters,
+                int table, int64_t begin, int64_t end, Arrays* gradient) const;
+
+ private:
+  float SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const;
+
+  const Options options_;
+  std::shared_ptr<const scheduler::AdmittedJob> job_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_WORKLOAD_H_

@@ -1,0 +1,71 @@
+// World: what all parts of one simulated cluster share: time, network, faults, the job, and the
+// checkers that watch.
+//
+// Thread safety: thread-compatible; one world is one thread's.
+#ifndef CAPSTAN_TESTS_SIMULATION_WORLD_H_
+#define CAPSTAN_TESTS_SIMULATION_WORLD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/storage/sim_disk.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/event_loop.h"
+#include "tests/simulation/fault.h"
+#include "tests/simulation/options.h"
+#include "tests/simulation/prng.h"
+#include "tests/simulation/reached.h"
+#include "tests/simulation/sim_network.h"
+#include "tests/simulation/trace_hash.h"
+#include "tests/simulation/workload.h"
+
+namespace capstan::sim {
+
+struct World {
+  World(const Options& drawn, bool verbose)
+      : options(drawn),
+        prng(Prng(drawn.seed).Fork(2)),
+        trace(&loop, verbose),
+        network(&loop, Prng(drawn.seed).Fork(3), &faults, &trace),
+        shared_disk(drawn.seed),
+        workload(drawn) {}
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Tells every checker: world.Tell([&](Checker& checker) { checker.Exported(...); });
+  template <typename Call>
+  void Tell(const Call& call) {
+    for (const std::unique_ptr<Checker>& checker : checkers) call(*checker);
+  }
+
+  // Addresses are what daemons tell the scheduler and clients dial.
+  static std::string AddressOf(SimNetwork::EndpointId endpoint) {
+    return absl::StrCat("sim:", endpoint);
+  }
+  static SimNetwork::EndpointId EndpointOf(const std::string& address) {
+    int endpoint = -1;
+    return absl::SimpleAtoi(absl::string_view(address).substr(4), &endpoint) ? endpoint : -1;
+  }
+
+  const Options options;
+  Prng prng;
+  EventLoop loop;
+  TraceHash trace;
+  FaultCounts faults;
+  ReachedCounts reached;
+  SimNetwork network;
+  SimDisk::Rates disk_rates;  // Of the servers' disks.
+  SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
+  Workload workload;
+  std::vector<std::unique_ptr<Checker>> checkers;
+  SimNetwork::EndpointId scheduler = 0;
+  std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_WORLD_H_
