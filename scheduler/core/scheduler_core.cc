@@ -121,8 +121,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
 
 absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
                                       const std::optional<RestoreFrom>& restore) {
-  const int servers = std::max(plan.servers, plan.replicas + 1);
-  CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, servers));
+  CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, plan.servers_needed()));
   JobEntry& entry = jobs_[plan.id];
   entry.plan = plan;
   entry.number = next_job_number_++;

@@ -274,7 +274,8 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     }
   }
   for (const auto& [number, entry] : waiting) {
-    queue_.Push(entry->plan.id, entry->plan.workers, entry->plan.servers).IgnoreError();
+    const JobPlan& plan = entry->plan;
+    queue_.Push(plan.id, plan.workers, plan.servers_needed()).IgnoreError();
   }
   queue_changed_ = true;
   desired_changed_ = true;
