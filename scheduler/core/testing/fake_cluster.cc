@@ -461,6 +461,15 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     if (damaged_.contains(assignment.restore.restore_folder)) {
       tables.failure = {FailureReason::kBadData, "its checksum does not match"};
     }
+    // A server that is new to the job is filled with what the others hold.
+    if (tables.routing == nullptr) {
+      for (const auto& [name, other] : nodes_) {
+        const auto held = other.tables.find(job);
+        if (other.alive && held != other.tables.end() && !held->second.clocks.empty()) {
+          tables.clocks = held->second.clocks;
+        }
+      }
+    }
     absl::btree_map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {
       Clock clock = tables.clocks[member.rank];
