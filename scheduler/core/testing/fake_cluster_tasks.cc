@@ -139,8 +139,16 @@ bool FakeCluster::MayPull(const FakeTask& task) const {
 void FakeCluster::Pushed(const FakeTask& task) {
   for (auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
-    if (tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
+    if (tables == node.tables.end()) continue;
     const auto clock = tables->second.clocks.find(task.key.rank);
+    if (!IsPrimary(node, task.key.job)) {
+      // A replica, or one that is being filled, has it from the primary.
+      Clock& copy = tables->second.clocks[task.key.rank];
+      if (copy.incarnation != task.key.incarnation) copy = {.incarnation = task.key.incarnation};
+      copy.active = true;
+      copy.clock = std::max(copy.clock, task.iterations + 1);
+      continue;
+    }
     if (clock == tables->second.clocks.end() || clock->second.incarnation != task.key.incarnation ||
         !clock->second.active) {
       if (node.alive)
