@@ -11,7 +11,8 @@
 
 namespace capstan::scheduler {
 
-// Errors: kFailedPrecondition  another protocol version.   kInvalidArgument  no role, or more stored
+// Errors: kFailedPrecondition  another protocol version.   kInvalidArgument  no role, or more
+// stored
 //         shards than anybody has.
 absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request);
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out);

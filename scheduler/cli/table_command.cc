@@ -121,7 +121,8 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
       ->add_option("JOB", *job_id, "Only this job's");
 
   auto placed = std::make_shared<std::string>();
-  AddCommand(table, "placement", "Which server is the primary of each shard, and where replicas are",
+  AddCommand(table, "placement",
+             "Which server is the primary of each shard, and where replicas are",
              "  capstan table placement lenet-1\n  capstan table placement lenet-1 -o json", line,
              [placed](const Settings& settings) { return Placement(settings, *placed); })
       ->add_option("JOB", *placed, "Id of the job")

@@ -131,17 +131,15 @@ void Checkpoints::OnRouting(const Routing& routing) {
   for (size_t i = 0; i < routing_.shards.size(); ++i) {
     const ShardRoute& before = routing_.shards[i];
     if (routing.shards[i].term == before.term) continue;
-    const NodeId server(PrimaryOf(routing_, before));
-    if (progress_.at(server) == Progress::kWritten) continue;
-    return Abandon(absl::StrCat(Name(before.key), " has left ", server));
+    // Also if it was written there: its new primary has the same order, and the same file's name.
+    return Abandon(absl::StrCat(Name(before.key), " has left ", PrimaryOf(routing_, before)));
   }
 }
 
 void Checkpoints::OnServerDied(const NodeId& server) {
-  const auto known = progress_.find(server);
+  // Also if it has written: its next life would capture again, over what is there.
   const bool awaited = IsCapturing() || state_ == State::kWriting;
-  if (!awaited || known == progress_.end() || known->second == Progress::kWritten) return;
-  Abandon(absl::StrCat(server, " is gone"));
+  if (awaited && progress_.contains(server)) Abandon(absl::StrCat(server, " is gone"));
 }
 
 void Checkpoints::Tick(Instant now) {
@@ -173,8 +171,9 @@ std::string Checkpoints::FolderOf(CheckpointId id) const {
   return absl::StrCat(folder_, "/checkpoint-", id.value());
 }
 
+// Once all is written nobody may touch it: a server that comes anew would capture again.
 CheckpointOrder Checkpoints::order() const {
-  if (IsIdle()) return {};
+  if (!IsCapturing() && state_ != State::kWriting) return {};
   return {last_begun_, FolderOf(last_begun_)};
 }
 

@@ -174,16 +174,29 @@ TEST_CASE("Checkpoints: what goes wrong gives the present one up, and says why",
   }
 }
 
-TEST_CASE("Checkpoints: a server that has written may die, and its shards may move",
+TEST_CASE("Checkpoints: until all have written, who has may not die, nor its shards move",
           "[scheduler][core]") {
+  // Its next life, or the next primary, would write over its parts.
   Fixture f;
+  Routing moved = TwoServers();
+  moved.shards[1].term = Term(2);
   f.Written("b", Part(1, 50, 80));
-  f.checkpoints.OnServerDied("b");
-  Routing routing = TwoServers();
-  routing.shards[1].term = Term(2);
-  f.checkpoints.OnRouting(routing);
-  f.Written("a", Part(0, 0, 50));
-  CHECK(f.checkpoints.MustPublish());
+  CHECK(f.checkpoints.order().id == CheckpointId(1));
+  SECTION("it dies") {
+    f.checkpoints.OnServerDied("b");
+    CHECK(f.WhyAbandoned() == "b is gone");
+  }
+  SECTION("a shard moves") {
+    f.checkpoints.OnRouting(moved);
+    CHECK(f.WhyAbandoned() == "table 0 shard 1 has left b");
+  }
+  SECTION("then it does not matter, and nobody is told to write any more") {
+    f.Written("a", Part(0, 0, 50));
+    f.checkpoints.OnServerDied("b");
+    f.checkpoints.OnRouting(moved);
+    CHECK(f.checkpoints.MustPublish());
+    CHECK(f.checkpoints.order().id == CheckpointId(0));
+  }
 }
 
 TEST_CASE("Checkpoints: reports of strangers, of other checkpoints and late ones have no effect",

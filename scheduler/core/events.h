@@ -134,9 +134,9 @@ struct JobEnded {
   Failure failure;
 };
 
-using Event =
-    std::variant<NodeJoined, NodeDied, SchedulerStalled, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged,
-                 TaskPlaced, TaskDied, Report, EpochDone, CheckpointEnded, JobEnded>;
+using Event = std::variant<NodeJoined, NodeDied, SchedulerStalled, JobSubmitted, JobStarted,
+                           PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report, EpochDone,
+                           CheckpointEnded, JobEnded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -3,7 +3,6 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_PLAN_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_PLAN_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,8 +37,8 @@ struct JobPlan {
   int checkpoints_kept = 2;                        // >= 1.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
 
-  // That must be there before the job starts.
-  int servers_needed() const { return std::max(servers, replicas + 1); }
+  // Servers that it cannot start without.
+  int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
 
   // Durable, in the form of scheduler/store/archive.h.
   template <typename Archive>

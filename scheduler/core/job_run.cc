@@ -270,8 +270,8 @@ Instant JobRun::NextDeadline() const {
     if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
   }
   next = std::min(next, checkpoints_.Limit());
-  if (phase_ == JobPhase::kTraining && training_begun_ && !recovery_ && segment_margin_ == 0 &&
-      !pausing_ && checkpoints_.IsIdle()) {
+  if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
+      !recovery_ && checkpoints_.IsIdle()) {
     next = std::min(next, checkpoints_.DueAt());
   }
   if (phase_ == JobPhase::kFinishing)

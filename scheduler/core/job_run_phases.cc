@@ -240,6 +240,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
       } else {
         wanted.samples = sample_leases_->HeldBy(task.rank);
         wanted.start_iteration = members_.StartIteration(task.rank);
+        wanted.paused = wanted.paused && !wanted.samples.empty();
       }
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
       break;

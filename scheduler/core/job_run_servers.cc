@@ -26,9 +26,9 @@ void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& 
     if (phase_ != JobPhase::kFinishing) {
       if (shards_.IsUsed(dead.node)) server_deaths_[dead.node] = dead.why;
       shards_.ServerDied(dead.node, dead.fenced_at);
-      checkpoints_.OnServerDied(dead.node);
       members_.Forget(dead.node);
     }
+    checkpoints_.OnServerDied(dead.node);
     for (const Rank rank : tasks_.OnNode(dead.node)) {
       EndTask(rank, {FailureReason::kNoHeartbeat, absl::StrCat(dead.node, " is gone: ", dead.why)},
               /*counted=*/false, now, events);

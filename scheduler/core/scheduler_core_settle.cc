@@ -141,7 +141,7 @@ std::vector<ServerRef> SchedulerCore::ChooseServers(const JobPlan& plan) const {
     std::stable_sort(servers.begin(), servers.end(), [this](const Node* a, const Node* b) {
       return ShardsOn(a->id) < ShardsOn(b->id);
     });
-    servers.resize(static_cast<size_t>(std::max(plan.servers, plan.replicas + 1)));
+    servers.resize(static_cast<size_t>(plan.servers_needed()));
     std::sort(servers.begin(), servers.end(),
               [](const Node* a, const Node* b) { return a->id < b->id; });
   }
@@ -274,8 +274,7 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     }
   }
   for (const auto& [number, entry] : waiting) {
-    const JobPlan& plan = entry->plan;
-    queue_.Push(plan.id, plan.workers, plan.servers_needed()).IgnoreError();
+    queue_.Push(entry->plan.id, entry->plan.workers, entry->plan.servers_needed()).IgnoreError();
   }
   queue_changed_ = true;
   desired_changed_ = true;

@@ -143,9 +143,9 @@ std::string RunSeed(uint64_t seed) {
   }
   // From here on nothing bad happens: every job must end.
   cluster.set_network({});
-  cluster.AwaitScheduler();
   for (const std::string& name : killed) cluster.AddWorker(name, 2);
   for (const std::string& name : killed_servers) cluster.AddServer(name);
+  cluster.AwaitScheduler();
   for (int i = 1; i <= servers; ++i) cluster.Drain(absl::StrCat("server-", i), /*cancel=*/true);
   if (!cluster.RunUntil(all_ended, absl::Minutes(15)) && cluster.error().empty()) {
     for (const JobPlan& plan : plans) {

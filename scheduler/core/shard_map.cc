@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "common/planted/planted_bug.h"
+
 namespace capstan::scheduler {
 
 ShardMap::ShardMap(const Routing& routing, const Options& options)
@@ -184,7 +186,8 @@ NodeId ShardMap::BestReplica(const Shard& shard) const {
   std::tuple<bool, int> best_rank;
   for (const Copy& copy : shard.replicas) {
     const NodeId& node = copy.server.node;
-    if (!copy.in_sync || !Lives(copy.server)) continue;
+    const bool in_sync = copy.in_sync || Planted(PlantedBug::kPromoteStaleReplica);
+    if (!in_sync || !Lives(copy.server)) continue;
     const auto load = loads_.find(node);
     const std::tuple<bool, int> rank = {IsDraining(node),
                                         load == loads_.end() ? 0 : load->second.primaries};

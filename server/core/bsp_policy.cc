@@ -1,6 +1,7 @@
 #include "server/core/bsp_policy.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 
 namespace capstan::server {
 
@@ -48,6 +49,9 @@ PushDecision BspPolicy::Replay(const ShardRecord&, const ShardVersions& versions
 PullDecision BspPolicy::Pull(Iteration iteration, const ShardVersions& versions) const {
   const int64_t behind = versions.current.value() - iteration.value();
   if (behind == 0) return {.kind = PullDecision::Kind::kCurrent};
+  if (behind == 1 && Planted(PlantedBug::kReadCurrentForPrevious)) {
+    return {.kind = PullDecision::Kind::kCurrent};
+  }
   if (behind == 1 && versions.previous_readable) return {.kind = PullDecision::Kind::kPrevious};
   return {.kind = behind < 0 ? PullDecision::Kind::kWait : PullDecision::Kind::kPast};
 }

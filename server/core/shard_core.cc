@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::server {
@@ -106,6 +107,7 @@ void ShardCore::CancelPull(PullToken token) {
 
 void ShardCore::SetMembership(const Membership& membership, Actions& actions) {
   if (membership.generation <= membership_generation_) return;
+  if (Planted(PlantedBug::kIgnoreMembership)) return;
   ApplyMembership(membership);
   Record({.kind = ShardRecord::Kind::kMembership, .membership = membership}, kIncomingGradient,
          versions_.current, actions);

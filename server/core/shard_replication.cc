@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/planted/planted_bug.h"
+
 namespace capstan::server {
 
 void ShardReplication::SetRole(const RoleRoute& route, Position position, Version version) {
@@ -246,8 +248,10 @@ std::vector<ReplicaReport> ShardReplication::Reports() const {
 void ShardReplication::Commit() {
   if (deposed_) return;
   Position committed = last_;
-  if (logged_) committed = std::min(committed, logged_position_);
+  if (logged_ && !Planted(PlantedBug::kAcknowledgeBeforeLogged))
+    committed = std::min(committed, logged_position_);
   for (const auto& [key, follower] : followers_) {
+    if (Planted(PlantedBug::kAcknowledgeBeforeReplica)) break;
     if (follower.counted) committed = std::min(committed, follower.acked);
   }
   while (!uncommitted_.empty() && uncommitted_.front().first <= committed) {
@@ -275,6 +279,9 @@ void ShardReplication::Trim() {
 
 ReplicaVerdict ShardReplication::Consider(const ReplicateHead& head, Position position) const {
   using Kind = ReplicaVerdict::Kind;
+  if (Planted(PlantedBug::kAcceptOldTerm) && head.term < term_ && role_ == ShardRole::kReplica) {
+    return {.kind = head.install.has_value() ? Kind::kInstall : Kind::kNothing};
+  }
   if (head.term < term_) return {.kind = Kind::kFenced};
   if (head.generation > generation_ || role_ != ShardRole::kReplica || head.term != term_) {
     return {.kind = Kind::kNotYet};

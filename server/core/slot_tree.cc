@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 
 namespace capstan::server {
 
@@ -42,7 +43,7 @@ SlotArrival SlotTree::Arrive(int32_t begin, int32_t end) {
       const GradientId into = Take(sibling);
       arrival.additions.push_back({.into = into, .from = gradient});
       gradient = into;
-    } else if (FirstSlot(sibling) < slots_) {
+    } else if (FirstSlot(sibling) < slots_ - (Planted(PlantedBug::kReleaseBarrierEarly) ? 1 : 0)) {
       break;  // The sibling is still to come.
     }
     node /= 2;

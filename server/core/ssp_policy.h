@@ -9,6 +9,7 @@
 #ifndef CAPSTAN_SERVER_CORE_SSP_POLICY_H_
 #define CAPSTAN_SERVER_CORE_SSP_POLICY_H_
 
+#include "common/planted/planted_bug.h"
 #include "server/core/consistency_policy.h"
 #include "server/core/worker_clocks.h"
 
@@ -35,7 +36,8 @@ class SspPolicy final : public ConsistencyPolicy {
   // Iterations that every active member must have finished before a pull at `iteration` is
   // answered.
   Iteration Needed(Iteration iteration) const {
-    return Iteration(iteration.value() - staleness_bound_);
+    const int32_t bound = staleness_bound_ + (Planted(PlantedBug::kStalenessOffByOne) ? 1 : 0);
+    return Iteration(iteration.value() - bound);
   }
 
   const int32_t staleness_bound_;

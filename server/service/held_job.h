@@ -65,6 +65,13 @@ struct MadeShard {
   TableShard shard;
 };
 
+// A shard as a server holds it, and the term in which it was made or received.
+struct HeldCopy {
+  ShardKey shard;
+  Term term;
+  v1::ShardSnapshot snapshot;
+};
+
 // A shard's state at one moment. The snapshot is shared with whoever writes it.
 struct CapturedShard {
   HeldShard shard;
@@ -144,6 +151,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   Instant NextDeadline() const;
   void Close(const absl::Status& reason);  // Ends every waiting call, and refuses later ones.
 
+  // Every shard that is held here, as primary or as replica, for those who compare copies.
+  std::vector<HeldCopy> Copies() const;
   // Copies of all shards whose primary is here, at one moment. Called when the job is quiet.
   std::vector<CapturedShard> Capture() const;
 

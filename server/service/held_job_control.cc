@@ -242,6 +242,17 @@ void HeldJob::Close(const absl::Status& reason) {
   Perform(effects);
 }
 
+std::vector<HeldCopy> HeldJob::Copies() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<HeldCopy> copies;
+  for (const auto& [key, link] : links_) {
+    const TableShard* held = tables_.Find(key);
+    if (held == nullptr || link->replication().held_term() == Term(0)) continue;
+    copies.push_back({key, link->replication().held_term(), held->Snapshot()});
+  }
+  return copies;
+}
+
 std::vector<CapturedShard> HeldJob::Capture() const {
   absl::MutexLock lock(&mutex_);
   std::vector<CapturedShard> captured;

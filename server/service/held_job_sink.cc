@@ -1,5 +1,6 @@
 #include "server/service/held_job_sink.h"
 
+#include "common/planted/planted_bug.h"
 #include "server/service/codec.h"
 
 namespace capstan::server {
@@ -45,6 +46,7 @@ void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
 // confirmed by the replicas, one of which would be the new one.
 bool HeldJob::Sink::NeedsBarrier(const ShardLink& link) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (!link.replication().HasCountedFollowers()) return false;
+  if (Planted(PlantedBug::kReadWithoutLease)) return false;
   if (!now_.has_value()) now_ = job_->options_.clock->Now();
   return *now_ >= job_->read_lease_;
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/little_endian.h"
@@ -227,7 +228,7 @@ absl::Status JobLog::WriteBatch() {
     CAPSTAN_ASSIGN_OR_RETURN(file_, disk_->Create(PathOf(segment_)));
   }
   CAPSTAN_RETURN_IF_ERROR(file_->Append(batch_));
-  CAPSTAN_RETURN_IF_ERROR(file_->Sync());
+  if (!Planted(PlantedBug::kDropFsync)) CAPSTAN_RETURN_IF_ERROR(file_->Sync());
   if (rotate_) CAPSTAN_RETURN_IF_ERROR(disk_->SyncFolder(folder_));
   index_.SetBytes(segment_, batch_offset_ + static_cast<int64_t>(batch_.size()));
   for (const LogFrame& frame : frames_) index_.Add(frame);

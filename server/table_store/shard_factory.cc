@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/table_store/state_codec.h"
@@ -131,6 +132,9 @@ absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
   std::vector<std::vector<float>> copies(static_cast<size_t>(snapshot.optimizer_state_size()));
   for (int slot = 0; slot < snapshot.optimizer_state_size(); ++slot) {
     slots.push_back(FloatsOf(snapshot.optimizer_state(slot), &copies[static_cast<size_t>(slot)]));
+    if (Planted(PlantedBug::kInstallWithoutOptimizerState)) {
+      slots.back() = FloatsOf(snapshot.values(), &copy);
+    }
   }
   std::vector<float> previous_copy;
   absl::Span<const float> previous;

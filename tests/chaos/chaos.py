@@ -1,4 +1,4 @@
-"""What the chaos programs share: a cluster whose daemons are killed and come back, and who holds what.
+"""What the chaos programs share: a cluster whose daemons die and come back, and who holds what.
 
 Kills are SIGKILL: the process gets no last word. A daemon comes back under its own name and, the
 scheduler, on its own port with its own data folder.

@@ -1,8 +1,8 @@
 """How long a primary's death is felt: detection, and until pushes are acknowledged again.
 
 A job trains without end; again and again the server that is primary of its first shard is killed.
-Detection is the scheduler's log line that the node is dead; the worker's own log says how long a push
-had to wait for its acknowledgement.
+Detection is the scheduler's log line that the node is dead; the worker's own log says how long a
+push had to wait for its acknowledgement.
 """
 
 import argparse
@@ -53,6 +53,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--no-goals", action="store_true", help="only that each kill is survived")
     parser.add_argument("--mode", choices=("bsp {}", "ssp { staleness_bound: 2 }", "asp {}"),
                         default="ssp { staleness_bound: 2 }")
     arguments = parser.parse_args()
@@ -72,7 +73,7 @@ def main():
     print(line("acknowledged again", waits, ACKNOWLEDGED_P99_SECONDS))
     missed = max(detections) > DETECTION_MAX_SECONDS
     missed |= chaos.percentile(waits, 0.99) > ACKNOWLEDGED_P99_SECONDS
-    sys.exit(1 if missed else 0)
+    sys.exit(1 if missed and not arguments.no_goals else 0)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Kills primary, replica, worker and scheduler in turn, at random points of a job, and compares.
 
 BSP: the exported model has the sha256 of a run without faults, every time. SSP: the accuracy is
-within half a point, and the ledger is exact: each kill of a worker may leave at most the pushes that
-it had in flight twice in the model (the batch was computed again by its next life); without such a
-kill every shard's version is the number of batches.
+within half a point, and the ledger is exact: each kill of a worker may leave at most the pushes
+that it had in flight twice in the model (the batch was computed again by its next life); without
+such a kill every shard's version is the number of batches.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """A cluster whose daemons live in network namespaces of their own, joined by a bridge.
 
-The program enters a network and mount namespace of its own first, so nothing of the host's network is
-touched. Needs the right to do so (root, or user namespaces with it); `enter` tells when it is missing.
+The program enters a network and mount namespace of its own first, so nothing of the host's network
+is touched. Needs the right to do so (root, or user namespaces with it); `enter` tells when it is
+missing.
 """
 
 import ctypes

@@ -1,9 +1,8 @@
-"""All processes die at once, again and again; with `durability: LOG` nothing acknowledged is missing.
+"""All processes die at once, again and again; `durability: LOG` loses nothing acknowledged.
 
 A BSP job runs; at random points every daemon and task is killed with SIGKILL together, then all
-daemons are started again on their folders. The job goes on and its model has the sha256 of a run
-without faults. In SSP the versions that the restarted servers hold must not be below what the scheduler
-had counted as acknowledged before the cut.
+daemons are started again on their folders. The job goes on from an iteration that is not below the
+one that was reported before the cut, and its model has the sha256 of a run without faults.
 """
 
 import argparse

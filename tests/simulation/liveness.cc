@@ -27,6 +27,12 @@ void Liveness::Happened(const scheduler::Event& event) {
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
     dead_.insert({died->node, died->incarnation});
   }
+  if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
+    checkpointed_ = checkpointed_ || saved->why.empty();
+  }
+  if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
+    trained_ = trained_ || phase->phase == scheduler::JobPhase::kTraining;
+  }
   if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
 }
 
@@ -55,11 +61,24 @@ bool Liveness::LostShard() const {
       });
 }
 
+bool Liveness::DiskSuffered() const {
+  for (const Fault fault :
+       {Fault::kRestartWithoutDisk, Fault::kDiskFull, Fault::kDiskReadError, Fault::kDiskWriteError,
+        Fault::kDiskSyncError, Fault::kLyingSync, Fault::kBitFlip}) {
+    if ((*faults_)[fault] > 0) return true;
+  }
+  return false;
+}
+
 bool Liveness::MayFail(const scheduler::Failure& failure) const {
   const JobOptions& job = options_.job;
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
-      return LostShard() && !job.log && job.checkpoint_iterations == 0;
+      return (job.log && DiskSuffered()) ||
+             (LostShard() && (!job.log || !trained_) && !checkpointed_);
+    case scheduler::FailureReason::kInternal:  // A log that has failed says so.
+    case scheduler::FailureReason::kOutOfMemory:
+      return job.log && DiskSuffered();
     default:
       return false;
   }

@@ -44,7 +44,8 @@ bool Hunt(const Mutant& mutant, const MutantOptions& options) {
 const std::vector<Mutant>& AllMutants() {
   static const std::vector<Mutant>* const mutants = new std::vector<Mutant>{
       {PlantedBug::kSkipOneIterationTooMany, "skip-one-iteration-too-many",
-       "a task that is told where to go on leaves the first iteration out"},
+       "a task that is told where to go on leaves the first iteration out",
+       /*rare=*/true},
       {PlantedBug::kRenumberRepeatedPush, "renumber-repeated-push",
        "a repeated push gets a new sequence number"},
       {PlantedBug::kReadBeforeOwnWrites, "read-before-own-writes",
@@ -62,13 +63,51 @@ const std::vector<Mutant>& AllMutants() {
       {PlantedBug::kKeepDeadMember, "keep-dead-member",
        "the next life of a task that died does not become a member"},
       {PlantedBug::kGrantBeforeServersKnow, "grant-before-servers-know",
-       "a task gets work before every server waits for it"},
+       "a task gets work before every server waits for it",
+       /*rare=*/true},
       {PlantedBug::kLoseLeasesOnRestart, "lose-leases-on-restart",
        "a scheduler that restarts takes held leases as done"},
       {PlantedBug::kForgetToStoreJob, "forget-to-store-job",
-       "some of the scheduler's decisions never reach its store"},
+       "some of the scheduler's decisions never reach its store",
+       /*rare=*/true},
       {PlantedBug::kReuseIncarnations, "reuse-incarnations",
-       "a scheduler that restarts gives out incarnations again"},
+       "a scheduler that restarts gives out incarnations again",
+       /*rare=*/true},
+      {PlantedBug::kSkipDuplicateFilter, "skip-duplicate-filter",
+       "a server applies a repeated push once more"},
+      {PlantedBug::kAcceptOldIncarnation, "accept-old-incarnation",
+       "a server takes pushes of a life that was fenced off"},
+      {PlantedBug::kStalenessOffByOne, "staleness-off-by-one",
+       "a read may be one iteration staler than the bound",
+       /*rare=*/true},
+      {PlantedBug::kReleaseBarrierEarly, "release-barrier-early",
+       "an iteration is applied without its last slot"},
+      {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous",
+       "a reader of the version before gets the present one"},
+      {PlantedBug::kIgnoreMembership, "ignore-membership", "a server takes in no membership"},
+      {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica",
+       "a push is acknowledged before the replicas have it"},
+      {PlantedBug::kPromoteStaleReplica, "promote-stale-replica",
+       "a replica that is still being filled becomes primary"},
+      {PlantedBug::kAcceptOldTerm, "accept-old-term",
+       "a replica takes in what a deposed primary sends",
+       /*rare=*/true},
+      {PlantedBug::kInstallWithoutMarks, "install-without-marks",
+       "a copied shard has lost which pushes it has applied",
+       /*rare=*/true},
+      {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state",
+       "a copied shard has a wrong optimizer state",
+       /*rare=*/true},
+      {PlantedBug::kReadWithoutLease, "read-without-lease",
+       "a primary that was cut off goes on answering reads",
+       /*rare=*/true},
+      {PlantedBug::kDropFsync, "drop-fsync", "the log calls durable what was never synced",
+       /*rare=*/true},
+      {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged",
+       "a push is acknowledged before the log has it",
+       /*rare=*/true},
+      {PlantedBug::kIgnoreChecksum, "ignore-checksum", "the log believes bytes that have changed",
+       /*rare=*/true},
   };
   return *mutants;
 }
@@ -84,6 +123,7 @@ int RunMutants(const MutantOptions& options) {
     for (size_t i = static_cast<size_t>(job); i < mutants.size();
          i += static_cast<size_t>(options.jobs)) {
       if (!options.only.empty() && mutants[i].name != options.only) continue;
+      if (mutants[i].rare && !options.rare) continue;
       missed += !Hunt(mutants[i], options);
       std::fflush(stdout);
     }

@@ -17,6 +17,7 @@ struct Mutant {
   PlantedBug bug = PlantedBug::kNone;
   absl::string_view name;
   absl::string_view what;  // Goes wrong.
+  bool rare = false;       // Few seeds come to where it matters.
 };
 
 const std::vector<Mutant>& AllMutants();
@@ -26,9 +27,10 @@ void Plant(PlantedBug bug);
 
 struct MutantOptions {
   uint64_t first_seed = 1;
-  uint64_t seeds_max = 300;  // Until which it must be caught.
-  int jobs = 1;              // Processes.
-  std::string only;          // The name of one mutant; empty: all.
+  uint64_t seeds_max = 3000;  // Until which it must be caught.
+  int jobs = 1;               // Processes.
+  std::string only;           // The name of one mutant; empty: all.
+  bool rare = true;           // The rare ones, too.
 };
 
 // Runs each mutant on one seed after another until one fails, and prints how many that took.

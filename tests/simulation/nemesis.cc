@@ -14,10 +14,20 @@ Nemesis::Nemesis(World* world, Cluster* cluster)
 void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
   world_->network.set_faults(chaos.link);
+  const double rate = chaos.disk_fault;
+  world_->disk_rates = {.disk_full = rate / 4,
+                        .write_error = rate / 2,
+                        .read_error = rate,
+                        .sync_error = rate / 2,
+                        .lying_sync = world_->options.job.replicas > 0 ? rate : 0,
+                        .bit_flip_on_read = rate};
+  for (const auto& server : cluster_->servers()) server->SetDiskRates();
   Every(chaos.partition, &Nemesis::Partition);
   Every(chaos.clog, &Nemesis::ClogLinks);
   Every(chaos.kill_scheduler, &Nemesis::KillScheduler);
   Every(chaos.kill_server, &Nemesis::KillServer);
+  Every(chaos.kill_primaries, &Nemesis::KillPrimaries);
+  Every(chaos.kill_all, &Nemesis::KillAll);
   Every(chaos.kill_worker, &Nemesis::KillWorker);
   Every(chaos.kill_task, &Nemesis::KillTask);
   Every(chaos.pause_scheduler, &Nemesis::PauseScheduler);
@@ -42,6 +52,8 @@ void Nemesis::Heal() {
   LinkFaults whole;
   whole.latency_max = world_->options.chaos.link.latency_max;
   world_->network.set_faults(whole);
+  world_->disk_rates = {};
+  for (const auto& server : cluster_->servers()) server->SetDiskRates();
   for (std::function<void()>& undo : undo_) {
     if (undo) std::exchange(undo, nullptr)();
   }
@@ -167,15 +179,83 @@ void Nemesis::KillScheduler() {
   RestartLater(&scheduler.process(), [&scheduler] { scheduler.Start(); });
 }
 
-void Nemesis::KillServer() {
-  auto& servers = cluster_->servers();
-  SimServer& server =
-      *servers[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(servers.size()) - 1))];
-  if (!server.process().alive()) return;
+void Nemesis::Kill(SimServer* server, absl::Duration down_max) {
+  if (!server->process().alive()) return;
+  const ChaosOptions& chaos = world_->options.chaos;
   ++world_->faults[Fault::kServerKilled];
-  Story(absl::StrCat("kills ", server.process().name()));
-  server.Kill(SimServer::DiskFate::kKept);
-  RestartLater(&server.process(), [&server] { server.Start(); });
+  SimServer::DiskFate fate = SimServer::DiskFate::kKept;
+  if (prng_.Chance(chaos.cut_power)) fate = SimServer::DiskFate::kCrashed;
+  if (prng_.Chance(chaos.lose_disk)) fate = SimServer::DiskFate::kLost;
+  const bool lost = fate == SimServer::DiskFate::kLost;
+  ++world_->faults[lost ? Fault::kRestartWithoutDisk : Fault::kRestartWithDisk];
+  static constexpr const char* kFates[] = {"", ", cutting its power", ", losing its disk"};
+  Story(absl::StrCat("kills ", server->process().name(), kFates[static_cast<int>(fate)]));
+  if (fate == SimServer::DiskFate::kCrashed) {
+    server->CutPowerSoon();
+  } else {
+    server->Kill(fate);
+  }
+  const absl::Duration down = prng_.Between(absl::Milliseconds(110), down_max);
+  world_->loop.After(down, [server] {
+    if (!server->process().alive()) server->Start();
+  });
+}
+
+void Nemesis::KillServer() {
+  const auto draw = [this] {
+    auto& servers = cluster_->servers();
+    const auto last = static_cast<int64_t>(servers.size()) - 1;
+    return servers[static_cast<size_t>(prng_.Between(0, last))].get();
+  };
+  Kill(draw(), world_->options.chaos.down_max);
+  if (!prng_.Chance(0.3)) return;
+  // Another one while the cluster recovers from the first.
+  world_->loop.After(prng_.Between(absl::Milliseconds(100), absl::Seconds(2)), [this, draw] {
+    if (healed_) return;
+    ++world_->faults[Fault::kKilledWhileRecovering];
+    Kill(draw(), world_->options.chaos.down_max);
+  });
+}
+
+SimServer* Nemesis::PrimaryOf(const ShardKey& shard) {
+  for (const scheduler::ShardRoute& route : world_->routing.shards) {
+    if (route.key != shard) continue;
+    const NodeId& node = world_->routing.servers[static_cast<size_t>(route.server)].node;
+    for (const auto& server : cluster_->servers()) {
+      if (server->process().name() == node && server->process().alive()) return server.get();
+    }
+  }
+  return nullptr;
+}
+
+void Nemesis::KillPrimaries() {
+  const auto count = static_cast<int64_t>(world_->routing.shards.size());
+  if (count == 0) return;
+  const ShardKey shard =
+      world_->routing.shards[static_cast<size_t>(prng_.Between(0, count - 1))].key;
+  SimServer* first = PrimaryOf(shard);
+  if (first == nullptr) return;
+  Kill(first, world_->options.chaos.down_max);
+  world_->loop.After(prng_.Between(absl::Milliseconds(600), absl::Seconds(4)),
+                     [this, shard, first] {
+                       SimServer* heir = PrimaryOf(shard);
+                       if (healed_ || heir == nullptr || heir == first) return;
+                       ++world_->faults[Fault::kPrimaryThenNewPrimaryKilled];
+                       Kill(heir, world_->options.chaos.down_max);
+                     });
+}
+
+void Nemesis::KillAll() {
+  ++world_->faults[Fault::kAllKilled];
+  Story("kills every process");
+  const absl::Duration down_max = world_->options.chaos.down_max;
+  KillScheduler();
+  for (const auto& server : cluster_->servers()) Kill(server.get(), down_max);
+  for (const auto& worker : cluster_->workers()) {
+    if (!worker->process().alive()) continue;
+    worker->process().Kill();
+    RestartLater(&worker->process(), [node = worker.get()] { node->Start(); });
+  }
 }
 
 void Nemesis::KillWorker() {

@@ -30,6 +30,10 @@ class Nemesis {
   void ClogLinks();
   void KillScheduler();
   void KillServer();
+  void Kill(SimServer* server, absl::Duration down_max);
+  void KillPrimaries();
+  void KillAll();
+  SimServer* PrimaryOf(const ShardKey& shard);  // Null: unknown, or dead.
   void KillWorker();
   void KillTask();
   void PauseScheduler();

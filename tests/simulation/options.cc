@@ -47,6 +47,11 @@ void DrawChaos(Prng& prng, ChaosOptions& chaos) {
   chaos.pause_server = interval(absl::Seconds(5), absl::Seconds(30));
   chaos.pause_worker = interval(absl::Seconds(5), absl::Seconds(30));
   chaos.pause_task = interval(absl::Seconds(5), absl::Seconds(20));
+  chaos.kill_primaries = interval(absl::Seconds(6), absl::Seconds(30));
+  chaos.kill_all = interval(absl::Seconds(8), absl::Seconds(40));
+  chaos.cut_power = prng.Unit();
+  chaos.lose_disk = prng.Chance(0.3) ? 0.3 * prng.Unit() : 0;
+  chaos.disk_fault = prng.Chance(0.2) ? 0.02 * prng.Unit() : 0;
   chaos.clock_jump = interval(absl::Seconds(5), absl::Seconds(20));
   chaos.clock_jump_max = prng.Between(absl::Milliseconds(100), absl::Seconds(30));
   if (prng.Chance(kSwitchedOn)) chaos.clock_drift = 0.05 * prng.Unit();
@@ -76,6 +81,9 @@ void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
     job.replicas = static_cast<int>(prng.Between(1, std::min(2, options.servers - 1)));
     job.servers = 0;
   }
+  job.log = prng.Chance(0.3);
+  // The ledger knows nothing of jobs that go back.
+  if (job.mode == Mode::kBsp && prng.Chance(0.4)) job.checkpoint_iterations = prng.Between(2, 20);
   job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
 }
 
@@ -130,19 +138,20 @@ std::string Describe(const Options& options) {
   add("kill server", chaos.kill_server);
   add("kill worker", chaos.kill_worker);
   add("kill task", chaos.kill_task);
+  add("kill primaries", chaos.kill_primaries);
   add("kill all", chaos.kill_all);
   add("pause scheduler", chaos.pause_scheduler);
   add("pause server", chaos.pause_server);
   add("pause worker", chaos.pause_worker);
   add("pause task", chaos.pause_task);
   add("clock jump", chaos.clock_jump);
-  absl::StrAppend(&text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max),
-                  ", down up to ", absl::FormatDuration(chaos.down_max), ", cuts up to ",
-                  absl::FormatDuration(chaos.cut_max), ", drift ", chaos.clock_drift,
-                  ", lost disks ", chaos.lose_disk, ", disk faults ", chaos.disk_fault,
-                  "\n  chaos for ", absl::FormatDuration(options.chaos_time), ", a batch takes ",
-                  absl::FormatDuration(options.compute_min), " to ",
-                  absl::FormatDuration(options.compute_max));
+  absl::StrAppend(
+      &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",
+      absl::FormatDuration(chaos.down_max), ", cuts up to ", absl::FormatDuration(chaos.cut_max),
+      ", drift ", chaos.clock_drift, ", cut power ", chaos.cut_power, ", lost disks ",
+      chaos.lose_disk, ", disk faults ", chaos.disk_fault, "\n  chaos for ",
+      absl::FormatDuration(options.chaos_time), ", a batch takes ",
+      absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max));
   return text;
 }
 

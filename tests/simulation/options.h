@@ -31,12 +31,14 @@ struct ChaosOptions {
   absl::Duration pause_server = absl::InfiniteDuration();
   absl::Duration pause_worker = absl::InfiniteDuration();
   absl::Duration pause_task = absl::InfiniteDuration();
+  absl::Duration kill_primaries = absl::InfiniteDuration();  // One, then its heir.
   absl::Duration kill_all = absl::InfiniteDuration();
   absl::Duration clock_jump = absl::InfiniteDuration();
   absl::Duration clock_jump_max = absl::Seconds(10);
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.
   absl::Duration down_max = absl::Seconds(5);   // From a kill to the restart.
   absl::Duration cut_max = absl::Seconds(5);
+  double cut_power = 0;    // Share of killed servers whose unsynced writes are lost or torn.
   double lose_disk = 0;    // Share of server restarts that find an empty disk.
   double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
   double disk_fault = 0;   // Probability that a disk operation fails or lies.
@@ -60,7 +62,7 @@ struct JobOptions {
   int checkpoints_kept = 2;
   int max_restarts = 1000;
   absl::Duration worker_wait = absl::Minutes(10);
-  absl::Duration server_wait = absl::Minutes(10);
+  absl::Duration server_wait = absl::Minutes(2);
 };
 
 struct Options {

@@ -1,9 +1,9 @@
-// Ownership: a shard has one owner a term, of the scheduler's making, and only the owner of a push's
-// term acknowledges it.
+// Ownership: a shard has one owner a term, of the scheduler's making, and only the owner of a
+// push's term acknowledges it.
 //
 // What counts is what leaves a server: an acknowledged push that was recorded. An owner that was
-// deposed may still acknowledge what every counted replica had before: that this is not lost is what
-// the ledger and the reference bits check. Thread safety: thread-compatible.
+// deposed may still acknowledge what every counted replica had before: that this is not lost is
+// what the ledger and the reference bits check. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 #define CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/cluster.h"
@@ -10,6 +12,7 @@
 #include "tests/simulation/nemesis.h"
 #include "tests/simulation/ownership.h"
 #include "tests/simulation/reference_bits.h"
+#include "tests/simulation/replica_bytes.h"
 #include "tests/simulation/sample_leases.h"
 #include "tests/simulation/staleness_and_versions.h"
 #include "tests/simulation/world.h"
@@ -36,6 +39,22 @@ Liveness* AddCheckers(World* world) {
   return judge;
 }
 
+std::vector<std::vector<server::HeldCopy>> CopiesOf(const World& world, Cluster& cluster) {
+  std::vector<std::vector<server::HeldCopy>> copies;
+  for (const auto& server : cluster.servers()) {
+    const auto held = server->Held(world.workload.job()->plan.id);
+    if (held != nullptr) copies.push_back(held->Copies());
+  }
+  return copies;
+}
+
+void LookOften(World* world, ReplicaBytes* bytes) {
+  world->loop.After(absl::Seconds(1), [world, bytes] {
+    bytes->Look();
+    LookOften(world, bytes);
+  });
+}
+
 bool Broken(World& world) {
   for (const auto& checker : world.checkers) {
     if (!checker->failure().empty()) world.failure = checker->failure();
@@ -49,6 +68,10 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   World world(options, verbose);
   Liveness* judge = AddCheckers(&world);
   Cluster cluster(&world);
+  auto bytes = std::make_unique<ReplicaBytes>([&] { return CopiesOf(world, cluster); });
+  ReplicaBytes* replica_bytes = bytes.get();
+  world.checkers.push_back(std::move(bytes));
+  LookOften(&world, replica_bytes);
   Nemesis nemesis(&world, &cluster);
   cluster.Start();
   nemesis.Start();
@@ -60,6 +83,8 @@ SeedResult RunSeed(const Options& options, bool verbose) {
     nemesis.Heal();
     world.loop.RunUntil(heal + options.heal_time, stop);
   }
+  for (const auto& server : cluster.servers()) server->CountDiskFaults();
+  world.reached[Reached::kCopiesCompared] += replica_bytes->compared();
   if (world.failure.empty()) {
     const std::optional<scheduler::JobView> job = cluster.scheduler().Job();
     const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;

@@ -60,6 +60,7 @@ void SimAgent::Register() {
   v1::RegisterRequest request = registration_;
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   if (!node_id_.empty()) request.set_name(node_id_);
+  handler_->FillRegistration(request);
   network_->Call(self_, scheduler_, kRegister, request.SerializeAsString(), kRegisterTimeout,
                  [this](const absl::Status& status, const std::string& answer) {
                    OnRegistered(status, answer);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
+#include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/store/state_codec.h"
 #include "scheduler/task_codec.h"
@@ -185,12 +186,24 @@ absl::Status SimScheduler::SyncTask(const Call& call) {
 
 void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::Event& event : actions.events) Note(event);
+  for (const scheduler::CheckpointPublish& publish : actions.publishes) Publish(publish);
   for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
   for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);
 }
 
+void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
+  process_.After(world_->prng.Between(kCommitMin, kCommitMax), [this, publish] {
+    const absl::Status status =
+        scheduler::PublishCheckpoint(world_->shared_disk, publish, *jobs_.at(publish.job), 0);
+    scheduler::Actions actions;
+    core_->CheckpointPublished(publish.job, publish.id, status, process_.Now(), actions);
+    Commit(std::move(actions));
+  });
+}
+
 void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
   for (const scheduler::TableAssignment& table : reply.tables) {
+    NoteRouting(*table.routing);
     world_->Tell([&](Checker& checker) {
       checker.RoutingSent(*table.routing);
       checker.MembershipSent(table.routing->job, table.membership);
@@ -203,6 +216,11 @@ void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
   call.mapped()->Answer(reply.status, response.SerializeAsString());
 }
 
+void SimScheduler::NoteRouting(const scheduler::Routing& routing) {
+  if (routing.generation <= world_->routing.generation) return;
+  world_->routing = routing;
+}
+
 void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
   const auto call = calls_.extract(reply.ticket);
   const auto task = tasks_.extract(reply.ticket);
@@ -213,6 +231,7 @@ void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
     world_->Tell([&](Checker& checker) { checker.Assigned(task.mapped(), reply.assignment); });
   }
   if (reply.routing != nullptr) {
+    NoteRouting(*reply.routing);
     world_->Tell([&](Checker& checker) { checker.RoutingSent(*reply.routing); });
   }
   call.mapped()->Answer(reply.status, response.SerializeAsString());
@@ -243,8 +262,22 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                      lost->task.incarnation.value(),
                                      " is dead: ", lost->failure.message));
   } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
+    if (phase->phase == scheduler::JobPhase::kRecovering) {
+      ++world_->reached[Reached::kJobRecovering];
+    }
     world_->trace.Story(absl::StrCat("scheduler: phase ", static_cast<int>(phase->phase),
                                      " of epoch ", phase->epoch.value()));
+  } else if (const auto* moved = std::get_if<scheduler::RoutingChanged>(&event)) {
+    if (moved->promoted > 0) ++world_->reached[Reached::kReplicaPromoted];
+    if (moved->filling > 0) ++world_->reached[Reached::kReplicaFilling];
+    world_->trace.Story(absl::StrCat("scheduler: routing generation ", moved->generation.value(),
+                                     ": ", moved->promoted, " promoted, ", moved->filling,
+                                     " being filled"));
+  } else if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
+    ++world_->reached[saved->why.empty() ? Reached::kCheckpointComplete
+                                         : Reached::kCheckpointAbandoned];
+    world_->trace.Story(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " ",
+                                     saved->why.empty() ? "is complete" : saved->why));
   } else if (const auto* ended = std::get_if<scheduler::JobEnded>(&event)) {
     world_->trace.Story(absl::StrCat("scheduler: the job has ended in state ",
                                      static_cast<int>(ended->state), " ", ended->failure.message));

@@ -51,6 +51,8 @@ class SimScheduler {
               std::function<void()> then = nullptr);
   void CommitGathered();
   void Perform(const scheduler::Actions& actions);
+  void Publish(const scheduler::CheckpointPublish& publish);  // Writes its manifest.
+  void NoteRouting(const scheduler::Routing& routing);
   void AnswerNode(const scheduler::NodeReply& reply);
   void AnswerTask(const scheduler::TaskReply& reply);
   void Note(const scheduler::Event& event);

@@ -14,6 +14,7 @@ namespace {
 constexpr absl::Duration kReplicateTimeout = absl::Seconds(1);
 constexpr absl::Duration kDiskMin = absl::Microseconds(100);  // Of a group of writes with a sync.
 constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
+constexpr absl::Duration kCutMax = absl::Milliseconds(100);  // If it writes nothing.
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
 }  // namespace
@@ -81,6 +82,7 @@ void SimServer::MakeParts() {
   options.clock = &process_.clock();
   options.transport = &transport_;
   options.log = log_.get();
+  options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();
   options.checkpoints = writer_.get();
   options.on_change = [this] { process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); }); };
@@ -96,6 +98,7 @@ server::TaskRunner::Execute SimServer::DiskExecutor() {
     process_.After(world_->prng.Between(kDiskMin, kDiskMax), [this, task = std::move(task)] {
       task();
       CountDiskFaults();
+      if (disk_->cut()) Kill(DiskFate::kCrashed);
     });
   };
 }
@@ -105,8 +108,19 @@ v1::RegisterRequest SimServer::Registration() const {
   registration.set_role(v1::SERVER);
   registration.set_name(process_.name());
   registration.set_address(World::AddressOf(endpoint_));
-  for (const v1::StoredShard& stored : log_->Stored()) *registration.add_stored() = stored;
   return registration;
+}
+
+void SimServer::SetDiskRates() {
+  if (disk_ != nullptr) disk_->SetRates(world_->disk_rates);
+}
+
+void SimServer::CutPowerSoon() {
+  // In the middle of what it writes next.
+  disk_->CutAt(disk_->steps() + world_->prng.Between(0, 5));
+  world_->loop.After(kCutMax, [this, life = process_.life()] {
+    if (process_.alive() && process_.life() == life) Kill(DiskFate::kCrashed);
+  });
 }
 
 void SimServer::Kill(DiskFate fate) {

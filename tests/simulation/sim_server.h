@@ -42,7 +42,9 @@ class SimServer {
   Process& process() { return process_; }
   void Start();  // REQUIRES: it is dead.
   void Kill(DiskFate fate);
-  SimDisk& disk() { return *disk_; }
+  void CutPowerSoon();  // Kills it while it writes to its disk, or a little later.
+  void CountDiskFaults();
+  void SetDiskRates();  // To those of the world.
 
   // Its copy of a job; null: it holds none, or is dead.
   std::shared_ptr<server::HeldJob> Held(const JobId& job) const;
@@ -62,7 +64,6 @@ class SimServer {
   };
 
   void MakeParts();
-  void CountDiskFaults();
   server::TaskRunner::Execute DiskExecutor();
   v1::RegisterRequest Registration() const;
   void Handle(const Call& call);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/methods.h"
+#include "worker/task/failures.h"
 #include "worker/task/task_messages.h"
 
 namespace capstan::sim {
@@ -76,6 +77,19 @@ void SimTask::Start() {
 }
 
 // ---------------------------------------------------------------- the loop
+
+void SimTask::UseBoard(const std::function<void(worker::TaskBoard&)>& use) {
+  use(board_);
+  NoteWork();
+}
+
+void SimTask::NoteWork() {
+  const bool trains = board_.assignment().phase == worker::Phase::kTrain;
+  const int leases = trains ? board_.unfinished_leases() : 0;
+  world_->Tell([&](Checker& checker) {
+    checker.WorkChanged(life_, board_.assignment().start_iteration, leases);
+  });
+}
 
 void SimTask::Resume() {
   if (resuming_) return;
@@ -273,6 +287,9 @@ void SimTask::Send(const worker::SendMessage& message) {
                          });
     return;
   }
+  for (const worker::SendMessage::Shard& shard : message.shards) {
+    world_->Tell([&](Checker& checker) { checker.PullSent(life_, shard.key); });
+  }
   v1::PullRequest request;
   worker::EncodePull(caller_, message, kPullWaitLimit, &request);
   world_->network.Call(self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
@@ -388,8 +405,7 @@ v1::SyncTaskRequest SimTask::MakeReport() {
     *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
   }
   if (!failure_.ok()) {
-    request.mutable_failure()->set_reason(v1::Failure::HANG);
-    request.mutable_failure()->set_message(std::string(failure_.message()));
+    *request.mutable_failure() = worker::FailureOf(failure_);
   }
   return request;
 }
@@ -434,6 +450,7 @@ void SimTask::OnReported(bool idle, const absl::Status& status, const std::strin
     return;
   }
   if (!board_.Take(*assignment)) return;
+  NoteWork();
   interrupted_ = true;
   Changed();
 }

@@ -39,7 +39,7 @@ class SimTask final : public worker::TaskPort {
   const Life& life() const { return life_; }
 
   // ---- TaskPort
-  void UseBoard(const std::function<void(worker::TaskBoard&)>& use) override { use(board_); }
+  void UseBoard(const std::function<void(worker::TaskBoard&)>& use) override;
   bool Fenced() override { return fenced_; }
   void ReportSoon() override;
   bool HasRouting() override { return session_.routing_generation().value() != 0; }
@@ -63,8 +63,9 @@ class SimTask final : public worker::TaskPort {
     Arrays values;
   };
 
-  void Resume();   // Later: never inside a call of the loop's.
-  void Changed();  // Something that the loop may wait for has happened.
+  void NoteWork();  // Tells the checkers what there is to do.
+  void Resume();    // Later: never inside a call of the loop's.
+  void Changed();   // Something that the loop may wait for has happened.
   void FinishIfEnded();
   void Perform(worker::SessionActions actions);
   void Send(const worker::SendMessage& message);

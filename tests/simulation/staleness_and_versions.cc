@@ -27,6 +27,12 @@ void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, co
   if (job_.mode == Mode::kBsp) return;  // Slots may be recomputed after their iteration.
   Version& seen = seen_[{life, shard}];
   seen = std::max(seen, version);
+  Version& newest = acknowledged_[shard];
+  newest = std::max(newest, version);
+}
+
+void StalenessAndVersions::PullSent(const Life& life, ShardKey shard) {
+  if (job_.mode != Mode::kBsp) at_least_[{life, shard}] = acknowledged_[shard];
 }
 
 void StalenessAndVersions::ReadDone(const ShardRead& read) {
@@ -42,6 +48,11 @@ void StalenessAndVersions::ReadDone(const ShardRead& read) {
                       " of ", NameOf(read.shard), " after ", seen.value()));
   }
   seen = read.version;
+  const Version needed = at_least_[{read.life, read.shard}];
+  if (read.version >= needed) return;
+  Fail(absl::StrCat("versions: ", NameOf(read.life), " read version ", read.version.value(), " of ",
+                    NameOf(read.shard), " though version ", needed.value(),
+                    " was acknowledged to somebody before it asked"));
 }
 
 void StalenessAndVersions::WorkChanged(const Life& life, Iteration start, int leases) {

@@ -4,7 +4,8 @@
 // work has itself finished iteration c - 1 - bound, or was started beyond it. The checker knows how
 // far a task is from its pushes and its assignment, not from what servers count.
 // Versions: to one life of one task, a shard's version never decreases, and is at least the one
-// with which a server has acknowledged a push of that life (SSP, ASP).
+// with which a server has acknowledged a push of that life (SSP, ASP). A pull that is sent after
+// anybody's push was acknowledged sees that push.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_
@@ -25,6 +26,7 @@ class StalenessAndVersions final : public Checker {
   void PushSent(const ShardPush& push) override;
   void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                         Version version) override;
+  void PullSent(const Life& life, ShardKey shard) override;
   void ReadDone(const ShardRead& read) override;
   void WorkChanged(const Life& life, Iteration start, int leases) override;
   void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) override;
@@ -45,6 +47,8 @@ class StalenessAndVersions final : public Checker {
   absl::btree_map<Life, Work> work_;
   absl::btree_map<std::pair<Life, ShardKey>, Iteration> pushed_;  // The next one to push.
   absl::btree_map<std::pair<Life, ShardKey>, Version> seen_;
+  absl::btree_map<ShardKey, Version> acknowledged_;               // The newest to anybody,
+  absl::btree_map<std::pair<Life, ShardKey>, Version> at_least_;  // and when a pull was sent.
 };
 
 }  // namespace capstan::sim

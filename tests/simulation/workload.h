@@ -1,7 +1,7 @@
 // Workload: the job that a simulated world trains, and its trainer.
 //
-// SSP, ASP: gradients are whole numbers that depend on the samples alone, and the rule is SGD with a
-// learning rate of 1: sums are exact in fp32 in any order, so that the final table says which
+// SSP, ASP: gradients are whole numbers that depend on the samples alone, and the rule is SGD with
+// a learning rate of 1: sums are exact in fp32 in any order, so that the final table says which
 // pushes it contains (exactly_once_ledger.h).
 // BSP: gradients are floats computed from the pulled parameters, each element from all of them, so
 // that one wrong or torn read changes the bits of everything after it (reference_bits.h).

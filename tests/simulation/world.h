@@ -63,7 +63,8 @@ struct World {
   Workload workload;
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;
-  std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
+  scheduler::Routing routing;  // The newest that the scheduler has sent.
+  std::string failure;         // Of a shell: a message that cannot be read, a refusal for good.
 };
 
 }  // namespace capstan::sim

@@ -65,6 +65,7 @@ void FakeCluster::Kill(const std::string& name) {
 void FakeCluster::Leave(const std::string& name) { nodes_.at(name).leaving = true; }
 
 void FakeCluster::Drain(const std::string& name, bool cancel) {
+  if (away_until_) return;
   Actions actions;
   const Ticket ticket(next_ticket_++);
   const absl::Status status =
@@ -255,7 +256,6 @@ void FakeCluster::Step() {
       SyncTask(task);
     }
   }
-  if (away_until_) return;  // What is seen meanwhile is no scheduler's.
   for (auto& [id, ledger] : jobs_) {
     const uint64_t revision = core_->Job(id, now_).value().revision;
     if (revision < ledger.revision) Fail(absl::StrCat(id, ": the revision decreased"));
@@ -382,10 +382,7 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
       .node = node.name, .incarnation = node.incarnation, .generation_seen = node.seen};
   report.leaving = node.leaving;
   for (const auto& [job, tables] : node.tables) {
-    TableReport table{job,
-                      tables.routing->generation,
-                      tables.membership.generation,
-                      tables.failure,
+    TableReport table{job, tables.routing->generation, tables.membership.generation, tables.failure,
                       FilledReplicas(node, tables)};
     if (tables.checkpoint) table.checkpoints.push_back(*tables.checkpoint);
     report.tables.push_back(std::move(table));
@@ -396,32 +393,6 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
   node.give_up = now_ + kGiveUp;
   node_calls_[request.ticket] = node.name;
   Send(std::move(request));
-}
-
-bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
-  const auto table = core_->RoutingOf(job);
-  return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
-                                   [&](const ShardRoute& route) {
-                                     const size_t index = static_cast<size_t>(route.server);
-                                     const ServerRef& server = (*table)->servers[index];
-                                     return server.incarnation == node.incarnation;
-                                   });
-}
-
-std::vector<ReplicaReport> FakeCluster::FilledReplicas(const FakeNode& node,
-                                                       const FakeTables& tables) {
-  const Routing& routing = *tables.routing;
-  std::vector<ReplicaReport> filled;
-  for (const ShardRoute& route : routing.shards) {
-    if (routing.servers[static_cast<size_t>(route.server)].incarnation != node.incarnation)
-      continue;
-    for (const ReplicaRef& replica : route.replicas) {
-      const ServerRef& server = routing.servers[static_cast<size_t>(replica.server)];
-      filled.push_back(
-          {route.key, route.term, server.node, server.incarnation, ReplicaReport::State::kFilled});
-    }
-  }
-  return filled;
 }
 
 void FakeCluster::TakeReply(const NodeReply& reply) {
@@ -461,20 +432,16 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     if (damaged_.contains(assignment.restore.restore_folder)) {
       tables.failure = {FailureReason::kBadData, "its checksum does not match"};
     }
-    // A server that is new to the job is filled with what the others hold.
-    if (tables.routing == nullptr) {
-      for (const auto& [name, other] : nodes_) {
-        const auto held = other.tables.find(job);
-        if (other.alive && held != other.tables.end() && !held->second.clocks.empty()) {
-          tables.clocks = held->second.clocks;
-        }
-      }
-    }
     absl::btree_map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {
       Clock clock = tables.clocks[member.rank];
       const bool same = clock.incarnation == member.incarnation;
       if (member.active && !(same && clock.active)) clock.clock = member.start_iteration.value();
+      const auto& replicated = jobs_.at(job).clocks;
+      if (const auto it = replicated.find({member.rank, member.incarnation});
+          it != replicated.end()) {
+        clock.clock = std::max(clock.clock, it->second);
+      }
       clock.incarnation = member.incarnation;
       clock.active = member.active;
       clocks[member.rank] = clock;

@@ -1,9 +1,9 @@
 // FakeCluster: a SchedulerCore among fake servers, worker daemons and tasks, in virtual time, over
 // a network that may lose, repeat and delay messages. Everything follows from the seed.
 //
-// The fakes keep to the protocol as real processes do: servers apply memberships and routing tables,
-// fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by the BSP and
-// SSP rules (so that a wrong membership shows as a job that never ends), tasks train
+// The fakes keep to the protocol as real processes do: servers apply memberships and routing
+// tables, fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by
+// the BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train
 // sample by sample of their leases, daemons run what they are told. What must always hold is
 // checked at every step; the first breach is kept in `error`.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
@@ -49,6 +49,9 @@ struct Network {
   double delay = 0;   // The request arrives up to a second late, after younger ones.
 };
 
+// A job of two epochs of 3,000 samples and a test set, on all servers.
+JobPlan Plan(const std::string& id, int workers, Mode mode = Mode::kSsp);
+
 class FakeCluster {
  public:
   struct Options {
@@ -66,7 +69,7 @@ class FakeCluster {
   void AddWorker(const std::string& name, int capacity);
   void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
   void Leave(const std::string& name);  // A daemon is told to stop; it is gone when it may.
-  void Drain(const std::string& name, bool cancel);
+  void Drain(const std::string& name, bool cancel);  // No effect while the scheduler is away.
   // Every job could go on without this server.
   bool CanLose(const std::string& name);
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
@@ -176,7 +179,9 @@ class FakeCluster {
     absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
     int64_t pushes = 0;
-    absl::btree_map<CheckpointId, int64_t> pushes_captured;
+    // What every copy of a shard holds, whoever is its primary: the members' finished iterations.
+    absl::btree_map<std::pair<Rank, Incarnation>, int64_t> clocks;
+    absl::btree_map<CheckpointId, absl::btree_set<int64_t>> pushes_captured;
     std::vector<CheckpointPublish> complete;
     std::optional<RestoreFrom> begins_at;
     Term restored_term;   // From the checkpoint; 0: the job's beginning.

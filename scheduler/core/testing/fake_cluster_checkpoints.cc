@@ -1,4 +1,5 @@
-// What the fake servers and the shell do with checkpoints, and what must hold of them.
+// What fake servers tell of replicas; what they and the shell do with checkpoints, and what must
+// hold of them.
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +8,32 @@
 #include "scheduler/core/testing/fake_cluster.h"
 
 namespace capstan::scheduler::testing {
+
+bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
+  const auto table = core_->RoutingOf(job);
+  return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
+                                   [&](const ShardRoute& route) {
+                                     const size_t index = static_cast<size_t>(route.server);
+                                     const ServerRef& server = (*table)->servers[index];
+                                     return server.incarnation == node.incarnation;
+                                   });
+}
+
+std::vector<ReplicaReport> FakeCluster::FilledReplicas(const FakeNode& node,
+                                                       const FakeTables& tables) {
+  const Routing& routing = *tables.routing;
+  std::vector<ReplicaReport> filled;
+  for (const ShardRoute& route : routing.shards) {
+    if (routing.servers[static_cast<size_t>(route.server)].incarnation != node.incarnation)
+      continue;
+    for (const ReplicaRef& replica : route.replicas) {
+      const ServerRef& server = routing.servers[static_cast<size_t>(replica.server)];
+      filled.push_back(
+          {route.key, route.term, server.node, server.incarnation, ReplicaReport::State::kFilled});
+    }
+  }
+  return filled;
+}
 
 void FakeCluster::AskCheckpoint(const JobId& job) {
   if (away_until_) return;
@@ -44,22 +71,16 @@ void FakeCluster::TakeCheckpoints(FakeNode& node) {
   for (auto& [job, tables] : node.tables) {
     if (tables.order.id == CheckpointId(0)) continue;
     if (!tables.checkpoint && now_ >= tables.capture_at) {
-      JobLedger& ledger = jobs_.at(job);
-      std::vector<CheckpointPart> parts = PartsOf(node, tables);
-      // Replicas, and servers that come too late for one that was given up, do not count.
-      if (!parts.empty() && View(job).phase == JobPhase::kCheckpointing) {
-        const auto [seen, first] = ledger.pushes_captured.insert({tables.order.id, ledger.pushes});
-        if (!first && seen->second != ledger.pushes) {
-          Fail(absl::StrCat(job, ": a push between two captures of checkpoint ",
-                            tables.order.id.value()));
-        }
-      }
       tables.checkpoint = CheckpointReport{.id = tables.order.id};
       if (dice_.Chance(options_.checkpoint_fails)) {
         tables.checkpoint->state = CheckpointReport::State::kFailed;
         tables.checkpoint->error = "disk full";
       }
-      tables.checkpoint->parts = std::move(parts);
+      tables.checkpoint->parts = PartsOf(node, tables);
+      JobLedger& ledger = jobs_.at(job);
+      if (!tables.checkpoint->parts.empty()) {
+        ledger.pushes_captured[tables.order.id].insert(ledger.pushes);
+      }
       tables.written_at = now_ + absl::Milliseconds(dice_.Below(400));
     }
     if (tables.checkpoint && tables.checkpoint->state == CheckpointReport::State::kCaptured &&
@@ -81,6 +102,11 @@ void FakeCluster::PublishDue() {
     const absl::Status status = dice_.Chance(options_.checkpoint_fails)
                                     ? absl::ResourceExhaustedError("disk full")
                                     : absl::OkStatus();
+    // One that was abandoned may be captured late; of one that is published no capture was.
+    if (jobs_.at(publish.job).pushes_captured[publish.id].size() > 1) {
+      Fail(absl::StrCat(publish.job, ": a push between two captures of checkpoint ",
+                        publish.id.value()));
+    }
     // Written twice (the scheduler died in between) is written once.
     auto& complete = jobs_.at(publish.job).complete;
     if (status.ok() && (complete.empty() || complete.back().id != publish.id)) {

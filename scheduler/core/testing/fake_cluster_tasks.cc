@@ -7,6 +7,22 @@
 
 namespace capstan::scheduler::testing {
 
+JobPlan Plan(const std::string& id, int workers, Mode mode) {
+  JobPlan plan;
+  plan.id = id;
+  plan.mode = mode;
+  plan.workers = workers;
+  plan.max_restarts = 3;
+  plan.epochs = 2;
+  plan.batch_size = 10;
+  plan.slots = 4;
+  plan.train_count = 3000;
+  plan.test_count = 500;
+  plan.table_elements = {431'080};
+  plan.export_path = "/out";
+  return plan;
+}
+
 // ---------------------------------------------------------------- tasks
 
 void FakeCluster::SyncTask(FakeTask& task) {
@@ -137,18 +153,12 @@ bool FakeCluster::MayPull(const FakeTask& task) const {
 }
 
 void FakeCluster::Pushed(const FakeTask& task) {
+  int64_t& replicated = jobs_.at(task.key.job).clocks[{task.key.rank, task.key.incarnation}];
+  replicated = std::max(replicated, task.iterations + 1);
   for (auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
-    if (tables == node.tables.end()) continue;
+    if (tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
     const auto clock = tables->second.clocks.find(task.key.rank);
-    if (!IsPrimary(node, task.key.job)) {
-      // A replica, or one that is being filled, has it from the primary.
-      Clock& copy = tables->second.clocks[task.key.rank];
-      if (copy.incarnation != task.key.incarnation) copy = {.incarnation = task.key.incarnation};
-      copy.active = true;
-      copy.clock = std::max(copy.clock, task.iterations + 1);
-      continue;
-    }
     if (clock == tables->second.clocks.end() || clock->second.incarnation != task.key.incarnation ||
         !clock->second.active) {
       if (node.alive)

@@ -1,0 +1,62 @@
+#include "tests/simulation/replica_bytes.h"
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+
+namespace capstan::sim {
+namespace {
+
+// The first part that differs; empty: none does.
+std::string Difference(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
+  if (a.state().version() != b.state().version()) return "version";
+  if (a.values() != b.values()) return "values";
+  if (a.optimizer_state_size() != b.optimizer_state_size()) return "optimizer state";
+  for (int i = 0; i < a.optimizer_state_size(); ++i) {
+    if (a.optimizer_state(i) != b.optimizer_state(i)) return "optimizer state";
+  }
+  const bool both = a.state().previous_readable() && b.state().previous_readable();
+  if (both && a.previous() != b.previous()) return "previous version";
+  if (a.state().membership_generation() != b.state().membership_generation()) return "membership";
+  for (int i = 0; i < a.state().members_size(); ++i) {
+    if (i >= b.state().members_size() ||
+        a.state().members(i).SerializeAsString() != b.state().members(i).SerializeAsString()) {
+      return "clocks";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void ReplicaBytes::Look() {
+  absl::btree_map<std::tuple<ShardKey, Term, int64_t>, v1::ShardSnapshot> seen;
+  for (const std::vector<server::HeldCopy>& server : copies_()) {
+    for (const server::HeldCopy& copy : server) {
+      const auto [first, added] =
+          seen.try_emplace({copy.shard, copy.term, copy.snapshot.position()}, copy.snapshot);
+      if (added) continue;
+      ++compared_;
+      const std::string difference = Difference(first->second, copy.snapshot);
+      if (difference.empty()) continue;
+      Fail(absl::StrCat("replica bytes: two copies of table ", copy.shard.table.value(), " shard ",
+                        copy.shard.shard.value(), " at position ", copy.snapshot.position(),
+                        " of term ", copy.term.value(), " differ in their ", difference));
+    }
+  }
+}
+
+void ReplicaBytes::Happened(const scheduler::Event& event) {
+  if (std::holds_alternative<scheduler::EpochDone>(event)) Look();
+}
+
+void ReplicaBytes::Exported(const Life&, const std::vector<std::vector<float>>&,
+                            const absl::btree_map<TableId, Version>&) {
+  Look();
+}
+
+}  // namespace capstan::sim
