@@ -279,7 +279,7 @@ void ShardReplication::Trim() {
 
 ReplicaVerdict ShardReplication::Consider(const ReplicateHead& head, Position position) const {
   using Kind = ReplicaVerdict::Kind;
-  if (Planted(PlantedBug::kAcceptOldTerm) && head.term < term_ && role_ == ShardRole::kReplica) {
+  if (Planted(PlantedBug::kAcceptOldTerm) && head.term < term_ && role_ != ShardRole::kNone) {
     return {.kind = head.install.has_value() ? Kind::kInstall : Kind::kNothing};
   }
   if (head.term < term_) return {.kind = Kind::kFenced};

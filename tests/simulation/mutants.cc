@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "absl/container/btree_map.h"
 #include "tests/simulation/options.h"
 #include "tests/simulation/run_seed.h"
 
@@ -37,6 +38,16 @@ bool Hunt(const Mutant& mutant, const MutantOptions& options) {
               static_cast<int>(mutant.name.size()), mutant.name.data(),
               static_cast<int>(mutant.what.size()), mutant.what.data());
   return false;
+}
+
+// Hunts the mutant in a process of its own: a planted bug may well crash.
+pid_t StartHunt(const Mutant& mutant, const MutantOptions& options) {
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child != 0) return child;
+  const bool caught = Hunt(mutant, options);
+  std::fflush(stdout);
+  _Exit(caught ? 0 : 1);
 }
 
 }  // namespace
@@ -115,25 +126,29 @@ const std::vector<Mutant>& AllMutants() {
 void Plant(PlantedBug bug) { planted = bug; }
 
 int RunMutants(const MutantOptions& options) {
-  const std::vector<Mutant>& mutants = AllMutants();
-  std::fflush(stdout);
-  for (int job = 0; job < options.jobs; ++job) {
-    if (fork() != 0) continue;
-    int missed = 0;
-    for (size_t i = static_cast<size_t>(job); i < mutants.size();
-         i += static_cast<size_t>(options.jobs)) {
-      if (!options.only.empty() && mutants[i].name != options.only) continue;
-      if (mutants[i].rare && !options.rare) continue;
-      missed += !Hunt(mutants[i], options);
-      std::fflush(stdout);
+  int missed = 0;
+  absl::btree_map<pid_t, const Mutant*> running;
+  const auto finish_one = [&] {
+    int status = 0;
+    const auto ended = running.find(wait(&status));
+    if (ended == running.end()) return;
+    if (WIFSIGNALED(status)) {
+      std::printf("caught by a crash:   %.*s\n", static_cast<int>(ended->second->name.size()),
+                  ended->second->name.data());
+    } else if (WEXITSTATUS(status) != 0) {
+      ++missed;
     }
-    _Exit(missed == 0 ? 0 : 1);
+    running.erase(ended);
+  };
+  for (const Mutant& mutant : AllMutants()) {
+    if (!options.only.empty() && mutant.name != options.only) continue;
+    if (mutant.rare && !options.rare) continue;
+    if (running.size() >= static_cast<size_t>(options.jobs)) finish_one();
+    running[StartHunt(mutant, options)] = &mutant;
   }
-  int code = 0;
-  for (int status = 0; wait(&status) > 0;) {
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) code = 1;
-  }
-  return code;
+  while (!running.empty()) finish_one();
+  std::printf("%d mutants were not caught\n", missed);
+  return missed == 0 ? 0 : 1;
 }
 
 }  // namespace sim
