@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/agent_timing.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
@@ -15,15 +16,11 @@
 namespace capstan {
 namespace {
 
-constexpr absl::Duration kRegisterTimeout = absl::Seconds(5);
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);  // On top of the sync interval.
-constexpr absl::Duration kSyncIntervalMax = absl::Minutes(1);
-constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
-constexpr absl::Duration kBackoffMax = absl::Seconds(1);
-constexpr absl::Duration kShortLife = absl::Seconds(5);
-// A scheduler that answers "nothing new" this fast does not hold calls: then the agent paces
-// itself.
-constexpr absl::Duration kHeldMin = absl::Milliseconds(20);
+using agent_timing::kBackoffMax;
+using agent_timing::kBackoffMin;
+using agent_timing::kHeldMin;
+using agent_timing::kRegisterTimeout;
+using agent_timing::kShortLife;
 
 NodeAgent::Options Complete(NodeAgent::Options options) {
   options.self.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
@@ -121,8 +118,7 @@ NodeAgent::Outcome NodeAgent::Register() {
   incarnation_ = Incarnation(response.incarnation());
   generation_seen_ = 0;
   life_began_ = absl::Now();
-  sync_interval_ =
-      std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin, kSyncIntervalMax);
+  sync_timeout_ = agent_timing::SyncTimeout(response);
   read_lease_ = absl::Milliseconds(response.read_lease_ms());
   handler_->Restarted(node_id_, incarnation_);
   LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
@@ -132,7 +128,7 @@ NodeAgent::Outcome NodeAgent::Register() {
 
 NodeAgent::Outcome NodeAgent::Sync() {
   grpc::ClientContext context;
-  SetDeadline(context, sync_interval_ + kAnswerTimeout);
+  SetDeadline(context, sync_timeout_);
   // Before the state is read: what changes after that cancels this call.
   BeginCall(&context, OnWake::kCancel);
   v1::SyncNodeRequest request;

@@ -104,7 +104,7 @@ class NodeAgent {
   Incarnation incarnation_;  // 0: not registered.
   uint64_t generation_seen_ = 0;
   absl::Time life_began_;
-  absl::Duration sync_interval_;
+  absl::Duration sync_timeout_;
   absl::Duration read_lease_;
   absl::Duration backoff_;
   bool reachable_ = true;  // As last logged.

@@ -14,9 +14,10 @@
 // RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
 // A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
-// others. A server that dies or is drained hands its shards to others. What ends a job: a Failure
-// that a task or a server reports, more crashes than max_restarts, no live task for worker_wait,
-// lost shards that nothing restores, a server that does not apply a membership in time.
+// others. A server that dies, loses its disk or is drained hands its shards to others. What ends a
+// job: a Failure that a task or a server reports, more crashes than max_restarts, no live task for
+// worker_wait, lost shards that nothing restores, a server that does not apply a membership in
+// time.
 //
 // Facts come in through the methods below; what the job wants is read back (assignments,
 // membership, unplaced ranks), and what happened is appended to `events`.
@@ -154,7 +155,8 @@ class JobRun {
             training_begun_, next_lease_, exporter_, exported_, epoch_started_, epoch_result_,
             results_, crashes_, restarts_, first_failure_, last_death_, revision_, desired_version_,
             decisions_, membership_seen_, begins_at_, restore_, checkpoints_, pausing_,
-            after_checkpoint_, segment_margin_, order_seen_, shards_, recovery_, server_deaths_);
+            after_checkpoint_, segment_margin_, order_seen_, shards_, recovery_, server_deaths_,
+            trained_, beginnings_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -213,7 +215,10 @@ class JobRun {
   void TakeRouting(Instant now, Events& events);
   void BeginRecovery(Instant now, Events& events);
   void Recover(Instant now, Events& events);
-  bool GoBackToCheckpoint(Instant now, Events& events);
+  void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
+  bool WaitsForLog() const { return plan_.log && trained_; }
+  bool CanGoBack() const { return !trained_ || NewestCheckpoint() != nullptr; }
+  bool GoBack(Instant now, Events& events);
   const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
   bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
   std::string DescribeLoss() const;
@@ -277,6 +282,8 @@ class JobRun {
   };
   std::optional<Recovery> recovery_;
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
+  bool trained_ = false;  // Work was leased: the values are more than those it began with.
+  int beginnings_ = 0;    // Times that it went back since work was leased last.
 
   int crashes_ = 0;
   int restarts_ = 0;

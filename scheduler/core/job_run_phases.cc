@@ -24,6 +24,8 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return true;
     case JobPhase::kStarting:
       if (tasks_.Live().empty() || tasks_.CountIn(Task::State::kStarting) > 0) return false;
+      trained_ = true;
+      beginnings_ = 0;
       if (restore_) {
         ResumeAt(restore_->at, now, events);
       } else {

@@ -344,6 +344,9 @@ absl::StatusOr<TableShard> ServerAgent::MakeShard(const v1::TableAssignment& des
                                                   const HeldJob& job, const ShardOrder& order) {
   if (order.from == ShardOrder::From::kInitialValues) return job.factory().Initial(order.shard);
   const ShardKey& key = order.shard.key;
+  const bool begins_anew =
+      order.from == ShardOrder::From::kCheckpoint && desired.restore_folder().empty();
+  if (begins_anew) return job.factory().Initial(order.shard);
   if (options_.source == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(key), " is to be restored: this server has no folder for its state"));
