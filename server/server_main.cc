@@ -3,8 +3,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/net/daemon.h"
 #include "common/net/node_daemon.h"
@@ -26,21 +29,42 @@
 namespace capstan::server {
 namespace {
 
-constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
+constexpr absl::Duration kGraceMax = absl::Hours(24);
 
 struct Flags {
   NodeFlags node;
   std::string data_dir;
+  std::string grace = "30s";
 };
+
+// For CLI11: empty, or what is wrong with the grace time.
+std::string CheckGrace(const std::string& text) {
+  absl::Duration grace;
+  const bool known = absl::ParseDuration(text, &grace);
+  if (known && grace >= absl::ZeroDuration() && grace <= kGraceMax) return "";
+  return absl::StrCat("got \"", text, "\", expected a time of at most 24h such as 30s, or 0");
+}
 
 void AddFlags(CLI::App& app, Flags* flags) {
   AddNodeFlags(app, "capstan-server", &flags->node);
   app.add_option("--data-dir", flags->data_dir,
                  "Folder for the write-ahead logs of jobs with durability LOG, of this server "
                  "alone; without it such jobs are refused");
+  app.add_option("--grace", flags->grace,
+                 "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
+                 "moved to other servers it goes on serving; a second signal ends it at once")
+      ->check(CheckGrace)
+      ->capture_default_str();
   app.footer(
       "Example:\n  capstan-server --scheduler=node-1:7070 --listen=0.0.0.0:7071 "
       "--data-dir=/var/lib/capstan-server");
+}
+
+// "shards of a-1, b-2"; empty: none.
+std::string NamesOfHeld(const HeldJobs& jobs) {
+  std::vector<std::string> names;
+  for (const auto& job : jobs.All()) names.push_back(job->job());
+  return names.empty() ? "" : absl::StrCat("shards of ", absl::StrJoin(names, ", "));
 }
 
 // The parts of the daemon, in the order in which they start.
@@ -50,7 +74,7 @@ class Daemon final : public NodeProgram {
   ~Daemon() override;
   // Errors: the folder for logs cannot be used, or the node not start.
   absl::Status Start() override;
-  // Says good-bye and ends every call.
+  // Goes on until its shards have moved away or the grace is over, then ends every call.
   void Stop() override;
 
  private:
@@ -135,8 +159,9 @@ absl::Status Daemon::Start() {
 }
 
 void Daemon::Stop() {
-  const absl::Status left = node_->Leave(kLeaveTimeout);
-  if (!left.ok()) LogWarning({}, "{}", std::string(left.message()));
+  absl::Duration grace;
+  absl::ParseDuration(flags_.grace, &grace);  // Checked when the flags were read.
+  node_->LeaveWhenSafe(grace, [this] { return NamesOfHeld(jobs_); });
   node_->StopSyncing();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
   node_->StopServing();

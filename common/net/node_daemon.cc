@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
@@ -77,6 +78,42 @@ absl::Status NodeDaemon::Wait() {
 void NodeDaemon::Wake() { agent_->Wake(); }
 
 absl::Status NodeDaemon::Leave(absl::Duration timeout) { return agent_->Leave(timeout); }
+
+void NodeDaemon::LeaveWhenSafe(absl::Duration grace, const std::function<std::string()>& held) {
+  LogInfo({},
+          "leaving: serves on until nothing of a job is here, at most {}; a second signal ends "
+          "that at once",
+          absl::FormatDuration(grace));
+  agent_->LeaveWhenSafe([this] {
+    {
+      absl::MutexLock lock(&mutex_);
+      safe_ = true;
+    }
+    RequestShutdown();  // Ends the wait below as a signal does.
+  });
+  const std::optional<int> received = WaitForShutdownSignal(grace);
+  bool safe;
+  absl::Status fatal;
+  {
+    absl::MutexLock lock(&mutex_);
+    safe = safe_;
+    fatal = fatal_;
+  }
+  if (safe) {
+    LogInfo({}, "nothing of a job is here any more: stops");
+    return;
+  }
+  const std::string rest = held();
+  const std::string still = rest.empty() ? "" : absl::StrCat(" and still holds ", rest);
+  if (!fatal.ok()) {
+    LogWarning({}, "stops{}: {}", still, std::string(fatal.message()));
+  } else if (received.has_value()) {
+    LogWarning({}, "stops at once{}: signal {}", still, *received);
+  } else {
+    LogWarning({}, "stops after its grace of {}{}: the scheduler did not say that it may",
+               absl::FormatDuration(grace), still);
+  }
+}
 
 void NodeDaemon::StopSyncing() {
   if (agent_ != nullptr) agent_->Stop();

@@ -5,6 +5,9 @@
 //                     \            \--refused by the scheduler-----> exit 1
 //                      \--cannot listen, ...-----------------------> exit 1
 //
+//   LeaveWhenSafe:  LEAVING --may_stop, no life--------------> gone
+//                      \--grace over, another signal, refused--> gone, with a warning
+//
 // Thread safety: functions for main's thread, except that Wake may be called from any.
 #ifndef CAPSTAN_COMMON_NET_NODE_DAEMON_H_
 #define CAPSTAN_COMMON_NET_NODE_DAEMON_H_
@@ -51,6 +54,12 @@ class NodeDaemon {
   void Wake();
   absl::Status Leave(absl::Duration timeout);
 
+  // Tells the scheduler that this node goes, and goes on until it says that nothing of a running job
+  // is here any more. A second signal, or the end of `grace`, ends the wait; both are told, the
+  // latter with what `held` names (empty: nothing).
+  // REQUIRES: Start has been called, Wait has returned a signal.
+  void LeaveWhenSafe(absl::Duration grace, const std::function<std::string()>& held);
+
   // Both are idempotent, and do nothing where there is nothing to stop.
   void StopSyncing();  // No call of the handler runs from then on.
   void StopServing();  // No call of a service runs from then on; they get a second to end.
@@ -65,6 +74,7 @@ class NodeDaemon {
 
   absl::Mutex mutex_;
   absl::Status fatal_ ABSL_GUARDED_BY(mutex_);
+  bool safe_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // What one role does with a NodeDaemon; made after the signals are blocked, before anything runs.

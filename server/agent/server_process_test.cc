@@ -87,6 +87,58 @@ void WaitForTables(FakeScheduler& scheduler, uint64_t generation) {
   REQUIRE_FALSE(held->tables(0).has_failure());
 }
 
+// The table of one job on server-7, which may not leave.
+void HoldJob(FakeScheduler& scheduler) {
+  scheduler.SetMayStop(false);
+  REQUIRE(scheduler.WaitUntilHeld());
+  scheduler.SetDesired(LoggedJob(1, 1));
+  WaitForTables(scheduler, 1);
+}
+
+bool IsLeaving(const v1::SyncNodeRequest& sync) { return sync.leaving(); }
+
+TEST_CASE("capstan-server: told to stop, it serves on until its shards have moved", "[server]") {
+  FakeScheduler scheduler;
+  const DaemonProcess server(kProgram, scheduler.address(),
+                             {"--name=server-7", "--data-dir=" + capstan::testing::TestPath("a")});
+  HoldJob(scheduler);
+  server->Signal(SIGTERM);
+  REQUIRE(scheduler.WaitForSync(IsLeaving).has_value());
+  const auto stub = v1::ParameterServer::NewStub(
+      MakeChannel(scheduler.WaitForRegister(1)->address(), ChannelKind::kData));
+  grpc::ClientContext context;
+  SetDeadline(context, kProcessPatience);
+  v1::PushResponse response;
+  REQUIRE_OK(FromGrpcStatus(stub->Push(&context, PushOf(0, 0, -1, 1.0f, 1), &response)));
+  scheduler.SetDesired({});
+  REQUIRE(scheduler
+              .WaitForSync([](const v1::SyncNodeRequest& sync) {
+                return sync.leaving() && sync.generation_seen() == 2;
+              })
+              .has_value());
+  scheduler.SetMayStop(true);
+  CHECK(server->Wait(kProcessPatience) == ExitStatus{});
+  CHECK_THAT(server.log(), Catch::Contains("nothing of a job is here any more: stops"));
+}
+
+TEST_CASE("capstan-server: a second signal, or the end of its grace, ends it with its shards",
+          "[server]") {
+  FakeScheduler scheduler;
+  const bool second = GENERATE(true, false);
+  const DaemonProcess server(kProgram, scheduler.address(),
+                             {"--name=server-7", second ? "--grace=1h" : "--grace=50ms",
+                              "--data-dir=" + capstan::testing::TestPath("b")});
+  HoldJob(scheduler);
+  server->Signal(SIGTERM);
+  REQUIRE(scheduler.WaitForSync(IsLeaving).has_value());
+  if (second) server->Signal(SIGINT);
+  CHECK(server->Wait(kProcessPatience) == ExitStatus{});
+  CHECK_THAT(server.log(),
+             Catch::Contains(second ? "stops at once and still holds shards of lenet-1: signal 2"
+                                    : "stops after its grace of 50ms and still holds shards of "
+                                      "lenet-1: the scheduler did not say that it may"));
+}
+
 TEST_CASE("capstan-server: what it acknowledged with a log survives SIGKILL", "[server]") {
   const std::string folder = capstan::testing::TestPath("data");
   std::filesystem::remove_all(folder);
