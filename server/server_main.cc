@@ -138,7 +138,8 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   options.on_logged = [this](const JobId& job, const ShardKey& shard, Term term,
                              Position position) { jobs_.OnLogged(job, shard, term, position); };
   options.on_failed = [this](const JobId& job, const absl::Status& status) {
-    jobs_.OnLogFailed(job, status);
+    // Also a full disk is one that is gone: not the job's own want of memory.
+    jobs_.OnLogFailed(job, absl::UnavailableError(status.message()));
   };
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(options.folder));
   log_ = std::make_unique<ServerLog>(std::move(options));
