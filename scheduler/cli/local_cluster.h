@@ -46,8 +46,9 @@ struct StopReport {
   std::vector<std::string> killed;  // Of those, the ones that did not end within the grace.
 };
 
-// Ends the cluster of `directory`: SIGTERM to the workers, then the servers, then the scheduler (and
-// once more after a second), together at most `grace`, then SIGKILL, then whatever they left behind; removes cluster.json.
+// Ends the cluster of `directory`: SIGTERM to the workers, then the servers, then the scheduler (to
+// each once more after a second: servers would move their shards to each other), together at most
+// `grace`, then SIGKILL, then whatever they left behind; removes cluster.json.
 // Not interrupted by signals.
 // Errors: kNotFound  no cluster is written down there; kDataLoss  its file cannot be understood.
 absl::StatusOr<StopReport> StopLocalCluster(const std::string& directory, absl::Duration grace);

@@ -1,4 +1,4 @@
-"""Daemons that are told to stop in mid-job leave in good order: nothing is lost, nobody is blamed."""
+"""Daemons that are told to stop in mid-job leave in good order; nothing is lost."""
 
 import hashlib
 import pathlib
