@@ -54,9 +54,9 @@ class NodeDaemon {
   void Wake();
   absl::Status Leave(absl::Duration timeout);
 
-  // Tells the scheduler that this node goes, and goes on until it says that nothing of a running job
-  // is here any more. A second signal, or the end of `grace`, ends the wait; both are told, the
-  // latter with what `held` names (empty: nothing).
+  // Tells the scheduler that this node goes, and returns once it has said that nothing of a running
+  // job is here any more, or after a second signal, or after `grace`; the last two are logged with
+  // what `held` names (empty: nothing).
   // REQUIRES: Start has been called, Wait has returned a signal.
   void LeaveWhenSafe(absl::Duration grace, const std::function<std::string()>& held);
 
