@@ -1,9 +1,9 @@
 """Training goes on while there is no scheduler, measured by what the servers have applied.
 
-A BSP job trains one long epoch. The scheduler is killed; its tasks and servers go on; it is started
+A job trains one long epoch. The scheduler is killed; its tasks and servers go on; it is started
 again. The updates that the servers applied meanwhile are counted with the tasks stopped before the
 kill and before the return, so that none from before or after is among them. In the end the job has
-the model of a run whose scheduler was never away.
+the model of a run whose scheduler was never away (BSP), and all batches in it.
 """
 
 import argparse
@@ -26,18 +26,24 @@ MODEL = """
   layers { name: "out" fully_connected { units: 10 } }
 """
 PROBE_SAMPLES = 20000
-RATE_MIN = 0.7  # Of the rate without faults. Other processes of the machine take from both.
+# Of the rate with a scheduler. The machine is not equally busy in both; a stall would be 0.05.
+RATE_MIN = 0.4
 
 
 class Away:
-    def __init__(self, live, seconds):
+    def __init__(self, live, seconds, mode):
         self.live = live
         self.seconds = seconds
+        self.mode = mode
+
+    def bsp(self):
+        return self.mode.startswith("bsp")
 
     def submit(self, samples, name):
         data = synthetic.train_only_block(self.live.folder, samples, side=8)
         text = synthetic.job(self.live.folder, name=name, data=data, model=MODEL, epochs=1,
-                             training="slots: 2 seed: 3")
+                             consistency=self.mode,
+                             training="slots: 2 seed: 3" if self.bsp() else "seed: 3")
         return self.live.submit(text, f"{name}.textproto")
 
     def train(self, samples, name):
@@ -98,9 +104,10 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=60, help="how long it is away")
+    parser.add_argument("--mode", default="bsp {}")
     arguments = parser.parse_args()
     with cluster.Cluster(servers=2, workers=2) as live:
-        away = Away(live, arguments.seconds)
+        away = Away(live, arguments.seconds, arguments.mode)
         _, rate = away.train(PROBE_SAMPLES, "probe")
         samples = int(rate * (1.5 * arguments.seconds + 6))
         undisturbed, rate = away.train(samples, "undisturbed")
@@ -112,10 +119,15 @@ def main():
         print(f"without a scheduler for {arguments.seconds:.0f} s: {updates} updates, "
               f"{share:.2f} of the rate with one", flush=True)
         status = away.finish(job)
-        same = digest(status) == digest(undisturbed)
-        print(f"sha256 {digest(status)}: {'the same as' if same else 'NOT THAT of'} the run whose "
-              f"scheduler was there; {status.get('restarts', 0)} restarts")
-    sys.exit(0 if same and share >= RATE_MIN and not status.get("restarts", 0) else 1)
+        restarts = status.get("restarts", 0)
+        right = status["samplesDone"] == status["samplesTotal"] and not restarts
+        print(f"{status['samplesDone']} of {status['samplesTotal']} samples, {restarts} restarts")
+        if away.bsp():
+            same = digest(status) == digest(undisturbed)
+            right = right and same
+            print(f"sha256 {digest(status)}: {'the same as' if same else 'NOT THAT of'} the run "
+                  "whose scheduler was there")
+    sys.exit(0 if right and share >= RATE_MIN else 1)
 
 
 if __name__ == "__main__":
