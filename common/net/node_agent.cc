@@ -60,6 +60,23 @@ absl::Status NodeAgent::Leave(absl::Duration timeout) {
                                                   absl::FormatDuration(timeout)));
 }
 
+void NodeAgent::LeaveWhenSafe(std::function<void()> safe) {
+  absl::MutexLock lock(&mutex_);
+  ++leaves_asked_;
+  safe_ = std::move(safe);
+  wake_ = true;
+  if (in_flight_ != nullptr) in_flight_->TryCancel();
+}
+
+void NodeAgent::TellSafe() {
+  std::function<void()> safe;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::swap(safe, safe_);
+  }
+  if (safe) safe();
+}
+
 void NodeAgent::Stop() {
   {
     absl::MutexLock lock(&mutex_);
@@ -83,15 +100,19 @@ void NodeAgent::Run() {
   }
 }
 
+bool NodeAgent::NothingToLeave() {
+  absl::MutexLock lock(&mutex_);
+  if (leaves_asked_ == 0) return false;
+  leaves_answered_ = std::numeric_limits<int>::max();
+  return true;
+}
+
 NodeAgent::Outcome NodeAgent::Register() {
   grpc::ClientContext context;
   SetDeadline(context, kRegisterTimeout);
-  {
-    absl::MutexLock lock(&mutex_);
-    if (leaves_asked_ > 0) {  // Not registered, nothing to leave; a new life would only get work.
-      leaves_answered_ = std::numeric_limits<int>::max();
-      return Outcome::kEnd;
-    }
+  if (NothingToLeave()) {
+    TellSafe();
+    return Outcome::kEnd;
   }
   v1::RegisterRequest request = options_.self;
   if (!node_id_.empty()) request.set_name(node_id_);  // A daemon keeps the name it was given.
@@ -164,6 +185,7 @@ NodeAgent::Outcome NodeAgent::Sync() {
   } else if (absl::Now() - sent < kHeldMin) {
     Pause(kBackoffMin);
   }
+  if (leaves_told > 0 && response.may_stop()) TellSafe();
   return Outcome::kGoOn;
 }
 
