@@ -8,7 +8,6 @@
 // contenders of a mode must hold the same bits, and each push must have been recorded once.
 // Exit codes: 0 all goals are met, 1 one is not, or something failed.
 #include <sys/vfs.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,8 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,64 +25,39 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_status.h"
 #include "common/process/keep_memory.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "common/storage/posix_disk.h"
-#include "common/time/clock.h"
-#include "proto/parameter_server.grpc.pb.h"
-#include "scheduler/core/placement.h"
-#include "tests/benchmark/live_server.h"
-#include "worker/client/push_pull_client.h"
+#include "tests/benchmark/contender.h"
 
 namespace capstan::benchmark {
 namespace {
 
-constexpr char kJob[] = "push-pull-1";
-constexpr double kMebi = 1 << 20;
-constexpr absl::Duration kPatience = absl::Seconds(20);
 // The server's log reaches its steady size, and the kernel has the pages for it.
 constexpr int kWarmUpIterations = 64;
-// The disk is measured less often, so that it does not rest on what its cache takes in.
-constexpr int kRoundsADisk = 10;
-constexpr int kDiskIterations = 8;
+constexpr int kTrialIterations = 8;  // To find out how many make a turn.
+// 3 % want more and shorter turns than a half does, and processes that were started anew, in either
+// order: where their memory happens to lie is good for some percent.
+constexpr int kFilterStarts = 6;
+constexpr double kFilterSecondsFactor = 0.2;
 
 struct Flags {
   std::string server;
   std::string server_without_filter;
   std::string folder;
   std::string only;
-  int rounds = 101;
-  double seconds = 0.1;
+  int rounds = 51;
+  double seconds = 0.25;
 };
 
-// A table of equal tensors.
-struct Layout {
+// What is compared over which table.
+struct Comparison {
   std::string name;
-  int tensors = 1;
-  int64_t elements = 0;  // Of one tensor.
-  int64_t count() const { return tensors * elements; }
-  double mebibytes() const { return static_cast<double>(count()) * sizeof(float) / kMebi; }
+  Layout layout;
+  Mode mode = Mode::kAsp;
+  bool filter = false;  // The duplicate filter; else replicas and log.
 };
-
-enum class Mode { kAsp, kBsp };
-
-struct Config {
-  std::string name;
-  double goal = 0;  // At least so much of the plain one's throughput. 0: none.
-  bool plain_goal = false;  // The goal is the plain one's, against this one.
-  bool without_filter = false;
-  int replicas = 0;
-  v1::Durability durability = v1::NONE;
-};
-
-double ProcessorSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -99,175 +73,6 @@ std::pair<double, double> MedianRange(std::vector<double> values) {
   const auto low = static_cast<size_t>(std::max(0.0, n / 2 - 0.98 * std::sqrt(n)));
   return {values[low], values[values.size() - 1 - low]};
 }
-
-v1::TableAssignment AssignmentOf(const Layout& layout, Mode mode, const Config& config,
-                                 const std::vector<std::unique_ptr<LiveServer>>& servers) {
-  v1::TableAssignment assignment;
-  assignment.set_job_id(kJob);
-  v1::TableSpec* table = assignment.add_tables();
-  table->set_name("parameters");
-  table->set_elements(layout.count());
-  table->set_rule(v1::OPTIMIZER);
-  for (int i = 0; i < layout.tensors; ++i) {
-    v1::TensorSpec* tensor = table->add_tensors();
-    tensor->set_name(absl::StrCat("layer", i, ".weight"));
-    tensor->add_shape(layout.elements);
-    tensor->set_offset(i * layout.elements);
-    tensor->mutable_initializer()->set_uniform_bound(0.1f);
-  }
-  assignment.mutable_optimizer()->set_learning_rate(0.001f);
-  assignment.mutable_optimizer()->mutable_momentum();
-  if (mode == Mode::kAsp) {
-    assignment.mutable_consistency()->mutable_asp();
-  } else {
-    assignment.mutable_consistency()->mutable_bsp();
-    assignment.set_slots(1);
-  }
-  assignment.set_seed(1);
-  assignment.set_replicas(config.replicas);
-  assignment.set_durability(config.durability);
-  v1::RoutingTable* routing = assignment.mutable_routing();
-  routing->set_job_id(kJob);
-  routing->set_generation(1);
-  for (const auto& server : servers) *routing->add_servers() = server->address();
-  // Cut as for one server, whatever there is beside the first: replicas change nothing else.
-  for (const Range& range : scheduler::CutTable(layout.count(), 1)) {
-    v1::ShardRoute* route = routing->add_shards();
-    route->set_shard(routing->shards_size() - 1);
-    route->set_element_begin(range.begin);
-    route->set_element_end(range.end);
-    route->set_term(1);
-    for (int i = 1; i <= config.replicas; ++i) {
-      v1::ShardReplica* replica = route->add_replicas();
-      replica->set_server(i);
-      replica->set_in_sync(true);
-    }
-  }
-  assignment.mutable_membership()->set_generation(1);
-  v1::Member* member = assignment.mutable_membership()->add_members();
-  member->set_incarnation(1);
-  member->set_active(true);
-  return assignment;
-}
-
-// One configuration: its servers, its worker, and what was measured.
-class Contender {
- public:
-  Contender(Config config, Layout layout, Mode mode)
-      : config_(std::move(config)), layout_(std::move(layout)), mode_(mode) {}
-
-  absl::Status Start(const Flags& flags, const std::string& folder,
-                     std::shared_ptr<const worker::TableArrays> gradient);
-  // Pushes and pulls so many times.
-  absl::Status Run(int iterations);
-  // As Run; keeps the throughput and the processor time.
-  absl::Status Measure(int iterations);
-  // Errors: a push was recorded more or less often than once.
-  absl::Status CheckRecorded() const;
-
-  const Config& config() const { return config_; }
-  const worker::TableArrays& values() const { return values_; }
-  const std::vector<double>& rates() const { return rates_; }          // MiB/s, both directions.
-  const std::vector<double>& processor() const { return processor_; }  // s/GiB, all processes.
-
- private:
-  double Processor() const;
-
-  const Config config_;
-  const Layout layout_;
-  const Mode mode_;
-  const SteadyClock clock_;
-  std::vector<std::unique_ptr<LiveServer>> servers_;
-  std::shared_ptr<const worker::TableArrays> gradient_;  // Shared by all contenders.
-  worker::TableArrays values_;
-  std::unique_ptr<worker::PushPullClient> client_;
-  int64_t iteration_ = 0;
-  std::vector<double> rates_, processor_;
-};
-
-absl::Status Contender::Start(const Flags& flags, const std::string& folder,
-                              std::shared_ptr<const worker::TableArrays> gradient) {
-  gradient_ = std::move(gradient);
-  values_ = {std::vector<float>(static_cast<size_t>(layout_.count()))};
-  for (int i = 0; i <= config_.replicas; ++i) {
-    LiveServer::Options options;
-    options.program = config_.without_filter ? flags.server_without_filter : flags.server;
-    options.name = absl::StrCat("server-", i);
-    options.folder = absl::StrCat(folder, "/", options.name);
-    options.log = config_.durability == v1::LOG;
-    std::filesystem::create_directories(options.folder);
-    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LiveServer> server, LiveServer::Start(options));
-    servers_.push_back(std::move(server));
-  }
-  const v1::TableAssignment assignment = AssignmentOf(layout_, mode_, config_, servers_);
-  for (const auto& server : servers_) CAPSTAN_RETURN_IF_ERROR(server->Assign(assignment));
-  worker::PushPullClient::Options options{
-      .job = kJob, .rank = Rank(0), .incarnation = Incarnation(1), .session = {}};
-  const bool committed = config_.replicas > 0 || config_.durability == v1::LOG;
-  if (mode_ == Mode::kBsp && committed) {
-    options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
-  }
-  client_ = std::make_unique<worker::PushPullClient>(options, clock_);
-  CAPSTAN_RETURN_IF_ERROR(client_->SetRouting(assignment.routing()));
-  CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId first,
-                           client_->Pull(Iteration(0), worker::PullMode::kTrain, &values_));
-  return client_->Wait(first).status();
-}
-
-absl::Status Contender::Run(int iterations) {
-  for (int i = 0; i < iterations; ++i, ++iteration_) {
-    const Range slots = mode_ == Mode::kBsp ? Range{0, 1} : Range{};
-    CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId push,
-                             client_->Push(Iteration(iteration_), slots, gradient_));
-    CAPSTAN_ASSIGN_OR_RETURN(
-        const worker::OpId pull,
-        client_->Pull(Iteration(iteration_ + 1), worker::PullMode::kTrain, &values_));
-    CAPSTAN_RETURN_IF_ERROR(client_->Wait(pull).status());
-    CAPSTAN_RETURN_IF_ERROR(client_->Wait(push).status());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Contender::Measure(int iterations) {
-  const double processor = Processor();
-  const Instant begin = clock_.Now();
-  CAPSTAN_RETURN_IF_ERROR(Run(iterations));
-  const double seconds = absl::ToDoubleSeconds(clock_.Now() - begin);
-  const double mebibytes = 2 * iterations * layout_.mebibytes();
-  rates_.push_back(mebibytes / seconds);
-  processor_.push_back((Processor() - processor) / mebibytes * 1024);
-  return absl::OkStatus();
-}
-
-double Contender::Processor() const {
-  double seconds = ProcessorSeconds();
-  for (const auto& server : servers_) seconds += server->ProcessorSeconds();
-  return seconds;
-}
-
-absl::Status Contender::CheckRecorded() const {
-  const auto stub =
-      v1::ParameterServer::NewStub(MakeChannel(servers_[0]->address().address(),
-                                               ChannelKind::kData));
-  grpc::ClientContext context;
-  SetDeadline(context, kPatience);
-  v1::DescribeTablesRequest request;
-  request.set_job_id(kJob);
-  v1::DescribeTablesResponse response;
-  CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub->DescribeTables(&context, request, &response)));
-  if (response.tables_size() != 1) return absl::InternalError("the table is gone");
-  const v1::HeldTable& table = response.tables(0);
-  const int64_t expected = iteration_ * table.shards();
-  if (table.pushes_applied() == expected && table.version_min() == iteration_) {
-    return absl::OkStatus();
-  }
-  return absl::InternalError(absl::StrCat(config_.name, ": ", table.pushes_applied(),
-                                          " pushes of shards were recorded, expected ", expected,
-                                          "; version ", table.version_min(), ", expected ",
-                                          iteration_));
-}
-
-// ---------------------------------------------------------------- the disk
 
 std::string FileSystemOf(const std::string& folder) {
   struct statfs status {};
@@ -309,30 +114,26 @@ absl::StatusOr<double> DiskRate(const std::string& folder, const Layout& layout,
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
 
+// What was measured of one configuration, a number a round.
+struct Result {
+  std::string name;
+  std::vector<double> rates, processor;
+};
+
 void PrintRow(const std::string& name, const std::vector<double>& rates) {
   std::printf("%-28s%9.0f%9.0f%9.0f", name.c_str(), Median(rates),
               *std::min_element(rates.begin(), rates.end()),
               *std::max_element(rates.begin(), rates.end()));
 }
 
-// Returns whether the goal was met.
-bool PrintContender(const Contender& contender, const Contender& plain) {
-  PrintRow(contender.config().name, contender.rates());
-  std::printf("%13.2f", Median(contender.processor()));
-  bool met = true;
-  if (contender.config().goal > 0) {
-    std::vector<double> ratios;
-    for (size_t i = 0; i < plain.rates().size(); ++i) {
-      const double ratio = contender.rates()[i] / plain.rates()[i];
-      ratios.push_back(contender.config().plain_goal ? 1 / ratio : ratio);
-    }
-    met = Median(ratios) >= contender.config().goal;
-    const auto [low, high] = MedianRange(ratios);
-    std::printf("%9.3f (%.3f to %.3f)  goal %.2f%s: %s", Median(ratios), low, high,
-                contender.config().goal, contender.config().plain_goal ? " of plain to this" : "",
-                met ? "met" : "missed");
-  }
-  std::printf("\n");
+// Prints `of` against `to`, the goal, and whether it was met, which it returns.
+bool PrintRatio(const Result& of, const Result& to, double goal) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < of.rates.size(); ++i) ratios.push_back(of.rates[i] / to.rates[i]);
+  const auto [low, high] = MedianRange(ratios);
+  const bool met = Median(ratios) >= goal;
+  std::printf("%9.3f (%.3f to %.3f)  goal %.2f: %s", Median(ratios), low, high, goal,
+              met ? "met" : "missed");
   return met;
 }
 
@@ -340,83 +141,151 @@ absl::Status CheckSame(const Contenders& contenders) {
   for (const auto& contender : contenders) {
     CAPSTAN_RETURN_IF_ERROR(contender->CheckRecorded());
     if (contender->values() == contenders[0]->values()) continue;
-    return absl::InternalError(absl::StrCat(contender->config().name,
-                                            ": its values differ from the plain one's"));
+    return absl::InternalError(
+        absl::StrCat(contender->config().name, ": its values differ from the first one's"));
   }
   return absl::OkStatus();
 }
 
-std::vector<Config> ConfigsOf(Mode mode) {
-  std::vector<Config> configs = {{.name = "plain"}};
-  // Under BSP slots are what makes pushes idempotent; the filter has no part in it.
-  if (mode == Mode::kAsp) {
-    configs.push_back({.name = "without duplicate filter",
-                       .goal = 0.97,
-                       .plain_goal = true,
-                       .without_filter = true});
+// The first is what the others are compared with.
+std::vector<Config> ConfigsOf(const Flags& flags, const Comparison& comparison) {
+  if (comparison.filter) {
+    return {{.name = "without duplicate filter", .server = flags.server_without_filter},
+            {.name = "plain", .server = flags.server}};
   }
-  configs.push_back({.name = "replicas: 1", .goal = 0.45, .replicas = 1});
-  configs.push_back({.name = "durability: LOG", .goal = 0.5, .durability = v1::LOG});
-  return configs;
+  return {{.name = "plain", .server = flags.server},
+          {.name = "replicas: 1", .server = flags.server, .replicas = 1},
+          {.name = "durability: LOG", .server = flags.server, .durability = v1::LOG}};
+}
+
+std::vector<double> GoalsOf(const Comparison& comparison) {
+  if (comparison.filter) return {0, 0.97};
+  return {0, 0.45, 0.5};
+}
+
+std::vector<Comparison> Comparisons() {
+  const Layout small{.name = "64 KiB of fp32", .elements = 16 << 10};
+  const Layout large{.name = "16 MiB of fp32", .elements = 4 << 20};
+  const Layout tensors{.name = "64 tensors of 1 MiB of fp32", .tensors = 64, .elements = 1 << 18};
+  // Under BSP it is the slots that make pushes idempotent; the filter has no part in it.
+  return {{.name = "filter-small", .layout = small, .filter = true},
+          {.name = "filter-large", .layout = large, .filter = true},
+          {.name = "large-asp", .layout = large},
+          {.name = "large-bsp", .layout = large, .mode = Mode::kBsp},
+          {.name = "tensors-asp", .layout = tensors},
+          {.name = "tensors-bsp", .layout = tensors, .mode = Mode::kBsp}};
+}
+
+// Starts and warms up a contender for each configuration, the last one first if `backwards`.
+absl::StatusOr<Contenders> StartAll(const std::vector<Config>& configs, const std::string& folder,
+                                    const Comparison& comparison, bool backwards) {
+  auto gradient = std::make_shared<worker::TableArrays>();
+  std::vector<float>& values =
+      gradient->emplace_back(static_cast<size_t>(comparison.layout.count()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = ToUnitFloat(PhiloxWord(1, i)) - 0.5f;
+  Contenders contenders(configs.size());
+  for (size_t i = 0; i < configs.size(); ++i) {
+    const size_t which = backwards ? configs.size() - 1 - i : i;
+    contenders[which] =
+        std::make_unique<Contender>(configs[which], comparison.layout, comparison.mode);
+    CAPSTAN_RETURN_IF_ERROR(contenders[which]->Start(absl::StrCat(folder, "/", which), gradient));
+    CAPSTAN_RETURN_IF_ERROR(contenders[which]->Run(kWarmUpIterations));
+  }
+  return contenders;
+}
+
+// How many iterations take the first contender so long; all do the same number.
+absl::StatusOr<int> IterationsIn(double seconds, const Contenders& contenders) {
+  const absl::Time begin = absl::Now();
+  CAPSTAN_RETURN_IF_ERROR(contenders[0]->Run(kTrialIterations));
+  const double took = absl::ToDoubleSeconds(absl::Now() - begin) / kTrialIterations;
+  for (size_t i = 1; i < contenders.size(); ++i) {
+    CAPSTAN_RETURN_IF_ERROR(contenders[i]->Run(kTrialIterations));
+  }
+  return std::max(1, static_cast<int>(seconds / took));
+}
+
+// Measures every contender in every round, each round in another order: who goes after whom must
+// not matter.
+absl::Status MeasureAll(const Contenders& contenders, int rounds, int iterations,
+                        const std::function<absl::Status()>& after_round,
+                        std::vector<Result>* results) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < contenders.size(); ++i) order.push_back(i);
+  uint64_t draws = 0;
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[PhiloxWord(2, draws++) % i]);
+    }
+    for (const size_t turn : order) {
+      CAPSTAN_ASSIGN_OR_RETURN(const Contender::Speed speed, contenders[turn]->Measure(iterations));
+      (*results)[turn].rates.push_back(speed.rate);
+      (*results)[turn].processor.push_back(speed.processor);
+    }
+    CAPSTAN_RETURN_IF_ERROR(after_round());
+  }
+  return CheckSame(contenders);
 }
 
 // Returns whether all goals were met.
-absl::StatusOr<bool> Compare(const Flags& flags, const std::string& folder, const Layout& layout,
-                             Mode mode) {
-  auto gradient = std::make_shared<worker::TableArrays>();
-  std::vector<float>& values = gradient->emplace_back(static_cast<size_t>(layout.count()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = ToUnitFloat(PhiloxWord(1, i)) - 0.5f;
-  Contenders contenders;
-  for (const Config& config : ConfigsOf(mode)) {
-    contenders.push_back(std::make_unique<Contender>(config, layout, mode));
-    const std::string home = absl::StrCat(folder, "/", contenders.size());
-    CAPSTAN_RETURN_IF_ERROR(contenders.back()->Start(flags, home, gradient));
-    CAPSTAN_RETURN_IF_ERROR(contenders.back()->Run(kWarmUpIterations));
-  }
-  const absl::Time begin = absl::Now();
-  CAPSTAN_RETURN_IF_ERROR(contenders[0]->Run(8));
-  const double iteration_seconds = absl::ToDoubleSeconds(absl::Now() - begin) / 8;
-  for (size_t i = 1; i < contenders.size(); ++i) CAPSTAN_RETURN_IF_ERROR(contenders[i]->Run(8));
-  const int iterations = std::max(1, static_cast<int>(flags.seconds / iteration_seconds));
-  std::vector<double> disk;
-  for (int round = 0; round < flags.rounds; ++round) {
-    for (size_t i = 0; i < contenders.size(); ++i) {  // Every other round backwards.
-      const size_t turn = round % 2 == 0 ? i : contenders.size() - 1 - i;
-      CAPSTAN_RETURN_IF_ERROR(contenders[turn]->Measure(iterations));
-    }
-    if (round % kRoundsADisk != 0) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(const double rate, DiskRate(folder, layout, kDiskIterations));
-    disk.push_back(rate);
-  }
-  CAPSTAN_RETURN_IF_ERROR(CheckSame(contenders));
-  std::printf("%s, %s, 1 worker; medians of %d rounds of %d iterations, in turn\n",
-              layout.name.c_str(), mode == Mode::kAsp ? "ASP" : "BSP", flags.rounds, iterations);
-  std::printf("%-28s%9s%9s%9s%13s%9s\n", "push + pull, MiB/s", "median", "min", "max",
-              "processor", "ratio");
+bool Print(const Comparison& comparison, const std::vector<Result>& results,
+           const std::vector<double>& disk, const std::string& folder) {
+  std::printf("%s, %s, 1 worker; medians of %d rounds, in turn\n", comparison.layout.name.c_str(),
+              comparison.mode == Mode::kAsp ? "ASP" : "BSP",
+              static_cast<int>(results[0].rates.size()));
+  std::printf("%-28s%9s%9s%9s%13s%9s\n", "push + pull, MiB/s", "median", "min", "max", "processor",
+              "ratio");
   bool met = true;
-  for (const auto& contender : contenders) met &= PrintContender(*contender, *contenders[0]);
-  PrintRow("the disk alone, MiB/s", disk);
-  std::printf("  write + fdatasync of what is pushed (%s)\n\n", FileSystemOf(folder).c_str());
+  const std::vector<double> goals = GoalsOf(comparison);
+  for (size_t i = 0; i < results.size(); ++i) {
+    PrintRow(results[i].name, results[i].rates);
+    std::printf("%13.2f", Median(results[i].processor));
+    if (i > 0) met &= PrintRatio(results[i], results[0], goals[i]);
+    std::printf("\n");
+  }
+  if (!disk.empty()) {
+    PrintRow("the disk alone, MiB/s", disk);
+    std::printf("  write + fdatasync of what is pushed (%s)\n", FileSystemOf(folder).c_str());
+  }
+  std::printf("\n");
   std::fflush(stdout);
   return met;
 }
 
 // Returns whether all goals were met.
+absl::StatusOr<bool> Compare(const Flags& flags, const std::string& folder,
+                             const Comparison& comparison) {
+  const std::vector<Config> configs = ConfigsOf(flags, comparison);
+  const int starts = comparison.filter ? kFilterStarts : 1;
+  const double seconds = flags.seconds * (comparison.filter ? kFilterSecondsFactor : 1);
+  std::vector<Result> results;
+  for (const Config& config : configs) results.push_back({.name = config.name});
+  std::vector<double> disk;
+  for (int start = 0; start < starts; ++start) {
+    const std::string home = absl::StrCat(folder, "/", comparison.name);
+    CAPSTAN_ASSIGN_OR_RETURN(const Contenders contenders,
+                             StartAll(configs, home, comparison, start % 2 == 1));
+    CAPSTAN_ASSIGN_OR_RETURN(const int iterations, IterationsIn(seconds, contenders));
+    const auto measure_disk = [&]() -> absl::Status {
+      if (comparison.filter) return absl::OkStatus();
+      CAPSTAN_ASSIGN_OR_RETURN(const double rate, DiskRate(home, comparison.layout, iterations));
+      disk.push_back(rate);
+      return absl::OkStatus();
+    };
+    CAPSTAN_RETURN_IF_ERROR(
+        MeasureAll(contenders, flags.rounds, iterations, measure_disk, &results));
+    std::filesystem::remove_all(home);
+  }
+  return Print(comparison, results, disk, folder);
+}
+
+// Returns whether all goals were met.
 absl::StatusOr<bool> CompareAll(const Flags& flags, const std::string& folder) {
-  const std::vector<Layout> layouts = {
-      {.name = "16 MiB of fp32", .tensors = 1, .elements = 4 << 20},
-      {.name = "64 tensors of 1 MiB of fp32", .tensors = 64, .elements = 1 << 18}};
   bool met = true;
-  for (const Layout& layout : layouts) {
-    for (const Mode mode : {Mode::kAsp, Mode::kBsp}) {
-      const std::string name =
-          absl::StrCat(layout.tensors, mode == Mode::kAsp ? "-asp" : "-bsp");
-      if (!flags.only.empty() && flags.only != name) continue;
-      CAPSTAN_ASSIGN_OR_RETURN(const bool all,
-                               Compare(flags, absl::StrCat(folder, "/", name), layout, mode));
-      met &= all;
-      std::filesystem::remove_all(absl::StrCat(folder, "/", name));
-    }
+  for (const Comparison& comparison : Comparisons()) {
+    if (!flags.only.empty() && flags.only != comparison.name) continue;
+    CAPSTAN_ASSIGN_OR_RETURN(const bool all, Compare(flags, folder, comparison));
+    met &= all;
   }
   std::printf("processor: seconds of all processes together for each GiB of push + pull\n");
   return met;
@@ -434,7 +303,8 @@ int Main(int argc, char** argv) {
   app.add_option("--rounds", flags.rounds, "Rounds, at least 5")->check(CLI::Range(5, 1000));
   app.add_option("--seconds", flags.seconds, "Of one turn")->check(CLI::Range(0.05, 60.0));
   app.add_option("--folder", flags.folder, "On the disk that the logs are written to");
-  app.add_option("--only", flags.only, "1-asp, 1-bsp, 64-asp or 64-bsp; all by default");
+  app.add_option("--only", flags.only,
+                 "filter-small, filter-large, large-asp, large-bsp, tensors-asp or tensors-bsp");
   CLI11_PARSE(app, argc, argv);
   std::string folder = absl::StrCat(flags.folder, "/push-pull-cost-XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
