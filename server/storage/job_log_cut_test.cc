@@ -37,7 +37,7 @@ Run RunStory(SimDisk& disk, const LogStory& story) {
   return run;
 }
 
-// Whether the state is that after the committed steps, or after a few more of those that were tried.
+// Whether the state is that after the committed steps, or after some more of those that were tried.
 bool IsPrefix(const LogState& state, const LogStory& story, const Run& run) {
   for (int i = run.committed; i <= run.tried; ++i) {
     if (state == story.states()[static_cast<size_t>(i)]) return true;
