@@ -28,7 +28,10 @@ absl::Status TakeError(std::vector<absl::Status>* errors) {
 
 }  // namespace
 
-FakeScheduler::FakeScheduler() : address_("127.0.0.1:0") { Up(); }
+FakeScheduler::FakeScheduler(absl::Duration read_lease)
+    : read_lease_(read_lease), address_("127.0.0.1:0") {
+  Up();
+}
 
 FakeScheduler::~FakeScheduler() { Down(); }
 
@@ -149,6 +152,7 @@ grpc::ServerUnaryReactor* FakeScheduler::Register(grpc::CallbackServerContext* c
   response->set_incarnation(registered_.size());
   response->set_lease_ms(30'000);
   response->set_sync_interval_ms(10'000);
+  response->set_read_lease_ms(absl::ToInt64Milliseconds(read_lease_));
   response->set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   return Finished(context, grpc::Status::OK);
 }

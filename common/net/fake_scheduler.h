@@ -24,7 +24,8 @@ namespace capstan::testing {
 
 class FakeScheduler final : public v1::Scheduler::CallbackService {
  public:
-  FakeScheduler();  // Listens on a free port of 127.0.0.1.
+  // Listens on a free port of 127.0.0.1. Servers get a read lease of `read_lease` with each answer.
+  explicit FakeScheduler(absl::Duration read_lease = absl::ZeroDuration());
   ~FakeScheduler() override;
 
   const std::string& address() const { return address_; }
@@ -71,6 +72,7 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
   // `status`.
   void Release(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const absl::Duration read_lease_;  // Constant after construction.
   std::unique_ptr<GrpcServer> server_;
   std::string address_;
   std::function<void()> during_register_ = [] {};
