@@ -138,8 +138,7 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   options.on_logged = [this](const JobId& job, const ShardKey& shard, Term term,
                              Position position) { jobs_.OnLogged(job, shard, term, position); };
   options.on_failed = [this](const JobId& job, const absl::Status& status) {
-    // Also a full disk is one that is gone: not the job's own want of memory.
-    jobs_.OnLogFailed(job, absl::UnavailableError(status.message()));
+    jobs_.OnLogFailed(job, status);
   };
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(options.folder));
   log_ = std::make_unique<ServerLog>(std::move(options));

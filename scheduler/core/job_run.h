@@ -68,6 +68,7 @@ class JobRun {
     absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
     absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
     absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
+    absl::Duration lease_ahead = absl::Seconds(60);  // Of one sample lease, at the task's pace.
     ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
   };
   struct DeadNode {
@@ -206,6 +207,7 @@ class JobRun {
   bool BeginTraining(Instant now);
   void GrantTraining(Instant now);
   void GrantSamples(const std::vector<Rank>& ranks);
+  SampleLeases::Pace PaceOf(Rank rank, const std::vector<Rank>& all) const;
   void ActivateJoiners(Instant now);
   void DeactivateWorkless(Instant now);
   std::vector<Rank> ReadyRanks() const;

@@ -59,7 +59,7 @@ void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Posi
 
 void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
   if (const auto held = Find(job); held.ok()) {
-    // To the job it is as if this server had died, whatever the disk said.
+    // To the job it is as if this server had died; a full disk is not its own want of memory.
     (*held)->Fail(absl::UnavailableError(status.message()));
   }
 }

@@ -6,18 +6,21 @@ which a file then fills to the last byte, and leaves again. In turn:
 checkpoints  A checkpoint that does not fit is given up and named; the job trains on; the next one
              after the disk has space again is whole.
 logs         A server of a job with `durability: LOG` and `replicas: 1` cannot write its log any
-             more: the job fails and names the file; its checkpoint goes on, with a log again, once
-             there is space.
+             more: the scheduler names the file, and the replicas take over.
+logs_alone   Likewise without replicas: the job waits, and goes on once there is space and the
+             server was started again.
 
 Skipped, with the reason, where file systems may not be mounted.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 
 import chaos
+import cluster
 import namespaces
 import synthetic
 
@@ -97,29 +100,42 @@ def checkpoints(live, text, expected):
     print(f"checkpoints  freed: {saved} is whole; the model's bits are the same", flush=True)
 
 
-def logs(live, text, expected):
-    folder = live.mounted("checkpoints")
-    text = f'{text}durability: LOG\ncheckpoints {{ directory: "{folder}" }}'
-    job = live.submit(text, "logs.textproto")
+def fill_log(live, job):
+    """Fills the disk of the primary's logs; its name, once the scheduler has said why it is out."""
     live.wait_iteration(job, 20)
-    live.wait_replicated(job)
-    saved = live.json("checkpoint", "save", job)["folder"]
     victim = live.primary(job)
+    file = re.escape(str(live.folder / victim))
     live.fill(victim)
-    status = live.wait(job, seconds=300)
-    expect(status["state"] == "FAILED", f"a full log went unnoticed: {status}", live)
-    message = status["failure"]["message"]
-    expect(status["failure"]["reason"] == "SERVER_LOST" and FULL in message
-           and str(live.folder / victim) in message, f"does not name the disk: {message}", live)
-    print(f"logs         full:  {message}", flush=True)
-    live.free(victim)
-    restored = live.json("checkpoint", "restore", saved, "--no-wait")["jobId"]
-    live.wait_replicated(restored)
-    again = live.json("checkpoint", "save", restored)["folder"]
-    live.run("checkpoint", "verify", again)
-    got = finish(live, restored)
+    pattern = f"{job}.* {victim} holds nothing of it any more: .*{file}.*{FULL}"
+    cluster.until(f"the scheduler names the full disk of {victim}",
+                  lambda: live.log_times("scheduler", pattern))
+    return victim
+
+
+def logs(live, text, expected):
+    job = live.submit(f"{text}durability: LOG", "replicated.textproto")
+    live.wait_replicated(job)
+    victim = fill_log(live, job)
+    got = finish(live, job)
     expect(got == expected, f"the model differs: {got}", live)
-    print(f"logs         freed: {restored} went on from {saved}; the model's bits are the same",
+    print(f"logs         full:  {victim}'s replicas took over; the model's bits are the same",
+          flush=True)
+    live.free(victim)
+    live.restart(victim)
+
+
+def logs_alone(live, text, expected):
+    job = live.submit(text.replace("replicas: 1", "replicas: 0") + "durability: LOG",
+                      "alone.textproto")
+    victim = fill_log(live, job)
+    detail = live.status(job)["detail"]
+    expect(victim in detail and "log" in detail, f"does not say what it waits for: {detail}", live)
+    print(f"logs, alone  full:  {detail}", flush=True)
+    live.free(victim)
+    live.restart(victim)
+    got = finish(live, job)
+    expect(got == expected, f"the model differs: {got}", live)
+    print(f"logs, alone  freed: {victim} came back with its log; the model's bits are the same",
           flush=True)
 
 
@@ -138,7 +154,7 @@ def main():
         text = chaos.job_text(live, data, epochs=arguments.epochs)
         expected = finish(live, live.submit(text, "clean.textproto"))
         print(f"without faults  {expected}", flush=True)
-        for fault in (checkpoints, logs):
+        for fault in (checkpoints, logs, logs_alone):
             fault(live, text, expected)
             dead = live.dead()
             expect(not dead, f"these died: {dead}", live)
