@@ -2,7 +2,7 @@
 
 A job trains without end; again and again the server that is primary of its first shard is killed.
 Detection is the scheduler's log line that the node is dead; the worker's own log says how long a
-push had to wait for its acknowledgement.
+push had to wait for its acknowledgement, or a pull that was on its way for its answer.
 """
 
 import argparse
@@ -18,11 +18,11 @@ ACKNOWLEDGED_P99_SECONDS = 2.0
 
 
 def longest_wait(live, since):
-    """The longest wait for an acknowledgement that any task reports since a time, in seconds."""
+    """The longest wait of a push or pull that any task reports since a time, in seconds."""
     longest = 0.0
     for log in live.folder.glob("worker-*/**/*.log"):
         for line in log.read_text(errors="replace").splitlines():
-            match = re.search(r"acknowledged after (\d+) ms", line)
+            match = re.search(r"(?:acknowledged|answered) after (\d+) ms", line)
             if match and (chaos.line_time(line) or 0) >= since:
                 longest = max(longest, int(match.group(1)) / 1000)
     return longest

@@ -95,11 +95,22 @@ void Nemesis::DrawSides(std::vector<int>* one, std::vector<int>* other) {
   }
 }
 
+// Each host on one of two islands, so that a primary is cut off together with some of its readers.
+void Nemesis::DrawIslands(std::vector<int>* one, std::vector<int>* other) {
+  const int hosts = 1 + world_->options.servers + world_->options.workers;
+  for (int host = 0; host < hosts; ++host) (prng_.Chance(0.5) ? one : other)->push_back(host);
+}
+
 void Nemesis::Partition() {
   std::vector<int> one;
   std::vector<int> other;
-  DrawSides(&one, &other);
-  const bool both = prng_.Chance(0.5);
+  const bool islands = prng_.Chance(0.3);
+  if (islands) {
+    DrawIslands(&one, &other);
+  } else {
+    DrawSides(&one, &other);
+  }
+  const bool both = islands || prng_.Chance(0.5);
   ++world_->faults[both ? Fault::kPartitionTwoWay : Fault::kPartitionOneWay];
   std::vector<std::pair<int, int>> ways;
   for (const int from : one) {

@@ -43,6 +43,7 @@ class Nemesis {
   void JumpClock();
   void Pause(Process* process, Fault fault);
   void RestartLater(Process* process, const std::function<void()>& start);
+  void DrawIslands(std::vector<int>* one, std::vector<int>* other);
   // Two hosts, or a host and all others, drawn by role.
   void DrawSides(std::vector<int>* one, std::vector<int>* other);
   void Story(const std::string& text);

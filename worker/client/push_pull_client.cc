@@ -33,13 +33,13 @@ struct PushPullClient::Ask {
 
 namespace {
 
-constexpr absl::Duration kLongPush = absl::Milliseconds(500);  // Worth a line in the log.
+constexpr absl::Duration kLongOp = absl::Milliseconds(250);  // Worth a line in the log.
 
 // What a failover costs is felt here: a line for whoever asks how long it took.
-void TellOfLongPush(const OpDone& done, absl::Duration took) {
-  const bool is_push = done.request.kind == OpKind::kPush && done.status.ok();
-  if (!is_push || !done.repeated || took < kLongPush) return;
-  LogInfo({.iteration = done.request.iteration.value()}, "push acknowledged after {} ms",
+void TellOfLongOp(const OpDone& done, absl::Duration took) {
+  if (!done.status.ok() || !done.repeated || took < kLongOp) return;
+  LogInfo({.iteration = done.request.iteration.value()}, "{} after {} ms",
+          done.request.kind == OpKind::kPush ? "push acknowledged" : "pull answered",
           absl::ToInt64Milliseconds(took));
 }
 
@@ -243,7 +243,7 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
   }
   for (OpDone& done : actions.done) {
     payloads_.erase(done.op);
-    TellOfLongPush(done, clock_.Now() - done.started);
+    TellOfLongOp(done, clock_.Now() - done.started);
     ended_[done.op] = std::move(done);
   }
   for (const int server : actions.ask_routing) AskLocked(server);
