@@ -146,7 +146,9 @@ class FaultsTest(unittest.TestCase):
     def test_a_second_scheduler_on_the_same_data_is_refused(self):
         scheduler = self.cluster.daemons["scheduler"]
         command = [argument for argument in scheduler.command if "--port-file" not in argument]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=60 * cluster.SLOWDOWN)
+        second = subprocess.run(
+            command, capture_output=True, text=True, timeout=60 * cluster.SLOWDOWN
+        )
         self.assertEqual(second.returncode, 1, second.stderr)
         self.assertIn("another process has it open", second.stderr + second.stdout)
         self.assertEqual(self.cluster.wait(self.submit())["state"], "SUCCEEDED")
