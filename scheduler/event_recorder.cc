@@ -50,6 +50,9 @@ void Log(const NodeJoined& e) {
 void Log(const NodeDied& e) {
   LogWarning({}, "{} (incarnation {}) is dead: {}", e.node, e.incarnation.value(), e.why);
 }
+void Log(const ServerFailed& e) {
+  LogWarning({.job = e.job}, "{} holds nothing of it any more: {}", e.node, e.why);
+}
 void Log(const SchedulerStalled& e) {
   LogWarning({}, "this scheduler did not run for {}: every lease begins anew",
              absl::FormatDuration(absl::Trunc(e.late, absl::Milliseconds(1))));

@@ -117,6 +117,8 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
 }
 
 void EncodeTaskReply(const TaskReply& reply, const AdmittedJob& job, v1::SyncTaskResponse& out) {
+  out.set_lease_ms(absl::ToInt64Milliseconds(reply.lease));
+  out.set_sync_interval_ms(absl::ToInt64Milliseconds(reply.sync_interval));
   if (reply.has_assignment) EncodeAssignment(reply.assignment, *out.mutable_assignment());
   if (reply.routing == nullptr) return;
   EncodeRouting(*reply.routing, *out.mutable_routing());

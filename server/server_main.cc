@@ -1,18 +1,16 @@
 // capstan-server: holds parameter shards of any number of jobs and applies updates to them.
-#include <unistd.h>
-
 #include <CLI/App.hpp>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "common/net/daemon.h"
-#include "common/net/grpc_server.h"
-#include "common/net/host_port.h"
-#include "common/net/node_agent.h"
+#include "common/net/node_daemon.h"
 #include "common/observability/log.h"
 #include "common/process/keep_memory.h"
 #include "common/status/status_macros.h"
@@ -31,47 +29,60 @@
 namespace capstan::server {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
-constexpr absl::Duration kServerGrace = absl::Seconds(1);
+constexpr absl::Duration kGraceMax = absl::Hours(24);
 
 struct Flags {
-  DaemonFlags daemon;
-  std::string scheduler;
+  NodeFlags node;
   std::string data_dir;
+  std::string grace = "30s";
 };
 
+// For CLI11: empty, or what is wrong with the grace time.
+std::string CheckGrace(const std::string& text) {
+  absl::Duration grace;
+  const bool known = absl::ParseDuration(text, &grace);
+  if (known && grace >= absl::ZeroDuration() && grace <= kGraceMax) return "";
+  return absl::StrCat("got \"", text, "\", expected a time of at most 24h such as 30s, or 0");
+}
+
 void AddFlags(CLI::App& app, Flags* flags) {
-  AddDaemonFlags(app, "capstan-server", &flags->daemon);
-  AddSchedulerFlag(app, &flags->scheduler);
-  AddAdvertiseFlag(app, &flags->daemon);
+  AddNodeFlags(app, "capstan-server", &flags->node);
   app.add_option("--data-dir", flags->data_dir,
                  "Folder for the write-ahead logs of jobs with durability LOG, of this server "
                  "alone; without it such jobs are refused");
+  app.add_option("--grace", flags->grace,
+                 "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
+                 "moved to other servers it goes on serving; a second signal ends it at once")
+      ->check(CheckGrace)
+      ->capture_default_str();
   app.footer(
       "Example:\n  capstan-server --scheduler=node-1:7070 --listen=0.0.0.0:7071 "
       "--data-dir=/var/lib/capstan-server");
 }
 
+// "shards of a-1, b-2"; empty: none.
+std::string NamesOfHeld(const HeldJobs& jobs) {
+  std::vector<std::string> names;
+  for (const auto& job : jobs.All()) names.push_back(job->job());
+  return names.empty() ? "" : absl::StrCat("shards of ", absl::StrJoin(names, ", "));
+}
+
 // The parts of the daemon, in the order in which they start.
-class Daemon {
+class Daemon final : public NodeProgram {
  public:
-  Daemon();
-  ~Daemon();
-  // Errors: the folder for logs cannot be used, the address not be listened on, or the port file
-  //         not be written.
-  absl::Status Start(const Flags& flags);
-  // Waits for a signal or a refusal by the scheduler; the latter is the result.
-  absl::Status Wait();
-  // Says good-bye and ends every call.
-  void Stop();
+  Daemon(const Flags& flags, NodeDaemon* node);
+  ~Daemon() override;
+  // Errors: the folder for logs cannot be used, or the node not start.
+  absl::Status Start() override;
+  // Goes on until its shards have moved away or the grace is over, then ends every call.
+  void Stop() override;
 
  private:
-  void OnFatal(const absl::Status& status);
-  NodeAgent::Options AgentOptions(const Flags& flags);
   ServerAgent::Options TableOptions();
   absl::Status OpenLog(const std::string& folder);
 
+  const Flags flags_;
+  NodeDaemon* const node_;
   SteadyClock clock_;
   HeldJobs jobs_;
   DeadlineTimer timer_;
@@ -83,15 +94,12 @@ class Daemon {
   CheckpointWriter checkpoints_;
   std::unique_ptr<ServerAgent> tables_;
   ParameterService service_;
-  std::unique_ptr<GrpcServer> server_;
-  std::unique_ptr<NodeAgent> agent_;
-
-  absl::Mutex mutex_;
-  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);
 };
 
-Daemon::Daemon()
-    : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
+Daemon::Daemon(const Flags& flags, NodeDaemon* node)
+    : flags_(flags),
+      node_(node),
+      timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
       checkpoints_(&disk_, nullptr),
       service_(&jobs_) {}
 
@@ -104,20 +112,20 @@ ServerAgent::Options Daemon::TableOptions() {
   if (log_ != nullptr) options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();
   options.checkpoints = &checkpoints_;
-  options.on_change = [this] { agent_->Wake(); };  // Nothing changes before the agent starts.
+  options.on_change = [this] { node_->Wake(); };  // Nothing changes before the agent starts.
   options.schedule_tick = [this](Instant at) { timer_.Schedule(at); };
   return options;
 }
 
 Daemon::~Daemon() {
-  if (agent_ != nullptr) agent_->Stop();    // It calls the tables...
+  node_->StopSyncing();                     // It calls the tables...
   if (tables_ != nullptr) tables_->Stop();  // ...and they call it, as those below do, which end
   checkpoints_.Stop();                      // before anything goes.
   jobs_.DropAll(absl::UnavailableError("this server stops"));
   timer_.Stop();
   transport_.Stop();
   if (log_ != nullptr) log_->Stop();
-  server_.reset();
+  node_->StopServing();
 }
 
 // Its records are acknowledged through jobs_, so it is opened before any job is there.
@@ -141,73 +149,22 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::Start(const Flags& flags) {
-  if (!flags.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenLog(flags.data_dir));
+absl::Status Daemon::Start() {
+  if (!flags_.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenLog(flags_.data_dir));
   source_ = std::make_unique<DiskTableSource>(&disk_, log_.get());
   tables_ = std::make_unique<ServerAgent>(TableOptions());
   timer_.Start();
   tables_->Start();
-  CAPSTAN_ASSIGN_OR_RETURN(server_, GrpcServer::Start({.listen = flags.daemon.listen,
-                                                       .reflection = flags.daemon.reflection,
-                                                       .services = {&service_}}));
-  LogInfo({}, "listening on {}", server_->address());
-  const NodeAgent::Options options = AgentOptions(flags);
-  agent_ = std::make_unique<NodeAgent>(options, tables_.get());
-  if (!flags.daemon.port_file.empty()) {
-    CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags.daemon.port_file, options.self.address()));
-  }
-  agent_->Start();
-  return absl::OkStatus();
-}
-
-NodeAgent::Options Daemon::AgentOptions(const Flags& flags) {
-  const std::string hostname = LocalHostname();
-  NodeAgent::Options options;
-  options.scheduler = flags.scheduler;
-  options.self.set_role(v1::SERVER);
-  options.self.set_name(flags.daemon.name);
-  options.self.set_address(PeerAddress(flags.daemon, server_->address()));
-  options.self.set_hostname(hostname);
-  options.self.set_pid(getpid());
-  options.on_fatal = [this](const absl::Status& status) { OnFatal(status); };
-  return options;
-}
-
-void Daemon::OnFatal(const absl::Status& status) {
-  {
-    absl::MutexLock lock(&mutex_);
-    fatal_ = status;
-  }
-  RequestShutdown();
-}
-
-absl::Status Daemon::Wait() {
-  const std::optional<int> received = WaitForShutdownSignal(absl::InfiniteDuration());
-  absl::MutexLock lock(&mutex_);
-  if (fatal_.ok()) LogInfo({}, "stopping: signal {}", received.value_or(0));
-  return fatal_;
+  return node_->Start(v1::SERVER, /*task_capacity=*/0, {&service_}, tables_.get());
 }
 
 void Daemon::Stop() {
-  const absl::Status left = agent_->Leave(kLeaveTimeout);
-  if (!left.ok()) LogWarning({}, "{}", std::string(left.message()));
-  agent_->Stop();
+  absl::Duration grace;
+  absl::ParseDuration(flags_.grace, &grace);  // Checked when the flags were read.
+  node_->LeaveWhenSafe(grace, [this] { return NamesOfHeld(jobs_); });
+  node_->StopSyncing();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
-  server_->Shutdown(kServerGrace);
-}
-
-int RunDaemon(const Flags& flags) {
-  BlockSignals();
-  InitDaemonLogging(flags.daemon, flags.daemon.name.empty() ? "server" : flags.daemon.name);
-  Daemon daemon;
-  const absl::Status started = daemon.Start(flags);
-  if (!started.ok()) {
-    LogError({}, "{}", std::string(started.message()));
-    return kExitFailed;
-  }
-  const absl::Status fatal = daemon.Wait();
-  if (fatal.ok()) daemon.Stop();
-  return fatal.ok() ? 0 : kExitFailed;
+  node_->StopServing();
 }
 
 }  // namespace
@@ -219,5 +176,7 @@ int main(int argc, char** argv) {
   capstan::server::Flags flags;
   capstan::server::AddFlags(app, &flags);
   if (const auto exit_code = capstan::ParseCommandLine(app, argc, argv)) return *exit_code;
-  return capstan::server::RunDaemon(flags);
+  return capstan::RunNodeDaemon(flags.node, "server", [&flags](capstan::NodeDaemon* node) {
+    return std::make_unique<capstan::server::Daemon>(flags, node);
+  });
 }

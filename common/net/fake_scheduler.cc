@@ -28,7 +28,10 @@ absl::Status TakeError(std::vector<absl::Status>* errors) {
 
 }  // namespace
 
-FakeScheduler::FakeScheduler() : address_("127.0.0.1:0") { Up(); }
+FakeScheduler::FakeScheduler(absl::Duration read_lease)
+    : read_lease_(read_lease), address_("127.0.0.1:0") {
+  Up();
+}
 
 FakeScheduler::~FakeScheduler() { Down(); }
 
@@ -59,6 +62,14 @@ void FakeScheduler::SetDesired(v1::SyncNodeResponse desired) {
   Release(grpc::Status::OK);
 }
 
+void FakeScheduler::SetMayStop(bool may_stop) {
+  {
+    absl::MutexLock lock(&mutex_);
+    may_stop_ = may_stop;
+  }
+  Release(grpc::Status::OK);
+}
+
 void FakeScheduler::FailRegister(std::vector<absl::Status> errors) {
   absl::MutexLock lock(&mutex_);
   register_errors_ = std::move(errors);
@@ -82,6 +93,7 @@ void FakeScheduler::Release(const grpc::Status& status) {
     held = std::exchange(held_, {});
     if (held.reactor == nullptr) return;
     *held.response = desired_;
+    held.response->set_may_stop(held.leaving && may_stop_);
   }
   held.reactor->Finish(status);
 }
@@ -140,6 +152,7 @@ grpc::ServerUnaryReactor* FakeScheduler::Register(grpc::CallbackServerContext* c
   response->set_incarnation(registered_.size());
   response->set_lease_ms(30'000);
   response->set_sync_interval_ms(10'000);
+  response->set_read_lease_ms(absl::ToInt64Milliseconds(read_lease_));
   response->set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   return Finished(context, grpc::Status::OK);
 }
@@ -155,11 +168,13 @@ grpc::ServerUnaryReactor* FakeScheduler::SyncNode(grpc::CallbackServerContext* c
   if (request->incarnation() != registered_.size()) {
     return Finished(context, grpc::Status(grpc::StatusCode::ABORTED, "an old incarnation"));
   }
-  if (request->leaving() || request->generation_seen() != desired_.generation()) {
+  const bool may_stop = request->leaving() && may_stop_;
+  if (may_stop || request->generation_seen() != desired_.generation()) {
     *response = desired_;
+    response->set_may_stop(may_stop);
     return Finished(context, grpc::Status::OK);
   }
-  held_ = {context->DefaultReactor(), response};
+  held_ = {context->DefaultReactor(), response, request->leaving()};
   return held_.reactor;
 }
 

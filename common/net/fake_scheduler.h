@@ -1,7 +1,7 @@
 // FakeScheduler: the daemons' half of the Scheduler service on a loopback port, for tests of
 // daemons.
 //
-// It holds each SyncNode call like the real one, until SetDesired, the next call, or ReleaseHeld.
+// It holds each SyncNode call like the real one, until SetDesired, SetMayStop or the next call.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_FAKE_SCHEDULER_H_
 #define CAPSTAN_COMMON_NET_FAKE_SCHEDULER_H_
@@ -24,13 +24,16 @@ namespace capstan::testing {
 
 class FakeScheduler final : public v1::Scheduler::CallbackService {
  public:
-  FakeScheduler();  // Listens on a free port of 127.0.0.1.
+  // Listens on a free port of 127.0.0.1. Servers get a read lease of `read_lease` with each answer.
+  explicit FakeScheduler(absl::Duration read_lease = absl::ZeroDuration());
   ~FakeScheduler() override;
 
   const std::string& address() const { return address_; }
 
   // Answers held and later calls with this desired state; its generation is set here.
   void SetDesired(v1::SyncNodeResponse desired) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether a node that leaves may stop; true at first. Held calls are answered.
+  void SetMayStop(bool may_stop) ABSL_LOCKS_EXCLUDED(mutex_);
   // Each of the next calls fails with one of these, in order; held calls fail at once with the
   // first.
   void FailRegister(std::vector<absl::Status> errors) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -62,18 +65,21 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
   struct Held {
     grpc::ServerUnaryReactor* reactor = nullptr;
     v1::SyncNodeResponse* response = nullptr;
+    bool leaving = false;
   };
 
   // Ends the held call, if there is one, with the desired state (if it has not been seen) or
   // `status`.
   void Release(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const absl::Duration read_lease_;  // Constant after construction.
   std::unique_ptr<GrpcServer> server_;
   std::string address_;
   std::function<void()> during_register_ = [] {};
 
   absl::Mutex mutex_;
   v1::SyncNodeResponse desired_ ABSL_GUARDED_BY(mutex_);
+  bool may_stop_ ABSL_GUARDED_BY(mutex_) = true;
   std::vector<absl::Status> register_errors_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::Status> sync_errors_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::RegisterRequest> registered_ ABSL_GUARDED_BY(mutex_);

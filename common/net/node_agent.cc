@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/agent_timing.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
@@ -15,15 +16,11 @@
 namespace capstan {
 namespace {
 
-constexpr absl::Duration kRegisterTimeout = absl::Seconds(5);
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);  // On top of the sync interval.
-constexpr absl::Duration kSyncIntervalMax = absl::Minutes(1);
-constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
-constexpr absl::Duration kBackoffMax = absl::Seconds(1);
-constexpr absl::Duration kShortLife = absl::Seconds(5);
-// A scheduler that answers "nothing new" this fast does not hold calls: then the agent paces
-// itself.
-constexpr absl::Duration kHeldMin = absl::Milliseconds(20);
+using agent_timing::kBackoffMax;
+using agent_timing::kBackoffMin;
+using agent_timing::kHeldMin;
+using agent_timing::kRegisterTimeout;
+using agent_timing::kShortLife;
 
 NodeAgent::Options Complete(NodeAgent::Options options) {
   options.self.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
@@ -63,6 +60,23 @@ absl::Status NodeAgent::Leave(absl::Duration timeout) {
                                                   absl::FormatDuration(timeout)));
 }
 
+void NodeAgent::LeaveWhenSafe(std::function<void()> safe) {
+  absl::MutexLock lock(&mutex_);
+  ++leaves_asked_;
+  safe_ = std::move(safe);
+  wake_ = true;
+  if (in_flight_ != nullptr) in_flight_->TryCancel();
+}
+
+void NodeAgent::TellSafe() {
+  std::function<void()> safe;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::swap(safe, safe_);
+  }
+  if (safe) safe();
+}
+
 void NodeAgent::Stop() {
   {
     absl::MutexLock lock(&mutex_);
@@ -86,15 +100,19 @@ void NodeAgent::Run() {
   }
 }
 
+bool NodeAgent::NothingToLeave() {
+  absl::MutexLock lock(&mutex_);
+  if (leaves_asked_ == 0) return false;
+  leaves_answered_ = std::numeric_limits<int>::max();
+  return true;
+}
+
 NodeAgent::Outcome NodeAgent::Register() {
   grpc::ClientContext context;
   SetDeadline(context, kRegisterTimeout);
-  {
-    absl::MutexLock lock(&mutex_);
-    if (leaves_asked_ > 0) {  // Not registered, nothing to leave; a new life would only get work.
-      leaves_answered_ = std::numeric_limits<int>::max();
-      return Outcome::kEnd;
-    }
+  if (NothingToLeave()) {
+    TellSafe();
+    return Outcome::kEnd;
   }
   v1::RegisterRequest request = options_.self;
   if (!node_id_.empty()) request.set_name(node_id_);  // A daemon keeps the name it was given.
@@ -121,8 +139,7 @@ NodeAgent::Outcome NodeAgent::Register() {
   incarnation_ = Incarnation(response.incarnation());
   generation_seen_ = 0;
   life_began_ = absl::Now();
-  sync_interval_ =
-      std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin, kSyncIntervalMax);
+  sync_timeout_ = agent_timing::SyncTimeout(response);
   read_lease_ = absl::Milliseconds(response.read_lease_ms());
   handler_->Restarted(node_id_, incarnation_);
   LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
@@ -132,7 +149,7 @@ NodeAgent::Outcome NodeAgent::Register() {
 
 NodeAgent::Outcome NodeAgent::Sync() {
   grpc::ClientContext context;
-  SetDeadline(context, sync_interval_ + kAnswerTimeout);
+  SetDeadline(context, sync_timeout_);
   // Before the state is read: what changes after that cancels this call.
   BeginCall(&context, OnWake::kCancel);
   v1::SyncNodeRequest request;
@@ -168,6 +185,7 @@ NodeAgent::Outcome NodeAgent::Sync() {
   } else if (absl::Now() - sent < kHeldMin) {
     Pause(kBackoffMin);
   }
+  if (leaves_told > 0 && response.may_stop()) TellSafe();
   return Outcome::kGoOn;
 }
 

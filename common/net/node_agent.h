@@ -69,6 +69,10 @@ class NodeAgent {
   // reports the ends of what ran. The scheduler answers such a call at once.
   // Errors: kDeadlineExceeded  no answer in time; the lease will run out instead.
   absl::Status Leave(absl::Duration timeout);
+  // Says the same and returns at once; `safe` is called, by the agent's thread, once the scheduler
+  // has answered that nothing of a running job is on this node any more (also when this life is
+  // over, or never began: then nothing is). Until then the life goes on. REQUIRES: once at most.
+  void LeaveWhenSafe(std::function<void()> safe);
   // Cancels the call in flight and ends the thread. Idempotent.
   void Stop();
 
@@ -76,12 +80,15 @@ class NodeAgent {
   enum class Outcome { kGoOn, kBackOff, kEnd };
 
   void Run();
+  // True: this node goes, and is not registered; a new life would only get work.
+  bool NothingToLeave();
   Outcome Register();
   Outcome Sync();
   Outcome Fatal(const absl::Status& status);
   Outcome Unreachable(const absl::Status& status);
   void Reached();
   Outcome EndLife(const absl::Status& status);
+  void TellSafe();
   enum class OnWake { kCancel, kGoOn };
   // Makes `context` the one that Leave and Stop cancel, and Wake if asked to; clears the wish to
   // wake.
@@ -104,7 +111,7 @@ class NodeAgent {
   Incarnation incarnation_;  // 0: not registered.
   uint64_t generation_seen_ = 0;
   absl::Time life_began_;
-  absl::Duration sync_interval_;
+  absl::Duration sync_timeout_;
   absl::Duration read_lease_;
   absl::Duration backoff_;
   bool reachable_ = true;  // As last logged.
@@ -112,8 +119,9 @@ class NodeAgent {
 
   absl::Mutex mutex_;
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;
-  int leaves_asked_ ABSL_GUARDED_BY(mutex_) = 0;     // Calls of Leave.
-  int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;  // Of those, known to the scheduler.
+  int leaves_asked_ ABSL_GUARDED_BY(mutex_) = 0;        // Calls of Leave and LeaveWhenSafe.
+  int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;     // Of those, known to the scheduler.
+  std::function<void()> safe_ ABSL_GUARDED_BY(mutex_);  // Null: not asked for, or called.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
   OnWake on_wake_ ABSL_GUARDED_BY(mutex_) = OnWake::kCancel;  // Of the call in flight.

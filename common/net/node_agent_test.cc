@@ -259,6 +259,39 @@ TEST_CASE("NodeAgent: Leave gives up when the scheduler does not answer", "[net]
                scheduler.address());
 }
 
+TEST_CASE("NodeAgent: a node that leaves when it is safe lives on until the scheduler says so",
+          "[net]") {
+  testing::FakeScheduler scheduler;
+  scheduler.SetMayStop(false);
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  absl::Notification safe;
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  agent.LeaveWhenSafe([&safe] { safe.Notify(); });
+  REQUIRE(scheduler.WaitForSync([](const auto& sync) { return sync.leaving(); }).has_value());
+  SECTION("it may stop") {
+    scheduler.SetDesired(Desired("lenet-1"));  // It still does what it is told.
+    const auto report = scheduler.WaitForSync(Reports("lenet-1"));
+    REQUIRE(report.has_value());
+    CHECK(report->leaving());
+    CHECK_FALSE(safe.HasBeenNotified());
+    scheduler.SetMayStop(true);
+  }
+  SECTION("its life is over") { scheduler.FailSync({absl::AbortedError("the lease ran out")}); }
+  CHECK(safe.WaitForNotificationWithTimeout(kPatience));
+  CHECK(scheduler.register_attempts() == 1);
+}
+
+TEST_CASE("NodeAgent: a node that is not registered may leave at once", "[net]") {
+  FakeNode node;
+  NodeAgent agent(OptionsFor("127.0.0.1:1"), &node);
+  absl::Notification safe;
+  agent.Start();
+  agent.LeaveWhenSafe([&safe] { safe.Notify(); });
+  CHECK(safe.WaitForNotificationWithTimeout(kPatience));
+}
+
 TEST_CASE("NodeAgent: Stop ends a held call and may be called twice", "[net]") {
   testing::FakeScheduler scheduler;
   FakeNode node;

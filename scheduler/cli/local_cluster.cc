@@ -29,6 +29,8 @@ namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kStopGrace = absl::Seconds(5);  // After a start that failed.
+// A server that is told to stop moves its shards to others first, which go too: it is told again.
+constexpr absl::Duration kFirstSignal = absl::Seconds(1);
 constexpr absl::Duration kKillLimit = absl::Seconds(5);  // SIGKILL needs no consent, only a moment.
 constexpr size_t kLogTailBytes = 2000;
 
@@ -85,8 +87,9 @@ class Starter {
     const std::string scheduler = absl::StrCat("--scheduler=", cluster_.scheduler());
     for (int i = 1; i <= options_.servers; ++i) {
       const std::string name = absl::StrCat("server-", i);
-      CAPSTAN_RETURN_IF_ERROR(
-          Start(name, options_.binaries.server, {scheduler, absl::StrCat("--name=", name)}));
+      CAPSTAN_RETURN_IF_ERROR(Start(name, options_.binaries.server,
+                                    {scheduler, absl::StrCat("--name=", name),
+                                     absl::StrCat("--data-dir=", options_.directory, "/", name)}));
     }
     for (int i = 1; i <= options_.workers; ++i) {
       const std::string name = absl::StrCat("worker-", i);
@@ -194,6 +197,8 @@ StopReport StopProcesses(const ClusterFile& cluster, absl::Duration grace) {
       SendSignal(group.back(), SIGTERM);
     }
     report.processes += static_cast<int>(group.size());
+    if (AwaitEnd(group, std::min(kFirstSignal, deadline - clock.Now()))) continue;
+    for (const ProcessId& id : group) SendSignal(id, SIGTERM);
     if (AwaitEnd(group, deadline - clock.Now())) continue;
     for (const LocalProcess& process : cluster.processes()) {
       if (!absl::StartsWith(process.name(), role) || !IsAlive(IdOf(process))) continue;

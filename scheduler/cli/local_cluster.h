@@ -3,6 +3,7 @@
 //   <directory>/cluster.json       what runs (cluster_file.h); there while the cluster is
 //               logs/<name>.log    what each daemon wrote
 //               scheduler/         the scheduler's data
+//               <server>/          the server's write-ahead logs
 //               <worker>/          specs and logs of the worker's tasks
 //
 // Thread safety: thread-compatible; an Interrupts object must exist. Two processes that start or
@@ -45,8 +46,9 @@ struct StopReport {
   std::vector<std::string> killed;  // Of those, the ones that did not end within the grace.
 };
 
-// Ends the cluster of `directory`: SIGTERM to the workers, then the servers, then the scheduler,
-// together at most `grace`, then SIGKILL, then whatever they left behind; removes cluster.json.
+// Ends the cluster of `directory`: SIGTERM to the workers, then the servers, then the scheduler (to
+// each once more after a second: servers would move their shards to each other), together at most
+// `grace`, then SIGKILL, then whatever they left behind; removes cluster.json.
 // Not interrupted by signals.
 // Errors: kNotFound  no cluster is written down there; kDataLoss  its file cannot be understood.
 absl::StatusOr<StopReport> StopLocalCluster(const std::string& directory, absl::Duration grace);

@@ -58,6 +58,13 @@ struct NodeDied {
   Instant last_seen;  // No message of it came after that.
 };
 
+// A live server has lost what it held of a job, as by a failed disk; its other jobs go on.
+struct ServerFailed {
+  JobId job;
+  NodeId node;
+  std::string why;
+};
+
 // This scheduler was stopped or starved for so long that all leases began anew.
 struct SchedulerStalled {
   absl::Duration late;  // How late the timer came.
@@ -134,9 +141,9 @@ struct JobEnded {
   Failure failure;
 };
 
-using Event = std::variant<NodeJoined, NodeDied, SchedulerStalled, JobSubmitted, JobStarted,
-                           PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report, EpochDone,
-                           CheckpointEnded, JobEnded>;
+using Event = std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, JobSubmitted,
+                           JobStarted, PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report,
+                           EpochDone, CheckpointEnded, JobEnded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

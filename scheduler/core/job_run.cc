@@ -116,6 +116,7 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
 bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   bool moved = report.totals.samples > task.totals.samples || report.iterations > task.iterations;
   metrics_.Add(report.totals, task.totals, now);
+  if (training()) task.rate.Add(task.totals.samples, now);
   task.iterations = std::max(task.iterations, report.iterations);
   task.assignment_seen = std::max(task.assignment_seen, report.assignment_seen);
   task.idle = report.idle && report.assignment_seen == task.assignment.generation;

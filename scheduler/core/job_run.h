@@ -14,9 +14,10 @@
 // RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
 // A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
-// others. A server that dies or is drained hands its shards to others. What ends a job: a Failure
-// that a task or a server reports, more crashes than max_restarts, no live task for worker_wait,
-// lost shards that nothing restores, a server that does not apply a membership in time.
+// others. A server that dies, loses its disk or is drained hands its shards to others. What ends a
+// job: a Failure that a task or a server reports, more crashes than max_restarts, no live task for
+// worker_wait, lost shards that nothing restores, a server that does not apply a membership in
+// time.
 //
 // Facts come in through the methods below; what the job wants is read back (assignments,
 // membership, unplaced ranks), and what happened is appended to `events`.
@@ -67,6 +68,7 @@ class JobRun {
     absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
     absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
     absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
+    absl::Duration lease_ahead = absl::Seconds(60);  // Of one sample lease, at the task's pace.
     ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
   };
   struct DeadNode {
@@ -154,7 +156,8 @@ class JobRun {
             training_begun_, next_lease_, exporter_, exported_, epoch_started_, epoch_result_,
             results_, crashes_, restarts_, first_failure_, last_death_, revision_, desired_version_,
             decisions_, membership_seen_, begins_at_, restore_, checkpoints_, pausing_,
-            after_checkpoint_, segment_margin_, order_seen_, shards_, recovery_, server_deaths_);
+            after_checkpoint_, segment_margin_, order_seen_, shards_, recovery_, server_deaths_,
+            trained_, beginnings_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -204,6 +207,7 @@ class JobRun {
   bool BeginTraining(Instant now);
   void GrantTraining(Instant now);
   void GrantSamples(const std::vector<Rank>& ranks);
+  SampleLeases::Pace PaceOf(Rank rank, const std::vector<Rank>& all) const;
   void ActivateJoiners(Instant now);
   void DeactivateWorkless(Instant now);
   std::vector<Rank> ReadyRanks() const;
@@ -213,7 +217,10 @@ class JobRun {
   void TakeRouting(Instant now, Events& events);
   void BeginRecovery(Instant now, Events& events);
   void Recover(Instant now, Events& events);
-  bool GoBackToCheckpoint(Instant now, Events& events);
+  void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
+  bool WaitsForLog() const { return plan_.log && trained_; }
+  bool CanGoBack() const { return !trained_ || NewestCheckpoint() != nullptr; }
+  bool GoBack(Instant now, Events& events);
   const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
   bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
   std::string DescribeLoss() const;
@@ -277,6 +284,8 @@ class JobRun {
   };
   std::optional<Recovery> recovery_;
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
+  bool trained_ = false;  // Work was leased: the values are more than those it began with.
+  int beginnings_ = 0;    // Times that it went back since work was leased last.
 
   int crashes_ = 0;
   int restarts_ = 0;

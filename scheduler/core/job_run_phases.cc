@@ -24,6 +24,8 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return true;
     case JobPhase::kStarting:
       if (tasks_.Live().empty() || tasks_.CountIn(Task::State::kStarting) > 0) return false;
+      trained_ = true;
+      beginnings_ = 0;
       if (restore_) {
         ResumeAt(restore_->at, now, events);
       } else {
@@ -89,6 +91,7 @@ void JobRun::EnterTraining(Epoch epoch, Instant now, Events& events) {
   training_begun_ = false;
   pausing_ = false;
   metrics_.StartEpoch();
+  for (Task& task : tasks_.all()) task.rate.Begin();
   if (plan_.mode == Mode::kBsp) {
     const Range steps = epochs_.Steps(epoch);
     slot_leases_.emplace(plan_.slots, Iteration(steps.begin), Iteration(steps.end));
@@ -158,9 +161,24 @@ void JobRun::GrantTraining(Instant now) {
 void JobRun::GrantSamples(const std::vector<Rank>& ranks) {
   for (int held = 0; held < kLeasesPerTask; ++held) {
     for (const Rank rank : ranks) {
-      if (sample_leases_->HeldCount(rank) <= held) sample_leases_->Grant(rank);
+      if (sample_leases_->HeldCount(rank) > held) continue;
+      sample_leases_->Grant(rank, PaceOf(rank, ranks));
     }
   }
+}
+
+// Known once it is known of all.
+SampleLeases::Pace JobRun::PaceOf(Rank rank, const std::vector<Rank>& all) const {
+  double sum = 0;
+  for (const Rank each : all) {
+    const double rate = tasks_.at(each).rate.per_second();
+    if (rate == 0) return {};
+    sum += rate;
+  }
+  const double rate = tasks_.at(rank).rate.per_second();
+  return {
+      .share = rate / sum,
+      .positions_max = static_cast<int64_t>(rate * absl::ToDoubleSeconds(options_.lease_ahead))};
 }
 
 // The SSP rule is not to wait for tasks that have nothing to do.

@@ -10,6 +10,7 @@ namespace capstan::scheduler {
 namespace {
 
 constexpr size_t kShardsNamedMax = 8;
+constexpr int kBeginningsMax = 20;  // Without any training in between.
 
 std::string Seconds(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
@@ -42,6 +43,7 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
   if (ended()) return;
   shards_.SetServer(server, draining);
   if (plan_.log) shards_.SetStored(server.node, stored);
+  ++decisions_;  // It will not register again only because this scheduler has forgotten it.
   Advance(now, events);
 }
 
@@ -60,8 +62,15 @@ void JobRun::MoveTask(Rank rank, Instant now, Events& events) {
 
 void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
                            Events& events) {
-  if (ended() || !UsesServer(server)) return;
+  if (ended() || !UsesServer(server) || shards_.HasFailed(server)) return;
   if (report.failure.happened()) {
+    // A log that cannot be written, or read back: other servers may have copies, and other logs.
+    const bool reads_log = recovery_ && !recovery_->waiting && WaitsForLog() &&
+                           shards_.log_term() > shards_.restore_term();
+    if (report.failure.reason == FailureReason::kServerLost ||
+        (report.failure.reason == FailureReason::kBadData && reads_log)) {
+      return OnServerFailed(server, report.failure.message, now, events);
+    }
     if (TryOlderCheckpoint(absl::StrCat(server, ": ", report.failure.message), now, events)) return;
     End(JobState::kFailed,
         {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)}, now, events);
@@ -72,6 +81,18 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
   for (const CheckpointReport& checkpoint : report.checkpoints) {
     checkpoints_.OnReport(server, checkpoint, now);
   }
+  Advance(now, events);
+}
+
+void JobRun::OnServerFailed(const NodeId& server, const std::string& why, Instant now,
+                            Events& events) {
+  if (phase_ == JobPhase::kFinishing) return;
+  events.push_back(ServerFailed{plan_.id, server, why});
+  ++decisions_;
+  server_deaths_[server] = why;
+  shards_.ServerFailed(server, now);
+  members_.Forget(server);
+  checkpoints_.OnServerDied(server);
   Advance(now, events);
 }
 
@@ -125,7 +146,7 @@ void JobRun::TakeRouting(Instant now, Events& events) {
 // ---------------------------------------------------------------- lost shards
 
 void JobRun::BeginRecovery(Instant now, Events& events) {
-  if (!plan_.log && NewestCheckpoint() == nullptr) {
+  if (!WaitsForLog() && !CanGoBack()) {
     End(JobState::kFailed, {FailureReason::kServerLost, DescribeLoss()}, now, events);
     return;
   }
@@ -136,11 +157,12 @@ void JobRun::BeginRecovery(Instant now, Events& events) {
   if (first) events.push_back(PhaseStarted{plan_.id, JobPhase::kRecovering, epoch_});
 }
 
-// First the log, for as long as its server may come back; then the checkpoint; then the end.
+// First the log, for as long as its server may come back; then the checkpoint, or before any
+// training the initial values; then the end.
 void JobRun::Recover(Instant now, Events& events) {
   const bool late = now >= recovery_->since + plan_.server_wait;
-  const bool found = plan_.log && shards_.RecoverFromLog(now);
-  if (found || ((late || !plan_.log) && GoBackToCheckpoint(now, events))) {
+  const bool found = WaitsForLog() && shards_.RecoverFromLog(now);
+  if (found || ((late || !WaitsForLog()) && GoBack(now, events))) {
     recovery_->waiting = false;
     TakeRouting(now, events);
     return;
@@ -155,10 +177,10 @@ void JobRun::Recover(Instant now, Events& events) {
     }
     shards.push_back(absl::StrCat(lost.key.table.value(), "/", lost.key.shard.value()));
   }
-  absl::StrAppend(
-      &message, "; no copy of table/shard ", absl::StrJoin(shards, ", "), " is left, and within ",
-      absl::FormatDuration(plan_.server_wait),
-      plan_.log ? " it did not come back with its log" : " no server was there for a checkpoint");
+  absl::StrAppend(&message, "; no copy of table/shard ", absl::StrJoin(shards, ", "),
+                  " is left, and within ", absl::FormatDuration(plan_.server_wait),
+                  WaitsForLog() ? " it did not come back with its log"
+                                : " there was no server to restore it on");
   End(JobState::kFailed, {FailureReason::kServerLost, message}, now, events);
 }
 
@@ -168,14 +190,17 @@ const RestoreFrom* JobRun::NewestCheckpoint() const {
 }
 
 // All tasks end, by no fault of theirs: what they hold leads on from values that are lost. The job
-// places its tables anew, and begins where the newest checkpoint stood.
-bool JobRun::GoBackToCheckpoint(Instant now, Events& events) {
+// places its tables anew, and begins where the newest checkpoint stood; one that has not trained
+// yet begins with its initial values.
+bool JobRun::GoBack(Instant now, Events& events) {
+  if (!CanGoBack() || beginnings_ >= kBeginningsMax || !shards_.PlaceAnew()) return false;
+  ++beginnings_;
   const RestoreFrom* newest = NewestCheckpoint();
-  if (newest == nullptr || !shards_.PlaceAnew()) return false;
-  restore_ = *newest;
+  restore_ = newest == nullptr ? std::nullopt : std::make_optional(*newest);
   checkpoints_.Abandon("its shards are lost");
   const Failure failure{FailureReason::kNone,
-                        absl::StrCat("the job goes back to ", restore_->folder)};
+                        restore_ ? absl::StrCat("the job goes back to ", restore_->folder)
+                                 : "the job begins anew: servers died before it trained"};
   for (const Task& task : tasks_.all()) {
     if (task.placed()) EndTask(task.rank, failure, /*counted=*/false, now, events);
   }
@@ -196,7 +221,7 @@ bool JobRun::TryOlderCheckpoint(const std::string& why, Instant now, Events& eve
   if (!restoring) return false;
   events.push_back(CheckpointEnded{plan_.id, CheckpointId(0), restore_->folder, why});
   checkpoints_.ForgetNewest();
-  if (!GoBackToCheckpoint(now, events)) return false;
+  if (!GoBack(now, events)) return false;
   recovery_ = Recovery{.since = now, .waiting = false};
   TakeRouting(now, events);
   Advance(now, events);
@@ -222,9 +247,9 @@ std::string JobRun::RecoveryDetail(Instant now) const {
     holders.insert(shard.holders.begin(), shard.holders.end());
   }
   return absl::StrCat(lost.size(), " shards are lost: waits for ",
-                      plan_.log
+                      WaitsForLog()
                           ? absl::StrCat(absl::StrJoin(holders, ", "), " to come back with the log")
-                          : "a server to restore the newest checkpoint on",
+                          : "a server to restore them on",
                       "; ", Seconds(recovery_->since + plan_.server_wait - now), " are left");
 }
 

@@ -16,7 +16,9 @@ namespace {
 
 // An SSP job of one task on three servers, driven by hand.
 struct Story {
-  explicit Story(int replicas, bool log = false, int server_count = 3) {
+  enum class Tables { kMade, kNotMade };
+  explicit Story(int replicas, bool log = false, int server_count = 3,
+                 Tables tables = Tables::kMade) {
     plan.id = "job-1";
     plan.mode = Mode::kSsp;
     plan.workers = 1;
@@ -34,6 +36,7 @@ struct Story {
         PlaceShards(plan.id, Generation(1), plan.table_elements, refs, replicas));
     run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
     run->PlaceTask(Rank(0), Incarnation(100), "worker-1", "w:1", now, events);
+    if (tables == Tables::kNotMade) return;
     Send();
     ApplyAll();
   }
@@ -235,6 +238,112 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
     job.ApplyAll();
     CHECK(job.View().phase == JobPhase::kTraining);
   }
+}
+
+TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[scheduler][core]") {
+  const bool log = GENERATE(false, true);
+  Story job(0, log, /*server_count=*/3, Story::Tables::kNotMade);
+  REQUIRE(job.View().phase == JobPhase::kPlacing);
+  const Task& task = job.run->task(Rank(0));
+  job.Kill({"server-2"});
+  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(task.placed());
+  const Term term(job.run->routing()->generation.value());
+  CHECK(job.run->restore_source() ==
+        RestoreSource{.restore_term = term, .restore_folder = "", .log_term = Term(0)});
+  for (const ShardRoute& route : job.run->routing()->shards) CHECK(route.term == term);
+  CHECK(job.ShardsOf("server-2").empty());
+  job.run->PlaceTask(Rank(0), Incarnation(101), "worker-1", "w:1", job.now, job.events);
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kStarting);
+
+  SECTION("not without end") {
+    for (int i = 0; i < 30 && !job.run->ended(); ++i) {
+      job.Kill({"server-1", "server-3"});
+      job.Pass(absl::Seconds(61));
+      job.Start(1);
+      job.Start(3);
+    }
+    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure.reason == FailureReason::kServerLost);
+  }
+}
+
+TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[scheduler][core]") {
+  const Failure failed{FailureReason::kServerLost, "wal-3: no space"};
+  const auto fail = [&](Story& job, const NodeId& server) {
+    TableReport report{"job-1", job.run->routing()->generation, Generation(0), failed, {}};
+    job.run->OnTableReport(server, report, job.now, job.events);
+  };
+  SECTION("its replicas take over, and it gets nothing more in this life") {
+    Story job(1, /*log=*/true);
+    fail(job, "server-2");
+    CHECK_FALSE(job.run->ended());
+    CHECK(job.View().phase == JobPhase::kTraining);
+    const bool told = std::any_of(job.events.begin(), job.events.end(), [](const Event& event) {
+      const auto* said = std::get_if<ServerFailed>(&event);
+      return said != nullptr && said->node == "server-2" && said->why == "wal-3: no space";
+    });
+    CHECK(told);
+    job.ApplyAll();
+    CHECK(job.run->shards().complete());
+    job.run->OnServerDraining(job.servers.at("server-2"), false, job.now, job.events);
+    CHECK(job.run->shards().CopiesOn("server-2") == 0);
+    job.Kill({"server-2"});
+    job.Start(2);
+    job.ApplyAll();
+    job.ApplyAll();
+    CHECK(job.run->shards().CopiesOn("server-2") > 0);
+  }
+  SECTION("without replicas it is awaited with its log, and may say so again") {
+    Story job(0, /*log=*/true);
+    const std::vector<int> shards = job.ShardsOf("server-2");
+    fail(job, "server-2");
+    fail(job, "server-2");
+    CHECK(job.View().phase == JobPhase::kRecovering);
+    job.Kill({"server-2"});
+    job.Start(2, shards);
+    job.ApplyAll();
+    CHECK(job.View().phase == JobPhase::kTraining);
+  }
+  SECTION("without a log either, the job ends, and says why") {
+    Story job(0);
+    fail(job, "server-2");
+    REQUIRE(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure ==
+          Failure{FailureReason::kServerLost,
+                  "server-2, which held shards of the job, is gone: wal-3: no space"});
+  }
+}
+
+TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][core]") {
+  Story job(1, /*log=*/true, /*server_count=*/2);
+  std::vector<int> all;
+  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  job.Kill({"server-1", "server-2"});
+  const bool first = GENERATE(false, true);  // The other comes back before the first has read.
+  job.Start(1, all);
+  if (first) job.Start(2, all);
+  REQUIRE(job.ShardsOf("server-1") == all);
+  TableReport report{"job-1", job.run->routing()->generation, Generation(0), {}, {}};
+  report.failure = {FailureReason::kBadData, "wal-1: record 7: checksum is wrong"};
+  job.run->OnTableReport("server-1", report, job.now, job.events);
+  CHECK_FALSE(job.run->ended());
+  if (!first) job.Start(2, all);
+  CHECK(job.ShardsOf("server-1").empty());
+  job.servers.erase("server-1");
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kTraining);
+}
+
+TEST_CASE("Job: what a server registered with is durable at once", "[scheduler][core]") {
+  Story job(0, /*log=*/true);
+  const std::vector<int> shards = job.ShardsOf("server-2");
+  const std::vector<int> others = job.ShardsOf("server-3");
+  job.Kill({"server-2", "server-3"});
+  const uint64_t before = job.run->durable_version();
+  job.Start(2, shards);
+  CHECK(job.run->durable_version() > before);
 }
 
 TEST_CASE("Job: a log that an earlier primary left is not taken for the last one's",

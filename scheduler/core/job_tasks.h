@@ -17,6 +17,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages.h"
+#include "scheduler/core/task_rate.h"
 
 namespace capstan::scheduler {
 
@@ -39,8 +40,9 @@ struct Task {
   std::optional<Instant> contradicts_since;
   // It has work, does not move on with it, and names nothing that it waits for: since when.
   std::optional<Instant> stuck_since;
+  TaskRate rate;
 
-  // What a report says again (wait, idle) is left out.
+  // What a report says again (wait, idle), and what is measured anew, is left out.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(rank, state, incarnation, node, address, deadline, last_report, iterations, totals,

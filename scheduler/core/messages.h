@@ -211,8 +211,8 @@ struct NodeReport {
 // Where a primary that does not hold its shard yet takes it from, by the shard's term; a shard of
 // term 1 begins with its initial values.
 struct RestoreSource {
-  Term restore_term;           // From the checkpoint in `folder`. 0: no such term.
-  std::string restore_folder;  // Of one complete checkpoint.
+  Term restore_term;           // From the checkpoint in `restore_folder`. 0: no such term.
+  std::string restore_folder;  // Of one complete checkpoint. Empty: the initial values.
   Term log_term;               // From the server's own log. 0: no such term.
   friend bool operator==(const RestoreSource&, const RestoreSource&) = default;
 };
@@ -329,6 +329,8 @@ struct TaskReply {
   std::shared_ptr<const Routing>
       routing;                 // Null: none newer. Shared by all replies of the job; immutable.
   bool first_routing = false;  // The task has no table yet: it needs their specs too.
+  absl::Duration lease;
+  absl::Duration sync_interval;
 };
 
 // ---- users

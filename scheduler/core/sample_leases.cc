@@ -57,17 +57,22 @@ std::vector<Range> SampleLeases::Undone() const {
   return undone;
 }
 
-int64_t SampleLeases::NextSize() const {
+int64_t SampleLeases::NextSize(const Pace& pace) const {
   const int64_t batch = options_.batch_size;
   if (options_.use == Use::kEvaluate) return kEvaluateBatches * batch;
-  const int64_t share = ungranted_count_ / (kSharesPerWorker * options_.workers);
-  return std::clamp(share / batch, int64_t{1}, kTrainBatchesMax) * batch;
+  if (pace.share == 0) {
+    const int64_t share = ungranted_count_ / (kSharesPerWorker * options_.workers);
+    return std::clamp(share / batch, int64_t{1}, kTrainBatchesMax) * batch;
+  }
+  const double share = static_cast<double>(ungranted_count_) * pace.share / kSharesAtPace;
+  const int64_t most = std::max(kTrainBatchesMax, pace.positions_max / batch);
+  return std::clamp(static_cast<int64_t>(share) / batch, int64_t{1}, most) * batch;
 }
 
-std::optional<SampleLease> SampleLeases::Grant(Rank rank) {
+std::optional<SampleLease> SampleLeases::Grant(Rank rank, const Pace& pace) {
   if (ungranted_.empty()) return std::nullopt;
   const auto first = ungranted_.begin();
-  const Range lease{first->first, std::min(first->first + NextSize(), first->second)};
+  const Range lease{first->first, std::min(first->first + NextSize(pace), first->second)};
   const int64_t rest_end = first->second;
   ungranted_.erase(first);
   if (lease.end < rest_end) ungranted_.emplace(lease.end, rest_end);

@@ -1,7 +1,9 @@
 // SampleLeases: who trains (SSP, ASP) or evaluates which range of samples in one phase.
 //
 // Training leases shrink towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987),
-// so that fast tasks take more and all finish together. A dead task's leases go back: when
+// so that fast tasks take more and all finish together. Where it is known how fast each task is,
+// its leases are larger, by what it does of all (weighted factoring: Hummel et al., 1996), so that
+// it goes on for a while if nobody grants it more. A dead task's leases go back: when
 // training, only what it had not reported done. Evaluation leases have one fixed size and go back
 // whole, so the partition, and with it the order of summation, does not depend on who evaluated
 // what.
@@ -43,10 +45,18 @@ class SampleLeases {
  public:
   enum class Use { kTrain, kEvaluate };
 
-  static constexpr int64_t kTrainBatchesMax = 64;  // Largest training lease.
+  // Largest training lease of a task of unknown pace.
+  static constexpr int64_t kTrainBatchesMax = 64;
   static constexpr int64_t kEvaluateBatches = 16;  // Every evaluation lease but the last.
-  static constexpr int64_t kSharesPerWorker =
-      4;  // A training lease is 1/(this * workers) of the rest.
+  // A training lease is 1/(this * workers) of the rest at an unknown pace, ...
+  static constexpr int64_t kSharesPerWorker = 4;
+  static constexpr double kSharesAtPace = 2;  // ...and 1/this of the task's share of it at a known.
+
+  // How fast a task is.
+  struct Pace {
+    double share = 0;           // Of what all tasks do, 0 < share <= 1. 0: not known.
+    int64_t positions_max = 0;  // Of one lease, if that is more than kTrainBatchesMax allows.
+  };
 
   struct Options {
     Use use = Use::kTrain;
@@ -66,8 +76,9 @@ class SampleLeases {
   void Resume(absl::Span<const Range> untrained, int64_t batches);
 
   // Leases the next range to `rank`: a multiple of batch_size unless the range ends first. Nothing
-  // if all is granted.
-  std::optional<SampleLease> Grant(Rank rank);
+  // if all is granted. `pace`: of a task that trains.
+  std::optional<SampleLease> Grant(Rank rank, const Pace& pace);
+  std::optional<SampleLease> Grant(Rank rank) { return Grant(rank, Pace()); }
 
   // `rank` is gone: what it held goes back.
   void Return(Rank rank);
@@ -110,7 +121,7 @@ class SampleLeases {
     }
   };
 
-  int64_t NextSize() const;
+  int64_t NextSize(const Pace& pace) const;
 
   Options options_;
   LeaseId next_id_;

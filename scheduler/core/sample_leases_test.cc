@@ -43,6 +43,21 @@ TEST_CASE("Sample leases: sizes shrink towards the end and every position is gra
   CHECK(leases.batches_done() == 938);
 }
 
+TEST_CASE("Sample leases: a task of known pace gets its share of the rest, for as long as is asked",
+          "[scheduler][core]") {
+  SampleLeases leases = Training(600'000, 10, 4);
+  const SampleLeases::Pace fast{.share = 0.5, .positions_max = 1'000'000};
+  const SampleLeases::Pace slow{.share = 0.01, .positions_max = 1'000'000};
+  CHECK(leases.Grant(Rank(0), fast)->positions.size() == 150'000);
+  CHECK(leases.Grant(Rank(0), fast)->positions.size() == 112'500 / 10 * 10);
+  CHECK(leases.Grant(Rank(1), slow)->positions.size() == 1'680);
+  const SampleLeases::Pace limited{.share = 1, .positions_max = 20'000};
+  CHECK(leases.Grant(Rank(2), limited)->positions.size() == 20'000);
+  const SampleLeases::Pace least{.share = 1, .positions_max = 0};
+  CHECK(leases.Grant(Rank(2), least)->positions.size() == 64 * 10);
+  CHECK(leases.Grant(Rank(3))->positions.size() == 64 * 10);
+}
+
 TEST_CASE("Sample leases: a dead worker's rest goes to the others, what it reported done does not",
           "[scheduler][core]") {
   SampleLeases leases = Training(100, 10, 1);

@@ -307,6 +307,8 @@ void SchedulerCore::AnswerTask(const TaskKey& key, Actions& actions) {
   const HeldTask held = it->second;
   held_tasks_.erase(it);
   TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};
+  reply.lease = options_.lease;
+  reply.sync_interval = options_.sync_interval;
   const JobRun* run = RunOf(key.job);
   const Task* task = run == nullptr ? nullptr : run->FindLife(key);
   if (task != nullptr) {

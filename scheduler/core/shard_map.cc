@@ -64,6 +64,10 @@ bool ShardMap::HasCopy(const Shard& shard, const NodeId& node) {
 // ---------------------------------------------------------------- facts
 
 void ShardMap::SetServer(const ServerRef& server, bool draining) {
+  if (const auto failed = failed_.find(server.node); failed != failed_.end()) {
+    if (failed->second == server.incarnation) return;
+    failed_.erase(failed);
+  }
   Server& entry = servers_[server.node];
   if (entry.ref == server && entry.draining == draining) return;
   entry.ref = server;
@@ -82,6 +86,7 @@ void ShardMap::SetStored(const NodeId& server, absl::Span<const StoredShard> sto
 }
 
 void ShardMap::ServerDied(const NodeId& server, Instant fenced_at) {
+  failed_.erase(server);
   const auto it = servers_.find(server);
   if (it == servers_.end()) return;
   for (Shard& shard : shards_) {
@@ -92,12 +97,25 @@ void ShardMap::ServerDied(const NodeId& server, Instant fenced_at) {
   settled_ = false;
 }
 
+void ShardMap::ServerFailed(const NodeId& server, Instant now) {
+  const auto it = servers_.find(server);
+  if (it == servers_.end()) return;
+  const Incarnation life = it->second.ref.incarnation;
+  ServerDied(server, now);
+  failed_[server] = life;
+}
+
 void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
   const auto it = servers_.find(server);
   if (it == servers_.end()) return;
   if (report.routing > it->second.applied) {
     it->second.applied = report.routing;
     settled_ = false;
+    for (Shard& shard : shards_) {
+      if (shard.primary == it->second.ref && report.routing >= Generation(shard.term.value())) {
+        shard.logs.clear();
+      }
+    }
   }
   for (const ReplicaReport& replica : report.replicas) {
     TakeReplicaReport(it->second, report.routing, replica);
@@ -215,28 +233,52 @@ std::vector<ShardMap::Lost> ShardMap::LostShards() const {
   std::vector<Lost> lost;
   for (const Shard& shard : shards_) {
     if (!shard.lost) continue;
-    lost.push_back({shard.key, {shard.primary.node}});
-    for (const Copy& copy : shard.replicas) lost.back().holders.push_back(copy.server.node);
+    lost.push_back({shard.key, Holders(shard)});
   }
   return lost;
+}
+
+std::vector<NodeId> ShardMap::Holders(const Shard& shard) {
+  std::vector<NodeId> holders = {shard.primary.node};
+  for (const Copy& copy : shard.replicas) holders.push_back(copy.server.node);
+  for (const NodeId& node : shard.logs) {
+    if (std::find(holders.begin(), holders.end(), node) == holders.end()) holders.push_back(node);
+  }
+  return holders;
 }
 
 // The holder whose log reaches furthest; the primary of two that are equal.
 const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
   const Server* best = nullptr;
   LogEnd best_end;
-  const auto consider = [&](const NodeId& node) {
+  for (const NodeId& node : Holders(shard)) {
     const auto server = servers_.find(node);
-    if (server == servers_.end()) return;
+    if (server == servers_.end()) continue;
     const auto stored = server->second.stored.find(shard.key);
-    if (stored == server->second.stored.end()) return;
-    if (best != nullptr && stored->second <= best_end) return;
+    if (stored == server->second.stored.end()) continue;
+    if (best != nullptr && stored->second <= best_end) continue;
     best = &server->second;
     best_end = stored->second;
-  };
-  consider(shard.primary.node);
-  for (const Copy& copy : shard.replicas) consider(copy.server.node);
+  }
   return best;
+}
+
+// The other holders become replicas that are to be filled, so that they keep their logs for now.
+void ShardMap::TakeFromLog(Shard& shard) {
+  const ServerRef holder = LogHolder(shard)->ref;
+  shard.logs = Holders(shard);
+  std::erase(shard.logs, holder.node);
+  shard.primary = holder;
+  shard.replicas.clear();
+  for (const NodeId& node : shard.logs) {
+    const auto server = servers_.find(node);
+    if (server == servers_.end()) continue;
+    shard.replicas.push_back({.server = server->second.ref, .in_sync = false, .placed = Next()});
+  }
+  std::sort(shard.replicas.begin(), shard.replicas.end(),
+            [](const Copy& a, const Copy& b) { return a.server.node < b.server.node; });
+  shard.left.clear();
+  shard.lost = false;
 }
 
 bool ShardMap::RecoverFromLog(Instant now) {
@@ -247,11 +289,7 @@ bool ShardMap::RecoverFromLog(Instant now) {
   }
   for (Shard& shard : shards_) {
     if (shard.lost) {
-      const ServerRef holder = LogHolder(shard)->ref;
-      shard.primary = holder;
-      shard.replicas.clear();
-      shard.left.clear();
-      shard.lost = false;
+      TakeFromLog(shard);
     } else if (shard.term != log_term_ || !Lives(shard.primary) ||
                servers_.at(shard.primary.node).applied >= Generation(shard.term.value())) {
       continue;
@@ -275,6 +313,7 @@ bool ShardMap::PlaceAnew() {
   for (Shard& shard : shards_) {
     shard.lost = false;
     shard.replicas.clear();
+    shard.logs.clear();
     shard.left.clear();
     shard.move_to.clear();
     shard.term = Term(Next().value());

@@ -59,6 +59,10 @@ class ShardMap {
   void SetStored(const NodeId& server, absl::Span<const StoredShard> stored);
   // Its shards get another primary from `fenced_at` on, when it answers no reads any more.
   void ServerDied(const NodeId& server, Instant fenced_at);
+  // A live server holds nothing of this job any more, nor can it: to the job it is dead until its
+  // next life.
+  void ServerFailed(const NodeId& server, Instant now);
+  bool HasFailed(const NodeId& server) const { return failed_.contains(server); }
   // What a live server says of the job's tables on it. A report about a replica counts only if it
   // comes from the shard's primary, is of its term, names the replica's life, and was made when the
   // primary knew of the replica.
@@ -74,7 +78,8 @@ class ShardMap {
   // Every lost shard is given to a server that came back with the log of the last who held it. All
   // or nothing. True: done, Settle makes the table.
   bool RecoverFromLog(Instant now);
-  // Every shard, lost or not, is placed on the servers there are, to be read from a checkpoint.
+  // Every shard, lost or not, is placed on the servers there are, to be read from a checkpoint or
+  // to begin with its initial values.
   // False: there is no server.
   bool PlaceAnew();
   Term log_term() const { return log_term_; }          // Of the last RecoverFromLog; 0: none.
@@ -93,7 +98,7 @@ class ShardMap {
   // ---- durable state, beside the routing table
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(shards_, servers_, members_, generation_, log_term_, restore_term_);
+    archive(shards_, servers_, members_, failed_, generation_, log_term_, restore_term_);
     if constexpr (Archive::is_loading::value) settled_ = false;
   }
 
@@ -134,14 +139,16 @@ class ShardMap {
     std::vector<Copy> replicas;  // By name.
     bool lost = false;
     Instant fenced_at;  // The primary is dead and answers no reads from then on.
-    NodeId move_to;     // Is to become primary once it is filled. Empty: none.
-    NodeId avoid;       // Did not answer the last time. Empty: none.
+    // Others whose logs hold all of it, until the primary has read its own.
+    std::vector<NodeId> logs;
+    NodeId move_to;  // Is to become primary once it is filled. Empty: none.
+    NodeId avoid;    // Did not answer the last time. Empty: none.
     // Live servers whose copy left the table, and when: a new copy there must not be taken for the
     // old one.
     absl::btree_map<NodeId, Generation> left;
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(key, elements, primary, term, replicas, lost, fenced_at, move_to, avoid, left);
+      archive(key, elements, primary, term, replicas, lost, fenced_at, logs, move_to, avoid, left);
     }
   };
   struct Load {
@@ -177,14 +184,17 @@ class ShardMap {
   void PlaceMissing();
   bool PlaceOne(Shard& shard);  // False: no server can take one now.
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
+  static std::vector<NodeId> Holders(const Shard& shard);
   const Server* LogHolder(const Shard& shard) const;  // Null: none has come back.
-  void Render();                                      // Makes routing_ of shards_.
+  void TakeFromLog(Shard& shard);
+  void Render();  // Makes routing_ of shards_.
 
   const Options options_;
-  std::vector<Shard> shards_;                // By key.
-  absl::btree_map<NodeId, Server> servers_;  // Live ones.
-  absl::btree_set<NodeId> members_;          // That hold the job or may be given shards of it.
-  absl::btree_set<NodeId> good_;             // Members that live and are not drained.
+  std::vector<Shard> shards_;                    // By key.
+  absl::btree_map<NodeId, Server> servers_;      // Live ones.
+  absl::btree_set<NodeId> members_;              // That hold the job or may be given shards of it.
+  absl::btree_set<NodeId> good_;                 // Members that live and are not drained.
+  absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
   Generation generation_;
   Term log_term_;
   Term restore_term_;

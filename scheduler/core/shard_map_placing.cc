@@ -12,8 +12,7 @@ void ShardMap::ChooseGood() {
   absl::btree_set<NodeId> awaited;  // That held lost shards: their logs may be asked for.
   for (const Shard& shard : shards_) {
     if (!shard.lost) continue;
-    awaited.insert(shard.primary.node);
-    for (const Copy& copy : shard.replicas) awaited.insert(copy.server.node);
+    for (const NodeId& node : Holders(shard)) awaited.insert(node);
   }
   const auto available = [&](const NodeId& node, const Server& server) {
     return !server.draining && !awaited.contains(node);

@@ -71,6 +71,11 @@ ShardSources SourcesOf(const v1::TableAssignment& desired) {
   return {.restore_term = Term(desired.restore_term()), .log_term = Term(desired.log_term())};
 }
 
+// What could not be made from one checkpoint or log may be found in another.
+bool HaveOtherSources(const v1::TableAssignment& a, const v1::TableAssignment& b) {
+  return a.restore_term() != b.restore_term() || a.log_term() != b.log_term();
+}
+
 }  // namespace
 
 ServerAgent::ServerAgent(Options options)
@@ -170,8 +175,11 @@ void ServerAgent::TakeDesired(const v1::SyncNodeResponse& response) {
     for (const auto& [job, assignment] : desired) {
       const auto [it, is_new] = entries_.try_emplace(job);
       Entry& entry = it->second;
+      const bool again =
+          entry.stage == Stage::kFailed && HaveOtherSources(entry.desired, *assignment);
+      if (again) entry = Entry();
       entry.desired = *assignment;
-      if (is_new) entry.id = next_id_++;
+      if (is_new || again) entry.id = next_id_++;
       Progress(entry, &work);
     }
   }
@@ -276,16 +284,16 @@ void ServerAgent::Make(const Order& order) {
     Entry* entry = FindEntry(order);
     if (entry == nullptr) return Abandon(order.job, job.get());
     entry->making = false;
-    if (!status.ok()) {
+    if (!status.ok() && !HaveOtherSources(entry->desired, desired)) {
       Fail(*entry, status, &work);
     } else {
-      if (entry->job == nullptr) {
+      if (status.ok() && entry->job == nullptr) {
         entry->job = job;
         job->SetReadLease(read_lease_);
         options_.jobs->Add(job);
         LogInfo({.job = order.job}, "holds {} shards", made_count);
       }
-      entry->stage = Stage::kHeld;
+      if (status.ok()) entry->stage = Stage::kHeld;
       Progress(*entry, &work);  // A newer desired state may have come.
     }
   }
@@ -344,6 +352,9 @@ absl::StatusOr<TableShard> ServerAgent::MakeShard(const v1::TableAssignment& des
                                                   const HeldJob& job, const ShardOrder& order) {
   if (order.from == ShardOrder::From::kInitialValues) return job.factory().Initial(order.shard);
   const ShardKey& key = order.shard.key;
+  const bool begins_anew =
+      order.from == ShardOrder::From::kCheckpoint && desired.restore_folder().empty();
+  if (begins_anew) return job.factory().Initial(order.shard);
   if (options_.source == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(key), " is to be restored: this server has no folder for its state"));

@@ -7,7 +7,7 @@
 //              TakeDesired (new)        made                     TakeDesired (generations)
 //   (unknown) ------------------> MAKING ----> HELD, reported --+------> HELD, or MAKING MORE
 //                                    |                          '------> FAILED: unknown shards
-//                                    '--cannot be made--> FAILED, reported
+//                                    '--cannot be made--> FAILED, reported --new sources--> MAKING
 //   any --TakeDesired without the job, or a new life--> dropped; its waiting calls end
 //
 //   checkpoint: TakeDesired(order) --> captured in memory, reported --> written, reported

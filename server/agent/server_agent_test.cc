@@ -412,6 +412,29 @@ TEST_CASE("Server agent: a checkpoint that cannot be read is named as bad data",
   CHECK_THAT(state.failure().message(), Catch::Contains("table 0 shard 0: checkpoint-9: no such"));
 }
 
+TEST_CASE("Server agent: after a checkpoint that cannot be read the one before is restored",
+          "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  node.Take(assignment);
+  node.Push(1, 1);
+  assignment.mutable_checkpoint()->set_checkpoint_id(4);
+  assignment.mutable_checkpoint()->set_folder("checkpoint-4");
+  node.Take(assignment);
+  node.Push(1, 2);
+  assignment = Whole(2, 2);
+  assignment.set_restore_term(2);
+  assignment.set_restore_folder("checkpoint-9");
+  REQUIRE(node.Take(assignment).failure().reason() == v1::Failure::BAD_DATA);
+  assignment.mutable_routing()->set_generation(3);
+  CHECK(node.Take(assignment).has_failure());  // The same again is no better.
+  assignment = Whole(4, 4);
+  assignment.set_restore_term(4);
+  assignment.set_restore_folder("checkpoint-4");
+  CHECK_FALSE(node.Take(assignment).has_failure());
+  CHECK(node.value(4) == -1.0f);
+}
+
 TEST_CASE("Server agent: a job with a log is taken up again by the next life", "[server]") {
   Node node;
   v1::TableAssignment assignment = Whole(1, 1);

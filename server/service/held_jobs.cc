@@ -58,7 +58,10 @@ void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Posi
 }
 
 void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
-  if (const auto held = Find(job); held.ok()) (*held)->Fail(status);
+  if (const auto held = Find(job); held.ok()) {
+    // To the job it is as if this server had died; a full disk is not its own want of memory.
+    (*held)->Fail(absl::UnavailableError(status.message()));
+  }
 }
 
 Instant HeldJobs::Tick(Instant now) {

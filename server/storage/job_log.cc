@@ -33,7 +33,7 @@ LogFrame Moved(LogFrame frame, uint64_t segment, uint64_t sequence, int64_t begi
 }  // namespace
 
 JobLog::JobLog(Disk* disk, std::string folder, const Options& options)
-    : disk_(disk), folder_(std::move(folder)), options_(options) {}
+    : disk_(disk), folder_(std::move(folder)), options_(options), batch_(options.lent_bytes_min) {}
 
 absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(Disk* disk, const std::string& folder,
                                                      const Options& options) {
@@ -143,21 +143,18 @@ void JobLog::StartBatch() {
   segment_ = head.number;
   sequence_ = 0;
   batch_offset_ = 0;
-  AppendFrame(static_cast<uint32_t>(LogFrameType::kSegment), sequence_++, EncodeSegmentHead(head),
-              &batch_);
+  batch_.Append(static_cast<uint32_t>(LogFrameType::kSegment), sequence_++, EncodeSegmentHead(head),
+                nullptr);
 }
 
 void JobLog::AddShardFrame(LogFrame frame, const google::protobuf::MessageLite* message) {
   StartBatch();
-  const size_t begin = batch_.size();
-  const uint64_t payload_bytes =
-      kLogFrameHeadBytes + (message == nullptr ? 0 : message->ByteSizeLong());
-  frame = Moved(frame, segment_, sequence_++, batch_offset_ + static_cast<int64_t>(begin));
-  BeginFrame(static_cast<uint32_t>(frame.type), frame.sequence, payload_bytes, &batch_);
-  EncodeLogFrame(frame, &batch_);
-  if (message != nullptr) message->AppendToString(&batch_);
-  EndFrame(payload_bytes, &batch_);
-  frame.bytes = static_cast<int64_t>(batch_.size() - begin);
+  const int64_t begin = batch_.bytes();
+  frame = Moved(frame, segment_, sequence_++, batch_offset_ + begin);
+  std::string head;
+  EncodeLogFrame(frame, &head);
+  batch_.Append(static_cast<uint32_t>(frame.type), frame.sequence, head, message);
+  frame.bytes = batch_.bytes() - begin;
   frames_.push_back(frame);
 }
 
@@ -216,7 +213,7 @@ absl::Status JobLog::Commit() {
 absl::Status JobLog::Fail(const absl::Status& status) {
   if (failure_.ok() && !status.ok()) {
     failure_ = Annotate(status, "the write-ahead log has failed");
-    batch_.clear();
+    batch_.Clear();
     frames_.clear();
   }
   return failure_;
@@ -227,12 +224,12 @@ absl::Status JobLog::WriteBatch() {
   if (rotate_) {
     CAPSTAN_ASSIGN_OR_RETURN(file_, disk_->Create(PathOf(segment_)));
   }
-  CAPSTAN_RETURN_IF_ERROR(file_->Append(batch_));
+  CAPSTAN_RETURN_IF_ERROR(batch_.WriteTo(*file_));
   if (!Planted(PlantedBug::kDropFsync)) CAPSTAN_RETURN_IF_ERROR(file_->Sync());
   if (rotate_) CAPSTAN_RETURN_IF_ERROR(disk_->SyncFolder(folder_));
-  index_.SetBytes(segment_, batch_offset_ + static_cast<int64_t>(batch_.size()));
+  index_.SetBytes(segment_, batch_offset_ + batch_.bytes());
   for (const LogFrame& frame : frames_) index_.Add(frame);
-  batch_.clear();
+  batch_.Clear();
   frames_.clear();
   return absl::OkStatus();
 }
@@ -241,14 +238,13 @@ absl::Status JobLog::AddCopies(uint64_t segment) {
   for (const LogFrame& frame : index_.LiveIn(segment)) {
     CAPSTAN_ASSIGN_OR_RETURN(const std::string payload, ReadFrame(frame));
     StartBatch();
-    frames_.push_back(
-        Moved(frame, segment_, sequence_, batch_offset_ + static_cast<int64_t>(batch_.size())));
-    AppendFrame(static_cast<uint32_t>(frame.type), sequence_++, payload, &batch_);
+    frames_.push_back(Moved(frame, segment_, sequence_, batch_offset_ + batch_.bytes()));
+    batch_.Append(static_cast<uint32_t>(frame.type), sequence_++, payload, nullptr);
   }
   StartBatch();
   std::string number;
   PutLe64(segment, &number);
-  AppendFrame(static_cast<uint32_t>(LogFrameType::kSegmentRemoved), sequence_++, number, &batch_);
+  batch_.Append(static_cast<uint32_t>(LogFrameType::kSegmentRemoved), sequence_++, number, nullptr);
   return absl::OkStatus();
 }
 

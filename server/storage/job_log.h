@@ -36,6 +36,7 @@
 #include "common/types/ids.h"
 #include "google/protobuf/message_lite.h"
 #include "proto/parameter_server.pb.h"
+#include "server/storage/frame_batch.h"
 #include "server/storage/log_index.h"
 
 namespace capstan::server {
@@ -51,7 +52,8 @@ struct StoredState {
 class JobLog {
  public:
   struct Options {
-    int64_t segment_bytes_max = int64_t{64} << 20;  // A new one is begun beyond it.
+    int64_t segment_bytes_max = int64_t{64} << 20;       // A new one is begun beyond it.
+    int64_t lent_bytes_min = FrameBatch::kLentBytesMin;  // As FrameBatch's.
   };
 
   // Reads what there is in `folder`, which is made if it is missing, and brings what was written
@@ -62,12 +64,13 @@ class JobLog {
   // Removes all of it. A folder that is missing is removed. Errors: the disk's.
   static absl::Status Remove(Disk& disk, const std::string& folder);
 
-  // Each adds to the batch. Records follow a Begin of the same term without gaps in their
+  // Each adds to the batch, to which the message's large fields are lent: it lives and does not
+  // change until the next Commit. Records follow a Begin of the same term without gaps in their
   // positions; else the log fails with kInternal.
   void Begin(const ShardKey& shard, Term term, const v1::ShardSnapshot& snapshot);
   void Append(const ShardKey& shard, Term term, const v1::ShardRecord& record);
   void Forget(const ShardKey& shard);
-  int64_t batch_bytes() const { return static_cast<int64_t>(batch_.size()); }
+  int64_t batch_bytes() const { return batch_.bytes(); }
 
   // Makes the batch durable. Errors: the disk's, and from then on the same one always.
   absl::Status Commit();
@@ -126,7 +129,7 @@ class JobLog {
   uint64_t sequence_ = 0;               // Of the next frame in it.
   std::vector<uint64_t> in_doubt_;      // Segments whose size no head vouches for.
 
-  std::string batch_;
+  FrameBatch batch_;
   bool rotate_ = false;           // The batch begins a new segment.
   int64_t batch_offset_ = 0;      // Of the batch in its segment.
   std::vector<LogFrame> frames_;  // In the batch.

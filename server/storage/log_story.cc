@@ -1,6 +1,7 @@
 #include "server/storage/log_story.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
@@ -117,13 +118,18 @@ LogStory::LogStory(uint64_t seed, int steps) {
 int LogStory::Run(JobLog& log, int* tried) const {
   int committed = 0;
   *tried = 0;
+  // The log borrows them until it commits.
+  std::deque<v1::ShardSnapshot> snapshots;
+  std::deque<v1::ShardRecord> records;
   for (const Step& step : steps_) {
     switch (step.kind) {
       case Kind::kBegin:
-        log.Begin(step.shard, step.term, StorySnapshot(step.position, step.salt, step.bytes));
+        log.Begin(step.shard, step.term,
+                  snapshots.emplace_back(StorySnapshot(step.position, step.salt, step.bytes)));
         break;
       case Kind::kAppend:
-        log.Append(step.shard, step.term, StoryRecord(step.position, step.salt, step.bytes));
+        log.Append(step.shard, step.term,
+                   records.emplace_back(StoryRecord(step.position, step.salt, step.bytes)));
         break;
       case Kind::kForget:
         log.Forget(step.shard);
@@ -133,6 +139,8 @@ int LogStory::Run(JobLog& log, int* tried) const {
     if (!step.commit) continue;
     if (!log.Commit().ok()) return committed;
     committed = *tried;
+    snapshots.clear();
+    records.clear();
   }
   return committed;
 }

@@ -21,9 +21,12 @@ static_assert(kHeaderBytes + kTrailerBytes == kFrameOverheadBytes);
 }  // namespace
 
 void AppendFrame(uint32_t type, uint64_t sequence, absl::string_view payload, std::string* file) {
+  const size_t begin = file->size();
   BeginFrame(type, sequence, payload.size(), file);
   file->append(payload.data(), payload.size());
-  EndFrame(payload.size(), file);
+  Crc32c crc;
+  crc.Add(absl::string_view(*file).substr(begin));
+  EndFrame(crc, file);
 }
 
 void BeginFrame(uint32_t type, uint64_t sequence, uint64_t payload_bytes, std::string* file) {
@@ -37,10 +40,8 @@ void BeginFrame(uint32_t type, uint64_t sequence, uint64_t payload_bytes, std::s
   file->append(header);
 }
 
-void EndFrame(uint64_t payload_bytes, std::string* file) {
-  const size_t bytes = kHeaderBytes + payload_bytes;
-  const absl::string_view frame = absl::string_view(*file).substr(file->size() - bytes);
-  PutLe32(MaskCrc(Crc32cOf(frame)), file);
+void EndFrame(const Crc32c& crc, std::string* file) {
+  PutLe32(MaskCrc(crc.value()), file);
   PutLe32(kTrailerMark, file);
 }
 

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/storage/crc32c.h"
 
 namespace capstan::server {
 
@@ -30,9 +31,10 @@ inline constexpr int64_t kFrameOverheadBytes = 40;  // Of a frame beside its pay
 
 // Appends a frame with the given payload to `file`.
 void AppendFrame(uint32_t type, uint64_t sequence, absl::string_view payload, std::string* file);
-// The same in steps: the caller appends exactly `payload_bytes` between the two calls.
+// The same in steps: `payload_bytes` follow the first, then the second; `crc` is of all since the
+// first began.
 void BeginFrame(uint32_t type, uint64_t sequence, uint64_t payload_bytes, std::string* file);
-void EndFrame(uint64_t payload_bytes, std::string* file);
+void EndFrame(const Crc32c& crc, std::string* file);
 
 struct Frame {
   uint32_t type = 0;

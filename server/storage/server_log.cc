@@ -179,9 +179,7 @@ void ServerLog::WriteJob(const JobId& id, const std::vector<Entry>& entries) {
   absl::Status failed;
   {
     const absl::MutexLock lock(&job->mutex);
-    const bool had_failed = job->log != nullptr && !job->failure.ok();
-    const absl::Status status = WriteEntries(id, entries, *job, reached);
-    if (!status.ok() && !had_failed) failed = status;
+    failed = WriteEntries(id, entries, *job, reached);
   }
   for (const auto& [shard, state] : reached) {
     options_.on_logged(id, shard, state.first, state.second);
@@ -199,13 +197,17 @@ absl::Status ServerLog::WriteEntries(const JobId& id, const std::vector<Entry>& 
     written.clear();
     return absl::OkStatus();
   };
+  bool failed = false;
   for (const Entry& entry : entries) {
+    const bool forget = entry.kind == Entry::Kind::kForgetJob;
+    if (failed && !forget) continue;
     absl::Status status = WriteEntry(id, entry, job, written);
-    if (entry.kind == Entry::Kind::kForgetJob) reached.clear();
+    if (forget) reached.clear();
     if (status.ok() && job.log != nullptr && job.log->batch_bytes() >= kBatchBytesMax) {
       status = commit();
     }
-    if (!status.ok()) job.failure = status;
+    failed = !status.ok();
+    if (failed) job.failure = status;
   }
   if (const absl::Status status = commit(); !status.ok()) job.failure = status;
   return job.failure;

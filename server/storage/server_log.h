@@ -3,7 +3,7 @@
 //
 //   Begin, Append, Forget --> queue --drain--> JobLog of each job: one write, one sync
 //                                                 |--ok--> on_logged: the last position a shard
-//                                                 '--failed--> on_failed, once a job; all later
+//                                                 '--failed--> on_failed; all later
 //                                                              records of the job are dropped
 //
 // Whatever arrives while a group is written is the next group, so that the slower the disk, the
@@ -51,7 +51,8 @@ class ServerLog final : public RecordSink {
     TaskRunner::Execute execute;
     // Everything of the shard up to there is durable.
     std::function<void(const JobId&, const ShardKey&, Term, Position)> on_logged;
-    // The job's log has failed for good.
+    // The job's log has failed for good. Again for whatever is given to it later, which may be of
+    // another life of the job on this server.
     std::function<void(const JobId&, const absl::Status&)> on_failed;
   };
 

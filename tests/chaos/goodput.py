@@ -50,6 +50,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=150)
     parser.add_argument("--mode", default="ssp { staleness_bound: 2 }")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--no-goals", action="store_true", help="only that each kill is survived")
     arguments = parser.parse_args()
     ratios = []
     with chaos.ChaosCluster(servers=3, workers=3) as live:
@@ -67,7 +68,7 @@ def main():
                   f"{' '.join(killed)}", flush=True)
     ratio = sorted(ratios)[len(ratios) // 2]
     print(f"goodput {ratio:.2f}, goal {GOAL}: {'met' if ratio >= GOAL else 'missed'}")
-    sys.exit(0 if ratio >= GOAL else 1)
+    sys.exit(0 if ratio >= GOAL or arguments.no_goals else 1)
 
 
 if __name__ == "__main__":

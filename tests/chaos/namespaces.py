@@ -21,13 +21,45 @@ def ip(*arguments, check=True):
     return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True)
 
 
-def enter():
-    """Enters fresh namespaces with a bridge. Returns why not, or None."""
+def _unshare(flags, what):
+    """Enters fresh namespaces with mounts that the host does not see. Returns why not, or None."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
-        return f"network namespaces are not allowed here: {os.strerror(ctypes.get_errno())}"
+    if libc.unshare(CLONE_NEWNS | flags) != 0:
+        return f"{what} are not allowed here: {os.strerror(ctypes.get_errno())}"
     try:
         subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return _refused(what, error)
+    return None
+
+
+def _refused(what, error):
+    said = getattr(error, "stderr", "") or str(error)
+    said = said.decode() if isinstance(said, bytes) else said
+    return f"{what} are not allowed here: {said.strip()}"
+
+
+def enter_mounts():
+    """Enters a fresh mount namespace in which a tmpfs can be mounted. Returns why not, or None."""
+    what = "mounts"
+    refused = _unshare(0, what)
+    if refused:
+        return refused
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=True, capture_output=True)
+        subprocess.run(["umount", "/mnt"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return _refused(what, error)
+    return None
+
+
+def enter():
+    """Enters fresh namespaces with a bridge. Returns why not, or None."""
+    what = "network namespaces"
+    refused = _unshare(CLONE_NEWNET, what)
+    if refused:
+        return refused
+    try:
         os.makedirs("/run/netns", exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"], check=True,
                        capture_output=True)
@@ -36,8 +68,7 @@ def enter():
         ip("addr", "add", f"{SUBNET}.1/24", "dev", BRIDGE)
         ip("link", "set", BRIDGE, "up")
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        return f"network namespaces are not allowed here: {said.strip()}"
+        return _refused(what, error)
     return None
 
 

@@ -119,9 +119,14 @@ class Daemon:
 
 
 class Cluster:
-    """One scheduler, servers and workers; `lease` is the daemons' and tasks' lease."""
+    """One scheduler, servers and workers; `lease` is the daemons' and tasks' lease.
 
-    def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s"):
+    `grace` is how long a server that is told to stop may go on: by default it goes at once, so that
+    no test ends with a wait for shards that nobody can take.
+    """
+
+    def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s", grace="0s"):
+        self.grace = grace
         scratch = os.environ.get("TEST_TMPDIR")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="capstan-", dir=scratch))
         self.daemons = {}
@@ -146,6 +151,8 @@ class Cluster:
         arguments = [f"--scheduler={self.scheduler}", f"--name={name}"]
         folder_flag = "--work-dir" if role == "worker" else "--data-dir"
         arguments.append(f"{folder_flag}={self.folder / name}")
+        if role == "server":
+            arguments.append(f"--grace={self.grace}")
         self._add(role, name, arguments)
 
     def _add(self, role, name, arguments):

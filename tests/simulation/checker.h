@@ -60,8 +60,8 @@ class Checker {
     static_cast<void>(life), static_cast<void>(shard), static_cast<void>(batch),
         static_cast<void>(version);
   }
-  virtual void PullSent(const Life& life, ShardKey shard) {
-    static_cast<void>(life), static_cast<void>(shard);
+  virtual void PullSent(const Life& life, ShardKey shard, Iteration iteration) {
+    static_cast<void>(life), static_cast<void>(shard), static_cast<void>(iteration);
   }
   virtual void ReadDone(const ShardRead& read) { static_cast<void>(read); }
   // Every shard has acknowledged the batch's push.

@@ -27,6 +27,10 @@ void Liveness::Happened(const scheduler::Event& event) {
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
     dead_.insert({died->node, died->incarnation});
   }
+  if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
+    failed_.insert(failed->node);
+  }
+  if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) failed_.erase(joined->node);
   if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
     checkpointed_ = checkpointed_ || saved->why.empty();
   }
@@ -46,10 +50,9 @@ void Liveness::RoutingSent(const scheduler::Routing& routing) {
 }
 
 bool Liveness::LostShard() const {
-  if (routing_.shards.empty()) return !dead_.empty();  // Lost before anybody was told of it.
   const auto is_dead = [this](int server) {
     const scheduler::ServerRef& ref = routing_.servers[static_cast<size_t>(server)];
-    return dead_.contains({ref.node, ref.incarnation});
+    return dead_.contains({ref.node, ref.incarnation}) || failed_.contains(ref.node);
   };
   return std::any_of(
       routing_.shards.begin(), routing_.shards.end(), [&](const scheduler::ShardRoute& shard) {
@@ -74,11 +77,9 @@ bool Liveness::MayFail(const scheduler::Failure& failure) const {
   const JobOptions& job = options_.job;
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
-      return (job.log && DiskSuffered()) ||
-             (LostShard() && (!job.log || !trained_) && !checkpointed_);
-    case scheduler::FailureReason::kInternal:  // A log that has failed says so.
-    case scheduler::FailureReason::kOutOfMemory:
-      return job.log && DiskSuffered();
+      if (!LostShard()) return false;
+      if (static_cast<int>(failed_.size()) >= options_.servers) return true;  // None can hold it.
+      return trained_ && !checkpointed_ && (!job.log || DiskSuffered());
     default:
       return false;
   }

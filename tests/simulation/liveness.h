@@ -1,9 +1,9 @@
 // Liveness: once the world has healed the job ends in time, and it ends as its options allow.
 //
 // It must succeed unless something that was done to the world is named as a reason to fail:
-// the scheduler has declared dead the primary of a shard and every replica of it that was in sync,
-// in a job without a log and a checkpoint, or before it has begun to train; or a disk suffered
-// under a job with a log (SERVER_LOST).
+// the primary of a shard and every replica of it that was in sync have died, or lost their disks,
+// once the job had begun to train, without a checkpoint, and without a log or with a log on a disk
+// that suffered; or all servers have lost their disks (SERVER_LOST).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
@@ -45,6 +45,7 @@ class Liveness final : public Checker {
   const Options options_;
   const FaultCounts* const faults_;
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
+  absl::btree_set<NodeId> failed_;  // To the job, as its disk is.
   scheduler::Routing routing_;  // The newest that was sent.
   bool trained_ = false;        // Has begun to.
   bool checkpointed_ = false;   // One is complete.

@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/net/agent_timing.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {
 namespace {
 
-// As in common/net/node_agent.cc.
-constexpr absl::Duration kRegisterTimeout = absl::Seconds(5);
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);
-constexpr absl::Duration kSyncIntervalMax = absl::Minutes(1);
-constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
-constexpr absl::Duration kBackoffMax = absl::Seconds(1);
-constexpr absl::Duration kShortLife = absl::Seconds(5);
-constexpr absl::Duration kHeldMin = absl::Milliseconds(20);
+using agent_timing::kBackoffMax;
+using agent_timing::kBackoffMin;
+using agent_timing::kHeldMin;
+using agent_timing::kRegisterTimeout;
+using agent_timing::kShortLife;
 
 }  // namespace
 
@@ -77,8 +75,7 @@ void SimAgent::OnRegistered(const absl::Status& status, const std::string& answe
   incarnation_ = Incarnation(response.incarnation());
   generation_seen_ = 0;
   life_began_ = process_->Now();
-  sync_interval_ =
-      std::clamp(absl::Milliseconds(response.sync_interval_ms()), kHeldMin, kSyncIntervalMax);
+  sync_timeout_ = agent_timing::SyncTimeout(response);
   read_lease_ = absl::Milliseconds(response.read_lease_ms());
   handler_->Restarted(node_id_, incarnation_);
   Sync();
@@ -94,12 +91,12 @@ void SimAgent::Sync() {
   handler_->FillState(request);
   sync_sent_ = process_->Now();
   syncing_ = false;
-  sync_call_ = network_->Call(self_, scheduler_, kSyncNode, request.SerializeAsString(),
-                              sync_interval_ + kAnswerTimeout,
-                              [this](const absl::Status& status, const std::string& answer) {
-                                sync_call_ = 0;
-                                OnSynced(status, answer);
-                              });
+  sync_call_ =
+      network_->Call(self_, scheduler_, kSyncNode, request.SerializeAsString(), sync_timeout_,
+                     [this](const absl::Status& status, const std::string& answer) {
+                       sync_call_ = 0;
+                       OnSynced(status, answer);
+                     });
 }
 
 void SimAgent::OnSynced(const absl::Status& status, const std::string& answer) {

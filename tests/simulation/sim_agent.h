@@ -54,7 +54,7 @@ class SimAgent {
   uint64_t generation_seen_ = 0;
   Instant life_began_;
   Instant sync_sent_;
-  absl::Duration sync_interval_;
+  absl::Duration sync_timeout_;
   absl::Duration read_lease_;
   absl::Duration backoff_;
   SimNetwork::CallId sync_call_ = 0;  // In flight; 0: none.

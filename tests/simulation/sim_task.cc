@@ -14,7 +14,7 @@ namespace {
 // As in worker/task and worker/client.
 constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 constexpr absl::Duration kReportDelayMax = absl::Seconds(1);
-constexpr absl::Duration kReportTimeout = absl::Seconds(10);
+constexpr absl::Duration kLastWordTimeout = absl::Seconds(10);
 constexpr absl::Duration kPullWaitLimit = absl::Milliseconds(500);
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(1);
@@ -288,7 +288,8 @@ void SimTask::Send(const worker::SendMessage& message) {
     return;
   }
   for (const worker::SendMessage::Shard& shard : message.shards) {
-    world_->Tell([&](Checker& checker) { checker.PullSent(life_, shard.key); });
+    world_->Tell(
+        [&](Checker& checker) { checker.PullSent(life_, shard.key, message.request.iteration); });
   }
   v1::PullRequest request;
   worker::EncodePull(caller_, message, kPullWaitLimit, &request);
@@ -416,7 +417,7 @@ void SimTask::Report() {
   report_woken_ = false;
   const v1::SyncTaskRequest request = MakeReport();
   world_->network.Call(
-      self_, world_->scheduler, kSyncTask, request.SerializeAsString(), kReportTimeout,
+      self_, world_->scheduler, kSyncTask, request.SerializeAsString(), report_timeout_,
       [this, idle = request.idle()](const absl::Status& status, const std::string& answer) {
         OnReported(idle, status, answer);
       });
@@ -442,6 +443,7 @@ void SimTask::OnReported(bool idle, const absl::Status& status, const std::strin
   report_timer_ = process_->After(delay, [this] { Report(); });
   v1::SyncTaskResponse response;
   if (!status.ok() || !response.ParseFromString(answer)) return;
+  report_timeout_ = agent_timing::SyncTimeout(response);
   if (response.has_routing()) TakeRouting(response.routing());
   if (!response.has_assignment()) return;
   const auto assignment = worker::AssignmentFromProto(response.assignment());
@@ -457,7 +459,8 @@ void SimTask::OnReported(bool idle, const absl::Status& status, const std::strin
 
 void SimTask::LastWord(int exit_code) {
   world_->network.Call(self_, world_->scheduler, kSyncTask, MakeReport().SerializeAsString(),
-                       kReportTimeout, [this, exit_code](const absl::Status& status, const auto&) {
+                       kLastWordTimeout,
+                       [this, exit_code](const absl::Status& status, const auto&) {
                          exited_(exit_code != 0 && !status.ok() ? 3 : exit_code);
                        });
 }

@@ -17,6 +17,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/net/agent_timing.h"
 #include "proto/scheduler.pb.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_network.h"
@@ -114,6 +115,7 @@ class SimTask final : public worker::TaskPort {
   bool resuming_ = false;
 
   absl::Duration report_delay_;
+  absl::Duration report_timeout_ = agent_timing::kFirstSyncTimeout;
   Process::TimerId report_timer_ = 0;
   bool reporting_ = false;
   bool report_woken_ = false;

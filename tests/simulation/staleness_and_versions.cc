@@ -31,8 +31,19 @@ void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, co
   newest = std::max(newest, version);
 }
 
-void StalenessAndVersions::PullSent(const Life& life, ShardKey shard) {
-  if (job_.mode != Mode::kBsp) at_least_[{life, shard}] = acknowledged_[shard];
+void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration iteration) {
+  if (job_.mode == Mode::kBsp) return;
+  at_least_[{life, shard}] = acknowledged_[shard];
+  Asked& asked = asked_[{life, shard}];
+  if (asked.iteration == iteration) return;
+  asked = {.iteration = iteration, .working = {}};
+  for (const scheduler::Member& member : membership_.members) {
+    const Life other{life.job, member.rank, member.incarnation};
+    const auto work = work_.find(other);
+    if (member.active && work != work_.end() && work->second.leases > 0) {
+      asked.working.insert(other);
+    }
+  }
 }
 
 void StalenessAndVersions::ReadDone(const ShardRead& read) {
@@ -77,11 +88,14 @@ void StalenessAndVersions::PullAnswered(const std::string& server, const v1::Pul
 
 void StalenessAndVersions::CheckStaleness(const std::string& server, const v1::Caller& caller,
                                           int64_t iteration, const ShardKey& shard) {
+  const Life reader{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
+  const Asked& asked = asked_[{reader, shard}];
   for (const scheduler::Member& member : membership_.members) {
     if (!member.active || member.rank.value() == caller.rank()) continue;
     const Life life{caller.job_id(), member.rank, member.incarnation};
     const auto work = work_.find(life);
     if (work == work_.end() || work->second.leases == 0) continue;
+    if (asked.iteration.value() == iteration && !asked.working.contains(life)) continue;
     Iteration next = work->second.start;
     if (const auto pushed = pushed_.find({life, shard}); pushed != pushed_.end()) {
       next = std::max(next, pushed->second);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/options.h"
 
@@ -26,7 +27,7 @@ class StalenessAndVersions final : public Checker {
   void PushSent(const ShardPush& push) override;
   void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                         Version version) override;
-  void PullSent(const Life& life, ShardKey shard) override;
+  void PullSent(const Life& life, ShardKey shard, Iteration iteration) override;
   void ReadDone(const ShardRead& read) override;
   void WorkChanged(const Life& life, Iteration start, int leases) override;
   void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) override;
@@ -47,6 +48,12 @@ class StalenessAndVersions final : public Checker {
   absl::btree_map<Life, Work> work_;
   absl::btree_map<std::pair<Life, ShardKey>, Iteration> pushed_;  // The next one to push.
   absl::btree_map<std::pair<Life, ShardKey>, Version> seen_;
+  // A pull, and who was at work when it was sent first.
+  struct Asked {
+    Iteration iteration{-1};
+    absl::btree_set<Life> working;
+  };
+  absl::btree_map<std::pair<Life, ShardKey>, Asked> asked_;
   absl::btree_map<ShardKey, Version> acknowledged_;               // The newest to anybody,
   absl::btree_map<std::pair<Life, ShardKey>, Version> at_least_;  // and when a pull was sent.
 };

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/net/agent_timing.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
 
 namespace capstan::worker {
 namespace {
+
+constexpr absl::Duration kLastWordTimeout = absl::Seconds(10);
 
 bool IsFenced(const absl::Status& status) {
   return status.code() == absl::StatusCode::kAborted ||
@@ -20,7 +23,8 @@ bool IsFenced(const absl::Status& status) {
 SchedulerLink::SchedulerLink(const Options& options, Callbacks callbacks)
     : options_(options),
       callbacks_(std::move(callbacks)),
-      stub_(v1::Scheduler::NewStub(MakeChannel(options.scheduler, ChannelKind::kControl))) {}
+      stub_(v1::Scheduler::NewStub(MakeChannel(options.scheduler, ChannelKind::kControl))),
+      call_timeout_(agent_timing::kFirstSyncTimeout) {}
 
 SchedulerLink::~SchedulerLink() { Stop(); }
 
@@ -54,6 +58,7 @@ void SchedulerLink::Loop() {
       return;
     }
     if (status.ok()) {
+      call_timeout_ = agent_timing::SyncTimeout(response);
       callbacks_.receive(response);
       delay = DelayAfter(request);
     } else {
@@ -81,7 +86,7 @@ bool SchedulerLink::Pause(absl::Duration time) {
 absl::Status SchedulerLink::Call(const v1::SyncTaskRequest& request,
                                  v1::SyncTaskResponse* response) {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  SetDeadline(context, call_timeout_);
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return absl::CancelledError("stopping");
@@ -95,7 +100,7 @@ absl::Status SchedulerLink::Call(const v1::SyncTaskRequest& request,
 
 absl::Status SchedulerLink::ReportOnce(const v1::SyncTaskRequest& request) {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  SetDeadline(context, kLastWordTimeout);
   v1::SyncTaskResponse response;
   return FromGrpcStatus(stub_->SyncTask(&context, request, &response));
 }

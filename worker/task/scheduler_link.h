@@ -28,7 +28,6 @@ class SchedulerLink {
     // Between reports of a task that needs a routing table (routing_seen 0).
     absl::Duration interval_in_need = absl::Milliseconds(50);
     absl::Duration retry_delay_max = absl::Seconds(1);  // While the scheduler does not answer.
-    absl::Duration call_timeout = absl::Seconds(10);
   };
   struct Callbacks {
     std::function<v1::SyncTaskRequest()> report;
@@ -59,7 +58,9 @@ class SchedulerLink {
   const Options options_;  // Constant after construction.
   const Callbacks callbacks_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
-  bool reachable_ = true;  // Used by the thread alone.
+  // Used by the thread alone.
+  bool reachable_ = true;
+  absl::Duration call_timeout_;  // Of the next report.
 
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

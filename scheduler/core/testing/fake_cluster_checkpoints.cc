@@ -123,7 +123,7 @@ void FakeCluster::NoteCheckpoint(const CheckpointEnded& ended) {
   }
 }
 
-// A server reads its shards from a checkpoint: that is where the job stands now.
+// A server reads its shards from a checkpoint, or makes them anew: that is where the job stands.
 void FakeCluster::NoteRestore(const TableAssignment& assignment) {
   if (damaged_.contains(assignment.restore.restore_folder)) return;
   JobLedger& ledger = jobs_.at(assignment.routing->job);
@@ -134,13 +134,17 @@ void FakeCluster::NoteRestore(const TableAssignment& assignment) {
                                   [&](const CheckpointPublish& publish) {
                                     return publish.folder == assignment.restore.restore_folder;
                                   });
-  if (found != ledger.complete.end()) {
+  if (assignment.restore.restore_folder.empty()) {
+    if (ledger.version > 0)
+      return Fail(absl::StrCat(ledger.plan.id, " begins anew: it has trained"));
+    ledger.begins_at.reset();
+  } else if (found != ledger.complete.end()) {
     ledger.begins_at = RestoreFrom{found->folder, found->at};
   } else if (!ledger.begins_at || ledger.begins_at->folder != assignment.restore.restore_folder) {
     return Fail(absl::StrCat(ledger.plan.id, " is restored from ",
                              assignment.restore.restore_folder, ", which is not complete"));
   }
-  ledger.resumed = ledger.begins_at->at;
+  ledger.resumed = ledger.begins_at ? ledger.begins_at->at : ResumePoint();
   ledger.version = ledger.resumed.iteration.value();
   ledger.slots_done.clear();
   ledger.leases.clear();

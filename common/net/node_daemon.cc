@@ -1,0 +1,142 @@
+#include "common/net/node_daemon.h"
+
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/host_port.h"
+#include "common/observability/log.h"
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr absl::Duration kServerGrace = absl::Seconds(1);
+
+}  // namespace
+
+void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags) {
+  AddDaemonFlags(app, program, &flags->daemon);
+  AddSchedulerFlag(app, &flags->scheduler);
+  AddAdvertiseFlag(app, &flags->daemon);
+}
+
+NodeDaemon::NodeDaemon(NodeFlags flags) : flags_(std::move(flags)) {}
+
+NodeDaemon::~NodeDaemon() {
+  StopSyncing();
+  StopServing();
+}
+
+v1::RegisterRequest NodeDaemon::Describe(v1::Role role, int task_capacity) const {
+  v1::RegisterRequest self;
+  self.set_role(role);
+  self.set_name(flags_.daemon.name);
+  self.set_address(PeerAddress(flags_.daemon, server_->address()));
+  self.set_task_capacity(task_capacity);
+  self.set_hostname(LocalHostname());
+  self.set_pid(getpid());
+  return self;
+}
+
+absl::Status NodeDaemon::Start(v1::Role role, int task_capacity,
+                               std::vector<grpc::Service*> services, NodeHandler* handler) {
+  CAPSTAN_ASSIGN_OR_RETURN(server_, GrpcServer::Start({.listen = flags_.daemon.listen,
+                                                       .reflection = flags_.daemon.reflection,
+                                                       .services = std::move(services)}));
+  LogInfo({}, "listening on {}", server_->address());
+  NodeAgent::Options options;
+  options.scheduler = flags_.scheduler;
+  options.self = Describe(role, task_capacity);
+  options.on_fatal = [this](const absl::Status& status) { OnFatal(status); };
+  agent_ = std::make_unique<NodeAgent>(options, handler);
+  if (!flags_.daemon.port_file.empty()) {
+    CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags_.daemon.port_file, options.self.address()));
+  }
+  agent_->Start();
+  return absl::OkStatus();
+}
+
+void NodeDaemon::OnFatal(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    fatal_ = status;
+  }
+  RequestShutdown();
+}
+
+absl::Status NodeDaemon::Wait() {
+  const std::optional<int> received = WaitForShutdownSignal(absl::InfiniteDuration());
+  absl::MutexLock lock(&mutex_);
+  if (fatal_.ok()) LogInfo({}, "stopping: signal {}", received.value_or(0));
+  return fatal_;
+}
+
+void NodeDaemon::Wake() { agent_->Wake(); }
+
+absl::Status NodeDaemon::Leave(absl::Duration timeout) { return agent_->Leave(timeout); }
+
+void NodeDaemon::LeaveWhenSafe(absl::Duration grace, const std::function<std::string()>& held) {
+  LogInfo({},
+          "leaving: serves on until nothing of a job is here, at most {}; a second signal ends "
+          "that at once",
+          absl::FormatDuration(grace));
+  agent_->LeaveWhenSafe([this] {
+    {
+      absl::MutexLock lock(&mutex_);
+      safe_ = true;
+    }
+    RequestShutdown();  // Ends the wait below as a signal does.
+  });
+  const std::optional<int> received = WaitForShutdownSignal(grace);
+  bool safe;
+  absl::Status fatal;
+  {
+    absl::MutexLock lock(&mutex_);
+    safe = safe_;
+    fatal = fatal_;
+  }
+  if (safe) {
+    LogInfo({}, "nothing of a job is here any more: stops");
+    return;
+  }
+  const std::string rest = held();
+  const std::string still = rest.empty() ? "" : absl::StrCat(" and still holds ", rest);
+  if (!fatal.ok()) {
+    LogWarning({}, "stops{}: {}", still, std::string(fatal.message()));
+  } else if (received.has_value()) {
+    LogWarning({}, "stops at once{}: signal {}", still, *received);
+  } else {
+    LogWarning({}, "stops after its grace of {}{}: the scheduler did not say that it may",
+               absl::FormatDuration(grace), still);
+  }
+}
+
+void NodeDaemon::StopSyncing() {
+  if (agent_ != nullptr) agent_->Stop();
+}
+
+void NodeDaemon::StopServing() {
+  if (server_ != nullptr) server_->Shutdown(kServerGrace);
+}
+
+int RunNodeDaemon(const NodeFlags& flags, const std::string& role,
+                  const std::function<std::unique_ptr<NodeProgram>(NodeDaemon*)>& make) {
+  BlockSignals();
+  InitDaemonLogging(flags.daemon, flags.daemon.name.empty() ? role : flags.daemon.name);
+  NodeDaemon node(flags);
+  const std::unique_ptr<NodeProgram> program = make(&node);
+  const absl::Status started = program->Start();
+  if (!started.ok()) {
+    LogError({}, "{}", std::string(started.message()));
+    return kExitFailed;
+  }
+  const absl::Status fatal = node.Wait();
+  if (fatal.ok()) program->Stop();
+  return fatal.ok() ? 0 : kExitFailed;
+}
+
+}  // namespace capstan

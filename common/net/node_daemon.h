@@ -1,0 +1,94 @@
+// NodeDaemon: what the daemons of servers and workers share: their flags, what they tell the
+// scheduler about themselves, and the way from start to end.
+//
+//   RunNodeDaemon:  Start ----> RUNNING --SIGTERM, SIGINT--> Stop --> exit 0
+//                     \            \--refused by the scheduler-----> exit 1
+//                      \--cannot listen, ...-----------------------> exit 1
+//
+//   LeaveWhenSafe:  LEAVING --may_stop, no life--------------> gone
+//                      \--grace over, another signal, refused--> gone, with a warning
+//
+// Thread safety: functions for main's thread, except that Wake may be called from any.
+#ifndef CAPSTAN_COMMON_NET_NODE_DAEMON_H_
+#define CAPSTAN_COMMON_NET_NODE_DAEMON_H_
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/net/daemon.h"
+#include "common/net/grpc_server.h"
+#include "common/net/node_agent.h"
+#include "proto/scheduler.pb.h"
+
+namespace capstan {
+
+struct NodeFlags {
+  DaemonFlags daemon;
+  std::string scheduler;  // --scheduler: host:port.
+};
+
+// Adds the flags of every daemon, --scheduler and --advertise.
+void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags);
+
+class NodeDaemon {
+ public:
+  explicit NodeDaemon(NodeFlags flags);
+  ~NodeDaemon();  // Stops what still runs.
+
+  // Listens, writes the port file, and begins to register as `role`. Services and handler outlive
+  // StopServing and StopSyncing.
+  // Errors: the address cannot be listened on, or the port file not be written.
+  absl::Status Start(v1::Role role, int task_capacity, std::vector<grpc::Service*> services,
+                     NodeHandler* handler);
+  // Waits for a signal or a refusal by the scheduler; the latter is the result.
+  absl::Status Wait();
+
+  // As NodeAgent's. REQUIRES: Start has been called.
+  void Wake();
+  absl::Status Leave(absl::Duration timeout);
+
+  // Tells the scheduler that this node goes, and returns once it has said that nothing of a running
+  // job is here any more, or after a second signal, or after `grace`; the last two are logged with
+  // what `held` names (empty: nothing).
+  // REQUIRES: Start has been called, Wait has returned a signal.
+  void LeaveWhenSafe(absl::Duration grace, const std::function<std::string()>& held);
+
+  // Both are idempotent, and do nothing where there is nothing to stop.
+  void StopSyncing();  // No call of the handler runs from then on.
+  void StopServing();  // No call of a service runs from then on; they get a second to end.
+
+ private:
+  v1::RegisterRequest Describe(v1::Role role, int task_capacity) const;
+  void OnFatal(const absl::Status& status);
+
+  const NodeFlags flags_;
+  std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<NodeAgent> agent_;
+
+  absl::Mutex mutex_;
+  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);
+  bool safe_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// What one role does with a NodeDaemon; made after the signals are blocked, before anything runs.
+class NodeProgram {
+ public:
+  virtual ~NodeProgram() = default;  // Stops `node`'s halves before what they use goes.
+  virtual absl::Status Start() = 0;  // Ends with NodeDaemon::Start.
+  virtual void Stop() = 0;           // In good order, after a signal.
+};
+
+// From blocked signals to the exit code. `role` is what log lines call a daemon without a name.
+int RunNodeDaemon(const NodeFlags& flags, const std::string& role,
+                  const std::function<std::unique_ptr<NodeProgram>(NodeDaemon*)>& make);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_NODE_DAEMON_H_

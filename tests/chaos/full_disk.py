@@ -1,0 +1,164 @@
+"""Disks that fill up: nothing is lost, the error names the folder, and no daemon dies.
+
+The checkpoint folder, and the folder of one server's logs, each lie on a small tmpfs of their own,
+which a file then fills to the last byte, and leaves again. In turn:
+
+checkpoints  A checkpoint that does not fit is given up and named; the job trains on; the next one
+             after the disk has space again is whole.
+logs         A server of a job with `durability: LOG` and `replicas: 1` cannot write its log any
+             more: the scheduler names the file, and the replicas take over.
+logs_alone   Likewise without replicas: the job waits, and goes on once there is space and the
+             server was started again.
+
+Skipped, with the reason, where file systems may not be mounted.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+import chaos
+import cluster
+import namespaces
+import synthetic
+
+DISK_BYTES = 256 << 20  # Enough for a job's log (two segments and more), or for its checkpoints.
+FULL = "No space left on device"
+
+
+class FullDisks(chaos.ChaosCluster):
+    """A cluster whose folders of logs and of checkpoints are file systems of their own."""
+
+    def mounted(self, name):
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        if not os.path.ismount(folder):
+            size = f"size={DISK_BYTES}"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
+        return folder
+
+    def place(self, name):
+        if name.startswith("server"):
+            self.mounted(name)  # It is the --data-dir, too.
+        return {}
+
+    def fill(self, name):
+        """Writes until nothing more fits."""
+        with open(self.folder / name / "filler", "wb", buffering=0) as filler:
+            for size in (1 << 20, 4096, 1):
+                try:
+                    while filler.write(bytes(size)):
+                        pass
+                except OSError:
+                    pass
+
+    def free(self, name):
+        (self.folder / name / "filler").unlink()
+
+    def dead(self):
+        return [name for name, one in self.daemons.items() if one.process.poll() is not None]
+
+    def close(self):
+        super().close()
+        for mount in self.folder.iterdir():
+            if os.path.ismount(mount):
+                subprocess.run(["umount", str(mount)], check=True)
+
+
+def expect(condition, what, live):
+    if not condition:
+        print(live.logs())
+        sys.exit(f"WRONG: {what}")
+
+
+def finish(live, job):
+    status = live.wait(job, seconds=300)
+    expect(status["state"] == "SUCCEEDED", f"{job}: {status}", live)
+    return chaos.digest(live.output(job))
+
+
+def checkpoints(live, text, expected):
+    folder = live.mounted("checkpoints")
+    job = live.submit(text + f'checkpoints {{ directory: "{folder}" }}', "checkpoints.textproto")
+    live.wait_iteration(job, 20)
+    live.json("checkpoint", "save", job)
+    live.fill("checkpoints")
+    refused = live.run("checkpoint", "save", job, check=False)
+    expect(refused.returncode == 1, f"a checkpoint on a full disk: {refused.stdout}", live)
+    expect(FULL in refused.stderr and str(folder) in refused.stderr,
+           f"does not name the disk: {refused.stderr}", live)
+    print(f"checkpoints  full:  {refused.stderr.strip()}", flush=True)
+    before = live.iteration(job)
+    live.wait_iteration(job, before + 20)
+    live.free("checkpoints")
+    saved = live.json("checkpoint", "save", job)["folder"]
+    live.run("checkpoint", "verify", saved)
+    got = finish(live, job)
+    expect(got == expected, f"the model differs: {got}", live)
+    print(f"checkpoints  freed: {saved} is whole; the model's bits are the same", flush=True)
+
+
+def fill_log(live, job):
+    """Fills the disk of the primary's logs; its name, once the scheduler has said why it is out."""
+    live.wait_iteration(job, 20)
+    victim = live.primary(job)
+    file = re.escape(str(live.folder / victim))
+    live.fill(victim)
+    pattern = f"{job}.* {victim} holds nothing of it any more: .*{file}.*{FULL}"
+    cluster.until(f"the scheduler names the full disk of {victim}",
+                  lambda: live.log_times("scheduler", pattern))
+    return victim
+
+
+def logs(live, text, expected):
+    job = live.submit(f"{text}durability: LOG", "replicated.textproto")
+    live.wait_replicated(job)
+    victim = fill_log(live, job)
+    got = finish(live, job)
+    expect(got == expected, f"the model differs: {got}", live)
+    print(f"logs         full:  {victim}'s replicas took over; the model's bits are the same",
+          flush=True)
+    live.free(victim)
+    live.restart(victim)
+
+
+def logs_alone(live, text, expected):
+    job = live.submit(text.replace("replicas: 1", "replicas: 0") + "durability: LOG",
+                      "alone.textproto")
+    victim = fill_log(live, job)
+    detail = live.status(job)["detail"]
+    expect(victim in detail and "log" in detail, f"does not say what it waits for: {detail}", live)
+    print(f"logs, alone  full:  {detail}", flush=True)
+    live.free(victim)
+    live.restart(victim)
+    got = finish(live, job)
+    expect(got == expected, f"the model differs: {got}", live)
+    print(f"logs, alone  freed: {victim} came back with its log; the model's bits are the same",
+          flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--epochs", type=int, default=20)
+    arguments = parser.parse_args()
+    refused = namespaces.enter_mounts()
+    if refused:
+        print(f"SKIPPED: {refused}")
+        return
+    with FullDisks(servers=3, workers=2) as live:
+        data = synthetic.data_block(live.folder, train=2000, test=500, side=8)
+        text = chaos.job_text(live, data, epochs=arguments.epochs)
+        expected = finish(live, live.submit(text, "clean.textproto"))
+        print(f"without faults  {expected}", flush=True)
+        for fault in (checkpoints, logs, logs_alone):
+            fault(live, text, expected)
+            dead = live.dead()
+            expect(not dead, f"these died: {dead}", live)
+
+
+if __name__ == "__main__":
+    main()
