@@ -100,7 +100,9 @@ class BadInputTest(unittest.TestCase):
             with self.subTest(binary=binary):
                 listen = f"--listen={self.cluster.scheduler}"
                 command = [str(cluster.runfile(binary)), listen, argument]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=30 * cluster.SLOWDOWN
+                )
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(self.cluster.scheduler, done.stdout + done.stderr)
 

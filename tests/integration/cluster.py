@@ -6,6 +6,10 @@
         status = cluster.wait(job)
 
 Everything lives in one temporary folder; nothing uses a fixed port; every wait has a deadline.
+
+Deadlines and leases are written for an ordinary build. CAPSTAN_TEST_SLOWDOWN in the environment, 1
+by default, says how many times slower this one may be, and stretches them all (.bazelrc sets it for
+the sanitizers).
 """
 
 import json
@@ -17,7 +21,9 @@ import subprocess
 import tempfile
 import time
 
-DEADLINE_SECONDS = 120
+SLOWDOWN = float(os.environ.get("CAPSTAN_TEST_SLOWDOWN", "1"))
+LEASE_SECONDS = 2 * SLOWDOWN
+DEADLINE_SECONDS = 120  # Times SLOWDOWN, as every number of seconds below.
 POLL_SECONDS = 0.02
 CLI_POLL_SECONDS = 0.1  # Each poll starts the CLI: more often would disturb what is watched.
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -37,13 +43,13 @@ def runfile(path):
 
 def until(what, condition, seconds=DEADLINE_SECONDS, poll_seconds=POLL_SECONDS):
     """Waits until condition() is true and returns its value; fails with `what` at the deadline."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * SLOWDOWN
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds} s until {what}")
+            raise TimeoutError(f"waited {seconds * SLOWDOWN} s until {what}")
         time.sleep(poll_seconds)
 
 
@@ -107,7 +113,7 @@ class Daemon:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(timeout=20)
+                self.process.wait(timeout=20 * SLOWDOWN)
             except subprocess.TimeoutExpired:
                 self.kill()
 
@@ -119,7 +125,7 @@ class Cluster:
     no test ends with a wait for shards that nobody can take.
     """
 
-    def __init__(self, servers=1, workers=1, lease="2s", grace="0s"):
+    def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s", grace="0s"):
         self.grace = grace
         scratch = os.environ.get("TEST_TMPDIR")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="capstan-", dir=scratch))
@@ -173,7 +179,7 @@ class Cluster:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=timeout * SLOWDOWN,
         )
         if check and done.returncode != 0:
             said = done.stdout + done.stderr
@@ -203,7 +209,8 @@ class Cluster:
             watched = self.run("job", "watch", job, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             described = self.run("job", "describe", job, check=False).stdout
-            raise TimeoutError(f"waited {seconds} s until {job} ends\n{described}") from None
+            waited = f"waited {seconds * SLOWDOWN} s until {job} ends"
+            raise TimeoutError(f"{waited}\n{described}") from None
         status = self.status(job)
         if status["state"] not in ENDED:
             said = watched.stdout + watched.stderr

@@ -117,7 +117,7 @@ class FaultsTest(unittest.TestCase):
         job = self.start()
         tasks = self.cluster.task_pids(job)
         # Longer than the lease: the nodes and tasks that live get a new one.
-        self.restart_scheduler(away_seconds=3)
+        self.restart_scheduler(away_seconds=1.5 * cluster.LEASE_SECONDS)
         self.assertEqual(self.cluster.status(job)["state"], "RUNNING")
         self.assertEqual(self.cluster.task_pids(job), tasks)
         self.restart_scheduler()
@@ -146,7 +146,9 @@ class FaultsTest(unittest.TestCase):
     def test_a_second_scheduler_on_the_same_data_is_refused(self):
         scheduler = self.cluster.daemons["scheduler"]
         command = [argument for argument in scheduler.command if "--port-file" not in argument]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        second = subprocess.run(
+            command, capture_output=True, text=True, timeout=60 * cluster.SLOWDOWN
+        )
         self.assertEqual(second.returncode, 1, second.stderr)
         self.assertIn("another process has it open", second.stderr + second.stdout)
         self.assertEqual(self.cluster.wait(self.submit())["state"], "SUCCEEDED")

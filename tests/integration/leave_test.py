@@ -10,7 +10,7 @@ import cluster
 import synthetic
 
 LONG = {"epochs": 30, "name": "long"}
-GRACE_SECONDS = 30
+GRACE_SECONDS = 30 * cluster.SLOWDOWN
 
 
 class LeaveTest(unittest.TestCase):
@@ -53,7 +53,7 @@ class LeaveTest(unittest.TestCase):
         daemon = self.cluster.daemons[name]
         before = time.monotonic()
         daemon.signal(signal.SIGTERM)
-        code = daemon.process.wait(timeout=seconds + 10)
+        code = daemon.process.wait(timeout=seconds + 10 * cluster.SLOWDOWN)
         return code, time.monotonic() - before
 
     def test_a_server_told_to_stop_moves_its_shards_away_first(self):

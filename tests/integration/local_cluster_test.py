@@ -32,7 +32,7 @@ class LocalClusterTest(unittest.TestCase):
         done = subprocess.run(
             [str(cluster.runfile("scheduler/cli/capstan")), *arguments, *folder, "-o", "json"],
             env={**os.environ, **settings}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=cluster.DEADLINE_SECONDS)
+            text=True, timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
         if check:
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return json.loads(done.stdout) if done.stdout and check else done

@@ -67,6 +67,7 @@ int Call(bool guarded) {
 
 // Values that the compiler must not know.
 volatile int one = 1;
+volatile int sum = 0;
 int* volatile kept = nullptr;
 
 int UseAfterFree() {
@@ -81,7 +82,11 @@ int Leak() {
   return 0;
 }
 
-int Overflow() { return std::numeric_limits<int>::max() + one > 0 ? 1 : 0; }
+// The sum is stored: compared at once, the compiler would fold the addition away, and the fault.
+int Overflow() {
+  sum = std::numeric_limits<int>::max() + one;
+  return 0;
+}
 
 }  // namespace
 
