@@ -81,6 +81,7 @@ void SchedulerService::Start() {
 
 void SchedulerService::Stop() {
   Calls<v1::SyncNodeResponse> node_calls;
+  Calls<v1::HoldTieResponse> ties;
   Calls<v1::SyncTaskResponse> task_calls;
   Calls<v1::GetJobResponse> job_calls;
   Calls<v1::DrainNodeResponse> drain_calls;
@@ -91,6 +92,7 @@ void SchedulerService::Stop() {
     stopped_ = true;
     stopped = Running();
     node_calls.swap(node_calls_);
+    ties.swap(ties_);
     task_calls.swap(task_calls_);
     job_calls.swap(job_calls_);
     drain_calls.swap(drain_calls_);
@@ -98,6 +100,7 @@ void SchedulerService::Stop() {
     timer_changed_.Signal();
   }
   for (const auto& [ticket, call] : node_calls) FinishWith(call.reactor, stopped);
+  for (const auto& [ticket, call] : ties) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : task_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : drain_calls) FinishWith(call.reactor, stopped);

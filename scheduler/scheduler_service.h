@@ -69,6 +69,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* SyncNode(grpc::CallbackServerContext* context,
                                      const v1::SyncNodeRequest* request,
                                      v1::SyncNodeResponse* response) override;
+  grpc::ServerUnaryReactor* HoldTie(grpc::CallbackServerContext* context,
+                                    const v1::HoldTieRequest* request,
+                                    v1::HoldTieResponse* response) override;
   grpc::ServerUnaryReactor* SyncTask(grpc::CallbackServerContext* context,
                                      const v1::SyncTaskRequest* request,
                                      v1::SyncTaskResponse* response) override;
@@ -118,6 +121,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Collect(Actions actions, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The call with this ticket was cut, by a reset or because its process is gone.
+  void TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void CollectEvents(Events events, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -166,6 +171,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   Actions restored_ ABSL_GUARDED_BY(mutex_);  // What follows from having been away.
   AdmittedJobs jobs_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::SyncNodeResponse> node_calls_ ABSL_GUARDED_BY(mutex_);
+  Calls<v1::HoldTieResponse> ties_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::SyncTaskResponse> task_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::GetJobResponse> job_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::DrainNodeResponse> drain_calls_ ABSL_GUARDED_BY(mutex_);

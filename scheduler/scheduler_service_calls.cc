@@ -66,6 +66,33 @@ void SchedulerService::SyncCut(Ticket ticket, const NodeId& node, Incarnation in
   Commit(std::move(actions), {});
 }
 
+void SchedulerService::TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
+  absl::MutexLock lock(&mutex_);
+  const auto tie = ties_.find(ticket);
+  if (tie == ties_.end()) return;
+  Answers answers;
+  answers.done.push_back({tie->second.reactor, absl::CancelledError("the tie is cut")});
+  ties_.erase(tie);
+  Actions actions;
+  core_->OnSyncBroken(node, incarnation, clock_->Now(), actions);
+  Commit(std::move(actions), std::move(answers));
+}
+
+grpc::ServerUnaryReactor* SchedulerService::HoldTie(grpc::CallbackServerContext* context,
+                                                    const v1::HoldTieRequest* request,
+                                                    v1::HoldTieResponse* response) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Status status = Running();
+  if (!status.ok()) return FinishWith(context->DefaultReactor(), status);
+  const Ticket ticket = NextTicket();
+  grpc::ServerUnaryReactor* reactor = CutReactor::New(
+      [this, ticket, node = request->node_id(), life = Incarnation(request->incarnation())] {
+        TieCut(ticket, node, life);
+      });
+  ties_[ticket] = {reactor, response};
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
                                                      const v1::SyncNodeRequest* request,
                                                      v1::SyncNodeResponse* response) {

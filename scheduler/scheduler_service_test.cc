@@ -13,6 +13,7 @@
 #include "common/net/channel.h"
 #include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
+#include "common/net/node_tie.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/store/memory_store.h"
 #include "scheduler/testing/small_job.h"
@@ -359,6 +360,33 @@ TEST_CASE("Scheduler service: a node whose held call is cut is dead soon, unless
   const absl::Time limit = absl::Now() + absl::Seconds(30);
   while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
     // Why the job waits changes when a server dies.
+    loopback.Get(job, loopback.Get(job).revision(), 200);
+  }
+  CHECK_FALSE(IsAlive(loopback, "server-1"));
+  CHECK(IsAlive(loopback, "server-2"));
+  loopback.service->Stop();
+  held.join();
+}
+
+TEST_CASE("Scheduler service: a node that is killed between two syncs is dead soon",
+          "[scheduler]") {
+  Loopback loopback(absl::Seconds(30), absl::Milliseconds(500));
+  const v1::RegisterResponse killed = loopback.Join(v1::SERVER, "server-1");
+  const v1::RegisterResponse lively = loopback.Join(v1::SERVER, "server-2");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  {
+    NodeTie other(loopback.stub.get());
+    other.Keep("server-2", Incarnation(lively.incarnation()));
+    NodeTie tie(loopback.stub.get());
+    tie.Keep("server-1", Incarnation(killed.incarnation()));
+    tie.Keep("server-1", Incarnation(killed.incarnation()));
+    loopback.Get(job, 0, 0);  // A call later on the same connection: the ties are held.
+  }
+  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
+  std::thread held([&] { answer = loopback.Sync(lively, 1); });
+  const absl::Time limit = absl::Now() + absl::Seconds(30);
+  while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
     loopback.Get(job, loopback.Get(job).revision(), 200);
   }
   CHECK_FALSE(IsAlive(loopback, "server-1"));

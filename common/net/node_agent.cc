@@ -34,6 +34,7 @@ NodeAgent::NodeAgent(Options options, NodeHandler* handler)
     : options_(Complete(std::move(options))),
       handler_(handler),
       stub_(v1::Scheduler::NewStub(MakeChannel(options_.scheduler, ChannelKind::kControl))),
+      tie_(stub_.get()),
       backoff_(kBackoffMin) {}
 
 NodeAgent::~NodeAgent() { Stop(); }
@@ -141,6 +142,7 @@ NodeAgent::Outcome NodeAgent::Register() {
   life_began_ = absl::Now();
   sync_timeout_ = agent_timing::SyncTimeout(response);
   read_lease_ = absl::Milliseconds(response.read_lease_ms());
+  tie_.Keep(node_id_, incarnation_);
   handler_->Restarted(node_id_, incarnation_);
   LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
           incarnation_.value(), options_.scheduler);
@@ -178,6 +180,7 @@ NodeAgent::Outcome NodeAgent::Sync() {
     absl::MutexLock lock(&mutex_);
     leaves_answered_ = leaves_told;
   }
+  tie_.Keep(node_id_, incarnation_);
   handler_->SyncAnswered(read_lease_);
   if (response.generation() != generation_seen_) {
     generation_seen_ = response.generation();

@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/node_tie.h"
 #include "common/types/ids.h"
 #include "proto/scheduler.grpc.pb.h"
 
@@ -105,6 +106,7 @@ class NodeAgent {
   const Options options_;
   NodeHandler* const handler_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
+  NodeTie tie_;  // The agent's thread's only.
 
   // The agent's thread only.
   NodeId node_id_;           // Of this life or the last one; empty: any will do for the next.

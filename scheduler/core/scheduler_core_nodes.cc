@@ -15,8 +15,7 @@ void SchedulerCore::OnSyncBroken(const NodeId& node, Incarnation incarnation, In
   const Node* found = membership_.Find(node);
   const auto state = nodes_.find(node);
   if (found == nullptr || found->incarnation != incarnation || state == nodes_.end()) return;
-  if (!state->second.held) return;
-  AnswerNode(node, state->second, actions);
+  if (state->second.held) AnswerNode(node, state->second, actions);
   if (now >= cuts_count_from_) membership_.Broken(node, incarnation, now);
 }
 

@@ -59,7 +59,8 @@ def main():
     arguments = parser.parse_args()
     detections, waits = [], []
     with chaos.ChaosCluster(servers=3, workers=2) as live:
-        data = synthetic.train_only_block(live.folder, count=2000, side=8)
+        # Long epochs: between two of them nothing is pushed or pulled that could wait.
+        data = synthetic.train_only_block(live.folder, count=100000, side=8)
         job = live.submit(chaos.job_text(live, data, epochs=100000, consistency=arguments.mode))
         live.wait_iteration(job, 20)
         for number in range(arguments.kills):
