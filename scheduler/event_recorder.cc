@@ -97,6 +97,9 @@ void Log(const CheckpointEnded& e) {
     LogWarning({.job = e.job}, "no checkpoint {}: {}", e.folder, e.why);
   }
 }
+void Log(const WentBack& e) {
+  LogWarning({.job = e.job}, "goes back to {}", e.folder.empty() ? "its beginning" : e.folder);
+}
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {
     LogError({.job = e.job}, "failed: {}", e.failure.message);

@@ -135,6 +135,12 @@ struct CheckpointEnded {
   std::string why;  // Empty: it is complete.
 };
 
+// All tasks of the job end; it begins again where the checkpoint in `folder` stood.
+struct WentBack {
+  JobId job;
+  std::string folder;  // Empty: with its initial values, for it had not trained.
+};
+
 struct JobEnded {
   JobId job;
   JobState state = JobState::kSucceeded;
@@ -143,7 +149,7 @@ struct JobEnded {
 
 using Event = std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, JobSubmitted,
                            JobStarted, PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report,
-                           EpochDone, CheckpointEnded, JobEnded>;
+                           EpochDone, CheckpointEnded, WentBack, JobEnded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -204,7 +204,9 @@ bool JobRun::GoBack(Instant now, Events& events) {
   for (const Task& task : tasks_.all()) {
     if (task.placed()) EndTask(task.rank, failure, /*counted=*/false, now, events);
   }
+  events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : ""});
   slot_leases_.reset();
+  if (sample_leases_) next_lease_ = std::max(next_lease_, sample_leases_->next_id());
   sample_leases_.reset();
   pausing_ = false;
   phase_ = JobPhase::kPlacing;

@@ -44,6 +44,7 @@ bool Explains(absl::Span<const uint64_t> numbers, uint64_t target) {
 }  // namespace
 
 void ExactlyOnceLedger::PushSent(const ShardPush& push) {
+  if (history_.IsOld(push.life)) return;
   Push& known = pushes_[{push.shard, push.life, push.batch.epoch, push.batch.positions.begin}];
   const uint64_t number = NumberOf(push.values);
   if (known.number != 0 && known.number != number) {
@@ -54,6 +55,7 @@ void ExactlyOnceLedger::PushSent(const ShardPush& push) {
 
 void ExactlyOnceLedger::PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                                          Version) {
+  if (history_.IsOld(life)) return;
   pushes_[{shard, life, batch.epoch, batch.positions.begin}].acknowledged = true;
 }
 

@@ -16,6 +16,7 @@
 
 #include "absl/container/btree_map.h"
 #include "tests/simulation/checker.h"
+#include "tests/simulation/history.h"
 #include "tests/simulation/workload.h"
 
 namespace capstan::sim {
@@ -30,6 +31,7 @@ class ExactlyOnceLedger final : public Checker {
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void RoutingSent(const scheduler::Routing& routing) override;
+  void Happened(const scheduler::Event& event) override { history_.Happened(event, pushes_); }
 
  private:
   struct Push {
@@ -42,7 +44,9 @@ class ExactlyOnceLedger final : public Checker {
   const Workload* const workload_;
   std::vector<scheduler::ShardRoute> shards_;  // Where each lies in its table.
   // By the batch: what a client numbers anew when it repeats it is still one push.
-  absl::btree_map<std::tuple<ShardKey, Life, Epoch, int64_t>, Push> pushes_;
+  using Pushes = absl::btree_map<std::tuple<ShardKey, Life, Epoch, int64_t>, Push>;
+  Pushes pushes_;
+  History<Pushes> history_;
 };
 
 }  // namespace capstan::sim

@@ -46,9 +46,9 @@ class Liveness final : public Checker {
   const FaultCounts* const faults_;
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
   absl::btree_set<NodeId> failed_;  // To the job, as its disk is.
-  scheduler::Routing routing_;  // The newest that was sent.
-  bool trained_ = false;        // Has begun to.
-  bool checkpointed_ = false;   // One is complete.
+  scheduler::Routing routing_;      // The newest that was sent.
+  bool trained_ = false;            // Has begun to.
+  bool checkpointed_ = false;       // One is complete.
   bool exported_ = false;
   bool ended_ = false;
 };

@@ -82,8 +82,7 @@ void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
     job.servers = 0;
   }
   job.log = prng.Chance(0.3);
-  // The ledger knows nothing of jobs that go back.
-  if (job.mode == Mode::kBsp && prng.Chance(0.4)) job.checkpoint_iterations = prng.Between(2, 20);
+  if (prng.Chance(0.4)) job.checkpoint_iterations = prng.Between(2, 20);
   job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
 }
 

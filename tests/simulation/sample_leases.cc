@@ -15,29 +15,29 @@ std::string NameOf(const Life& life) {
 
 void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assignment) {
   if (assignment.phase != scheduler::TaskPhase::kTrain || job_.mode == Mode::kBsp) return;
-  if (assignment.epoch != epoch_) {
-    if (assignment.epoch < epoch_) {
+  if (assignment.epoch != known_.epoch) {
+    if (assignment.epoch < known_.epoch) {
       return Fail(absl::StrCat("leases: epoch ", assignment.epoch.value(), " again after epoch ",
-                               epoch_.value()));
+                               known_.epoch.value()));
     }
-    epoch_ = assignment.epoch;
-    positions_.assign(static_cast<size_t>(job_.train_count), {});
-    leases_.clear();
-    reported_.clear();
+    known_.epoch = assignment.epoch;
+    known_.positions.assign(static_cast<size_t>(job_.train_count), {});
+    known_.leases.clear();
+    known_.reported.clear();
   }
   for (const scheduler::SampleLease& lease : assignment.samples) {
-    if (!leases_.insert({lease.id, lease}).second) continue;  // Known: it is sent again.
+    if (!known_.leases.insert({lease.id, lease}).second) continue;  // Known: it is sent again.
     for (int64_t p = lease.positions.begin; p < lease.positions.end; ++p) {
-      Position& position = positions_[static_cast<size_t>(p)];
+      Position& position = known_.positions[static_cast<size_t>(p)];
       if (position.holder.has_value()) {
         ++*leased_again_;
         if (!dead_.contains(*position.holder)) {
-          Fail(absl::StrCat("leases: position ", p, " of epoch ", epoch_.value(), " was leased to ",
-                            NameOf(life), " while ", NameOf(*position.holder),
+          Fail(absl::StrCat("leases: position ", p, " of epoch ", known_.epoch.value(),
+                            " was leased to ", NameOf(life), " while ", NameOf(*position.holder),
                             ", alive, holds it"));
         }
-        if (reported_.contains(p)) {
-          Fail(absl::StrCat("leases: position ", p, " of epoch ", epoch_.value(),
+        if (known_.reported.contains(p)) {
+          Fail(absl::StrCat("leases: position ", p, " of epoch ", known_.epoch.value(),
                             " was leased again after it was reported as done"));
         }
       }
@@ -47,13 +47,13 @@ void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assig
 }
 
 void SampleLeases::BatchDone(const Life& life, const Batch& batch) {
-  if (batch.epoch != epoch_ || job_.mode == Mode::kBsp) return;
+  if (batch.epoch != known_.epoch || job_.mode == Mode::kBsp || history_.IsOld(life)) return;
   for (int64_t p = batch.positions.begin; p < batch.positions.end; ++p) {
-    Position& position = positions_[static_cast<size_t>(p)];
+    Position& position = known_.positions[static_cast<size_t>(p)];
     if (position.holder != life) continue;
     if (position.trained) {
       Fail(absl::StrCat("leases: ", NameOf(life), " trained position ", p, " of epoch ",
-                        epoch_.value(), " twice"));
+                        known_.epoch.value(), " twice"));
     }
     position.trained = true;
   }
@@ -62,33 +62,34 @@ void SampleLeases::BatchDone(const Life& life, const Batch& batch) {
 void SampleLeases::ReportTaken(const scheduler::TaskReport& report) {
   if (job_.mode == Mode::kBsp) return;
   for (const scheduler::SampleReport& sample : report.samples) {
-    const auto lease = leases_.find(sample.lease);
-    if (lease == leases_.end()) continue;  // Of an evaluation, or of an epoch that is over.
+    const auto lease = known_.leases.find(sample.lease);
+    if (lease == known_.leases.end()) continue;  // Of an evaluation, or of an epoch that is over.
     for (int64_t p = lease->second.positions.begin; p < sample.position_done; ++p) {
-      const Position& position = positions_[static_cast<size_t>(p)];
+      const Position& position = known_.positions[static_cast<size_t>(p)];
       if (position.lease != sample.lease) continue;
-      reported_.insert(p);
+      known_.reported.insert(p);
       if (!position.trained) {
         Fail(absl::StrCat("leases: ", NameOf(report.task), " reported position ", p, " of epoch ",
-                          epoch_.value(), " before its push was acknowledged"));
+                          known_.epoch.value(), " before its push was acknowledged"));
       }
     }
   }
 }
 
 void SampleLeases::Happened(const scheduler::Event& event) {
+  history_.Happened(event, known_);
   if (const auto* died = std::get_if<scheduler::TaskDied>(&event)) dead_.insert(died->task);
   if (std::holds_alternative<scheduler::EpochDone>(event)) CloseEpoch();
 }
 
 void SampleLeases::CloseEpoch() {
   if (job_.mode == Mode::kBsp) return;
-  for (size_t p = 0; p < positions_.size(); ++p) {
-    if (positions_[p].trained) continue;
+  for (size_t p = 0; p < known_.positions.size(); ++p) {
+    if (known_.positions[p].trained) continue;
     return Fail(
-        absl::StrCat("leases: epoch ", epoch_.value(), " ended though position ", p,
-                     positions_[p].holder.has_value()
-                         ? absl::StrCat(" was not trained by ", NameOf(*positions_[p].holder),
+        absl::StrCat("leases: epoch ", known_.epoch.value(), " ended though position ", p,
+                     known_.positions[p].holder.has_value()
+                         ? absl::StrCat(" was not trained by ", NameOf(*known_.positions[p].holder),
                                         ", which held it last")
                          : " was never leased"));
   }

@@ -15,6 +15,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "tests/simulation/checker.h"
+#include "tests/simulation/history.h"
 #include "tests/simulation/options.h"
 
 namespace capstan::sim {
@@ -28,7 +29,7 @@ class SampleLeases final : public Checker {
   void BatchDone(const Life& life, const Batch& batch) override;
   void ReportTaken(const scheduler::TaskReport& report) override;
   void Happened(const scheduler::Event& event) override;
-  void SchedulerRestarted() override { reported_.clear(); }
+  void SchedulerRestarted() override { known_.reported.clear(); }
 
  private:
   struct Position {
@@ -41,10 +42,14 @@ class SampleLeases final : public Checker {
 
   const JobOptions job_;
   int64_t* const leased_again_;  // Counts.
-  Epoch epoch_{-1};
-  std::vector<Position> positions_;
-  absl::btree_map<LeaseId, scheduler::SampleLease> leases_;
-  absl::btree_set<int64_t> reported_;  // Positions reported as done.
+  struct Known {
+    Epoch epoch{-1};
+    std::vector<Position> positions;
+    absl::btree_map<LeaseId, scheduler::SampleLease> leases;
+    absl::btree_set<int64_t> reported;  // Positions reported as done.
+  };
+  Known known_;
+  History<Known> history_;
   absl::btree_set<Life> dead_;
 };
 

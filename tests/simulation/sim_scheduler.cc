@@ -278,6 +278,12 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                          : Reached::kCheckpointAbandoned];
     world_->trace.Story(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " ",
                                      saved->why.empty() ? "is complete" : saved->why));
+  } else if (const auto* back = std::get_if<scheduler::WentBack>(&event)) {
+    ++world_->reached[back->folder.empty() ? Reached::kBegunAnew : Reached::kWentBackToCheckpoint];
+    world_->trace.Story(absl::StrCat("scheduler: the job goes back to \"", back->folder, "\""));
+  } else if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
+    ++world_->reached[Reached::kServerFailed];
+    world_->trace.Story(absl::StrCat("scheduler: ", failed->node, " has failed: ", failed->why));
   } else if (const auto* ended = std::get_if<scheduler::JobEnded>(&event)) {
     world_->trace.Story(absl::StrCat("scheduler: the job has ended in state ",
                                      static_cast<int>(ended->state), " ", ended->failure.message));

@@ -25,6 +25,7 @@ void StalenessAndVersions::PushSent(const ShardPush& push) {
 void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, const Batch&,
                                             Version version) {
   if (job_.mode == Mode::kBsp) return;  // Slots may be recomputed after their iteration.
+  if (history_.IsOld(life)) return;
   Version& seen = seen_[{life, shard}];
   seen = std::max(seen, version);
   Version& newest = acknowledged_[shard];

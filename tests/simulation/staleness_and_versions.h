@@ -16,6 +16,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "tests/simulation/checker.h"
+#include "tests/simulation/history.h"
 #include "tests/simulation/options.h"
 
 namespace capstan::sim {
@@ -29,6 +30,7 @@ class StalenessAndVersions final : public Checker {
                         Version version) override;
   void PullSent(const Life& life, ShardKey shard, Iteration iteration) override;
   void ReadDone(const ShardRead& read) override;
+  void Happened(const scheduler::Event& event) override { history_.Happened(event, acknowledged_); }
   void WorkChanged(const Life& life, Iteration start, int leases) override;
   void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) override;
   void PullAnswered(const std::string& server, const v1::PullRequest& request,
@@ -54,8 +56,10 @@ class StalenessAndVersions final : public Checker {
     absl::btree_set<Life> working;
   };
   absl::btree_map<std::pair<Life, ShardKey>, Asked> asked_;
-  absl::btree_map<ShardKey, Version> acknowledged_;               // The newest to anybody,
-  absl::btree_map<std::pair<Life, ShardKey>, Version> at_least_;  // and when a pull was sent.
+  using Versions = absl::btree_map<ShardKey, Version>;
+  Versions acknowledged_;  // The newest to anybody...
+  History<Versions> history_;
+  absl::btree_map<std::pair<Life, ShardKey>, Version> at_least_;  // ...when a pull was sent.
 };
 
 }  // namespace capstan::sim
