@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
       {.role = "sim", .level = verbose ? capstan::LogLevel::kDebug : capstan::LogLevel::kError});
   if (mutants) {
     return capstan::sim::RunMutants({.first_seed = first_seed,
-                                     .seeds_max = seeds > 0 ? seeds : 3000,
+                                     .seeds_max = seeds > 0 ? seeds : 20000,
                                      .jobs = jobs,
                                      .only = mutant});
   }
