@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/net/agent_timing.h"
 #include "common/net/fake_scheduler.h"
 #include "common/net/grpc_server.h"
 #include "common/testing/status_matchers.h"
@@ -290,6 +291,21 @@ TEST_CASE("NodeAgent: a node that is not registered may leave at once", "[net]")
   agent.Start();
   agent.LeaveWhenSafe([&safe] { safe.Notify(); });
   CHECK(safe.WaitForNotificationWithTimeout(kPatience));
+}
+
+TEST_CASE("Agent timing: a lease bears two syncs that are lost, and a third that comes through",
+          "[net]") {
+  v1::RegisterResponse registered;
+  for (const int lease_ms : {1'000, 3'000, 60'000}) {
+    registered.set_lease_ms(lease_ms);
+    registered.set_sync_interval_ms(lease_ms / 15);
+    const absl::Duration timeout = agent_timing::SyncTimeout(registered);
+    const absl::Duration third = 2 * timeout + 3 * agent_timing::kBackoffMin;  // Doubled once.
+    CHECK(third < absl::Milliseconds(lease_ms));
+    CHECK(timeout > absl::Milliseconds(registered.sync_interval_ms()));
+  }
+  // A scheduler that says nothing of the kind.
+  CHECK(agent_timing::SyncTimeout(v1::RegisterResponse()) >= absl::Milliseconds(250));
 }
 
 TEST_CASE("NodeAgent: Stop ends a held call and may be called twice", "[net]") {

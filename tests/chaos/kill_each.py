@@ -81,8 +81,8 @@ def ssp(live, data, arguments):
     accuracy = clean["results"][-1]["testAccuracy"]
     batches = versions(live, job)["parameters"]
     unreported = PUSHES_IN_FLIGHT + int(batches / seconds * REPORT_SECONDS)
-    print(f"ssp  without faults     accuracy {accuracy:.4f}, {batches} updates; at most {unreported} "
-          "unreported ones of a killed worker", flush=True)
+    print(f"ssp  without faults     accuracy {accuracy:.4f}, {batches} updates; at most "
+          f"{unreported} unreported ones of a killed worker", flush=True)
     wrong = 0
     for number in range(arguments.rounds):
         draw = random.Random(arguments.seed + 1000 + number)
