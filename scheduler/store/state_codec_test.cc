@@ -197,8 +197,10 @@ TEST_CASE("State codec: who died while the scheduler was away runs out of a fres
   desk.Restart();
   CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kRunning);
   desk.Pass(absl::Milliseconds(4999));
-  CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kRunning);
+  CHECK(desk.core->Job("job-1", desk.now)->phase == JobPhase::kPlacing);
   desk.Pass(absl::Milliseconds(1));
+  CHECK(desk.core->Job("job-1", desk.now)->phase == JobPhase::kRecovering);
+  desk.Pass(Plan("job-1").server_wait);  // It has not trained: any server would do.
   CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kFailed);
   CHECK(desk.core->Job("job-1", desk.now)->failure.reason == FailureReason::kServerLost);
 }

@@ -7,11 +7,21 @@ namespace {
 
 // Those that few seeds catch; `sim -- --mutants` runs all.
 constexpr const char* kQuick[] = {
-    "read-before-own-writes", "renumber-repeated-push",  "forget-lease-progress",
-    "lose-lease-of-the-dead", "return-whole-lease",      "keep-dead-member",
-    "lose-leases-on-restart", "skip-duplicate-filter",   "read-current-for-previous",
-    "release-barrier-early",  "ignore-membership",       "promote-stale-replica",
-    "accept-old-incarnation", "take-report-of-the-dead",
+    "read-before-own-writes",
+    "renumber-repeated-push",
+    "forget-lease-progress",
+    "lose-lease-of-the-dead",
+    "return-whole-lease",
+    "keep-dead-member",
+    "lose-leases-on-restart",
+    "skip-duplicate-filter",
+    "read-current-for-previous",
+    "release-barrier-early",
+    "ignore-membership",
+    "promote-stale-replica",
+    "staleness-off-by-one",
+    "drop-fsync",
+    "install-without-optimizer-state",
 };
 
 TEST_CASE("Mutants: the simulation catches planted bugs", "[simulation]") {
