@@ -43,9 +43,20 @@ class ChaosCluster(cluster.Cluster):
         self.daemons[name].address()
 
     def restart(self, name):
+        """Kills a daemon and starts it again; returns once the scheduler knows its new life."""
+        before = self.lives().get(name)
         killed = self.kill(name)
         self.start(name)
+        if name != "scheduler":
+            cluster.until(f"{name} lives again",
+                          lambda: self.lives().get(name, before) != before,
+                          poll_seconds=cluster.CLI_POLL_SECONDS)
         return killed
+
+    def lives(self):
+        """The incarnation of every daemon that is alive, by name."""
+        nodes = self.json("node", "list").get("nodes", [])
+        return {node["nodeId"]: node["incarnation"] for node in nodes if node.get("alive")}
 
     def pause(self, name, seconds):
         """SIGSTOP for a while: the process is there and does nothing."""
@@ -74,11 +85,16 @@ class ChaosCluster(cluster.Cluster):
         return self.placement(job)[0][1][0]
 
     def wait_replicated(self, job, copies=1):
-        """Waits until every shard has `copies` replicas in sync (or the job has ended)."""
+        """Waits until every shard has its primary and `copies` replicas in sync, none of them a
+        process that is gone (or until the job has ended)."""
 
         def replicated():
             if self.status(job)["state"] in cluster.ENDED:
                 return True
+            lives = self.lives()
+            routing = self.json("table", "placement", job)["routing"]
+            if any(lives.get(one["nodeId"]) != one["incarnation"] for one in routing["servers"]):
+                return False
             return all(len(in_sync) >= copies for _, in_sync, _ in self.placement(job))
 
         cluster.until(f"{job} is replicated", replicated, poll_seconds=cluster.CLI_POLL_SECONDS)
