@@ -20,10 +20,10 @@ TEST_CASE("Serial executor: work runs in the order of posting, all of it before 
 }
 
 TEST_CASE("Serial executor: a full queue refuses TryPost", "[scheduler]") {
-  SerialExecutor executor(1);
-  executor.Start();
   absl::Notification started;
   absl::Notification go_on;
+  SerialExecutor executor(1);
+  executor.Start();
   executor.Post([&] {
     started.Notify();
     go_on.WaitForNotification();

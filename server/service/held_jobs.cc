@@ -23,15 +23,24 @@ std::vector<std::shared_ptr<HeldJob>> HeldJobs::All() const {
 }
 
 void HeldJobs::Add(std::shared_ptr<HeldJob> job) {
-  absl::MutexLock lock(&mutex_);
-  const JobId id = job->job();
-  jobs_.insert({id, std::move(job)});
+  Early early;
+  {
+    absl::MutexLock lock(&mutex_);
+    jobs_.insert({job->job(), job});
+    if (const auto it = early_.find(job->job()); it != early_.end()) {
+      early = std::move(it->second);
+      early_.erase(it);
+    }
+  }
+  for (const auto& [shard, at] : early.logged) job->OnLogged(shard, at.first, at.second);
+  if (!early.failure.ok()) job->Fail(early.failure);
 }
 
 void HeldJobs::Drop(const JobId& job) {
   std::shared_ptr<HeldJob> dropped;
   {
     absl::MutexLock lock(&mutex_);
+    early_.erase(job);
     const auto it = jobs_.find(job);
     if (it == jobs_.end()) return;
     dropped = std::move(it->second);
@@ -45,6 +54,7 @@ void HeldJobs::DropAll(const absl::Status& reason) {
   {
     absl::MutexLock lock(&mutex_);
     dropped.swap(jobs_);
+    early_.clear();
   }
   for (const auto& [id, job] : dropped) job->Close(reason);
 }
@@ -54,14 +64,33 @@ void HeldJobs::SetReadLease(Instant until) {
 }
 
 void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
-  if (const auto held = Find(job); held.ok()) (*held)->OnLogged(shard, term, position);
+  std::shared_ptr<HeldJob> held;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = jobs_.find(job);
+    if (it == jobs_.end()) {
+      early_[job].logged[shard] = {term, position};
+      return;
+    }
+    held = it->second;
+  }
+  held->OnLogged(shard, term, position);
 }
 
 void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
-  if (const auto held = Find(job); held.ok()) {
-    // To the job it is as if this server had died; a full disk is not its own want of memory.
-    (*held)->Fail(absl::UnavailableError(status.message()));
+  // To the job it is as if this server had died; a full disk is not its own want of memory.
+  const absl::Status failure = absl::UnavailableError(status.message());
+  std::shared_ptr<HeldJob> held;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = jobs_.find(job);
+    if (it == jobs_.end()) {
+      early_[job].failure = failure;
+      return;
+    }
+    held = it->second;
   }
+  held->Fail(failure);
 }
 
 Instant HeldJobs::Tick(Instant now) {

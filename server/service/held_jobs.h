@@ -8,6 +8,7 @@
 #define CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -34,14 +35,21 @@ class HeldJobs {
 
   Instant Tick(Instant now);  // Ticks every job and returns the next deadline.
 
-  // As HeldJob's; jobs that are not held are passed over.
+  // As HeldJob's. The log of a job that is being made may be faster than Add: what it says until
+  // then is kept for that.
   void SetReadLease(Instant until);
   void OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position);
   void OnLogFailed(const JobId& job, const absl::Status& status);
 
  private:
+  struct Early {
+    absl::btree_map<ShardKey, std::pair<Term, Position>> logged;  // The newest of each.
+    absl::Status failure;
+  };
+
   mutable absl::Mutex mutex_;
   absl::btree_map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<JobId, Early> early_ ABSL_GUARDED_BY(mutex_);  // Of jobs that are not held.
 };
 
 }  // namespace capstan::server
