@@ -25,6 +25,7 @@ _PKG_CONFIG_LIBRARIES = {
     "spdlog": {"spdlog": ["spdlog"]},
     "sqlite3": {"sqlite3": ["sqlite3"]},
     "zlib": {"zlib": ["zlib"]},
+    "zmq": {"zmq": ["libzmq"]},
 }
 
 # Libraries without a .pc file, and flags that pkg-config does not know of.

@@ -1,8 +1,7 @@
 #include "tests/benchmark/contender.h"
 
-#include <time.h>
-
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "common/status/status_macros.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "scheduler/core/placement.h"
+#include "tests/benchmark/processor_time.h"
 
 namespace capstan::benchmark {
 namespace {
@@ -18,10 +18,28 @@ namespace {
 constexpr char kJob[] = "push-pull-1";
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-double ProcessorSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+Incarnation IncarnationOf(int rank) { return Incarnation(static_cast<uint64_t>(rank) + 1); }
+
+void AddRouting(const Layout& layout, const Config& config,
+                const std::vector<std::unique_ptr<LiveServer>>& servers,
+                v1::RoutingTable* routing) {
+  routing->set_job_id(kJob);
+  routing->set_generation(1);
+  for (const auto& server : servers) *routing->add_servers() = server->address();
+  // Cut as for the primaries alone: replicas change nothing else.
+  for (const Range& range : scheduler::CutTable(layout.count(), config.servers)) {
+    v1::ShardRoute* route = routing->add_shards();
+    route->set_shard(routing->shards_size() - 1);
+    route->set_element_begin(range.begin);
+    route->set_element_end(range.end);
+    route->set_server(route->shard() % config.servers);
+    route->set_term(1);
+    for (int i = 1; i <= config.replicas; ++i) {
+      v1::ShardReplica* replica = route->add_replicas();
+      replica->set_server(i);
+      replica->set_in_sync(true);
+    }
+  }
 }
 
 v1::TableAssignment AssignmentOf(const Layout& layout, Mode mode, const Config& config,
@@ -40,37 +58,28 @@ v1::TableAssignment AssignmentOf(const Layout& layout, Mode mode, const Config& 
     tensor->mutable_initializer()->set_uniform_bound(0.1f);
   }
   assignment.mutable_optimizer()->set_learning_rate(0.001f);
-  assignment.mutable_optimizer()->mutable_momentum();
+  if (config.rule == Rule::kSgd) {
+    assignment.mutable_optimizer()->mutable_sgd();
+  } else {
+    assignment.mutable_optimizer()->mutable_momentum();
+  }
   if (mode == Mode::kAsp) {
     assignment.mutable_consistency()->mutable_asp();
   } else {
     assignment.mutable_consistency()->mutable_bsp();
-    assignment.set_slots(1);
+    assignment.set_slots(config.workers);
   }
   assignment.set_seed(1);
   assignment.set_replicas(config.replicas);
   assignment.set_durability(config.durability);
-  v1::RoutingTable* routing = assignment.mutable_routing();
-  routing->set_job_id(kJob);
-  routing->set_generation(1);
-  for (const auto& server : servers) *routing->add_servers() = server->address();
-  // Cut as for one server, whatever there is beside the first: replicas change nothing else.
-  for (const Range& range : scheduler::CutTable(layout.count(), 1)) {
-    v1::ShardRoute* route = routing->add_shards();
-    route->set_shard(routing->shards_size() - 1);
-    route->set_element_begin(range.begin);
-    route->set_element_end(range.end);
-    route->set_term(1);
-    for (int i = 1; i <= config.replicas; ++i) {
-      v1::ShardReplica* replica = route->add_replicas();
-      replica->set_server(i);
-      replica->set_in_sync(true);
-    }
-  }
+  AddRouting(layout, config, servers, assignment.mutable_routing());
   assignment.mutable_membership()->set_generation(1);
-  v1::Member* member = assignment.mutable_membership()->add_members();
-  member->set_incarnation(1);
-  member->set_active(true);
+  for (int i = 0; i < config.workers; ++i) {
+    v1::Member* member = assignment.mutable_membership()->add_members();
+    member->set_rank(i);
+    member->set_incarnation(IncarnationOf(i).value());
+    member->set_active(true);
+  }
   return assignment;
 }
 
@@ -82,8 +91,14 @@ Contender::Contender(Config config, Layout layout, Mode mode)
 absl::Status Contender::Start(const std::string& folder,
                               std::shared_ptr<const worker::TableArrays> gradient) {
   gradient_ = std::move(gradient);
-  values_ = {std::vector<float>(static_cast<size_t>(layout_.count()))};
-  for (int i = 0; i <= config_.replicas; ++i) {
+  CAPSTAN_RETURN_IF_ERROR(StartServers(folder));
+  const v1::TableAssignment assignment = AssignmentOf(layout_, mode_, config_, servers_);
+  for (const auto& server : servers_) CAPSTAN_RETURN_IF_ERROR(server->Assign(assignment));
+  return StartWorkers(assignment.routing());
+}
+
+absl::Status Contender::StartServers(const std::string& folder) {
+  for (int i = 0; i < config_.servers + config_.replicas; ++i) {
     LiveServer::Options options;
     options.program = config_.server;
     options.name = absl::StrCat("server-", i);
@@ -93,33 +108,69 @@ absl::Status Contender::Start(const std::string& folder,
     CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LiveServer> server, LiveServer::Start(options));
     servers_.push_back(std::move(server));
   }
-  const v1::TableAssignment assignment = AssignmentOf(layout_, mode_, config_, servers_);
-  for (const auto& server : servers_) CAPSTAN_RETURN_IF_ERROR(server->Assign(assignment));
-  worker::PushPullClient::Options options{
-      .job = kJob, .rank = Rank(0), .incarnation = Incarnation(1), .session = {}};
+  return absl::OkStatus();
+}
+
+absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
   const bool committed = config_.replicas > 0 || config_.durability == v1::LOG;
-  if (mode_ == Mode::kBsp && committed) {
-    options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
+  workers_.reserve(static_cast<size_t>(config_.workers));
+  for (int i = 0; i < config_.workers; ++i) {
+    Worker& worker = workers_.emplace_back();
+    worker.rank = Rank(i);
+    worker.values = {std::vector<float>(static_cast<size_t>(layout_.count()))};
+    worker::PushPullClient::Options options{
+        .job = kJob, .rank = Rank(i), .incarnation = IncarnationOf(i), .session = {}};
+    if (mode_ == Mode::kBsp && committed) {
+      options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
+    }
+    worker.client = std::make_unique<worker::PushPullClient>(options, clock_);
+    CAPSTAN_RETURN_IF_ERROR(worker.client->SetRouting(routing));
+    CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId first, StartPull(worker));
+    CAPSTAN_RETURN_IF_ERROR(worker.client->Wait(first).status());
   }
-  client_ = std::make_unique<worker::PushPullClient>(options, clock_);
-  CAPSTAN_RETURN_IF_ERROR(client_->SetRouting(assignment.routing()));
-  CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId first,
-                           client_->Pull(Iteration(0), worker::PullMode::kTrain, &values_));
-  return client_->Wait(first).status();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<worker::OpId> Contender::StartPush(Worker& worker) const {
+  const int rank = worker.rank.value();
+  const Range slots = mode_ == Mode::kBsp ? Range{rank, rank + 1} : Range{};
+  return worker.client->Push(Iteration(worker.iteration++), slots, gradient_);
+}
+
+absl::StatusOr<worker::OpId> Contender::StartPull(Worker& worker) const {
+  return worker.client->Pull(Iteration(worker.iteration), worker::PullMode::kTrain, &worker.values);
+}
+
+absl::Status Contender::RunWorker(Worker& worker, int iterations) const {
+  for (int i = 0; i < iterations; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId push, StartPush(worker));
+    CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId pull, StartPull(worker));
+    CAPSTAN_RETURN_IF_ERROR(worker.client->Wait(pull).status());
+    CAPSTAN_RETURN_IF_ERROR(worker.client->Wait(push).status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Contender::Run(int iterations) {
-  for (int i = 0; i < iterations; ++i, ++iteration_) {
-    const Range slots = mode_ == Mode::kBsp ? Range{0, 1} : Range{};
-    CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId push,
-                             client_->Push(Iteration(iteration_), slots, gradient_));
-    CAPSTAN_ASSIGN_OR_RETURN(
-        const worker::OpId pull,
-        client_->Pull(Iteration(iteration_ + 1), worker::PullMode::kTrain, &values_));
-    CAPSTAN_RETURN_IF_ERROR(client_->Wait(pull).status());
-    CAPSTAN_RETURN_IF_ERROR(client_->Wait(push).status());
+  std::vector<absl::Status> ends(workers_.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < workers_.size(); ++i) {
+    threads.emplace_back([&, i] { ends[i] = RunWorker(workers_[i], iterations); });
   }
+  ends[0] = RunWorker(workers_[0], iterations);
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& end : ends) CAPSTAN_RETURN_IF_ERROR(end);
   return absl::OkStatus();
+}
+
+absl::Status Contender::Push() {
+  CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId push, StartPush(workers_[0]));
+  return workers_[0].client->Wait(push).status();
+}
+
+absl::Status Contender::Pull() {
+  CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId pull, StartPull(workers_[0]));
+  return workers_[0].client->Wait(pull).status();
 }
 
 absl::StatusOr<Contender::Speed> Contender::Measure(int iterations) {
@@ -127,7 +178,7 @@ absl::StatusOr<Contender::Speed> Contender::Measure(int iterations) {
   const Instant begin = clock_.Now();
   CAPSTAN_RETURN_IF_ERROR(Run(iterations));
   const double seconds = absl::ToDoubleSeconds(clock_.Now() - begin);
-  const double mebibytes = 2 * iterations * layout_.mebibytes();
+  const double mebibytes = 2 * iterations * config_.workers * layout_.mebibytes();
   return Speed{.rate = mebibytes / seconds,
                .processor = (Processor() - processor) / mebibytes * 1024};
 }
@@ -139,23 +190,27 @@ double Contender::Processor() const {
 }
 
 absl::Status Contender::CheckRecorded() const {
-  const auto stub = v1::ParameterServer::NewStub(
-      MakeChannel(servers_[0]->address().address(), ChannelKind::kData));
-  grpc::ClientContext context;
-  SetDeadline(context, kPatience);
-  v1::DescribeTablesRequest request;
-  request.set_job_id(kJob);
-  v1::DescribeTablesResponse response;
-  CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub->DescribeTables(&context, request, &response)));
-  if (response.tables_size() != 1) return absl::InternalError("the table is gone");
-  const v1::HeldTable& table = response.tables(0);
-  const int64_t expected = iteration_ * table.shards();
-  if (table.pushes_applied() == expected && table.version_min() == iteration_) {
-    return absl::OkStatus();
+  // Under ASP each push is an update.
+  const int64_t iterations = workers_[0].iteration;
+  const int64_t version = mode_ == Mode::kAsp ? iterations * config_.workers : iterations;
+  for (int i = 0; i < config_.servers; ++i) {
+    const auto stub = v1::ParameterServer::NewStub(
+        MakeChannel(servers_[static_cast<size_t>(i)]->address().address(), ChannelKind::kData));
+    grpc::ClientContext context;
+    SetDeadline(context, kPatience);
+    v1::DescribeTablesRequest request;
+    request.set_job_id(kJob);
+    v1::DescribeTablesResponse response;
+    CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub->DescribeTables(&context, request, &response)));
+    if (response.tables_size() != 1) return absl::InternalError("the table is gone");
+    const v1::HeldTable& table = response.tables(0);
+    const int64_t expected = iterations * config_.workers * table.shards();
+    if (table.pushes_applied() == expected && table.version_min() == version) continue;
+    return absl::InternalError(absl::StrCat(
+        config_.name, ": ", table.pushes_applied(), " pushes of shards were recorded, expected ",
+        expected, "; version ", table.version_min(), ", expected ", version));
   }
-  return absl::InternalError(absl::StrCat(
-      config_.name, ": ", table.pushes_applied(), " pushes of shards were recorded, expected ",
-      expected, "; version ", table.version_min(), ", expected ", iteration_));
+  return absl::OkStatus();
 }
 
 }  // namespace capstan::benchmark

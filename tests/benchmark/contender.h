@@ -1,7 +1,8 @@
-// Contender: one configuration of push_pull_cost: its server processes and its worker.
+// Contender: one configuration of ours that is measured: its server processes and its workers.
 //
-// The worker is this process with the real client library. An iteration pushes a gradient of the
-// whole table and pulls the values after it, both under way at once, as a task does.
+// The workers are in this process, each with the real client library. An iteration pushes a
+// gradient of the whole table and pulls the values after it, both under way at once, as a task
+// does; several workers do so at once, each on a thread of its own.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_BENCHMARK_CONTENDER_H_
 #define CAPSTAN_TESTS_BENCHMARK_CONTENDER_H_
@@ -31,24 +32,34 @@ struct Layout {
 
 enum class Mode { kAsp, kBsp };
 
+enum class Rule { kMomentum, kSgd };
+
 struct Config {
   std::string name;
   std::string server;  // Path of the daemon.
-  int replicas = 0;
+  int servers = 1;
+  int workers = 1;
+  Rule rule = Rule::kMomentum;
+  int replicas = 0;  // Each on a server of its own beside the only other one.
   v1::Durability durability = v1::NONE;
 };
 
 class Contender {
  public:
+  // REQUIRES: config.servers is 1, or config.replicas is 0.
   Contender(Config config, Layout layout, Mode mode);
 
   // Starts the servers in `folder`, which is made, and pulls once. All iterations push `gradient`.
   absl::Status Start(const std::string& folder,
                      std::shared_ptr<const worker::TableArrays> gradient);
-  // Pushes and pulls so many times.
+  // Each worker pushes and pulls so many times.
   absl::Status Run(int iterations);
+  // One half of an iteration of the first worker, which must be the only one.
+  absl::Status Push();
+  absl::Status Pull();
+
   struct Speed {
-    double rate = 0;       // MiB/s of both directions together.
+    double rate = 0;       // MiB/s of both directions and all workers together.
     double processor = 0;  // Seconds of all processes for each GiB of that.
   };
   absl::StatusOr<Speed> Measure(int iterations);  // As Run.
@@ -56,10 +67,23 @@ class Contender {
   absl::Status CheckRecorded() const;
 
   const Config& config() const { return config_; }
-  const worker::TableArrays& values() const { return values_; }
+  // What the first worker pulled last.
+  const worker::TableArrays& values() const { return workers_[0].values; }
+  // Seconds of all processes so far.
+  double Processor() const;
 
  private:
-  double Processor() const;
+  struct Worker {
+    Rank rank;
+    worker::TableArrays values;
+    std::unique_ptr<worker::PushPullClient> client;
+    int64_t iteration = 0;
+  };
+  absl::Status StartServers(const std::string& folder);
+  absl::Status StartWorkers(const v1::RoutingTable& routing);
+  absl::Status RunWorker(Worker& worker, int iterations) const;
+  absl::StatusOr<worker::OpId> StartPush(Worker& worker) const;
+  absl::StatusOr<worker::OpId> StartPull(Worker& worker) const;
 
   const Config config_;
   const Layout layout_;
@@ -67,9 +91,7 @@ class Contender {
   const SteadyClock clock_;
   std::vector<std::unique_ptr<LiveServer>> servers_;
   std::shared_ptr<const worker::TableArrays> gradient_;  // Shared by all contenders.
-  worker::TableArrays values_;
-  std::unique_ptr<worker::PushPullClient> client_;
-  int64_t iteration_ = 0;
+  std::vector<Worker> workers_;
 };
 
 }  // namespace capstan::benchmark

@@ -1,7 +1,5 @@
 #include "tests/benchmark/live_server.h"
 
-#include <time.h>
-
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/processor_time.h"
 
 namespace capstan::benchmark {
 namespace {
@@ -53,13 +52,7 @@ absl::Status LiveServer::Assign(const v1::TableAssignment& assignment) {
   return absl::OkStatus();
 }
 
-double LiveServer::ProcessorSeconds() const {
-  clockid_t clock{};
-  timespec now{};
-  if (clock_getcpuclockid(process_->pid(), &clock) != 0) return 0;
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double LiveServer::ProcessorSeconds() const { return ProcessorSecondsOf(process_->pid()); }
 
 absl::Status LiveServer::Failure(const std::string& what) const {
   std::ostringstream log;

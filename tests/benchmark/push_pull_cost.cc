@@ -11,9 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -30,6 +28,9 @@
 #include "common/status/status_macros.h"
 #include "common/storage/posix_disk.h"
 #include "tests/benchmark/contender.h"
+#include "tests/benchmark/scratch_folder.h"
+#include "tests/benchmark/statistics.h"
+#include "tests/benchmark/turns.h"
 
 namespace capstan::benchmark {
 namespace {
@@ -58,21 +59,6 @@ struct Comparison {
   Mode mode = Mode::kAsp;
   bool filter = false;  // The duplicate filter; else replicas and log.
 };
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-// Between these the true median lies in 19 of 20 cases: of n sorted values those at
-// n/2 -+ 0.98 sqrt(n), as so many of n fair coins show heads. REQUIRES: at least 5 values.
-std::pair<double, double> MedianRange(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const auto n = static_cast<double>(values.size());
-  const auto low = static_cast<size_t>(std::max(0.0, n / 2 - 0.98 * std::sqrt(n)));
-  return {values[low], values[values.size() - 1 - low]};
-}
 
 std::string FileSystemOf(const std::string& folder) {
   struct statfs status {};
@@ -128,8 +114,7 @@ void PrintRow(const std::string& name, const std::vector<double>& rates) {
 
 // Prints `of` against `to`, the goal, and whether it was met, which it returns.
 bool PrintRatio(const Result& of, const Result& to, double goal) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < of.rates.size(); ++i) ratios.push_back(of.rates[i] / to.rates[i]);
+  const std::vector<double> ratios = Ratios(of.rates, to.rates);
   const auto [low, high] = MedianRange(ratios);
   const bool met = Median(ratios) >= goal;
   std::printf("%9.3f (%.3f to %.3f)  goal %.2f: %s", Median(ratios), low, high, goal,
@@ -205,25 +190,17 @@ absl::StatusOr<int> IterationsIn(double seconds, const Contenders& contenders) {
   return std::max(1, static_cast<int>(seconds / took));
 }
 
-// Measures every contender in every round, each round in another order: who goes after whom must
-// not matter.
+// Measures every contender in every round.
 absl::Status MeasureAll(const Contenders& contenders, int rounds, int iterations,
                         const std::function<absl::Status()>& after_round,
                         std::vector<Result>* results) {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < contenders.size(); ++i) order.push_back(i);
-  uint64_t draws = 0;
-  for (int round = 0; round < rounds; ++round) {
-    for (size_t i = order.size(); i > 1; --i) {
-      std::swap(order[i - 1], order[PhiloxWord(2, draws++) % i]);
-    }
-    for (const size_t turn : order) {
-      CAPSTAN_ASSIGN_OR_RETURN(const Contender::Speed speed, contenders[turn]->Measure(iterations));
-      (*results)[turn].rates.push_back(speed.rate);
-      (*results)[turn].processor.push_back(speed.processor);
-    }
-    CAPSTAN_RETURN_IF_ERROR(after_round());
-  }
+  const auto turn = [&](size_t who) -> absl::Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const Contender::Speed speed, contenders[who]->Measure(iterations));
+    (*results)[who].rates.push_back(speed.rate);
+    (*results)[who].processor.push_back(speed.processor);
+    return absl::OkStatus();
+  };
+  CAPSTAN_RETURN_IF_ERROR(TakeTurns(contenders.size(), rounds, turn, after_round));
   return CheckSame(contenders);
 }
 
@@ -280,11 +257,12 @@ absl::StatusOr<bool> Compare(const Flags& flags, const std::string& folder,
 }
 
 // Returns whether all goals were met.
-absl::StatusOr<bool> CompareAll(const Flags& flags, const std::string& folder) {
+absl::StatusOr<bool> CompareAll(const Flags& flags) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto folder, ScratchFolder::Make(flags.folder, "push-pull-cost"));
   bool met = true;
   for (const Comparison& comparison : Comparisons()) {
     if (!flags.only.empty() && flags.only != comparison.name) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(const bool all, Compare(flags, folder, comparison));
+    CAPSTAN_ASSIGN_OR_RETURN(const bool all, Compare(flags, folder->path(), comparison));
     met &= all;
   }
   std::printf("processor: seconds of all processes together for each GiB of push + pull\n");
@@ -293,8 +271,7 @@ absl::StatusOr<bool> CompareAll(const Flags& flags, const std::string& folder) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  const char* scratch = std::getenv("TMPDIR");
-  flags.folder = scratch != nullptr ? scratch : "/var/tmp";
+  flags.folder = ScratchFolder::Home();
   CLI::App app("Measures what exactly-once, replicas and the log cost in push-pull throughput.");
   app.add_option("--server", flags.server, "capstan-server")->required();
   app.add_option("--server-without-filter", flags.server_without_filter,
@@ -306,13 +283,7 @@ int Main(int argc, char** argv) {
   app.add_option("--only", flags.only,
                  "filter-small, filter-large, large-asp, large-bsp, tensors-asp or tensors-bsp");
   CLI11_PARSE(app, argc, argv);
-  std::string folder = absl::StrCat(flags.folder, "/push-pull-cost-XXXXXX");
-  if (mkdtemp(folder.data()) == nullptr) {
-    std::perror(folder.c_str());
-    return 1;
-  }
-  const absl::StatusOr<bool> met = CompareAll(flags, folder);
-  std::filesystem::remove_all(folder);
+  const absl::StatusOr<bool> met = CompareAll(flags);
   if (met.ok()) return *met ? 0 : 1;
   std::fprintf(stderr, "%s\n", met.status().ToString().c_str());
   return 1;

@@ -1,0 +1,102 @@
+#include "tests/benchmark/tcp_bulk.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::benchmark {
+namespace {
+
+constexpr int64_t kBytesMax = int64_t{1} << 30;
+
+// Starts a turn; both ends are the same program on the same machine.
+struct Command {
+  int64_t push_bytes = 0;  // Of a message from client to server; 0: none.
+  int64_t pull_bytes = 0;
+  int64_t count = 0;
+  int64_t streamed = 0;
+};
+
+struct Head {
+  int64_t number = 0;
+  int64_t bytes = 0;
+};
+
+template <typename T>
+iovec PieceOf(T& value) {
+  return {.iov_base = &value, .iov_len = sizeof(value)};
+}
+
+std::vector<iovec> PiecesOf(std::vector<char>& bytes) {
+  if (bytes.empty()) return {};
+  return {{.iov_base = bytes.data(), .iov_len = bytes.size()}};
+}
+
+absl::Status ServeTurn(const Command& command, Socket& connection, std::vector<char>& in,
+                       std::vector<char>& out) {
+  Head head;
+  for (int64_t i = 0; i < command.count; ++i) {
+    if (command.streamed == 0) CAPSTAN_RETURN_IF_ERROR(connection.Receive({PieceOf(head)}));
+    CAPSTAN_RETURN_IF_ERROR(connection.Exchange(PiecesOf(out), PiecesOf(in)));
+    const bool answer = command.streamed == 0 && !in.empty();
+    if (answer) CAPSTAN_RETURN_IF_ERROR(connection.Send({PieceOf(head)}));
+  }
+  if (command.streamed == 0) return absl::OkStatus();
+  return connection.Send({PieceOf(head)});
+}
+
+}  // namespace
+
+absl::Status ServeTcpBulk(Socket& connection) {
+  std::vector<char> in, out;
+  for (;;) {
+    Command command;
+    CAPSTAN_RETURN_IF_ERROR(connection.Receive({PieceOf(command)}));
+    if (command.push_bytes < 0 || command.push_bytes > kBytesMax || command.pull_bytes < 0 ||
+        command.pull_bytes > kBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat("messages of ", command.push_bytes, " and ",
+                                                     command.pull_bytes, " bytes, expected 0 to ",
+                                                     kBytesMax));
+    }
+    in.resize(static_cast<size_t>(command.push_bytes));
+    out.assign(static_cast<size_t>(command.pull_bytes), 'x');
+    CAPSTAN_RETURN_IF_ERROR(ServeTurn(command, connection, in, out));
+  }
+}
+
+absl::StatusOr<TcpBulk> TcpBulk::Connect(int port) {
+  CAPSTAN_ASSIGN_OR_RETURN(Socket socket, Socket::Connect(port));
+  return TcpBulk(std::move(socket));
+}
+
+absl::StatusOr<Turn> TcpBulk::Run(Direction direction, int64_t bytes, int64_t count, bool streamed,
+                                  const std::function<double()>& processor) {
+  Command command{.count = count, .streamed = streamed};
+  if (direction != Direction::kPull) command.push_bytes = bytes;
+  if (direction != Direction::kPush) command.pull_bytes = bytes;
+  out_.resize(static_cast<size_t>(command.push_bytes), 'x');
+  in_.resize(static_cast<size_t>(command.pull_bytes));
+  const auto moved = static_cast<double>(command.push_bytes + command.pull_bytes);
+  OperationTimer timer(processor);
+  CAPSTAN_RETURN_IF_ERROR(socket_.Send({PieceOf(command)}));
+  Head head{.bytes = bytes};
+  if (streamed) timer.Begin();
+  for (; head.number < count; ++head.number) {
+    std::vector<iovec> send = PiecesOf(out_);
+    if (!streamed) {
+      timer.Begin();
+      send.insert(send.begin(), PieceOf(head));
+    }
+    CAPSTAN_RETURN_IF_ERROR(socket_.Exchange(std::move(send), PiecesOf(in_)));
+    if (streamed) continue;
+    Head answer;
+    if (!out_.empty()) CAPSTAN_RETURN_IF_ERROR(socket_.Receive({PieceOf(answer)}));
+    timer.End(moved);
+  }
+  if (streamed) {
+    CAPSTAN_RETURN_IF_ERROR(socket_.Receive({PieceOf(head)}));
+    timer.End(moved * static_cast<double>(count));
+  }
+  return timer.Take();
+}
+
+}  // namespace capstan::benchmark

@@ -1,0 +1,47 @@
+// Raw TCP: what bulk_goodput compares with. Messages of one size over one connection, both ends
+// with one thread, from and into the same memory each time.
+//
+// A client tells what a turn is to be with one fixed command; then, for each message: the client
+// sends 16 bytes (with the payload behind them, if it sends one), the server sends its payload at
+// the same time, if it has one, and 16 bytes once the client's has arrived. Streamed, messages
+// follow each other without any of these, and 16 bytes at the end say that all have arrived.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_BENCHMARK_TCP_BULK_H_
+#define CAPSTAN_TESTS_BENCHMARK_TCP_BULK_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tests/benchmark/socket.h"
+#include "tests/benchmark/turns.h"
+
+namespace capstan::benchmark {
+
+enum class Direction { kPush, kPull, kBoth };
+
+// Serves one client until it is gone.
+absl::Status ServeTcpBulk(Socket& connection);
+
+class TcpBulk {
+ public:
+  // A client of the server at `port`.
+  static absl::StatusOr<TcpBulk> Connect(int port);
+
+  // Moves `count` messages of `bytes` in `direction`, each timed, or all together if `streamed`.
+  // `processor`: as OperationTimer's.
+  absl::StatusOr<Turn> Run(Direction direction, int64_t bytes, int64_t count, bool streamed,
+                           const std::function<double()>& processor);
+
+ private:
+  explicit TcpBulk(Socket socket) : socket_(std::move(socket)) {}
+
+  Socket socket_;
+  std::vector<char> out_, in_;
+};
+
+}  // namespace capstan::benchmark
+
+#endif  // CAPSTAN_TESTS_BENCHMARK_TCP_BULK_H_

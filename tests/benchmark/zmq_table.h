@@ -1,0 +1,69 @@
+// ZeroMQ with a server that adds into a table: the transport of ps-lite (a ROUTER and DEALERs), as
+// what dense_push_pull compares with.
+//
+// A push is [head][values], a pull [head]; both are answered with [head], the pull with the values
+// behind it. Messages of one connection are served in order, so that a pull may follow its push at
+// once. Values are sent from where they lie (zero-copy), the server's from its table: what one
+// worker reads while another one pushes may be partly newer. A worker has the values of its own
+// pushes.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_BENCHMARK_ZMQ_TABLE_H_
+#define CAPSTAN_TESTS_BENCHMARK_ZMQ_TABLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace capstan::benchmark {
+
+// Owners of ZeroMQ's handles.
+using ZmqContext = std::unique_ptr<void, int (*)(void*)>;
+using ZmqSocket = std::unique_ptr<void, int (*)(void*)>;
+
+class ZmqTableServer {
+ public:
+  // Listens on a free port of loopback.
+  // Errors: kUnavailable  ZeroMQ refuses; says why.
+  static absl::StatusOr<std::unique_ptr<ZmqTableServer>> Start();
+  int port() const { return port_; }
+  // Serves until something fails: kInvalidArgument  a message that is none of the above.
+  absl::Status Serve();
+
+ private:
+  ZmqTableServer(ZmqContext context, ZmqSocket socket)
+      : context_(std::move(context)), socket_(std::move(socket)) {}
+  absl::Status ServeOne();
+
+  const ZmqContext context_;
+  const ZmqSocket socket_;
+  int port_ = 0;
+  std::map<int64_t, std::vector<float>> table_;  // By tensor.
+};
+
+// One worker's connections to the servers; tensor i is on server i modulo their number.
+class ZmqWorker {
+ public:
+  static absl::StatusOr<std::unique_ptr<ZmqWorker>> Connect(const std::vector<int>& ports);
+
+  // Pushes every tensor of `gradient` (cut evenly) and pulls all after it into `values`; returns
+  // once both have been answered. `gradient` must live as long as the worker.
+  // Errors: kUnavailable, kInternal  something failed, or an answer is not what was asked for.
+  absl::Status PushPull(int tensors, absl::Span<const float> gradient, absl::Span<float> values);
+
+ private:
+  explicit ZmqWorker(ZmqContext context) : context_(std::move(context)) {}
+  absl::Status ReceiveAll(int tensors, absl::Span<float> values);
+
+  const ZmqContext context_;
+  std::vector<ZmqSocket> sockets_;
+};
+
+}  // namespace capstan::benchmark
+
+#endif  // CAPSTAN_TESTS_BENCHMARK_ZMQ_TABLE_H_
