@@ -276,7 +276,13 @@ void ServerAgent::Make(const Order& order) {
     if (made.ok()) shards = *std::move(made);
   }
   const size_t made_count = shards.size();
-  if (status.ok()) job->SetRouting(desired.routing(), std::move(shards));
+  const absl::StatusOr<Membership> membership = DecodeMembership(desired.membership());
+  if (status.ok()) status = Annotate(membership.status(), "membership");
+  if (status.ok()) {
+    // First: shards of a checkpoint still know lives that are fenced off by now.
+    job->SetMembership(*membership);
+    job->SetRouting(desired.routing(), std::move(shards));
+  }
 
   Work work;
   {
