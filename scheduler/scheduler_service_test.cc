@@ -333,6 +333,23 @@ bool IsAlive(Loopback& loopback, const std::string& node) {
   return false;
 }
 
+// server-1 is silent and soon dead; server-2, which is `lively`, syncs and lives on. The job waits.
+void CheckThatOnlySilentDies(Loopback& loopback, const std::string& job,
+                             const v1::RegisterResponse& lively) {
+  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
+  std::thread held([&] { answer = loopback.Sync(lively, 1); });
+  // The watch of a job that is never there is a clock here: it ends when the node has died.
+  const absl::Time limit = absl::Now() + absl::Seconds(30);
+  while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
+    // Why the job waits changes when a server dies.
+    loopback.Get(job, loopback.Get(job).revision(), 200);
+  }
+  CHECK_FALSE(IsAlive(loopback, "server-1"));
+  CHECK(IsAlive(loopback, "server-2"));
+  loopback.service->Stop();
+  held.join();
+}
+
 TEST_CASE("Scheduler service: a node whose held call is cut is dead soon, unless it calls again",
           "[scheduler]") {
   Loopback loopback(absl::Seconds(30), absl::Milliseconds(500));
@@ -354,18 +371,7 @@ TEST_CASE("Scheduler service: a node whose held call is cut is dead soon, unless
                         loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
   cut_a_call(silent);
   cut_a_call(lively);
-  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
-  std::thread held([&] { answer = loopback.Sync(lively, 1); });
-  // The watch of a job that is never there is a clock here: it ends when the node has died.
-  const absl::Time limit = absl::Now() + absl::Seconds(30);
-  while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
-    // Why the job waits changes when a server dies.
-    loopback.Get(job, loopback.Get(job).revision(), 200);
-  }
-  CHECK_FALSE(IsAlive(loopback, "server-1"));
-  CHECK(IsAlive(loopback, "server-2"));
-  loopback.service->Stop();
-  held.join();
+  CheckThatOnlySilentDies(loopback, job, lively);
 }
 
 TEST_CASE("Scheduler service: a node that is killed between two syncs is dead soon",
@@ -383,16 +389,7 @@ TEST_CASE("Scheduler service: a node that is killed between two syncs is dead so
     tie.Keep("server-1", Incarnation(killed.incarnation()));
     loopback.Get(job, 0, 0);  // A call later on the same connection: the ties are held.
   }
-  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
-  std::thread held([&] { answer = loopback.Sync(lively, 1); });
-  const absl::Time limit = absl::Now() + absl::Seconds(30);
-  while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
-    loopback.Get(job, loopback.Get(job).revision(), 200);
-  }
-  CHECK_FALSE(IsAlive(loopback, "server-1"));
-  CHECK(IsAlive(loopback, "server-2"));
-  loopback.service->Stop();
-  held.join();
+  CheckThatOnlySilentDies(loopback, job, lively);
 }
 
 TEST_CASE("Scheduler service: a node that holds nothing is drained at once", "[scheduler]") {
