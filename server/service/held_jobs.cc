@@ -63,34 +63,25 @@ void HeldJobs::SetReadLease(Instant until) {
   for (const std::shared_ptr<HeldJob>& job : All()) job->SetReadLease(until);
 }
 
+std::shared_ptr<HeldJob> HeldJobs::FindOrKeep(const JobId& job,
+                                              const std::function<void(Early&)>& keep) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = jobs_.find(job);
+  if (it != jobs_.end()) return it->second;
+  keep(early_[job]);
+  return nullptr;
+}
+
 void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
-  std::shared_ptr<HeldJob> held;
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto it = jobs_.find(job);
-    if (it == jobs_.end()) {
-      early_[job].logged[shard] = {term, position};
-      return;
-    }
-    held = it->second;
-  }
-  held->OnLogged(shard, term, position);
+  const auto held = FindOrKeep(job, [&](Early& early) { early.logged[shard] = {term, position}; });
+  if (held != nullptr) held->OnLogged(shard, term, position);
 }
 
 void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
   // To the job it is as if this server had died; a full disk is not its own want of memory.
   const absl::Status failure = absl::UnavailableError(status.message());
-  std::shared_ptr<HeldJob> held;
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto it = jobs_.find(job);
-    if (it == jobs_.end()) {
-      early_[job].failure = failure;
-      return;
-    }
-    held = it->second;
-  }
-  held->Fail(failure);
+  const auto held = FindOrKeep(job, [&](Early& early) { early.failure = failure; });
+  if (held != nullptr) held->Fail(failure);
 }
 
 Instant HeldJobs::Tick(Instant now) {

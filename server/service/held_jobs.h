@@ -7,6 +7,7 @@
 #ifndef CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
 #define CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -46,6 +47,9 @@ class HeldJobs {
     absl::btree_map<ShardKey, std::pair<Term, Position>> logged;  // The newest of each.
     absl::Status failure;
   };
+
+  // Null if the job is not held: then `keep` has noted what Add is to tell it.
+  std::shared_ptr<HeldJob> FindOrKeep(const JobId& job, const std::function<void(Early&)>& keep);
 
   mutable absl::Mutex mutex_;
   absl::btree_map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);
