@@ -1,7 +1,6 @@
 #include "tests/benchmark/contender.h"
 
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "scheduler/core/placement.h"
+#include "tests/benchmark/at_once.h"
 #include "tests/benchmark/processor_time.h"
 
 namespace capstan::benchmark {
@@ -152,15 +152,7 @@ absl::Status Contender::RunWorker(Worker& worker, int iterations) const {
 }
 
 absl::Status Contender::Run(int iterations) {
-  std::vector<absl::Status> ends(workers_.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < workers_.size(); ++i) {
-    threads.emplace_back([&, i] { ends[i] = RunWorker(workers_[i], iterations); });
-  }
-  ends[0] = RunWorker(workers_[0], iterations);
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& end : ends) CAPSTAN_RETURN_IF_ERROR(end);
-  return absl::OkStatus();
+  return RunAtOnce(workers_.size(), [&](size_t i) { return RunWorker(workers_[i], iterations); });
 }
 
 absl::Status Contender::Push() {

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "absl/types/span.h"
 #include "common/process/keep_memory.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/at_once.h"
 #include "tests/benchmark/contender.h"
 #include "tests/benchmark/peer_process.h"
 #include "tests/benchmark/processor_time.h"
@@ -74,14 +74,8 @@ class ZmqFleet {
 
   // An iteration of every worker, all at once.
   absl::Status Run(int iterations) {
-    std::vector<absl::Status> ends(workers_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < workers_.size(); ++i) {
-      threads.emplace_back([&, i] { ends[i] = RunWorker(workers_[i], iterations); });
-    }
-    ends[0] = RunWorker(workers_[0], iterations);
-    for (std::thread& thread : threads) thread.join();
-    for (const absl::Status& end : ends) CAPSTAN_RETURN_IF_ERROR(end);
+    CAPSTAN_RETURN_IF_ERROR(
+        RunAtOnce(workers_.size(), [&](size_t i) { return RunWorker(workers_[i], iterations); }));
     pushes_ += iterations * worker_count_;
     return absl::OkStatus();
   }
