@@ -18,6 +18,7 @@ constexpr int kStoredMax = 1 << 20;
 
 void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
   out.set_generation(membership.generation.value());
+  out.set_incarnation_floor(membership.incarnation_floor.value());
   for (const Member& member : membership.members) {
     v1::Member& m = *out.add_members();
     m.set_rank(member.rank.value());

@@ -60,6 +60,12 @@ void JobMembers::Remove(Rank rank, Instant now) {
   Changed(now);
 }
 
+void JobMembers::Fence(Incarnation floor, Instant now) {
+  if (floor <= membership_.incarnation_floor) return;
+  membership_.incarnation_floor = floor;
+  Changed(now);
+}
+
 void JobMembers::Activate(Rank rank, Iteration start_iteration, Instant now) {
   Member* member = Find(rank);
   member->active = true;

@@ -13,7 +13,8 @@
 // ready, but no other becomes active or ready before that server has applied the table.
 // Thread safety: thread-compatible.
 // Invariants: (1) the generation grows with every change.
-//             (2) what a server acknowledged never decreases, until it is forgotten.
+//             (2) the incarnation floor never falls.
+//             (3) what a server acknowledged never decreases, until it is forgotten.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
 
@@ -41,6 +42,7 @@ class JobMembers {
   void Add(Rank rank, Incarnation incarnation,
            Instant now);  // Replaces an earlier life of the rank.
   void Remove(Rank rank, Instant now);
+  void Fence(Incarnation floor, Instant now);  // No life below it counts any more.
   void Activate(Rank rank, Iteration start_iteration, Instant now);  // REQUIRES: MayActivate(rank).
   void Deactivate(Rank rank, Instant now);                           // No effect if not active.
 

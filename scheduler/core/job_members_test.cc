@@ -79,6 +79,15 @@ TEST_CASE("Job members: a new life of a rank takes the place of the old one", "[
   CHECK(members.membership().generation == before);
 }
 
+TEST_CASE("Job members: a fence rises, and is news for the servers", "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  ApplyAll(members);
+  members.Fence(Incarnation(8), kNow);
+  CHECK(members.Behind().has_value());
+  members.Fence(Incarnation(7), kNow);
+  CHECK(members.membership().incarnation_floor == Incarnation(8));
+}
+
 TEST_CASE(
     "Job members: an acknowledgement of the future counts as the newest, an old one as nothing",
     "[scheduler][core]") {

@@ -336,6 +336,23 @@ TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][
   CHECK(job.View().phase == JobPhase::kTraining);
 }
 
+TEST_CASE("Job: who took over from its log is awaited when it dies before it has reported",
+          "[scheduler][core]") {
+  Story job(1, /*log=*/true, /*server_count=*/2);
+  std::vector<int> all;
+  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  job.Kill({"server-1", "server-2"});
+  job.Start(1, all);
+  job.Start(2, all);
+  REQUIRE(job.ShardsOf("server-1") == all);
+  job.Kill({"server-1"});  // It may have acknowledged pushes that the other log does not have.
+  CHECK(job.ShardsOf("server-2").empty());
+  job.Start(1, all);
+  CHECK(job.ShardsOf("server-1") == all);
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kTraining);
+}
+
 TEST_CASE("Job: what a server registered with is durable at once", "[scheduler][core]") {
   Story job(0, /*log=*/true);
   const std::vector<int> shards = job.ShardsOf("server-2");

@@ -96,10 +96,11 @@ struct Member {
 struct JobMembership {
   Generation generation;
   std::vector<Member> members;
+  Incarnation incarnation_floor = {};  // Lives below it are fenced off, whatever their rank.
   friend bool operator==(const JobMembership&, const JobMembership&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(generation, members);
+    archive(generation, members, incarnation_floor);
   }
 };
 

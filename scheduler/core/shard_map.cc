@@ -247,13 +247,20 @@ std::vector<NodeId> ShardMap::Holders(const Shard& shard) {
   return holders;
 }
 
+// A primary that took over from its log may have acknowledged more since, unheard of: the others are
+// out of date then, unless it is back to be compared with, or has said that it could not begin.
+bool ShardMap::MayReadLog(const Shard& shard, const NodeId& node) const {
+  if (std::find(shard.logs.begin(), shard.logs.end(), node) == shard.logs.end()) return true;
+  return servers_.contains(shard.primary.node) || failed_.contains(shard.primary.node);
+}
+
 // The holder whose log reaches furthest; the primary of two that are equal.
 const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
   const Server* best = nullptr;
   LogEnd best_end;
   for (const NodeId& node : Holders(shard)) {
     const auto server = servers_.find(node);
-    if (server == servers_.end()) continue;
+    if (server == servers_.end() || !MayReadLog(shard, node)) continue;
     const auto stored = server->second.stored.find(shard.key);
     if (stored == server->second.stored.end()) continue;
     if (best != nullptr && stored->second <= best_end) continue;

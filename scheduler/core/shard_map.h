@@ -185,6 +185,7 @@ class ShardMap {
   bool PlaceOne(Shard& shard);  // False: no server can take one now.
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
   static std::vector<NodeId> Holders(const Shard& shard);
+  bool MayReadLog(const Shard& shard, const NodeId& node) const;
   const Server* LogHolder(const Shard& shard) const;  // Null: none has come back.
   void TakeFromLog(Shard& shard);
   void Render();  // Makes routing_ of shards_.

@@ -12,10 +12,11 @@ namespace capstan::server {
 absl::Status DuplicateFilter::CheckIncarnation(Rank rank, Incarnation incarnation) const {
   if (Planted(PlantedBug::kAcceptOldIncarnation)) return absl::OkStatus();
   const auto it = lives_.find(rank);
-  if (it == lives_.end() || incarnation >= it->second.incarnation) return absl::OkStatus();
+  const Incarnation lowest = it == lives_.end() ? floor_ : std::max(floor_, it->second.incarnation);
+  if (incarnation >= lowest) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("incarnation ", incarnation.value(), " of rank ",
-                                         rank.value(), " is fenced off: expected ",
-                                         it->second.incarnation.value(), " or higher"));
+                                         rank.value(), " is fenced off: expected ", lowest.value(),
+                                         " or higher"));
 }
 
 void DuplicateFilter::Admit(Rank rank, Incarnation incarnation) {
@@ -54,6 +55,7 @@ absl::StatusOr<PushOutcome> DuplicateFilter::Check(const PushHead& push) const {
 
 void DuplicateFilter::Record(Rank rank, Incarnation incarnation, Sequence sequence,
                              Sequence low_water) {
+  if (incarnation < floor_) return;
   Admit(rank, incarnation);
   Life& life = lives_.find(rank)->second;
   if (life.incarnation != incarnation) return;
@@ -63,6 +65,8 @@ void DuplicateFilter::Record(Rank rank, Incarnation incarnation, Sequence sequen
 }
 
 void DuplicateFilter::SetMembership(const Membership& membership) {
+  floor_ = std::max(floor_, membership.incarnation_floor);
+  absl::erase_if(lives_, [this](const auto& life) { return life.second.incarnation < floor_; });
   auto member = membership.members.begin();
   for (auto& [rank, life] : lives_) {
     while (member != membership.members.end() && member->rank < rank) ++member;
@@ -89,7 +93,8 @@ std::vector<LifeMarks> DuplicateFilter::Save() const {
   return saved;
 }
 
-void DuplicateFilter::Restore(const std::vector<LifeMarks>& lives) {
+void DuplicateFilter::Restore(Incarnation floor, const std::vector<LifeMarks>& lives) {
+  floor_ = floor;
   lives_.clear();
   for (const LifeMarks& saved : lives) {
     Life life = Fresh(saved.incarnation);

@@ -9,6 +9,8 @@
 //                                                 |
 //              no longer a member: dead           +----> FENCED up to i, no marks
 //
+// Below the floor of a membership all lives are fenced, those of unknown ranks too.
+//
 // Thread safety: thread-compatible.
 // Invariants: (1) a rank's accepted incarnation never decreases. (2) at most kSequenceWindow marks
 // a rank.
@@ -34,7 +36,8 @@ class DuplicateFilter {
   // Sequences that one worker may have beyond its low-water mark.
   static constexpr uint64_t kSequenceWindow = 1024;
 
-  // Errors: kAborted  a newer incarnation of the rank is known, or this one is dead.
+  // Errors: kAborted  a newer incarnation of the rank is known, or this one is dead, or it is below
+  //         the floor.
   absl::Status CheckIncarnation(Rank rank, Incarnation incarnation) const;
 
   // From now on lower incarnations of the rank are refused. REQUIRES: CheckIncarnation is OK.
@@ -51,11 +54,13 @@ class DuplicateFilter {
   void Record(Rank rank, Incarnation incarnation, Sequence sequence, Sequence low_water);
 
   // Forgets and fences off listed lives that are no longer members; fences lives below the listed
-  // ones. A life that pushed before any membership listed it stays.
+  // ones, and all below the membership's floor. Another life that pushed before any membership
+  // listed it stays.
   void SetMembership(const Membership& membership);
 
+  Incarnation floor() const { return floor_; }
   std::vector<LifeMarks> Save() const;  // Ordered by rank.
-  void Restore(const std::vector<LifeMarks>& lives);
+  void Restore(Incarnation floor, const std::vector<LifeMarks>& lives);
 
   int64_t marks() const;  // Applied sequences held in windows, over all ranks.
 
@@ -69,6 +74,7 @@ class DuplicateFilter {
   static void RaiseLowWater(Life& life, Sequence low_water);
   static Life Fresh(Incarnation incarnation);
 
+  Incarnation floor_;
   absl::btree_map<Rank, Life> lives_;
 };
 

@@ -142,5 +142,27 @@ TEST_CASE("Duplicate filter: a life that pushed before it was listed survives ol
   CHECK_OUTCOME(Take(filter, PushOf(0, 4, 1)), PushOutcome::kDuplicate);
 }
 
+TEST_CASE("Duplicate filter: below the floor every life is fenced, of whatever rank",
+          "[server][core]") {
+  DuplicateFilter filter;
+  CHECK_OUTCOME(Take(filter, PushOf(0, 4, 3)), PushOutcome::kRecorded);
+  Membership membership = Members(1, {});
+  membership.incarnation_floor = Incarnation(6);
+  filter.SetMembership(membership);
+  filter.SetMembership(Members(2, {{2, 7}}));  // The floor never falls.
+  CHECK(filter.marks() == 0);
+  DuplicateFilter restored;
+  restored.Restore(filter.floor(), filter.Save());
+  for (DuplicateFilter* each : {&filter, &restored}) {
+    CHECK_STATUS(Take(*each, PushOf(0, 4, 4)), StatusCode::kAborted,
+                 "incarnation 4 of rank 0 is fenced off: expected 6 or higher");
+    CHECK_STATUS(Take(*each, PushOf(1, 5, 1)), StatusCode::kAborted, "expected 6 or higher");
+    CHECK_STATUS(Take(*each, PushOf(2, 6, 1)), StatusCode::kAborted, "expected 7 or higher");
+    CHECK_OUTCOME(Take(*each, PushOf(1, 6, 1)), PushOutcome::kRecorded);
+  }
+  filter.Record(Rank(3), Incarnation(5), Sequence(1), Sequence(1));  // From a log that is wrong.
+  CHECK_OUTCOME(Take(filter, PushOf(3, 6, 1)), PushOutcome::kRecorded);
+}
+
 }  // namespace
 }  // namespace capstan::server

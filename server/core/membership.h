@@ -24,6 +24,7 @@ struct Membership {
   Generation generation;  // 0: none known yet.
   // Ordered by rank, each at most once. An unlisted rank is dead or not started.
   std::vector<Member> members;
+  Incarnation incarnation_floor = {};  // Lives below it are fenced off, whatever their rank.
   friend bool operator==(const Membership&, const Membership&) = default;
 };
 

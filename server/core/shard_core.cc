@@ -169,6 +169,7 @@ ShardCoreState ShardCore::Save() const {
                        .membership_generation = membership_generation_,
                        .pushes_recorded = pushes_recorded_,
                        .pushes_duplicate = pushes_duplicate_,
+                       .incarnation_floor = filter_.floor(),
                        .lives = filter_.Save(),
                        .members = {},
                        .early = {}};
@@ -192,7 +193,7 @@ absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyConfig& config,
   core.membership_generation_ = state.membership_generation;
   core.pushes_recorded_ = state.pushes_recorded;
   core.pushes_duplicate_ = state.pushes_duplicate;
-  core.filter_.Restore(state.lives);
+  core.filter_.Restore(state.incarnation_floor, state.lives);
   core.policy_->Restore(state);
   return core;
 }

@@ -63,7 +63,8 @@ struct ShardCoreState {
   Generation membership_generation;
   int64_t pushes_recorded = 0;
   int64_t pushes_duplicate = 0;
-  std::vector<LifeMarks> lives;  // Ordered by rank.
+  Incarnation incarnation_floor = {};  // The highest of all memberships.
+  std::vector<LifeMarks> lives;        // Ordered by rank.
   bool members_known = false;
   std::vector<WorkerClock> members;  // Ordered by rank.
   std::vector<WorkerClock> early;    // Lives that pushed before any membership listed them.

@@ -115,12 +115,14 @@ absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership) {
                                .active = member.active(),
                                .start_iteration = start});
   }
+  decoded.incarnation_floor = Incarnation(membership.incarnation_floor());
   return decoded;
 }
 
 v1::Membership EncodeMembership(const Membership& membership) {
   v1::Membership encoded;
   encoded.set_generation(membership.generation.value());
+  encoded.set_incarnation_floor(membership.incarnation_floor.value());
   for (const Member& member : membership.members) {
     v1::Member* added = encoded.add_members();
     added->set_rank(member.rank.value());
@@ -203,6 +205,7 @@ v1::ShardState EncodeState(const ShardCoreState& state) {
   encoded.set_version(state.version.value());
   encoded.set_previous_readable(state.previous_readable);
   encoded.set_membership_generation(state.membership_generation.value());
+  encoded.set_incarnation_floor(state.incarnation_floor.value());
   encoded.set_pushes_recorded(state.pushes_recorded);
   encoded.set_pushes_duplicate(state.pushes_duplicate);
   for (const LifeMarks& life : state.lives) {
@@ -222,6 +225,7 @@ absl::StatusOr<ShardCoreState> DecodeState(const v1::ShardState& encoded, int64_
                        .membership_generation = Generation(encoded.membership_generation()),
                        .pushes_recorded = encoded.pushes_recorded(),
                        .pushes_duplicate = encoded.pushes_duplicate(),
+                       .incarnation_floor = Incarnation(encoded.incarnation_floor()),
                        .lives = {},
                        .members_known = encoded.members_known(),
                        .members = {},

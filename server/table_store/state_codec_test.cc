@@ -49,6 +49,7 @@ TEST_CASE("State codec: a state survives the round trip", "[server]") {
       .membership_generation = Generation(4),
       .pushes_recorded = 10,
       .pushes_duplicate = 2,
+      .incarnation_floor = Incarnation(3),
       .lives = {{.rank = Rank(0),
                  .incarnation = Incarnation(5),
                  .listed = true,
