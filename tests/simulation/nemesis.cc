@@ -15,11 +15,15 @@ void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
   world_->network.set_faults(chaos.link);
   const double rate = chaos.disk_fault;
+  // A lie costs nothing while another copy of the shard lives. Nothing is promised where all lose
+  // their power at once and one of them lied.
+  const bool may_lie =
+      world_->options.job.replicas > 0 && chaos.kill_all == absl::InfiniteDuration();
   world_->disk_rates = {.disk_full = rate / 4,
                         .write_error = rate / 2,
                         .read_error = rate,
                         .sync_error = rate / 2,
-                        .lying_sync = world_->options.job.replicas > 0 ? rate : 0,
+                        .lying_sync = may_lie ? rate : 0,
                         .bit_flip_on_read = rate};
   for (const auto& server : cluster_->servers()) server->SetDiskRates();
   Every(chaos.partition, &Nemesis::Partition);
@@ -101,6 +105,16 @@ void Nemesis::DrawIslands(std::vector<int>* one, std::vector<int>* other) {
   for (int host = 0; host < hosts; ++host) (prng_.Chance(0.5) ? one : other)->push_back(host);
 }
 
+// Pauses tasks for most of a cut of this length.
+void Nemesis::SleepInside(absl::Duration cut) {
+  for (const auto& worker : cluster_->workers()) {
+    for (Process* task : worker->TaskProcesses()) {
+      if (prng_.Chance(0.3))
+        PauseFor(task, prng_.Between(cut / 3, cut * 9 / 10), Fault::kTaskPaused);
+    }
+  }
+}
+
 void Nemesis::Partition() {
   std::vector<int> one;
   std::vector<int> other;
@@ -127,6 +141,8 @@ void Nemesis::Partition() {
   Story(absl::StrCat("cuts hosts ", absl::StrJoin(one, ","), both ? " <-> " : " -> ",
                      absl::StrJoin(other, ","), " for ", absl::FormatDuration(time)));
   for (const auto& [from, to] : ways) world_->network.Cut(from, to);
+  // A task that sleeps until others are routed elsewhere asks its old primary when it wakes up.
+  if (islands) SleepInside(time);
   const size_t index = undo_.size();
   undo_.push_back([this, ways] {
     for (const auto& [from, to] : ways) world_->network.Mend(from, to);
@@ -170,10 +186,12 @@ void Nemesis::RestartLater(Process* process, const std::function<void()>& start)
 }
 
 void Nemesis::Pause(Process* process, Fault fault) {
+  PauseFor(process, prng_.Between(absl::Milliseconds(50), world_->options.chaos.pause_max), fault);
+}
+
+void Nemesis::PauseFor(Process* process, absl::Duration time, Fault fault) {
   if (!process->alive() || process->paused()) return;
   ++world_->faults[fault];
-  const absl::Duration time =
-      prng_.Between(absl::Milliseconds(50), world_->options.chaos.pause_max);
   Story(absl::StrCat("pauses ", process->name(), " for ", absl::FormatDuration(time)));
   process->Pause();
   world_->loop.After(time, [process, life = process->life()] {

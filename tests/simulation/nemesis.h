@@ -42,6 +42,8 @@ class Nemesis {
   void PauseTask();
   void JumpClock();
   void Pause(Process* process, Fault fault);
+  void PauseFor(Process* process, absl::Duration time, Fault fault);
+  void SleepInside(absl::Duration cut);
   void RestartLater(Process* process, const std::function<void()>& start);
   void DrawIslands(std::vector<int>* one, std::vector<int>* other);
   // Two hosts, or a host and all others, drawn by role.

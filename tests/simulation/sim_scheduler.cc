@@ -23,6 +23,22 @@ Moment MomentNow(const Process& process) {
   return {now, absl::UnixEpoch() + now.SinceOrigin()};
 }
 
+// " table/shard: primary replica (being filled) ..." of each shard.
+std::string HomesOf(const scheduler::SchedulerCore& core, const JobId& job) {
+  const auto routing = core.RoutingOf(job);
+  std::string homes;
+  if (!routing.ok()) return homes;
+  const auto name = [&](int index) { return (*routing)->servers[static_cast<size_t>(index)].node; };
+  for (const scheduler::ShardRoute& shard : (*routing)->shards) {
+    absl::StrAppend(&homes, "; ", shard.key.table.value(), "/", shard.key.shard.value(), ": ",
+                    name(shard.server));
+    for (const scheduler::ReplicaRef& replica : shard.replicas) {
+      absl::StrAppend(&homes, replica.in_sync ? " " : " filling ", name(replica.server));
+    }
+  }
+  return homes;
+}
+
 absl::Status Unreadable() { return absl::InternalError("unreadable message"); }
 
 }  // namespace
@@ -272,7 +288,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
     if (moved->filling > 0) ++world_->reached[Reached::kReplicaFilling];
     world_->trace.Story(absl::StrCat("scheduler: routing generation ", moved->generation.value(),
                                      ": ", moved->promoted, " promoted, ", moved->filling,
-                                     " being filled"));
+                                     " being filled", HomesOf(*core_, moved->job)));
   } else if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
     ++world_->reached[saved->why.empty() ? Reached::kCheckpointComplete
                                          : Reached::kCheckpointAbandoned];

@@ -274,7 +274,11 @@ void SimServer::CountDiskFaults() {
   };
   for (const auto& [disk_fault, fault] : kKinds) {
     int64_t& counted = counted_[static_cast<size_t>(disk_fault)];
-    world_->faults[fault] += disk_->injected(disk_fault) - counted;
+    const int64_t now = disk_->injected(disk_fault);
+    world_->faults[fault] += now - counted;
+    if (now > counted) {
+      world_->trace.Story(absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
+    }
     counted = disk_->injected(disk_fault);
   }
 }

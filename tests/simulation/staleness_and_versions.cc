@@ -60,10 +60,15 @@ void StalenessAndVersions::ReadDone(const ShardRead& read) {
                       " of ", NameOf(read.shard), " after ", seen.value()));
   }
   seen = read.version;
-  const Version needed = at_least_[{read.life, read.shard}];
-  if (read.version >= needed) return;
-  Fail(absl::StrCat("versions: ", NameOf(read.life), " read version ", read.version.value(), " of ",
-                    NameOf(read.shard), " though version ", needed.value(),
+  CheckSeesAcknowledged(read.life, read.shard, read.version);
+}
+
+void StalenessAndVersions::CheckSeesAcknowledged(const Life& life, const ShardKey& shard,
+                                                 Version version) {
+  const Version needed = at_least_[{life, shard}];
+  if (version >= needed) return;
+  Fail(absl::StrCat("versions: ", NameOf(life), " read version ", version.value(), " of ",
+                    NameOf(shard), " though version ", needed.value(),
                     " was acknowledged to somebody before it asked"));
 }
 
@@ -78,12 +83,18 @@ void StalenessAndVersions::MembershipSent(const JobId&,
 
 void StalenessAndVersions::PullAnswered(const std::string& server, const v1::PullRequest& request,
                                         const v1::PullResponse& response) {
-  if (job_.mode != Mode::kSsp || request.snapshot()) return;
+  if (job_.mode == Mode::kBsp) return;
+  const v1::Caller& caller = request.caller();
+  const Life life{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
+  if (history_.IsOld(life)) return;
   for (int i = 0; i < response.shards_size(); ++i) {
     const v1::ShardValues::Outcome outcome = response.shards(i).outcome();
     if (outcome != v1::ShardValues::VALUES && outcome != v1::ShardValues::UNCHANGED) continue;
-    CheckStaleness(server, request.caller(), request.iteration(),
-                   {TableId(request.shards(i).table()), ShardId(request.shards(i).shard())});
+    const ShardKey shard{TableId(request.shards(i).table()), ShardId(request.shards(i).shard())};
+    CheckSeesAcknowledged(life, shard, Version(response.shards(i).version()));
+    if (job_.mode == Mode::kSsp && !request.snapshot()) {
+      CheckStaleness(server, caller, request.iteration(), shard);
+    }
   }
 }
 

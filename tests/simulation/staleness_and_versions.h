@@ -42,6 +42,7 @@ class StalenessAndVersions final : public Checker {
     int leases = 0;
   };
 
+  void CheckSeesAcknowledged(const Life& life, const ShardKey& shard, Version version);
   void CheckStaleness(const std::string& server, const v1::Caller& caller, int64_t iteration,
                       const ShardKey& shard);
 
