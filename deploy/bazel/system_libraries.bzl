@@ -8,6 +8,7 @@ the versions are those of the Debian packages in deploy/packages.txt.
 _PKG_CONFIG_LIBRARIES = {
     "absl": {
         "btree": ["absl_btree"],
+        "cord": ["absl_cord"],
         "container": ["absl_flat_hash_map", "absl_flat_hash_set", "absl_inlined_vector"],
         "log_severity": ["absl_log_severity"],
         "numeric": ["absl_int128", "absl_bits"],

@@ -247,8 +247,9 @@ std::vector<NodeId> ShardMap::Holders(const Shard& shard) {
   return holders;
 }
 
-// A primary that took over from its log may have acknowledged more since, unheard of: the others are
-// out of date then, unless it is back to be compared with, or has said that it could not begin.
+// A primary that took over from its log may have acknowledged more since, unheard of: the others
+// are out of date then, unless it is back to be compared with, or has said that it could not
+// begin.
 bool ShardMap::MayReadLog(const Shard& shard, const NodeId& node) const {
   if (std::find(shard.logs.begin(), shard.logs.end(), node) == shard.logs.end()) return true;
   return servers_.contains(shard.primary.node) || failed_.contains(shard.primary.node);

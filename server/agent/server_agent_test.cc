@@ -171,7 +171,7 @@ TEST_CASE("Server agent: a new life drops everything and makes it afresh", "[ser
               .has_value());
   v1::PushResponse response;
   absl::Status ended;
-  first->Push(PushOf(0, 0, 0, 1.0f), &response, [&](const absl::Status& end) { ended = end; });
+  first->Push(Detach(PushOf(0, 0, 0, 1.0f)), &response, [&](const auto& end) { ended = end; });
   CHECK_STATUS(ended, StatusCode::kNotFound, "new life");
 }
 
@@ -280,7 +280,7 @@ class Node {
   float value(uint64_t generation) {
     v1::PullRequest request = SnapshotOf();
     request.mutable_caller()->set_routing_generation(generation);
-    v1::PullResponse response;
+    PullAnswer response;
     absl::Status ended = absl::UnknownError("waits");
     job().Pull(request, &response, [&](const absl::Status& status) { ended = status; });
     REQUIRE_OK(ended);
@@ -290,7 +290,7 @@ class Node {
     v1::PushRequest request = PushOf(0, 0, -1, 1.0f, sequence);
     request.mutable_caller()->set_routing_generation(generation);
     v1::PushResponse response;
-    job().Push(request, &response, [](const absl::Status&) {});
+    job().Push(Detach(request), &response, [](const absl::Status&) {});
   }
 
   ManualClock clock;

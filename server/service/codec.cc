@@ -98,16 +98,13 @@ absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result) {
   }
 }
 
-void EncodePullReply(const ReplyPull& reply, absl::Span<const float> values,
-                     v1::ShardValues* result) {
+void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result) {
   result->set_version(reply.version.value());
   result->set_staleness(reply.staleness);
   switch (reply.outcome) {
     case PullOutcome::kValues:
       result->set_outcome(v1::ShardValues::VALUES);
-      result->set_value_type(v1::FLOAT32);
-      result->set_values(values.data(), values.size() * sizeof(float));
-      return;
+      return result->set_value_type(v1::FLOAT32);
     case PullOutcome::kUnchanged:
       return result->set_outcome(v1::ShardValues::UNCHANGED);
     case PullOutcome::kNotReady:

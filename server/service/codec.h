@@ -44,9 +44,8 @@ void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* requ
 void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result);
 absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result);
 
-// `values` is what the reply reads; encoded only for kValues. Culprits are EncodeCulprits's.
-void EncodePullReply(const ReplyPull& reply, absl::Span<const float> values,
-                     v1::ShardValues* result);
+// Values are the caller's, for kValues; culprits are EncodeCulprits's.
+void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result);
 absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
 
 void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);

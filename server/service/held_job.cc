@@ -22,8 +22,8 @@ HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
       factory_(std::move(factory)),
       tables_(factory_) {}
 
-std::optional<HeldJob::CallId> HeldJob::Push(const v1::PushRequest& request,
-                                             v1::PushResponse* response, Done done) {
+std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushResponse* response,
+                                             Done done) {
   Effects effects;
   std::optional<CallId> waits;
   {
@@ -31,8 +31,8 @@ std::optional<HeldJob::CallId> HeldJob::Push(const v1::PushRequest& request,
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     sink.SetPushCall(call);
-    absl::Status status = CheckPushLocked(request);
-    if (status.ok()) status = PushLocked(request, response, sink);
+    absl::Status status = CheckPushLocked(push);
+    if (status.ok()) status = PushLocked(push, response, sink);
     status = Annotate(status, absl::StrCat("push to ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -40,8 +40,8 @@ std::optional<HeldJob::CallId> HeldJob::Push(const v1::PushRequest& request,
   return waits;
 }
 
-std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request,
-                                             v1::PullResponse* response, Done done) {
+std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, PullAnswer* answer,
+                                             Done done) {
   Effects effects;
   std::optional<CallId> waits;
   {
@@ -49,7 +49,7 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request,
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     absl::Status status = CheckPullLocked(request);
-    if (status.ok()) status = PullLocked(request, call, response, sink, &effects);
+    if (status.ok()) status = PullLocked(request, call, answer, sink, &effects);
     status = Annotate(status, absl::StrCat("pull from ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -57,8 +57,8 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request,
   return waits;
 }
 
-std::optional<HeldJob::CallId> HeldJob::PushPull(const v1::PushPullRequest& request,
-                                                 v1::PushPullResponse* response, Done done) {
+std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
+                                                 PushPullAnswer* answer, Done done) {
   Effects effects;
   std::optional<CallId> waits;
   {
@@ -66,12 +66,10 @@ std::optional<HeldJob::CallId> HeldJob::PushPull(const v1::PushPullRequest& requ
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     sink.SetPushCall(call);
-    absl::Status status = CheckPushLocked(request.push());
-    if (status.ok()) status = CheckPullLocked(request.pull());
-    if (status.ok()) status = PushLocked(request.push(), response->mutable_push(), sink);
-    if (status.ok()) {
-      status = PullLocked(request.pull(), call, response->mutable_pull(), sink, &effects);
-    }
+    absl::Status status = CheckPushLocked(message.push);
+    if (status.ok()) status = CheckPullLocked(message.pull);
+    if (status.ok()) status = PushLocked(message.push, &answer->push, sink);
+    if (status.ok()) status = PullLocked(message.pull, call, &answer->pull, sink, &effects);
     status = Annotate(status, absl::StrCat("push-pull at ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -134,16 +132,18 @@ absl::StatusOr<int64_t> HeldJob::ElementsOfLocked(const ShardKey& key) const {
   return it->second->shard().elements.size();
 }
 
-absl::Status HeldJob::CheckPushLocked(const v1::PushRequest& request) const {
+absl::Status HeldJob::CheckPushLocked(const PushMessage& push) const {
+  const v1::PushRequest& request = push.head;
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
   if (request.caller().rank() == kReaderRank.value()) {
     return absl::InvalidArgumentError("rank -1: a reader that is no worker may not push");
   }
   CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards(), kShardsPerMessageMax));
-  for (const v1::ShardPush& shard : request.shards()) {
+  for (int i = 0; i < request.shards_size(); ++i) {
+    const v1::ShardPush& shard = request.shards(i);
     const ShardKey key = KeyOf(shard);
     CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, ElementsOfLocked(key));
-    CAPSTAN_RETURN_IF_ERROR(CheckBytes(key, elements, shard.values().size()));
+    CAPSTAN_RETURN_IF_ERROR(CheckBytes(key, elements, push.values[static_cast<size_t>(i)].size()));
     const absl::StatusOr<PushHead> head = DecodePush(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, *head));
@@ -175,28 +175,28 @@ absl::Status HeldJob::CheckPullLocked(const v1::PullRequest& request) const {
   return absl::OkStatus();
 }
 
-absl::Status HeldJob::PushLocked(const v1::PushRequest& request, v1::PushResponse* response,
-                                 Sink& sink) {
-  std::vector<float> copy;
-  for (const v1::ShardPush& shard : request.shards()) {
-    CAPSTAN_ASSIGN_OR_RETURN(const PushHead head, DecodePush(request, shard));
+absl::Status HeldJob::PushLocked(const PushMessage& push, v1::PushResponse* response, Sink& sink) {
+  for (int i = 0; i < push.head.shards_size(); ++i) {
+    const v1::ShardPush& shard = push.head.shards(i);
+    CAPSTAN_ASSIGN_OR_RETURN(const PushHead head, DecodePush(push.head, shard));
     sink.SetPushResult(response->add_shards());
-    CAPSTAN_RETURN_IF_ERROR(
-        tables_.Push(KeyOf(shard), head, FloatsOf(shard.values(), &copy), sink));
+    const Gradient gradient(push.values[static_cast<size_t>(i)]);
+    CAPSTAN_RETURN_IF_ERROR(tables_.Push(KeyOf(shard), head, gradient, sink));
   }
   return absl::OkStatus();
 }
 
-absl::Status HeldJob::PullLocked(const v1::PullRequest& request, CallId call,
-                                 v1::PullResponse* response, Sink& sink, Effects* effects) {
+absl::Status HeldJob::PullLocked(const v1::PullRequest& request, CallId call, PullAnswer* answer,
+                                 Sink& sink, Effects* effects) {
   const Instant now = options_.clock->Now();
   const Instant deadline = now + absl::Milliseconds(request.wait_limit_ms());
   std::vector<PullHead> heads;
   for (const v1::ShardPull& shard : request.shards()) {
     PullHead head = DecodePull(request, shard).value();  // Checked before.
-    head.token = calls_.AddPart(call, KeyOf(shard), response, static_cast<int>(heads.size()));
+    head.token = calls_.AddPart(call, KeyOf(shard), answer, static_cast<int>(heads.size()));
     head.deadline = deadline;
-    response->add_shards();
+    answer->head.add_shards();
+    answer->values.emplace_back();
     heads.push_back(head);
   }
   for (int i = 0; i < request.shards_size(); ++i) {

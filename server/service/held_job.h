@@ -34,6 +34,7 @@
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "common/wire/tensor_message.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/core/membership.h"
@@ -109,8 +110,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // Is to be owned by a shared_ptr: answers of replicas may come after the job was dropped.
   HeldJob(Options options, std::shared_ptr<const ShardFactory> factory);
 
-  // ---- data plane. A call fills `response` and calls `done`, now or later; the request is not
-  // needed after the call. Returns the id to cancel it by if it waits.
+  // ---- data plane. A call fills the answer and calls `done`, now or later; the message is not
+  // needed after the call. Values of an answer are lent: the shard's memory lives as long as they
+  // do. Returns the id to cancel the call by if it waits.
   // Errors (to `done`):
   //         kInvalidArgument    a field that cannot be; names shard, value and what was expected.
   //         kNotFound           a shard that is not held here.
@@ -119,11 +121,10 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   //         kUnavailable        it is newer: this server has not taken it in yet.
   //         kAborted            the caller's life is fenced off.
   //         kResourceExhausted  too many pushes beyond the low-water mark, or no memory.
-  std::optional<CallId> Push(const v1::PushRequest& request, v1::PushResponse* response, Done done);
-  std::optional<CallId> Pull(const v1::PullRequest& request, v1::PullResponse* response, Done done);
+  std::optional<CallId> Push(const PushMessage& push, v1::PushResponse* response, Done done);
+  std::optional<CallId> Pull(const v1::PullRequest& request, PullAnswer* answer, Done done);
   // A push, then a pull; nothing is pushed if the pull would be refused.
-  std::optional<CallId> PushPull(const v1::PushPullRequest& request, v1::PushPullResponse* response,
-                                 Done done);
+  std::optional<CallId> PushPull(const PushPullMessage& message, PushPullAnswer* answer, Done done);
   void Cancel(CallId call);  // Ends the call with kCancelled; unknown ids are ignored.
 
   // Records or a whole shard from a primary; answered once what it brings is in the log, if the job
@@ -188,16 +189,15 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // ---- held_job.cc: pushes and pulls.
   absl::Status CheckCallerLocked(const v1::Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckPushLocked(const v1::PushRequest& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPushLocked(const PushMessage& push) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckPullLocked(const v1::PullRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Elements of a shard whose primary is here.
   absl::StatusOr<int64_t> ElementsOfLocked(const ShardKey& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status PushLocked(const v1::PushRequest& request, v1::PushResponse* response, Sink& sink)
+  absl::Status PushLocked(const PushMessage& push, v1::PushResponse* response, Sink& sink)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status PullLocked(const v1::PullRequest& request, CallId call, v1::PullResponse* response,
+  absl::Status PullLocked(const v1::PullRequest& request, CallId call, PullAnswer* answer,
                           Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends what an operation has begun: the call's id if it waits.
   std::optional<CallId> FinishLocked(CallId call, const absl::Status& status, Sink& sink,

@@ -166,8 +166,7 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   if (!link.is_primary() || options_.transport == nullptr) return;
   const ShardKey key = link.shard().key;
   const Instant now = options_.clock->Now();
-  while (const auto message =
-             link.replication().NextMessage(now, MayInstallLocked())) {
+  while (const auto message = link.replication().NextMessage(now, MayInstallLocked())) {
     if (message->install) ++installs_in_flight_;
     effects->sends.push_back(
         {.shard = key,

@@ -17,11 +17,14 @@ void HeldJob::Sink::OnPush(const ShardKey& key,
 }
 
 void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
-                           absl::Span<const float> values) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                           const ShardStore& store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const WaitingCalls::Part part = job_->calls_.PartOf(reply.token);
-  EncodePullReply(reply, values, part.response->mutable_shards(part.index));
+  EncodePullReply(reply, part.answer->head.mutable_shards(part.index));
+  if (reply.outcome == PullOutcome::kValues) {
+    part.answer->values[static_cast<size_t>(part.index)] = store.Lend(reply.read_from);
+  }
   if (reply.outcome == PullOutcome::kNotReady) {
-    EncodeCulprits(key, reply.waiting_for, part.response->add_waiting_for());
+    EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());
   } else if (const ShardLink& link = *job_->links_.at(key); link.holds_replies()) {
     if (reply.rests_on() > link.replication().committed_version()) {
       job_->calls_.HoldForVersion(part.call, key, reply.rests_on());
@@ -35,7 +38,7 @@ void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
 }
 
 void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
-                             absl::Span<const float> gradient) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                             const Gradient& gradient) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   ShardLink& link = *job_->links_.at(key);
   if (!link.holds_replies()) return;
   link.OnRecord(made, gradient);

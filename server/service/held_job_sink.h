@@ -24,9 +24,8 @@ class HeldJob::Sink final : public ReplySink {
   void SetPushResult(v1::ShardPushResult* result) { push_ = result; }
 
   void OnPush(const ShardKey& key, const ReplyPush& reply) override;
-  void OnPull(const ShardKey& key, const ReplyPull& reply, absl::Span<const float> values) override;
-  void OnRecord(const ShardKey& key, const MakeRecord& made,
-                absl::Span<const float> gradient) override;
+  void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) override;
+  void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) override;
 
   // Shards that made records, in order; may repeat.
   const std::vector<ShardKey>& touched() const { return touched_; }

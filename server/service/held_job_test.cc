@@ -16,7 +16,7 @@ constexpr ConsistencyConfig kSsp0{.mode = ConsistencyMode::kSsp, .staleness_boun
 
 // A pull in flight, as a caller sees it.
 struct PullCall {
-  v1::PullResponse response;
+  PullAnswer response;
   std::optional<absl::Status> ended;
   std::optional<HeldJob::CallId> waits;
 
@@ -31,7 +31,7 @@ struct PullCall {
 absl::Status PushInto(HeldJob& job, const v1::PushRequest& request, v1::PushResponse* response) {
   std::optional<absl::Status> ended;
   const auto waits =
-      job.Push(request, response, [&](const absl::Status& status) { ended = status; });
+      job.Push(Detach(request), response, [&](const absl::Status& status) { ended = status; });
   REQUIRE(ended.has_value());  // Without replicas and log a push never waits.
   REQUIRE_FALSE(waits.has_value());
   return *ended;
@@ -96,11 +96,11 @@ TEST_CASE("Held job: a pull past its wait limit names whom it waits for, shard b
   job->Tick(Instant() + absl::Milliseconds(500));
   REQUIRE(pull.ended.has_value());
   REQUIRE_OK(*pull.ended);
-  CHECK(pull.response.shards(0).outcome() == v1::ShardValues::NOT_READY);
-  REQUIRE(pull.response.waiting_for_size() == 2);
-  CHECK(pull.response.waiting_for(1).shard() == 1);
-  REQUIRE(pull.response.waiting_for(1).slots_size() == 1);
-  CHECK(pull.response.waiting_for(1).slots(0) == 0);
+  CHECK(pull.response.head.shards(0).outcome() == v1::ShardValues::NOT_READY);
+  REQUIRE(pull.response.head.waiting_for_size() == 2);
+  CHECK(pull.response.head.waiting_for(1).shard() == 1);
+  REQUIRE(pull.response.head.waiting_for(1).slots_size() == 1);
+  CHECK(pull.response.head.waiting_for(1).slots(0) == 0);
 }
 
 TEST_CASE("Held job: a new membership releases those who waited for the dead", "[server]") {
@@ -120,10 +120,9 @@ TEST_CASE("Held job: a new membership releases those who waited for the dead", "
 
 TEST_CASE("Held job: a push-pull whose pull is refused pushes nothing", "[server]") {
   const auto job = MakeTestJob(kBsp);
-  v1::PushPullRequest request;
-  *request.mutable_push() = PushOf(0, 0, 0, 1.0f);
-  *request.mutable_pull() = PullOf(0, 1, 70'000);
-  v1::PushPullResponse response;
+  const v1::PushRequest push = PushOf(0, 0, 0, 1.0f);
+  const PushPullMessage request{.push = Detach(push), .pull = PullOf(0, 1, 70'000)};
+  PushPullAnswer response;
   absl::Status ended;
   job->PushPull(request, &response, [&](const absl::Status& status) { ended = status; });
   CHECK_STATUS(ended, StatusCode::kInvalidArgument, "wait_limit_ms 70000: expected 0 to 60000");

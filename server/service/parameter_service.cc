@@ -3,11 +3,14 @@
 #include <grpcpp/support/message_allocator.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/net/cord_buffer.h"
 #include "common/net/grpc_status.h"
+#include "common/wire/tensor_message.h"
 
 namespace capstan::server {
 namespace {
@@ -21,14 +24,11 @@ grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* context,
 
 // A call that may wait in a HeldJob. gRPC calls OnCancel and OnDone only after the handler that
 // made it has returned, and OnDone last of all; it deletes itself there.
-class WaitingCall final : public grpc::ServerUnaryReactor {
+class WaitingCall : public grpc::ServerUnaryReactor {
  public:
   explicit WaitingCall(std::shared_ptr<HeldJob> job) : job_(std::move(job)) {}
 
   HeldJob& job() { return *job_; }
-  HeldJob::Done Finisher() {
-    return [this](const absl::Status& status) { Finish(ToGrpcStatus(status)); };
-  }
   // Called in the handler. After it only the id may be used: the call may have ended already.
   void SetWaits(std::optional<HeldJob::CallId> id) { waits_ = id; }
 
@@ -42,85 +42,129 @@ class WaitingCall final : public grpc::ServerUnaryReactor {
   std::optional<HeldJob::CallId> waits_;
 };
 
-// Lets a call give its request back before it waits: the gradients are up to 64 MiB.
-template <typename Request, typename Response>
-class FreeingAllocator final : public grpc::MessageAllocator<Request, Response> {
+absl::Cord Encode(const v1::PushResponse& response) {
+  return absl::Cord(response.SerializeAsString());
+}
+
+// One whose answer is encoded by hand, once the job has filled it in.
+template <typename Answer>
+class AnsweredCall final : public WaitingCall {
  public:
-  grpc::MessageHolder<Request, Response>* AllocateMessages() override { return new Holder; }
+  AnsweredCall(std::shared_ptr<HeldJob> job, grpc::ByteBuffer* response)
+      : WaitingCall(std::move(job)), response_(response) {}
+
+  Answer* answer() { return &answer_; }
+  HeldJob::Done Finisher() {
+    return [this](const absl::Status& status) {
+      if (status.ok()) *response_ = ToByteBuffer(Encode(answer_));
+      Finish(ToGrpcStatus(status));
+    };
+  }
 
  private:
-  class Holder final : public grpc::MessageHolder<Request, Response> {
+  grpc::ByteBuffer* const response_;
+  Answer answer_;
+};
+
+// Lets go of a request before the call ends: what is wanted of it is in the message by now.
+void Free(const grpc::ByteBuffer* request) { const_cast<grpc::ByteBuffer*>(request)->Clear(); }
+
+absl::StatusOr<v1::PullRequest> DecodePull(const grpc::ByteBuffer& request) {
+  v1::PullRequest pull;
+  if (pull.ParseFromString(std::string(ToCord(request)))) return pull;
+  return absl::InvalidArgumentError("the message is not a valid capstan.v1.PullRequest");
+}
+
+// Runs `start(call)`, which returns the id of a call that waits, for the job of `caller`.
+template <typename Answer, typename Start>
+grpc::ServerUnaryReactor* Begin(HeldJobs& jobs, grpc::CallbackServerContext* context,
+                                const v1::Caller& caller, grpc::ByteBuffer* response, Start start) {
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
+  if (!job.ok()) return FinishNow(context, job.status());
+  auto* call = new AnsweredCall<Answer>(*std::move(job), response);
+  call->SetWaits(start(*call));
+  return call;
+}
+
+absl::Status CheckOneCaller(const PushPullMessage& message) {
+  const v1::Caller& pusher = message.push.head.caller();
+  const v1::Caller& puller = message.pull.caller();
+  if (pusher.job_id() == puller.job_id() && pusher.rank() == puller.rank() &&
+      pusher.incarnation() == puller.incarnation()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("push-pull: the callers of push and pull differ: expected one");
+}
+
+}  // namespace
+
+// Lets a call give its request back before it waits: records are up to 64 MiB.
+class ParameterService::FreeingAllocator final
+    : public grpc::MessageAllocator<v1::ReplicateRequest, v1::ReplicateResponse> {
+ public:
+  grpc::MessageHolder<v1::ReplicateRequest, v1::ReplicateResponse>* AllocateMessages() override {
+    return new Holder;
+  }
+
+ private:
+  class Holder final : public grpc::MessageHolder<v1::ReplicateRequest, v1::ReplicateResponse> {
    public:
     Holder() {
-      this->set_request(request_.get());
-      this->set_response(&response_);
+      set_request(request_.get());
+      set_response(&response_);
     }
     void Release() override { delete this; }
     void FreeRequest() override {
       request_.reset();
-      this->set_request(nullptr);
+      set_request(nullptr);
     }
 
    private:
-    std::unique_ptr<Request> request_ = std::make_unique<Request>();
-    Response response_;
+    std::unique_ptr<v1::ReplicateRequest> request_ = std::make_unique<v1::ReplicateRequest>();
+    v1::ReplicateResponse response_;
   };
 };
 
-}  // namespace
-
-struct ParameterService::Allocators {
-  FreeingAllocator<v1::PushRequest, v1::PushResponse> push;
-  FreeingAllocator<v1::PushPullRequest, v1::PushPullResponse> push_pull;
-  FreeingAllocator<v1::ReplicateRequest, v1::ReplicateResponse> replicate;
-};
-
 ParameterService::ParameterService(HeldJobs* jobs)
-    : jobs_(jobs), allocators_(std::make_unique<Allocators>()) {
-  SetMessageAllocatorFor_Push(&allocators_->push);
-  SetMessageAllocatorFor_PushPull(&allocators_->push_pull);
-  SetMessageAllocatorFor_Replicate(&allocators_->replicate);
+    : jobs_(jobs), allocator_(std::make_unique<FreeingAllocator>()) {
+  SetMessageAllocatorFor_Replicate(allocator_.get());
 }
 
 ParameterService::~ParameterService() = default;
 
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
-                                                 const v1::PushRequest* request,
-                                                 v1::PushResponse* response) {
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
-  if (!job.ok()) return FinishNow(context, job.status());
-  auto* call = new WaitingCall(*std::move(job));
-  call->SetWaits(call->job().Push(*request, response, call->Finisher()));
-  context->GetRpcAllocatorState()->FreeRequest();
-  return call;
+                                                 const grpc::ByteBuffer* request,
+                                                 grpc::ByteBuffer* response) {
+  absl::StatusOr<PushMessage> push = DecodePush(ToCord(*request));
+  Free(request);
+  if (!push.ok()) return FinishNow(context, push.status());
+  return Begin<v1::PushResponse>(*jobs_, context, push->head.caller(), response, [&](auto& call) {
+    return call.job().Push(*push, call.answer(), call.Finisher());
+  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
-                                                 const v1::PullRequest* request,
-                                                 v1::PullResponse* response) {
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
-  if (!job.ok()) return FinishNow(context, job.status());
-  auto* call = new WaitingCall(*std::move(job));
-  call->SetWaits(call->job().Pull(*request, response, call->Finisher()));
-  return call;
+                                                 const grpc::ByteBuffer* request,
+                                                 grpc::ByteBuffer* response) {
+  const absl::StatusOr<v1::PullRequest> pull = DecodePull(*request);
+  if (!pull.ok()) return FinishNow(context, pull.status());
+  return Begin<PullAnswer>(*jobs_, context, pull->caller(), response, [&](auto& call) {
+    return call.job().Pull(*pull, call.answer(), call.Finisher());
+  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext* context,
-                                                     const v1::PushPullRequest* request,
-                                                     v1::PushPullResponse* response) {
-  const v1::Caller& pusher = request->push().caller();
-  const v1::Caller& puller = request->pull().caller();
-  if (pusher.job_id() != puller.job_id() || pusher.rank() != puller.rank() ||
-      pusher.incarnation() != puller.incarnation()) {
-    return FinishNow(context, absl::InvalidArgumentError(
-                                  "push-pull: the callers of push and pull differ: expected one"));
+                                                     const grpc::ByteBuffer* request,
+                                                     grpc::ByteBuffer* response) {
+  absl::StatusOr<PushPullMessage> message = DecodePushPull(ToCord(*request));
+  Free(request);
+  if (!message.ok()) return FinishNow(context, message.status());
+  if (const absl::Status status = CheckOneCaller(*message); !status.ok()) {
+    return FinishNow(context, status);
   }
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(pusher.job_id());
-  if (!job.ok()) return FinishNow(context, job.status());
-  auto* call = new WaitingCall(*std::move(job));
-  call->SetWaits(call->job().PushPull(*request, response, call->Finisher()));
-  context->GetRpcAllocatorState()->FreeRequest();
-  return call;
+  return Begin<PushPullAnswer>(*jobs_, context, message->pull.caller(), response, [&](auto& call) {
+    return call.job().PushPull(*message, call.answer(), call.Finisher());
+  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
@@ -129,7 +173,8 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
   if (!job.ok()) return FinishNow(context, job.status());
   auto* call = new WaitingCall(*std::move(job));  // It ends by itself: nothing is cancelled.
-  call->job().Replicate(*request, response, call->Finisher());
+  call->job().Replicate(*request, response,
+                        [call](const absl::Status& status) { call->Finish(ToGrpcStatus(status)); });
   context->GetRpcAllocatorState()->FreeRequest();
   return call;
 }

@@ -1,7 +1,9 @@
 // ParameterService: the data plane over gRPC's callback API; a thin shell around HeldJobs.
 //
 // No call holds a thread: one that waits is an entry in its HeldJob, and is forgotten when its
-// caller cancels. Answers are sent outside the jobs' mutexes.
+// caller cancels. Answers are sent outside the jobs' mutexes. Messages with values are parsed and
+// encoded by hand (common/wire): gradients are read where gRPC received them, parameters are sent
+// from where they lie.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
 #define CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
@@ -15,20 +17,28 @@
 
 namespace capstan::server {
 
-class ParameterService final : public v1::ParameterServer::CallbackService {
+// Calls with values as bytes, the others as messages.
+using MessageMethods = v1::ParameterServer::WithCallbackMethod_Replicate<
+    v1::ParameterServer::WithCallbackMethod_GetRouting<
+        v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
+using ParameterMethods =
+    v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
+        v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
+
+class ParameterService final : public ParameterMethods {
  public:
   explicit ParameterService(HeldJobs* jobs);  // They outlive the service.
   ~ParameterService() override;
 
   grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
-                                 const v1::PushRequest* request,
-                                 v1::PushResponse* response) override;
+                                 const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Pull(grpc::CallbackServerContext* context,
-                                 const v1::PullRequest* request,
-                                 v1::PullResponse* response) override;
+                                 const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* PushPull(grpc::CallbackServerContext* context,
-                                     const v1::PushPullRequest* request,
-                                     v1::PushPullResponse* response) override;
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Replicate(grpc::CallbackServerContext* context,
                                       const v1::ReplicateRequest* request,
                                       v1::ReplicateResponse* response) override;
@@ -40,10 +50,10 @@ class ParameterService final : public v1::ParameterServer::CallbackService {
                                            v1::DescribeTablesResponse* response) override;
 
  private:
-  struct Allocators;
+  class FreeingAllocator;
 
   HeldJobs* const jobs_;
-  const std::unique_ptr<Allocators> allocators_;
+  const std::unique_ptr<FreeingAllocator> allocator_;  // Of Replicate.
 };
 
 }  // namespace capstan::server

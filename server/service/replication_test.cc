@@ -129,12 +129,12 @@ struct Flight {
   bool waits() const { return !ended.has_value(); }
 };
 using PushFlight = Flight<v1::PushResponse>;
-using PullFlight = Flight<v1::PullResponse>;
+using PullFlight = Flight<PullAnswer>;
 
 std::unique_ptr<PushFlight> Push(HeldJob& job, v1::PushRequest request) {
   request.mutable_caller()->set_routing_generation(job.routing_generation().value());
   auto flight = std::make_unique<PushFlight>();
-  job.Push(request, &flight->response, flight->Lander());
+  job.Push(Detach(request), &flight->response, flight->Lander());
   return flight;
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("Replication: nothing is read that could still be lost", "[server]") {
   cluster.Deliver();
   REQUIRE_OK(*dirty->ended);
   REQUIRE_OK(*snapshot->ended);
-  CHECK(dirty->response.shards(0).version() == 1);
+  CHECK(dirty->response.head.shards(0).version() == 1);
 }
 
 // Trains two iterations, loses the primary with a third one in doubt, and repeats its pushes.
@@ -345,7 +345,7 @@ TEST_CASE("Replication: a reader of a primary without a lease waits for the repl
     cluster.Deliver();
     REQUIRE_OK(*first->ended);
     REQUIRE_OK(*second->ended);
-    CHECK(first->response.shards(0).version() == 0);
+    CHECK(first->response.head.shards(0).version() == 0);
   }
   SECTION("which know a newer primary") {
     cluster.Route(Takeover(2, "server-2"), {"server-2"});

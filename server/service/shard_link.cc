@@ -60,10 +60,10 @@ void ShardLink::SetRole(const RoleRoute& route,
   }
 }
 
-void ShardLink::OnRecord(const MakeRecord& made, absl::Span<const float> gradient) {
+void ShardLink::OnRecord(const MakeRecord& made, const Gradient& gradient) {
   if (!holds_replies()) return;
   const Position position = made.record.position;
-  const int64_t bytes = static_cast<int64_t>(gradient.size() * sizeof(float));
+  const int64_t bytes = gradient.size() * static_cast<int64_t>(sizeof(float));
   if (replication_.keeps_records()) {
     auto record = std::make_shared<const v1::ShardRecord>(EncodeRecord(made.record, gradient));
     if (options_->log != nullptr) AppendLog(record);

@@ -59,7 +59,7 @@ class ShardLink {
                const TableShard* held, EndedCalls* ended);
 
   // ---- primary
-  void OnRecord(const MakeRecord& made, absl::Span<const float> gradient);
+  void OnRecord(const MakeRecord& made, const Gradient& gradient);
   std::shared_ptr<const v1::ReplicateRequest> MessageFor(const ReplicaMessage& message,
                                                          Generation routing,
                                                          const TableShard& held) const;

@@ -167,4 +167,6 @@ float NumberIn(const v1::PullResponse& response) {
   return all.front();
 }
 
+float NumberIn(PullAnswer answer) { return NumberIn(Attach(std::move(answer))); }
+
 }  // namespace capstan::server

@@ -61,6 +61,7 @@ v1::PullRequest SnapshotOf();
 // The one number that all elements of the answer have; fails the test if they differ or are too
 // few.
 float NumberIn(const v1::PullResponse& response);
+float NumberIn(PullAnswer answer);
 
 }  // namespace capstan::server
 

@@ -21,14 +21,13 @@ bool WaitingCalls::CountDown(CallId id, EndedCalls* ended) {
   return false;
 }
 
-PullToken WaitingCalls::AddPart(CallId call, const ShardKey& key, v1::PullResponse* response,
-                                int index) {
+PullToken WaitingCalls::AddPart(CallId call, const ShardKey& key, PullAnswer* answer, int index) {
   const PullToken token = next_token_;
   ++next_token_;
   Call& entry = calls_.at(call);
   ++entry.missing;
   entry.parts.push_back(token);
-  parts_.insert({token, {.call = call, .key = key, .response = response, .index = index}});
+  parts_.insert({token, {.call = call, .key = key, .answer = answer, .index = index}});
   return token;
 }
 

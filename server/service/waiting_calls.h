@@ -20,7 +20,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "common/types/ids.h"
-#include "proto/parameter_server.pb.h"
+#include "common/wire/tensor_message.h"
 #include "server/core/messages.h"
 
 namespace capstan::server {
@@ -36,7 +36,7 @@ class WaitingCalls {
   struct Part {  // Of a call: where a shard's answer goes.
     CallId call;
     ShardKey key;
-    v1::PullResponse* response;
+    PullAnswer* answer;
     int index;
   };
   // A pull that waits in a shard's core.
@@ -51,7 +51,7 @@ class WaitingCalls {
   bool Has(CallId call) const { return calls_.contains(call); }
 
   // A shard's answer is missing. REQUIRES: the call is open.
-  PullToken AddPart(CallId call, const ShardKey& key, v1::PullResponse* response, int index);
+  PullToken AddPart(CallId call, const ShardKey& key, PullAnswer* answer, int index);
   // The answer is there. REQUIRES: the token was given out, its call has not ended.
   Part TakePart(PullToken token, EndedCalls* ended);
   // Where the answer goes, before it is taken.

@@ -12,9 +12,9 @@ constexpr ShardKey kFirst{TableId(0), ShardId(0)}, kSecond{TableId(0), ShardId(1
 TEST_CASE("Waiting calls: a call ends with its last part and hold, once it is sealed", "[server]") {
   WaitingCalls calls;
   EndedCalls ended;
-  v1::PullResponse response;
+  PullAnswer answer;
   const CallId call = calls.Begin([](const absl::Status&) {});
-  const PullToken token = calls.AddPart(call, kFirst, &response, 0);
+  const PullToken token = calls.AddPart(call, kFirst, &answer, 0);
   calls.HoldForVersion(call, kFirst, Version(3));
   calls.HoldForVersion(call, kFirst, Version(3));  // Once is enough.
   calls.HoldForPosition(call, kSecond, Position(7));
@@ -41,10 +41,10 @@ TEST_CASE("Waiting calls: one that waits for nothing ends when it is sealed", "[
 TEST_CASE("Waiting calls: ending one hands out its pulls and forgets its holds", "[server]") {
   WaitingCalls calls;
   EndedCalls ended;
-  v1::PullResponse response;
+  PullAnswer answer;
   const CallId call = calls.Begin([](const absl::Status&) {});
   const CallId other = calls.Begin([](const absl::Status&) {});
-  const PullToken token = calls.AddPart(call, kFirst, &response, 0);
+  const PullToken token = calls.AddPart(call, kFirst, &answer, 0);
   calls.HoldForVersion(call, kSecond, Version(3));
   calls.HoldForVersion(other, kSecond, Version(3));
   CHECK(calls.WaitingFor(kFirst) == std::vector<CallId>{call});

@@ -30,8 +30,8 @@ absl::Status JobTables::CheckPull(const ShardKey& key, const PullHead& pull) con
   return Annotate(shards_.at(key).core().CheckPull(pull), NameOf(key));
 }
 
-absl::Status JobTables::Push(const ShardKey& key, const PushHead& push,
-                             absl::Span<const float> gradient, ReplySink& sink) {
+absl::Status JobTables::Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
+                             ReplySink& sink) {
   CAPSTAN_RETURN_IF_ERROR(failure_);
   TableShard& shard = shards_.at(key);
   Actions actions;
@@ -129,7 +129,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
 }
 
 absl::Status JobTables::CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
-                                 absl::Span<const float> payload, ReplySink& sink) {
+                                 const Gradient& payload, ReplySink& sink) {
   const absl::Status status = shard.CarryOut(key, actions, payload, sink);
   if (!status.ok()) failure_ = Annotate(status, absl::StrCat(NameOf(key), ": keeping a gradient"));
   return failure_;

@@ -41,7 +41,7 @@ class JobTables {
   // Errors: also kResourceExhausted once memory for a gradient has run out (see failure()).
   absl::Status CheckPush(const ShardKey& key, const PushHead& push) const;
   absl::Status CheckPull(const ShardKey& key, const PullHead& pull) const;
-  absl::Status Push(const ShardKey& key, const PushHead& push, absl::Span<const float> gradient,
+  absl::Status Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                     ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
   void CancelPull(const ShardKey& key, PullToken token);  // Ignored if the shard is not held.
@@ -65,7 +65,7 @@ class JobTables {
 
  private:
   absl::Status CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
-                        absl::Span<const float> payload, ReplySink& sink);
+                        const Gradient& payload, ReplySink& sink);
 
   const std::shared_ptr<const ShardFactory> factory_;  // Shared with whoever makes shards.
   absl::btree_map<ShardKey, TableShard> shards_;

@@ -65,12 +65,12 @@ JobTables MakeTables(const JobTablesConfig& config, const std::vector<HeldShard>
 class Answers final : public ReplySink {
  public:
   void OnPush(const ShardKey& key, const ReplyPush& reply) override { pushes[key] = reply; }
-  void OnPull(const ShardKey& key, const ReplyPull& reply, absl::Span<const float> read) override {
+  void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) override {
     pulls[key] = reply;
+    const absl::Span<const float> read = store.Read(reply.read_from);
     values[key].assign(read.begin(), read.end());
   }
-  void OnRecord(const ShardKey& key, const MakeRecord& made,
-                absl::Span<const float> gradient) override {
+  void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) override {
     records[key].push_back(EncodeRecord(made.record, gradient));
   }
 
@@ -119,8 +119,8 @@ TEST_CASE("Job tables: slots are summed and applied, and a waiting pull gets the
   REQUIRE_OK(job.Pull(kFirst, next, Instant(), answers));
   CHECK(answers.pulls.empty());
   CHECK(job.NextDeadline() == next.deadline);
-  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.25f), answers));
-  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 1), std::vector<float>(16, 0.5f), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), Gradient(std::vector<float>(16, 0.25f)), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 1), Gradient(std::vector<float>(16, 0.5f)), answers));
   CHECK(answers.pushes.at(kFirst).version == Version(1));
   REQUIRE(answers.pulls.at(kFirst).outcome == PullOutcome::kValues);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -136,7 +136,7 @@ TEST_CASE("Job tables: the statistics follow each tensor's own momentum", "[serv
   Answers answers;
   PushHead push = SlotPush(0, 0);
   push.slot_end = 0;
-  REQUIRE_OK(job.Push(kStatistics, push, std::vector<float>(40, 2.0f), answers));
+  REQUIRE_OK(job.Push(kStatistics, push, Gradient(std::vector<float>(40, 2.0f)), answers));
   const std::vector<float> after = ReadNow(job, kStatistics);
   for (size_t i = 0; i < 40; ++i) {
     const float momentum = i < 24 ? 0.5f : 0.25f;
@@ -162,9 +162,9 @@ TEST_CASE("Job tables: a pull past its deadline is answered by the tick", "[serv
 TEST_CASE("Job tables: what is held can be described", "[server]") {
   JobTables job = MakeTables(Config());
   Answers answers;
-  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.0f), answers));
-  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), std::vector<float>(16, 0.0f), answers));
-  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 1), std::vector<float>(16, 0.0f), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), Gradient(std::vector<float>(16, 0.0f)), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 0), Gradient(std::vector<float>(16, 0.0f)), answers));
+  REQUIRE_OK(job.Push(kFirst, SlotPush(0, 1), Gradient(std::vector<float>(16, 0.0f)), answers));
   const std::vector<v1::HeldTable> tables = job.Describe([](const ShardKey&) { return true; });
   REQUIRE(tables.size() == 2);
   CHECK(tables[0].name() == "parameters");
@@ -206,7 +206,7 @@ TEST_CASE("Job tables: a copy that gets the records has the same bytes", "[serve
         push.sequence = Sequence(static_cast<uint64_t>(2 * iteration + slot + 1));
       }
       const float gradient = 0.1f * static_cast<float>(iteration + slot + 1);
-      REQUIRE_OK(primary.Push(kFirst, push, std::vector<float>(16, gradient), answers));
+      REQUIRE_OK(primary.Push(kFirst, push, Gradient(std::vector<float>(16, gradient)), answers));
     }
   }
   primary.MakeBarrier(kFirst, answers);
@@ -230,10 +230,10 @@ TEST_CASE("Job tables: a record that does not fit changes nothing", "[server]") 
   JobTables job = MakeTables(Config());
   const std::vector<float> before = ReadNow(job, kFirst);
   ShardRecord head{.kind = ShardRecord::Kind::kUpdate, .position = Position(1), .membership = {}};
-  CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, std::vector<float>(15, 1.0f))),
+  CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, Gradient(std::vector<float>(15, 1.0f)))),
                StatusCode::kInvalidArgument, "record 1 has 60 bytes of values: expected 64");
   head.position = Position(2);
-  CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, std::vector<float>(16, 1.0f))),
+  CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, Gradient(std::vector<float>(16, 1.0f)))),
                StatusCode::kDataLoss, "record 2: expected 1");
   CHECK(ReadNow(job, kFirst) == before);
   REQUIRE_OK(job.failure());

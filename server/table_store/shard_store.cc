@@ -9,9 +9,16 @@
 namespace capstan::server {
 namespace {
 
-// Elements updated at a time when the new values go over the gradient: Apply wants the two
-// disjoint, so a block of the gradient is copied first. 16 KiB stay in the L1 cache.
-constexpr int64_t kBlockElements = 4096;
+using Block = std::array<float, Gradient::kBlockElements>;
+
+// Calls `use(begin, n, values)` for the blocks of elements [begin, end) in order.
+template <typename Use>
+void ForBlocks(const Gradient& gradient, int64_t begin, int64_t end, Block* block, Use use) {
+  for (; begin < end; begin += Gradient::kBlockElements) {
+    const int64_t n = std::min(Gradient::kBlockElements, end - begin);
+    use(begin, n, gradient.Read(begin, n, block->data()));
+  }
+}
 
 }  // namespace
 
@@ -31,84 +38,99 @@ absl::StatusOr<ShardStore> ShardStore::Make(int64_t elements, std::vector<Update
   return store;
 }
 
-absl::Status ShardStore::Keep(const KeepGradient& action, absl::Span<const float> payload) {
+absl::Status ShardStore::Keep(const KeepGradient& action, const Gradient& payload) {
   CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer buffer, TakeBuffer());
-  std::copy(payload.begin(), payload.end(), buffer.data());
+  payload.CopyTo(buffer.data());
   gradients_.insert_or_assign(action.as, std::move(buffer));
   return absl::OkStatus();
 }
 
-void ShardStore::Add(const AddGradient& action, absl::Span<const float> payload) {
+void ShardStore::Add(const AddGradient& action, const Gradient& payload) {
   float* into = gradients_.at(action.into).data();
-  const float* from = Gradient(action.from, payload);
-  for (int64_t i = 0, n = size(); i < n; ++i) into[i] += from[i];
+  const Gradient addend = ReadGradient(action.from, payload);
+  Block block;
+  ForBlocks(addend, 0, size(), &block, [into](int64_t begin, int64_t n, const float* from) {
+    for (int64_t i = 0; i < n; ++i) into[begin + i] += from[i];
+  });
   if (action.from != kIncomingGradient) Drop({action.from});
 }
 
 void ShardStore::Drop(const DropGradient& action) {
   const auto it = gradients_.find(action.gradient);
-  if (free_.empty()) free_.push_back(std::move(it->second));
+  GiveBack(std::move(it->second));
   gradients_.erase(it);
 }
 
 void ShardStore::Release(const ReleasePrevious&) {
-  if (free_.empty()) free_.push_back(std::move(*previous_));
+  GiveBack(std::move(*previous_));
   previous_.reset();
 }
 
-absl::Status ShardStore::Apply(const ApplyGradient& action, absl::Span<const float> payload) {
-  // Where the new values go: over the old ones, or over the gradient, which nobody needs any more.
+absl::Status ShardStore::Apply(const ApplyGradient& action, const Gradient& payload) {
+  // Where the new values go: over the old ones if nobody reads these, or over the gradient, which
+  // nobody needs any more, or to a buffer of their own.
+  const bool elsewhere = action.keep_previous || values_.lent();
+  const Gradient gradient = ReadGradient(action.gradient, payload);
   FloatBuffer spare;
   if (action.gradient != kIncomingGradient) {
     spare = std::move(gradients_.at(action.gradient));
     gradients_.erase(action.gradient);
-  } else if (action.keep_previous) {
+  } else if (elsewhere) {
     CAPSTAN_ASSIGN_OR_RETURN(spare, TakeBuffer());
   }
-  const float* gradient = action.gradient == kIncomingGradient ? payload.data() : spare.data();
-  Update(action.step, gradient, action.keep_previous ? spare.data() : values_.data());
+  Update(action.step, gradient, elsewhere ? spare.data() : values_.data());
+  if (elsewhere) std::swap(values_, spare);
   if (action.keep_previous) {
-    previous_ = std::exchange(values_, std::move(spare));
-  } else if (spare.data() != nullptr && free_.empty()) {
-    free_.push_back(std::move(spare));
+    previous_ = std::move(spare);
+  } else {
+    GiveBack(std::move(spare));
   }
   return absl::OkStatus();
 }
 
-void ShardStore::Update(int64_t step, const float* gradient, float* out) {
-  std::array<float, kBlockElements> copy;
+void ShardStore::Update(int64_t step, const Gradient& gradient, float* out) {
+  Block block;
   std::vector<float*> state(state_.size());
   for (const UpdateSegment& segment : segments_) {
-    const int64_t stride = gradient == out ? kBlockElements : segment.end - segment.begin;
-    for (int64_t begin = segment.begin; begin < segment.end; begin += stride) {
-      const int64_t n = std::min(stride, segment.end - begin);
-      const float* from = gradient + begin;
-      if (gradient == out) {
-        std::copy(from, from + n, copy.data());
-        from = copy.data();
-      }
-      for (size_t slot = 0; slot < state.size(); ++slot) state[slot] = state_[slot].data() + begin;
-      server::Apply(segment.config, step, n, values_.data() + begin, from, state, out + begin);
-    }
+    ForBlocks(gradient, segment.begin, segment.end, &block,
+              [&](int64_t begin, int64_t n, const float* from) {
+                if (from == out + begin) {  // The update wants the two disjoint.
+                  std::copy(from, from + n, block.data());
+                  from = block.data();
+                }
+                for (size_t slot = 0; slot < state.size(); ++slot) {
+                  state[slot] = state_[slot].data() + begin;
+                }
+                server::Apply(segment.config, step, n, values_.data() + begin, from, state,
+                              out + begin);
+              });
   }
 }
 
-absl::Span<const float> ShardStore::Read(ReadFrom from) const {
+Gradient ShardStore::ReadGradient(GradientId id, const Gradient& payload) const {
+  return id == kIncomingGradient ? payload : Gradient(gradients_.at(id).span());
+}
+
+const FloatBuffer& ShardStore::BufferOf(ReadFrom from) const {
+  static const FloatBuffer& kNone = *new FloatBuffer();
   switch (from) {
     case ReadFrom::kCurrent:
-      return values_.span();
+      return values_;
     case ReadFrom::kPrevious:
-      return previous_->span();
+      return *previous_;
     case ReadFrom::kNothing:
       break;
   }
-  return {};
+  return kNone;
 }
 
 absl::Status ShardStore::Restore(absl::Span<const float> values, absl::Span<const float> previous,
                                  absl::Span<const absl::Span<const float>> state) {
   gradients_.clear();
   previous_.reset();
+  if (values_.lent()) {
+    CAPSTAN_ASSIGN_OR_RETURN(values_, TakeBuffer());
+  }
   std::copy(values.begin(), values.end(), values_.data());
   for (size_t slot = 0; slot < state_.size(); ++slot) {
     std::copy(state[slot].begin(), state[slot].end(), state_[slot].data());
@@ -133,8 +155,9 @@ absl::StatusOr<FloatBuffer> ShardStore::TakeBuffer() {
   return buffer;
 }
 
-const float* ShardStore::Gradient(GradientId id, absl::Span<const float> payload) const {
-  return id == kIncomingGradient ? payload.data() : gradients_.at(id).data();
+void ShardStore::GiveBack(FloatBuffer buffer) {
+  const bool usable = buffer.data() != nullptr && !buffer.lent();
+  if (usable && free_.empty()) free_.push_back(std::move(buffer));
 }
 
 }  // namespace capstan::server

@@ -9,6 +9,9 @@
 //   values v, previous v-1 --first push at v--> previous's buffer takes the gradient
 //   values v, gradient --apply--> gradient's buffer takes v+1, the values' buffer is previous
 //
+// Values are lent to answers, not copied. An update of values that are lent goes to another buffer;
+// the old one is freed when the answers have been sent.
+//
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_SHARD_STORE_H_
 #define CAPSTAN_SERVER_TABLE_STORE_SHARD_STORE_H_
@@ -24,6 +27,7 @@
 #include "server/core/messages.h"
 #include "server/optimizer/optimizer.h"
 #include "server/table_store/float_buffer.h"
+#include "server/table_store/gradient.h"
 
 namespace capstan::server {
 
@@ -44,19 +48,18 @@ class ShardStore {
   // Each carries out the action of its argument; `payload` is the push being handled, size()
   // floats.
   // Errors: kResourceExhausted  no memory for a gradient; the push is lost, the shard unusable.
-  absl::Status Keep(const KeepGradient& action, absl::Span<const float> payload);
-  void Add(const AddGradient& action, absl::Span<const float> payload);
+  absl::Status Keep(const KeepGradient& action, const Gradient& payload);
+  void Add(const AddGradient& action, const Gradient& payload);
   void Drop(const DropGradient& action);
   void Release(const ReleasePrevious&);
-  absl::Status Apply(const ApplyGradient& action, absl::Span<const float> payload);
+  absl::Status Apply(const ApplyGradient& action, const Gradient& payload);
 
   // The buffer that a reply names; empty for kNothing. Valid until the next action.
-  absl::Span<const float> Read(ReadFrom from) const;
+  absl::Span<const float> Read(ReadFrom from) const { return BufferOf(from).span(); }
+  absl::Cord Lend(ReadFrom from) const { return BufferOf(from).Lend(); }  // Likewise, to keep.
 
   // The gradient that an action names. Valid until the next action.
-  absl::Span<const float> ReadGradient(GradientId id, absl::Span<const float> payload) const {
-    return {Gradient(id, payload), static_cast<size_t>(size())};
-  }
+  Gradient ReadGradient(GradientId id, const Gradient& payload) const;
 
   int state_slots() const { return static_cast<int>(state_.size()); }
   absl::Span<const float> ReadState(int slot) const {
@@ -76,10 +79,11 @@ class ShardStore {
  private:
   ShardStore() = default;
 
+  const FloatBuffer& BufferOf(ReadFrom from) const;
   absl::StatusOr<FloatBuffer> TakeBuffer();  // A free one, or a new one.
+  void GiveBack(FloatBuffer buffer);
   // Writes update number `step` to `out`, which may be the values or the gradient.
-  void Update(int64_t step, const float* gradient, float* out);
-  const float* Gradient(GradientId id, absl::Span<const float> payload) const;
+  void Update(int64_t step, const Gradient& gradient, float* out);
 
   std::vector<UpdateSegment> segments_;
   FloatBuffer values_;

@@ -1,6 +1,8 @@
 #include "server/table_store/shard_store.h"
 
 #include <bit>
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "common/random/philox.h"
@@ -52,9 +54,9 @@ TEST_CASE("Shard store: an update over the summed gradient has the bits of one i
     const std::vector<float> gradient = Numbers(10 + static_cast<uint64_t>(step), count);
     const std::vector<uint32_t> before = BitsOf(kept.Read(ReadFrom::kCurrent));
     if (step > 0) kept.Release({});
-    REQUIRE_OK(kept.Keep({kA}, gradient));
+    REQUIRE_OK(kept.Keep({kA}, Gradient(gradient)));
     REQUIRE_OK(kept.Apply({.gradient = kA, .step = step, .keep_previous = true}, {}));
-    REQUIRE_OK(in_place.Apply({.gradient = kIncomingGradient, .step = step}, gradient));
+    REQUIRE_OK(in_place.Apply({.gradient = kIncomingGradient, .step = step}, Gradient(gradient)));
     CHECK(BitsOf(kept.Read(ReadFrom::kCurrent)) == BitsOf(in_place.Read(ReadFrom::kCurrent)));
     CHECK(BitsOf(kept.Read(ReadFrom::kPrevious)) == before);
   }
@@ -64,9 +66,9 @@ TEST_CASE("Shard store: gradients are added element by element", "[server]") {
   const int64_t count = 1003;
   const std::vector<float> a = Numbers(2, count), b = Numbers(3, count), c = Numbers(4, count);
   ShardStore store = MakeStore(Rule(OptimizerKind::kSgd), std::vector<float>(count, 0.0f));
-  REQUIRE_OK(store.Keep({kA}, a));
-  REQUIRE_OK(store.Keep({kB}, b));
-  store.Add({.into = kB, .from = kIncomingGradient}, c);
+  REQUIRE_OK(store.Keep({kA}, Gradient(a)));
+  REQUIRE_OK(store.Keep({kB}, Gradient(b)));
+  store.Add({.into = kB, .from = kIncomingGradient}, Gradient(c));
   store.Add({.into = kA, .from = kB}, {});
   REQUIRE_OK(store.Apply({.gradient = kA, .step = 0, .keep_previous = true}, {}));
   std::vector<float> expected;
@@ -83,10 +85,10 @@ TEST_CASE("Shard store: steady training needs no memory beyond one more buffer",
   for (int64_t step = 0; step < 5; ++step) {
     if (step > 0) store.Release({});
     if (slots == 1) {
-      REQUIRE_OK(store.Apply({.step = step, .keep_previous = true}, gradient));
+      REQUIRE_OK(store.Apply({.step = step, .keep_previous = true}, Gradient(gradient)));
     } else {
-      REQUIRE_OK(store.Keep({kA}, gradient));
-      store.Add({.into = kA, .from = kIncomingGradient}, gradient);
+      REQUIRE_OK(store.Keep({kA}, Gradient(gradient)));
+      store.Add({.into = kA, .from = kIncomingGradient}, Gradient(gradient));
       REQUIRE_OK(store.Apply({.gradient = kA, .step = step, .keep_previous = true}, {}));
     }
     CHECK(store.bytes() == 3 * buffer);
@@ -97,8 +99,56 @@ TEST_CASE("Shard store: applying at once needs no buffer at all", "[server]") {
   ShardStore store = MakeStore(Rule(OptimizerKind::kAdam), Numbers(1, 100));
   const int64_t bytes = store.bytes();
   const std::vector<float> gradient = Numbers(5, 100);
-  REQUIRE_OK(store.Apply({.step = 0}, gradient));
+  REQUIRE_OK(store.Apply({.step = 0}, Gradient(gradient)));
   CHECK(store.bytes() == bytes);
+}
+
+TEST_CASE("Shard store: values that are lent do not change under their reader", "[server]") {
+  const std::vector<float> gradient = Numbers(5, 5000), values = Numbers(1, 5000);
+  ShardStore store = MakeStore(Rule(OptimizerKind::kSgd), values);
+  ShardStore unread = MakeStore(Rule(OptimizerKind::kSgd), values);
+  const int64_t bytes = store.bytes();
+  absl::Cord lent = store.Lend(ReadFrom::kCurrent);
+  CHECK(lent.TryFlat()->data() ==
+        reinterpret_cast<const char*>(store.Read(ReadFrom::kCurrent).data()));
+  for (int64_t step = 0; step < 2; ++step) {
+    REQUIRE_OK(store.Apply({.step = step}, Gradient(gradient)));
+    REQUIRE_OK(unread.Apply({.step = step}, Gradient(gradient)));
+  }
+  CHECK(BitsOf(store.Read(ReadFrom::kCurrent)) == BitsOf(unread.Read(ReadFrom::kCurrent)));
+  CHECK(std::memcmp(lent.TryFlat()->data(), values.data(), lent.size()) == 0);
+  CHECK(store.bytes() == bytes);  // The old values' buffer is their reader's.
+}
+
+TEST_CASE("Shard store: no buffer that is lent is written again", "[server]") {
+  const std::vector<float> gradient = Numbers(5, 100), values = Numbers(1, 100);
+  ShardStore store = MakeStore(Rule(OptimizerKind::kMomentum), values);
+  const absl::Cord current = store.Lend(ReadFrom::kCurrent);
+  REQUIRE_OK(store.Keep({kA}, Gradient(gradient)));
+  REQUIRE_OK(store.Apply({.gradient = kA, .step = 0, .keep_previous = true}, {}));
+  const absl::Cord previous = store.Lend(ReadFrom::kPrevious);
+  CHECK(previous == current);
+  store.Release({});
+  REQUIRE_OK(store.Keep({kA}, Gradient(gradient)));
+  REQUIRE_OK(store.Keep({kB}, Gradient(gradient)));
+  CHECK(std::memcmp(current.TryFlat()->data(), values.data(), current.size()) == 0);
+  const std::vector<float> other = Numbers(9, 100);
+  const std::vector<absl::Span<const float>> state = {absl::MakeConstSpan(other)};
+  const absl::Cord now = store.Lend(ReadFrom::kCurrent);
+  const std::string before(now);
+  REQUIRE_OK(store.Restore(other, {}, state));
+  CHECK(now == before);
+}
+
+TEST_CASE("Shard store: a lent buffer outlives its store", "[server]") {
+  absl::Cord lent;
+  {
+    const ShardStore store = MakeStore(Rule(OptimizerKind::kSgd), {1.0f, 2.0f});
+    lent = store.Lend(ReadFrom::kCurrent);
+  }
+  float second = 0;
+  std::memcpy(&second, lent.TryFlat()->data() + sizeof(float), sizeof second);
+  CHECK(second == 2.0f);
 }
 
 TEST_CASE("Shard store: each segment follows its own rule", "[server]") {
@@ -110,17 +160,17 @@ TEST_CASE("Shard store: each segment follows its own rule", "[server]") {
                                              {.begin = 1, .end = 3, .config = fast}}));
   for (float& value : store.mutable_values()) value = 4.0f;
   const std::vector<float> observed = {8.0f, 8.0f, 0.0f};
-  REQUIRE_OK(store.Apply({.step = 0}, observed));
+  REQUIRE_OK(store.Apply({.step = 0}, Gradient(observed)));
   CHECK(BitsOf(store.Read(ReadFrom::kCurrent)) == BitsOf(std::vector<float>{5.0f, 6.0f, 2.0f}));
 }
 
 TEST_CASE("Shard store: a dropped gradient's buffer is used again", "[server]") {
   ShardStore store = MakeStore(Rule(OptimizerKind::kSgd), Numbers(1, 100));
   const std::vector<float> gradient = Numbers(5, 100);
-  REQUIRE_OK(store.Keep({kA}, gradient));
+  REQUIRE_OK(store.Keep({kA}, Gradient(gradient)));
   const int64_t bytes = store.bytes();
   store.Drop({kA});
-  REQUIRE_OK(store.Keep({kB}, gradient));
+  REQUIRE_OK(store.Keep({kB}, Gradient(gradient)));
   CHECK(store.bytes() == bytes);
 }
 

@@ -133,7 +133,7 @@ v1::Membership EncodeMembership(const Membership& membership) {
   return encoded;
 }
 
-v1::ShardRecord EncodeRecord(const ShardRecord& record, absl::Span<const float> gradient) {
+v1::ShardRecord EncodeRecord(const ShardRecord& record, const Gradient& gradient) {
   v1::ShardRecord encoded;
   encoded.set_position(record.position.value());
   switch (record.kind) {
@@ -156,7 +156,7 @@ v1::ShardRecord EncodeRecord(const ShardRecord& record, absl::Span<const float> 
       encoded.mutable_barrier();
       break;
   }
-  encoded.set_values(gradient.data(), gradient.size() * sizeof(float));
+  gradient.AppendTo(encoded.mutable_values());
   return encoded;
 }
 

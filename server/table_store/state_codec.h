@@ -15,6 +15,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/core/membership.h"
 #include "server/core/shard_record.h"
+#include "server/table_store/gradient.h"
 
 namespace capstan::server {
 
@@ -29,7 +30,7 @@ absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership);
 v1::Membership EncodeMembership(const Membership& membership);
 
 // `gradient` is that of a push or update; empty for the others.
-v1::ShardRecord EncodeRecord(const ShardRecord& record, absl::Span<const float> gradient);
+v1::ShardRecord EncodeRecord(const ShardRecord& record, const Gradient& gradient);
 // Errors: kInvalidArgument  no kind, or a number out of range.
 absl::StatusOr<ShardRecord> DecodeRecord(const v1::ShardRecord& record);
 

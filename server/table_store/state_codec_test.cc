@@ -32,7 +32,7 @@ TEST_CASE("State codec: records of every kind survive the round trip", "[server]
       {.kind = ShardRecord::Kind::kBarrier, .position = Position(3), .membership = {}}};
   const std::vector<float> gradient = {1.5f, -2.0f};
   for (const ShardRecord& record : records) {
-    const v1::ShardRecord encoded = EncodeRecord(record, gradient);
+    const v1::ShardRecord encoded = EncodeRecord(record, Gradient(gradient));
     REQUIRE_OK_AND_ASSIGN(const ShardRecord decoded, DecodeRecord(encoded));
     CHECK(decoded == record);
     std::vector<float> copy;

@@ -21,8 +21,8 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 class NoReplies final : public ReplySink {
  public:
   void OnPush(const ShardKey&, const ReplyPush&) override {}
-  void OnPull(const ShardKey&, const ReplyPull&, absl::Span<const float>) override {}
-  void OnRecord(const ShardKey&, const MakeRecord&, absl::Span<const float>) override {}
+  void OnPull(const ShardKey&, const ReplyPull&, const ShardStore&) override {}
+  void OnRecord(const ShardKey&, const MakeRecord&, const Gradient&) override {}
 };
 
 bool HasGradient(const ShardRecord& record) {
@@ -36,7 +36,7 @@ std::string NameOf(const ShardKey& key) {
 }
 
 absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
-                                  absl::Span<const float> payload, ReplySink& sink) {
+                                  const Gradient& payload, ReplySink& sink) {
   const auto done = absl::OkStatus();
   const Overloaded carry_out{
       [&](const KeepGradient& action) { return store_.Keep(action, payload); },
@@ -44,15 +44,13 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
       [&](const DropGradient& action) { return store_.Drop(action), done; },
       [&](const ReleasePrevious& action) { return store_.Release(action), done; },
       [&](const MakeRecord& made) {
-        absl::Span<const float> gradient;
+        Gradient gradient;
         if (HasGradient(made.record)) gradient = store_.ReadGradient(made.gradient, payload);
         return sink.OnRecord(key, made, gradient), done;
       },
       [&](const ApplyGradient& action) { return store_.Apply(action, payload); },
       [&](const ReplyPush& reply) { return sink.OnPush(key, reply), done; },
-      [&](const ReplyPull& reply) {
-        return sink.OnPull(key, reply, store_.Read(reply.read_from)), done;
-      }};
+      [&](const ReplyPull& reply) { return sink.OnPull(key, reply, store_), done; }};
   for (const Action& action : actions) {
     CAPSTAN_RETURN_IF_ERROR(std::visit(carry_out, action));
   }
@@ -71,7 +69,7 @@ absl::Status TableShard::Replay(const ShardKey& key, const v1::ShardRecord& reco
   CAPSTAN_RETURN_IF_ERROR(core_.Replay(head, actions));
   std::vector<float> copy;
   NoReplies nobody;
-  return CarryOut(key, actions, FloatsOf(record.values(), &copy), nobody);
+  return CarryOut(key, actions, Gradient(FloatsOf(record.values(), &copy)), nobody);
 }
 
 v1::ShardSnapshot TableShard::Snapshot() const {

@@ -23,18 +23,16 @@ namespace capstan::server {
 // "table 0 shard 3".
 std::string NameOf(const ShardKey& key);
 
-// Takes answers and records in, in the order in which the core made them. What a span shows is
-// valid during the call only.
+// Takes answers and records in, in the order in which the core made them. Arguments are valid
+// during the call only; what a store lends may be kept.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
   virtual void OnPush(const ShardKey& key, const ReplyPush& reply) = 0;
-  // `values` is what the reply reads; empty if nothing.
-  virtual void OnPull(const ShardKey& key, const ReplyPull& reply,
-                      absl::Span<const float> values) = 0;
+  // `store` has what the reply reads.
+  virtual void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) = 0;
   // `gradient` is the record's; empty if it has none. The shard changes right after this call.
-  virtual void OnRecord(const ShardKey& key, const MakeRecord& made,
-                        absl::Span<const float> gradient) = 0;
+  virtual void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) = 0;
 };
 
 class TableShard {
@@ -44,8 +42,8 @@ class TableShard {
 
   // `payload` is that of the push being handled.
   // Errors: kResourceExhausted  no memory for a gradient: the push is lost, the shard unusable.
-  absl::Status CarryOut(const ShardKey& key, const Actions& actions,
-                        absl::Span<const float> payload, ReplySink& sink);
+  absl::Status CarryOut(const ShardKey& key, const Actions& actions, const Gradient& payload,
+                        ReplySink& sink);
 
   // Applies a record that another shard of this key has made.
   // Errors: kInvalidArgument  its gradient or its head does not fit. kDataLoss  it does not follow.

@@ -166,19 +166,32 @@ void SimServer::Transport::Send(const v1::ServerAddress& to,
 
 namespace {
 
-const JobId& JobOf(const v1::PushRequest& request) { return request.caller().job_id(); }
+const JobId& JobOf(const PushMessage& push) { return push.head.caller().job_id(); }
 const JobId& JobOf(const v1::PullRequest& request) { return request.caller().job_id(); }
 const JobId& JobOf(const v1::ReplicateRequest& request) { return request.job_id(); }
 
-std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const v1::PushRequest& request,
+bool Parse(const std::string& bytes, google::protobuf::Message* message) {
+  return message->ParseFromString(bytes);
+}
+bool Parse(const std::string& bytes, PushMessage* message) {
+  absl::StatusOr<PushMessage> push = DecodePush(absl::Cord(bytes));
+  if (push.ok()) *message = *std::move(push);
+  return push.ok();
+}
+
+std::string Serialize(const google::protobuf::Message& message) {
+  return message.SerializeAsString();
+}
+std::string Serialize(const PullAnswer& answer) { return std::string(Encode(answer)); }
+
+std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const PushMessage& push,
                                              v1::PushResponse* response,
                                              server::HeldJob::Done done) {
-  return job.Push(request, response, std::move(done));
+  return job.Push(push, response, std::move(done));
 }
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const v1::PullRequest& request,
-                                             v1::PullResponse* response,
-                                             server::HeldJob::Done done) {
-  return job.Pull(request, response, std::move(done));
+                                             PullAnswer* answer, server::HeldJob::Done done) {
+  return job.Pull(request, answer, std::move(done));
 }
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
                                              const v1::ReplicateRequest& request,
@@ -195,17 +208,17 @@ template <typename Request, typename Response>
 void SimServer::Serve(const Call& call,
                       const std::function<void(const Request&, const Response&)>& told) {
   auto request = std::make_shared<Request>();
-  if (!request->ParseFromString(call->bytes)) {
+  if (!Parse(call->bytes, request.get())) {
     return call->Answer(absl::InternalError("unreadable message"), "");
   }
   const auto job = jobs_->Find(JobOf(*request));
   if (!job.ok()) return call->Answer(job.status(), "");
   auto response = std::make_shared<Response>();
-  const auto waits = sim::Start(
-      **job, *request, response.get(), [call, request, response, told](const absl::Status& status) {
-        if (status.ok() && told) told(*request, *response);
-        call->Answer(status, status.ok() ? response->SerializeAsString() : "");
-      });
+  const auto waits = sim::Start(**job, *request, response.get(),
+                                [call, request, response, told](const absl::Status& status) {
+                                  if (status.ok() && told) told(*request, *response);
+                                  call->Answer(status, status.ok() ? Serialize(*response) : "");
+                                });
   if (!waits.has_value()) return;
   call->on_cancel = [weak = std::weak_ptr<server::HeldJob>(*job), id = *waits] {
     if (const auto held = weak.lock(); held != nullptr) held->Cancel(id);
@@ -215,17 +228,17 @@ void SimServer::Serve(const Call& call,
 void SimServer::Handle(const Call& call) {
   switch (call->method) {
     case kPush:
-      return Serve<v1::PushRequest, v1::PushResponse>(
-          call, [this](const v1::PushRequest& request, const v1::PushResponse& response) {
+      return Serve<PushMessage, v1::PushResponse>(
+          call, [this](const PushMessage& push, const v1::PushResponse& response) {
             world_->Tell([&](Checker& checker) {
-              checker.PushAnswered(process_.name(), request, response);
+              checker.PushAnswered(process_.name(), push.head, response);
             });
           });
     case kPull:
-      return Serve<v1::PullRequest, v1::PullResponse>(
-          call, [this](const v1::PullRequest& request, const v1::PullResponse& response) {
+      return Serve<v1::PullRequest, PullAnswer>(
+          call, [this](const v1::PullRequest& request, const PullAnswer& answer) {
             world_->Tell([&](Checker& checker) {
-              checker.PullAnswered(process_.name(), request, response);
+              checker.PullAnswered(process_.name(), request, answer.head);
             });
           });
     case kReplicate:
@@ -277,7 +290,8 @@ void SimServer::CountDiskFaults() {
     const int64_t now = disk_->injected(disk_fault);
     world_->faults[fault] += now - counted;
     if (now > counted) {
-      world_->trace.Story(absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
+      world_->trace.Story(
+          absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
     }
     counted = disk_->injected(disk_fault);
   }

@@ -171,7 +171,7 @@ void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float for
       const int64_t end = elements * (kReleaseSteps - step) / kReleaseSteps;
       const int64_t begin = elements * (kReleaseSteps - step - 1) / kReleaseSteps;
       world_->workload.Backward(gradient.batch, forward, work.gradient_samples, parameters_,
-                                static_cast<int>(t), begin, end, &gradient.values);
+                                static_cast<int>(t), begin, end, gradient.values.get());
       session_.Release(push, TableId(static_cast<int32_t>(t)), begin, process_->Now(), &actions);
     }
     Perform(std::move(actions));
@@ -206,7 +206,7 @@ absl::StatusOr<worker::OpId> SimTask::Push(Iteration iteration, Range slots) {
       op, {.kind = worker::OpKind::kPush, .iteration = iteration, .slots = slots, .held = true},
       process_->Now(), &actions);
   if (!started.ok()) return started;
-  gradients_[op].values = world_->workload.Zeros();
+  gradients_[op].values = std::make_shared<Arrays>(world_->workload.Zeros());
   Perform(std::move(actions));
   return op;
 }
@@ -266,22 +266,21 @@ void SimTask::Send(const worker::SendMessage& message) {
   const auto endpoint = World::EndpointOf(routing_.servers(message.server).address());
   if (message.request.kind == worker::OpKind::kPush) {
     const Gradient& gradient = gradients_.at(message.op);
-    v1::PushRequest request;
-    worker::EncodePush(caller_, message, gradient.values, &request);
+    const PushMessage push = worker::EncodePush(caller_, message, gradient.values);
     for (const worker::SendMessage::Shard& shard : message.shards) {
       if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
       const std::vector<float>& table =
-          gradient.values[static_cast<size_t>(shard.key.table.value())];
-      const ShardPush push{
+          (*gradient.values)[static_cast<size_t>(shard.key.table.value())];
+      const ShardPush sent{
           .life = life_,
           .shard = shard.key,
           .sequence = shard.sequence,
           .batch = gradient.batch,
           .values = absl::MakeConstSpan(table).subspan(static_cast<size_t>(shard.elements.begin),
                                                        static_cast<size_t>(shard.elements.size()))};
-      world_->Tell([&](Checker& checker) { checker.PushSent(push); });
+      world_->Tell([&](Checker& checker) { checker.PushSent(sent); });
     }
-    world_->network.Call(self_, endpoint, kPush, request.SerializeAsString(), kCallTimeout,
+    world_->network.Call(self_, endpoint, kPush, std::string(Encode(push)), kCallTimeout,
                          [this, message](const absl::Status& status, const std::string& answer) {
                            OnPushReply(message, status, answer);
                          });
@@ -334,12 +333,10 @@ void SimTask::OnPullReply(const worker::SendMessage& message, const absl::Status
   if (!session_.Expects(message.message)) return;
   absl::Status outcome = status;
   worker::DecodedReply decoded;
-  v1::PullResponse response;
-  if (outcome.ok() && !response.ParseFromString(answer)) {
-    outcome = absl::InternalError("unreadable answer");
-  }
+  const absl::StatusOr<PullAnswer> parsed = DecodePullAnswer(absl::Cord(answer));
+  if (outcome.ok() && !parsed.ok()) outcome = absl::InternalError("unreadable answer");
   if (outcome.ok()) {
-    auto read = worker::DecodePull(message, response, &parameters_);
+    auto read = worker::DecodePull(message, *parsed, &parameters_);
     outcome = read.status();
     if (read.ok()) decoded = *std::move(read);
   }

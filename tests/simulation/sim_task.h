@@ -61,7 +61,7 @@ class SimTask final : public worker::TaskPort {
   enum class Waiting { kNothing, kOp, kWork, kTime };
   struct Gradient {  // Of a push that has not ended.
     Batch batch;
-    Arrays values;
+    std::shared_ptr<Arrays> values;
   };
 
   void NoteWork();  // Tells the checkers what there is to do.

@@ -40,10 +40,27 @@ absl::Status CheckCount(const SendMessage& message, int count) {
       absl::StrCat("answered ", count, " shards, expected ", message.shards.size()));
 }
 
-absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard,
-                                       const v1::ShardValues& values, TableArrays* destination) {
-  ShardReply reply{.version = Version(values.version()), .staleness = values.staleness()};
-  switch (values.outcome()) {
+absl::Cord Lend(const std::shared_ptr<const TableArrays>& arrays, const SendMessage::Shard& shard) {
+  if (shard.elements.size() == 0) return {};
+  const float* values =
+      (*arrays)[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
+  return absl::MakeCordFromExternal({reinterpret_cast<const char*>(values),
+                                     static_cast<size_t>(shard.elements.size()) * sizeof(float)},
+                                    [arrays] {});
+}
+
+void CopyTo(const absl::Cord& values, float* to) {
+  char* at = reinterpret_cast<char*>(to);
+  for (const absl::string_view chunk : values.Chunks()) {
+    std::memcpy(at, chunk.data(), chunk.size());
+    at += chunk.size();
+  }
+}
+
+absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
+                                       const absl::Cord& values, TableArrays* destination) {
+  ShardReply reply{.version = Version(head.version()), .staleness = head.staleness()};
+  switch (head.outcome()) {
     case v1::ShardValues::NOT_READY:
       reply.outcome = ShardReply::Outcome::kNotReady;
       return reply;
@@ -57,16 +74,15 @@ absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard,
     default:
       return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(),
                                               " came with outcome ",
-                                              static_cast<int>(values.outcome())));
+                                              static_cast<int>(head.outcome())));
   }
   const size_t expected = static_cast<size_t>(shard.elements.size()) * sizeof(float);
-  if (values.values().size() != expected) {
+  if (values.size() != expected) {
     return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(), " came with ",
-                                            values.values().size(), " bytes, expected ", expected));
+                                            values.size(), " bytes, expected ", expected));
   }
-  float* to =
-      (*destination)[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
-  std::memcpy(to, values.values().data(), expected);
+  CopyTo(values, (*destination)[static_cast<size_t>(shard.key.table.value())].data() +
+                     shard.elements.begin);
   return reply;
 }
 
@@ -89,23 +105,24 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
   return routing;
 }
 
-void EncodePush(const CallerId& caller, const SendMessage& message, const TableArrays& gradient,
-                v1::PushRequest* request) {
-  EncodeCaller(caller, message, request->mutable_caller());
-  request->set_iteration(message.request.iteration.value());
-  request->set_slot_begin(static_cast<int32_t>(message.request.slots.begin));
-  request->set_slot_end(static_cast<int32_t>(message.request.slots.end));
+PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
+                       const std::shared_ptr<const TableArrays>& gradient) {
+  PushMessage encoded;
+  v1::PushRequest& request = encoded.head;
+  EncodeCaller(caller, message, request.mutable_caller());
+  request.set_iteration(message.request.iteration.value());
+  request.set_slot_begin(static_cast<int32_t>(message.request.slots.begin));
+  request.set_slot_end(static_cast<int32_t>(message.request.slots.end));
   for (const SendMessage::Shard& shard : message.shards) {
-    v1::ShardPush* push = request->add_shards();
+    v1::ShardPush* push = request.add_shards();
     push->set_table(shard.key.table.value());
     push->set_shard(shard.key.shard.value());
     push->set_sequence(shard.sequence.value());
     push->set_sequence_low_water(shard.sequence_low_water.value());
     push->set_value_type(v1::FLOAT32);
-    const float* values =
-        gradient[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
-    push->set_values(values, static_cast<size_t>(shard.elements.size()) * sizeof(float));
+    encoded.values.push_back(Lend(gradient, shard));
   }
+  return encoded;
 }
 
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
@@ -132,14 +149,15 @@ absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
   return reply;
 }
 
-absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message,
-                                        const v1::PullResponse& response,
+absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
                                         TableArrays* destination) {
+  const v1::PullResponse& response = answer.head;
   CAPSTAN_RETURN_IF_ERROR(CheckCount(message, response.shards_size()));
   DecodedReply reply;
   for (size_t i = 0; i < message.shards.size(); ++i) {
-    const v1::ShardValues& values = response.shards(static_cast<int>(i));
-    CAPSTAN_ASSIGN_OR_RETURN(ShardReply shard, DecodeShard(message.shards[i], values, destination));
+    CAPSTAN_ASSIGN_OR_RETURN(ShardReply shard,
+                             DecodeShard(message.shards[i], response.shards(static_cast<int>(i)),
+                                         answer.values[i], destination));
     reply.shards.push_back(shard);
   }
   for (const v1::WaitingFor& w : response.waiting_for()) {

@@ -1,16 +1,18 @@
 // The session's messages as protobuf and back: pure functions, without channels or threads.
 //
-// Values are copied between messages and arrays: one array of fp32 a table, by table id, each as
-// long as the table. Thread safety: functions without state.
+// Arrays: one of fp32 a table, by table id, each as long as the table. Pushes lend them to their
+// message, pulls copy values to their places. Thread safety: functions without state.
 #ifndef CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 #define CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/types/ids.h"
+#include "common/wire/tensor_message.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/core/push_pull_session.h"
 
@@ -35,9 +37,10 @@ struct DecodedReply {
 // Errors: kInvalidArgument  a shard names a server or a range that is not there.
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
 
-// REQUIRES: `request` is empty; the arrays of `gradient` cover the message's shards.
-void EncodePush(const CallerId& caller, const SendMessage& message, const TableArrays& gradient,
-                v1::PushRequest* request);
+// The values are lent to the message, which keeps them alive.
+// REQUIRES: the arrays of `gradient` cover the message's shards, and do not change any more there.
+PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
+                       const std::shared_ptr<const TableArrays>& gradient);
 // `wait_limit`: longest time that the server holds the pull. REQUIRES: `request` is empty.
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
                 v1::PullRequest* request);
@@ -48,8 +51,8 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
 absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
                                         const v1::PushResponse& response);
 // Copies the values to their places in `*destination`, whose arrays cover the message's shards.
-absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message,
-                                        const v1::PullResponse& response, TableArrays* destination);
+absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
+                                        TableArrays* destination);
 
 }  // namespace capstan::worker
 

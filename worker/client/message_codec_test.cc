@@ -34,6 +34,10 @@ v1::ShardValues Values(v1::ShardValues::Outcome outcome, const std::vector<float
   return shard;
 }
 
+PullAnswer Detached(const v1::PullResponse& response) {
+  return DecodePullAnswer(absl::Cord(response.SerializeAsString())).value();
+}
+
 std::vector<float> Floats(const std::string& bytes) {
   const auto* first = reinterpret_cast<const float*>(bytes.data());
   return {first, first + bytes.size() / sizeof(float)};
@@ -43,9 +47,9 @@ TEST_CASE("Codec: a push names its caller, its slots and its sequences, and carr
           "[worker][client]") {
   SendMessage message = TwoShards(OpKind::kPush);
   message.request.slots = {2, 4};
-  const TableArrays gradient = {{9, 9}, {1, 2, 3, 4, 5}};
-  v1::PushRequest request;
-  EncodePush(kCaller, message, gradient, &request);
+  const auto gradient = std::make_shared<const TableArrays>(TableArrays{{9, 9}, {1, 2, 3, 4, 5}});
+  const PushMessage push = EncodePush(kCaller, message, gradient);
+  const v1::PushRequest& request = push.head;
   CHECK(request.caller().job_id() == "job-1");
   CHECK(request.caller().rank() == 3);
   CHECK(request.caller().incarnation() == 7);
@@ -57,9 +61,9 @@ TEST_CASE("Codec: a push names its caller, its slots and its sequences, and carr
   CHECK(request.shards(0).table() == 1);
   CHECK(request.shards(0).sequence() == 11);
   CHECK(request.shards(0).sequence_low_water() == 10);
-  CHECK(Floats(request.shards(0).values()) == std::vector<float>{1, 2});
+  CHECK(Floats(std::string(push.values[0])) == std::vector<float>{1, 2});
   CHECK(request.shards(1).shard() == 1);
-  CHECK(Floats(request.shards(1).values()) == std::vector<float>{3, 4, 5});
+  CHECK(Floats(std::string(push.values[1])) == std::vector<float>{3, 4, 5});
 }
 
 TEST_CASE("Codec: a pull says what it holds and how long it may be kept", "[worker][client]") {
@@ -84,7 +88,7 @@ TEST_CASE("Codec: a pull's values land in their places, others are left alone",
   waiting->set_iteration(8);
   waiting->add_slots(2);
   REQUIRE_OK_AND_ASSIGN(const DecodedReply reply,
-                        DecodePull(TwoShards(OpKind::kPull), response, &destination));
+                        DecodePull(TwoShards(OpKind::kPull), Detached(response), &destination));
   CHECK(destination == TableArrays{{9, 9}, {0, 0, 3, 4, 5}});
   CHECK(reply.shards[0].outcome == ShardReply::Outcome::kNotReady);
   CHECK(reply.shards[1].outcome == ShardReply::Outcome::kDone);
@@ -102,7 +106,7 @@ TEST_CASE("Codec: unchanged and past shards carry no values", "[worker][client]"
   *response.add_shards() = Values(v1::ShardValues::UNCHANGED, {});
   *response.add_shards() = Values(v1::ShardValues::PAST, {});
   REQUIRE_OK_AND_ASSIGN(const DecodedReply reply,
-                        DecodePull(TwoShards(OpKind::kPull), response, &destination));
+                        DecodePull(TwoShards(OpKind::kPull), Detached(response), &destination));
   CHECK(reply.shards[0].outcome == ShardReply::Outcome::kDone);
   CHECK(reply.shards[1].outcome == ShardReply::Outcome::kPast);
   CHECK(destination[1] == std::vector<float>{1, 2, 3, 4, 5});
@@ -113,13 +117,13 @@ TEST_CASE("Codec: answers that do not fit their message are refused", "[worker][
   const SendMessage message = TwoShards(OpKind::kPull);
   v1::PullResponse response;
   *response.add_shards() = Values(v1::ShardValues::VALUES, {1});
-  CHECK_STATUS(DecodePull(message, response, &destination), absl::StatusCode::kInternal,
+  CHECK_STATUS(DecodePull(message, Detached(response), &destination), absl::StatusCode::kInternal,
                "answered 1 shards, expected 2");
   *response.add_shards() = Values(v1::ShardValues::VALUES, {1, 2, 3});
-  CHECK_STATUS(DecodePull(message, response, &destination), absl::StatusCode::kInternal,
+  CHECK_STATUS(DecodePull(message, Detached(response), &destination), absl::StatusCode::kInternal,
                "shard 0 came with 4 bytes, expected 8");
   *response.mutable_shards(0) = Values(v1::ShardValues::OUTCOME_UNSPECIFIED, {});
-  CHECK_STATUS(DecodePull(message, response, &destination), absl::StatusCode::kInternal,
+  CHECK_STATUS(DecodePull(message, Detached(response), &destination), absl::StatusCode::kInternal,
                "shard 0 came with outcome 0");
   CHECK_STATUS(DecodePush(TwoShards(OpKind::kPush), {}), absl::StatusCode::kInternal,
                "answered 0 shards, expected 2");

@@ -1,31 +1,58 @@
 #include "worker/client/push_pull_client.h"
 
+#include <grpcpp/generic/generic_stub.h>
+
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
+#include "common/net/cord_buffer.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
+#include "common/wire/tensor_message.h"
 
 namespace capstan::worker {
+namespace {
+
+constexpr size_t kConnections = 2;  // For data, to each server.
+constexpr char kPushMethod[] = "/capstan.v1.ParameterServer/Push";
+constexpr char kPullMethod[] = "/capstan.v1.ParameterServer/Pull";
+
+}  // namespace
+
+struct PushPullClient::Peer {
+  explicit Peer(const std::string& address) {
+    for (std::unique_ptr<grpc::GenericStub>& stub : data) {
+      stub = std::make_unique<grpc::GenericStub>(MakeChannel(address, ChannelKind::kData));
+    }
+    control = v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kControl));
+  }
+  grpc::GenericStub& NextStub() { return *data[next.fetch_add(1) % data.size()]; }
+
+  // gRPC serves a connection by one thread at a time.
+  std::array<std::unique_ptr<grpc::GenericStub>, kConnections> data;
+  std::atomic<size_t> next = 0;
+  std::unique_ptr<v1::ParameterServer::Stub> control;
+};
 
 // One message in flight.
 struct PushPullClient::Call {
   SendMessage message;
-  std::shared_ptr<v1::ParameterServer::Stub> stub;
+  std::shared_ptr<Peer> peer;
   grpc::ClientContext context;
-  std::shared_ptr<const TableArrays> gradient;  // Push: copied into the request by the sender.
-  v1::PushRequest push;
-  v1::PushResponse push_response;
-  v1::PullRequest pull;
-  v1::PullResponse pull_response;
+  std::shared_ptr<const TableArrays> gradient;  // Push: lent to the request by the sender.
+  grpc::ByteBuffer request;
+  grpc::ByteBuffer response;
 };
 
 // A server is being asked for its routing table.
 struct PushPullClient::Ask {
-  std::shared_ptr<v1::ParameterServer::Stub> stub;
+  std::shared_ptr<Peer> peer;
   grpc::ClientContext context;
   v1::GetRoutingRequest request;
   v1::GetRoutingResponse response;
@@ -78,13 +105,11 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
                                                      " shards, expected ", routing_.shards.size(),
                                                      " as before"));
     }
-    stubs_.clear();
+    peers_.clear();
     for (const v1::ServerAddress& server : proto.servers()) {
-      auto& stub = stub_by_address_[server.address()];
-      if (stub == nullptr) {
-        stub = v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData));
-      }
-      stubs_.push_back(stub);
+      auto& peer = peer_by_address_[server.address()];
+      if (peer == nullptr) peer = std::make_shared<Peer>(server.address());
+      peers_.push_back(peer);
     }
     routing_ = routing;
     SessionActions actions;
@@ -254,12 +279,14 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
 std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendMessage& message) {
   auto call = std::make_shared<Call>();
   call->message = message;
-  call->stub = stubs_[static_cast<size_t>(message.server)];
+  call->peer = peers_[static_cast<size_t>(message.server)];
   SetDeadline(call->context, options_.call_timeout);
   if (message.request.kind == OpKind::kPush) {
     call->gradient = payloads_.at(message.op).gradient;
   } else {
-    EncodePull(caller_, message, options_.pull_wait_limit, &call->pull);
+    v1::PullRequest pull;
+    EncodePull(caller_, message, options_.pull_wait_limit, &pull);
+    call->request = ToByteBuffer(absl::Cord(pull.SerializeAsString()));
   }
   calls_.insert(call);
   return call;
@@ -267,7 +294,7 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
 
 void PushPullClient::AskLocked(int server) {
   auto ask = std::make_shared<Ask>();
-  ask->stub = stubs_[static_cast<size_t>(server)];
+  ask->peer = peers_[static_cast<size_t>(server)];
   ask->request.set_job_id(options_.job);
   SetDeadline(ask->context, options_.ask_timeout);
   asks_.insert(ask);
@@ -310,12 +337,14 @@ void PushPullClient::SendQueued() {
   std::shared_ptr<Ask> ask;
   for (; NextQueued(&call, &ask); call.reset(), ask.reset()) {
     if (ask != nullptr) {
-      ask->stub->async()->GetRouting(
+      ask->peer->control->async()->GetRouting(
           &ask->context, &ask->request, &ask->response,
           [this, ask](const grpc::Status& status) { OnAskDone(ask, FromGrpcStatus(status)); });
     }
     if (call == nullptr) continue;
-    if (call->gradient != nullptr) EncodePush(caller_, call->message, *call->gradient, &call->push);
+    if (call->gradient != nullptr) {
+      call->request = ToByteBuffer(Encode(EncodePush(caller_, call->message, call->gradient)));
+    }
     call->gradient.reset();
     StartCalls({call});
   }
@@ -323,14 +352,10 @@ void PushPullClient::SendQueued() {
 
 void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls) {
   for (const std::shared_ptr<Call>& call : calls) {
-    auto done = [this, call](const grpc::Status& status) {
-      OnCallDone(call, FromGrpcStatus(status));
-    };
-    if (call->message.request.kind == OpKind::kPush) {
-      call->stub->async()->Push(&call->context, &call->push, &call->push_response, std::move(done));
-    } else {
-      call->stub->async()->Pull(&call->context, &call->pull, &call->pull_response, std::move(done));
-    }
+    const bool push = call->message.request.kind == OpKind::kPush;
+    call->peer->NextStub().UnaryCall(
+        &call->context, push ? kPushMethod : kPullMethod, {}, &call->request, &call->response,
+        [this, call](const grpc::Status& status) { OnCallDone(call, FromGrpcStatus(status)); });
   }
 }
 
@@ -355,10 +380,16 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
 }
 
 absl::StatusOr<DecodedReply> PushPullClient::ReadLocked(const Call& call) {
+  const absl::Cord bytes = ToCord(call.response);
   if (call.message.request.kind == OpKind::kPush) {
-    return DecodePush(call.message, call.push_response);
+    v1::PushResponse response;
+    if (!response.ParseFromString(std::string(bytes))) {
+      return absl::InternalError("answered what is no PushResponse");
+    }
+    return DecodePush(call.message, response);
   }
-  return DecodePull(call.message, call.pull_response, payloads_.at(call.message.op).destination);
+  CAPSTAN_ASSIGN_OR_RETURN(const PullAnswer answer, DecodePullAnswer(bytes));
+  return DecodePull(call.message, answer, payloads_.at(call.message.op).destination);
 }
 
 }  // namespace capstan::worker

@@ -6,8 +6,9 @@
 //   client.Pull(Iteration(0), PullMode::kTrain, &parameters) -> op;  client.Wait(op);
 //   client.Push(Iteration(0), {0, 1}, gradient) -> op;  client.Wait(op);
 //
-// The gRPC shell around PushPullSession: it owns channels, calls and the copies between messages
-// and arrays. A server of the table is asked for a newer routing table when the session says so.
+// The gRPC shell around PushPullSession: it owns channels and calls. Gradients are sent from where
+// they lie; parameters are copied once, from where gRPC received them to their places. A server of
+// the table is asked for a newer routing table when the session says so.
 // Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor
 // cancels what is in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
@@ -108,6 +109,7 @@ class PushPullClient {
   bool needs_routing() const;             // As PushPullSession's.
 
  private:
+  struct Peer;  // A server: its connections.
   struct Call;
   struct Ask;
   struct Payload {
@@ -142,9 +144,8 @@ class PushPullClient {
   PushPullSession session_ ABSL_GUARDED_BY(mutex_);
   Routing routing_ ABSL_GUARDED_BY(mutex_);
   // By the index of the server in routing_.
-  std::vector<std::shared_ptr<v1::ParameterServer::Stub>> stubs_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<std::string, std::shared_ptr<v1::ParameterServer::Stub>> stub_by_address_
-      ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<std::string, std::shared_ptr<Peer>> peer_by_address_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, Payload> payloads_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
@@ -157,8 +158,8 @@ class PushPullClient {
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Copies gradients into messages and starts their calls, which takes long: the thread that
-  // computes the gradient goes on meanwhile. Declared last: it dies first.
+  // Starts the calls of pushes, which may take long (gRPC writes to the socket meanwhile): the
+  // thread that computes the gradient goes on. Declared last: it dies first.
   std::thread sender_;
 };
 

@@ -1,0 +1,58 @@
+// Messages of the data plane with their values beside them: encoded and parsed by hand, so that no
+// tensor is copied into or out of a protobuf.
+//
+//   PushMessage push{.head = ..., .values = {cord of shard 0, cord of shard 1}};
+//   const absl::Cord bytes = Encode(push);           // what v1::PushRequest would be as bytes
+//   absl::StatusOr<PushMessage> parsed = DecodePush(bytes);
+//
+// The bytes are those of the protobuf messages: any of protobuf's parsers reads them, and what it
+// writes is read here. A Cord of values shares the memory that it was made of.
+// Thread safety: functions without state; values are values.
+#ifndef CAPSTAN_COMMON_WIRE_TENSOR_MESSAGE_H_
+#define CAPSTAN_COMMON_WIRE_TENSOR_MESSAGE_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan {
+
+// Values of shards(i) are values[i]; the field of the same name in `head` is empty.
+struct PushMessage {
+  v1::PushRequest head;
+  std::vector<absl::Cord> values;
+};
+struct PullAnswer {
+  v1::PullResponse head;
+  std::vector<absl::Cord> values;  // Empty where the shard's outcome is not VALUES.
+};
+struct PushPullMessage {
+  PushMessage push;
+  v1::PullRequest pull;
+};
+struct PushPullAnswer {
+  v1::PushResponse push;
+  PullAnswer pull;
+};
+
+// REQUIRES: as many values as shards.
+absl::Cord Encode(const PushMessage& message);
+absl::Cord Encode(const PullAnswer& answer);
+absl::Cord Encode(const PushPullMessage& message);
+absl::Cord Encode(const PushPullAnswer& answer);
+
+// Errors: kInvalidArgument  these bytes are no such message; says where they go wrong.
+absl::StatusOr<PushMessage> DecodePush(const absl::Cord& bytes);
+absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& bytes);
+absl::StatusOr<PushPullMessage> DecodePushPull(const absl::Cord& bytes);
+absl::StatusOr<PushPullAnswer> DecodePushPullAnswer(const absl::Cord& bytes);
+
+// Whole protobuf messages. Detach shares the memory of `request`, which must outlive the result.
+PushMessage Detach(const v1::PushRequest& request);
+v1::PullResponse Attach(PullAnswer answer);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_WIRE_TENSOR_MESSAGE_H_
