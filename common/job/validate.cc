@@ -156,6 +156,15 @@ void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
   ValidateReplicas(resources, check);
 }
 
+void ValidateWire(const v1::Wire& wire, FieldChecker check) {
+  const auto is_format = [&check](const char* field, v1::NumberFormat format) {
+    if (v1::NumberFormat_IsValid(format)) return;
+    check.Wrong(field, absl::StrCat(static_cast<int>(format)), "FP32, BF16 or FP16");
+  };
+  is_format("gradients", wire.gradients());
+  is_format("parameters", wire.parameters());
+}
+
 void ValidateDurability(const v1::JobSpec& spec, FieldChecker check) {
   if (!v1::Durability_IsValid(spec.durability())) {
     check.Wrong("durability", absl::StrCat(static_cast<int>(spec.durability())), "NONE or LOG");
@@ -214,6 +223,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
     check.Missing("resources", "workers");
   }
   ValidateDurability(spec, check);
+  ValidateWire(spec.wire(), check.In("wire"));
   Cut(diagnostics);
   return diagnostics;
 }

@@ -55,6 +55,7 @@ void ValidateKind(const v1::Optimizer& optimizer, FieldChecker check) {
       return ValidateAdam(optimizer.adam(), check.In("adam"));
     case v1::Optimizer::kAdamw:
       return ValidateAdam(optimizer.adamw(), check.In("adamw"));
+    case v1::Optimizer::kFtrl:
     case v1::Optimizer::KIND_NOT_SET:
       check.Missing("", "one of sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw");
       return;

@@ -74,7 +74,9 @@ TEST_CASE("ValidateJob: replicas, a log and checkpoints are accepted in their ra
                     "directory: '/d' }") == Lines{});
   v1::JobSpec spec = Parse(kGood);
   spec.set_durability(static_cast<v1::Durability>(7));
-  CHECK(Errors(spec) == Lines{"durability: got 7, expected NONE or LOG"});
+  spec.mutable_wire()->set_gradients(static_cast<v1::NumberFormat>(5));
+  CHECK(Errors(spec) == Lines{"durability: got 7, expected NONE or LOG",
+                              "wire.gradients: got 5, expected FP32, BF16 or FP16"});
 }
 
 TEST_CASE("ValidateJob: an empty job names every part that is missing", "[job]") {

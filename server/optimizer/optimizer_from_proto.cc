@@ -97,6 +97,7 @@ absl::Status ReadKind(const v1::Optimizer& proto, OptimizerConfig* config) {
       return ReadAdam("adam", proto.adam(), OptimizerKind::kAdam, config);
     case v1::Optimizer::kAdamw:
       return ReadAdam("adamw", proto.adamw(), OptimizerKind::kAdamW, config);
+    case v1::Optimizer::kFtrl:
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/wire/number_format.h"
 
 namespace capstan::server {
 namespace {
@@ -24,10 +25,7 @@ absl::Status CheckCaller(const v1::Caller& caller) {
 }
 
 absl::StatusOr<PushHead> DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard) {
-  if (shard.value_type() != v1::FLOAT32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("value_type ", shard.value_type(), ": expected FLOAT32"));
-  }
+  CAPSTAN_RETURN_IF_ERROR(FormatOf(shard.value_type()).status());
   return PushHead{.token = {},
                   .rank = Rank(request.caller().rank()),
                   .incarnation = Incarnation(request.caller().incarnation()),
@@ -57,6 +55,9 @@ absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::Sh
   if (shard.held_version() < -1) {
     return absl::InvalidArgumentError(
         absl::StrCat("held_version ", shard.held_version(), ": expected -1 or more"));
+  }
+  if (shard.value_type() != v1::VALUE_TYPE_UNSPECIFIED) {
+    CAPSTAN_RETURN_IF_ERROR(FormatOf(shard.value_type()).status());
   }
   return PullHead{.token = {},
                   .rank = Rank(request.caller().rank()),
@@ -103,8 +104,7 @@ void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result) {
   result->set_staleness(reply.staleness);
   switch (reply.outcome) {
     case PullOutcome::kValues:
-      result->set_outcome(v1::ShardValues::VALUES);
-      return result->set_value_type(v1::FLOAT32);
+      return result->set_outcome(v1::ShardValues::VALUES);
     case PullOutcome::kUnchanged:
       return result->set_outcome(v1::ShardValues::UNCHANGED);
     case PullOutcome::kNotReady:

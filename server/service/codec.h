@@ -29,7 +29,7 @@ inline constexpr int32_t kWaitLimitMsMax = 60'000;
 absl::Status CheckCaller(const v1::Caller& caller);
 
 // The push of one shard of a message; the token is left 0.
-// Errors: kInvalidArgument  the value type is not FLOAT32.
+// Errors: kInvalidArgument  an unknown value type.
 absl::StatusOr<PushHead> DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard);
 // Adds a shard's push to a message and sets what the message says once. `values` is one fp32 an
 // element.
@@ -37,14 +37,14 @@ void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const floa
                 v1::PushRequest* request);
 
 // The pull of one shard of a message; token and deadline are left 0.
-// Errors: kInvalidArgument  held_version below -1.
+// Errors: kInvalidArgument  held_version below -1, or an unknown value type.
 absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::ShardPull& shard);
 void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* request);
 
 void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result);
 absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result);
 
-// Values are the caller's, for kValues; culprits are EncodeCulprits's.
+// Values and their type, for kValues, are the caller's; culprits are EncodeCulprits's.
 void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result);
 absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
 

@@ -67,8 +67,6 @@ TEST_CASE("Codec: every outcome of a pull survives the round trip", "[server]") 
   CHECK(decoded.outcome == outcome);
   CHECK(decoded.version == Version(5));
   CHECK(decoded.staleness == 2);
-  CHECK(result.value_type() ==
-        (outcome == PullOutcome::kValues ? v1::FLOAT32 : v1::VALUE_TYPE_UNSPECIFIED));
   CHECK_STATUS(DecodePullReply({}), StatusCode::kInvalidArgument, "pull outcome 0");
 }
 
@@ -120,8 +118,12 @@ TEST_CASE("Codec: numbers that cannot be are refused by name", "[server]") {
   caller.set_rank(-1);
   REQUIRE_OK(CheckCaller(caller));
 
-  CHECK_STATUS(DecodePush({}, {}), invalid, "value_type 0: expected FLOAT32");
   v1::ShardPull pull;
+  pull.set_value_type(static_cast<v1::ValueType>(7));
+  CHECK_STATUS(DecodePull({}, pull), invalid,
+               "value_type 7: expected FLOAT32, BFLOAT16 or FLOAT16");
+  CHECK_STATUS(DecodePush({}, {}), invalid, "value_type 0: expected FLOAT32, BFLOAT16 or FLOAT16");
+  pull = {};
   pull.set_held_version(-2);
   CHECK_STATUS(DecodePull({}, pull), invalid, "held_version -2: expected -1 or more");
 

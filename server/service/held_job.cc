@@ -143,7 +143,8 @@ absl::Status HeldJob::CheckPushLocked(const PushMessage& push) const {
     const v1::ShardPush& shard = request.shards(i);
     const ShardKey key = KeyOf(shard);
     CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, ElementsOfLocked(key));
-    CAPSTAN_RETURN_IF_ERROR(CheckBytes(key, elements, push.values[static_cast<size_t>(i)].size()));
+    CAPSTAN_RETURN_IF_ERROR(CheckBytes(key, elements, shard.value_type(),
+                                       push.values[static_cast<size_t>(i)].size()));
     const absl::StatusOr<PushHead> head = DecodePush(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, *head));
@@ -180,7 +181,8 @@ absl::Status HeldJob::PushLocked(const PushMessage& push, v1::PushResponse* resp
     const v1::ShardPush& shard = push.head.shards(i);
     CAPSTAN_ASSIGN_OR_RETURN(const PushHead head, DecodePush(push.head, shard));
     sink.SetPushResult(response->add_shards());
-    const Gradient gradient(push.values[static_cast<size_t>(i)]);
+    CAPSTAN_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(shard.value_type()));
+    const Gradient gradient(push.values[static_cast<size_t>(i)], format);
     CAPSTAN_RETURN_IF_ERROR(tables_.Push(KeyOf(shard), head, gradient, sink));
   }
   return absl::OkStatus();
@@ -195,7 +197,7 @@ absl::Status HeldJob::PullLocked(const v1::PullRequest& request, CallId call, Pu
     PullHead head = DecodePull(request, shard).value();  // Checked before.
     head.token = calls_.AddPart(call, KeyOf(shard), answer, static_cast<int>(heads.size()));
     head.deadline = deadline;
-    answer->head.add_shards();
+    answer->head.add_shards()->set_value_type(shard.value_type());
     answer->values.emplace_back();
     heads.push_back(head);
   }

@@ -19,9 +19,15 @@ void HeldJob::Sink::OnPush(const ShardKey& key,
 void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
                            const ShardStore& store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const WaitingCalls::Part part = job_->calls_.PartOf(reply.token);
-  EncodePullReply(reply, part.answer->head.mutable_shards(part.index));
+  v1::ShardValues* head = part.answer->head.mutable_shards(part.index);
+  EncodePullReply(reply, head);
+  // The type that was asked for is in the answer already.
+  const NumberFormat format = FormatOf(head->value_type()).value_or(NumberFormat::kFp32);
+  head->clear_value_type();
   if (reply.outcome == PullOutcome::kValues) {
-    part.answer->values[static_cast<size_t>(part.index)] = store.Lend(reply.read_from);
+    head->set_value_type(TypeOf(format));
+    part.answer->values[static_cast<size_t>(part.index)] =
+        store.Lend(reply.read_from, format);
   }
   if (reply.outcome == PullOutcome::kNotReady) {
     EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());

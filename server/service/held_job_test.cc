@@ -1,9 +1,11 @@
 #include "server/service/held_job.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
+#include "common/wire/wire_values.h"
 #include "server/service/test_job.h"
 
 namespace capstan::server {
@@ -161,6 +163,36 @@ TEST_CASE("Held job: a snapshot is read by anyone, without waiting", "[server]")
   CHECK(NumberIn(pull.response) == 0.0f);
 }
 
+TEST_CASE("Held job: numbers come and go in any format, and are kept as fp32", "[server]") {
+  const auto [type, format] = GENERATE(table<v1::ValueType, NumberFormat>(
+      {{v1::BFLOAT16, NumberFormat::kBf16}, {v1::FLOAT16, NumberFormat::kFp16}}));
+  const auto job = MakeTestJob(kSsp0);
+  v1::PushRequest push = PushOf(0, 0, -1, 0.0f);
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<float> values(static_cast<size_t>(kTestShardElements[i]), 0.375f);
+    std::string bytes(values.size() * 2, 0);
+    EncodeNumbers(format, values, bytes.data());
+    push.mutable_shards(i)->set_value_type(type);
+    push.mutable_shards(i)->set_values(bytes);
+  }
+  REQUIRE_OK(Push(*job, push));
+  PullCall exact;
+  exact.Start(*job, SnapshotOf());
+  CHECK(NumberIn(exact.response) == -0.375f);
+  PullCall half;
+  v1::PullRequest pull = SnapshotOf();
+  for (v1::ShardPull& shard : *pull.mutable_shards()) shard.set_value_type(type);
+  half.Start(*job, pull);
+  REQUIRE(half.response.head.shards(1).value_type() == type);
+  std::vector<float> values(8);
+  REQUIRE(half.response.values[1].size() == 16);
+  WireValues(half.response.values[1], format).CopyTo(values.data());
+  CHECK(values == std::vector<float>(8, -0.375f));
+  push.mutable_shards(0)->mutable_values()->resize(30);
+  CHECK_STATUS(Push(*job, push), StatusCode::kInvalidArgument,
+               "expected 32 bytes = 16 elements of");
+}
+
 TEST_CASE("Held job: an old routing table is refused, a newer one asked for again", "[server]") {
   const auto job = MakeTestJob(kBsp);
   job->SetRouting(TestRouting(3), {});
@@ -179,7 +211,7 @@ TEST_CASE("Held job: a bad push is refused whole, naming what was expected", "[s
   SECTION("wrong byte count") {
     push.mutable_shards(1)->set_values(std::string(17, 'x'));
     CHECK_STATUS(Push(*job, push), invalid,
-                 "table 0 shard 1: expected 32 bytes = 8 elements of fp32, got 17");
+                 "table 0 shard 1: expected 32 bytes = 8 elements of FLOAT32, got 17");
   }
   SECTION("a shard twice") {
     *push.add_shards() = push.shards(0);

@@ -160,7 +160,7 @@ TEST_CASE("Parameter service: errors carry their code and words", "[server]") {
   v1::PushRequest push = PushOf(0, 0, 0, 1.0f);
   push.mutable_shards(0)->set_values(std::string(17, 'x'));
   CHECK_STATUS(server.Push(push, &response), StatusCode::kInvalidArgument,
-               "expected 64 bytes = 16 elements of fp32, got 17");
+               "expected 64 bytes = 16 elements of FLOAT32, got 17");
   push.mutable_caller()->set_routing_generation(0);
   CHECK_STATUS(server.Push(push, &response), StatusCode::kFailedPrecondition, "expected 1");
 }

@@ -111,6 +111,14 @@ Gradient ShardStore::ReadGradient(GradientId id, const Gradient& payload) const 
   return id == kIncomingGradient ? payload : Gradient(gradients_.at(id).span());
 }
 
+absl::Cord ShardStore::Lend(ReadFrom from, NumberFormat format) const {
+  const FloatBuffer& buffer = BufferOf(from);
+  if (format == NumberFormat::kFp32) return buffer.Lend();
+  auto* made = new std::vector<char>(buffer.span().size() * static_cast<size_t>(BytesOf(format)));
+  EncodeNumbers(format, buffer.span(), made->data());
+  return absl::MakeCordFromExternal({made->data(), made->size()}, [made] { delete made; });
+}
+
 const FloatBuffer& ShardStore::BufferOf(ReadFrom from) const {
   static const FloatBuffer& kNone = *new FloatBuffer();
   switch (from) {

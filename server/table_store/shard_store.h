@@ -23,7 +23,9 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/types/span.h"
+#include "common/wire/number_format.h"
 #include "server/core/messages.h"
 #include "server/optimizer/optimizer.h"
 #include "server/table_store/float_buffer.h"
@@ -56,7 +58,8 @@ class ShardStore {
 
   // The buffer that a reply names; empty for kNothing. Valid until the next action.
   absl::Span<const float> Read(ReadFrom from) const { return BufferOf(from).span(); }
-  absl::Cord Lend(ReadFrom from) const { return BufferOf(from).Lend(); }  // Likewise, to keep.
+  // Likewise, to keep: fp32 is lent, other formats are made.
+  absl::Cord Lend(ReadFrom from, NumberFormat format = NumberFormat::kFp32) const;
 
   // The gradient that an action names. Valid until the next action.
   Gradient ReadGradient(GradientId id, const Gradient& payload) const;

@@ -1,11 +1,11 @@
 #include "worker/client/message_codec.h"
 
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/wire/wire_values.h"
 
 namespace capstan::worker {
 namespace {
@@ -40,21 +40,24 @@ absl::Status CheckCount(const SendMessage& message, int count) {
       absl::StrCat("answered ", count, " shards, expected ", message.shards.size()));
 }
 
-absl::Cord Lend(const std::shared_ptr<const TableArrays>& arrays, const SendMessage::Shard& shard) {
-  if (shard.elements.size() == 0) return {};
-  const float* values =
-      (*arrays)[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
-  return absl::MakeCordFromExternal({reinterpret_cast<const char*>(values),
-                                     static_cast<size_t>(shard.elements.size()) * sizeof(float)},
-                                    [arrays] {});
+TableFormats FormatsOf(const Formats& formats, const SendMessage::Shard& shard) {
+  const auto table = static_cast<size_t>(shard.key.table.value());
+  return table < formats.size() ? formats[table] : TableFormats();
 }
 
-void CopyTo(const absl::Cord& values, float* to) {
-  char* at = reinterpret_cast<char*>(to);
-  for (const absl::string_view chunk : values.Chunks()) {
-    std::memcpy(at, chunk.data(), chunk.size());
-    at += chunk.size();
+absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
+                    const SendMessage::Shard& shard, NumberFormat format) {
+  const auto count = static_cast<size_t>(shard.elements.size());
+  if (count == 0) return {};
+  const float* values =
+      (*arrays)[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
+  if (format == NumberFormat::kFp32) {
+    return absl::MakeCordFromExternal(
+        {reinterpret_cast<const char*>(values), count * sizeof(float)}, [arrays] {});
   }
+  auto* made = new std::vector<char>(count * static_cast<size_t>(BytesOf(format)));
+  EncodeNumbers(format, {values, count}, made->data());
+  return absl::MakeCordFromExternal({made->data(), made->size()}, [made] { delete made; });
 }
 
 absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
@@ -76,13 +79,16 @@ absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1
                                               " came with outcome ",
                                               static_cast<int>(head.outcome())));
   }
-  const size_t expected = static_cast<size_t>(shard.elements.size()) * sizeof(float);
+  const absl::StatusOr<NumberFormat> format = FormatOf(head.value_type());
+  if (!format.ok()) return absl::InternalError(format.status().message());
+  const auto expected = static_cast<size_t>(shard.elements.size() * BytesOf(*format));
   if (values.size() != expected) {
     return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(), " came with ",
                                             values.size(), " bytes, expected ", expected));
   }
-  CopyTo(values, (*destination)[static_cast<size_t>(shard.key.table.value())].data() +
-                     shard.elements.begin);
+  WireValues(values, *format)
+      .CopyTo((*destination)[static_cast<size_t>(shard.key.table.value())].data() +
+              shard.elements.begin);
   return reply;
 }
 
@@ -106,7 +112,7 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
 }
 
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
-                       const std::shared_ptr<const TableArrays>& gradient) {
+                       const std::shared_ptr<const TableArrays>& gradient, const Formats& formats) {
   PushMessage encoded;
   v1::PushRequest& request = encoded.head;
   EncodeCaller(caller, message, request.mutable_caller());
@@ -119,14 +125,15 @@ PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
     push->set_shard(shard.key.shard.value());
     push->set_sequence(shard.sequence.value());
     push->set_sequence_low_water(shard.sequence_low_water.value());
-    push->set_value_type(v1::FLOAT32);
-    encoded.values.push_back(Lend(gradient, shard));
+    const NumberFormat format = FormatsOf(formats, shard).gradients;
+    push->set_value_type(TypeOf(format));
+    encoded.values.push_back(ValuesOf(gradient, shard, format));
   }
   return encoded;
 }
 
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
-                v1::PullRequest* request) {
+                v1::PullRequest* request, const Formats& formats) {
   EncodeCaller(caller, message, request->mutable_caller());
   request->set_iteration(message.request.iteration.value());
   request->set_snapshot(message.request.snapshot);
@@ -136,6 +143,8 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
     pull->set_table(shard.key.table.value());
     pull->set_shard(shard.key.shard.value());
     pull->set_held_version(shard.held_version);
+    pull->set_value_type(message.request.snapshot ? v1::FLOAT32
+                                                  : TypeOf(FormatsOf(formats, shard).parameters));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/types/ids.h"
+#include "common/wire/number_format.h"
 #include "common/wire/tensor_message.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/core/push_pull_session.h"
@@ -28,6 +29,13 @@ struct CallerId {
   Incarnation incarnation;
 };
 
+// How a table's numbers travel. Snapshots are fp32, whatever it says.
+struct TableFormats {
+  NumberFormat gradients = NumberFormat::kFp32;
+  NumberFormat parameters = NumberFormat::kFp32;
+};
+using Formats = std::vector<TableFormats>;  // By table id; tables beyond it: fp32.
+
 // What OnReply wants beside the status.
 struct DecodedReply {
   std::vector<ShardReply> shards;
@@ -37,17 +45,18 @@ struct DecodedReply {
 // Errors: kInvalidArgument  a shard names a server or a range that is not there.
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
 
-// The values are lent to the message, which keeps them alive.
+// Values of fp32 are lent to the message, which keeps them alive; others are made.
 // REQUIRES: the arrays of `gradient` cover the message's shards, and do not change any more there.
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
-                       const std::shared_ptr<const TableArrays>& gradient);
+                       const std::shared_ptr<const TableArrays>& gradient,
+                       const Formats& formats = {});
 // `wait_limit`: longest time that the server holds the pull. REQUIRES: `request` is empty.
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
-                v1::PullRequest* request);
+                v1::PullRequest* request, const Formats& formats = {});
 
 // Both check the response against the message that it answers.
-// Errors: kInternal  another number of shards, an unknown outcome, or values of another length than
-// their shard's; `*destination` may hold the values of shards before it.
+// Errors: kInternal  another number of shards, an unknown outcome or value type, or values of
+// another length than their shard's; `*destination` may hold the values of shards before it.
 absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
                                         const v1::PushResponse& response);
 // Copies the values to their places in `*destination`, whose arrays cover the message's shards.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/testing/status_matchers.h"
+#include "common/wire/wire_values.h"
 
 namespace capstan::worker {
 namespace {
@@ -30,6 +31,7 @@ v1::ShardValues Values(v1::ShardValues::Outcome outcome, const std::vector<float
   shard.set_outcome(outcome);
   shard.set_version(6);
   shard.set_staleness(2);
+  shard.set_value_type(v1::FLOAT32);
   shard.set_values(values.data(), values.size() * sizeof(float));
   return shard;
 }
@@ -98,6 +100,43 @@ TEST_CASE("Codec: a pull's values land in their places, others are left alone",
                                                .iteration = Iteration(8),
                                                .ranks = {},
                                                .slots = {2}}});
+}
+
+TEST_CASE("Codec: numbers travel in the table's format, snapshots as fp32", "[worker][client]") {
+  const Formats formats = {{},
+                           {.gradients = NumberFormat::kBf16, .parameters = NumberFormat::kFp16}};
+  SendMessage message = TwoShards(OpKind::kPush);
+  const auto gradient = std::make_shared<const TableArrays>(TableArrays{{9, 9}, {1, 2, 3, 4, 5}});
+  const PushMessage push = EncodePush(kCaller, message, gradient, formats);
+  CHECK(push.head.shards(0).value_type() == v1::BFLOAT16);
+  std::vector<float> read(3);
+  REQUIRE(push.values[1].size() == 6);
+  WireValues(push.values[1], NumberFormat::kBf16).CopyTo(read.data());
+  CHECK(read == std::vector<float>{3, 4, 5});
+  message = TwoShards(OpKind::kPull);
+  v1::PullRequest pull;
+  EncodePull(kCaller, message, absl::Milliseconds(1), &pull, formats);
+  CHECK(pull.shards(1).value_type() == v1::FLOAT16);
+  message.request.snapshot = true;
+  v1::PullRequest snapshot;
+  EncodePull(kCaller, message, absl::Milliseconds(1), &snapshot, formats);
+  CHECK(snapshot.shards(1).value_type() == v1::FLOAT32);
+
+  PullAnswer answer;
+  for (const std::vector<float>& values : {std::vector<float>{1, 2}, {-3, 0.5f, 65504}}) {
+    std::string bytes(values.size() * 2, 0);
+    EncodeNumbers(NumberFormat::kFp16, values, bytes.data());
+    v1::ShardValues* shard = answer.head.add_shards();
+    shard->set_outcome(v1::ShardValues::VALUES);
+    shard->set_value_type(v1::FLOAT16);
+    answer.values.emplace_back(bytes);
+  }
+  TableArrays destination = {{9, 9}, {0, 0, 0, 0, 0}};
+  REQUIRE_OK(DecodePull(TwoShards(OpKind::kPull), answer, &destination));
+  CHECK(destination[1] == std::vector<float>{1, 2, -3, 0.5f, 65504});
+  answer.head.mutable_shards(0)->set_value_type(static_cast<v1::ValueType>(8));
+  CHECK_STATUS(DecodePull(TwoShards(OpKind::kPull), answer, &destination),
+               absl::StatusCode::kInternal, "value_type 8");
 }
 
 TEST_CASE("Codec: unchanged and past shards carry no values", "[worker][client]") {

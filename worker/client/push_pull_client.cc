@@ -285,7 +285,7 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
     call->gradient = payloads_.at(message.op).gradient;
   } else {
     v1::PullRequest pull;
-    EncodePull(caller_, message, options_.pull_wait_limit, &pull);
+    EncodePull(caller_, message, options_.pull_wait_limit, &pull, options_.formats);
     call->request = ToByteBuffer(absl::Cord(pull.SerializeAsString()));
   }
   calls_.insert(call);
@@ -343,7 +343,8 @@ void PushPullClient::SendQueued() {
     }
     if (call == nullptr) continue;
     if (call->gradient != nullptr) {
-      call->request = ToByteBuffer(Encode(EncodePush(caller_, call->message, call->gradient)));
+      call->request = ToByteBuffer(
+          Encode(EncodePush(caller_, call->message, call->gradient, options_.formats)));
     }
     call->gradient.reset();
     StartCalls({call});

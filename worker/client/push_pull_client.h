@@ -57,6 +57,7 @@ class PushPullClient {
     Rank rank;
     Incarnation incarnation;
     PushPullSession::Options session;
+    Formats formats;  // Where parameters are not fp32, session.exact_snapshots is to be set.
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
     absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait included.

@@ -48,6 +48,7 @@ class FakeServer final : public v1::ParameterServer::Service {
       out->set_outcome(v1::ShardValues::VALUES);
       out->set_version(3);
       out->set_staleness(shard.shard());
+      out->set_value_type(v1::FLOAT32);
       out->set_values(&values_[static_cast<size_t>(shard.shard()) * 4], bytes_);
     }
     return grpc::Status::OK;

@@ -210,7 +210,9 @@ void PushPullSession::SendChunk(int chunk_index, OpId op_id, Op& op, SessionActi
         ++per_shard_[index].next;
       }
     } else {
-      shard.held_version = per_shard_[index].held_version;
+      const PerShard& held = per_shard_[index];
+      const bool usable = !options_.exact_snapshots || held.held_of_snapshot == op.request.snapshot;
+      shard.held_version = usable ? held.held_version : -1;
     }
     message.shards.push_back(shard);
     in_flight.shards.push_back(i);
@@ -279,6 +281,7 @@ void PushPullSession::RecordReplies(const InFlight& message, Op& op,
     op.replies[index] = reply;
     if (reply.outcome == ShardReply::Outcome::kDone) {
       per_shard_[index].held_version = reply.version.value();
+      per_shard_[index].held_of_snapshot = op.request.snapshot;
     }
   }
 }

@@ -160,6 +160,9 @@ class PushPullSession {
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
     Acknowledgement acknowledgement = Acknowledgement::kEachPush;
+    // Snapshots come in another number format: what one kind of pull holds is of no use to the
+    // other.
+    bool exact_snapshots = false;
   };
   explicit PushPullSession(const Options& options);
 
@@ -241,6 +244,7 @@ class PushPullSession {
     Sequence next{1};
     absl::btree_map<Sequence, bool> unanswered;  // Ordered: the first is the low-water mark.
     int64_t held_version = -1;
+    bool held_of_snapshot = false;
   };
 
   static bool HasShard(const Chunk& chunk, const Op& op, ShardState state);

@@ -206,6 +206,23 @@ TEST_CASE("Session: a pull tells the lowest version of each table", "[worker][co
   CHECK(story.Ended()[0].versions.at(TableId(0)) == Version(7));
 }
 
+TEST_CASE("Session: what a pull holds is of no use to one in another format", "[worker][core]") {
+  const bool exact_snapshots = GENERATE(false, true);
+  Story story({.exact_snapshots = exact_snapshots});
+  const auto pull = [&story](uint64_t op, bool snapshot) {
+    REQUIRE_OK(story.session.Start(OpId(op), {.iteration = Iteration(4), .snapshot = snapshot},
+                                   story.now, &story.actions));
+    const std::vector<SendMessage> sent = story.Sent();
+    for (const SendMessage& message : sent) story.Answer(message, {.version = Version(9)});
+    return sent[0].shards[0].held_version;
+  };
+  CHECK(pull(1, false) == -1);
+  CHECK(pull(2, false) == 9);
+  CHECK(pull(3, true) == (exact_snapshots ? -1 : 9));
+  CHECK(pull(4, true) == 9);
+  CHECK(pull(5, false) == (exact_snapshots ? -1 : 9));
+}
+
 TEST_CASE("Session: BSP's past iteration ends the pull with the oldest common one",
           "[worker][core]") {
   Story story;

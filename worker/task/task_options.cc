@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "common/model/tables.h"
+#include "common/wire/number_format.h"
+
 namespace capstan::worker {
 namespace {
 
@@ -26,7 +29,16 @@ PushPullSession::Options SessionOptions(const v1::JobSpec& job) {
   PushPullSession::Options options{.acknowledgement = AcknowledgementOf(job)};
   // A task may hold every slot of an iteration, be given slots of another one, and pull.
   options.operations_max = std::max(kOperationsMin, 2 * Slots(job) + 2);
+  options.exact_snapshots = job.wire().parameters() != v1::FP32;
   return options;
+}
+
+Formats WireFormats(const v1::JobSpec& job) {
+  Formats formats(static_cast<size_t>(kParametersTable) + 1);
+  formats[static_cast<size_t>(kParametersTable)] = {
+      .gradients = FormatOf(job.wire().gradients()),
+      .parameters = FormatOf(job.wire().parameters())};
+  return formats;
 }
 
 TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size) {

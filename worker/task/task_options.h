@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "proto/job.pb.h"
+#include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/core/task_board.h"
 
@@ -15,6 +16,8 @@ namespace capstan::worker {
 // BSP with replicas or a log: servers hold a push back until its iteration is committed.
 Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
 PushPullSession::Options SessionOptions(const v1::JobSpec& job);
+// By table: the job's formats for its parameters, fp32 for its statistics.
+Formats WireFormats(const v1::JobSpec& job);
 // The number of training samples is still to be set.
 TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size);
 

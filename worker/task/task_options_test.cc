@@ -35,6 +35,20 @@ TEST_CASE("Task options: one task may hold every slot of an iteration", "[worker
   CHECK(SessionOptions(job).acknowledgement == Acknowledgement::kWholeIteration);
 }
 
+TEST_CASE("Task options: formats are of the parameters, and snapshots stay exact",
+          "[worker][task]") {
+  v1::JobSpec job = Job(4, 0);
+  CHECK_FALSE(SessionOptions(job).exact_snapshots);
+  job.mutable_wire()->set_gradients(v1::FP16);
+  CHECK_FALSE(SessionOptions(job).exact_snapshots);
+  job.mutable_wire()->set_parameters(v1::BF16);
+  CHECK(SessionOptions(job).exact_snapshots);
+  const Formats formats = WireFormats(job);
+  REQUIRE(formats.size() == 1);  // Statistics come second, and are fp32.
+  CHECK(formats[0].gradients == NumberFormat::kFp16);
+  CHECK(formats[0].parameters == NumberFormat::kBf16);
+}
+
 TEST_CASE("Task options: BSP has a slot a worker unless the job says otherwise", "[worker][task]") {
   v1::JobSpec job = Job(4, 0);
   CHECK(BoardOptions(job, 256).slots == 4);

@@ -1,0 +1,56 @@
+// WireValues: the values that one message brings for one shard, as they came: in pieces, wherever
+// the network put them, in whatever format. Whoever uses them reads a block at a time, so that they
+// pass through the cache once, on their way into a sum, an update or an array.
+//
+// Thread safety: thread-compatible. Borrows the pieces' memory.
+#ifndef CAPSTAN_COMMON_WIRE_WIRE_VALUES_H_
+#define CAPSTAN_COMMON_WIRE_WIRE_VALUES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/cord.h"
+#include "absl/types/span.h"
+#include "common/wire/number_format.h"
+
+namespace capstan {
+
+class WireValues {
+ public:
+  // Elements that a caller reads at a time: 16 KiB of fp32 stay in the L1 cache.
+  static constexpr int64_t kBlockElements = 4096;
+
+  WireValues() = default;  // Empty.
+  explicit WireValues(absl::Span<const float> values);
+  // Little-endian. REQUIRES: whole elements; the Cord outlives the values, unchanged.
+  explicit WireValues(const absl::Cord& values, NumberFormat format = NumberFormat::kFp32);
+
+  int64_t size() const { return size_; }  // Elements.
+
+  // Elements [begin, begin + count): where they lie, or in `block` if they are torn there, not
+  // aligned or no fp32. Valid as long as both. REQUIRES: the range is inside; `block` has room;
+  // count is at most kBlockElements.
+  const float* Read(int64_t begin, int64_t count, float* block) const;
+
+  void CopyTo(float* to) const;             // All of them.
+  void AppendTo(std::string* bytes) const;  // Likewise, as fp32.
+
+ private:
+  struct Piece {
+    int64_t begin = 0;  // Byte of the whole.
+    int64_t end = 0;
+    const char* data = nullptr;
+  };
+  void AddPiece(const char* data, size_t bytes);
+  // The bytes [begin, end): where they lie, or copied to `room`.
+  const char* ReadBytes(int64_t begin, int64_t end, char* room) const;
+
+  NumberFormat format_ = NumberFormat::kFp32;
+  std::vector<Piece> pieces_;  // In order, none empty.
+  int64_t size_ = 0;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_WIRE_WIRE_VALUES_H_
