@@ -119,7 +119,11 @@ absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
     worker.rank = Rank(i);
     worker.values = {std::vector<float>(static_cast<size_t>(layout_.count()))};
     worker::PushPullClient::Options options{
-        .job = kJob, .rank = Rank(i), .incarnation = IncarnationOf(i), .session = {}};
+        .job = kJob,
+        .rank = Rank(i),
+        .incarnation = IncarnationOf(i),
+        .session = {.exact_snapshots = config_.format != NumberFormat::kFp32},
+        .formats = {{.gradients = config_.format, .parameters = config_.format}}};
     if (mode_ == Mode::kBsp && committed) {
       options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
     }

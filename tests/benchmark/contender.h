@@ -42,6 +42,7 @@ struct Config {
   Rule rule = Rule::kMomentum;
   int replicas = 0;  // Each on a server of its own beside the only other one.
   v1::Durability durability = v1::NONE;
+  NumberFormat format = NumberFormat::kFp32;  // Of gradients and parameters on the wire.
 };
 
 class Contender {

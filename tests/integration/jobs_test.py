@@ -33,6 +33,14 @@ class JobsTest(unittest.TestCase):
                     self.assertEqual(json.loads(line)["job"], job)
                 self.assertIn("<svg", (output / "curve.svg").read_text())
 
+    def test_numbers_travel_as_halves(self):
+        for wire in ("gradients: BF16 parameters: BF16", "gradients: FP16"):
+            with self.subTest(wire=wire):
+                text = self.job(epochs=4) + f"wire {{ {wire} }}"
+                status = self.cluster.wait(self.cluster.submit(text))
+                self.assertEqual(status["state"], "SUCCEEDED", status)
+                self.assertGreater(status["results"][-1]["testAccuracy"], 0.95)
+
     def test_every_sample_is_trained_once_an_epoch(self):
         job = self.cluster.submit(self.job(consistency="asp {}", epochs=3))
         status = self.cluster.wait(job)
