@@ -1,5 +1,7 @@
 #include "common/job/validate_optimizer.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace capstan {
 namespace {
 
@@ -31,6 +33,12 @@ void ValidateRmsProp(const v1::RmsProp& rmsprop, FieldChecker check) {
   }
 }
 
+void ValidateFtrl(const v1::Ftrl& ftrl, FieldChecker check) {
+  if (ftrl.has_beta()) check.Real("beta", ftrl.beta(), AtLeast(0), Presence::kExplicit);
+  if (ftrl.has_l1()) check.Real("l1", ftrl.l1(), AtLeast(0), Presence::kExplicit);
+  if (ftrl.has_l2()) check.Real("l2", ftrl.l2(), AtLeast(0), Presence::kExplicit);
+}
+
 void ValidateKind(const v1::Optimizer& optimizer, FieldChecker check) {
   switch (optimizer.kind_case()) {
     case v1::Optimizer::kSgd:
@@ -56,8 +64,9 @@ void ValidateKind(const v1::Optimizer& optimizer, FieldChecker check) {
     case v1::Optimizer::kAdamw:
       return ValidateAdam(optimizer.adamw(), check.In("adamw"));
     case v1::Optimizer::kFtrl:
+      return ValidateFtrl(optimizer.ftrl(), check.In("ftrl"));
     case v1::Optimizer::KIND_NOT_SET:
-      check.Missing("", "one of sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw");
+      check.Missing("", "one of sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, ftrl");
       return;
   }
 }
@@ -80,7 +89,11 @@ void ValidateOptimizer(const v1::Optimizer& optimizer, FieldChecker check) {
   ValidateKind(optimizer, check);
   check.Real("learning_rate", optimizer.learning_rate(), Above(0), Presence::kImplicit);
   ValidateSchedule(optimizer.schedule(), check.In("schedule"));
-  check.Real("weight_decay", optimizer.weight_decay(), AtLeast(0), Presence::kExplicit);
+  if (check.Real("weight_decay", optimizer.weight_decay(), AtLeast(0), Presence::kExplicit) &&
+      optimizer.has_ftrl() && optimizer.weight_decay() != 0.0f) {
+    check.Wrong("weight_decay", absl::StrCat(optimizer.weight_decay()),
+                absl::StrCat("0 with ftrl, whose L2 is ", check.Path("ftrl.l2")));
+  }
   if (optimizer.has_clip_value()) {
     check.Real("clip_value", optimizer.clip_value(), Above(0), Presence::kExplicit);
   }

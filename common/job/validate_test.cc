@@ -64,6 +64,7 @@ TEST_CASE("ValidateJob: a job that keeps to the ranges has no diagnostics", "[jo
   CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 0 } }") == Lines{});
   CHECK(ErrorsAfter("consistency { bsp {} } training { slots: 1024 }") == Lines{});
   CHECK(ErrorsAfter("optimizer { schedule { cosine { steps: 10 } warmup_steps: 5 } }") == Lines{});
+  CHECK(ErrorsAfter("optimizer { ftrl { beta: 0 l1: 0.5 l2: 2 } clip_value: 1 }") == Lines{});
 }
 
 TEST_CASE("ValidateJob: replicas, a log and checkpoints are accepted in their ranges", "[job]") {
@@ -189,6 +190,13 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
       {"adam { beta1: 1 }", "optimizer.adam.beta1: got 1, expected a number in [0, 1)"},
       {"adamw { beta2: 2 }", "optimizer.adamw.beta2: got 2, expected a number in [0, 1)"},
       {"adamw { epsilon: 0 }", "optimizer.adamw.epsilon: got 0, expected a finite number above 0"},
+      {"ftrl { beta: -1 }", "optimizer.ftrl.beta: got -1, expected a finite number of at least 0"},
+      {"ftrl { l1: -0.5 }", "optimizer.ftrl.l1: got -0.5, expected a finite number of at least 0"},
+      {"ftrl { l2: inf }", "optimizer.ftrl.l2: got inf, expected a finite number of at least 0"},
+      {"ftrl {} weight_decay: 0.25",
+       "optimizer.weight_decay: got 0.25, expected 0 with ftrl, whose L2 is optimizer.ftrl.l2"},
+      {"ftrl {} weight_decay: -1",
+       "optimizer.weight_decay: got -1, expected a finite number of at least 0"},
       {"schedule { step { factor: 0.5 } }",
        "optimizer.schedule.step.every: got 0 or nothing, expected at least 1"},
       {"schedule { step { every: 5 factor: 1.5 } }",
@@ -207,7 +215,7 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
   v1::JobSpec spec = Parse(kGood);
   spec.mutable_optimizer()->clear_kind();
   CHECK(Errors(spec) == Lines{"optimizer: got nothing, expected one of sgd, momentum, nesterov, "
-                              "adagrad, rmsprop, adam, adamw"});
+                              "adagrad, rmsprop, adam, adamw, ftrl"});
 }
 
 TEST_CASE("ValidateJob: each layer setting out of its range is named by layer and field", "[job]") {

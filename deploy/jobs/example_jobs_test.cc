@@ -14,8 +14,9 @@
 namespace capstan {
 namespace {
 
-constexpr const char* kFiles[] = {"cifar_resnet20_asp", "fashion_layers_ssp", "fashion_lenet_ssp",
-                                  "fashion_mlp_bsp", "fashion_mlp_safe"};
+constexpr const char* kFiles[] = {"cifar_resnet20_asp", "fashion_layers_ssp",
+                                  "fashion_lenet_ssp",  "fashion_mlp_bsp",
+                                  "fashion_mlp_safe",   "fashion_softmax_ftrl"};
 
 // Of a test run: the working directory is the workspace's root.
 std::string Path(const std::string& name) { return "deploy/jobs/" + name + ".textproto"; }
@@ -85,6 +86,7 @@ TEST_CASE("Example jobs: each shows the consistency and the schedule that its na
 
   CHECK(Load("cifar_resnet20_asp").consistency().has_asp());
   CHECK(Load("fashion_layers_ssp").model().zoo().empty());
+  CHECK(Load("fashion_softmax_ftrl").optimizer().ftrl().l1() > 0.0f);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ int StateSlots(const OptimizerConfig& config) {
       return config.momentum > 0.0f ? 2 : 1;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
+    case OptimizerKind::kFtrl:
       return 2;
   }
   return 0;

@@ -38,11 +38,12 @@ std::vector<Rule> Rules() {
       {"rmsprop, momentum", {.kind = Kind::kRmsProp, .momentum = 0.9f}},
       {"adam", {.kind = Kind::kAdam}},
       {"adamw", {.kind = Kind::kAdamW}},
+      {"ftrl", {.kind = Kind::kFtrl, .l1 = 1e-3f, .l2 = 1e-3f}},
       {"moving average", {.kind = Kind::kMovingAverage, .momentum = 0.1f}},
   };
   for (Rule& rule : rules) {
     rule.config.learning_rate = 1e-4f;
-    rule.config.weight_decay = 1e-4f;
+    if (rule.config.kind != Kind::kFtrl) rule.config.weight_decay = 1e-4f;
     rule.config.clip_value = 1.0f;
   }
   return rules;

@@ -17,6 +17,7 @@ enum class OptimizerKind {
   kRmsProp,
   kAdam,
   kAdamW,
+  kFtrl,           // FTRL-proximal: L1 and L2 are its own, weight_decay is not for it.
   kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
 };
 
@@ -39,10 +40,11 @@ struct OptimizerConfig {
   float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW.
   float clip_value = 0.0f;    // Gradient elements are clipped to [-v, v] before decay. 0: off.
   float momentum = 0.9f;  // Momentum, Nesterov, RMSProp; kMovingAverage: weight of the new value.
-  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW.
-  float alpha = 0.99f;                 // RMSProp.
-  float epsilon = 1e-8f;               // Adagrad, RMSProp, Adam, AdamW; added after the root.
-  float initial_accumulator = 0.0f;    // Adagrad.
+  float beta1 = 0.9f, beta2 = 0.999f;       // Adam, AdamW.
+  float alpha = 0.99f;                      // RMSProp.
+  float epsilon = 1e-8f;                    // Adagrad, RMSProp, Adam, AdamW; added after the root.
+  float initial_accumulator = 0.0f;         // Adagrad.
+  float beta = 1.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL; all >= 0.
 };
 
 }  // namespace capstan::server

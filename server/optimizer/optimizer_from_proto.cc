@@ -80,6 +80,16 @@ absl::Status ReadAdam(absl::string_view name, const v1::Adam& proto, OptimizerKi
   return CheckPositive(absl::StrCat(name, ".epsilon"), config->epsilon);
 }
 
+absl::Status ReadFtrl(const v1::Ftrl& proto, OptimizerConfig* config) {
+  config->kind = OptimizerKind::kFtrl;
+  config->beta = proto.has_beta() ? proto.beta() : 1.0f;
+  config->l1 = proto.l1();
+  config->l2 = proto.l2();
+  CAPSTAN_RETURN_IF_ERROR(CheckNotNegative("ftrl.beta", config->beta));
+  CAPSTAN_RETURN_IF_ERROR(CheckNotNegative("ftrl.l1", config->l1));
+  return CheckNotNegative("ftrl.l2", config->l2);
+}
+
 absl::Status ReadKind(const v1::Optimizer& proto, OptimizerConfig* config) {
   switch (proto.kind_case()) {
     case v1::Optimizer::kSgd:
@@ -98,11 +108,13 @@ absl::Status ReadKind(const v1::Optimizer& proto, OptimizerConfig* config) {
     case v1::Optimizer::kAdamw:
       return ReadAdam("adamw", proto.adamw(), OptimizerKind::kAdamW, config);
     case v1::Optimizer::kFtrl:
+      return ReadFtrl(proto.ftrl(), config);
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
-      "optimizer: no rule; expected one of sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw");
+      "optimizer: no rule; expected one of sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, "
+      "ftrl");
 }
 
 absl::Status ReadSchedule(const v1::Schedule& proto, ScheduleConfig* schedule) {
@@ -136,6 +148,10 @@ absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto) {
   config.weight_decay = proto.weight_decay();
   CAPSTAN_RETURN_IF_ERROR(CheckPositive("learning_rate", config.learning_rate));
   CAPSTAN_RETURN_IF_ERROR(CheckNotNegative("weight_decay", config.weight_decay));
+  if (proto.has_ftrl() && config.weight_decay != 0.0f) {
+    return OutOfRange("weight_decay", config.weight_decay,
+                      "0 with ftrl, whose L2 is optimizer.ftrl.l2");
+  }
   if (proto.has_clip_value()) {
     config.clip_value = proto.clip_value();
     CAPSTAN_RETURN_IF_ERROR(CheckPositive("clip_value", config.clip_value));

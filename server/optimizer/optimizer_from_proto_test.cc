@@ -52,6 +52,11 @@ TEST_CASE("OptimizerFromProto: defaults are those of the job file's comments",
     CHECK(adam.beta2 == 0.999f);
     CHECK(adam.epsilon == 1e-8f);
   }
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig ftrl, Read("ftrl {}" + lr));
+  CHECK(ftrl.kind == OptimizerKind::kFtrl);
+  CHECK(ftrl.beta == 1.0f);
+  CHECK(ftrl.l1 == 0.0f);
+  CHECK(ftrl.l2 == 0.0f);
 }
 
 TEST_CASE("OptimizerFromProto: every field reaches the config", "[server][optimizer]") {
@@ -92,10 +97,19 @@ TEST_CASE("OptimizerFromProto: every field reaches the config", "[server][optimi
   CHECK(adagrad.epsilon == 0.5f);
   CHECK(adagrad.initial_accumulator == 0.25f);
   CHECK(adagrad.schedule.kind == ScheduleKind::kConstant);
+  REQUIRE_OK_AND_ASSIGN(
+      const OptimizerConfig ftrl,
+      Read("ftrl { beta: 0 l1: 0.5 l2: 0.25 } learning_rate: 2 clip_value: 3 weight_decay: 0"));
+  CHECK(ftrl.beta == 0.0f);
+  CHECK(ftrl.l1 == 0.5f);
+  CHECK(ftrl.l2 == 0.25f);
+  CHECK(ftrl.learning_rate == 2.0f);
+  CHECK(ftrl.clip_value == 3.0f);
 }
 
 TEST_CASE("OptimizerFromProto: without a rule the error lists them", "[server][optimizer]") {
   CHECK_STATUS(Read("learning_rate: 1"), kBad, "expected one of sgd, momentum");
+  CHECK_STATUS(Read("learning_rate: 1"), kBad, "adamw, ftrl");
 }
 
 TEST_CASE("OptimizerFromProto: a value out of range is named with its value and the range",
@@ -128,6 +142,12 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
       {"adam { beta2: 1.5 }", "optimizer.adam.beta2: 1.5; expected"},
       {"adamw { beta2: -1 }", "optimizer.adamw.beta2: -1; expected"},
       {"adamw { epsilon: 0 }", "optimizer.adamw.epsilon: 0; expected"},
+      {"ftrl { beta: -1 }", "optimizer.ftrl.beta: -1; expected a finite number >= 0"},
+      {"ftrl { l1: -0.5 }", "optimizer.ftrl.l1: -0.5; expected a finite number >= 0"},
+      {"ftrl { l2: nan }", "optimizer.ftrl.l2: nan; expected a finite number >= 0"},
+      {"ftrl { l2: inf }", "optimizer.ftrl.l2: inf; expected a finite number >= 0"},
+      {"ftrl {} learning_rate: 1 weight_decay: 0.25",
+       "optimizer.weight_decay: 0.25; expected 0 with ftrl, whose L2 is optimizer.ftrl.l2"},
       {"sgd {} learning_rate: 1 schedule { warmup_steps: -1 }",
        "optimizer.schedule.warmup_steps: -1; expected a whole number >= 0"},
       {"sgd {} learning_rate: 1 schedule { step { factor: 0.5 } }",

@@ -33,6 +33,13 @@ std::vector<NamedConfig> AllConfigs() {
       {"rmsprop with momentum", {.kind = Kind::kRmsProp, .momentum = 0.9f}},
       {"adam", {.kind = Kind::kAdam}},
       {"adamw", {.kind = Kind::kAdamW}},
+      {"ftrl", {.kind = Kind::kFtrl}},
+      {"ftrl with l1 and l2", {.kind = Kind::kFtrl, .beta = 0.5f, .l1 = 0.75f, .l2 = 0.25f}},
+      {"ftrl on a schedule",
+       {.kind = Kind::kFtrl,
+        .schedule = {.kind = ScheduleKind::kCosine, .cosine_steps = 3, .warmup_steps = 2},
+        .beta = 0.0f,
+        .l1 = 0.125f}},
       {"moving average", {.kind = Kind::kMovingAverage, .momentum = 0.1f}},
   };
   std::vector<NamedConfig> all;
@@ -249,9 +256,12 @@ TEST_CASE("Optimizer: state slots and their first values", "[server][optimizer]"
   CHECK(StateSlots({.kind = Kind::kRmsProp, .momentum = 0.5f}) == 2);
   CHECK(StateSlots({.kind = Kind::kAdam}) == 2);
   CHECK(StateSlots({.kind = Kind::kAdamW}) == 2);
+  CHECK(StateSlots({.kind = Kind::kFtrl}) == 2);
   CHECK(InitialState({.kind = Kind::kAdagrad, .initial_accumulator = 0.5f}, 0) == 0.5f);
   CHECK(InitialState({.kind = Kind::kMomentum, .initial_accumulator = 0.5f}, 0) == 0.0f);
   CHECK(InitialState({.kind = Kind::kAdam}, 1) == 0.0f);
+  CHECK(InitialState({.kind = Kind::kFtrl, .initial_accumulator = 0.5f}, 0) == 0.0f);
+  CHECK(InitialState({.kind = Kind::kFtrl, .initial_accumulator = 0.5f}, 1) == 0.0f);
 }
 
 TEST_CASE("Optimizer: one update of each rule by hand", "[server][optimizer]") {
@@ -287,6 +297,18 @@ TEST_CASE("Optimizer: one update of each rule by hand", "[server][optimizer]") {
        {0.0f, 0.0f},
        {1.0f, 1.0f},
        0.25f},
+      // The first gradient: w stays the centre, 1 / rate = (1 + 2) / 0.5 = 6.
+      {{.kind = Kind::kFtrl}, {0.0f, 0.0f}, {-4.0f, 4.0f}, 4.0f / 6.0f},
+      // sigma = (6 + 2.5) / 0.5 - (6 + 1.5) / 0.5 = 2; 1 / rate = 17.
+      {{.kind = Kind::kFtrl, .beta = 6.0f, .l1 = 7.0f, .l2 = 3.0f},
+       {27.0f, 2.25f},
+       {27.0f, 6.25f},
+       -1.0f},
+      {{.kind = Kind::kFtrl, .beta = 6.0f, .l1 = 7.0f, .l2 = 3.0f},
+       {-27.0f, 2.25f},
+       {-27.0f, 6.25f},
+       1.0f},
+      {{.kind = Kind::kFtrl, .beta = 6.0f, .l1 = 27.0f}, {27.0f, 2.25f}, {27.0f, 6.25f}, 0.0f},
       {{.kind = Kind::kMovingAverage, .weight_decay = 9.0f, .clip_value = 0.5f, .momentum = 0.25f},
        {},
        {},

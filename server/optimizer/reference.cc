@@ -1,6 +1,7 @@
 #include "server/optimizer/reference.h"
 
 #include <cmath>
+#include <limits>
 
 #include "server/optimizer/step_scalars.h"
 
@@ -27,6 +28,23 @@ float RmsProp(const StepScalars& c, float w, float g, float* s, float* buffer) {
   if (buffer == nullptr) return w - (c.lr * g) / root;
   *buffer = c.momentum * *buffer + g / root;
   return w - c.lr * *buffer;
+}
+
+// How strongly FTRL holds a weight where it has been: 1 / its rate. 0 before the first gradient.
+float FtrlStrength(const StepScalars& c, float n, float inverse_lr) {
+  return n == 0.0f ? 0.0f : (c.beta + std::sqrt(n)) * inverse_lr;
+}
+
+float Ftrl(const StepScalars& c, float w, float g, float* z, float* n) {
+  const float before = FtrlStrength(c, *n, c.inverse_lr_before);
+  *n = *n + g * g;
+  if (*n > std::numeric_limits<float>::max()) *n = std::numeric_limits<float>::max();
+  const float strength = FtrlStrength(c, *n, c.inverse_lr);
+  *z = (*z + g) - (strength - before) * w;
+  if (*n == 0.0f) return w;
+  if (std::abs(*z) <= c.l1) return 0.0f;
+  const float beyond = *z < 0.0f ? *z + c.l1 : *z - c.l1;
+  return -beyond / (strength + c.l2);
 }
 
 }  // namespace
@@ -61,6 +79,9 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
       case OptimizerKind::kAdam:
       case OptimizerKind::kAdamW:
         out[i] = Adam(c, w * c.keep, g, s0, s1);
+        break;
+      case OptimizerKind::kFtrl:
+        out[i] = Ftrl(c, w, g, s0, s1);
         break;
       case OptimizerKind::kMovingAverage:
         out[i] = w + c.momentum * (gradient[i] - w);

@@ -1,5 +1,6 @@
 #include "server/optimizer/step_scalars.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -31,6 +32,10 @@ double ScheduleValue(const ScheduleConfig& schedule, double base, int64_t step) 
     }
   }
   return base;
+}
+
+float InverseLearningRate(const OptimizerConfig& config, int64_t step) {
+  return static_cast<float>(1.0 / std::max(ScheduledLearningRate(config, step), kFtrlRateMin));
 }
 
 }  // namespace
@@ -68,6 +73,13 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
   if (config.kind == OptimizerKind::kAdamW) {
     scalars.keep = static_cast<float>(1.0 - lr * config.weight_decay);
     scalars.weight_decay = 0.0f;
+  }
+  if (config.kind == OptimizerKind::kFtrl) {
+    scalars.beta = config.beta;
+    scalars.l1 = config.l1;
+    scalars.l2 = config.l2;
+    scalars.inverse_lr = InverseLearningRate(config, step);
+    scalars.inverse_lr_before = InverseLearningRate(config, std::max<int64_t>(step - 1, 0));
   }
   return scalars;
 }

@@ -1,6 +1,7 @@
 #include "server/optimizer/update_loops.h"
 
 #include <cmath>
+#include <limits>
 
 #include "server/optimizer/step_scalars.h"
 
@@ -27,6 +28,7 @@ enum class Rule {
   kRmsProp,
   kRmsPropMomentum,
   kAdam,
+  kFtrl,
   kMovingAverage,
 };
 
@@ -38,6 +40,27 @@ struct Arrays {
   float* s1;
   float* out;
 };
+
+// As in reference.cc, with both ways of each choice computed, so that the loop is vectorised.
+CAPSTAN_INLINE float FtrlStrength(const StepScalars& c, float n, float inverse_lr) {
+  const float strength = (c.beta + std::sqrt(n)) * inverse_lr;
+  return n == 0.0f ? 0.0f : strength;
+}
+
+CAPSTAN_INLINE float UpdateFtrl(const StepScalars& c, float w, float g, float* s0, float* s1) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float before = FtrlStrength(c, *s1, c.inverse_lr_before);
+  const float sum = *s1 + g * g;
+  const float n = sum > kLargest ? kLargest : sum;
+  const float strength = FtrlStrength(c, n, c.inverse_lr);
+  const float z = (*s0 + g) - (strength - before) * w;
+  *s0 = z;
+  *s1 = n;
+  float within = z < -c.l1 ? -c.l1 : z;  // l1 - z is -(z - l1), and z - z is 0.
+  within = within > c.l1 ? c.l1 : within;
+  const float updated = (within - z) / (strength + c.l2);
+  return n == 0.0f ? w : updated;
+}
 
 // One element; the operations and their order are those of reference.cc.
 template <Rule kRule>
@@ -64,6 +87,8 @@ CAPSTAN_INLINE float Update(const StepScalars& c, float w, float g, float* s0, f
     const float buffer = c.momentum * *s1 + g / root;
     *s1 = buffer;
     return w - c.lr * buffer;
+  } else if constexpr (kRule == Rule::kFtrl) {
+    return UpdateFtrl(c, w, g, s0, s1);
   } else {
     static_assert(kRule == Rule::kAdam);
     const float m = c.beta1 * *s0 + c.one_minus_beta1 * g;
@@ -174,6 +199,8 @@ void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, 
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
       return RunRule<Rule::kAdam>(set, c, a);
+    case OptimizerKind::kFtrl:
+      return RunRule<Rule::kFtrl>(set, c, a);
     case OptimizerKind::kMovingAverage:
       return RunForm<Rule::kMovingAverage, false>(set, c, a);
   }

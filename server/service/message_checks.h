@@ -47,8 +47,9 @@ inline absl::Status CheckBytes(const ShardKey& key, int64_t elements, v1::ValueT
   if (!format.ok()) return Annotate(format.status(), NameOf(key));
   const int64_t expected = elements * BytesOf(*format);
   if (static_cast<int64_t>(bytes) == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(NameOf(key), ": expected ", expected, " bytes = ",
-                                                 elements, " elements of ", v1::ValueType_Name(TypeOf(*format)), ", got ", bytes));
+  return absl::InvalidArgumentError(
+      absl::StrCat(NameOf(key), ": expected ", expected, " bytes = ", elements, " elements of ",
+                   v1::ValueType_Name(TypeOf(*format)), ", got ", bytes));
 }
 
 }  // namespace capstan::server

@@ -46,7 +46,7 @@ TEST_CASE("Shard store: an update over the summed gradient has the bits of one i
   const OptimizerKind kind =
       GENERATE(OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kNesterov,
                OptimizerKind::kAdagrad, OptimizerKind::kRmsProp, OptimizerKind::kAdam,
-               OptimizerKind::kAdamW);
+               OptimizerKind::kAdamW, OptimizerKind::kFtrl);
   const int64_t count = GENERATE(1, 7, 4096, 10'001);
   const std::vector<float> values = Numbers(1, count);
   ShardStore kept = MakeStore(Rule(kind), values), in_place = MakeStore(Rule(kind), values);

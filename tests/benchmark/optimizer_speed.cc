@@ -72,7 +72,8 @@ std::vector<Rule> Rules() {
   std::vector<Rule> rules = {{"SGD", {.kind = Kind::kSgd}},
                              {"momentum", {.kind = Kind::kMomentum}},
                              {"Adagrad", {.kind = Kind::kAdagrad}},
-                             {"Adam", {.kind = Kind::kAdam}}};
+                             {"Adam", {.kind = Kind::kAdam}},
+                             {"FTRL", {.kind = Kind::kFtrl, .l1 = 1e-3f, .l2 = 1e-3f}}};
   for (Rule& rule : rules) rule.config.learning_rate = 1e-4f;
   return rules;
 }

@@ -1,10 +1,20 @@
 """Jobs on a cluster of real daemons: run, queue, stop, watch, export."""
 
+import array
 import json
+import struct
 import unittest
 
 import cluster
 import synthetic
+
+
+def fp32_tensor(path, name):
+    """The numbers of one tensor of a safetensors file."""
+    data = path.read_bytes()
+    header_end = 8 + struct.unpack("<Q", data[:8])[0]
+    begin, end = json.loads(data[8:header_end])[name]["data_offsets"]
+    return array.array("f", data[header_end + begin : header_end + end])
 
 
 class JobsTest(unittest.TestCase):
@@ -40,6 +50,20 @@ class JobsTest(unittest.TestCase):
                 status = self.cluster.wait(self.cluster.submit(text))
                 self.assertEqual(status["state"], "SUCCEEDED", status)
                 self.assertGreater(status["results"][-1]["testAccuracy"], 0.95)
+
+    def test_ftrl_with_l1_exports_weights_that_are_exactly_0(self):
+        zeros = {}
+        for l1 in (0, 2):
+            optimizer = f"ftrl {{ l1: {l1} }} learning_rate: 0.5"
+            job = self.cluster.submit(self.job(name=f"l1-{l1}", optimizer=optimizer, epochs=4))
+            status = self.cluster.wait(job)
+            self.assertEqual(status["state"], "SUCCEEDED", status)
+            self.assertGreater(status["results"][-1]["testAccuracy"], 0.95)
+            model = self.cluster.output(job) / "model.safetensors"
+            weights = fp32_tensor(model, "fc.weight")
+            zeros[l1] = weights.count(0.0)
+        self.assertEqual(zeros[0], 0)
+        self.assertGreater(zeros[2], len(weights) // 4)
 
     def test_every_sample_is_trained_once_an_epoch(self):
         job = self.cluster.submit(self.job(consistency="asp {}", epochs=3))

@@ -41,7 +41,7 @@ worker::TaskBoard::Options BoardOptions(const World& world, const v1::JobSpec& s
 worker::PushPullSession::Options SessionOptions(const v1::JobSpec& spec) {
   worker::PushPullSession::Options options;
   // A few shards a message, so that one push is several messages.
-  options.chunk_bytes_max = 128;
+  options.chunk_bytes_min = options.chunk_bytes_max = 128;
   options.acknowledgement = AcknowledgementOf(spec);
   return options;
 }

@@ -67,16 +67,26 @@ std::vector<bool> PushPullSession::ChangedPrimaries(const Routing& routing) cons
   return changed;
 }
 
+int64_t PushPullSession::ChunkBytes(int server) const {
+  int64_t bytes = 0;
+  for (const ShardRoute& shard : routing_.shards) {
+    if (shard.server == server) bytes += shard.elements.size() * kBytesPerElement;
+  }
+  return std::clamp(bytes / options_.chunks_wanted, options_.chunk_bytes_min,
+                    options_.chunk_bytes_max);
+}
+
 std::vector<PushPullSession::Chunk> PushPullSession::MakeChunks() const {
   std::vector<Chunk> chunks;
   for (size_t server = 0; server < routing_.servers.size(); ++server) {
+    const int64_t limit = ChunkBytes(static_cast<int>(server));
     int64_t bytes = 0;
     bool open = false;
     for (size_t i = 0; i < routing_.shards.size(); ++i) {
       const ShardRoute& shard = routing_.shards[i];
       if (shard.server != static_cast<int>(server)) continue;
       const int64_t shard_bytes = shard.elements.size() * kBytesPerElement;
-      if (!open || bytes + shard_bytes > options_.chunk_bytes_max) {
+      if (!open || bytes + shard_bytes > limit) {
         chunks.push_back(Chunk{.server = static_cast<int>(server)});
         open = true;
         bytes = 0;

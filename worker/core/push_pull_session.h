@@ -10,7 +10,8 @@
 // (1) a pull of a shard is sent only after every earlier push of that shard was acknowledged (a
 //     worker reads its writes), or, where acknowledgements wait for whole iterations, was sent: the
 //     pull's own iteration then says what it must see.
-// (2) chunks are at most chunk_bytes_max. Of a chunk, one message is in flight, so that a shard's
+// (2) chunks are at most chunk_bytes_max, unless one shard is larger. Of a chunk, one message is in
+//     flight, so that a shard's
 //     pushes arrive in order; where acknowledgements wait for whole iterations, one pull and every
 //     released push (they arrive in any order; slots have no order).
 // (3) a repeated push carries the sequence of the first attempt.
@@ -143,8 +144,12 @@ struct SessionWait {
 class PushPullSession {
  public:
   struct Options {
-    // > 0. Values in one message; one shard may exceed it alone.
-    int64_t chunk_bytes_max = 512 << 10;
+    // > 0. fp32 of one message, beside its head; one shard may exceed it alone.
+    // Each server's shards are cut into this many chunks, where they have 512 KiB to 4 MiB then:
+    // small ones leave while others are computed, large ones cost less each.
+    int chunks_wanted = 16;
+    int64_t chunk_bytes_min = 512 << 10;
+    int64_t chunk_bytes_max = 4 << 20;
     // Short: a new primary is ready some 100 ms after the routing table that names it.
     absl::Duration retry_delay_min = absl::Milliseconds(20);
     absl::Duration retry_delay_max = absl::Milliseconds(200);
@@ -255,6 +260,7 @@ class PushPullSession {
   OpId NextOpOf(const Chunk& chunk) const;
   bool MaySend(const Chunk& chunk, OpKind kind) const;
   Instant DeadlineOf(const Op& op) const;
+  int64_t ChunkBytes(int server) const;  // Of the chunks on that server, at most.
   std::vector<Chunk> MakeChunks() const;
   std::vector<bool> ChangedPrimaries(const Routing& routing) const;
   // Replaces the chunks by those of routing_; messages of a chunk that is the same stay in flight.

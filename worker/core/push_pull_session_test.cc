@@ -271,6 +271,23 @@ TEST_CASE("Session: a stale routing table slows messages down until a newer one 
   CHECK(again[0].shards[0].sequence == Sequence(1));
 }
 
+TEST_CASE("Session: a server's shards are cut into some 16 chunks of half to four MiB",
+          "[worker][core]") {
+  const auto [shards, mebibytes, expected] = GENERATE(
+      table<int, int64_t, size_t>({{4, 1, 4}, {64, 1, 16}, {256, 1, 64}, {3, 8, 3}, {1, 0, 1}}));
+  Routing routing{.generation = Generation(1), .shards = {}, .servers = {"alpha"}};
+  const int64_t elements = mebibytes * (1 << 20) / 4;
+  for (int i = 0; i < shards; ++i) {
+    routing.shards.push_back(
+        {.key = {TableId(0), ShardId(i)}, .elements = {i * elements, (i + 1) * elements}});
+  }
+  PushPullSession session({});
+  SessionActions actions;
+  session.SetRouting(routing, Instant(), &actions);
+  REQUIRE_OK(session.Start(OpId(1), {}, Instant(), &actions));
+  CHECK(actions.send.size() == expected);
+}
+
 TEST_CASE("Session: a cancelled pull frees its chunks and its answers are ignored",
           "[worker][core]") {
   Story story;

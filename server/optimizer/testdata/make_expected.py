@@ -8,8 +8,13 @@ as the test is concerned, and the tolerance has to cover the roundings of the fp
 Weights start at (i - 2) / 4 and gradients follow a formula that is exact in fp32; both stand in
 reference_test.cc as well. An entry of the output is {name, config, {{update, {weights}}, ...}}: the
 weights after that many updates.
+
+PyTorch has no FTRL. Without l1 and l2 it is Adagrad with beta for epsilon (McMahan,
+Follow-the-Regularized-Leader and Mirror Descent, 2011), which PyTorch has; with them,
+FtrlByDefinition minimises the sum that defines it, without the state z of the algorithm.
 """
 
+import math
 import struct
 
 import torch
@@ -119,6 +124,58 @@ def with_warmup(schedule, steps):
     return (schedule[0] + ", " + text if schedule else text, make)
 
 
+class FtrlByDefinition(torch.optim.Optimizer):
+    """After each gradient, w = argmin of
+
+        G w  +  l1 |w|  +  l2 / 2 w^2  +  sum_s sigma_s / 2 (w - w_s)^2
+
+    G is the sum of all gradients, w_s the weight that gradient s was of. The sigma add up to
+    1 / rate = (beta + sqrt(sum g^2)) / lr; those before an element's first gradient are 0.
+    Found by bisection.
+    """
+
+    def __init__(self, parameters, lr, weight_decay, beta, l1, l2):
+        super().__init__(parameters, {"lr": lr})
+        assert weight_decay == 0
+        self.beta, self.l1, self.l2 = beta, l1, l2
+        self.history = [[] for _ in range(ELEMENTS)]  # Of (gradient, weight, 1 / rate).
+
+    def step(self):
+        group = self.param_groups[0]
+        weights = group["params"][0]
+        for i, past in enumerate(self.history):
+            g, w = weights.grad[i].item(), weights[i].item()
+            squares = sum(h[0] ** 2 for h in past) + g ** 2
+            if squares == 0:
+                continue
+            past.append((g, w, (self.beta + math.sqrt(squares)) / group["lr"]))
+            weights.data[i] = self.minimum(past)
+
+    def minimum(self, past):
+        strengths = [0.0] + [h[2] for h in past]
+        def slope(w, sign):  # Of the sum at w; sign is that of w, or says which side of 0.
+            pull = sum((strengths[s + 1] - strengths[s]) * (w - h[1]) for s, h in enumerate(past))
+            return sum(h[0] for h in past) + self.l1 * sign + self.l2 * w + pull
+        if slope(0.0, -1) <= 0 <= slope(0.0, 1):
+            return 0.0
+        sign = 1 if slope(0.0, 1) < 0 else -1
+        low, high = (0.0, 1e3) if sign > 0 else (-1e3, 0.0)
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if slope(middle, sign) < 0 else (low, middle)
+        return (low + high) / 2
+
+
+def ftrl(beta, l1, l2):
+    if l1 == l2 == 0:
+        return adagrad(beta, 0)
+    return lambda p, **k: FtrlByDefinition(p, beta=f32(beta), l1=f32(l1), l2=f32(l2), **k)
+
+
+def ftrl_rule(beta, l1, l2):
+    return f".beta = {beta}f, .l1 = {l1}f, .l2 = {l2}f"
+
+
 ADAM, ADAMW = torch.optim.Adam, torch.optim.AdamW
 CASES = [
     Case("sgd", "kSgd", 0.1, sgd()),
@@ -151,6 +208,16 @@ CASES = [
          schedule=with_warmup(step_schedule(6, 0.3), 8)),
     Case("adamw, decay, warm-up and cosine", "kAdamW", 0.05, adam(ADAMW), betas(0.9, 0.999, 1e-8),
          decay=0.2, schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
+    Case("ftrl", "kFtrl", 0.1, ftrl(1.0, 0.0, 0.0), ftrl_rule(1.0, 0.0, 0.0)),
+    Case("ftrl, clip, small beta", "kFtrl", 0.1, ftrl(0.01, 0.0, 0.0), ftrl_rule(0.01, 0.0, 0.0),
+         clip=0.3),
+    Case("ftrl, warm-up and step", "kFtrl", 0.1, ftrl(1.0, 0.0, 0.0), ftrl_rule(1.0, 0.0, 0.0),
+         schedule=with_warmup(step_schedule(6, 0.3), 8)),
+    Case("ftrl, l1", "kFtrl", 0.1, ftrl(1.0, 2.0, 0.0), ftrl_rule(1.0, 2.0, 0.0)),
+    Case("ftrl, l2", "kFtrl", 0.1, ftrl(1.0, 0.0, 5.0), ftrl_rule(1.0, 0.0, 5.0)),
+    Case("ftrl, l1, l2, no beta", "kFtrl", 0.5, ftrl(0.0, 0.5, 0.25), ftrl_rule(0.0, 0.5, 0.25)),
+    Case("ftrl, l1, l2, warm-up and cosine", "kFtrl", 0.1, ftrl(1.0, 2.0, 0.5),
+         ftrl_rule(1.0, 2.0, 0.5), schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
 ]
 
 
