@@ -36,21 +36,16 @@ const char* WireValues::ReadBytes(int64_t begin, int64_t end, char* room) const 
   return room;
 }
 
-const float* WireValues::Read(int64_t begin, int64_t count, float* block) const {
+const UnalignedFloat* WireValues::Read(int64_t begin, int64_t count, float* block) const {
   if (count == 0) return block;
   const int64_t first = begin * BytesOf(format_);
   const int64_t last = first + count * BytesOf(format_);
-  if (format_ != NumberFormat::kFp32) {
-    std::array<char, kBlockElements * 2> room;
-    DecodeNumbers(format_, ReadBytes(first, last, room.data()),
-                  {block, static_cast<size_t>(count)});
-    return block;
+  if (format_ == NumberFormat::kFp32) {
+    return reinterpret_cast<const UnalignedFloat*>(
+        ReadBytes(first, last, reinterpret_cast<char*>(block)));
   }
-  const char* bytes = ReadBytes(first, last, reinterpret_cast<char*>(block));
-  if (reinterpret_cast<uintptr_t>(bytes) % alignof(float) == 0) {
-    return reinterpret_cast<const float*>(bytes);
-  }
-  std::memcpy(block, bytes, static_cast<size_t>(last - first));
+  std::array<char, kBlockElements * 2> room;
+  DecodeNumbers(format_, ReadBytes(first, last, room.data()), {block, static_cast<size_t>(count)});
   return block;
 }
 
@@ -72,7 +67,7 @@ void WireValues::AppendTo(std::string* bytes) const {
   std::array<float, kBlockElements> block;
   for (int64_t begin = 0; begin < size_; begin += kBlockElements) {
     const int64_t n = std::min(kBlockElements, size_ - begin);
-    const float* values = Read(begin, n, block.data());
+    const UnalignedFloat* values = Read(begin, n, block.data());
     bytes->append(reinterpret_cast<const char*>(values), static_cast<size_t>(n) * sizeof(float));
   }
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/types/span.h"
+#include "common/types/unaligned_float.h"
 #include "common/wire/number_format.h"
 
 namespace capstan {
@@ -28,10 +29,10 @@ class WireValues {
 
   int64_t size() const { return size_; }  // Elements.
 
-  // Elements [begin, begin + count): where they lie, or in `block` if they are torn there, not
-  // aligned or no fp32. Valid as long as both. REQUIRES: the range is inside; `block` has room;
-  // count is at most kBlockElements.
-  const float* Read(int64_t begin, int64_t count, float* block) const;
+  // Elements [begin, begin + count): where they lie, or in `block` if they are torn there or no
+  // fp32. Valid as long as both. REQUIRES: the range is inside; `block` has room; count is at most
+  // kBlockElements.
+  const UnalignedFloat* Read(int64_t begin, int64_t count, float* block) const;
 
   void CopyTo(float* to) const;             // All of them.
   void AppendTo(std::string* bytes) const;  // Likewise, as fp32.

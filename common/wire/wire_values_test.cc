@@ -49,7 +49,7 @@ TEST_CASE("Wire values: any range reads the same, however it is torn and aligned
     for (const int64_t count : {0, 1, 2, 100, 3000}) {
       if (begin + count > 3000) continue;
       std::vector<float> block(static_cast<size_t>(count) + 1, -1.0f);
-      const float* read = gradient.Read(begin, count, block.data());
+      const UnalignedFloat* read = gradient.Read(begin, count, block.data());
       CHECK(std::equal(read, read + count, numbers.begin() + begin));
       CHECK(block.back() == -1.0f);
     }
@@ -76,7 +76,7 @@ TEST_CASE("Wire values: halves read as the floats they mean, however they are to
   std::vector<float> copy(9000), block(WireValues::kBlockElements);
   values.CopyTo(copy.data());
   CHECK(copy == numbers);
-  const float* read = values.Read(4999, 4001, block.data());
+  const UnalignedFloat* read = values.Read(4999, 4001, block.data());
   CHECK(std::equal(read, read + 4001, numbers.begin() + 4999));
   std::string fp32;
   values.AppendTo(&fp32);

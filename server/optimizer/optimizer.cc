@@ -33,7 +33,7 @@ float LearningRate(const OptimizerConfig& config, int64_t step) {
 }
 
 void Apply(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
-           const float* gradient, absl::Span<float* const> state, float* out) {
+           const UnalignedFloat* gradient, absl::Span<float* const> state, float* out) {
   ApplyWith(BestInstructionSet(), config, step, n, in, gradient, state, out);
 }
 

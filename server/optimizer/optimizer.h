@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "common/types/unaligned_float.h"
 #include "server/optimizer/optimizer_config.h"
 
 namespace capstan::server {
@@ -31,7 +32,7 @@ float LearningRate(const OptimizerConfig& config, int64_t step);
 // REQUIRES: n >= 0; state.size() == StateSlots(config). No alignment is asked for.
 // Cost: memory bound; README.md has the bytes per element of each rule.
 void Apply(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
-           const float* gradient, absl::Span<float* const> state, float* out);
+           const UnalignedFloat* gradient, absl::Span<float* const> state, float* out);
 
 }  // namespace capstan::server
 

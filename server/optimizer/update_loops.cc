@@ -35,7 +35,7 @@ enum class Rule {
 struct Arrays {
   int64_t n;
   const float* in;
-  const float* gradient;
+  const UnalignedFloat* gradient;
   float* s0;  // A slot that the rule does not have points to out, and is never read.
   float* s1;
   float* out;
@@ -180,7 +180,8 @@ InstructionSet BestInstructionSet() {
 }
 
 void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, int64_t n,
-               const float* in, const float* gradient, absl::Span<float* const> state, float* out) {
+               const float* in, const UnalignedFloat* gradient, absl::Span<float* const> state,
+               float* out) {
   const StepScalars c = MakeStepScalars(config, step);
   const Arrays a = {
       n, in, gradient, state.size() > 0 ? state[0] : out, state.size() > 1 ? state[1] : out, out};

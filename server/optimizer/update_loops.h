@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "common/types/unaligned_float.h"
 #include "server/optimizer/optimizer_config.h"
 
 namespace capstan::server {
@@ -24,7 +25,8 @@ InstructionSet BestInstructionSet();
 
 // Apply (optimizer.h) with the form for `set`. REQUIRES: IsSupported(set).
 void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, int64_t n,
-               const float* in, const float* gradient, absl::Span<float* const> state, float* out);
+               const float* in, const UnalignedFloat* gradient, absl::Span<float* const> state,
+               float* out);
 
 }  // namespace capstan::server
 

@@ -49,9 +49,10 @@ void ShardStore::Add(const AddGradient& action, const Gradient& payload) {
   float* into = gradients_.at(action.into).data();
   const Gradient addend = ReadGradient(action.from, payload);
   Block block;
-  ForBlocks(addend, 0, size(), &block, [into](int64_t begin, int64_t n, const float* from) {
-    for (int64_t i = 0; i < n; ++i) into[begin + i] += from[i];
-  });
+  ForBlocks(addend, 0, size(), &block,
+            [into](int64_t begin, int64_t n, const UnalignedFloat* from) {
+              for (int64_t i = 0; i < n; ++i) into[begin + i] += from[i];
+            });
   if (action.from != kIncomingGradient) Drop({action.from});
 }
 
@@ -93,8 +94,9 @@ void ShardStore::Update(int64_t step, const Gradient& gradient, float* out) {
   std::vector<float*> state(state_.size());
   for (const UpdateSegment& segment : segments_) {
     ForBlocks(gradient, segment.begin, segment.end, &block,
-              [&](int64_t begin, int64_t n, const float* from) {
-                if (from == out + begin) {  // The update wants the two disjoint.
+              [&](int64_t begin, int64_t n, const UnalignedFloat* from) {
+                if (from == static_cast<const UnalignedFloat*>(
+                                out + begin)) {  // The update wants the two disjoint.
                   std::copy(from, from + n, block.data());
                   from = block.data();
                 }

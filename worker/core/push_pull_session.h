@@ -11,9 +11,8 @@
 //     worker reads its writes), or, where acknowledgements wait for whole iterations, was sent: the
 //     pull's own iteration then says what it must see.
 // (2) chunks are at most chunk_bytes_max, unless one shard is larger. Of a chunk, one message is in
-//     flight, so that a shard's
-//     pushes arrive in order; where acknowledgements wait for whole iterations, one pull and every
-//     released push (they arrive in any order; slots have no order).
+//     flight, so that a shard's pushes arrive in order; where acknowledgements wait for whole
+//     iterations, one pull and every released push (they arrive in any order; slots have no order).
 // (3) a repeated push carries the sequence of the first attempt.
 // (4) an operation ends only with replies of primaries of the newest routing table held.
 //

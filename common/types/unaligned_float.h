@@ -1,0 +1,13 @@
+// UnalignedFloat: a float wherever the network put it. Loads of it compile to the same instructions.
+//
+// A pointer to float converts to one to UnalignedFloat. Thread safety: a value.
+#ifndef CAPSTAN_COMMON_TYPES_UNALIGNED_FLOAT_H_
+#define CAPSTAN_COMMON_TYPES_UNALIGNED_FLOAT_H_
+
+namespace capstan {
+
+typedef float UnalignedFloat __attribute__((aligned(1), may_alias));
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_TYPES_UNALIGNED_FLOAT_H_
