@@ -277,7 +277,8 @@ void SimServer::CountDiskFaults() {
     const int64_t now = disk_->injected(disk_fault);
     world_->faults[fault] += now - counted;
     if (now > counted) {
-      world_->trace.Story(absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
+      world_->trace.Story(
+          absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
     }
     counted = disk_->injected(disk_fault);
   }
