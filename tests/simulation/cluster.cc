@@ -1,6 +1,7 @@
 #include "tests/simulation/cluster.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,16 +27,23 @@ Cluster::Cluster(World* world) {
                                                    absl::StrCat("worker-", i + 1),
                                                    options.capacities[static_cast<size_t>(i)]));
   }
+  if (!options.reader) return;
+  std::vector<SimNetwork::EndpointId> endpoints;
+  for (const auto& server : servers_) endpoints.push_back(server->endpoint());
+  const int host = hosts() - 1;
+  reader_ = std::make_unique<SimReader>(world, host, &clock(host), std::move(endpoints));
 }
 
 void Cluster::Start() {
   scheduler_->Start();
   for (const auto& server : servers_) server->Start();
   for (const auto& worker : workers_) worker->Start();
+  if (reader_ != nullptr) reader_->Start();
 }
 
 void Cluster::ClockJumped(int host) {
   const auto servers = static_cast<int>(servers_.size());
+  if (reader_ != nullptr && reader_->host() == host) reader_->process().ClockJumped();
   if (host == 0) {
     scheduler_->process().ClockJumped();
   } else if (host <= servers) {

@@ -55,8 +55,7 @@ pid_t StartHunt(const Mutant& mutant, const MutantOptions& options) {
 const std::vector<Mutant>& AllMutants() {
   static const std::vector<Mutant>* const mutants = new std::vector<Mutant>{
       {PlantedBug::kSkipOneIterationTooMany, "skip-one-iteration-too-many",
-       "a task that is told where to go on leaves the first iteration out",
-       /*rare=*/true},
+       "a task that is told where to go on leaves the first iteration out"},
       {PlantedBug::kRenumberRepeatedPush, "renumber-repeated-push",
        "a repeated push gets a new sequence number"},
       {PlantedBug::kReadBeforeOwnWrites, "read-before-own-writes",
@@ -74,23 +73,19 @@ const std::vector<Mutant>& AllMutants() {
       {PlantedBug::kKeepDeadMember, "keep-dead-member",
        "the next life of a task that died does not become a member"},
       {PlantedBug::kGrantBeforeServersKnow, "grant-before-servers-know",
-       "a task gets work before every server waits for it",
-       /*rare=*/true},
+       "a task gets work before every server waits for it"},
       {PlantedBug::kLoseLeasesOnRestart, "lose-leases-on-restart",
        "a scheduler that restarts takes held leases as done"},
       {PlantedBug::kForgetToStoreJob, "forget-to-store-job",
-       "some of the scheduler's decisions never reach its store",
-       /*rare=*/true},
+       "some of the scheduler's decisions never reach its store"},
       {PlantedBug::kReuseIncarnations, "reuse-incarnations",
-       "a scheduler that restarts gives out incarnations again",
-       /*rare=*/true},
+       "a scheduler that restarts gives out incarnations again"},
       {PlantedBug::kSkipDuplicateFilter, "skip-duplicate-filter",
        "a server applies a repeated push once more"},
       {PlantedBug::kAcceptOldIncarnation, "accept-old-incarnation",
        "a server takes pushes of a life that was fenced off"},
       {PlantedBug::kStalenessOffByOne, "staleness-off-by-one",
-       "a read may be one iteration staler than the bound",
-       /*rare=*/true},
+       "a read may be one iteration staler than the bound"},
       {PlantedBug::kReleaseBarrierEarly, "release-barrier-early",
        "an iteration is applied without its last slot"},
       {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous",
@@ -101,24 +96,17 @@ const std::vector<Mutant>& AllMutants() {
       {PlantedBug::kPromoteStaleReplica, "promote-stale-replica",
        "a replica that is still being filled becomes primary"},
       {PlantedBug::kAcceptOldTerm, "accept-old-term",
-       "a replica takes in what a deposed primary sends",
-       /*rare=*/true},
+       "a replica takes in what a deposed primary sends"},
       {PlantedBug::kInstallWithoutMarks, "install-without-marks",
-       "a copied shard has lost which pushes it has applied",
-       /*rare=*/true},
+       "a copied shard has lost which pushes it has applied"},
       {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state",
-       "a copied shard has a wrong optimizer state",
-       /*rare=*/true},
+       "a copied shard has a wrong optimizer state"},
       {PlantedBug::kReadWithoutLease, "read-without-lease",
-       "a primary that was cut off goes on answering reads",
-       /*rare=*/true},
-      {PlantedBug::kDropFsync, "drop-fsync", "the log calls durable what was never synced",
-       /*rare=*/true},
+       "a primary that was cut off goes on answering reads"},
+      {PlantedBug::kDropFsync, "drop-fsync", "the log calls durable what was never synced"},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged",
-       "a push is acknowledged before the log has it",
-       /*rare=*/true},
-      {PlantedBug::kIgnoreChecksum, "ignore-checksum", "the log believes bytes that have changed",
-       /*rare=*/true},
+       "a push is acknowledged before the log has it"},
+      {PlantedBug::kIgnoreChecksum, "ignore-checksum", "the log believes bytes that have changed"},
   };
   return *mutants;
 }
@@ -127,6 +115,7 @@ void Plant(PlantedBug bug) { planted = bug; }
 
 int RunMutants(const MutantOptions& options) {
   int missed = 0;
+  bool known = false;  // What is to be run.
   absl::btree_map<pid_t, const Mutant*> running;
   const auto finish_one = [&] {
     int status = 0;
@@ -142,11 +131,15 @@ int RunMutants(const MutantOptions& options) {
   };
   for (const Mutant& mutant : AllMutants()) {
     if (!options.only.empty() && mutant.name != options.only) continue;
-    if (mutant.rare && !options.rare) continue;
+    known = true;
     if (running.size() >= static_cast<size_t>(options.jobs)) finish_one();
     running[StartHunt(mutant, options)] = &mutant;
   }
   while (!running.empty()) finish_one();
+  if (!known) {
+    std::printf("no mutant has the name %s\n", options.only.c_str());
+    return 1;
+  }
   std::printf("%d mutants were not caught\n", missed);
   return missed == 0 ? 0 : 1;
 }

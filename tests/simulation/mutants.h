@@ -17,7 +17,6 @@ struct Mutant {
   PlantedBug bug = PlantedBug::kNone;
   absl::string_view name;
   absl::string_view what;  // Goes wrong.
-  bool rare = false;       // Few seeds come to where it matters.
 };
 
 const std::vector<Mutant>& AllMutants();
@@ -30,11 +29,10 @@ struct MutantOptions {
   uint64_t seeds_max = 3000;  // Until which it must be caught.
   int jobs = 1;               // Processes.
   std::string only;           // The name of one mutant; empty: all.
-  bool rare = true;           // The rare ones, too.
 };
 
 // Runs each mutant on one seed after another until one fails, and prints how many that took.
-// Returns the exit code: 0 if all were caught.
+// Returns the exit code: 0 if all were caught, and there was one.
 int RunMutants(const MutantOptions& options);
 
 }  // namespace capstan::sim

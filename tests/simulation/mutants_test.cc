@@ -27,8 +27,7 @@ constexpr const char* kQuick[] = {
 TEST_CASE("Mutants: the simulation catches planted bugs", "[simulation]") {
   for (const char* name : kQuick) {
     INFO(name);
-    CHECK(RunMutants({.first_seed = 1, .seeds_max = 300, .jobs = 2, .only = name, .rare = false}) ==
-          0);
+    CHECK(RunMutants({.first_seed = 1, .seeds_max = 300, .jobs = 2, .only = name}) == 0);
   }
 }
 

@@ -108,6 +108,7 @@ Options DrawOptions(uint64_t seed) {
   const absl::Duration mean = options.chaos_time * prng.Unit() * 1.5 / static_cast<double>(steps);
   options.compute_min = mean / 4;
   options.compute_max = std::max(mean * 7 / 4, options.compute_min + absl::Microseconds(1));
+  options.reader = job.mode != Mode::kBsp && job.replicas > 0 && prng.Chance(0.8);
   return options;
 }
 
@@ -123,10 +124,10 @@ std::string Describe(const Options& options) {
       job.batch_size, ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs,
       " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements, optimizer ",
       job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "", ", checkpoint every ",
-      job.checkpoint_iterations, "\n  messages: lose ", chaos.link.lose, ", delay ",
-      chaos.link.delay, " by up to ", absl::FormatDuration(chaos.link.delay_max), ", repeat ",
-      chaos.link.repeat, ", corrupt ", chaos.link.corrupt, ", reset ", chaos.link.reset,
-      "\n  every:");
+      job.checkpoint_iterations, options.reader ? ", a reader" : "", "\n  messages: lose ",
+      chaos.link.lose, ", delay ", chaos.link.delay, " by up to ",
+      absl::FormatDuration(chaos.link.delay_max), ", repeat ", chaos.link.repeat, ", corrupt ",
+      chaos.link.corrupt, ", reset ", chaos.link.reset, "\n  every:");
   const auto add = [&text](absl::string_view what, absl::Duration interval) {
     if (interval == absl::InfiniteDuration()) return;
     absl::StrAppend(&text, " ", what, " ", absl::FormatDuration(interval));

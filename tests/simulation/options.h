@@ -71,6 +71,7 @@ struct Options {
   int workers = 1;              // Daemons.
   std::vector<int> capacities;  // Of each worker daemon.
   JobOptions job;
+  bool reader = false;  // A process that is no task follows the job: SSP, ASP with replicas.
   ChaosOptions chaos;
   absl::Duration chaos_time = absl::Seconds(20);       // Then the world heals,
   absl::Duration heal_time = absl::Minutes(5);         // and the job ends within this time.

@@ -8,6 +8,7 @@ absl::string_view ReachedName(Reached reached) {
       "a repeated push was answered from the record",
       "a pull was answered 'not ready'",
       "a pull was answered 'past'",
+      "a reader read from a primary",
       "a caller was fenced off",
       "a stale routing table was refused",
       "a task was replaced",

@@ -18,6 +18,7 @@ enum class Reached : uint8_t {
   kPushDuplicateAnswered,
   kPullNotReady,
   kPullPast,
+  kReaderRead,
   kCallerFenced,
   kStaleRoutingRefused,
   kTaskReplaced,

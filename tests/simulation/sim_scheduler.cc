@@ -296,6 +296,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                      saved->why.empty() ? "is complete" : saved->why));
   } else if (const auto* back = std::get_if<scheduler::WentBack>(&event)) {
     ++world_->reached[back->folder.empty() ? Reached::kBegunAnew : Reached::kWentBackToCheckpoint];
+    world_->went_back = true;
     world_->trace.Story(absl::StrCat("scheduler: the job goes back to \"", back->folder, "\""));
   } else if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
     ++world_->reached[Reached::kServerFailed];

@@ -40,6 +40,7 @@ class SimServer {
   SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name);
 
   Process& process() { return process_; }
+  SimNetwork::EndpointId endpoint() const { return endpoint_; }
   void Start();  // REQUIRES: it is dead.
   void Kill(DiskFate fate);
   void CutPowerSoon();  // Kills it while it writes to its disk, or a little later.

@@ -8,6 +8,7 @@ namespace capstan::sim {
 namespace {
 
 std::string NameOf(const Life& life) {
+  if (life.rank.value() < 0) return "the reader";
   return absl::StrCat("task ", life.rank.value(), "/", life.incarnation.value());
 }
 
@@ -86,6 +87,8 @@ void StalenessAndVersions::PullAnswered(const std::string& server, const v1::Pul
   if (job_.mode == Mode::kBsp) return;
   const v1::Caller& caller = request.caller();
   const Life life{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
+  // A reader, having no incarnation, counts as old: it may have given this pull up and sent another
+  // one, so it is judged by what it takes in.
   if (history_.IsOld(life)) return;
   for (int i = 0; i < response.shards_size(); ++i) {
     const v1::ShardValues::Outcome outcome = response.shards(i).outcome();

@@ -64,6 +64,7 @@ struct World {
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;
   scheduler::Routing routing;  // The newest that the scheduler has sent.
+  bool went_back = false;      // The job has, at least once.
   std::string failure;         // Of a shell: a message that cannot be read, a refusal for good.
 };
 

@@ -1,0 +1,98 @@
+#include "tests/simulation/sim_reader.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "tests/simulation/methods.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr absl::Duration kPauseMin = absl::Milliseconds(200);  // Between two looks at the model.
+constexpr absl::Duration kPauseMax = absl::Seconds(2);
+constexpr absl::Duration kTimeoutMin = absl::Seconds(1);
+constexpr absl::Duration kTimeoutMax = absl::Seconds(2);
+constexpr Rank kReaderRank{-1};
+
+}  // namespace
+
+SimReader::SimReader(World* world, SimNetwork::HostId host, HostClock* clock,
+                     std::vector<SimNetwork::EndpointId> servers)
+    : world_(world),
+      host_(host),
+      servers_(std::move(servers)),
+      life_{world->workload.job()->plan.id, kReaderRank, Incarnation(0)},
+      prng_(Prng(world->options.seed).Fork(5)),
+      process_("reader", &world->loop, clock),
+      endpoint_(world->network.AddEndpoint(host, &process_)) {}
+
+void SimReader::Start() {
+  process_.Start();
+  LookLater();
+}
+
+void SimReader::LookLater() {
+  process_.After(prng_.Between(kPauseMin, kPauseMax), [this] { Look(); });
+}
+
+void SimReader::Look() {
+  if (world_->went_back) return;
+  if (routing_.shards_size() == 0) AskRouting();
+  for (const v1::ShardRoute& route : routing_.shards()) Read(route);
+  LookLater();
+}
+
+void SimReader::Read(const v1::ShardRoute& route) {
+  const ShardKey shard{TableId(route.table()), ShardId(route.shard())};
+  if (!reading_.insert(shard).second) return;
+  v1::PullRequest request;
+  v1::Caller& caller = *request.mutable_caller();
+  caller.set_job_id(life_.job);
+  caller.set_rank(life_.rank.value());
+  caller.set_routing_generation(routing_.generation());
+  request.set_snapshot(true);
+  v1::ShardPull& pull = *request.add_shards();
+  pull.set_table(route.table());
+  pull.set_shard(route.shard());
+  pull.set_held_version(-1);
+  world_->Tell([&](Checker& checker) { checker.PullSent(life_, shard, Iteration(0)); });
+  world_->network.Call(endpoint_, World::EndpointOf(routing_.servers(route.server()).address()),
+                       kPull, request.SerializeAsString(), prng_.Between(kTimeoutMin, kTimeoutMax),
+                       [this, shard](const absl::Status& status, const std::string& answer) {
+                         OnAnswer(shard, status, answer);
+                       });
+}
+
+void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
+                         const std::string& answer) {
+  reading_.erase(shard);
+  if (world_->went_back) return;
+  v1::PullResponse response;
+  if (!status.ok() || !response.ParseFromString(answer) || response.shards_size() != 1 ||
+      response.shards(0).outcome() != v1::ShardValues::VALUES) {
+    return AskRouting();
+  }
+  ++world_->reached[Reached::kReaderRead];
+  const ShardRead read{.life = life_,
+                       .shard = shard,
+                       .iteration = Iteration(0),
+                       .snapshot = true,
+                       .version = Version(response.shards(0).version())};
+  world_->Tell([&](Checker& checker) { checker.ReadDone(read); });
+}
+
+void SimReader::AskRouting() {
+  const auto last = static_cast<int64_t>(servers_.size()) - 1;
+  v1::GetRoutingRequest request;
+  request.set_job_id(life_.job);
+  world_->network.Call(endpoint_, servers_[static_cast<size_t>(prng_.Between(0, last))],
+                       kGetRouting, request.SerializeAsString(), kTimeoutMin,
+                       [this](const absl::Status& status, const std::string& answer) {
+                         v1::GetRoutingResponse response;
+                         if (!status.ok() || !response.ParseFromString(answer)) return;
+                         if (response.routing().generation() > routing_.generation())
+                           routing_ = response.routing();
+                       });
+}
+
+}  // namespace capstan::sim
