@@ -1,4 +1,4 @@
-// UnalignedFloat: a float wherever the network put it. Loads of it compile to the same instructions.
+// UnalignedFloat: a float wherever the network put it. Loads compile to the same instructions.
 //
 // A pointer to float converts to one to UnalignedFloat. Thread safety: a value.
 #ifndef CAPSTAN_COMMON_TYPES_UNALIGNED_FLOAT_H_
