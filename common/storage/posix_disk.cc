@@ -18,6 +18,7 @@ namespace capstan {
 namespace {
 
 constexpr size_t kTransferBytesMax = size_t{1} << 30;  // Linux moves at most 2 GiB - 4 KiB a call.
+constexpr size_t kStartBytes = 1 << 20;
 
 // Of errno, which it reads first.
 absl::Status DiskError(absl::string_view what, const std::string& path) {
@@ -67,11 +68,11 @@ class PosixFile final : public WritableFile {
 
   absl::Status Append(absl::string_view bytes) override {
     while (!bytes.empty()) {
-      const ssize_t written =
-          write(fd_.get(), bytes.data(), std::min(bytes.size(), kTransferBytesMax));
+      const ssize_t written = write(fd_.get(), bytes.data(), std::min(bytes.size(), kStartBytes));
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) return DiskError("write", path_);
       bytes.remove_prefix(static_cast<size_t>(written));
+      StartWriting(written);
     }
     return absl::OkStatus();
   }
@@ -88,9 +89,22 @@ class PosixFile final : public WritableFile {
   }
 
  private:
+  // Sync waits for less if the disk has begun with large data while more of it comes. A hint:
+  // errors are Sync's to find.
+  void StartWriting(int64_t written) {
+    unstarted_ += written;
+    if (unstarted_ < static_cast<int64_t>(kStartBytes)) return;
+    const off_t end = lseek(fd_.get(), 0, SEEK_CUR);
+    if (end >= unstarted_) {
+      sync_file_range(fd_.get(), end - unstarted_, unstarted_, SYNC_FILE_RANGE_WRITE);
+    }
+    unstarted_ = 0;
+  }
+
   const Descriptor fd_;
   const std::string path_;
   absl::Status sync_failure_;
+  int64_t unstarted_ = 0;
 };
 
 absl::StatusOr<std::string> ReadFrom(int fd, const std::string& path, int64_t begin,
