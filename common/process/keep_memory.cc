@@ -7,6 +7,7 @@ namespace capstan {
 void KeepFreedMemory() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc takes no more.
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  mallopt(M_ARENA_MAX, 1);
 }
 
 }  // namespace capstan

@@ -68,6 +68,7 @@ class Contender {
   absl::Status CheckRecorded() const;
 
   const Config& config() const { return config_; }
+  const LiveServer& server(size_t index) const { return *servers_[index]; }
   // What the first worker pulled last.
   const worker::TableArrays& values() const { return workers_[0].values; }
   // Seconds of all processes so far.

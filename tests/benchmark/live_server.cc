@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/process_usage.h"
 #include "tests/benchmark/processor_time.h"
 
 namespace capstan::benchmark {
@@ -53,6 +54,10 @@ absl::Status LiveServer::Assign(const v1::TableAssignment& assignment) {
 }
 
 double LiveServer::ProcessorSeconds() const { return ProcessorSecondsOf(process_->pid()); }
+
+int64_t LiveServer::ResidentBytes() const { return ResidentBytesOf(process_->pid()); }
+
+int LiveServer::OpenFiles() const { return OpenFilesOf(process_->pid()); }
 
 absl::Status LiveServer::Failure(const std::string& what) const {
   std::ostringstream log;

@@ -6,6 +6,7 @@
 #ifndef CAPSTAN_TESTS_BENCHMARK_LIVE_SERVER_H_
 #define CAPSTAN_TESTS_BENCHMARK_LIVE_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -36,6 +37,9 @@ class LiveServer {
   absl::Status Assign(const v1::TableAssignment& assignment);
   // Of the process, since it started.
   double ProcessorSeconds() const;
+  // Of the process, now.
+  int64_t ResidentBytes() const;
+  int OpenFiles() const;
 
  private:
   explicit LiveServer(const Options& options);
