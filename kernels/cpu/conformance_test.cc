@@ -108,7 +108,7 @@ Operands RunOp(Backend& backend, const OpDesc& desc, Operands& inputs, const Run
 
 // GCC's OpenMP library is not instrumented, so ThreadSanitizer does not see its barriers and takes
 // every hand-over between threads for a race.
-#if defined(__SANITIZE_THREAD__)
+#if defined(CAPSTAN_TSAN)  // From --config=tsan.
 constexpr int kThreadsMany = 1;
 #else
 constexpr int kThreadsMany = 2;

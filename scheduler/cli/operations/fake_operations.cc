@@ -2,13 +2,29 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "common/testing/status_matchers.h"
 
 namespace capstan::cli {
 
-FakeOperations::FakeOperations() {
+FakeOperations::FakeOperations(Answers answers) : answers_(std::move(answers)) {
   REQUIRE_OK_AND_ASSIGN(server_, GrpcServer::Start({.services = {this}}));
+}
+
+std::vector<v1::DrainNodeRequest> FakeOperations::drain_requests() const {
+  absl::MutexLock lock(&mutex_);
+  return drain_requests_;
+}
+
+std::vector<v1::SaveCheckpointRequest> FakeOperations::save_requests() const {
+  absl::MutexLock lock(&mutex_);
+  return save_requests_;
+}
+
+std::vector<v1::SubmitJobRequest> FakeOperations::submit_requests() const {
+  absl::MutexLock lock(&mutex_);
+  return submit_requests_;
 }
 
 grpc::Status FakeOperations::DrainNode(grpc::ServerContext*, const v1::DrainNodeRequest* request,
@@ -16,24 +32,30 @@ grpc::Status FakeOperations::DrainNode(grpc::ServerContext*, const v1::DrainNode
   if (request->node_id() != "server-1") {
     return {grpc::StatusCode::NOT_FOUND, "no node " + request->node_id()};
   }
-  const size_t call = drain_requests.size();
-  drain_requests.push_back(*request);
-  on_call();
-  *response = drains[std::min(call, drains.size() - 1)];
+  size_t call = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    call = drain_requests_.size();
+    drain_requests_.push_back(*request);
+  }
+  answers_.on_drain();
+  *response = answers_.drains[std::min(call, answers_.drains.size() - 1)];
   return grpc::Status::OK;
 }
 
 grpc::Status FakeOperations::SaveCheckpoint(grpc::ServerContext*,
                                             const v1::SaveCheckpointRequest* request,
                                             v1::SaveCheckpointResponse* response) {
-  save_requests.push_back(*request);
-  *response = saved;
+  absl::MutexLock lock(&mutex_);
+  save_requests_.push_back(*request);
+  *response = answers_.saved;
   return grpc::Status::OK;
 }
 
 grpc::Status FakeOperations::SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
                                        v1::SubmitJobResponse* response) {
-  submit_requests.push_back(*request);
+  absl::MutexLock lock(&mutex_);
+  submit_requests_.push_back(*request);
   response->set_job_id("a-2");
   return grpc::Status::OK;
 }

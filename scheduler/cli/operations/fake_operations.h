@@ -1,7 +1,7 @@
 // FakeOperations: drains, checkpoints and submissions of the Scheduler service on a loopback port,
 // for tests of the command line: gives the answers that it is told and notes what it was asked.
 //
-// Thread safety: the answers are set before, and the requests read after, the calls.
+// Thread safety: thread-safe.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_
 
@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "common/net/grpc_server.h"
 #include "proto/scheduler.grpc.pb.h"
 
@@ -17,18 +19,18 @@ namespace capstan::cli {
 
 class FakeOperations final : public v1::Scheduler::Service {
  public:
-  FakeOperations();
+  struct Answers {
+    // Of the node "server-1": each once, then the last one again and again.
+    std::vector<v1::DrainNodeResponse> drains;
+    v1::SaveCheckpointResponse saved;
+    std::function<void()> on_drain = [] {};  // Before each answer to a drain.
+  };
+  explicit FakeOperations(Answers answers);
 
   const std::string& address() const { return server_->address(); }
-
-  // Of the node "server-1": each once, then the last one again and again.
-  std::vector<v1::DrainNodeResponse> drains;
-  v1::SaveCheckpointResponse saved;
-  std::function<void()> on_call = [] {};  // Before each answer.
-
-  std::vector<v1::DrainNodeRequest> drain_requests;
-  std::vector<v1::SaveCheckpointRequest> save_requests;
-  std::vector<v1::SubmitJobRequest> submit_requests;
+  std::vector<v1::DrainNodeRequest> drain_requests() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::SaveCheckpointRequest> save_requests() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::SubmitJobRequest> submit_requests() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::Status DrainNode(grpc::ServerContext* context, const v1::DrainNodeRequest* request,
                          v1::DrainNodeResponse* response) override;
@@ -39,6 +41,11 @@ class FakeOperations final : public v1::Scheduler::Service {
                          v1::SubmitJobResponse* response) override;
 
  private:
+  const Answers answers_;
+  mutable absl::Mutex mutex_;
+  std::vector<v1::DrainNodeRequest> drain_requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::SaveCheckpointRequest> save_requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::SubmitJobRequest> submit_requests_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<GrpcServer> server_;  // Last: it calls the rest until it is gone.
 };
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
@@ -20,53 +21,51 @@ v1::DrainNodeResponse Left(int shards, bool safe = false) {
 
 TEST_CASE("DrainUntilSafe: asks until the node is safe to stop", "[cli]") {
   const Interrupts interrupts;
-  FakeOperations fake;
-  fake.drains = {Left(3), Left(3), Left(1), Left(0, true)};
+  const FakeOperations fake({.drains = {Left(3), Left(3), Left(1), Left(0, true)}});
   SchedulerClient client({fake.address(), "test"});
   CHECK(DrainUntilSafe(client, "server-1", OutputFormat::kTable) == kExitDone);
-  REQUIRE(fake.drain_requests.size() == 4);
-  CHECK(fake.drain_requests[0].node_id() == "server-1");
-  CHECK_FALSE(fake.drain_requests[0].cancel());
-  CHECK(fake.drain_requests[0].wait_limit_ms() > 0);
+  REQUIRE(fake.drain_requests().size() == 4);
+  CHECK(fake.drain_requests()[0].node_id() == "server-1");
+  CHECK_FALSE(fake.drain_requests()[0].cancel());
+  CHECK(fake.drain_requests()[0].wait_limit_ms() > 0);
 }
 
 TEST_CASE("DrainUntilSafe: a signal ends the waiting, not the drain", "[cli]") {
   const Interrupts interrupts;
-  FakeOperations fake;
-  fake.drains = {Left(3)};
-  fake.on_call = [] { raise(SIGINT); };
+  const FakeOperations fake({.drains = {Left(3)}, .on_drain = [] { raise(SIGINT); }});
   SchedulerClient client({fake.address(), "test"});
   CHECK(DrainUntilSafe(client, "server-1", OutputFormat::kJson) == 130);
-  for (const v1::DrainNodeRequest& request : fake.drain_requests) CHECK_FALSE(request.cancel());
+  const std::vector<v1::DrainNodeRequest> requests = fake.drain_requests();
+  for (const v1::DrainNodeRequest& request : requests) CHECK_FALSE(request.cancel());
 }
 
 TEST_CASE("CancelDrain: one call; an unknown node is the user's mistake", "[cli]") {
-  FakeOperations fake;
-  fake.drains = {Left(3)};
+  const FakeOperations fake({.drains = {Left(3)}});
   SchedulerClient client({fake.address(), "test"});
   CHECK(CancelDrain(client, "server-1", OutputFormat::kTable) == kExitDone);
-  REQUIRE(fake.drain_requests.size() == 1);
-  CHECK(fake.drain_requests[0].cancel());
+  REQUIRE(fake.drain_requests().size() == 1);
+  CHECK(fake.drain_requests()[0].cancel());
   CHECK(CancelDrain(client, "nobody", OutputFormat::kTable) == kExitUsage);
   const Interrupts interrupts;
   CHECK(DrainUntilSafe(client, "nobody", OutputFormat::kTable) == kExitUsage);
 }
 
 TEST_CASE("SchedulerClient: a checkpoint is asked for, and a job is submitted from one", "[cli]") {
-  FakeOperations fake;
-  fake.saved.set_checkpoint_id(7);
-  fake.saved.set_folder("/c/checkpoint-7");
+  v1::SaveCheckpointResponse answer;
+  answer.set_checkpoint_id(7);
+  answer.set_folder("/c/checkpoint-7");
+  const FakeOperations fake({.saved = answer});
   SchedulerClient client({fake.address(), "test"});
   const auto saved = client.SaveCheckpoint("a-1", absl::Seconds(60));
   REQUIRE(saved.ok());
   CHECK(saved->folder() == "/c/checkpoint-7");
-  CHECK(fake.save_requests.at(0).job_id() == "a-1");
-  CHECK(fake.save_requests.at(0).wait_limit_ms() == 60'000);
+  CHECK(fake.save_requests().at(0).job_id() == "a-1");
+  CHECK(fake.save_requests().at(0).wait_limit_ms() == 60'000);
   v1::JobSpec spec;
   spec.set_name("a");
   REQUIRE(client.SubmitJob(spec, "/c/checkpoint-7").ok());
-  CHECK(fake.submit_requests.at(0).restore_folder() == "/c/checkpoint-7");
-  CHECK(fake.submit_requests.at(0).spec().name() == "a");
+  CHECK(fake.submit_requests().at(0).restore_folder() == "/c/checkpoint-7");
+  CHECK(fake.submit_requests().at(0).spec().name() == "a");
 }
 
 }  // namespace
