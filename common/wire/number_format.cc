@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -174,6 +175,12 @@ void DecodeNumbers(NumberFormat format, const char* bytes, absl::Span<float> val
     case NumberFormat::kFp16:
       return Chosen().from_fp16(bytes, n, values.data());
   }
+}
+
+absl::Cord EncodedNumbers(NumberFormat format, absl::Span<const float> values) {
+  auto* made = new std::vector<char>(values.size() * static_cast<size_t>(BytesOf(format)));
+  EncodeNumbers(format, values, made->data());
+  return absl::MakeCordFromExternal({made->data(), made->size()}, [made] { delete made; });
 }
 
 absl::StatusOr<NumberFormat> FormatOf(v1::ValueType type) {

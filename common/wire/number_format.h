@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
@@ -23,6 +24,9 @@ constexpr int64_t BytesOf(NumberFormat format) { return format == NumberFormat::
 // Little-endian, `values.size() * BytesOf(format)` bytes to or from `bytes`, of any alignment.
 void EncodeNumbers(NumberFormat format, absl::Span<const float> values, char* bytes);
 void DecodeNumbers(NumberFormat format, const char* bytes, absl::Span<float> values);
+
+// The same in memory of its own.
+absl::Cord EncodedNumbers(NumberFormat format, absl::Span<const float> values);
 
 // Errors: kInvalidArgument  an unknown type, or none.
 absl::StatusOr<NumberFormat> FormatOf(v1::ValueType type);

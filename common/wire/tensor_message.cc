@@ -145,6 +145,22 @@ absl::StatusOr<Message> DecodeOne(const absl::Cord& bytes, const Layout& layout)
   return message;
 }
 
+// A message with one of this layout in its field `field`; `whole` gets the other fields.
+template <typename Head, typename Whole>
+absl::Status DecodeNested(const absl::Cord& bytes, int field, const Layout& layout, Head* head,
+                          std::vector<absl::Cord>* values, Whole* whole) {
+  std::string nested;
+  std::string rest;
+  Splitter splitter(bytes);
+  CAPSTAN_RETURN_IF_ERROR(splitter.Walk(
+      &rest, [field](int each) { return each == field; },
+      [&](int) {
+        return splitter.Nested([&] { return splitter.Split(layout, &nested, values); });
+      }));
+  CAPSTAN_RETURN_IF_ERROR(ParseHead(rest, whole));
+  return ParseHead(nested, head);
+}
+
 // ---------------------------------------------------------------- encoding
 
 // Adds pieces to a Cord, small ones together.
@@ -239,35 +255,19 @@ absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& bytes) {
 
 absl::StatusOr<PushPullMessage> DecodePushPull(const absl::Cord& bytes) {
   PushPullMessage message;
-  std::string push;
-  std::string rest;
-  Splitter splitter(bytes);
-  CAPSTAN_RETURN_IF_ERROR(splitter.Walk(
-      &rest, [](int field) { return field == v1::PushPullRequest::kPushFieldNumber; },
-      [&](int) {
-        return splitter.Nested([&] { return splitter.Split(kPush, &push, &message.push.values); });
-      }));
-  v1::PushPullRequest whole;
-  CAPSTAN_RETURN_IF_ERROR(ParseHead(rest, &whole));
-  CAPSTAN_RETURN_IF_ERROR(ParseHead(push, &message.push.head));
-  message.pull = std::move(*whole.mutable_pull());
+  v1::PushPullRequest rest;
+  CAPSTAN_RETURN_IF_ERROR(DecodeNested(bytes, v1::PushPullRequest::kPushFieldNumber, kPush,
+                                       &message.push.head, &message.push.values, &rest));
+  message.pull = std::move(*rest.mutable_pull());
   return message;
 }
 
 absl::StatusOr<PushPullAnswer> DecodePushPullAnswer(const absl::Cord& bytes) {
   PushPullAnswer answer;
-  std::string pull;
-  std::string rest;
-  Splitter splitter(bytes);
-  CAPSTAN_RETURN_IF_ERROR(splitter.Walk(
-      &rest, [](int field) { return field == v1::PushPullResponse::kPullFieldNumber; },
-      [&](int) {
-        return splitter.Nested([&] { return splitter.Split(kAnswer, &pull, &answer.pull.values); });
-      }));
-  v1::PushPullResponse whole;
-  CAPSTAN_RETURN_IF_ERROR(ParseHead(rest, &whole));
-  CAPSTAN_RETURN_IF_ERROR(ParseHead(pull, &answer.pull.head));
-  answer.push = std::move(*whole.mutable_push());
+  v1::PushPullResponse rest;
+  CAPSTAN_RETURN_IF_ERROR(DecodeNested(bytes, v1::PushPullResponse::kPullFieldNumber, kAnswer,
+                                       &answer.pull.head, &answer.pull.values, &rest));
+  answer.push = std::move(*rest.mutable_push());
   return answer;
 }
 

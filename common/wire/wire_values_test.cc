@@ -50,7 +50,8 @@ TEST_CASE("Wire values: any range reads the same, however it is torn and aligned
       if (begin + count > 3000) continue;
       std::vector<float> block(static_cast<size_t>(count) + 1, -1.0f);
       const UnalignedFloat* read = gradient.Read(begin, count, block.data());
-      CHECK(std::equal(read, read + count, numbers.begin() + begin));
+      CHECK(std::memcmp(read, numbers.data() + begin, static_cast<size_t>(count) * sizeof(float)) ==
+            0);
       CHECK(block.back() == -1.0f);
     }
   }
@@ -77,7 +78,7 @@ TEST_CASE("Wire values: halves read as the floats they mean, however they are to
   values.CopyTo(copy.data());
   CHECK(copy == numbers);
   const UnalignedFloat* read = values.Read(4999, 4001, block.data());
-  CHECK(std::equal(read, read + 4001, numbers.begin() + 4999));
+  CHECK(std::memcmp(read, numbers.data() + 4999, 4001 * sizeof(float)) == 0);
   std::string fp32;
   values.AppendTo(&fp32);
   CHECK(fp32.size() == 9000 * sizeof(float));

@@ -116,9 +116,7 @@ Gradient ShardStore::ReadGradient(GradientId id, const Gradient& payload) const 
 absl::Cord ShardStore::Lend(ReadFrom from, NumberFormat format) const {
   const FloatBuffer& buffer = BufferOf(from);
   if (format == NumberFormat::kFp32) return buffer.Lend();
-  auto* made = new std::vector<char>(buffer.span().size() * static_cast<size_t>(BytesOf(format)));
-  EncodeNumbers(format, buffer.span(), made->data());
-  return absl::MakeCordFromExternal({made->data(), made->size()}, [made] { delete made; });
+  return EncodedNumbers(format, buffer.span());
 }
 
 const FloatBuffer& ShardStore::BufferOf(ReadFrom from) const {

@@ -55,9 +55,7 @@ absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
     return absl::MakeCordFromExternal(
         {reinterpret_cast<const char*>(values), count * sizeof(float)}, [arrays] {});
   }
-  auto* made = new std::vector<char>(count * static_cast<size_t>(BytesOf(format)));
-  EncodeNumbers(format, {values, count}, made->data());
-  return absl::MakeCordFromExternal({made->data(), made->size()}, [made] { delete made; });
+  return EncodedNumbers(format, {values, count});
 }
 
 absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
