@@ -25,6 +25,7 @@ called_from_lib:libabsl_cord.so
 
 # gRPC writes the message of such a Status into a text of its own.
 race:absl::debian3::StrAppend
+race:grpc_error_get_str
 
 # Abseil is not instrumented: the mutexes' own check for deadlocks is guarded by a spin lock.
 called_from_lib:libabsl_graphcycles_internal.so
