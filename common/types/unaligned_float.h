@@ -1,7 +1,7 @@
 // UnalignedFloat: a float wherever the network put it. Loads compile to the same instructions.
 //
-// A pointer to float converts to one to UnalignedFloat. As an argument of a template (std::equal) it
-// is a float again, and must be aligned. Thread safety: a value.
+// A pointer to float converts to one to UnalignedFloat. As a template's argument (std::equal) it
+// is a plain float again, which must be aligned. Thread safety: a value.
 #ifndef CAPSTAN_COMMON_TYPES_UNALIGNED_FLOAT_H_
 #define CAPSTAN_COMMON_TYPES_UNALIGNED_FLOAT_H_
 
