@@ -2,8 +2,6 @@
 
 #include <grpcpp/support/slice.h>
 
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"

@@ -1,8 +1,8 @@
 #include "server/table_store/table_shard.h"
 
 #include <variant>
-#include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "server/table_store/state_codec.h"
@@ -67,9 +67,9 @@ absl::Status TableShard::Replay(const ShardKey& key, const v1::ShardRecord& reco
   }
   Actions actions;
   CAPSTAN_RETURN_IF_ERROR(core_.Replay(head, actions));
-  std::vector<float> copy;
+  const absl::Cord values = absl::MakeCordFromExternal(record.values(), [] {});
   NoReplies nobody;
-  return CarryOut(key, actions, Gradient(FloatsOf(record.values(), &copy)), nobody);
+  return CarryOut(key, actions, Gradient(values), nobody);
 }
 
 v1::ShardSnapshot TableShard::Snapshot() const {

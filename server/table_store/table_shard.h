@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
