@@ -1,0 +1,29 @@
+#include "common/shared_memory/range_allocator.h"
+
+namespace capstan {
+namespace {
+
+int64_t RoundUp(int64_t bytes) {
+  constexpr int64_t kAlignment = RangeAllocator::kAlignment;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+std::optional<int64_t> RangeAllocator::FirstGap(int64_t bytes) const {
+  int64_t begin = 0;
+  for (const auto& [taken_begin, taken_end] : taken_) {
+    if (taken_begin - begin >= bytes) return begin;
+    begin = taken_end;
+  }
+  if (size_ - begin >= bytes) return begin;
+  return std::nullopt;
+}
+
+std::optional<int64_t> RangeAllocator::Take(int64_t bytes) {
+  const std::optional<int64_t> begin = FirstGap(bytes);
+  if (begin.has_value()) taken_[*begin] = RoundUp(*begin + bytes);
+  return begin;
+}
+
+}  // namespace capstan

@@ -1,0 +1,81 @@
+// SharedSegment: memory that two processes of one host and one user share.
+//
+//   caller: Create --> offer() --RPC--> other: Open(offer) --> proof() --RPC--> caller: compares
+//
+// It is a memfd: no name, no file, gone with its last mapping. It is sealed against shrinking, and
+// allocated as a whole before it is used, so that no access can fail. The one who is offered it
+// reaches it through /proc/PROCESS/fd, which the kernel allows to the same user only. The caller
+// shows that the memory is its own by `challenge`, which stands at its begin, and the other one
+// that it reads the same memory by `proof`, which stands behind it and never travels before:
+// two hosts, or two PID namespaces, whose numbers agree by chance do not pass.
+//
+// What the other process writes may change at any time: read nothing twice that must not change.
+// Thread safety: thread-safe; what is in the memory is its users' business.
+#ifndef CAPSTAN_COMMON_SHARED_MEMORY_SHARED_SEGMENT_H_
+#define CAPSTAN_COMMON_SHARED_MEMORY_SHARED_SEGMENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace capstan {
+
+// Where a segment is to be found.
+struct SegmentOffer {
+  int64_t process = 0;
+  int descriptor = -1;
+  int64_t bytes = 0;
+  std::string challenge;  // SharedSegment::kSecretBytes long.
+};
+
+class SharedSegment {
+ public:
+  static constexpr size_t kSecretBytes = 16;
+  static constexpr int64_t kBytesMax = int64_t{1} << 30;
+
+  // New memory, zeros, none of it allocated yet. REQUIRES: 0 < bytes <= kBytesMax.
+  // Errors: kResourceExhausted  no memory. kUnavailable  the kernel refuses; says why.
+  static absl::StatusOr<std::shared_ptr<SharedSegment>> Create(int64_t bytes);
+
+  // The memory that another process offers.
+  // Errors: kInvalidArgument   fields that cannot be, or memory that is not sealed, or of another
+  //                            length than said.
+  //         kPermissionDenied  it is another user's, or others may open it too.
+  //         kNotFound          there is no such process or descriptor here, or it is something
+  //                            else: the caller is on another host.
+  static absl::StatusOr<std::shared_ptr<SharedSegment>> Open(const SegmentOffer& offer);
+
+  ~SharedSegment();
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+
+  // Takes all its pages from the system. Errors: those of Create.
+  absl::Status Allocate();
+
+  // Of a segment made by Create; good as long as that segment lives.
+  SegmentOffer offer() const;
+  std::string proof() const;
+
+  char* data() { return memory_ + kHeadBytes; }
+  const char* data() const { return memory_ + kHeadBytes; }
+  int64_t size() const { return bytes_; }
+
+ private:
+  static constexpr int64_t kHeadBytes = 4096;  // Challenge and proof, on a page of their own.
+
+  SharedSegment(int descriptor, char* memory, int64_t bytes)
+      : descriptor_(descriptor), memory_(memory), bytes_(bytes) {}
+  static absl::StatusOr<std::shared_ptr<SharedSegment>> Map(int descriptor, int64_t bytes);
+  absl::string_view challenge() const { return {memory_, kSecretBytes}; }
+
+  const int descriptor_;  // Owned.
+  char* const memory_;
+  const int64_t bytes_;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_SHARED_MEMORY_SHARED_SEGMENT_H_
