@@ -122,6 +122,7 @@ Daemon::~Daemon() {
   if (tables_ != nullptr) tables_->Stop();  // ...and they call it, as those below do, which end
   checkpoints_.Stop();                      // before anything goes.
   jobs_.DropAll(absl::UnavailableError("this server stops"));
+  service_.CloseSegments();
   timer_.Stop();
   transport_.Stop();
   if (log_ != nullptr) log_->Stop();
@@ -164,6 +165,7 @@ void Daemon::Stop() {
   node_->LeaveWhenSafe(grace, [this] { return NamesOfHeld(jobs_); });
   node_->StopSyncing();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
+  service_.CloseSegments();
   node_->StopServing();
 }
 

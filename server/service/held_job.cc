@@ -143,8 +143,8 @@ absl::Status HeldJob::CheckPushLocked(const PushMessage& push) const {
     const v1::ShardPush& shard = request.shards(i);
     const ShardKey key = KeyOf(shard);
     CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, ElementsOfLocked(key));
-    CAPSTAN_RETURN_IF_ERROR(CheckBytes(key, elements, shard.value_type(),
-                                       push.values[static_cast<size_t>(i)].size()));
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckBytes(key, elements, shard.value_type(), push.values[static_cast<size_t>(i)].size()));
     const absl::StatusOr<PushHead> head = DecodePush(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, *head));

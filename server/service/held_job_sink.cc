@@ -26,8 +26,7 @@ void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
   head->clear_value_type();
   if (reply.outcome == PullOutcome::kValues) {
     head->set_value_type(TypeOf(format));
-    part.answer->values[static_cast<size_t>(part.index)] =
-        store.Lend(reply.read_from, format);
+    part.answer->values[static_cast<size_t>(part.index)] = store.Lend(reply.read_from, format);
   }
   if (reply.outcome == PullOutcome::kNotReady) {
     EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());

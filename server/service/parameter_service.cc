@@ -10,6 +10,8 @@
 #include "absl/status/statusor.h"
 #include "common/net/cord_buffer.h"
 #include "common/net/grpc_status.h"
+#include "common/shared_memory/shared_values.h"
+#include "common/status/status_macros.h"
 #include "common/wire/tensor_message.h"
 
 namespace capstan::server {
@@ -46,22 +48,53 @@ absl::Cord Encode(const v1::PushResponse& response) {
   return absl::Cord(response.SerializeAsString());
 }
 
+// Where a caller wants the values of its pull.
+struct Rooms {
+  std::shared_ptr<SharedSegment> segment;  // Null: in the answer.
+  v1::PullRequest request;
+};
+
+absl::StatusOr<Rooms> RoomsOf(const SharedSegments& segments, const v1::PullRequest& request) {
+  Rooms rooms;
+  CAPSTAN_ASSIGN_OR_RETURN(rooms.segment, segments.Find(request.segment()));
+  if (rooms.segment == nullptr) return rooms;
+  CAPSTAN_RETURN_IF_ERROR(CheckRooms(*rooms.segment, request));
+  rooms.request = request;
+  return rooms;
+}
+
+// The values of a push that came another way than in its message.
+absl::Status TakeShared(const SharedSegments& segments, PushMessage* push) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto segment, segments.Find(push->head.segment()));
+  return segment == nullptr ? absl::OkStatus() : TakeValues(segment, push);
+}
+
+void PutIn(const Rooms&, v1::PushResponse*) {}  // It has no values.
+void PutIn(const Rooms& rooms, PullAnswer* answer) {
+  if (rooms.segment != nullptr) PutValues(rooms.segment, rooms.request, answer);
+}
+void PutIn(const Rooms& rooms, PushPullAnswer* answer) { PutIn(rooms, &answer->pull); }
+
 // One whose answer is encoded by hand, once the job has filled it in.
 template <typename Answer>
 class AnsweredCall final : public WaitingCall {
  public:
-  AnsweredCall(std::shared_ptr<HeldJob> job, grpc::ByteBuffer* response)
-      : WaitingCall(std::move(job)), response_(response) {}
+  AnsweredCall(std::shared_ptr<HeldJob> job, Rooms rooms, grpc::ByteBuffer* response)
+      : WaitingCall(std::move(job)), rooms_(std::move(rooms)), response_(response) {}
 
   Answer* answer() { return &answer_; }
   HeldJob::Done Finisher() {
     return [this](const absl::Status& status) {
-      if (status.ok()) *response_ = ToByteBuffer(Encode(answer_));
+      if (status.ok()) {
+        PutIn(rooms_, &answer_);
+        *response_ = ToByteBuffer(Encode(answer_));
+      }
       Finish(ToGrpcStatus(status));
     };
   }
 
  private:
+  const Rooms rooms_;
   grpc::ByteBuffer* const response_;
   Answer answer_;
 };
@@ -78,10 +111,12 @@ absl::StatusOr<v1::PullRequest> DecodePull(const grpc::ByteBuffer& request) {
 // Runs `start(call)`, which returns the id of a call that waits, for the job of `caller`.
 template <typename Answer, typename Start>
 grpc::ServerUnaryReactor* Begin(HeldJobs& jobs, grpc::CallbackServerContext* context,
-                                const v1::Caller& caller, grpc::ByteBuffer* response, Start start) {
+                                const v1::Caller& caller, absl::StatusOr<Rooms> rooms,
+                                grpc::ByteBuffer* response, Start start) {
+  if (!rooms.ok()) return FinishNow(context, rooms.status());
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
   if (!job.ok()) return FinishNow(context, job.status());
-  auto* call = new AnsweredCall<Answer>(*std::move(job), response);
+  auto* call = new AnsweredCall<Answer>(*std::move(job), *std::move(rooms), response);
   call->SetWaits(start(*call));
   return call;
 }
@@ -138,9 +173,11 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
   absl::StatusOr<PushMessage> push = DecodePush(ToCord(*request));
   Free(request);
   if (!push.ok()) return FinishNow(context, push.status());
-  return Begin<v1::PushResponse>(*jobs_, context, push->head.caller(), response, [&](auto& call) {
-    return call.job().Push(*push, call.answer(), call.Finisher());
-  });
+  const absl::Status shared = TakeShared(segments_, &*push);
+  if (!shared.ok()) return FinishNow(context, shared);
+  return Begin<v1::PushResponse>(
+      *jobs_, context, push->head.caller(), Rooms(), response,
+      [&](auto& call) { return call.job().Push(*push, call.answer(), call.Finisher()); });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
@@ -148,9 +185,9 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
                                                  grpc::ByteBuffer* response) {
   const absl::StatusOr<v1::PullRequest> pull = DecodePull(*request);
   if (!pull.ok()) return FinishNow(context, pull.status());
-  return Begin<PullAnswer>(*jobs_, context, pull->caller(), response, [&](auto& call) {
-    return call.job().Pull(*pull, call.answer(), call.Finisher());
-  });
+  return Begin<PullAnswer>(
+      *jobs_, context, pull->caller(), RoomsOf(segments_, *pull), response,
+      [&](auto& call) { return call.job().Pull(*pull, call.answer(), call.Finisher()); });
 }
 
 grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext* context,
@@ -159,12 +196,12 @@ grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext
   absl::StatusOr<PushPullMessage> message = DecodePushPull(ToCord(*request));
   Free(request);
   if (!message.ok()) return FinishNow(context, message.status());
-  if (const absl::Status status = CheckOneCaller(*message); !status.ok()) {
-    return FinishNow(context, status);
-  }
-  return Begin<PushPullAnswer>(*jobs_, context, message->pull.caller(), response, [&](auto& call) {
-    return call.job().PushPull(*message, call.answer(), call.Finisher());
-  });
+  absl::Status status = CheckOneCaller(*message);
+  if (status.ok()) status = TakeShared(segments_, &message->push);
+  if (!status.ok()) return FinishNow(context, status);
+  return Begin<PushPullAnswer>(
+      *jobs_, context, message->pull.caller(), RoomsOf(segments_, message->pull), response,
+      [&](auto& call) { return call.job().PushPull(*message, call.answer(), call.Finisher()); });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
@@ -177,6 +214,11 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
                         [call](const absl::Status& status) { call->Finish(ToGrpcStatus(status)); });
   context->GetRpcAllocatorState()->FreeRequest();
   return call;
+}
+
+grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory(
+    grpc::CallbackServerContext*, const v1::ShareMemoryRequest* request) {
+  return streams_.Open(*request);
 }
 
 grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerContext* context,

@@ -3,7 +3,7 @@
 // No call holds a thread: one that waits is an entry in its HeldJob, and is forgotten when its
 // caller cancels. Answers are sent outside the jobs' mutexes. Messages with values are parsed and
 // encoded by hand (common/wire): gradients are read where gRPC received them, parameters are sent
-// from where they lie.
+// from where they lie. A caller on this host may leave them in memory that it shares instead.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
 #define CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
@@ -14,13 +14,16 @@
 
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/held_jobs.h"
+#include "server/service/segment_streams.h"
+#include "server/service/shared_segments.h"
 
 namespace capstan::server {
 
 // Calls with values as bytes, the others as messages.
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_Replicate<
-    v1::ParameterServer::WithCallbackMethod_GetRouting<
-        v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
+    v1::ParameterServer::WithCallbackMethod_ShareMemory<
+        v1::ParameterServer::WithCallbackMethod_GetRouting<
+            v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>>;
 using ParameterMethods =
     v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
         v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
@@ -42,6 +45,8 @@ class ParameterService final : public ParameterMethods {
   grpc::ServerUnaryReactor* Replicate(grpc::CallbackServerContext* context,
                                       const v1::ReplicateRequest* request,
                                       v1::ReplicateResponse* response) override;
+  grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ShareMemory(
+      grpc::CallbackServerContext* context, const v1::ShareMemoryRequest* request) override;
   grpc::ServerUnaryReactor* GetRouting(grpc::CallbackServerContext* context,
                                        const v1::GetRoutingRequest* request,
                                        v1::GetRoutingResponse* response) override;
@@ -49,10 +54,16 @@ class ParameterService final : public ParameterMethods {
                                            const v1::DescribeTablesRequest* request,
                                            v1::DescribeTablesResponse* response) override;
 
+  // Closes all shared memory: its callers send values in messages, and go elsewhere.
+  void CloseSegments() { streams_.Close(); }
+  size_t segments() const { return segments_.size(); }  // Open now.
+
  private:
   class FreeingAllocator;
 
   HeldJobs* const jobs_;
+  SharedSegments segments_;
+  SegmentStreams streams_{&segments_};
   const std::unique_ptr<FreeingAllocator> allocator_;  // Of Replicate.
 };
 

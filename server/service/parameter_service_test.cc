@@ -1,14 +1,18 @@
 // The data plane over a loopback connection.
 #include "server/service/parameter_service.h"
 
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
+#include "common/shared_memory/shared_values.h"
 #include "common/testing/status_matchers.h"
 #include "server/service/deadline_timer.h"
 #include "server/service/grpc_replica_transport.h"
@@ -52,6 +56,7 @@ class Loopback {
   const std::string& address() const { return server_->address(); }
   const Clock& clock() const { return clock_; }
   DeadlineTimer& timer() { return timer_; }
+  ParameterService& service() { return service_; }
 
   absl::Status Push(const v1::PushRequest& request, v1::PushResponse* response) {
     grpc::ClientContext context;
@@ -71,6 +76,48 @@ class Loopback {
   ParameterService service_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<v1::ParameterServer::Stub> stub_;
+};
+
+// Memory that is shared with the service as long as this lives.
+class Share {
+ public:
+  explicit Share(Loopback& server) : memory_(SharedSegment::Create(1 << 16).value()) {
+    const SegmentOffer offer = memory_->offer();
+    request_.set_process(offer.process);
+    request_.set_file_descriptor(offer.descriptor);
+    request_.set_bytes(offer.bytes);
+    request_.set_challenge(offer.challenge);
+    stream_ = server.stub().ShareMemory(&context_, request_);
+    REQUIRE(stream_->Read(&opened_));
+    CHECK(opened_.proof() == memory_->proof());
+  }
+  ~Share() { End(); }
+  void End() { context_.TryCancel(); }
+
+  // Moves the values of a push or the rooms of a pull to the memory.
+  v1::PushRequest Moved(const v1::PushRequest& request) {
+    PushMessage push = Detach(request);
+    PutValues(Room(), &push);
+    return push.head;
+  }
+  v1::PullRequest Moved(v1::PullRequest request) {
+    NameRoom(Room(), std::vector<int64_t>(static_cast<size_t>(request.shards_size()), 64),
+             &request);
+    return request;
+  }
+  const float* at(const v1::SharedRange& range) const {
+    return reinterpret_cast<const float*>(memory_->data() + range.offset());
+  }
+
+ private:
+  MessageRoom Room() const {
+    return {.segment = memory_, .name = opened_.segment(), .offset = 0, .bytes = 1 << 16};
+  }
+  std::shared_ptr<SharedSegment> memory_;
+  grpc::ClientContext context_;
+  v1::ShareMemoryRequest request_;
+  v1::ShareMemoryResponse opened_;
+  std::unique_ptr<grpc::ClientReader<v1::ShareMemoryResponse>> stream_;
 };
 
 // A call in flight whose end can be waited for.
@@ -163,6 +210,84 @@ TEST_CASE("Parameter service: errors carry their code and words", "[server]") {
                "expected 64 bytes = 16 elements of FLOAT32, got 17");
   push.mutable_caller()->set_routing_generation(0);
   CHECK_STATUS(server.Push(push, &response), StatusCode::kFailedPrecondition, "expected 1");
+}
+
+TEST_CASE("Parameter service: values go through shared memory where the messages say so",
+          "[server]") {
+  Loopback server;
+  server.AddJob();
+  Share share(server);
+  v1::PushResponse pushed;
+  REQUIRE_OK(server.Push(share.Moved(PushOf(0, 0, 0, 1.0f)), &pushed));
+  REQUIRE_OK(server.Push(PushOf(1, 0, 1, 2.0f), &pushed));
+  v1::PullResponse pulled;
+  REQUIRE_OK(server.Pull(share.Moved(PullOf(0, 1, 20'000)), &pulled));
+  for (const v1::ShardValues& shard : pulled.shards()) {
+    CHECK(shard.values().empty());
+    CHECK(shard.shared().bytes() > 0);
+    CHECK(*share.at(shard.shared()) == -3.0f);
+  }
+}
+
+TEST_CASE("Parameter service: shared memory that is not there, or not so long, ends the call alone",
+          "[server]") {
+  Loopback server;
+  server.AddJob();
+  Share share(server);
+  v1::PushRequest push = share.Moved(PushOf(0, 0, 0, 1.0f));
+  v1::PullRequest pull = share.Moved(SnapshotOf());
+  v1::PushResponse pushed;
+  v1::PullResponse pulled;
+  SECTION("another name") {
+    push.set_segment(push.segment() + 1);
+    pull.set_segment(pull.segment() + 1);
+    CHECK_STATUS(server.Push(push, &pushed), StatusCode::kUnavailable, "is not open here");
+    CHECK_STATUS(server.Pull(pull, &pulled), StatusCode::kUnavailable, "is not open here");
+  }
+  SECTION("a range beyond it") {
+    push.mutable_shards(1)->mutable_shared()->set_offset(1 << 16);
+    pull.mutable_shards(1)->mutable_room()->set_bytes(1 << 20);
+    CHECK_STATUS(server.Push(push, &pushed), StatusCode::kInvalidArgument,
+                 "expected a range within 65536 bytes");
+    CHECK_STATUS(server.Pull(pull, &pulled), StatusCode::kInvalidArgument, "entry 1");
+  }
+  SECTION("values of another length than the shard's") {
+    push.mutable_shards(0)->mutable_shared()->set_bytes(60);
+    CHECK_STATUS(server.Push(push, &pushed), StatusCode::kInvalidArgument, "got 60");
+  }
+  SECTION("closed by its caller") {
+    share.End();
+    const absl::Time give_up = absl::Now() + kPatience;
+    while (server.service().segments() > 0) REQUIRE(absl::Now() < give_up);
+    CHECK_STATUS(server.Push(push, &pushed), StatusCode::kUnavailable, "offer it again");
+  }
+  REQUIRE_OK(server.Push(PushOf(0, 0, 0, 1.0f), &pushed));  // Nothing was recorded before.
+  CHECK(pushed.shards(0).outcome() == v1::ShardPushResult::RECORDED);
+}
+
+TEST_CASE("Parameter service: memory that is not the caller's is not opened", "[server]") {
+  Loopback server;
+  grpc::ClientContext context;
+  SetDeadline(context, kPatience);
+  v1::ShareMemoryRequest request;
+  request.set_process(getpid());
+  request.set_file_descriptor(1);
+  request.set_bytes(1 << 16);
+  request.set_challenge(std::string(16, 'x'));
+  v1::ShareMemoryResponse response;
+  const auto stream = server.stub().ShareMemory(&context, request);
+  CHECK_FALSE(stream->Read(&response));
+  CHECK_STATUS(FromGrpcStatus(stream->Finish()), StatusCode::kNotFound, "another host");
+  CHECK(server.service().segments() == 0);
+}
+
+TEST_CASE("Parameter service: a server that stops ends the streams of shared memory", "[server]") {
+  Loopback server;
+  Share share(server);
+  CHECK(server.service().segments() == 1);
+  server.service().CloseSegments();
+  const absl::Time give_up = absl::Now() + kPatience;
+  while (server.service().segments() > 0) REQUIRE(absl::Now() < give_up);
 }
 
 TEST_CASE("Parameter service: a push-pull with two callers is refused", "[server]") {

@@ -1,0 +1,41 @@
+// SharedSegments: the shared memory that callers of this server have offered, by name.
+//
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_SERVER_SERVICE_SHARED_SEGMENTS_H_
+#define CAPSTAN_SERVER_SERVICE_SHARED_SEGMENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/shared_memory/shared_segment.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan::server {
+
+class SharedSegments {
+ public:
+  static constexpr size_t kSegmentsMax = 4096;
+
+  // Opens what the caller offers; names it and proves that it is open.
+  // Errors: those of SharedSegment::Open; kResourceExhausted  too many are open.
+  absl::StatusOr<v1::ShareMemoryResponse> Open(const v1::ShareMemoryRequest& request);
+  void Close(uint64_t name);  // Who uses it now may go on.
+
+  // Null for 0, the name of none.
+  // Errors: kUnavailable  it is not open here (any more).
+  absl::StatusOr<std::shared_ptr<SharedSegment>> Find(uint64_t name) const;
+  size_t size() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<SharedSegment>> segments_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_SHARED_SEGMENTS_H_
