@@ -163,6 +163,10 @@ void ValidateWire(const v1::Wire& wire, FieldChecker check) {
   };
   is_format("gradients", wire.gradients());
   is_format("parameters", wire.parameters());
+  if (!v1::SharedMemory_IsValid(wire.shared_memory())) {
+    check.Wrong("shared_memory", absl::StrCat(static_cast<int>(wire.shared_memory())),
+                "AUTO or OFF");
+  }
 }
 
 void ValidateDurability(const v1::JobSpec& spec, FieldChecker check) {

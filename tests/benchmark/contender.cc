@@ -124,6 +124,7 @@ absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
         .incarnation = IncarnationOf(i),
         .session = {.exact_snapshots = config_.format != NumberFormat::kFp32},
         .formats = {{.gradients = config_.format, .parameters = config_.format}}};
+    if (!config_.shared_memory) options.shared_memory_bytes = 0;
     if (mode_ == Mode::kBsp && committed) {
       options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
     }
@@ -183,6 +184,12 @@ double Contender::Processor() const {
   double seconds = ProcessorSeconds();
   for (const auto& server : servers_) seconds += server->ProcessorSeconds();
   return seconds;
+}
+
+int64_t Contender::SharedMessages() const {
+  int64_t messages = 0;
+  for (const Worker& worker : workers_) messages += worker.client->counts().shared_messages;
+  return messages;
 }
 
 absl::Status Contender::CheckRecorded() const {

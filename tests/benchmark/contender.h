@@ -43,6 +43,7 @@ struct Config {
   int replicas = 0;  // Each on a server of its own beside the only other one.
   v1::Durability durability = v1::NONE;
   NumberFormat format = NumberFormat::kFp32;  // Of gradients and parameters on the wire.
+  bool shared_memory = false;                 // Between workers and servers, instead of TCP.
 };
 
 class Contender {
@@ -55,9 +56,11 @@ class Contender {
                      std::shared_ptr<const worker::TableArrays> gradient);
   // Each worker pushes and pulls so many times.
   absl::Status Run(int iterations);
+  void StopWorkers() { workers_.clear(); }
   // One half of an iteration of the first worker, which must be the only one.
   absl::Status Push();
   absl::Status Pull();
+  absl::Status BeginPush() { return StartPush(workers_[0]).status(); }
 
   struct Speed {
     double rate = 0;       // MiB/s of both directions and all workers together.
@@ -67,8 +70,11 @@ class Contender {
   // Errors: a push was recorded more or less often than once.
   absl::Status CheckRecorded() const;
 
+  int64_t SharedMessages() const;  // Of all workers: those with values in shared memory.
+
   const Config& config() const { return config_; }
   const LiveServer& server(size_t index) const { return *servers_[index]; }
+  LiveServer& server(size_t index) { return *servers_[index]; }
   // What the first worker pulled last.
   const worker::TableArrays& values() const { return workers_[0].values; }
   // Seconds of all processes so far.

@@ -35,11 +35,12 @@ class LiveServer {
   // Returns once the table is in force. REQUIRES: once a server.
   // Errors: kUnavailable  it is not within 20 s, or the server refuses it; says why.
   absl::Status Assign(const v1::TableAssignment& assignment);
+  void Kill() { process_->Terminate(absl::ZeroDuration()); }
   // Of the process, since it started.
   double ProcessorSeconds() const;
   // Of the process, now.
   int64_t ResidentBytes() const;
-  int OpenFiles() const;
+  int OpenFiles() const;  // 0: it is dead.
 
  private:
   explicit LiveServer(const Options& options);

@@ -40,9 +40,13 @@ absl::Status CheckCount(const SendMessage& message, int count) {
       absl::StrCat("answered ", count, " shards, expected ", message.shards.size()));
 }
 
-TableFormats FormatsOf(const Formats& formats, const SendMessage::Shard& shard) {
+// Of a shard's values in a message.
+NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shard,
+                      const Formats& formats) {
   const auto table = static_cast<size_t>(shard.key.table.value());
-  return table < formats.size() ? formats[table] : TableFormats();
+  if (table >= formats.size() || message.request.snapshot) return NumberFormat::kFp32;
+  return message.request.kind == OpKind::kPush ? formats[table].gradients
+                                               : formats[table].parameters;
 }
 
 absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
@@ -92,6 +96,14 @@ absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1
 
 }  // namespace
 
+std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats) {
+  std::vector<int64_t> sizes;
+  for (const SendMessage::Shard& shard : message.shards) {
+    sizes.push_back(shard.elements.size() * BytesOf(FormatIn(message, shard, formats)));
+  }
+  return sizes;
+}
+
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
   CAPSTAN_RETURN_IF_ERROR(CheckRouting(table));
   Routing routing;
@@ -123,7 +135,7 @@ PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
     push->set_shard(shard.key.shard.value());
     push->set_sequence(shard.sequence.value());
     push->set_sequence_low_water(shard.sequence_low_water.value());
-    const NumberFormat format = FormatsOf(formats, shard).gradients;
+    const NumberFormat format = FormatIn(message, shard, formats);
     push->set_value_type(TypeOf(format));
     encoded.values.push_back(ValuesOf(gradient, shard, format));
   }
@@ -141,8 +153,7 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
     pull->set_table(shard.key.table.value());
     pull->set_shard(shard.key.shard.value());
     pull->set_held_version(shard.held_version);
-    pull->set_value_type(message.request.snapshot ? v1::FLOAT32
-                                                  : TypeOf(FormatsOf(formats, shard).parameters));
+    pull->set_value_type(TypeOf(FormatIn(message, shard, formats)));
   }
 }
 

@@ -5,6 +5,7 @@
 #ifndef CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 #define CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct DecodedReply {
   std::vector<ShardReply> shards;
   std::vector<Waiting> waiting;
 };
+
+// Bytes of the values of each shard of a message, in its direction.
+std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats);
 
 // Errors: kInvalidArgument  a shard names a server or a range that is not there.
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);

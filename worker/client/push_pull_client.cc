@@ -1,63 +1,16 @@
 #include "worker/client/push_pull_client.h"
 
-#include <grpcpp/generic/generic_stub.h>
-
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/channel.h"
-#include "common/net/cord_buffer.h"
-#include "common/net/grpc_status.h"
 #include "common/observability/log.h"
+#include "common/shared_memory/shared_values.h"
 #include "common/status/status_macros.h"
-#include "common/wire/tensor_message.h"
+#include "worker/client/push_pull_call.h"
 
 namespace capstan::worker {
-namespace {
-
-constexpr size_t kConnections = 2;  // For data, to each server.
-constexpr char kPushMethod[] = "/capstan.v1.ParameterServer/Push";
-constexpr char kPullMethod[] = "/capstan.v1.ParameterServer/Pull";
-
-}  // namespace
-
-struct PushPullClient::Peer {
-  explicit Peer(const std::string& address) {
-    for (std::unique_ptr<grpc::GenericStub>& stub : data) {
-      stub = std::make_unique<grpc::GenericStub>(MakeChannel(address, ChannelKind::kData));
-    }
-    control = v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kControl));
-  }
-  grpc::GenericStub& NextStub() { return *data[next.fetch_add(1) % data.size()]; }
-
-  // gRPC serves a connection by one thread at a time.
-  std::array<std::unique_ptr<grpc::GenericStub>, kConnections> data;
-  std::atomic<size_t> next = 0;
-  std::unique_ptr<v1::ParameterServer::Stub> control;
-};
-
-// One message in flight.
-struct PushPullClient::Call {
-  SendMessage message;
-  std::shared_ptr<Peer> peer;
-  grpc::ClientContext context;
-  std::shared_ptr<const TableArrays> gradient;  // Push: lent to the request by the sender.
-  grpc::ByteBuffer request;
-  grpc::ByteBuffer response;
-};
-
-// A server is being asked for its routing table.
-struct PushPullClient::Ask {
-  std::shared_ptr<Peer> peer;
-  grpc::ClientContext context;
-  v1::GetRoutingRequest request;
-  v1::GetRoutingResponse response;
-};
-
 namespace {
 
 constexpr absl::Duration kLongOp = absl::Milliseconds(250);  // Worth a line in the log.
@@ -85,13 +38,18 @@ PushPullClient::~PushPullClient() {
     closing_ = true;
   }
   sender_.join();
-  absl::MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Call>& call : queue_) calls_.erase(call);  // Never started.
+  absl::ReleasableMutexLock lock(&mutex_);
+  for (const Calls* calls : {&pushes_, &pulls_}) {
+    for (const std::shared_ptr<Call>& call : *calls) calls_.erase(call);  // Never started.
+  }
   for (const std::shared_ptr<Ask>& ask : ask_queue_) asks_.erase(ask);
   for (const std::shared_ptr<Call>& call : calls_) call->context.TryCancel();
   for (const std::shared_ptr<Ask>& ask : asks_) ask->context.TryCancel();
   // A cancelled call ends at once.
   while (!calls_.empty() || !asks_.empty()) changed_.Wait(&mutex_);
+  const auto peers = std::move(peer_by_address_);
+  lock.Release();
+  for (const auto& [address, peer] : peers) peer->lane().Close();  // They call on_change no more.
 }
 
 absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
@@ -105,13 +63,8 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
                                                      " shards, expected ", routing_.shards.size(),
                                                      " as before"));
     }
-    peers_.clear();
-    for (const v1::ServerAddress& server : proto.servers()) {
-      auto& peer = peer_by_address_[server.address()];
-      if (peer == nullptr) peer = std::make_shared<Peer>(server.address());
-      peers_.push_back(peer);
-    }
     routing_ = routing;
+    peers_ = PeersLocked(proto);
     SessionActions actions;
     session_.SetRouting(routing, clock_.Now(), &actions);
     for (const std::shared_ptr<Call>& call : calls_) {
@@ -122,6 +75,32 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
   }
   StartCalls(calls);
   return absl::OkStatus();
+}
+
+std::vector<std::shared_ptr<ServerPeer>> PushPullClient::PeersLocked(
+    const v1::RoutingTable& routing) {
+  std::vector<std::shared_ptr<ServerPeer>> peers;
+  for (const v1::ServerAddress& server : routing.servers()) {
+    auto& peer = peer_by_address_[server.address()];
+    if (peer == nullptr) {
+      // The sender looks at what may go whenever the mutex is released.
+      peer =
+          std::make_shared<ServerPeer>(server.address(), [this] { absl::MutexLock lock(&mutex_); });
+    }
+    peers.push_back(peer);
+  }
+  std::vector<int64_t> bytes(peers.size());
+  for (const ShardRoute& shard : routing_.shards) {
+    bytes[static_cast<size_t>(shard.server)] +=
+        RoomBytes({shard.elements.size() * static_cast<int64_t>(sizeof(float))});
+  }
+  absl::btree_map<ServerPeer*, int64_t> sizes;
+  for (const auto& [address, peer] : peer_by_address_) sizes[peer.get()] = 0;
+  for (size_t i = 0; i < peers.size(); ++i) sizes[peers[i].get()] += 2 * bytes[i];
+  for (const auto& [peer, size] : sizes) {
+    peer->lane().SetSize(std::min(size, options_.shared_memory_bytes));
+  }
+  return peers;
 }
 
 absl::Status PushPullClient::CheckArrays(const TableArrays& arrays) const {
@@ -209,7 +188,7 @@ void PushPullClient::Release(OpId op, TableId table, int64_t first) {
   SessionActions actions;
   session_.Release(op, table, first, clock_.Now(), &actions);
   // Whoever computes the gradient has better things to do than to start calls.
-  for (std::shared_ptr<Call>& call : TakeActionsLocked(actions)) queue_.push_back(std::move(call));
+  for (std::shared_ptr<Call>& call : TakeActionsLocked(actions)) pushes_.push_back(std::move(call));
 }
 
 Iteration PushPullClient::OldestIteration() const {
@@ -244,6 +223,11 @@ SessionWait PushPullClient::CurrentWait() const {
   return session_.CurrentWait();
 }
 
+PathCounts PushPullClient::counts() const {
+  absl::MutexLock lock(&mutex_);
+  return counts_;
+}
+
 Generation PushPullClient::routing_generation() const {
   absl::MutexLock lock(&mutex_);
   return session_.routing_generation();
@@ -261,8 +245,11 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
   for (const SendMessage& message : actions.send) {
     std::shared_ptr<Call> call = MakeCallLocked(message);
     if (message.request.kind == OpKind::kPush) {
-      queue_.push_back(std::move(call));
+      pushes_.push_back(std::move(call));
+    } else if (!pulls_.empty() || MustWaitLocked(*call)) {
+      pulls_.push_back(std::move(call));
     } else {
+      PlaceLocked(*call);
       calls.push_back(std::move(call));
     }
   }
@@ -274,123 +261,6 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
   for (const int server : actions.ask_routing) AskLocked(server);
   if (!actions.done.empty()) changed_.SignalAll();
   return calls;
-}
-
-std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendMessage& message) {
-  auto call = std::make_shared<Call>();
-  call->message = message;
-  call->peer = peers_[static_cast<size_t>(message.server)];
-  SetDeadline(call->context, options_.call_timeout);
-  if (message.request.kind == OpKind::kPush) {
-    call->gradient = payloads_.at(message.op).gradient;
-  } else {
-    v1::PullRequest pull;
-    EncodePull(caller_, message, options_.pull_wait_limit, &pull, options_.formats);
-    call->request = ToByteBuffer(absl::Cord(pull.SerializeAsString()));
-  }
-  calls_.insert(call);
-  return call;
-}
-
-void PushPullClient::AskLocked(int server) {
-  auto ask = std::make_shared<Ask>();
-  ask->peer = peers_[static_cast<size_t>(server)];
-  ask->request.set_job_id(options_.job);
-  SetDeadline(ask->context, options_.ask_timeout);
-  asks_.insert(ask);
-  ask_queue_.push_back(std::move(ask));
-}
-
-void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status) {
-  // A table that cannot be is as good as none: the next server is asked soon.
-  if (status.ok() && ask->response.routing().job_id() == options_.job) {
-    SetRouting(ask->response.routing()).IgnoreError();
-  }
-  absl::MutexLock lock(&mutex_);
-  asks_.erase(ask);
-  changed_.SignalAll();
-}
-
-bool PushPullClient::NextQueued(std::shared_ptr<Call>* call, std::shared_ptr<Ask>* ask) {
-  absl::MutexLock lock(&mutex_);
-  auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return closing_ || !queue_.empty() || !ask_queue_.empty();
-  };
-  mutex_.Await(absl::Condition(&ready));
-  if (closing_) return false;
-  if (!ask_queue_.empty()) {
-    *ask = std::move(ask_queue_.front());
-    ask_queue_.pop_front();
-    return true;
-  }
-  *call = std::move(queue_.front());
-  queue_.pop_front();
-  if (!session_.Expects((*call)->message.message)) {  // The routing table has changed meanwhile.
-    calls_.erase(*call);
-    call->reset();
-  }
-  return true;
-}
-
-void PushPullClient::SendQueued() {
-  std::shared_ptr<Call> call;
-  std::shared_ptr<Ask> ask;
-  for (; NextQueued(&call, &ask); call.reset(), ask.reset()) {
-    if (ask != nullptr) {
-      ask->peer->control->async()->GetRouting(
-          &ask->context, &ask->request, &ask->response,
-          [this, ask](const grpc::Status& status) { OnAskDone(ask, FromGrpcStatus(status)); });
-    }
-    if (call == nullptr) continue;
-    if (call->gradient != nullptr) {
-      call->request = ToByteBuffer(
-          Encode(EncodePush(caller_, call->message, call->gradient, options_.formats)));
-    }
-    call->gradient.reset();
-    StartCalls({call});
-  }
-}
-
-void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls) {
-  for (const std::shared_ptr<Call>& call : calls) {
-    const bool push = call->message.request.kind == OpKind::kPush;
-    call->peer->NextStub().UnaryCall(
-        &call->context, push ? kPushMethod : kPullMethod, {}, &call->request, &call->response,
-        [this, call](const grpc::Status& status) { OnCallDone(call, FromGrpcStatus(status)); });
-  }
-}
-
-void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status) {
-  std::vector<std::shared_ptr<Call>> calls;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!closing_ && session_.Expects(call->message.message)) {
-      absl::StatusOr<DecodedReply> reply = DecodedReply();
-      if (status.ok()) reply = ReadLocked(*call);
-      const absl::Status outcome = status.ok() ? reply.status() : status;
-      if (!reply.ok()) reply = DecodedReply();
-      SessionActions actions;
-      session_.OnReply(call->message.message, outcome, reply->shards, reply->waiting, clock_.Now(),
-                       &actions);
-      calls = TakeActionsLocked(actions);
-    }
-    calls_.erase(call);
-    changed_.SignalAll();  // A new back-off deadline, the end of an operation, or of the last call.
-  }
-  StartCalls(calls);
-}
-
-absl::StatusOr<DecodedReply> PushPullClient::ReadLocked(const Call& call) {
-  const absl::Cord bytes = ToCord(call.response);
-  if (call.message.request.kind == OpKind::kPush) {
-    v1::PushResponse response;
-    if (!response.ParseFromString(std::string(bytes))) {
-      return absl::InternalError("answered what is no PushResponse");
-    }
-    return DecodePush(call.message, response);
-  }
-  CAPSTAN_ASSIGN_OR_RETURN(const PullAnswer answer, DecodePullAnswer(bytes));
-  return DecodePull(call.message, answer, payloads_.at(call.message.op).destination);
 }
 
 }  // namespace capstan::worker

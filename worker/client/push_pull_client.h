@@ -31,6 +31,7 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "worker/client/message_codec.h"
+#include "worker/client/server_peer.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -50,6 +51,12 @@ struct OpResult {
   absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };
 
+// What has gone over the wire so far.
+struct PathCounts {
+  int64_t messages = 0;         // Pushes and pulls that were started.
+  int64_t shared_messages = 0;  // Of them, those with values in shared memory.
+};
+
 class PushPullClient {
  public:
   struct Options {
@@ -58,6 +65,9 @@ class PushPullClient {
     Incarnation incarnation;
     PushPullSession::Options session;
     Formats formats;  // Where parameters are not fp32, session.exact_snapshots is to be set.
+    // Most memory that is shared with one server, if it is on this host: bytes of both directions
+    // together, less where the server holds little. 0: none is.
+    int64_t shared_memory_bytes = 32 << 20;
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
     absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait included.
@@ -106,13 +116,20 @@ class PushPullClient {
   void Interrupt();
 
   SessionWait CurrentWait() const;
+  PathCounts counts() const;
   Generation routing_generation() const;  // 0: none yet.
   bool needs_routing() const;             // As PushPullSession's.
 
  private:
-  struct Peer;  // A server: its connections.
   struct Call;
   struct Ask;
+  // Of what waits for the sender, one is set; none if it has become useless.
+  struct Task {
+    std::shared_ptr<Call> call;
+    std::shared_ptr<Ask> ask;
+    std::shared_ptr<ServerPeer> offer;  // Of shared memory.
+  };
+  using Calls = std::deque<std::shared_ptr<Call>>;
   struct Payload {
     std::shared_ptr<const TableArrays> gradient;  // Push.
     TableArrays* destination = nullptr;           // Pull.
@@ -120,18 +137,25 @@ class PushPullClient {
 
   absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
   absl::Status CheckArrays(const TableArrays& arrays) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Turns what the session wants into calls: pushes go to the sender, the others are started after
-  // the lock is released.
+  std::vector<std::shared_ptr<ServerPeer>> PeersLocked(const v1::RoutingTable& routing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Turns what the session wants into calls: pushes, and pulls that wait for room in shared memory,
+  // go to the sender, the others are started after the lock is released.
   std::vector<std::shared_ptr<Call>> TakeActionsLocked(SessionActions& actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Call> MakeCallLocked(const SendMessage& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AskLocked(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
-  void SendQueued();  // The sender's loop.
-  // Waits for something to start, one of the two; neither if that has become useless. Returns false
-  // when closing.
-  bool NextQueued(std::shared_ptr<Call>* call, std::shared_ptr<Ask>* ask);
+  void SendQueued();            // The sender's loop.
+  bool NextQueued(Task* task);  // Waits for one. Returns false when closing.
+  // The first call may go: it need not wait for room, or has become useless.
+  bool MayTakeLocked(const Calls& calls) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null if it has become useless.
+  std::shared_ptr<Call> TakeLocked(Calls* calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MustWaitLocked(const Call& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PlaceLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Encode(Call& call) const;
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
   absl::StatusOr<DecodedReply> ReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -145,15 +169,19 @@ class PushPullClient {
   PushPullSession session_ ABSL_GUARDED_BY(mutex_);
   Routing routing_ ABSL_GUARDED_BY(mutex_);
   // By the index of the server in routing_.
-  std::vector<std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<std::string, std::shared_ptr<Peer>> peer_by_address_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<ServerPeer>> peers_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<std::string, std::shared_ptr<ServerPeer>> peer_by_address_
+      ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, Payload> payloads_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Ask>> asks_ ABSL_GUARDED_BY(mutex_);
   // For the sender.
-  std::deque<std::shared_ptr<Call>> queue_ ABSL_GUARDED_BY(mutex_);
+  Calls pushes_ ABSL_GUARDED_BY(mutex_);
+  Calls pulls_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
+  PathCounts counts_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;

@@ -41,6 +41,11 @@ Formats WireFormats(const v1::JobSpec& job) {
   return formats;
 }
 
+int64_t SharedMemoryBytes(const v1::JobSpec& job) {
+  constexpr int64_t kBytes = 32 << 20;
+  return job.wire().shared_memory() == v1::OFF ? 0 : kBytes;
+}
+
 TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size) {
   return {.bsp = IsBsp(job),
           .slots = Slots(job),

@@ -18,6 +18,7 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
 PushPullSession::Options SessionOptions(const v1::JobSpec& job);
 // By table: the job's formats for its parameters, fp32 for its statistics.
 Formats WireFormats(const v1::JobSpec& job);
+int64_t SharedMemoryBytes(const v1::JobSpec& job);  // With each server.
 // The number of training samples is still to be set.
 TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size);
 

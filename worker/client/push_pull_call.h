@@ -1,0 +1,43 @@
+// What PushPullClient has in flight; of its implementation alone.
+#ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CALL_H_
+#define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CALL_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "proto/parameter_server.pb.h"
+#include "worker/client/message_codec.h"
+#include "worker/client/push_pull_client.h"
+#include "worker/client/server_peer.h"
+#include "worker/client/shared_lane.h"
+#include "worker/core/push_pull_session.h"
+
+namespace capstan::worker {
+
+// One message in flight.
+struct PushPullClient::Call {
+  SendMessage message;
+  std::shared_ptr<ServerPeer> peer;
+  grpc::ClientContext context;
+  std::shared_ptr<const TableArrays> gradient;  // Push, until it is encoded.
+  std::vector<int64_t> sizes;                   // Bytes of values, by shard.
+  SharedLane::Lease lease;                      // Where they go, if that is in shared memory.
+  grpc::ByteBuffer request;
+  grpc::ByteBuffer response;
+};
+
+// A server is being asked for its routing table.
+struct PushPullClient::Ask {
+  std::shared_ptr<ServerPeer> peer;
+  grpc::ClientContext context;
+  v1::GetRoutingRequest request;
+  v1::GetRoutingResponse response;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CLIENT_PUSH_PULL_CALL_H_

@@ -1,0 +1,204 @@
+// PushPullClient's messages: how they are placed, sent and read.
+#include <string>
+#include <utility>
+
+#include "common/net/channel.h"
+#include "common/net/cord_buffer.h"
+#include "common/net/grpc_status.h"
+#include "common/shared_memory/shared_values.h"
+#include "common/status/status_macros.h"
+#include "common/wire/tensor_message.h"
+#include "worker/client/push_pull_call.h"
+#include "worker/client/push_pull_client.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr int64_t kSharedBytesMin = 16 << 10;  // Of a message; smaller ones gain nothing.
+constexpr char kPushMethod[] = "/capstan.v1.ParameterServer/Push";
+constexpr char kPullMethod[] = "/capstan.v1.ParameterServer/Pull";
+
+SharedLane::Direction DirectionOf(const SendMessage& message) {
+  return message.request.kind == OpKind::kPush ? SharedLane::Direction::kPush
+                                               : SharedLane::Direction::kPull;
+}
+
+// Room that a message of such values wants.
+int64_t SharedBytes(const std::vector<int64_t>& sizes) {
+  const int64_t bytes = RoomBytes(sizes);
+  return bytes >= kSharedBytesMin ? bytes : 0;
+}
+
+// The server may not have ended a call that ended like this here.
+bool MayStillRun(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendMessage& message) {
+  auto call = std::make_shared<Call>();
+  call->message = message;
+  call->peer = peers_[static_cast<size_t>(message.server)];
+  call->gradient = payloads_.at(message.op).gradient;
+  call->sizes = ValueSizes(message, options_.formats);
+  if (call->peer->lane().WantsOffer(clock_.Now())) offers_.push_back(call->peer);
+  calls_.insert(call);
+  return call;
+}
+
+bool PushPullClient::MustWaitLocked(const Call& call) const {
+  const bool push = call.message.request.kind == OpKind::kPush;
+  // Pushes that are answered late would keep those from their way that they wait for.
+  if (push && options_.session.acknowledgement == Acknowledgement::kWholeIteration) return false;
+  return call.peer->lane().MustWait(DirectionOf(call.message), SharedBytes(call.sizes));
+}
+
+void PushPullClient::PlaceLocked(Call& call) {
+  call.lease = call.peer->lane().Take(DirectionOf(call.message), SharedBytes(call.sizes));
+  ++counts_.messages;
+  if (call.lease) ++counts_.shared_messages;
+}
+
+void PushPullClient::Encode(Call& call) const {
+  if (call.message.request.kind == OpKind::kPush) {
+    PushMessage push = EncodePush(caller_, call.message, call.gradient, options_.formats);
+    if (call.lease) PutValues(call.lease.room(), &push);
+    call.request = ToByteBuffer(capstan::Encode(push));
+    call.gradient.reset();
+    return;
+  }
+  v1::PullRequest pull;
+  EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats);
+  if (call.lease) NameRoom(call.lease.room(), call.sizes, &pull);
+  call.request = ToByteBuffer(absl::Cord(pull.SerializeAsString()));
+}
+
+void PushPullClient::AskLocked(int server) {
+  auto ask = std::make_shared<Ask>();
+  ask->peer = peers_[static_cast<size_t>(server)];
+  ask->request.set_job_id(options_.job);
+  SetDeadline(ask->context, options_.ask_timeout);
+  asks_.insert(ask);
+  ask_queue_.push_back(std::move(ask));
+}
+
+void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status) {
+  // A table that cannot be is as good as none: the next server is asked soon.
+  if (status.ok() && ask->response.routing().job_id() == options_.job) {
+    SetRouting(ask->response.routing()).IgnoreError();
+  }
+  absl::MutexLock lock(&mutex_);
+  asks_.erase(ask);
+  changed_.SignalAll();
+}
+
+bool PushPullClient::MayTakeLocked(const Calls& calls) const {
+  if (calls.empty()) return false;
+  const Call& first = *calls.front();
+  return !session_.Expects(first.message.message) || !MustWaitLocked(first);
+}
+
+std::shared_ptr<PushPullClient::Call> PushPullClient::TakeLocked(Calls* calls) {
+  std::shared_ptr<Call> call = std::move(calls->front());
+  calls->pop_front();
+  if (session_.Expects(call->message.message)) {
+    PlaceLocked(*call);
+    return call;
+  }
+  calls_.erase(call);  // The routing table has changed meanwhile.
+  return nullptr;
+}
+
+bool PushPullClient::NextQueued(Task* task) {
+  *task = {};
+  absl::MutexLock lock(&mutex_);
+  auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closing_ || !ask_queue_.empty() || !offers_.empty() || MayTakeLocked(pushes_) ||
+           MayTakeLocked(pulls_);
+  };
+  mutex_.Await(absl::Condition(&ready));
+  if (closing_) return false;
+  if (!ask_queue_.empty()) {
+    task->ask = std::move(ask_queue_.front());
+    ask_queue_.pop_front();
+  } else if (!offers_.empty()) {
+    task->offer = std::move(offers_.front());
+    offers_.pop_front();
+  } else {
+    task->call = TakeLocked(MayTakeLocked(pushes_) ? &pushes_ : &pulls_);
+  }
+  return true;
+}
+
+void PushPullClient::SendQueued() {
+  for (Task task; NextQueued(&task);) {
+    if (task.ask != nullptr) {
+      task.ask->peer->control().async()->GetRouting(
+          &task.ask->context, &task.ask->request, &task.ask->response,
+          [this, ask = task.ask](const grpc::Status& status) {
+            OnAskDone(ask, FromGrpcStatus(status));
+          });
+    }
+    if (task.offer != nullptr) task.offer->lane().Offer(clock_.Now());
+    if (task.call != nullptr) StartCalls({task.call});
+  }
+}
+
+void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls) {
+  for (const std::shared_ptr<Call>& call : calls) {
+    Encode(*call);
+    SetDeadline(call->context, options_.call_timeout);
+    const bool push = call->message.request.kind == OpKind::kPush;
+    call->peer->NextData().UnaryCall(
+        &call->context, push ? kPushMethod : kPullMethod, {}, &call->request, &call->response,
+        [this, call](const grpc::Status& status) { OnCallDone(call, FromGrpcStatus(status)); });
+  }
+}
+
+void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status) {
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!closing_ && session_.Expects(call->message.message)) {
+      absl::StatusOr<DecodedReply> reply = DecodedReply();
+      if (status.ok()) reply = ReadLocked(*call);
+      const absl::Status outcome = status.ok() ? reply.status() : status;
+      if (!reply.ok()) reply = DecodedReply();
+      SessionActions actions;
+      session_.OnReply(call->message.message, outcome, reply->shards, reply->waiting, clock_.Now(),
+                       &actions);
+      calls = TakeActionsLocked(actions);
+    }
+    if (MayStillRun(status)) call->lease.Abandon();
+    call->lease.GiveBack();
+    calls_.erase(call);
+    changed_.SignalAll();  // A new back-off deadline, the end of an operation, or of the last call.
+  }
+  StartCalls(calls);
+}
+
+absl::StatusOr<DecodedReply> PushPullClient::ReadLocked(const Call& call) {
+  const absl::Cord bytes = ToCord(call.response);
+  if (call.message.request.kind == OpKind::kPush) {
+    v1::PushResponse response;
+    if (!response.ParseFromString(std::string(bytes))) {
+      return absl::InternalError("answered what is no PushResponse");
+    }
+    return DecodePush(call.message, response);
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(PullAnswer answer, DecodePullAnswer(bytes));
+  if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &answer));
+  return DecodePull(call.message, answer, payloads_.at(call.message.op).destination);
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,49 @@
+// ServerPeer: a server as a client reaches it: its connections, and memory that it shares.
+//
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
+#define CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
+
+#include <grpcpp/generic/generic_stub.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/net/channel.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/shared_lane.h"
+
+namespace capstan::worker {
+
+class ServerPeer {
+ public:
+  // `on_change`: see SharedLane.
+  ServerPeer(const std::string& address, std::function<void()> on_change)
+      : control_(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kControl))),
+        lane_({.stub = control_.get(), .server = address, .on_change = std::move(on_change)}) {
+    for (std::unique_ptr<grpc::GenericStub>& stub : data_) {
+      stub = std::make_unique<grpc::GenericStub>(MakeChannel(address, ChannelKind::kData));
+    }
+  }
+
+  grpc::GenericStub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
+  v1::ParameterServer::Stub& control() { return *control_; }
+  SharedLane& lane() { return lane_; }
+
+ private:
+  static constexpr size_t kConnections = 2;  // gRPC serves one by one thread at a time.
+
+  std::array<std::unique_ptr<grpc::GenericStub>, kConnections> data_;
+  std::atomic<size_t> next_ = 0;
+  const std::unique_ptr<v1::ParameterServer::Stub> control_;
+  SharedLane lane_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_

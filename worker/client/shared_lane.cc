@@ -1,0 +1,244 @@
+#include "worker/client/shared_lane.h"
+
+#include <grpcpp/support/client_callback.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/grpc_status.h"
+#include "common/observability/log.h"
+#include "common/shared_memory/range_allocator.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr absl::Duration kOfferInterval = absl::Seconds(1);
+
+// The server will not say anything else another time.
+bool IsForGood(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+// One memfd and the stream that keeps it open at the server. Owns itself until OnDone.
+class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemoryResponse>,
+                                  public std::enable_shared_from_this<Segment> {
+ public:
+  Segment(SharedLane* lane, std::shared_ptr<SharedSegment> memory)
+      : lane_(lane),
+        memory_(std::move(memory)),
+        free_{RangeAllocator(memory_->size() / 2), RangeAllocator(memory_->size() / 2)} {
+    const SegmentOffer offer = memory_->offer();
+    request_.set_process(offer.process);
+    request_.set_file_descriptor(offer.descriptor);
+    request_.set_bytes(offer.bytes);
+    request_.set_challenge(offer.challenge);
+  }
+
+  void Start(v1::ParameterServer::Stub& stub) {
+    self_ = shared_from_this();
+    stub.async()->ShareMemory(&context_, &request_, this);
+    StartRead(&response_);
+    StartCall();
+  }
+  void End() {
+    {
+      absl::MutexLock lock(&mutex_);
+      open_ = false;
+    }
+    context_.TryCancel();
+  }
+
+  // The first read brings the proof; the second one ends with the stream.
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    refusal_ = Open();
+    if (!refusal_.ok()) return End();
+    lane_->OnOpen(*this);
+    StartRead(&response_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      open_ = false;
+    }
+    lane_->OnDone(*this, refusal_.ok() ? FromGrpcStatus(status) : refusal_);
+    self_.reset();
+  }
+
+  std::optional<MessageRoom> Take(Direction direction, int64_t bytes) {
+    absl::MutexLock lock(&mutex_);
+    if (!open_) return std::nullopt;
+    const std::optional<int64_t> offset = FreeOf(direction).Take(bytes);
+    if (!offset.has_value()) return std::nullopt;
+    return MessageRoom{
+        .segment = memory_, .name = name_, .offset = BaseOf(direction) + *offset, .bytes = bytes};
+  }
+  void Give(Direction direction, int64_t offset) {
+    absl::MutexLock lock(&mutex_);
+    FreeOf(direction).Give(offset - BaseOf(direction));
+  }
+  bool MustWait(Direction direction, int64_t bytes) {
+    absl::MutexLock lock(&mutex_);
+    const RangeAllocator& free = FreeOf(direction);
+    return open_ && bytes <= free.size() && !free.Fits(bytes);
+  }
+  SharedLane& lane() { return *lane_; }
+  int64_t size() const { return memory_->size(); }
+
+ private:
+  absl::Status Open() {
+    if (response_.proof() != memory_->proof()) {
+      return absl::NotFoundError("shared memory: the server has opened something else");
+    }
+    if (const absl::Status allocated = memory_->Allocate(); !allocated.ok()) return allocated;
+    absl::MutexLock lock(&mutex_);
+    name_ = response_.segment();
+    open_ = true;
+    return absl::OkStatus();
+  }
+  RangeAllocator& FreeOf(Direction direction) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return free_[static_cast<size_t>(direction)];
+  }
+  int64_t BaseOf(Direction direction) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return direction == Direction::kPush ? 0 : FreeOf(direction).size();
+  }
+
+  SharedLane* const lane_;
+  const std::shared_ptr<SharedSegment> memory_;  // Shared with the values of messages.
+  std::shared_ptr<Segment> self_;
+  grpc::ClientContext context_;  // Without a deadline: the stream lasts as long as both sides.
+  v1::ShareMemoryRequest request_;
+  v1::ShareMemoryResponse response_;
+  absl::Status refusal_;  // Why this side ended the stream; of the reactor's methods alone.
+
+  absl::Mutex mutex_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t name_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::array<RangeAllocator, 2> free_ ABSL_GUARDED_BY(mutex_);  // By direction.
+};
+
+SharedLane::Lease::Lease(Lease&& other) noexcept { *this = std::move(other); }
+
+SharedLane::Lease& SharedLane::Lease::operator=(Lease&& other) noexcept {
+  if (this == &other) return *this;
+  GiveBack();
+  segment_ = std::move(other.segment_);
+  direction_ = other.direction_;
+  room_ = std::move(other.room_);
+  other.segment_.reset();
+  other.room_ = {};
+  return *this;
+}
+
+void SharedLane::Lease::GiveBack() {
+  if (segment_ != nullptr) segment_->Give(direction_, room_.offset);
+  segment_.reset();
+  room_ = {};
+}
+
+void SharedLane::Lease::Abandon() {
+  if (segment_ != nullptr) segment_->End();
+  segment_.reset();
+  room_ = {};
+}
+
+SharedLane::SharedLane(Options options) : options_(std::move(options)) {}
+
+void SharedLane::Close() {
+  SetSize(0);
+  absl::MutexLock lock(&mutex_);
+  while (streams_ > 0) ended_.Wait(&mutex_);  // A cancelled stream ends at once.
+}
+
+void SharedLane::SetSize(int64_t bytes) {
+  std::shared_ptr<Segment> ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    size_ = bytes;
+    if (segment_ != nullptr && (bytes == 0 || segment_->size() < bytes / 2)) {
+      ended = std::move(segment_);
+    }
+  }
+  if (ended != nullptr) ended->End();
+}
+
+bool SharedLane::WantsOffer(Instant now) const {
+  absl::MutexLock lock(&mutex_);
+  return size_ > 0 && !refused_ && segment_ == nullptr && now >= next_offer_;
+}
+
+void SharedLane::Offer(Instant now) {
+  std::shared_ptr<Segment> segment;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (size_ == 0 || refused_ || segment_ != nullptr) return;
+    next_offer_ = now + kOfferInterval;
+    auto memory = SharedSegment::Create(size_);
+    if (!memory.ok()) {
+      refused_ = true;
+      LogWarning({}, "no memory is shared with {}: {}", options_.server,
+                 std::string(memory.status().message()));
+      return;
+    }
+    segment = segment_ = std::make_shared<Segment>(this, *std::move(memory));
+    ++streams_;
+  }
+  segment->Start(*options_.stub);
+}
+
+std::shared_ptr<SharedLane::Segment> SharedLane::Current() const {
+  absl::MutexLock lock(&mutex_);
+  return segment_;
+}
+
+SharedLane::Lease SharedLane::Take(Direction direction, int64_t bytes) {
+  Lease lease;
+  const std::shared_ptr<Segment> segment = Current();
+  if (segment == nullptr || bytes <= 0) return lease;
+  std::optional<MessageRoom> room = segment->Take(direction, bytes);
+  if (!room.has_value()) return lease;
+  lease.segment_ = segment;
+  lease.direction_ = direction;
+  lease.room_ = *std::move(room);
+  return lease;
+}
+
+bool SharedLane::MustWait(Direction direction, int64_t bytes) const {
+  const std::shared_ptr<Segment> segment = Current();
+  return segment != nullptr && segment->MustWait(direction, bytes);
+}
+
+void SharedLane::OnOpen(const Segment& segment) {
+  LogInfo({}, "shares {} KiB of memory with {}", segment.size() >> 10, options_.server);
+  options_.on_change();
+}
+
+void SharedLane::OnDone(const Segment& segment, const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (segment_.get() == &segment) segment_.reset();
+    if (IsForGood(status)) {
+      refused_ = true;
+      LogInfo({}, "no memory is shared with {}: {}", options_.server,
+              std::string(status.message()));
+    }
+  }
+  options_.on_change();
+  absl::MutexLock lock(&mutex_);
+  --streams_;
+  ended_.SignalAll();
+}
+
+}  // namespace capstan::worker

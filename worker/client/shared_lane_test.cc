@@ -1,0 +1,236 @@
+#include "worker/client/shared_lane.h"
+
+#include <memory>
+#include <string>
+
+#include "common/net/channel.h"
+#include "common/net/grpc_server.h"
+#include "common/shared_memory/shared_segment.h"
+#include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
+
+namespace capstan::worker {
+namespace {
+
+using Direction = SharedLane::Direction;
+
+constexpr int64_t kBytes = 1 << 20;
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// A server that opens what it is offered, and says what it is told to.
+class FakeServer final : public v1::ParameterServer::Service {
+ public:
+  grpc::Status ShareMemory(grpc::ServerContext* context, const v1::ShareMemoryRequest* request,
+                           grpc::ServerWriter<v1::ShareMemoryResponse>* writer) override {
+    v1::ShareMemoryResponse response;
+    {
+      absl::MutexLock lock(&mutex_);
+      ++offers_;
+      if (!refusal_.ok()) return refusal_;
+      auto opened = SharedSegment::Open({.process = request->process(),
+                                         .descriptor = request->file_descriptor(),
+                                         .bytes = request->bytes(),
+                                         .challenge = request->challenge()});
+      if (!opened.ok()) return {grpc::StatusCode::INTERNAL, opened.status().ToString()};
+      segment_ = *opened;
+      response.set_segment(static_cast<uint64_t>(offers_));
+      response.set_proof(lie_ ? "0123456789abcdef" : segment_->proof());
+    }
+    writer->Write(response);
+    absl::MutexLock lock(&mutex_);
+    while (!context->IsCancelled() && !hang_up_) {
+      changed_.WaitWithTimeout(&mutex_, absl::Milliseconds(5));
+    }
+    hang_up_ = false;
+    return {grpc::StatusCode::UNAVAILABLE, "stopped"};
+  }
+
+  void Refuse(const grpc::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    refusal_ = status;
+  }
+  void Lie() {
+    absl::MutexLock lock(&mutex_);
+    lie_ = true;
+  }
+  void HangUp() {
+    absl::MutexLock lock(&mutex_);
+    hang_up_ = true;
+    changed_.SignalAll();
+  }
+  int offers() {
+    absl::MutexLock lock(&mutex_);
+    return offers_;
+  }
+  std::shared_ptr<SharedSegment> segment() {
+    absl::MutexLock lock(&mutex_);
+    return segment_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  grpc::Status refusal_;
+  bool lie_ = false;
+  bool hang_up_ = false;
+  int offers_ = 0;
+  std::shared_ptr<SharedSegment> segment_;
+};
+
+class Fixture {
+ public:
+  Fixture() {
+    auto started = GrpcServer::Start({.services = {&fake}});
+    REQUIRE_OK(started);
+    server_ = *std::move(started);
+    stub_ = v1::ParameterServer::NewStub(MakeChannel(server_->address(), ChannelKind::kControl));
+    lane = std::make_unique<SharedLane>(
+        SharedLane::Options{.stub = stub_.get(), .server = "server-1", .on_change = [this] {
+                              absl::MutexLock lock(&mutex_);
+                              ++changes_;
+                            }});
+    lane->SetSize(kBytes);
+  }
+
+  // Offers, at a time when that may be done again, and waits for `changes` calls of on_change.
+  void Offer(int changes = 1) {
+    now_ = now_ + absl::Seconds(2);
+    REQUIRE(lane->WantsOffer(now_));
+    lane->Offer(now_);
+    AwaitChanges(changes);
+  }
+  void AwaitChanges(int count) {
+    absl::MutexLock lock(&mutex_);
+    seen_ += count;
+    auto enough = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return changes_ >= seen_; };
+    REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&enough), kPatience));
+  }
+  Instant later() { return now_ + absl::Seconds(100); }
+
+  FakeServer fake;
+
+ private:
+  absl::Mutex mutex_;
+  int changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int seen_ = 0;
+  Instant now_;
+  std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<v1::ParameterServer::Stub> stub_;
+
+ public:
+  std::unique_ptr<SharedLane> lane;  // Ends before what it uses.
+};
+
+TEST_CASE("Shared lane: nothing is there to take before the server has shown its proof",
+          "[shared_lane]") {
+  Fixture f;
+  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.lane->MustWait(Direction::kPush, 100));
+  f.Offer();
+  const SharedLane::Lease lease = f.lane->Take(Direction::kPush, 100);
+  REQUIRE(lease);
+  CHECK(lease.room().name == 1);
+  lease.room().segment->data()[lease.room().offset] = 'x';
+  CHECK(f.fake.segment()->data()[lease.room().offset] == 'x');
+  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+}
+
+TEST_CASE("Shared lane: pushes and pulls have a half each, and wait for their own",
+          "[shared_lane]") {
+  Fixture f;
+  f.Offer();
+  SharedLane::Lease push = f.lane->Take(Direction::kPush, kBytes / 2);
+  REQUIRE(push);
+  CHECK(push.room().offset == 0);
+  CHECK_FALSE(f.lane->Take(Direction::kPush, 1));
+  CHECK(f.lane->MustWait(Direction::kPush, 1));
+  CHECK_FALSE(f.lane->MustWait(Direction::kPull, kBytes / 2));
+  const SharedLane::Lease pull = f.lane->Take(Direction::kPull, kBytes / 2);
+  REQUIRE(pull);
+  CHECK(pull.room().offset == kBytes / 2);
+  push.GiveBack();
+  CHECK_FALSE(push);
+  CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2));
+  // It will never fit: that is not worth waiting for.
+  CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2 + 1));
+  CHECK_FALSE(f.lane->Take(Direction::kPush, kBytes / 2 + 1));
+}
+
+TEST_CASE("Shared lane: a server of another host or user is offered nothing again",
+          "[shared_lane]") {
+  Fixture f;
+  f.fake.Refuse({GENERATE(grpc::StatusCode::NOT_FOUND, grpc::StatusCode::PERMISSION_DENIED,
+                          grpc::StatusCode::UNIMPLEMENTED),
+                 "no"});
+  f.Offer();
+  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+}
+
+TEST_CASE("Shared lane: a server that cannot now is offered memory again", "[shared_lane]") {
+  Fixture f;
+  f.fake.Refuse({grpc::StatusCode::UNAVAILABLE, "not yet"});
+  f.Offer();
+  f.fake.Refuse(grpc::Status::OK);
+  f.Offer();
+  CHECK(f.lane->Take(Direction::kPush, 100));
+  CHECK(f.fake.offers() == 2);
+}
+
+TEST_CASE("Shared lane: a server that cannot prove what it opened gets nothing", "[shared_lane]") {
+  Fixture f;
+  f.fake.Lie();
+  f.Offer();
+  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+}
+
+TEST_CASE("Shared lane: what a message used whose fate is unknown is never used again",
+          "[shared_lane]") {
+  Fixture f;
+  f.Offer();
+  SharedLane::Lease other = f.lane->Take(Direction::kPush, 100);
+  SharedLane::Lease lost = f.lane->Take(Direction::kPull, 100);
+  const std::shared_ptr<SharedSegment> old = lost.room().segment;
+  lost.Abandon();
+  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2));
+  f.AwaitChanges(1);                      // The stream has ended.
+  other.room().segment->data()[0] = 'x';  // Whoever has room there keeps it.
+  f.Offer();
+  const SharedLane::Lease lease = f.lane->Take(Direction::kPush, 100);
+  REQUIRE(lease);
+  CHECK(lease.room().name == 2);
+  CHECK(lease.room().segment != old);
+}
+
+TEST_CASE("Shared lane: when the server goes, memory is offered again a second later",
+          "[shared_lane]") {
+  Fixture f;
+  f.Offer();
+  f.fake.HangUp();
+  f.AwaitChanges(1);
+  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.lane->WantsOffer(Instant() + absl::Seconds(2.5)));
+  f.Offer();
+  CHECK(f.lane->Take(Direction::kPush, 100));
+}
+
+TEST_CASE("Shared lane: a size of nothing ends it, a larger one replaces the segment",
+          "[shared_lane]") {
+  Fixture f;
+  f.Offer();
+  f.lane->SetSize(kBytes + 1);  // Not worth it.
+  CHECK(f.lane->Take(Direction::kPush, 100));
+  f.lane->SetSize(4 * kBytes);
+  f.AwaitChanges(1);
+  f.Offer();
+  CHECK(f.lane->Take(Direction::kPush, 2 * kBytes));
+  f.lane->SetSize(0);
+  f.AwaitChanges(1);
+  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+}
+
+}  // namespace
+}  // namespace capstan::worker
