@@ -13,6 +13,7 @@
 #include "common/net/node_daemon.h"
 #include "common/observability/log.h"
 #include "common/process/keep_memory.h"
+#include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
@@ -174,6 +175,7 @@ void Daemon::Stop() {
 
 int main(int argc, char** argv) {
   capstan::KeepFreedMemory();
+  capstan::SkipLockOrderChecks();
   CLI::App app("capstan-server: holds parameter shards of training jobs for a Capstan scheduler");
   capstan::server::Flags flags;
   capstan::server::AddFlags(app, &flags);

@@ -13,6 +13,7 @@
 #include "common/net/node_daemon.h"
 #include "common/observability/log.h"
 #include "common/process/keep_memory.h"
+#include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_supervisor.h"
@@ -124,6 +125,7 @@ void Daemon::Stop() {
 
 int main(int argc, char** argv) {
   capstan::KeepFreedMemory();
+  capstan::SkipLockOrderChecks();
   CLI::App app("capstan-worker: runs the training tasks that a Capstan scheduler assigns to it");
   capstan::worker::Flags flags;
   capstan::worker::AddFlags(app, &flags);

@@ -1,14 +1,17 @@
 // CopyBound: what memcpy allows for dense push + pull over shared memory: the copies that ours
-// makes and the add, without messages, processes and locks.
+// makes and the add, by two threads that hand each other pieces of 4 MiB, without messages.
 //
-//   gradient --copy--> buffer --add--> table --copy--> buffer --copy--> values
+//   worker:  gradient --copy--> slot                               slot --copy--> values
+//   server:                     slot --add--> table --copy--> slot
 //
-// Two threads take pieces of 4 MiB; each has a buffer of its own, which stays in the cache.
+// Both sides work at the same time, each on what the other one has finished; as many slots as ours.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_BENCHMARK_COPY_BOUND_H_
 #define CAPSTAN_TESTS_BENCHMARK_COPY_BOUND_H_
 
-#include <algorithm>
+#include <sched.h>
+
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -22,40 +25,65 @@ class CopyBound {
  public:
   static constexpr int kCopies = 3;
 
-  // The gradient is borrowed.
+  // The gradient is borrowed. REQUIRES: whole pieces.
   explicit CopyBound(const std::vector<float>& gradient)
-      : gradient_(gradient), table_(gradient.size()), values_(gradient.size()) {
-    for (auto& buffer : buffers_) buffer.resize(kPiece);
-  }
+      : gradient_(gradient),
+        table_(gradient.size()),
+        values_(gradient.size()),
+        slots_(2 * kSlots * kPiece),
+        pieces_(gradient.size() / kPiece) {}
 
   // One push + pull of everything.
   absl::Status Run() {
-    return RunAtOnce(kThreads, [this](size_t thread) {
-      for (size_t begin = thread * kPiece; begin < table_.size(); begin += kThreads * kPiece) {
-        RunPiece(begin, std::min(kPiece, table_.size() - begin), buffers_[thread].data());
+    pushed_ = added_ = pulled_ = 0;
+    return RunAtOnce(2, [this](size_t side) {
+      if (side == 0) {
+        RunWorker();
+      } else {
+        RunServer();
       }
       return absl::OkStatus();
     });
   }
 
-  const std::vector<float>& values() const { return values_; }
-
  private:
-  static constexpr size_t kThreads = 2;
+  static constexpr size_t kSlots = 4;  // In each direction.
   static constexpr size_t kPiece = (4 << 20) / sizeof(float);
+  static constexpr size_t kPieceBytes = kPiece * sizeof(float);
 
-  void RunPiece(size_t begin, size_t count, float* buffer) {
-    const size_t bytes = count * sizeof(float);
-    float* table = table_.data() + begin;
-    std::memcpy(buffer, gradient_.data() + begin, bytes);
-    for (size_t i = 0; i < count; ++i) table[i] += buffer[i];
-    std::memcpy(buffer, table, bytes);
-    std::memcpy(values_.data() + begin, buffer, bytes);
+  float* PushSlot(size_t piece) { return slots_.data() + piece % kSlots * kPiece; }
+  float* PullSlot(size_t piece) { return slots_.data() + (kSlots + piece % kSlots) * kPiece; }
+
+  void RunWorker() {
+    size_t push = 0;
+    while (pulled_ < pieces_) {
+      if (push < pieces_ && push < added_ + kSlots && push < pulled_ + kSlots) {
+        std::memcpy(PushSlot(push), gradient_.data() + push * kPiece, kPieceBytes);
+        pushed_ = ++push;
+      } else if (pulled_ < added_) {
+        std::memcpy(values_.data() + pulled_ * kPiece, PullSlot(pulled_), kPieceBytes);
+        ++pulled_;
+      } else {
+        sched_yield();
+      }
+    }
+  }
+
+  void RunServer() {
+    for (size_t piece = 0; piece < pieces_; ++piece) {
+      while (pushed_ <= piece) sched_yield();
+      float* table = table_.data() + piece * kPiece;
+      const float* slot = PushSlot(piece);
+      for (size_t i = 0; i < kPiece; ++i) table[i] += slot[i];
+      std::memcpy(PullSlot(piece), table, kPieceBytes);
+      ++added_;
+    }
   }
 
   const std::vector<float>& gradient_;
-  std::vector<float> table_, values_;
-  std::vector<float> buffers_[kThreads];
+  std::vector<float> table_, values_, slots_;
+  const size_t pieces_;
+  std::atomic<size_t> pushed_ = 0, added_ = 0, pulled_ = 0;  // Pieces.
 };
 
 }  // namespace capstan::benchmark

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/process/keep_memory.h"
+#include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
 #include "tests/benchmark/at_once.h"
 #include "tests/benchmark/contender.h"
@@ -196,5 +197,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   capstan::KeepFreedMemory();
+  capstan::SkipLockOrderChecks();
   return capstan::benchmark::Main(argc, argv);
 }

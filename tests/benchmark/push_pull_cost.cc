@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/process/keep_memory.h"
+#include "common/process/lock_order.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "common/storage/posix_disk.h"
@@ -294,5 +295,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   capstan::KeepFreedMemory();
+  capstan::SkipLockOrderChecks();
   return capstan::benchmark::Main(argc, argv);
 }

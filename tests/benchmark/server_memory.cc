@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/process/keep_memory.h"
+#include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
 #include "tests/benchmark/contender.h"
 #include "tests/benchmark/processor_time.h"
@@ -146,5 +147,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   capstan::KeepFreedMemory();
+  capstan::SkipLockOrderChecks();
   return capstan::benchmark::Main(argc, argv);
 }

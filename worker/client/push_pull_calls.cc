@@ -165,13 +165,30 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls)
   }
 }
 
+bool PushPullClient::BeginRead(const Call& call, TableArrays** destination) {
+  absl::MutexLock lock(&mutex_);
+  while (rerouting_) changed_.Wait(&mutex_);
+  if (closing_ || !session_.Expects(call.message.message)) return false;
+  *destination = payloads_.at(call.message.op).destination;
+  ++readers_[call.message.op];
+  return true;
+}
+
+void PushPullClient::EndReadLocked(const Call& call) {
+  const auto readers = readers_.find(call.message.op);
+  if (--readers->second == 0) readers_.erase(readers);
+}
+
 void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status) {
+  absl::StatusOr<DecodedReply> reply = DecodedReply();
+  TableArrays* destination = nullptr;
+  const bool read = status.ok() && BeginRead(*call, &destination);
+  if (read) reply = Read(*call, destination);
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
+    if (read) EndReadLocked(*call);
     if (!closing_ && session_.Expects(call->message.message)) {
-      absl::StatusOr<DecodedReply> reply = DecodedReply();
-      if (status.ok()) reply = ReadLocked(*call);
       const absl::Status outcome = status.ok() ? reply.status() : status;
       if (!reply.ok()) reply = DecodedReply();
       SessionActions actions;
@@ -187,7 +204,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
   StartCalls(calls);
 }
 
-absl::StatusOr<DecodedReply> PushPullClient::ReadLocked(const Call& call) {
+absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, TableArrays* destination) {
   const absl::Cord bytes = ToCord(call.response);
   if (call.message.request.kind == OpKind::kPush) {
     v1::PushResponse response;
@@ -198,7 +215,7 @@ absl::StatusOr<DecodedReply> PushPullClient::ReadLocked(const Call& call) {
   }
   CAPSTAN_ASSIGN_OR_RETURN(PullAnswer answer, DecodePullAnswer(bytes));
   if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &answer));
-  return DecodePull(call.message, answer, payloads_.at(call.message.op).destination);
+  return DecodePull(call.message, answer, destination);
 }
 
 }  // namespace capstan::worker

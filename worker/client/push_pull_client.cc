@@ -63,6 +63,11 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
                                                      " shards, expected ", routing_.shards.size(),
                                                      " as before"));
     }
+    rerouting_ = true;
+    while (!readers_.empty()) changed_.Wait(&mutex_);
+    rerouting_ = false;
+    changed_.SignalAll();
+    if (closing_ || routing.generation <= session_.routing_generation()) return absl::OkStatus();
     routing_ = routing;
     peers_ = PeersLocked(proto);
     SessionActions actions;
@@ -159,6 +164,10 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
     std::vector<std::shared_ptr<Call>> calls;
     {
       absl::MutexLock lock(&mutex_);
+      if (readers_.contains(op)) {
+        changed_.Wait(&mutex_);
+        continue;
+      }
       if (const auto ended = ended_.find(op); ended != ended_.end()) {
         const OpDone done = ended->second;
         ended_.erase(ended);
@@ -207,6 +216,7 @@ void PushPullClient::CancelPull(OpId op) {
     for (const std::shared_ptr<Call>& call : calls_) {
       if (call->message.op == op) call->context.TryCancel();
     }
+    while (readers_.contains(op)) changed_.Wait(&mutex_);
     calls = TakeActionsLocked(actions);
   }
   StartCalls(calls);

@@ -158,7 +158,12 @@ class PushPullClient {
   void Encode(Call& call) const;
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
-  absl::StatusOr<DecodedReply> ReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Values of a reply are written to their places under no lock, between BeginRead, which is false
+  // if nobody expects the reply any more, and EndReadLocked. An operation does not end for its
+  // caller, and no other server is asked for a shard, before those who read have ended.
+  bool BeginRead(const Call& call, TableArrays** destination);
+  void EndReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static absl::StatusOr<DecodedReply> Read(const Call& call, TableArrays* destination);
 
   const Options options_;  // Constant after construction.
   const CallerId caller_;
@@ -182,6 +187,8 @@ class PushPullClient {
   std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
   PathCounts counts_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
+  bool rerouting_ ABSL_GUARDED_BY(mutex_) = false;              // No reader may begin.
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
