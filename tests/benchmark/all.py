@@ -13,7 +13,9 @@ import os
 import subprocess
 import sys
 
-PROGRAMS = ("bulk_goodput", "dense_push_pull", "optimizer_speed")
+PROGRAMS = ("bulk_goodput", "dense_push_pull", "shared_memory", "small_rows", "optimizer_speed")
+ALONE = ("optimizer_speed",)  # Without servers.
+WITHOUT_BASELINE = ("shared_memory",)  # Process.
 
 
 def parse_args():
@@ -31,8 +33,10 @@ def parse_args():
 def command_of(program, args):
     command = [os.path.join(args.programs, program), "--json", f"--rounds={args.rounds}",
                f"--seconds={args.seconds}"]
-    if program != "optimizer_speed":
-        command += [f"--server={args.server}", f"--baseline={args.baseline}"]
+    if program not in ALONE:
+        command.append(f"--server={args.server}")
+    if program not in ALONE + WITHOUT_BASELINE:
+        command.append(f"--baseline={args.baseline}")
     return command
 
 
@@ -46,10 +50,15 @@ def measure(program, args):
 
 
 def row_of(comparison):
+    verdict = "reached" if comparison.get("reached") else "missed"
+    if "at_most" in comparison:
+        unit = comparison["unit"]
+        return (comparison["measure"], f"{comparison['value']:.2f} {unit}", "-", "-",
+                f"at most {comparison['at_most']:.2f} {unit} {verdict}")
     ours, baseline = comparison["ours"], comparison["baseline"]
     goal = "-"
     if "goal" in comparison:
-        goal = f"{comparison['goal']:.2f} " + ("reached" if comparison["reached"] else "missed")
+        goal = f"{comparison['goal']:.2f} {verdict}"
     return (comparison["measure"], f"{ours['gb_per_s']:.2f} GB/s",
             f"{baseline['name']}: {baseline['gb_per_s']:.2f} GB/s",
             f"{comparison['ratio']:.2f} ({comparison['ratio_low']:.2f} to "

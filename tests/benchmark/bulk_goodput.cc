@@ -1,6 +1,6 @@
 // Bulk goodput: our push and our pull, against raw TCP and against gRPC with protobuf `bytes`.
 //
-//   bulk_goodput --server=server/capstan-server --baseline=tests/benchmark/baseline_server
+//   bulk_goodput --server=server/capstan-server --baseline=tests/benchmark/baseline/baseline_server
 //
 // An operation moves a table of one size: a push (ours applies it: SGD), a pull, or both at once,
 // one operation after the other over one connection, as a worker without anything to compute does.
@@ -21,13 +21,13 @@
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/baseline/grpc_bulk.h"
+#include "tests/benchmark/baseline/peer_process.h"
+#include "tests/benchmark/baseline/tcp_bulk.h"
 #include "tests/benchmark/contender.h"
-#include "tests/benchmark/grpc_bulk.h"
-#include "tests/benchmark/peer_process.h"
 #include "tests/benchmark/processor_time.h"
 #include "tests/benchmark/report.h"
 #include "tests/benchmark/scratch_folder.h"
-#include "tests/benchmark/tcp_bulk.h"
 #include "tests/benchmark/turns.h"
 
 namespace capstan::benchmark {

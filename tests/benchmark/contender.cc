@@ -15,19 +15,23 @@
 namespace capstan::benchmark {
 namespace {
 
-constexpr char kJob[] = "push-pull-1";
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
 Incarnation IncarnationOf(int rank) { return Incarnation(static_cast<uint64_t>(rank) + 1); }
 
+std::vector<Range> CutOf(const Layout& layout, const Config& config) {
+  // As for the primaries alone: replicas change nothing else.
+  if (!config.tensor_shards) return scheduler::CutTable(layout.count(), config.servers);
+  return layout.Ranges();
+}
+
 void AddRouting(const Layout& layout, const Config& config,
                 const std::vector<std::unique_ptr<LiveServer>>& servers,
                 v1::RoutingTable* routing) {
-  routing->set_job_id(kJob);
+  routing->set_job_id(kContenderJob);
   routing->set_generation(1);
   for (const auto& server : servers) *routing->add_servers() = server->address();
-  // Cut as for the primaries alone: replicas change nothing else.
-  for (const Range& range : scheduler::CutTable(layout.count(), config.servers)) {
+  for (const Range& range : CutOf(layout, config)) {
     v1::ShardRoute* route = routing->add_shards();
     route->set_shard(routing->shards_size() - 1);
     route->set_element_begin(range.begin);
@@ -45,16 +49,16 @@ void AddRouting(const Layout& layout, const Config& config,
 v1::TableAssignment AssignmentOf(const Layout& layout, Mode mode, const Config& config,
                                  const std::vector<std::unique_ptr<LiveServer>>& servers) {
   v1::TableAssignment assignment;
-  assignment.set_job_id(kJob);
+  assignment.set_job_id(kContenderJob);
   v1::TableSpec* table = assignment.add_tables();
   table->set_name("parameters");
   table->set_elements(layout.count());
   table->set_rule(v1::OPTIMIZER);
-  for (int i = 0; i < layout.tensors; ++i) {
+  for (const Range& range : layout.Ranges()) {
     v1::TensorSpec* tensor = table->add_tensors();
-    tensor->set_name(absl::StrCat("layer", i, ".weight"));
-    tensor->add_shape(layout.elements);
-    tensor->set_offset(i * layout.elements);
+    tensor->set_name(absl::StrCat("layer", table->tensors_size(), ".weight"));
+    tensor->add_shape(range.size());
+    tensor->set_offset(range.begin);
     tensor->mutable_initializer()->set_uniform_bound(0.1f);
   }
   assignment.mutable_optimizer()->set_learning_rate(0.001f);
@@ -84,6 +88,15 @@ v1::TableAssignment AssignmentOf(const Layout& layout, Mode mode, const Config& 
 }
 
 }  // namespace
+
+std::vector<Range> Layout::Ranges() const {
+  std::vector<Range> ranges;
+  if (first_elements > 0) ranges.push_back({0, first_elements});
+  for (int64_t begin = first_elements; begin < count(); begin += elements) {
+    ranges.push_back({begin, begin + elements});
+  }
+  return ranges;
+}
 
 Contender::Contender(Config config, Layout layout, Mode mode)
     : config_(std::move(config)), layout_(std::move(layout)), mode_(mode) {}
@@ -119,7 +132,7 @@ absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
     worker.rank = Rank(i);
     worker.values = {std::vector<float>(static_cast<size_t>(layout_.count()))};
     worker::PushPullClient::Options options{
-        .job = kJob,
+        .job = kContenderJob,
         .rank = Rank(i),
         .incarnation = IncarnationOf(i),
         .session = {.exact_snapshots = config_.format != NumberFormat::kFp32},
@@ -202,7 +215,7 @@ absl::Status Contender::CheckRecorded() const {
     grpc::ClientContext context;
     SetDeadline(context, kPatience);
     v1::DescribeTablesRequest request;
-    request.set_job_id(kJob);
+    request.set_job_id(kContenderJob);
     v1::DescribeTablesResponse response;
     CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub->DescribeTables(&context, request, &response)));
     if (response.tables_size() != 1) return absl::InternalError("the table is gone");

@@ -21,12 +21,17 @@
 
 namespace capstan::benchmark {
 
-// A table of equal tensors.
+inline constexpr char kContenderJob[] = "push-pull-1";
+
+// A table of equal tensors, and perhaps another one before them.
 struct Layout {
   std::string name;
   int tensors = 1;
-  int64_t elements = 0;  // Of one tensor.
-  int64_t count() const { return tensors * elements; }
+  int64_t elements = 0;        // Of one tensor.
+  int64_t first_elements = 0;  // Of the one before them; 0: there is none.
+  int64_t count() const { return first_elements + tensors * elements; }
+  // Of each tensor: its range in the table.
+  std::vector<Range> Ranges() const;
   double mebibytes() const { return static_cast<double>(count()) * sizeof(float) / (1 << 20); }
 };
 
@@ -43,6 +48,7 @@ struct Config {
   int replicas = 0;  // Each on a server of its own beside the only other one.
   v1::Durability durability = v1::NONE;
   NumberFormat format = NumberFormat::kFp32;  // Of gradients and parameters on the wire.
+  bool tensor_shards = false;                 // Each tensor is a shard; else as the scheduler cuts.
   bool shared_memory = false;                 // Between workers and servers, instead of TCP.
 };
 

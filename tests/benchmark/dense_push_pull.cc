@@ -1,6 +1,6 @@
 // Dense push + pull: 64 tensors of 1 MiB with the add on the server, against ZeroMQ.
 //
-//   dense_push_pull --server=server/capstan-server --baseline=tests/benchmark/baseline_server
+//   dense_push_pull --server=server/capstan-server --baseline=.../baseline_server
 //
 // An operation is an iteration: every worker pushes a gradient of all tensors and pulls all values
 // after it. Ours runs as ASP with SGD; ZeroMQ's server adds into its table. Servers are processes
@@ -17,18 +17,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
-#include "tests/benchmark/at_once.h"
+#include "tests/benchmark/baseline/zmq_fleet.h"
 #include "tests/benchmark/contender.h"
-#include "tests/benchmark/peer_process.h"
-#include "tests/benchmark/processor_time.h"
+#include "tests/benchmark/push_pull_contestant.h"
 #include "tests/benchmark/report.h"
 #include "tests/benchmark/scratch_folder.h"
 #include "tests/benchmark/turns.h"
-#include "tests/benchmark/zmq_table.h"
 
 namespace capstan::benchmark {
 namespace {
@@ -55,87 +52,6 @@ std::vector<float> Gradient() {
   return gradient;
 }
 
-// ZeroMQ's servers and workers.
-class ZmqFleet {
- public:
-  ZmqFleet(int workers, int servers, const std::vector<float>& gradient)
-      : worker_count_(workers), server_count_(servers), gradient_(gradient) {}
-
-  absl::Status Start(const std::string& program, const std::string& folder) {
-    std::vector<int> ports;
-    for (int i = 0; i < server_count_; ++i) {
-      CAPSTAN_ASSIGN_OR_RETURN(auto server, PeerProcess::Start(program, "zmq", folder));
-      ports.push_back(server->port());
-      servers_.push_back(std::move(server));
-    }
-    for (int i = 0; i < worker_count_; ++i) {
-      CAPSTAN_ASSIGN_OR_RETURN(auto zmq, ZmqWorker::Connect(ports));
-      workers_.push_back({std::move(zmq), std::vector<float>(gradient_.size())});
-    }
-    return absl::OkStatus();
-  }
-
-  // An iteration of every worker, all at once.
-  absl::Status Run(int iterations) {
-    CAPSTAN_RETURN_IF_ERROR(
-        RunAtOnce(workers_.size(), [&](size_t i) { return RunWorker(workers_[i], iterations); }));
-    pushes_ += iterations * worker_count_;
-    return absl::OkStatus();
-  }
-
-  double Processor() const {
-    double seconds = ProcessorSeconds();
-    for (const auto& server : servers_) seconds += server->ProcessorSeconds();
-    return seconds;
-  }
-
-  // Pushes once more; then the table must hold the exact sum of all pushes.
-  absl::Status CheckSums() {
-    CAPSTAN_RETURN_IF_ERROR(RunWorker(workers_[0], 1));
-    const auto times = static_cast<float>(++pushes_);
-    for (size_t i = 0; i < gradient_.size(); ++i) {
-      if (workers_[0].values[i] == times * gradient_[i]) continue;
-      return absl::InternalError(absl::StrCat("ZeroMQ: element ", i, " is ", workers_[0].values[i],
-                                              ", expected ", times * gradient_[i]));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  struct Worker {
-    std::unique_ptr<ZmqWorker> zmq;
-    std::vector<float> values;
-  };
-
-  absl::Status RunWorker(Worker& one, int iterations) const {
-    for (int i = 0; i < iterations; ++i) {
-      CAPSTAN_RETURN_IF_ERROR(
-          one.zmq->PushPull(Tensors().tensors, gradient_, absl::MakeSpan(one.values)));
-    }
-    return absl::OkStatus();
-  }
-
-  const int worker_count_, server_count_;
-  const std::vector<float>& gradient_;
-  std::vector<std::unique_ptr<PeerProcess>> servers_;
-  std::vector<Worker> workers_;
-  int64_t pushes_ = 0;
-};
-
-template <typename Fleet>
-Contestant ContestantOf(const std::string& name, Fleet& fleet, int workers) {
-  const double bytes = 2.0 * workers * static_cast<double>(Tensors().count()) * sizeof(float);
-  return {.name = name, .run = [&fleet, bytes](int64_t count) -> absl::StatusOr<Turn> {
-            OperationTimer timer([&fleet] { return fleet.Processor(); });
-            for (int64_t i = 0; i < count; ++i) {
-              timer.Begin();
-              CAPSTAN_RETURN_IF_ERROR(fleet.Run(1));
-              timer.End(bytes);
-            }
-            return timer.Take();
-          }};
-}
-
 // As many servers as workers.
 absl::Status CompareSize(const Flags& flags, int workers, NumberFormat format,
                          const std::string& folder,
@@ -151,16 +67,17 @@ absl::Status CompareSize(const Flags& flags, int workers, NumberFormat format,
                  Tensors(), Mode::kAsp);
   CAPSTAN_RETURN_IF_ERROR(
       ours.Start(absl::StrCat(folder, "/", workers, half ? "-bf16" : ""), gradient));
-  ZmqFleet theirs(workers, workers, (*gradient)[0]);
+  ZmqFleet theirs(workers, workers, Tensors().tensors, (*gradient)[0]);
   CAPSTAN_RETURN_IF_ERROR(theirs.Start(flags.baseline, folder));
   Comparison comparison{
       .measure = absl::StrCat("dense push + pull", half ? " as bf16, " : ", ", workers,
                               workers == 1 ? " worker" : " workers", " and ", workers,
                               workers == 1 ? " server" : " servers"),
       .goals = {0, half ? kHalfGoal : kGoal}};
+  const double bytes = 2.0 * workers * static_cast<double>(Tensors().count()) * sizeof(float);
   CAPSTAN_ASSIGN_OR_RETURN(comparison.series,
-                           MeasureInTurn({ContestantOf("Capstan", ours, workers),
-                                          ContestantOf("ZeroMQ", theirs, workers)},
+                           MeasureInTurn({PushPullContestant("Capstan", ours, bytes),
+                                          PushPullContestant("ZeroMQ", theirs, bytes)},
                                          flags.report.turns));
   report->Add(comparison);
   CAPSTAN_RETURN_IF_ERROR(theirs.CheckSums());

@@ -23,9 +23,9 @@
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "server/optimizer/optimizer.h"
+#include "tests/benchmark/baseline/triad.h"
 #include "tests/benchmark/processor_time.h"
 #include "tests/benchmark/report.h"
-#include "tests/benchmark/triad.h"
 #include "tests/benchmark/turns.h"
 
 namespace capstan::benchmark {

@@ -68,6 +68,21 @@ void Report::Add(const Comparison& comparison) {
   }
 }
 
+void Report::Add(const Bound& bound) {
+  const bool reached = bound.value <= bound.goal;
+  reached_ &= reached;
+  if (json_) {
+    objects_.push_back(absl::StrFormat(
+        "{\"measure\": %s, \"unit\": %s, \"value\": %.6g, \"at_most\": %.6g, \"reached\": %s}",
+        Quoted(bound.measure), Quoted(bound.unit), bound.value, bound.goal,
+        reached ? "true" : "false"));
+    return;
+  }
+  std::printf("%-60s%10.3f %s; goal at most %.3f: %s\n", bound.measure.c_str(), bound.value,
+              bound.unit.c_str(), bound.goal, reached ? "reached" : "missed");
+  std::fflush(stdout);
+}
+
 void Report::Print(const Comparison& comparison) const {
   std::printf("%-36s%8s%8s%8s%10s%10s%10s  medians of %d rounds\n", comparison.measure.c_str(),
               "GB/s", "min", "max", "cpu s/GB", "p50 ms", "p99 ms",

@@ -23,6 +23,14 @@ struct Comparison {
   std::vector<double> goals;   // Ratio to reach, a series each; 0: none. The first is 0.
 };
 
+// One number of ours that must not be larger than another one.
+struct Bound {
+  std::string measure;  // "lone pull of 1 KiB, p99".
+  std::string unit;
+  double value = 0;
+  double goal = 0;
+};
+
 // What every benchmark lets its caller choose.
 struct ReportFlags {
   TurnOptions turns;
@@ -39,6 +47,7 @@ class Report {
 
   // Prints `comparison` (or keeps it for the JSON).
   void Add(const Comparison& comparison);
+  void Add(const Bound& bound);
 
   // Ends the report. Returns the exit code: 0 all goals are reached, 1 one is not, 2 `status` is an
   // error, which is printed.

@@ -16,9 +16,9 @@
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/baseline/copy_bound.h"
 #include "tests/benchmark/contender.h"
-#include "tests/benchmark/copy_bound.h"
-#include "tests/benchmark/processor_time.h"
+#include "tests/benchmark/push_pull_contestant.h"
 #include "tests/benchmark/report.h"
 #include "tests/benchmark/scratch_folder.h"
 #include "tests/benchmark/turns.h"
@@ -33,26 +33,6 @@ struct Flags {
   ReportFlags report;
   std::string server;
 };
-
-Contestant ContestantOf(const std::string& name, double bytes,
-                        const std::function<absl::Status()>& iterate,
-                        const std::function<double()>& processor) {
-  return {.name = name, .run = [=](int64_t count) -> absl::StatusOr<Turn> {
-            OperationTimer timer(processor);
-            for (int64_t i = 0; i < count; ++i) {
-              timer.Begin();
-              CAPSTAN_RETURN_IF_ERROR(iterate());
-              timer.End(bytes);
-            }
-            return timer.Take();
-          }};
-}
-
-Contestant ContestantOf(Contender& contender, double bytes) {
-  return ContestantOf(
-      contender.config().name, bytes, [&contender] { return contender.Run(1); },
-      [&contender] { return contender.Processor(); });
-}
 
 absl::Status Compare(const Flags& flags, Report* report) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto folder,
@@ -74,11 +54,12 @@ absl::Status Compare(const Flags& flags, Report* report) {
                         .goals = {0, kTcpGoal, kCopyGoal}};
   CAPSTAN_ASSIGN_OR_RETURN(
       comparison.series,
-      MeasureInTurn({ContestantOf(ours, bytes), ContestantOf(over_tcp, bytes),
-                     ContestantOf(
-                         absl::StrCat("memcpy, ", CopyBound::kCopies, " copies and the add"), bytes,
-                         [&copies] { return copies.Run(); }, ProcessorSeconds)},
-                    flags.report.turns));
+      MeasureInTurn(
+          {PushPullContestant(shared.name, ours, bytes),
+           PushPullContestant(tcp.name, over_tcp, bytes),
+           PushPullContestant(absl::StrCat("memcpy, ", CopyBound::kCopies, " copies and the add"),
+                              copies, bytes)},
+          flags.report.turns));
   report->Add(comparison);
   CAPSTAN_RETURN_IF_ERROR(ours.CheckRecorded());
   return over_tcp.CheckRecorded();

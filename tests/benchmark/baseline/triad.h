@@ -2,8 +2,8 @@
 // compared with. Counted as STREAM does: 12 bytes an element. In AVX-512 where the CPU has it.
 //
 // Thread safety: pure functions.
-#ifndef CAPSTAN_TESTS_BENCHMARK_TRIAD_H_
-#define CAPSTAN_TESTS_BENCHMARK_TRIAD_H_
+#ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_TRIAD_H_
+#define CAPSTAN_TESTS_BENCHMARK_BASELINE_TRIAD_H_
 
 #include <cstdint>
 
@@ -20,4 +20,4 @@ void StreamingTriad(int64_t n, const float* b, const float* c, float* a);
 
 }  // namespace capstan::benchmark
 
-#endif  // CAPSTAN_TESTS_BENCHMARK_TRIAD_H_
+#endif  // CAPSTAN_TESTS_BENCHMARK_BASELINE_TRIAD_H_

@@ -6,8 +6,8 @@
 // the same time, if it has one, and 16 bytes once the client's has arrived. Streamed, messages
 // follow each other without any of these, and 16 bytes at the end say that all have arrived.
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_TESTS_BENCHMARK_TCP_BULK_H_
-#define CAPSTAN_TESTS_BENCHMARK_TCP_BULK_H_
+#ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_TCP_BULK_H_
+#define CAPSTAN_TESTS_BENCHMARK_BASELINE_TCP_BULK_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tests/benchmark/socket.h"
+#include "tests/benchmark/baseline/socket.h"
 #include "tests/benchmark/turns.h"
 
 namespace capstan::benchmark {
@@ -44,4 +44,4 @@ class TcpBulk {
 
 }  // namespace capstan::benchmark
 
-#endif  // CAPSTAN_TESTS_BENCHMARK_TCP_BULK_H_
+#endif  // CAPSTAN_TESTS_BENCHMARK_BASELINE_TCP_BULK_H_

@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "common/process/keep_memory.h"
 #include "common/status/status_macros.h"
-#include "tests/benchmark/grpc_bulk.h"
-#include "tests/benchmark/peer_process.h"
-#include "tests/benchmark/socket.h"
-#include "tests/benchmark/tcp_bulk.h"
-#include "tests/benchmark/zmq_table.h"
+#include "tests/benchmark/baseline/grpc_bulk.h"
+#include "tests/benchmark/baseline/peer_process.h"
+#include "tests/benchmark/baseline/socket.h"
+#include "tests/benchmark/baseline/tcp_bulk.h"
+#include "tests/benchmark/baseline/zmq_table.h"
 
 namespace capstan::benchmark {
 namespace {

@@ -7,13 +7,13 @@
 // worker reads while another one pushes may be partly newer. A worker has the values of its own
 // pushes.
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_TESTS_BENCHMARK_ZMQ_TABLE_H_
-#define CAPSTAN_TESTS_BENCHMARK_ZMQ_TABLE_H_
+#ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_ZMQ_TABLE_H_
+#define CAPSTAN_TESTS_BENCHMARK_BASELINE_ZMQ_TABLE_H_
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,7 +43,7 @@ class ZmqTableServer {
   const ZmqContext context_;
   const ZmqSocket socket_;
   int port_ = 0;
-  std::map<int64_t, std::vector<float>> table_;  // By tensor.
+  std::unordered_map<int64_t, std::vector<float>> table_;  // By tensor.
 };
 
 // One worker's connections to the servers; tensor i is on server i modulo their number.
@@ -66,4 +66,4 @@ class ZmqWorker {
 
 }  // namespace capstan::benchmark
 
-#endif  // CAPSTAN_TESTS_BENCHMARK_ZMQ_TABLE_H_
+#endif  // CAPSTAN_TESTS_BENCHMARK_BASELINE_ZMQ_TABLE_H_

@@ -4,8 +4,8 @@
 // sent. As anybody with a tensor must, the client copies it into the message and the answer out of
 // it.
 // Thread safety: thread-compatible; the service is thread-safe.
-#ifndef CAPSTAN_TESTS_BENCHMARK_GRPC_BULK_H_
-#define CAPSTAN_TESTS_BENCHMARK_GRPC_BULK_H_
+#ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_GRPC_BULK_H_
+#define CAPSTAN_TESTS_BENCHMARK_BASELINE_GRPC_BULK_H_
 
 #include <grpcpp/server.h>
 
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tests/benchmark/bulk.grpc.pb.h"
-#include "tests/benchmark/tcp_bulk.h"
+#include "tests/benchmark/baseline/bulk.grpc.pb.h"
+#include "tests/benchmark/baseline/tcp_bulk.h"
 #include "tests/benchmark/turns.h"
 
 namespace capstan::benchmark {
@@ -59,4 +59,4 @@ class GrpcBulk {
 
 }  // namespace capstan::benchmark
 
-#endif  // CAPSTAN_TESTS_BENCHMARK_GRPC_BULK_H_
+#endif  // CAPSTAN_TESTS_BENCHMARK_BASELINE_GRPC_BULK_H_

@@ -2,8 +2,8 @@
 // data path is compared with.
 //
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_TESTS_BENCHMARK_SOCKET_H_
-#define CAPSTAN_TESTS_BENCHMARK_SOCKET_H_
+#ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_SOCKET_H_
+#define CAPSTAN_TESTS_BENCHMARK_BASELINE_SOCKET_H_
 
 #include <sys/uio.h>
 
@@ -47,4 +47,4 @@ class Socket {
 
 }  // namespace capstan::benchmark
 
-#endif  // CAPSTAN_TESTS_BENCHMARK_SOCKET_H_
+#endif  // CAPSTAN_TESTS_BENCHMARK_BASELINE_SOCKET_H_

@@ -2,8 +2,8 @@
 //
 // baseline_server connects back to this process and says on which port it serves.
 // Thread safety: thread-compatible. The process dies with the thread that started it.
-#ifndef CAPSTAN_TESTS_BENCHMARK_PEER_PROCESS_H_
-#define CAPSTAN_TESTS_BENCHMARK_PEER_PROCESS_H_
+#ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_PEER_PROCESS_H_
+#define CAPSTAN_TESTS_BENCHMARK_BASELINE_PEER_PROCESS_H_
 
 #include <memory>
 #include <string>
@@ -36,4 +36,4 @@ absl::Status ReportPort(int report_to, int port);
 
 }  // namespace capstan::benchmark
 
-#endif  // CAPSTAN_TESTS_BENCHMARK_PEER_PROCESS_H_
+#endif  // CAPSTAN_TESTS_BENCHMARK_BASELINE_PEER_PROCESS_H_

@@ -1,4 +1,4 @@
-#include "tests/benchmark/triad.h"
+#include "tests/benchmark/baseline/triad.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

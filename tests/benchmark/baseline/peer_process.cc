@@ -1,4 +1,4 @@
-#include "tests/benchmark/peer_process.h"
+#include "tests/benchmark/baseline/peer_process.h"
 
 #include <fstream>
 #include <sstream>
@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/baseline/socket.h"
 #include "tests/benchmark/processor_time.h"
-#include "tests/benchmark/socket.h"
 
 namespace capstan::benchmark {
 namespace {

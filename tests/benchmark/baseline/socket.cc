@@ -1,4 +1,4 @@
-#include "tests/benchmark/socket.h"
+#include "tests/benchmark/baseline/socket.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

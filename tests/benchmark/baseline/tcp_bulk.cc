@@ -1,4 +1,4 @@
-#include "tests/benchmark/tcp_bulk.h"
+#include "tests/benchmark/baseline/tcp_bulk.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"

@@ -1,4 +1,4 @@
-#include "tests/benchmark/grpc_bulk.h"
+#include "tests/benchmark/baseline/grpc_bulk.h"
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>

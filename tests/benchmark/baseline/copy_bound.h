@@ -6,8 +6,8 @@
 //
 // Both sides work at the same time, each on what the other one has finished; as many slots as ours.
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_TESTS_BENCHMARK_COPY_BOUND_H_
-#define CAPSTAN_TESTS_BENCHMARK_COPY_BOUND_H_
+#ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_COPY_BOUND_H_
+#define CAPSTAN_TESTS_BENCHMARK_BASELINE_COPY_BOUND_H_
 
 #include <sched.h>
 
@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/status/status_macros.h"
 #include "tests/benchmark/at_once.h"
+#include "tests/benchmark/processor_time.h"
 
 namespace capstan::benchmark {
 
@@ -33,8 +35,15 @@ class CopyBound {
         slots_(2 * kSlots * kPiece),
         pieces_(gradient.size() / kPiece) {}
 
-  // One push + pull of everything.
-  absl::Status Run() {
+  // Each is a push + pull of everything.
+  absl::Status Run(int iterations) {
+    for (int i = 0; i < iterations; ++i) CAPSTAN_RETURN_IF_ERROR(RunOnce());
+    return absl::OkStatus();
+  }
+  double Processor() const { return ProcessorSeconds(); }
+
+ private:
+  absl::Status RunOnce() {
     pushed_ = added_ = pulled_ = 0;
     return RunAtOnce(2, [this](size_t side) {
       if (side == 0) {
@@ -46,7 +55,6 @@ class CopyBound {
     });
   }
 
- private:
   static constexpr size_t kSlots = 4;  // In each direction.
   static constexpr size_t kPiece = (4 << 20) / sizeof(float);
   static constexpr size_t kPieceBytes = kPiece * sizeof(float);
@@ -88,4 +96,4 @@ class CopyBound {
 
 }  // namespace capstan::benchmark
 
-#endif  // CAPSTAN_TESTS_BENCHMARK_COPY_BOUND_H_
+#endif  // CAPSTAN_TESTS_BENCHMARK_BASELINE_COPY_BOUND_H_

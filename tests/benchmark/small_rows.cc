@@ -1,0 +1,175 @@
+// Small operations: 4,096 rows of 64 floats in flight against ZeroMQ, and the time of a lone pull
+// of 1 KiB while another client pushes at full speed.
+//
+//   small_rows --server=server/capstan-server --baseline=.../baseline_server
+//
+// A row is a shard of its own: it has its version, its exactly-once marks and its place in
+// messages, and is pushed and pulled like any other. Ours packs many rows into a message; ZeroMQ sends one a
+// message, as ps-lite does. Operations a second are GB/s by 512 bytes: a push and a pull of a row.
+// Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/process/keep_memory.h"
+#include "common/process/lock_order.h"
+#include "common/status/status_macros.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "tests/benchmark/baseline/zmq_fleet.h"
+#include "tests/benchmark/contender.h"
+#include "tests/benchmark/processor_time.h"
+#include "tests/benchmark/push_pull_contestant.h"
+#include "tests/benchmark/report.h"
+#include "tests/benchmark/scratch_folder.h"
+#include "tests/benchmark/statistics.h"
+#include "tests/benchmark/turns.h"
+
+namespace capstan::benchmark {
+namespace {
+
+constexpr double kRowsGoal = 1.5;
+constexpr double kPullGoalMs = 5;
+constexpr int kWarmUpPulls = 100;
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+struct Flags {
+  ReportFlags report;
+  std::string server;
+  std::string baseline;
+  int pulls = 2000;
+};
+
+std::shared_ptr<const worker::TableArrays> GradientOf(const Layout& layout) {
+  return std::make_shared<const worker::TableArrays>(
+      worker::TableArrays{std::vector<float>(static_cast<size_t>(layout.count()), 1.0f)});
+}
+
+absl::Status CompareRows(const Flags& flags, const std::string& folder, Report* report) {
+  const Layout rows{.name = "rows", .tensors = 4096, .elements = 64};
+  const auto gradient = GradientOf(rows);
+  Contender ours(
+      {.name = "Capstan", .server = flags.server, .rule = Rule::kSgd, .tensor_shards = true}, rows,
+      Mode::kAsp);
+  CAPSTAN_RETURN_IF_ERROR(ours.Start(absl::StrCat(folder, "/rows"), gradient));
+  ZmqFleet theirs(1, 1, rows.tensors, (*gradient)[0]);
+  CAPSTAN_RETURN_IF_ERROR(theirs.Start(flags.baseline, folder));
+  const double bytes = 2.0 * static_cast<double>(rows.count()) * sizeof(float);
+  Comparison comparison{.measure = "4,096 rows of 64 floats", .goals = {0, kRowsGoal}};
+  CAPSTAN_ASSIGN_OR_RETURN(comparison.series,
+                           MeasureInTurn({PushPullContestant("Capstan", ours, bytes),
+                                          PushPullContestant("ZeroMQ", theirs, bytes)},
+                                         flags.report.turns));
+  report->Add(comparison);
+  CAPSTAN_RETURN_IF_ERROR(theirs.CheckSums());
+  return ours.CheckRecorded();
+}
+
+// Pulls one small shard, again and again, as a client that has nothing to do with the other one.
+class LonePuller {
+ public:
+  explicit LonePuller(const v1::ServerAddress& server)
+      : stub_(v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData))) {
+    request_.mutable_caller()->set_job_id(kContenderJob);
+    request_.mutable_caller()->set_rank(-1);
+    request_.mutable_caller()->set_routing_generation(1);
+    request_.set_snapshot(true);
+    request_.add_shards()->set_held_version(-1);
+  }
+
+  // Returns the seconds that it took.
+  absl::StatusOr<double> Pull() {
+    grpc::ClientContext context;
+    SetDeadline(context, kPatience);
+    v1::PullResponse response;
+    const double begin = WallSeconds();
+    CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub_->Pull(&context, request_, &response)));
+    const double seconds = WallSeconds() - begin;
+    if (response.shards_size() == 1 && response.shards(0).values().size() == 1024) return seconds;
+    return absl::InternalError("the pull did not bring 1 KiB");
+  }
+
+ private:
+  const std::unique_ptr<v1::ParameterServer::Stub> stub_;
+  v1::PullRequest request_;
+};
+
+absl::StatusOr<std::vector<double>> PullAlone(const v1::ServerAddress& server, int count) {
+  LonePuller puller(server);
+  std::vector<double> seconds;
+  for (int i = 0; i < kWarmUpPulls + count; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(const double took, puller.Pull());
+    if (i >= kWarmUpPulls) seconds.push_back(took);
+  }
+  return seconds;
+}
+
+absl::Status MeasureLonePull(const Flags& flags, bool shared_memory, const std::string& folder,
+                             Report* report) {
+  // The first shard is the small one: 256 floats; the others are 4 MiB.
+  const Layout layout{.name = "a small tensor and 16 of 4 MiB",
+                      .tensors = 16,
+                      .elements = 1 << 20,
+                      .first_elements = 256};
+  Contender pusher({.name = "Capstan",
+                    .server = flags.server,
+                    .rule = Rule::kSgd,
+                    .tensor_shards = true,
+                    .shared_memory = shared_memory},
+                   layout, Mode::kAsp);
+  CAPSTAN_RETURN_IF_ERROR(pusher.Start(folder, GradientOf(layout)));
+  std::atomic<bool> stop = false;
+  absl::Status pushed;
+  std::thread pushing([&] {
+    while (!stop && pushed.ok()) pushed = pusher.Push();
+  });
+  const auto seconds = PullAlone(pusher.server(0).address(), flags.pulls);
+  stop = true;
+  pushing.join();
+  CAPSTAN_RETURN_IF_ERROR(pushed);
+  CAPSTAN_RETURN_IF_ERROR(seconds.status());
+  const std::string how = shared_memory ? "shared memory" : "TCP";
+  report->Add(Bound{.measure = absl::StrCat("lone pull of 1 KiB beside pushes over ", how, ", p99"),
+                    .unit = "ms",
+                    .value = Percentile(*seconds, 0.99) * 1e3,
+                    .goal = kPullGoalMs});
+  return absl::OkStatus();
+}
+
+absl::Status MeasureAll(const Flags& flags, Report* report) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto folder,
+                           ScratchFolder::Make(ScratchFolder::Home(), "small-rows"));
+  CAPSTAN_RETURN_IF_ERROR(CompareRows(flags, folder->path(), report));
+  for (const bool shared_memory : {false, true}) {
+    CAPSTAN_RETURN_IF_ERROR(MeasureLonePull(
+        flags, shared_memory, folder->path() + (shared_memory ? "/shared" : "/tcp"), report));
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Measures many small rows, and a small pull beside large pushes.");
+  AddReportFlags(app, &flags.report);
+  app.add_option("--server", flags.server, "capstan-server")->required();
+  app.add_option("--baseline", flags.baseline, "baseline_server")->required();
+  app.add_option("--pulls", flags.pulls, "Lone pulls")->check(CLI::Range(100, 1'000'000));
+  CLI11_PARSE(app, argc, argv);
+  Report report(flags.report.json);
+  return report.Finish(MeasureAll(flags, &report));
+}
+
+}  // namespace
+}  // namespace capstan::benchmark
+
+int main(int argc, char** argv) {
+  capstan::KeepFreedMemory();
+  capstan::SkipLockOrderChecks();
+  return capstan::benchmark::Main(argc, argv);
+}
