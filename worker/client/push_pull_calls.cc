@@ -57,14 +57,24 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
 }
 
 bool PushPullClient::MustWaitLocked(const Call& call) const {
-  const bool push = call.message.request.kind == OpKind::kPush;
-  // Pushes that are answered late would keep those from their way that they wait for.
-  if (push && options_.session.acknowledgement == Acknowledgement::kWholeIteration) return false;
+  if (call.message.request.kind == OpKind::kPush) {
+    // Those that are answered late would keep those from their way that they wait for.
+    if (options_.session.acknowledgement == Acknowledgement::kWholeIteration) return false;
+    const auto pushing = pushing_.find(call.peer.get());
+    if (pushing != pushing_.end() && pushing->second > 0 &&
+        pushing->second + RoomBytes(call.sizes) > options_.push_bytes_max) {
+      return true;
+    }
+  }
   return call.peer->lane().MustWait(DirectionOf(call.message), SharedBytes(call.sizes));
 }
 
 void PushPullClient::PlaceLocked(Call& call) {
   call.lease = call.peer->lane().Take(DirectionOf(call.message), SharedBytes(call.sizes));
+  if (call.message.request.kind == OpKind::kPush) {
+    call.pushing = RoomBytes(call.sizes);
+    pushing_[call.peer.get()] += call.pushing;
+  }
   ++counts_.messages;
   if (call.lease) ++counts_.shared_messages;
 }
@@ -198,6 +208,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
     }
     if (MayStillRun(status)) call->lease.Abandon();
     call->lease.GiveBack();
+    if (call->pushing > 0) pushing_[call->peer.get()] -= call->pushing;
     calls_.erase(call);
     changed_.SignalAll();  // A new back-off deadline, the end of an operation, or of the last call.
   }

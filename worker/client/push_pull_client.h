@@ -65,6 +65,10 @@ class PushPullClient {
     Incarnation incarnation;
     PushPullSession::Options session;
     Formats formats;  // Where parameters are not fp32, session.exact_snapshots is to be set.
+    // Bytes of gradients on their way to one server: what is beyond waits here, so that a slow server
+    // holds that much of each worker at most. One message always goes. Pushes that are answered once
+    // their iteration is committed do not wait: those they wait for may be behind them.
+    int64_t push_bytes_max = 64 << 20;
     // Most memory that is shared with one server, if it is on this host: bytes of both directions
     // together, less where the server holds little. 0: none is.
     int64_t shared_memory_bytes = 32 << 20;
@@ -149,7 +153,7 @@ class PushPullClient {
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
   void SendQueued();            // The sender's loop.
   bool NextQueued(Task* task);  // Waits for one. Returns false when closing.
-  // The first call may go: it need not wait for room, or has become useless.
+  // The first call may go: it need not wait for room or for answers, or has become useless.
   bool MayTakeLocked(const Calls& calls) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null if it has become useless.
   std::shared_ptr<Call> TakeLocked(Calls* calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -186,6 +190,7 @@ class PushPullClient {
   Calls pulls_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<const ServerPeer*, int64_t> pushing_ ABSL_GUARDED_BY(mutex_);  // Bytes.
   PathCounts counts_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
   bool rerouting_ ABSL_GUARDED_BY(mutex_) = false;              // No reader may begin.

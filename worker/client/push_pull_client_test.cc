@@ -1,5 +1,6 @@
 #include "worker/client/push_pull_client.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
@@ -21,6 +22,11 @@ class FakeServer final : public v1::ParameterServer::Service {
   grpc::Status Push(grpc::ServerContext*, const v1::PushRequest* request,
                     v1::PushResponse* response) override {
     absl::MutexLock lock(&mutex_);
+    ++pushes_here_;
+    pushes_at_once_ = std::max(pushes_at_once_, pushes_here_);
+    auto company = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pushes_at_once_ > 1; };
+    mutex_.AwaitWithTimeout(absl::Condition(&company), push_patience_);
+    --pushes_here_;
     for (const v1::ShardPush& shard : request->shards()) sequences_.push_back(shard.sequence());
     if (fail_pushes_ > 0) {
       --fail_pushes_;
@@ -73,6 +79,15 @@ class FakeServer final : public v1::ParameterServer::Service {
     fence_ = fence;
     bytes_ = bytes;
   }
+  // Pushes wait so long for another one to be there at the same time.
+  void HoldPushes(absl::Duration patience) {
+    absl::MutexLock lock(&mutex_);
+    push_patience_ = patience;
+  }
+  int pushes_at_once() {
+    absl::MutexLock lock(&mutex_);
+    return pushes_at_once_;
+  }
   void AwaitPulls(int count) {
     absl::MutexLock lock(&mutex_);
     auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pulls_ >= count; };
@@ -93,6 +108,8 @@ class FakeServer final : public v1::ParameterServer::Service {
   bool fence_ = false;
   size_t bytes_ = 16;
   int pulls_ = 0;
+  absl::Duration push_patience_;
+  int pushes_here_ = 0, pushes_at_once_ = 0;
   v1::RoutingTable routing_;
 };
 
@@ -101,6 +118,9 @@ struct Fixture {
     auto started = GrpcServer::Start({.services = {&fake}});
     REQUIRE_OK(started);
     server = *std::move(started);
+    REQUIRE_OK(client.SetRouting(Routing()));
+  }
+  v1::RoutingTable Routing() const {
     v1::RoutingTable routing;
     routing.set_generation(1);
     routing.add_servers()->set_address(server->address());
@@ -110,7 +130,7 @@ struct Fixture {
       shard->set_element_begin(i * 4);
       shard->set_element_end(i * 4 + 4);
     }
-    REQUIRE_OK(client.SetRouting(routing));
+    return routing;
   }
 
   SteadyClock clock;
@@ -183,6 +203,24 @@ TEST_CASE("Client: a push that the server could not take is repeated with its se
   REQUIRE_OK_AND_ASSIGN(const OpId push, f.client.Push(Iteration(0), {}, Gradient()));
   REQUIRE_OK(f.client.Wait(push));
   CHECK(f.fake.Sequences() == std::vector<uint64_t>{1, 1, 1, 1, 1, 1});
+}
+
+TEST_CASE("Client: no more bytes are on their way to a server than it may hold",
+          "[worker][client]") {
+  Fixture f;
+  const bool bounded = GENERATE(true, false);
+  PushPullClient client({.job = "job-1",
+                         .rank = Rank(0),
+                         .incarnation = Incarnation(1),
+                         .session = {.chunk_bytes_min = 16, .chunk_bytes_max = 16},
+                         .push_bytes_max = bounded ? 64 : 128},
+                        f.clock);
+  REQUIRE_OK(client.SetRouting(f.Routing()));
+  f.fake.HoldPushes(bounded ? absl::Milliseconds(100) : absl::Seconds(20));
+  REQUIRE_OK_AND_ASSIGN(const OpId push, client.Push(Iteration(0), {}, Gradient()));
+  REQUIRE_OK(client.Wait(push));
+  // Two shards, a message each, of 16 bytes that count as 64.
+  CHECK(f.fake.pushes_at_once() == (bounded ? 1 : 2));
 }
 
 TEST_CASE("Client: a waiting pull can be interrupted and given up", "[worker][client]") {
