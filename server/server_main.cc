@@ -26,6 +26,7 @@
 #include "server/storage/checkpoint_writer.h"
 #include "server/storage/disk_table_source.h"
 #include "server/storage/server_log.h"
+#include "server/table_store/memory_budget.h"
 
 namespace capstan::server {
 namespace {
@@ -36,6 +37,7 @@ struct Flags {
   NodeFlags node;
   std::string data_dir;
   std::string grace = "30s";
+  MemoryBudget::Limits memory;
 };
 
 // For CLI11: empty, or what is wrong with the grace time.
@@ -51,6 +53,14 @@ void AddFlags(CLI::App& app, Flags* flags) {
   app.add_option("--data-dir", flags->data_dir,
                  "Folder for the write-ahead logs of jobs with durability LOG, of this server "
                  "alone; without it such jobs are refused");
+  app.add_option("--memory-limit", flags->memory.all,
+                 "Bytes (or 500MB, 64GB, ...) that values and optimizer state of all jobs may take "
+                 "here; shards beyond are refused. 0: no limit")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->capture_default_str();
+  app.add_option("--job-memory-limit", flags->memory.one_job, "Likewise, of each job")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->capture_default_str();
   app.add_option("--grace", flags->grace,
                  "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
                  "moved to other servers it goes on serving; a second signal ends it at once")
@@ -109,6 +119,7 @@ ServerAgent::Options Daemon::TableOptions() {
   options.jobs = &jobs_;
   options.clock = &clock_;
   options.transport = &transport_;
+  options.budget = std::make_shared<MemoryBudget>(flags_.memory);
   options.log = log_.get();
   if (log_ != nullptr) options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();

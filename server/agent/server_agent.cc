@@ -323,6 +323,8 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   CAPSTAN_ASSIGN_OR_RETURN(config.optimizer, OptimizerFromProto(desired.optimizer()));
   config.consistency = DecodeConsistency(desired.consistency(), desired.slots());
   config.seed = desired.seed();
+  config.job = desired.job_id();
+  config.budget = options_.budget;
   CAPSTAN_ASSIGN_OR_RETURN(auto factory, ShardFactory::Make(std::move(config)));
   HeldJob::Options options{.job = desired.job_id(),
                            .node = {},

@@ -38,6 +38,7 @@
 #include "server/service/held_jobs.h"
 #include "server/service/record_sink.h"
 #include "server/service/replica_transport.h"
+#include "server/table_store/memory_budget.h"
 
 namespace capstan::server {
 
@@ -48,7 +49,8 @@ class ServerAgent final : public NodeHandler {
     HeldJobs* jobs = nullptr;  // The agent alone adds to it.
     const Clock* clock = nullptr;
     ReplicaTransport* transport = nullptr;
-    RecordSink* log = nullptr;  // Null: jobs that ask for a log are refused.
+    std::shared_ptr<MemoryBudget> budget;  // Shared with every shard. Null: no limit.
+    RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
     TableSource* source = nullptr;                         // Null: nothing can be restored.
     CheckpointSink* checkpoints = nullptr;                 // Null: checkpoints fail.

@@ -97,6 +97,25 @@ void HoldJob(FakeScheduler& scheduler) {
 
 bool IsLeaving(const v1::SyncNodeRequest& sync) { return sync.leaving(); }
 
+TEST_CASE("capstan-server: shards beyond its memory limit are refused with what is allowed",
+          "[server]") {
+  FakeScheduler scheduler;
+  const std::string limit = GENERATE("--memory-limit=90", "--job-memory-limit=90b");
+  const DaemonProcess server(
+      kProgram, scheduler.address(),
+      {"--name=server-7", "--data-dir=" + capstan::testing::TestPath("a"), limit});
+  REQUIRE(scheduler.WaitForRegister(1).has_value());
+  scheduler.SetDesired(LoggedJob(1, 1));  // Shards of 64 and 32 bytes.
+  const auto refused = scheduler.WaitForSync([](const v1::SyncNodeRequest& sync) {
+    return sync.tables_size() == 1 && sync.tables(0).has_failure();
+  });
+  INFO(server.log());
+  REQUIRE(refused.has_value());
+  const std::string text = refused->tables(0).failure().message();
+  CHECK_THAT(text, Catch::Contains("table 0 shard 1: needs 32 bytes"));
+  CHECK_THAT(text, Catch::Contains("holds 64 of the 90 that " + limit.substr(0, limit.find('='))));
+}
+
 TEST_CASE("capstan-server: told to stop, it serves on until its shards have moved", "[server]") {
   FakeScheduler scheduler;
   const DaemonProcess server(kProgram, scheduler.address(),

@@ -101,26 +101,32 @@ absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
   return segments;
 }
 
-absl::StatusOr<TableShard> ShardFactory::Initial(const HeldShard& shard) const {
+absl::StatusOr<ShardFactory::Room> ShardFactory::MakeRoom(const HeldShard& shard) const {
   CAPSTAN_RETURN_IF_ERROR(Check(shard));
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));
   absl::StatusOr<ShardStore> store = ShardStore::Make(shard.elements.size(), std::move(segments));
   if (!store.ok()) return Annotate(store.status(), NameOf(shard.key));
+  Room room{.store = *std::move(store), .memory = {}};
+  if (config_.budget == nullptr) return room;
+  auto memory = config_.budget->Reserve(config_.job, room.store.bytes());
+  if (!memory.ok()) return Annotate(memory.status(), NameOf(shard.key));
+  room.memory = *std::move(memory);
+  return room;
+}
+
+absl::StatusOr<TableShard> ShardFactory::Initial(const HeldShard& shard) const {
+  CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard));
   CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, ShardCore::Make(config_.consistency));
   FillInitialValues(tables_.at(shard.key.table), config_.seed, shard.elements.begin,
-                    store->mutable_values());
-  return TableShard(shard.elements, std::move(core), *std::move(store));
+                    room.store.mutable_values());
+  return TableShard(shard.elements, std::move(core), std::move(room.store), std::move(room.memory));
 }
 
 absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
                                                       const v1::ShardSnapshot& snapshot) const {
-  CAPSTAN_RETURN_IF_ERROR(Check(shard));
-  CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));
-  const int64_t elements = shard.elements.size();
-  absl::StatusOr<ShardStore> store = ShardStore::Make(elements, std::move(segments));
-  if (!store.ok()) return Annotate(store.status(), NameOf(shard.key));
-  CAPSTAN_RETURN_IF_ERROR(
-      Annotate(CheckSnapshot(snapshot, elements, store->state_slots()), NameOf(shard.key)));
+  CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard));
+  CAPSTAN_RETURN_IF_ERROR(Annotate(
+      CheckSnapshot(snapshot, shard.elements.size(), room.store.state_slots()), NameOf(shard.key)));
   const auto state = DecodeState(snapshot.state(), snapshot.position());
   if (!state.ok()) {
     return absl::DataLossError(absl::StrCat(NameOf(shard.key), ": ", state.status().message()));
@@ -139,9 +145,11 @@ absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
   std::vector<float> previous_copy;
   absl::Span<const float> previous;
   if (state->previous_readable) previous = FloatsOf(snapshot.previous(), &previous_copy);
-  const absl::Status restored = store->Restore(FloatsOf(snapshot.values(), &copy), previous, slots);
+  const absl::Status restored =
+      room.store.Restore(FloatsOf(snapshot.values(), &copy), previous, slots);
   if (!restored.ok()) return Annotate(restored, NameOf(shard.key));
-  return TableShard(shard.elements, *std::move(core), *std::move(store));
+  return TableShard(shard.elements, *std::move(core), std::move(room.store),
+                    std::move(room.memory));
 }
 
 }  // namespace capstan::server

@@ -16,6 +16,8 @@
 #include "proto/parameter_server.pb.h"
 #include "server/core/consistency_policy.h"
 #include "server/optimizer/optimizer.h"
+#include "server/table_store/memory_budget.h"
+#include "server/table_store/shard_store.h"
 #include "server/table_store/table_shard.h"
 
 namespace capstan::server {
@@ -32,6 +34,8 @@ struct JobTablesConfig {
   OptimizerConfig optimizer;          // Of tables whose rule is OPTIMIZER.
   ConsistencyConfig consistency;
   uint64_t seed = 0;
+  JobId job;
+  std::shared_ptr<MemoryBudget> budget;  // Shared with the server. Null: no limit.
 };
 
 class ShardFactory {
@@ -46,7 +50,7 @@ class ShardFactory {
   absl::Status Check(const HeldShard& shard) const;
 
   // With its initial values, at version 0. Errors: as Check; also
-  //         kResourceExhausted  no memory.
+  //         kResourceExhausted  no memory, or beyond the budget.
   absl::StatusOr<TableShard> Initial(const HeldShard& shard) const;
   // Errors: as Initial; kDataLoss  the snapshot does not fit the shard, or cannot be.
   absl::StatusOr<TableShard> FromSnapshot(const HeldShard& shard,
@@ -58,6 +62,12 @@ class ShardFactory {
   explicit ShardFactory(JobTablesConfig config) : config_(std::move(config)) {}
 
   absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
+  // Its numbers, unspecified yet, and the account that they are on.
+  struct Room {
+    ShardStore store;
+    MemoryBudget::Reservation memory;
+  };
+  absl::StatusOr<Room> MakeRoom(const HeldShard& shard) const;
 
   const JobTablesConfig config_;
   absl::btree_map<TableId, v1::TableSpec> tables_;  // Of config_, by index.

@@ -15,6 +15,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
 #include "server/core/shard_core.h"
+#include "server/table_store/memory_budget.h"
 #include "server/table_store/shard_store.h"
 
 namespace capstan::server {
@@ -36,8 +37,12 @@ class ReplySink {
 
 class TableShard {
  public:
-  TableShard(Range elements, ShardCore core, ShardStore store)
-      : elements_(elements), core_(std::move(core)), store_(std::move(store)) {}
+  TableShard(Range elements, ShardCore core, ShardStore store,
+             MemoryBudget::Reservation memory = {})
+      : elements_(elements),
+        core_(std::move(core)),
+        store_(std::move(store)),
+        memory_(std::move(memory)) {}
 
   // `payload` is that of the push being handled.
   // Errors: kResourceExhausted  no memory for a gradient: the push is lost, the shard unusable.
@@ -60,6 +65,7 @@ class TableShard {
   Range elements_;
   ShardCore core_;
   ShardStore store_;
+  MemoryBudget::Reservation memory_;  // Of the store.
 };
 
 }  // namespace capstan::server

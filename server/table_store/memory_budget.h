@@ -1,0 +1,69 @@
+// MemoryBudget: how much memory shards may take on this server, accounted per job.
+//
+// Counted are values and optimizer state, which live as long as the shard; what comes and goes with
+// messages is bounded elsewhere (each worker's gradients on their way).
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_SERVER_TABLE_STORE_MEMORY_BUDGET_H_
+#define CAPSTAN_SERVER_TABLE_STORE_MEMORY_BUDGET_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/types/ids.h"
+
+namespace capstan::server {
+
+class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
+ public:
+  struct Limits {
+    int64_t all = 0;      // Bytes of all jobs together; 0: no limit.
+    int64_t one_job = 0;  // Likewise, of each job.
+  };
+
+  // Memory that is accounted for as long as this lives.
+  class Reservation {
+   public:
+    Reservation() = default;  // Of nothing.
+    Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+    Reservation& operator=(Reservation&& other) noexcept {
+      std::swap(budget_, other.budget_);
+      std::swap(job_, other.job_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Reservation() {
+      if (budget_ != nullptr) budget_->Release(job_, bytes_);
+    }
+
+   private:
+    friend class MemoryBudget;
+    std::shared_ptr<MemoryBudget> budget_;  // Shared with the server and every reservation.
+    JobId job_;
+    int64_t bytes_ = 0;
+  };
+
+  // Is to be owned by a shared_ptr.
+  explicit MemoryBudget(const Limits& limits) : limits_(limits) {}
+
+  // Errors: kResourceExhausted  beyond a limit; names it, what is asked for and what is held.
+  absl::StatusOr<Reservation> Reserve(const JobId& job, int64_t bytes);
+  int64_t HeldBy(const JobId& job) const;
+  int64_t held() const;
+
+ private:
+  void Release(const JobId& job, int64_t bytes);
+
+  const Limits limits_;
+  mutable absl::Mutex mutex_;
+  int64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::btree_map<JobId, int64_t> by_job_ ABSL_GUARDED_BY(mutex_);  // None is 0.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_TABLE_STORE_MEMORY_BUDGET_H_
