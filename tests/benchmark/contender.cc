@@ -152,7 +152,8 @@ absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
 absl::StatusOr<worker::OpId> Contender::StartPush(Worker& worker) const {
   const int rank = worker.rank.value();
   const Range slots = mode_ == Mode::kBsp ? Range{rank, rank + 1} : Range{};
-  return worker.client->Push(Iteration(worker.iteration++), slots, gradient_);
+  const auto start = config_.layer_by_layer ? worker::PushStart::kHeld : worker::PushStart::kNow;
+  return worker.client->Push(Iteration(worker.iteration++), slots, gradient_, start);
 }
 
 absl::StatusOr<worker::OpId> Contender::StartPull(Worker& worker) const {
@@ -163,6 +164,12 @@ absl::Status Contender::RunWorker(Worker& worker, int iterations) const {
   for (int i = 0; i < iterations; ++i) {
     CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId push, StartPush(worker));
     CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId pull, StartPull(worker));
+    if (config_.layer_by_layer) {
+      std::vector<Range> layers = layout_.Ranges();
+      for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+        worker.client->Release(push, TableId(0), layer->begin);
+      }
+    }
     CAPSTAN_RETURN_IF_ERROR(worker.client->Wait(pull).status());
     CAPSTAN_RETURN_IF_ERROR(worker.client->Wait(push).status());
   }

@@ -49,6 +49,8 @@ struct Config {
   v1::Durability durability = v1::NONE;
   NumberFormat format = NumberFormat::kFp32;  // Of gradients and parameters on the wire.
   bool tensor_shards = false;                 // Each tensor is a shard; else as the scheduler cuts.
+  // Gradients leave one after the other, the last first, as a backward pass makes them.
+  bool layer_by_layer = false;
   bool shared_memory = false;                 // Between workers and servers, instead of TCP.
 };
 

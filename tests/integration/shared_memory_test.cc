@@ -18,7 +18,7 @@ namespace {
 constexpr char kServer[] = "server/capstan-server";
 
 // More than a lane: messages wait for each other's room.
-const Layout kLayout{.name = "40 MiB", .tensors = 1, .elements = 10 << 20};
+const Layout kLayout{.name = "40 MiB", .tensors = 10, .elements = 1 << 20};
 
 std::shared_ptr<const worker::TableArrays> Gradient() {
   std::vector<float> gradient(static_cast<size_t>(kLayout.count()));
@@ -33,7 +33,7 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  std::vector<Case> cases(5);
+  std::vector<Case> cases(6);
   cases[0].name = "asp";
   cases[1].name = "asp-bf16";
   cases[1].config.format = NumberFormat::kBf16;
@@ -45,6 +45,12 @@ std::vector<Case> Cases() {
   cases[3].config.replicas = 1;
   cases[4].name = "asp-log";
   cases[4].config.durability = v1::LOG;
+  // Pulls that wait for room keep no push from its way that others wait for.
+  cases[5].name = "bsp-replica-2-workers-layer-by-layer";
+  cases[5].mode = Mode::kBsp;
+  cases[5].config.replicas = 1;
+  cases[5].config.workers = 2;
+  cases[5].config.layer_by_layer = true;
   for (Case& each : cases) each.config.server = kServer;
   return cases;
 }

@@ -122,7 +122,7 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::TakeLocked(Calls* calls) {
   std::shared_ptr<Call> call = std::move(calls->front());
   calls->pop_front();
   if (session_.Expects(call->message.message)) {
-    PlaceLocked(*call);
+    if (calls != &placed_) PlaceLocked(*call);
     return call;
   }
   calls_.erase(call);  // The routing table has changed meanwhile.
@@ -133,8 +133,8 @@ bool PushPullClient::NextQueued(Task* task) {
   *task = {};
   absl::MutexLock lock(&mutex_);
   auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return closing_ || !ask_queue_.empty() || !offers_.empty() || MayTakeLocked(pushes_) ||
-           MayTakeLocked(pulls_);
+    return closing_ || !ask_queue_.empty() || !offers_.empty() || !placed_.empty() ||
+           MayTakeLocked(pushes_) || MayTakeLocked(pulls_);
   };
   mutex_.Await(absl::Condition(&ready));
   if (closing_) return false;
@@ -144,6 +144,8 @@ bool PushPullClient::NextQueued(Task* task) {
   } else if (!offers_.empty()) {
     task->offer = std::move(offers_.front());
     offers_.pop_front();
+  } else if (!placed_.empty()) {
+    task->call = TakeLocked(&placed_);
   } else {
     task->call = TakeLocked(MayTakeLocked(pushes_) ? &pushes_ : &pulls_);
   }

@@ -39,7 +39,7 @@ PushPullClient::~PushPullClient() {
   }
   sender_.join();
   absl::ReleasableMutexLock lock(&mutex_);
-  for (const Calls* calls : {&pushes_, &pulls_}) {
+  for (const Calls* calls : {&placed_, &pushes_, &pulls_}) {
     for (const std::shared_ptr<Call>& call : *calls) calls_.erase(call);  // Never started.
   }
   for (const std::shared_ptr<Ask>& ask : ask_queue_) asks_.erase(ask);
@@ -197,7 +197,7 @@ void PushPullClient::Release(OpId op, TableId table, int64_t first) {
   SessionActions actions;
   session_.Release(op, table, first, clock_.Now(), &actions);
   // Whoever computes the gradient has better things to do than to start calls.
-  for (std::shared_ptr<Call>& call : TakeActionsLocked(actions)) pushes_.push_back(std::move(call));
+  for (std::shared_ptr<Call>& call : TakeActionsLocked(actions)) placed_.push_back(std::move(call));
 }
 
 Iteration PushPullClient::OldestIteration() const {

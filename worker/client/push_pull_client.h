@@ -185,7 +185,8 @@ class PushPullClient {
   absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Ask>> asks_ ABSL_GUARDED_BY(mutex_);
-  // For the sender.
+  // For the sender. Those that wait for room or answers keep nothing of another queue from its way.
+  Calls placed_ ABSL_GUARDED_BY(mutex_);  // Pulls that have their room.
   Calls pushes_ ABSL_GUARDED_BY(mutex_);
   Calls pulls_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
