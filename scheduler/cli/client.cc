@@ -151,6 +151,13 @@ absl::StatusOr<v1::DescribeTablesResponse> ServerClient::DescribeTables(const st
   return response;
 }
 
+absl::StatusOr<v1::DescribePathResponse> ServerClient::DescribePath() {
+  auto response = Call<v1::DescribePathResponse>(*stub_, &v1::ParameterServer::Stub::DescribePath,
+                                                 v1::DescribePathRequest());
+  if (!response.ok()) return ExplainPeer(response.status(), name_);
+  return response;
+}
+
 absl::StatusOr<v1::PullResponse> ServerClient::Pull(const v1::PullRequest& request) {
   auto response =
       Call<v1::PullResponse>(*stub_, &v1::ParameterServer::Stub::Pull, request, kPullTimeout);

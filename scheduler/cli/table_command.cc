@@ -62,6 +62,26 @@ int List(const Settings& settings, const std::string& job_id) {
   return exit_code;
 }
 
+int Traffic(const Settings& settings, const std::string& job_id) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto servers = FindServers(scheduler, job_id);
+  if (!servers.ok()) return Fail(servers.status());
+  TrafficOutput output;
+  int exit_code = kExitDone;
+  for (const auto& [name, address] : *servers) {
+    auto path = ServerClient(name, address).DescribePath();
+    if (!path.ok()) {  // The others still have something to say.
+      exit_code = Fail(path.status());
+      continue;
+    }
+    ServerTraffic* server = output.add_servers();
+    server->set_server(name);
+    *server->mutable_path() = *std::move(path);
+  }
+  Print(settings.format() == OutputFormat::kJson ? ToJson(output) : TrafficTable(output));
+  return exit_code;
+}
+
 absl::Status ExportRunning(SchedulerClient& scheduler, const v1::JobStatus& job,
                            const std::string& directory) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto response, scheduler.GetTables(job.job_id()));
@@ -119,6 +139,15 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
              "  capstan table list\n  capstan table list lenet-1 -o json", line,
              [job_id](const Settings& settings) { return List(settings, *job_id); })
       ->add_option("JOB", *job_id, "Only this job's");
+
+  auto busy = std::make_shared<std::string>();
+  AddCommand(table, "traffic",
+             "What servers were asked since they started: calls, bytes, how long they took",
+             "  capstan table traffic\n  capstan table traffic lenet-1 -o json\n"
+             "WORK is a call's own time with its wait for the job's lock, ANSWER the time until "
+             "its answer\nwas sent: a pull may wait for other workers.",
+             line, [busy](const Settings& settings) { return Traffic(settings, *busy); })
+      ->add_option("JOB", *busy, "Only servers that hold this job");
 
   auto placed = std::make_shared<std::string>();
   AddCommand(table, "placement",

@@ -63,37 +63,62 @@ absl::StatusOr<Rooms> RoomsOf(const SharedSegments& segments, const v1::PullRequ
   return rooms;
 }
 
-// The values of a push that came another way than in its message.
-absl::Status TakeShared(const SharedSegments& segments, PushMessage* push) {
+// The values of a push that came another way than in its message; counts them either way.
+absl::Status TakeShared(const SharedSegments& segments, PushMessage* push, MethodMetrics* metrics) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto segment, segments.Find(push->head.segment()));
-  return segment == nullptr ? absl::OkStatus() : TakeValues(segment, push);
+  if (segment != nullptr) CAPSTAN_RETURN_IF_ERROR(TakeValues(segment, push));
+  metrics->CountValues(push->values, segment != nullptr);
+  return absl::OkStatus();
 }
 
-void PutIn(const Rooms&, v1::PushResponse*) {}  // It has no values.
-void PutIn(const Rooms& rooms, PullAnswer* answer) {
+void PutIn(const Rooms&, v1::PushResponse*, MethodMetrics*) {}  // It has no values.
+void PutIn(const Rooms& rooms, PullAnswer* answer, MethodMetrics* metrics) {
+  metrics->CountValues(answer->values, rooms.segment != nullptr);
   if (rooms.segment != nullptr) PutValues(rooms.segment, rooms.request, answer);
 }
-void PutIn(const Rooms& rooms, PushPullAnswer* answer) { PutIn(rooms, &answer->pull); }
+void PutIn(const Rooms& rooms, PushPullAnswer* answer, MethodMetrics* metrics) {
+  PutIn(rooms, &answer->pull, metrics);
+}
+
+// What is counted of one call, from its arrival.
+struct Arrival {
+  explicit Arrival(MethodMetrics* of) : metrics(of), begin(of->Begin()) {}
+  // Ends it: with an error, before it has become a call of a job.
+  grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
+                                   const absl::Status& status) const {
+    metrics->End(begin, status.ok());
+    return FinishNow(context, status);
+  }
+
+  MethodMetrics* metrics;
+  int64_t begin;
+};
 
 // One whose answer is encoded by hand, once the job has filled it in.
 template <typename Answer>
 class AnsweredCall final : public WaitingCall {
  public:
-  AnsweredCall(std::shared_ptr<HeldJob> job, Rooms rooms, grpc::ByteBuffer* response)
-      : WaitingCall(std::move(job)), rooms_(std::move(rooms)), response_(response) {}
+  AnsweredCall(std::shared_ptr<HeldJob> job, const Arrival& arrival, Rooms rooms,
+               grpc::ByteBuffer* response)
+      : WaitingCall(std::move(job)),
+        arrival_(arrival),
+        rooms_(std::move(rooms)),
+        response_(response) {}
 
   Answer* answer() { return &answer_; }
   HeldJob::Done Finisher() {
     return [this](const absl::Status& status) {
       if (status.ok()) {
-        PutIn(rooms_, &answer_);
+        PutIn(rooms_, &answer_, arrival_.metrics);
         *response_ = ToByteBuffer(Encode(answer_));
       }
+      arrival_.metrics->End(arrival_.begin, status.ok());
       Finish(ToGrpcStatus(status));
     };
   }
 
  private:
+  const Arrival arrival_;
   const Rooms rooms_;
   grpc::ByteBuffer* const response_;
   Answer answer_;
@@ -111,13 +136,15 @@ absl::StatusOr<v1::PullRequest> DecodePull(const grpc::ByteBuffer& request) {
 // Runs `start(call)`, which returns the id of a call that waits, for the job of `caller`.
 template <typename Answer, typename Start>
 grpc::ServerUnaryReactor* Begin(HeldJobs& jobs, grpc::CallbackServerContext* context,
-                                const v1::Caller& caller, absl::StatusOr<Rooms> rooms,
-                                grpc::ByteBuffer* response, Start start) {
-  if (!rooms.ok()) return FinishNow(context, rooms.status());
+                                const Arrival& arrival, const v1::Caller& caller,
+                                absl::StatusOr<Rooms> rooms, grpc::ByteBuffer* response,
+                                Start start) {
+  if (!rooms.ok()) return arrival.Refuse(context, rooms.status());
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
-  if (!job.ok()) return FinishNow(context, job.status());
-  auto* call = new AnsweredCall<Answer>(*std::move(job), *std::move(rooms), response);
+  if (!job.ok()) return arrival.Refuse(context, job.status());
+  auto* call = new AnsweredCall<Answer>(*std::move(job), arrival, *std::move(rooms), response);
   call->SetWaits(start(*call));
+  arrival.metrics->CarriedOut(arrival.begin);
   return call;
 }
 
@@ -170,37 +197,40 @@ ParameterService::~ParameterService() = default;
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
+  const Arrival arrival(&metrics_.push);
   absl::StatusOr<PushMessage> push = DecodePush(ToCord(*request));
   Free(request);
-  if (!push.ok()) return FinishNow(context, push.status());
-  const absl::Status shared = TakeShared(segments_, &*push);
-  if (!shared.ok()) return FinishNow(context, shared);
+  if (!push.ok()) return arrival.Refuse(context, push.status());
+  const absl::Status shared = TakeShared(segments_, &*push, &metrics_.push);
+  if (!shared.ok()) return arrival.Refuse(context, shared);
   return Begin<v1::PushResponse>(
-      *jobs_, context, push->head.caller(), Rooms(), response,
+      *jobs_, context, arrival, push->head.caller(), Rooms(), response,
       [&](auto& call) { return call.job().Push(*push, call.answer(), call.Finisher()); });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
+  const Arrival arrival(&metrics_.pull);
   const absl::StatusOr<v1::PullRequest> pull = DecodePull(*request);
-  if (!pull.ok()) return FinishNow(context, pull.status());
+  if (!pull.ok()) return arrival.Refuse(context, pull.status());
   return Begin<PullAnswer>(
-      *jobs_, context, pull->caller(), RoomsOf(segments_, *pull), response,
+      *jobs_, context, arrival, pull->caller(), RoomsOf(segments_, *pull), response,
       [&](auto& call) { return call.job().Pull(*pull, call.answer(), call.Finisher()); });
 }
 
 grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* request,
                                                      grpc::ByteBuffer* response) {
+  const Arrival arrival(&metrics_.push_pull);
   absl::StatusOr<PushPullMessage> message = DecodePushPull(ToCord(*request));
   Free(request);
-  if (!message.ok()) return FinishNow(context, message.status());
+  if (!message.ok()) return arrival.Refuse(context, message.status());
   absl::Status status = CheckOneCaller(*message);
-  if (status.ok()) status = TakeShared(segments_, &message->push);
-  if (!status.ok()) return FinishNow(context, status);
+  if (status.ok()) status = TakeShared(segments_, &message->push, &metrics_.push_pull);
+  if (!status.ok()) return arrival.Refuse(context, status);
   return Begin<PushPullAnswer>(
-      *jobs_, context, message->pull.caller(), RoomsOf(segments_, message->pull), response,
+      *jobs_, context, arrival, message->pull.caller(), RoomsOf(segments_, message->pull), response,
       [&](auto& call) { return call.job().PushPull(*message, call.answer(), call.Finisher()); });
 }
 
@@ -227,6 +257,16 @@ grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerConte
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
   if (!job.ok()) return FinishNow(context, job.status());
   *response->mutable_routing() = (*job)->routing();
+  return FinishNow(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerContext* context,
+                                                         const v1::DescribePathRequest*,
+                                                         v1::DescribePathResponse* response) {
+  for (const MethodMetrics* method : {&metrics_.push, &metrics_.pull, &metrics_.push_pull}) {
+    *response->add_methods() = method->Describe();
+  }
+  response->set_shared_segments(static_cast<int64_t>(segments_.size()));
   return FinishNow(context, absl::OkStatus());
 }
 

@@ -14,16 +14,18 @@
 
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/held_jobs.h"
+#include "server/service/path_metrics.h"
 #include "server/service/segment_streams.h"
 #include "server/service/shared_segments.h"
 
 namespace capstan::server {
 
 // Calls with values as bytes, the others as messages.
+using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
+    v1::ParameterServer::WithCallbackMethod_DescribePath<
+        v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_Replicate<
-    v1::ParameterServer::WithCallbackMethod_ShareMemory<
-        v1::ParameterServer::WithCallbackMethod_GetRouting<
-            v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>>;
+    v1::ParameterServer::WithCallbackMethod_ShareMemory<Descriptions>>;
 using ParameterMethods =
     v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
         v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
@@ -50,6 +52,9 @@ class ParameterService final : public ParameterMethods {
   grpc::ServerUnaryReactor* GetRouting(grpc::CallbackServerContext* context,
                                        const v1::GetRoutingRequest* request,
                                        v1::GetRoutingResponse* response) override;
+  grpc::ServerUnaryReactor* DescribePath(grpc::CallbackServerContext* context,
+                                         const v1::DescribePathRequest* request,
+                                         v1::DescribePathResponse* response) override;
   grpc::ServerUnaryReactor* DescribeTables(grpc::CallbackServerContext* context,
                                            const v1::DescribeTablesRequest* request,
                                            v1::DescribeTablesResponse* response) override;
@@ -62,6 +67,7 @@ class ParameterService final : public ParameterMethods {
   class FreeingAllocator;
 
   HeldJobs* const jobs_;
+  PathMetrics metrics_;
   SharedSegments segments_;
   SegmentStreams streams_{&segments_};
   const std::unique_ptr<FreeingAllocator> allocator_;  // Of Replicate.

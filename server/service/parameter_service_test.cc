@@ -315,6 +315,41 @@ TEST_CASE("Parameter service: what is held can be described, for one job or all"
   CHECK(response.tables(0).elements() == 24);
 }
 
+TEST_CASE("Parameter service: what goes through it is counted, by method", "[server]") {
+  Loopback server;
+  server.AddJob();
+  Share share(server);
+  v1::PushResponse pushed;
+  REQUIRE_OK(server.Push(share.Moved(PushOf(0, 0, 0, 1.0f)), &pushed));
+  REQUIRE_OK(server.Push(PushOf(1, 0, 1, 2.0f), &pushed));
+  v1::PushRequest wrong = PushOf(1, 0, 1, 2.0f);
+  wrong.mutable_caller()->set_job_id("other-1");
+  CHECK_FALSE(server.Push(wrong, &pushed).ok());
+  v1::PullResponse pulled;
+  REQUIRE_OK(server.Pull(PullOf(0, 1, 20'000), &pulled));
+
+  grpc::ClientContext context;
+  SetDeadline(context, kPatience);
+  v1::DescribePathResponse path;
+  REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&context, {}, &path)));
+  CHECK(path.shared_segments() == 1);
+  REQUIRE(path.methods_size() == 3);
+  const v1::PathMethod& push = path.methods(0);
+  CHECK(push.name() == "Push");
+  CHECK(push.calls() == 3);
+  CHECK(push.refused() == 1);
+  CHECK(push.open() == 0);
+  CHECK(push.open_max() == 1);
+  CHECK(push.bytes() == 3 * 96);  // 24 elements of fp32 each, of the refused one, too.
+  CHECK(push.shared_bytes() == 96);
+  CHECK(path.methods(1).calls() == 1);
+  CHECK(path.methods(1).bytes() == 96);
+  CHECK(path.methods(2).calls() == 0);
+  int64_t answers = 0;
+  for (const int64_t count : push.answer().counts()) answers += count;
+  CHECK(answers == 3);
+}
+
 TEST_CASE("Parameter service: the routing table can be asked for", "[server]") {
   Loopback server;
   server.AddJob();

@@ -4,8 +4,9 @@
 //   small_rows --server=server/capstan-server --baseline=.../baseline_server
 //
 // A row is a shard of its own: it has its version, its exactly-once marks and its place in
-// messages, and is pushed and pulled like any other. Ours packs many rows into a message; ZeroMQ sends one a
-// message, as ps-lite does. Operations a second are GB/s by 512 bytes: a push and a pull of a row.
+// messages, and is pushed and pulled like any other. Ours packs many rows into a message; ZeroMQ
+// sends one a message, as ps-lite does. Operations a second are GB/s by 512 bytes: a push and a
+// pull of a row.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
 #include <CLI/CLI.hpp>
 #include <atomic>

@@ -65,9 +65,9 @@ class PushPullClient {
     Incarnation incarnation;
     PushPullSession::Options session;
     Formats formats;  // Where parameters are not fp32, session.exact_snapshots is to be set.
-    // Bytes of gradients on their way to one server: what is beyond waits here, so that a slow server
-    // holds that much of each worker at most. One message always goes. Pushes that are answered once
-    // their iteration is committed do not wait: those they wait for may be behind them.
+    // Bytes of gradients on their way to one server: what is beyond waits here, so that a slow
+    // server holds that much of each worker at most. One message always goes. Pushes that are
+    // answered once their iteration is committed do not wait: those they wait for may be behind.
     int64_t push_bytes_max = 64 << 20;
     // Most memory that is shared with one server, if it is on this host: bytes of both directions
     // together, less where the server holds little. 0: none is.

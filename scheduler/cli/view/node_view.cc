@@ -3,8 +3,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/observability/log_histogram.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/text_table.h"
 
@@ -26,6 +28,12 @@ std::string StateOf(const v1::NodeStatus& node) {
 std::string ServerName(const v1::RoutingTable& routing, int server) {
   const bool known = server >= 0 && server < routing.servers_size();
   return known ? routing.servers(server).node_id() : absl::StrCat("server ", server);
+}
+
+// "< 1.0 ms"; "-": nothing was recorded.
+std::string Percentile(const v1::PathHistogram& histogram, double share) {
+  const int64_t bound = PercentileBound(histogram.counts(), share);
+  return bound == 0 ? "-" : absl::StrFormat("< %.3g ms", static_cast<double>(bound) / 1000);
 }
 
 }  // namespace
@@ -71,6 +79,33 @@ std::string HeldTableTable(const TableListOutput& list) {
     }
   }
   return table.empty() ? "No tables.\n" : table.ToString();
+}
+
+std::string TrafficTable(const TrafficOutput& traffic) {
+  TextTable table({{"SERVER"},
+                   {"METHOD"},
+                   {"CALLS", Align::kRight},
+                   {"REFUSED", Align::kRight},
+                   {"OPEN", Align::kRight},
+                   {"MOST", Align::kRight},
+                   {"VALUES", Align::kRight},
+                   {"SHARED MEMORY", Align::kRight},
+                   {"WORK P50", Align::kRight},
+                   {"P99", Align::kRight},
+                   {"ANSWER P50", Align::kRight},
+                   {"P99", Align::kRight}});
+  for (const ServerTraffic& server : traffic.servers()) {
+    for (const v1::PathMethod& method : server.path().methods()) {
+      if (method.calls() == 0 && method.open() == 0) continue;
+      table.AddRow({server.server(), method.name(), FormatCount(method.calls()),
+                    FormatCount(method.refused()), FormatCount(method.open()),
+                    FormatCount(method.open_max()), FormatBytes(method.bytes()),
+                    FormatBytes(method.shared_bytes()), Percentile(method.apply(), 0.5),
+                    Percentile(method.apply(), 0.99), Percentile(method.answer(), 0.5),
+                    Percentile(method.answer(), 0.99)});
+    }
+  }
+  return table.empty() ? "No calls.\n" : table.ToString();
 }
 
 std::string PlacementTable(const v1::GetTablesResponse& tables) {

@@ -17,6 +17,9 @@ std::string NodeTable(const v1::ListNodesResponse& nodes);
 // One row a table and server.
 std::string HeldTableTable(const TableListOutput& list);
 
+// One row a server and method that was called: how often, how much, how long.
+std::string TrafficTable(const TrafficOutput& traffic);
+
 // One row a shard: which server is its primary, and which hold replicas.
 std::string PlacementTable(const v1::GetTablesResponse& tables);
 

@@ -1,0 +1,51 @@
+#include "server/service/path_metrics.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+void Fill(const LogHistogram& histogram, v1::PathHistogram* proto) {
+  for (const int64_t count : histogram.Counts()) proto->add_counts(count);
+  proto->set_sum(histogram.sum());
+}
+
+}  // namespace
+
+int64_t MethodMetrics::Begin() {
+  const int64_t open = open_.fetch_add(1, kRelaxed) + 1;
+  int64_t most = open_max_.load(kRelaxed);
+  while (open > most && !open_max_.compare_exchange_weak(most, open, kRelaxed)) {
+  }
+  return absl::GetCurrentTimeNanos();
+}
+
+void MethodMetrics::End(int64_t begin, bool ok) {
+  answer_.Record(MicrosSince(begin));
+  calls_.fetch_add(1, kRelaxed);
+  if (!ok) refused_.fetch_add(1, kRelaxed);
+  open_.fetch_sub(1, kRelaxed);
+}
+
+void MethodMetrics::CountValues(const std::vector<absl::Cord>& values, bool shared) {
+  int64_t bytes = 0;
+  for (const absl::Cord& each : values) bytes += static_cast<int64_t>(each.size());
+  bytes_.fetch_add(bytes, kRelaxed);
+  if (shared) shared_bytes_.fetch_add(bytes, kRelaxed);
+}
+
+v1::PathMethod MethodMetrics::Describe() const {
+  v1::PathMethod method;
+  method.set_name(name_);
+  method.set_calls(calls_.load(kRelaxed));
+  method.set_refused(refused_.load(kRelaxed));
+  method.set_open(open_.load(kRelaxed));
+  method.set_open_max(open_max_.load(kRelaxed));
+  method.set_bytes(bytes_.load(kRelaxed));
+  method.set_shared_bytes(shared_bytes_.load(kRelaxed));
+  Fill(apply_, method.mutable_apply());
+  Fill(answer_, method.mutable_answer());
+  return method;
+}
+
+}  // namespace capstan::server
