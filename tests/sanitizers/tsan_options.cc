@@ -30,6 +30,11 @@ race:grpc_error_get_str
 # Abseil is not instrumented: the mutexes' own check for deadlocks is guarded by a spin lock.
 called_from_lib:libabsl_graphcycles_internal.so
 
+# Abseil is not instrumented: the first look at the local time zone makes a mutex in a static, whose
+# guard TSan does not see; a pool of random numbers is guarded by a spin lock.
+called_from_lib:libabsl_time_zone.so
+called_from_lib:libabsl_random_internal_pool_urbg.so
+
 # gRPC is not instrumented: the handler of calls to methods that do not exist is compiled with our
 # code, too, since it is a template, but run from within the library, which counts its references.
 race:grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>

@@ -46,7 +46,7 @@ bool MayStillRun(const absl::Status& status) {
 }  // namespace
 
 std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendMessage& message) {
-  auto call = std::make_shared<Call>();
+  auto call = tracker_.Make<Call>();
   call->message = message;
   call->peer = peers_[static_cast<size_t>(message.server)];
   call->gradient = payloads_.at(message.op).gradient;
@@ -94,7 +94,7 @@ void PushPullClient::Encode(Call& call) const {
 }
 
 void PushPullClient::AskLocked(int server) {
-  auto ask = std::make_shared<Ask>();
+  auto ask = tracker_.Make<Ask>();
   ask->peer = peers_[static_cast<size_t>(server)];
   ask->request.set_job_id(options_.job);
   SetDeadline(ask->context, options_.ask_timeout);

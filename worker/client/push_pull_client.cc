@@ -38,17 +38,22 @@ PushPullClient::~PushPullClient() {
     closing_ = true;
   }
   sender_.join();
-  absl::ReleasableMutexLock lock(&mutex_);
-  for (const Calls* calls : {&placed_, &pushes_, &pulls_}) {
-    for (const std::shared_ptr<Call>& call : *calls) calls_.erase(call);  // Never started.
+  absl::btree_map<std::string, std::shared_ptr<ServerPeer>> peers;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (Calls* calls : {&placed_, &pushes_, &pulls_}) {  // Never started.
+      for (const std::shared_ptr<Call>& call : *calls) calls_.erase(call);
+      calls->clear();
+    }
+    for (const std::shared_ptr<Ask>& ask : ask_queue_) asks_.erase(ask);
+    ask_queue_.clear();
+    for (const std::shared_ptr<Call>& call : calls_) call->context.TryCancel();
+    for (const std::shared_ptr<Ask>& ask : asks_) ask->context.TryCancel();
+    // A cancelled call ends at once.
+    while (!calls_.empty() || !asks_.empty()) changed_.Wait(&mutex_);
+    peers = std::move(peer_by_address_);
   }
-  for (const std::shared_ptr<Ask>& ask : ask_queue_) asks_.erase(ask);
-  for (const std::shared_ptr<Call>& call : calls_) call->context.TryCancel();
-  for (const std::shared_ptr<Ask>& ask : asks_) ask->context.TryCancel();
-  // A cancelled call ends at once.
-  while (!calls_.empty() || !asks_.empty()) changed_.Wait(&mutex_);
-  const auto peers = std::move(peer_by_address_);
-  lock.Release();
+  tracker_.WaitUntilGone();
   for (const auto& [address, peer] : peers) peer->lane().Close();  // They call on_change no more.
 }
 

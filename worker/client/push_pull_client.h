@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/net/call_tracker.h"
 #include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -173,6 +174,7 @@ class PushPullClient {
   const CallerId caller_;
   const Clock& clock_;
 
+  CallTracker tracker_;  // Of calls and questions.
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
   PushPullSession session_ ABSL_GUARDED_BY(mutex_);

@@ -158,8 +158,7 @@ SharedLane::SharedLane(Options options) : options_(std::move(options)) {}
 
 void SharedLane::Close() {
   SetSize(0);
-  absl::MutexLock lock(&mutex_);
-  while (streams_ > 0) ended_.Wait(&mutex_);  // A cancelled stream ends at once.
+  tracker_.WaitUntilGone();  // A cancelled stream ends at once.
 }
 
 void SharedLane::SetSize(int64_t bytes) {
@@ -192,8 +191,7 @@ void SharedLane::Offer(Instant now) {
                  std::string(memory.status().message()));
       return;
     }
-    segment = segment_ = std::make_shared<Segment>(this, *std::move(memory));
-    ++streams_;
+    segment = segment_ = tracker_.Make<Segment>(this, *std::move(memory));
   }
   segment->Start(*options_.stub);
 }
@@ -231,14 +229,10 @@ void SharedLane::OnDone(const Segment& segment, const absl::Status& status) {
     if (segment_.get() == &segment) segment_.reset();
     if (IsForGood(status)) {
       refused_ = true;
-      LogInfo({}, "no memory is shared with {}: {}", options_.server,
-              std::string(status.message()));
+      LogInfo({}, "no memory is shared with {}: {}", options_.server, status.ToString());
     }
   }
   options_.on_change();
-  absl::MutexLock lock(&mutex_);
-  --streams_;
-  ended_.SignalAll();
 }
 
 }  // namespace capstan::worker

@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "common/net/call_tracker.h"
 #include "common/shared_memory/shared_values.h"
 #include "common/time/instant.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -72,7 +73,8 @@ class SharedLane {
   // Starts a call: not to be called under a lock that on_change takes.
   void Offer(Instant now);
 
-  // Ends the streams and waits for that. Later offers are not made. Idempotent.
+  // Ends the streams and waits until they and all leases are gone. Later offers are not made.
+  // Idempotent.
   void Close();
 
   // Room for the values of one message; none if nothing is open or free.
@@ -87,12 +89,11 @@ class SharedLane {
 
   const Options options_;
   mutable absl::Mutex mutex_;
-  absl::CondVar ended_;
   int64_t size_ ABSL_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Segment> segment_ ABSL_GUARDED_BY(mutex_);  // Null: none is offered or open.
   bool refused_ ABSL_GUARDED_BY(mutex_) = false;
   Instant next_offer_ ABSL_GUARDED_BY(mutex_);
-  int streams_ ABSL_GUARDED_BY(mutex_) = 0;  // That have not ended.
+  CallTracker tracker_;  // Of segments.
 };
 
 }  // namespace capstan::worker
