@@ -2,10 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -43,12 +47,47 @@ absl::Status CheckOffer(const SegmentOffer& offer) {
   return absl::OkStatus();
 }
 
-// That the file is what Create makes.
-absl::Status CheckFile(int descriptor, int64_t bytes) {
+// Owns a descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// Of errno: what is not there is on another host; what the kernel lacks may come back.
+absl::Status OpenError(const std::string& path) {
+  const int error = errno;
+  const std::string text(absl::ErrnoToStatus(error, "shared memory: " + path).message());
+  switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case EINTR:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::NotFoundError(text);
+  }
+}
+
+// That the file, of which nothing is opened yet but its name, may be what Create makes.
+absl::Status CheckFile(int name, int64_t bytes) {
   struct stat file = {};
-  if (fstat(descriptor, &file) != 0) return KernelError("shared memory: fstat");
-  const int seals = fcntl(descriptor, F_GET_SEALS);
-  if (!S_ISREG(file.st_mode) || seals < 0) {
+  struct statfs system = {};
+  if (fstat(name, &file) != 0 || fstatfs(name, &system) != 0) {
+    return KernelError("shared memory: fstat");
+  }
+  if (!S_ISREG(file.st_mode) || file.st_nlink != 0 || system.f_type != TMPFS_MAGIC) {
     return absl::NotFoundError(
         "shared memory: the descriptor is no memfd here: the caller is on another host, or in "
         "another PID namespace");
@@ -58,15 +97,18 @@ absl::Status CheckFile(int descriptor, int64_t bytes) {
         "shared memory: of user ", file.st_uid, " with mode ", absl::Hex(file.st_mode & 0777),
         " (hex): expected user ", geteuid(), " and mode ", absl::Hex(kOwnerOnly), " (0600)"));
   }
-  if ((seals & kSeals) != kSeals) {
-    return absl::InvalidArgumentError(absl::StrCat("shared memory: seals ", seals, ": expected ",
-                                                   kSeals, " (shrink, grow, seal)"));
-  }
   if (file.st_size != bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("shared memory: ", file.st_size, " bytes: expected ", bytes));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckSeals(int descriptor) {
+  const int seals = fcntl(descriptor, F_GET_SEALS);
+  if (seals >= 0 && (seals & kSeals) == kSeals) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("shared memory: seals ", seals, ": expected ", kSeals, " (shrink, grow, seal)"));
 }
 
 }  // namespace
@@ -101,16 +143,17 @@ absl::StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(int64_t byt
 absl::StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Open(const SegmentOffer& offer) {
   CAPSTAN_RETURN_IF_ERROR(CheckOffer(offer));
   const std::string path = absl::StrCat("/proc/", offer.process, "/fd/", offer.descriptor);
-  // Whatever else hides behind that name: opening it neither waits nor changes anything.
-  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) {
-    return absl::NotFoundError(absl::ErrnoToStatus(errno, "shared memory: " + path).message());
-  }
-  if (const absl::Status file = CheckFile(descriptor, kHeadBytes + offer.bytes); !file.ok()) {
-    close(descriptor);
-    return file;
-  }
-  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> segment, Map(descriptor, offer.bytes));
+  // Whatever else hides behind that name is looked at, not opened.
+  const Descriptor name(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!name.ok()) return OpenError(path);
+  CAPSTAN_RETURN_IF_ERROR(CheckFile(name.get(), kHeadBytes + offer.bytes));
+  const std::string memfd = absl::StrCat("/proc/self/fd/", name.get());
+  Descriptor file(open(memfd.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.ok()) return OpenError(memfd);
+  CAPSTAN_RETURN_IF_ERROR(CheckSeals(file.get()));
+  CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> segment,
+                           Map(file.Release(), offer.bytes));
+  segment->CloseDescriptor();
   if (segment->challenge() != offer.challenge) {
     return absl::NotFoundError(
         "shared memory: the memory there is not the caller's: it is on another host, or in another "
@@ -126,7 +169,12 @@ absl::Status SharedSegment::Allocate() {
 
 SharedSegment::~SharedSegment() {
   munmap(memory_, static_cast<size_t>(kHeadBytes + bytes_));
-  close(descriptor_);
+  CloseDescriptor();
+}
+
+void SharedSegment::CloseDescriptor() {
+  if (descriptor_ >= 0) close(descriptor_);
+  descriptor_ = -1;
 }
 
 SegmentOffer SharedSegment::offer() const {

@@ -4,7 +4,8 @@
 //
 // It is a memfd: no name, no file, gone with its last mapping. It is sealed against shrinking, and
 // allocated as a whole before it is used, so that no access can fail. The one who is offered it
-// reaches it through /proc/PROCESS/fd, which the kernel allows to the same user only. The caller
+// reaches it through /proc/PROCESS/fd, which the kernel allows to the same user, and looks whose
+// it is, as a privileged process may open more. The caller
 // shows that the memory is its own by `challenge`, which stands at its begin, and the other one
 // that it reads the same memory by `proof`, which stands behind it and never travels before:
 // two hosts, or two PID namespaces, whose numbers agree by chance do not pass.
@@ -43,9 +44,12 @@ class SharedSegment {
   // The memory that another process offers.
   // Errors: kInvalidArgument   fields that cannot be, or memory that is not sealed, or of another
   //                            length than said.
-  //         kPermissionDenied  it is another user's, or others may open it too.
-  //         kNotFound          there is no such process or descriptor here, or it is something
-  //                            else: the caller is on another host.
+  //         kPermissionDenied  it is another user's (seen by a privileged process), or others may
+  //                            open it too.
+  //         kNotFound          there is no such process or descriptor here, it may not be looked
+  //                            at, or is something else: the caller is on another host, or another
+  //                            user's.
+  //         kResourceExhausted no descriptor or memory is left.
   static absl::StatusOr<std::shared_ptr<SharedSegment>> Open(const SegmentOffer& offer);
 
   ~SharedSegment();
@@ -71,7 +75,9 @@ class SharedSegment {
   static absl::StatusOr<std::shared_ptr<SharedSegment>> Map(int descriptor, int64_t bytes);
   absl::string_view challenge() const { return {memory_, kSecretBytes}; }
 
-  const int descriptor_;  // Owned.
+  void CloseDescriptor();
+
+  int descriptor_;  // Owned; -1 once it is mapped and nobody is to open it any more.
   char* const memory_;
   const int64_t bytes_;
 };

@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "common/net/cord_buffer.h"
 #include "common/net/grpc_status.h"
 #include "common/shared_memory/shared_values.h"
@@ -63,18 +65,26 @@ absl::StatusOr<Rooms> RoomsOf(const SharedSegments& segments, const v1::PullRequ
   return rooms;
 }
 
+int64_t BytesOf(const std::vector<absl::Cord>& values) {
+  int64_t bytes = 0;
+  for (const absl::Cord& each : values) bytes += static_cast<int64_t>(each.size());
+  return bytes;
+}
+
 // The values of a push that came another way than in its message; counts them either way.
 absl::Status TakeShared(const SharedSegments& segments, PushMessage* push, MethodMetrics* metrics) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto segment, segments.Find(push->head.segment()));
   if (segment != nullptr) CAPSTAN_RETURN_IF_ERROR(TakeValues(segment, push));
-  metrics->CountValues(push->values, segment != nullptr);
+  const int64_t bytes = BytesOf(push->values);
+  metrics->CountValues(bytes, segment == nullptr ? 0 : bytes);
   return absl::OkStatus();
 }
 
 void PutIn(const Rooms&, v1::PushResponse*, MethodMetrics*) {}  // It has no values.
 void PutIn(const Rooms& rooms, PullAnswer* answer, MethodMetrics* metrics) {
-  metrics->CountValues(answer->values, rooms.segment != nullptr);
+  const int64_t bytes = BytesOf(answer->values);
   if (rooms.segment != nullptr) PutValues(rooms.segment, rooms.request, answer);
+  metrics->CountValues(bytes, bytes - BytesOf(answer->values));
 }
 void PutIn(const Rooms& rooms, PushPullAnswer* answer, MethodMetrics* metrics) {
   PutIn(rooms, &answer->pull, metrics);

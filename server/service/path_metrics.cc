@@ -27,11 +27,9 @@ void MethodMetrics::End(int64_t begin, bool ok) {
   open_.fetch_sub(1, kRelaxed);
 }
 
-void MethodMetrics::CountValues(const std::vector<absl::Cord>& values, bool shared) {
-  int64_t bytes = 0;
-  for (const absl::Cord& each : values) bytes += static_cast<int64_t>(each.size());
+void MethodMetrics::CountValues(int64_t bytes, int64_t shared_bytes) {
   bytes_.fetch_add(bytes, kRelaxed);
-  if (shared) shared_bytes_.fetch_add(bytes, kRelaxed);
+  shared_bytes_.fetch_add(shared_bytes, kRelaxed);
 }
 
 v1::PathMethod MethodMetrics::Describe() const {

@@ -7,9 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <vector>
 
-#include "absl/strings/cord.h"
 #include "absl/time/clock.h"
 #include "common/observability/log_histogram.h"
 #include "proto/parameter_server.pb.h"
@@ -24,7 +22,8 @@ class MethodMetrics {
   int64_t Begin();  // The time, for the two below.
   void CarriedOut(int64_t begin) { apply_.Record(MicrosSince(begin)); }
   void End(int64_t begin, bool ok);
-  void CountValues(const std::vector<absl::Cord>& values, bool shared);
+  // Bytes of values, and how many of them went through shared memory.
+  void CountValues(int64_t bytes, int64_t shared_bytes);
 
   v1::PathMethod Describe() const;
 

@@ -1,5 +1,6 @@
 #include "server/table_store/memory_budget.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,7 +12,7 @@ namespace {
 
 absl::Status CheckLimit(const char* flag, const std::string& holder, int64_t limit, int64_t held,
                         int64_t bytes) {
-  if (limit == 0 || bytes <= limit - held) return absl::OkStatus();
+  if (limit == 0 || bytes == 0 || bytes <= limit - held) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("needs ", bytes, " bytes: ", holder, " holds ",
                                                    held, " of the ", limit, " that ", flag,
                                                    " allows"));
@@ -19,34 +20,49 @@ absl::Status CheckLimit(const char* flag, const std::string& holder, int64_t lim
 
 }  // namespace
 
-absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(const JobId& job, int64_t bytes) {
+absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(const JobId& job,
+                                                                const ShardKey& shard,
+                                                                int64_t bytes) {
   absl::MutexLock lock(&mutex_);
-  const auto of_job = by_job_.find(job);
-  const int64_t job_held = of_job == by_job_.end() ? 0 : of_job->second;
-  CAPSTAN_RETURN_IF_ERROR(CheckLimit("--memory-limit", "this server", limits_.all, held_, bytes));
+  const auto of_job = jobs_.find(job);
+  int64_t job_held = 0, shard_held = 0;
+  if (of_job != jobs_.end()) {
+    job_held = of_job->second.bytes;
+    const auto of_shard = of_job->second.shards.find(shard);
+    if (of_shard != of_job->second.shards.end()) shard_held = of_shard->second.bytes;
+  }
+  const int64_t more = std::max<int64_t>(bytes - shard_held, 0);
+  CAPSTAN_RETURN_IF_ERROR(CheckLimit("--memory-limit", "this server", limits_.all, held_, more));
   CAPSTAN_RETURN_IF_ERROR(CheckLimit("--job-memory-limit", absl::StrCat("job ", job, " here"),
-                                     limits_.one_job, job_held, bytes));
+                                     limits_.one_job, job_held, more));
+  Job& account = jobs_[job];
+  Shard& copies = account.shards[shard];
+  held_ += more;
+  account.bytes += more;
+  copies.bytes += more;
+  ++copies.copies;
   Reservation reservation;
-  if (bytes == 0) return reservation;
-  held_ += bytes;
-  by_job_[job] += bytes;
   reservation.budget_ = shared_from_this();
   reservation.job_ = job;
-  reservation.bytes_ = bytes;
+  reservation.shard_ = shard;
   return reservation;
 }
 
-void MemoryBudget::Release(const JobId& job, int64_t bytes) {
+void MemoryBudget::Release(const JobId& job, const ShardKey& shard) {
   absl::MutexLock lock(&mutex_);
-  held_ -= bytes;
-  const auto of_job = by_job_.find(job);
-  if ((of_job->second -= bytes) == 0) by_job_.erase(of_job);
+  const auto of_job = jobs_.find(job);
+  const auto of_shard = of_job->second.shards.find(shard);
+  if (--of_shard->second.copies > 0) return;
+  held_ -= of_shard->second.bytes;
+  of_job->second.bytes -= of_shard->second.bytes;
+  of_job->second.shards.erase(of_shard);
+  if (of_job->second.shards.empty()) jobs_.erase(of_job);
 }
 
 int64_t MemoryBudget::HeldBy(const JobId& job) const {
   absl::MutexLock lock(&mutex_);
-  const auto of_job = by_job_.find(job);
-  return of_job == by_job_.end() ? 0 : of_job->second;
+  const auto of_job = jobs_.find(job);
+  return of_job == jobs_.end() ? 0 : of_job->second.bytes;
 }
 
 int64_t MemoryBudget::held() const {

@@ -1,7 +1,8 @@
 // MemoryBudget: how much memory shards may take on this server, accounted per job.
 //
 // Counted are values and optimizer state, which live as long as the shard; what comes and goes with
-// messages is bounded elsewhere (each worker's gradients on their way).
+// messages is bounded elsewhere (each worker's gradients on their way). Copies of one shard count
+// once: where there are two, one is about to replace the other.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_MEMORY_BUDGET_H_
 #define CAPSTAN_SERVER_TABLE_STORE_MEMORY_BUDGET_H_
@@ -33,35 +34,43 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     Reservation& operator=(Reservation&& other) noexcept {
       std::swap(budget_, other.budget_);
       std::swap(job_, other.job_);
-      std::swap(bytes_, other.bytes_);
+      std::swap(shard_, other.shard_);
       return *this;
     }
     ~Reservation() {
-      if (budget_ != nullptr) budget_->Release(job_, bytes_);
+      if (budget_ != nullptr) budget_->Release(job_, shard_);
     }
 
    private:
     friend class MemoryBudget;
     std::shared_ptr<MemoryBudget> budget_;  // Shared with the server and every reservation.
     JobId job_;
-    int64_t bytes_ = 0;
+    ShardKey shard_;
   };
 
   // Is to be owned by a shared_ptr.
   explicit MemoryBudget(const Limits& limits) : limits_(limits) {}
 
   // Errors: kResourceExhausted  beyond a limit; names it, what is asked for and what is held.
-  absl::StatusOr<Reservation> Reserve(const JobId& job, int64_t bytes);
+  absl::StatusOr<Reservation> Reserve(const JobId& job, const ShardKey& shard, int64_t bytes);
   int64_t HeldBy(const JobId& job) const;
   int64_t held() const;
 
  private:
-  void Release(const JobId& job, int64_t bytes);
+  struct Shard {
+    int copies = 0;
+    int64_t bytes = 0;  // Of the largest.
+  };
+  struct Job {
+    int64_t bytes = 0;
+    absl::btree_map<ShardKey, Shard> shards;
+  };
+  void Release(const JobId& job, const ShardKey& shard);
 
   const Limits limits_;
   mutable absl::Mutex mutex_;
   int64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::btree_map<JobId, int64_t> by_job_ ABSL_GUARDED_BY(mutex_);  // None is 0.
+  absl::btree_map<JobId, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // None is without shards.
 };
 
 }  // namespace capstan::server

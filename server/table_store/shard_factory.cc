@@ -108,7 +108,7 @@ absl::StatusOr<ShardFactory::Room> ShardFactory::MakeRoom(const HeldShard& shard
   if (!store.ok()) return Annotate(store.status(), NameOf(shard.key));
   Room room{.store = *std::move(store), .memory = {}};
   if (config_.budget == nullptr) return room;
-  auto memory = config_.budget->Reserve(config_.job, room.store.bytes());
+  auto memory = config_.budget->Reserve(config_.job, shard.key, room.store.bytes());
   if (!memory.ok()) return Annotate(memory.status(), NameOf(shard.key));
   room.memory = *std::move(memory);
   return room;

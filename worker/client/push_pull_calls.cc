@@ -1,4 +1,5 @@
 // PushPullClient's messages: how they are placed, sent and read.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,9 @@ namespace capstan::worker {
 namespace {
 
 constexpr int64_t kSharedBytesMin = 16 << 10;  // Of a message; smaller ones gain nothing.
+// Then a push goes that still waits for room or for answers to others: a server may hold those back
+// until it has this one, while a shard of a BSP job without replicas is moved.
+constexpr absl::Duration kPushPatience = absl::Milliseconds(100);
 constexpr char kPushMethod[] = "/capstan.v1.ParameterServer/Push";
 constexpr char kPullMethod[] = "/capstan.v1.ParameterServer/Pull";
 
@@ -41,6 +45,14 @@ bool MayStillRun(const absl::Status& status) {
     default:
       return false;
   }
+}
+
+// The operation may end with this reply although others of its messages are still being read.
+bool MayEndOperation(const absl::Status& status, const absl::StatusOr<DecodedReply>& reply) {
+  if (!status.ok() || !reply.ok()) return true;
+  return std::any_of(reply->shards.begin(), reply->shards.end(), [](const ShardReply& shard) {
+    return shard.outcome == ShardReply::Outcome::kPast;
+  });
 }
 
 }  // namespace
@@ -132,12 +144,21 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::TakeLocked(Calls* calls) {
 bool PushPullClient::NextQueued(Task* task) {
   *task = {};
   absl::MutexLock lock(&mutex_);
+  auto any = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closing_ || !ask_queue_.empty() || !offers_.empty() || !placed_.empty() ||
+           !pushes_.empty() || !pulls_.empty();
+  };
+  mutex_.Await(absl::Condition(&any));
   auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return closing_ || !ask_queue_.empty() || !offers_.empty() || !placed_.empty() ||
            MayTakeLocked(pushes_) || MayTakeLocked(pulls_);
   };
-  mutex_.Await(absl::Condition(&ready));
+  const bool in_time = mutex_.AwaitWithTimeout(absl::Condition(&ready), kPushPatience);
   if (closing_) return false;
+  if (!in_time) {
+    if (!pushes_.empty()) task->call = TakeLocked(&pushes_);
+    return true;
+  }
   if (!ask_queue_.empty()) {
     task->ask = std::move(ask_queue_.front());
     ask_queue_.pop_front();
@@ -179,7 +200,7 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls)
 
 bool PushPullClient::BeginRead(const Call& call, TableArrays** destination) {
   absl::MutexLock lock(&mutex_);
-  while (rerouting_) changed_.Wait(&mutex_);
+  while (rerouting_ > 0) changed_.Wait(&mutex_);
   if (closing_ || !session_.Expects(call.message.message)) return false;
   *destination = payloads_.at(call.message.op).destination;
   ++readers_[call.message.op];
@@ -189,6 +210,7 @@ bool PushPullClient::BeginRead(const Call& call, TableArrays** destination) {
 void PushPullClient::EndReadLocked(const Call& call) {
   const auto readers = readers_.find(call.message.op);
   if (--readers->second == 0) readers_.erase(readers);
+  changed_.SignalAll();
 }
 
 void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status) {
@@ -200,6 +222,9 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
   {
     absl::MutexLock lock(&mutex_);
     if (read) EndReadLocked(*call);
+    if (MayEndOperation(status, reply)) {
+      while (readers_.contains(call->message.op)) changed_.Wait(&mutex_);
+    }
     if (!closing_ && session_.Expects(call->message.message)) {
       const absl::Status outcome = status.ok() ? reply.status() : status;
       if (!reply.ok()) reply = DecodedReply();

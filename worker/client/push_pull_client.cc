@@ -68,9 +68,9 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
                                                      " shards, expected ", routing_.shards.size(),
                                                      " as before"));
     }
-    rerouting_ = true;
+    ++rerouting_;
     while (!readers_.empty()) changed_.Wait(&mutex_);
-    rerouting_ = false;
+    --rerouting_;
     changed_.SignalAll();
     if (closing_ || routing.generation <= session_.routing_generation()) return absl::OkStatus();
     routing_ = routing;
@@ -214,6 +214,8 @@ void PushPullClient::CancelPull(OpId op) {
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
+    // What is being read is in the session's books before it forgets the pull.
+    while (readers_.contains(op)) changed_.Wait(&mutex_);
     SessionActions actions;
     session_.CancelPull(op, clock_.Now(), &actions);
     payloads_.erase(op);
@@ -221,7 +223,6 @@ void PushPullClient::CancelPull(OpId op) {
     for (const std::shared_ptr<Call>& call : calls_) {
       if (call->message.op == op) call->context.TryCancel();
     }
-    while (readers_.contains(op)) changed_.Wait(&mutex_);
     calls = TakeActionsLocked(actions);
   }
   StartCalls(calls);

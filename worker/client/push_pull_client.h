@@ -75,7 +75,7 @@ class PushPullClient {
     int64_t shared_memory_bytes = 32 << 20;
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
-    absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait included.
+    absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait there included.
     absl::Duration ask_timeout = absl::Seconds(2);    // Of asking a server for its routing table.
   };
   PushPullClient(const Options& options, const Clock& clock);
@@ -164,8 +164,10 @@ class PushPullClient {
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
   // Values of a reply are written to their places under no lock, between BeginRead, which is false
-  // if nobody expects the reply any more, and EndReadLocked. An operation does not end for its
-  // caller, and no other server is asked for a shard, before those who read have ended.
+  // if nobody expects the reply any more, and EndReadLocked; the session learns of them as the
+  // reading ends. Nothing that makes it forget a message (a cancelled pull, an operation that
+  // fails, a routing table) happens while one of the operation's is being read: what is written is
+  // known.
   bool BeginRead(const Call& call, TableArrays** destination);
   void EndReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::StatusOr<DecodedReply> Read(const Call& call, TableArrays* destination);
@@ -196,7 +198,7 @@ class PushPullClient {
   absl::btree_map<const ServerPeer*, int64_t> pushing_ ABSL_GUARDED_BY(mutex_);  // Bytes.
   PathCounts counts_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
-  bool rerouting_ ABSL_GUARDED_BY(mutex_) = false;              // No reader may begin.
+  int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;                   // Above 0: no reader may begin.
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;

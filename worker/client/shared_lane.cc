@@ -52,12 +52,17 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
     StartRead(&response_);
     StartCall();
   }
+  // Gives out no more room; the stream ends with the last lease, so that messages that are on their
+  // way still find their values.
   void End() {
+    bool last;
     {
       absl::MutexLock lock(&mutex_);
       open_ = false;
+      ending_ = true;
+      last = leases_ == 0;
     }
-    context_.TryCancel();
+    if (last) context_.TryCancel();
   }
 
   // The first read brings the proof; the second one ends with the stream.
@@ -82,12 +87,18 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
     if (!open_) return std::nullopt;
     const std::optional<int64_t> offset = FreeOf(direction).Take(bytes);
     if (!offset.has_value()) return std::nullopt;
+    ++leases_;
     return MessageRoom{
         .segment = memory_, .name = name_, .offset = BaseOf(direction) + *offset, .bytes = bytes};
   }
   void Give(Direction direction, int64_t offset) {
-    absl::MutexLock lock(&mutex_);
-    FreeOf(direction).Give(offset - BaseOf(direction));
+    bool last;
+    {
+      absl::MutexLock lock(&mutex_);
+      FreeOf(direction).Give(offset - BaseOf(direction));
+      last = --leases_ == 0 && ending_;
+    }
+    if (last) context_.TryCancel();
   }
   bool MustWait(Direction direction, int64_t bytes) {
     absl::MutexLock lock(&mutex_);
@@ -125,6 +136,8 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
 
   absl::Mutex mutex_;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  int leases_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t name_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<RangeAllocator, 2> free_ ABSL_GUARDED_BY(mutex_);  // By direction.
 };
@@ -150,8 +163,7 @@ void SharedLane::Lease::GiveBack() {
 
 void SharedLane::Lease::Abandon() {
   if (segment_ != nullptr) segment_->End();
-  segment_.reset();
-  room_ = {};
+  GiveBack();  // Nobody takes it again.
 }
 
 SharedLane::SharedLane(Options options) : options_(std::move(options)) {}

@@ -195,8 +195,10 @@ TEST_CASE("Shared lane: what a message used whose fate is unknown is never used 
   lost.Abandon();
   CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
   CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2));
-  f.AwaitChanges(1);                      // The stream has ended.
-  other.room().segment->data()[0] = 'x';  // Whoever has room there keeps it.
+  other.room().segment->data()[0] = 'x';  // Whoever has room there keeps it, and the server, too.
+  CHECK(f.fake.segment()->data()[0] == 'x');
+  other.GiveBack();
+  f.AwaitChanges(1);  // The stream has ended.
   f.Offer();
   const SharedLane::Lease lease = f.lane->Take(Direction::kPush, 100);
   REQUIRE(lease);
