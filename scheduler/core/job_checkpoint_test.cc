@@ -182,6 +182,25 @@ TEST_CASE("Job checkpoints: of a damaged one the one before is used, and it is n
   story.CheckTrained(plan);
 }
 
+TEST_CASE("Job checkpoints: one that finds no memory is kept, and ends the job",
+          "[scheduler][core]") {
+  Story story;
+  JobPlan plan = Plan(Mode::kAsp);
+  plan.checkpoint_interval = absl::Milliseconds(700);
+  plan.checkpoints_kept = 2;
+  REQUIRE_OK(story.Submit(plan));
+  REQUIRE(story.RunUntil([&] { return story.Count() == 3; }, absl::Minutes(1)));
+  story.Damage("/checkpoints/checkpoint-3", FailureReason::kOutOfMemory);
+  story.Kill("server-2");
+  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
+  CHECK(story.View("job-1").failure.reason == FailureReason::kOutOfMemory);
+  const auto given_up = [](const Event& event) {
+    const auto* ended = std::get_if<CheckpointEnded>(&event);
+    return ended != nullptr && ended->folder == "/checkpoints/checkpoint-3" && !ended->why.empty();
+  };
+  CHECK(std::none_of(story.events().begin(), story.events().end(), given_up));
+}
+
 TEST_CASE("Job checkpoints: without one, and without a copy, lost shards end the job",
           "[scheduler][core]") {
   Story story;

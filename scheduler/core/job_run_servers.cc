@@ -71,7 +71,11 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
         (report.failure.reason == FailureReason::kBadData && reads_log)) {
       return OnServerFailed(server, report.failure.message, now, events);
     }
-    if (TryOlderCheckpoint(absl::StrCat(server, ": ", report.failure.message), now, events)) return;
+    // A lack of memory is no fault of the checkpoint.
+    if (report.failure.reason != FailureReason::kOutOfMemory &&
+        TryOlderCheckpoint(absl::StrCat(server, ": ", report.failure.message), now, events)) {
+      return;
+    }
     End(JobState::kFailed,
         {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)}, now, events);
     return;

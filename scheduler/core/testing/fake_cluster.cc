@@ -429,8 +429,9 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
     FakeTables tables = node.tables[job];
     NoteRestore(assignment);
     tables.failure = {};
-    if (damaged_.contains(assignment.restore.restore_folder)) {
-      tables.failure = {FailureReason::kBadData, "its checksum does not match"};
+    if (const auto damaged = damaged_.find(assignment.restore.restore_folder);
+        damaged != damaged_.end()) {
+      tables.failure = {damaged->second, "its checksum does not match"};
     }
     absl::btree_map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {

@@ -78,7 +78,8 @@ class FakeCluster {
   absl::Status Submit(const JobPlan& plan,
                       const std::optional<RestoreFrom>& restore = std::nullopt);
   void AskCheckpoint(const JobId& job);
-  void Damage(const std::string& folder);  // No server can read that checkpoint any more.
+  // No server can take its shards from that checkpoint any more, for this reason.
+  void Damage(const std::string& folder, FailureReason reason = FailureReason::kBadData);
   void Save(const JobId& job, absl::Duration limit);  // Asks for one and waits for it.
   // The scheduler dies, at once or at the end of its next step, before anything of that is durable
   // or said. After `away` another one goes on with what is in the store.
@@ -255,7 +256,7 @@ class FakeCluster {
   absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
   absl::btree_map<TaskKey, Generation> task_generations_;
   absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
-  absl::btree_set<std::string> damaged_;
+  absl::btree_map<std::string, FailureReason> damaged_;  // Checkpoints, by folder.
   std::vector<Publish> publishes_;
   std::vector<CheckpointReply> checkpoint_replies_;  // To calls of Save.
   Events events_;

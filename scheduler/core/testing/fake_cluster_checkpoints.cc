@@ -43,7 +43,9 @@ void FakeCluster::AskCheckpoint(const JobId& job) {
   Perform(actions);
 }
 
-void FakeCluster::Damage(const std::string& folder) { damaged_.insert(folder); }
+void FakeCluster::Damage(const std::string& folder, FailureReason reason) {
+  damaged_[folder] = reason;
+}
 
 void FakeCluster::Save(const JobId& job, absl::Duration limit) {
   Actions actions;
