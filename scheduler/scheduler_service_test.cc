@@ -1,5 +1,6 @@
 #include "scheduler/scheduler_service.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -334,10 +335,13 @@ bool IsAlive(Loopback& loopback, const std::string& node) {
 }
 
 // server-1 is silent and soon dead; server-2, which is `lively`, syncs and lives on. The job waits.
+// It syncs again and again: the scheduler may learn of its broken connection after a sync.
 void CheckThatOnlySilentDies(Loopback& loopback, const std::string& job,
                              const v1::RegisterResponse& lively) {
-  absl::StatusOr<v1::SyncNodeResponse> answer = absl::UnknownError("no answer");
-  std::thread held([&] { answer = loopback.Sync(lively, 1); });
+  std::atomic<bool> stop = false;
+  std::thread syncing([&] {
+    while (!stop) loopback.Sync(lively, /*seen=*/0).status().IgnoreError();
+  });
   // The watch of a job that is never there is a clock here: it ends when the node has died.
   const absl::Time limit = absl::Now() + absl::Seconds(30);
   while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
@@ -346,8 +350,9 @@ void CheckThatOnlySilentDies(Loopback& loopback, const std::string& job,
   }
   CHECK_FALSE(IsAlive(loopback, "server-1"));
   CHECK(IsAlive(loopback, "server-2"));
+  stop = true;
   loopback.service->Stop();
-  held.join();
+  syncing.join();
 }
 
 TEST_CASE("Scheduler service: a node whose held call is cut is dead soon, unless it calls again",
