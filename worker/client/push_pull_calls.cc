@@ -1,5 +1,4 @@
 // PushPullClient's messages: how they are placed, sent and read.
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -45,14 +44,6 @@ bool MayStillRun(const absl::Status& status) {
     default:
       return false;
   }
-}
-
-// The operation may end with this reply although others of its messages are still being read.
-bool MayEndOperation(const absl::Status& status, const absl::StatusOr<DecodedReply>& reply) {
-  if (!status.ok() || !reply.ok()) return true;
-  return std::any_of(reply->shards.begin(), reply->shards.end(), [](const ShardReply& shard) {
-    return shard.outcome == ShardReply::Outcome::kPast;
-  });
 }
 
 }  // namespace
@@ -222,8 +213,10 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
   {
     absl::MutexLock lock(&mutex_);
     if (read) EndReadLocked(*call);
-    if (MayEndOperation(status, reply)) {
-      while (readers_.contains(call->message.op)) changed_.Wait(&mutex_);
+    // The operation has failed, by another message, while this one was being read; or it cannot be
+    // read.
+    if (read && (!reply.ok() || !session_.Expects(call->message.message))) {
+      session_.ForgetHeld(call->message);
     }
     if (!closing_ && session_.Expects(call->message.message)) {
       const absl::Status outcome = status.ok() ? reply.status() : status;

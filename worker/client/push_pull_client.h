@@ -165,9 +165,9 @@ class PushPullClient {
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
   // Values of a reply are written to their places under no lock, between BeginRead, which is false
   // if nobody expects the reply any more, and EndReadLocked; the session learns of them as the
-  // reading ends. Nothing that makes it forget a message (a cancelled pull, an operation that
-  // fails, a routing table) happens while one of the operation's is being read: what is written is
-  // known.
+  // reading ends. A pull is cancelled, a routing table taken in, and the end of an operation told
+  // once nobody reads for it. Where an operation failed meanwhile, the session forgets which
+  // versions are held.
   bool BeginRead(const Call& call, TableArrays** destination);
   void EndReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::StatusOr<DecodedReply> Read(const Call& call, TableArrays* destination);

@@ -338,6 +338,16 @@ int PushPullSession::ServerToAsk() const {
   return order[static_cast<size_t>(asked_) % order.size()].second;
 }
 
+void PushPullSession::ForgetHeld(const SendMessage& message) {
+  for (const SendMessage::Shard& shard : message.shards) {
+    const auto route = std::lower_bound(
+        routing_.shards.begin(), routing_.shards.end(), shard.key,
+        [](const ShardRoute& each, const ShardKey& key) { return each.key < key; });
+    if (route == routing_.shards.end() || route->key != shard.key) continue;
+    per_shard_[static_cast<size_t>(route - routing_.shards.begin())].held_version = -1;
+  }
+}
+
 void PushPullSession::CancelPull(OpId op, Instant now, SessionActions* actions) {
   const auto found = ops_.find(op);
   if (found == ops_.end() || found->second.request.kind != OpKind::kPull) return;

@@ -188,6 +188,10 @@ class PushPullSession {
   // Forgets a pull: late replies to it are ignored. No effect on pushes or unknown ids.
   void CancelPull(OpId op, Instant now, SessionActions* actions);
 
+  // Values of the message's shards may have been written to their places, and OnReply never learnt
+  // of it, as the message was forgotten meanwhile: they are asked for whatever version is held.
+  void ForgetHeld(const SendMessage& message);
+
   // The answer to a message. `replies` are in the order of its shards if `status` is OK.
   // kUnavailable, kNotFound, kDeadlineExceeded, kCancelled: sent again with the same ids after a
   // delay; a newer routing table ends the delay.

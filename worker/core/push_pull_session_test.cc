@@ -223,6 +223,24 @@ TEST_CASE("Session: what a pull holds is of no use to one in another format", "[
   CHECK(pull(5, false) == (exact_snapshots ? -1 : 9));
 }
 
+TEST_CASE("Session: what may have been written without its knowing is asked for anew",
+          "[worker][core]") {
+  Story story;
+  story.Pull(1, 0);
+  const auto first = story.Sent();
+  for (const SendMessage& message : first) story.Answer(message, {.version = Version(4)});
+  story.session.ForgetHeld(first[0]);  // Shards 0 and 1.
+  SendMessage unknown = first[1];
+  unknown.shards[0].key = {TableId(7), ShardId(0)};
+  story.session.ForgetHeld(unknown);  // Ignored.
+  story.Pull(2, 1);
+  const auto again = story.Sent();
+  REQUIRE(again.size() == 2);
+  CHECK(again[0].shards[0].held_version == -1);
+  CHECK(again[0].shards[1].held_version == -1);
+  CHECK(again[1].shards[0].held_version == 4);
+}
+
 TEST_CASE("Session: BSP's past iteration ends the pull with the oldest common one",
           "[worker][core]") {
   Story story;
