@@ -1,15 +1,6 @@
 #include "common/shared_memory/range_allocator.h"
 
 namespace capstan {
-namespace {
-
-int64_t RoundUp(int64_t bytes) {
-  constexpr int64_t kAlignment = RangeAllocator::kAlignment;
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
-
 std::optional<int64_t> RangeAllocator::FirstGap(int64_t bytes) const {
   int64_t begin = 0;
   for (const auto& [taken_begin, taken_end] : taken_) {

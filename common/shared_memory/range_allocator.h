@@ -16,6 +16,11 @@ class RangeAllocator {
  public:
   static constexpr int64_t kAlignment = 64;  // Bytes, of every offset.
 
+  // Bytes that a range takes: up to where the next one may begin.
+  static constexpr int64_t RoundUp(int64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
   explicit RangeAllocator(int64_t size) : size_(size) {}  // Bytes.
 
   // The offset of `bytes` bytes that were free, which are taken now; none if there is no such gap.

@@ -11,11 +11,6 @@
 namespace capstan {
 namespace {
 
-int64_t RoundUp(int64_t bytes) {
-  constexpr int64_t kAlignment = RangeAllocator::kAlignment;
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 void CopyOut(const absl::Cord& values, char* to) {
   for (const absl::string_view piece : values.Chunks()) {
     std::memcpy(to, piece.data(), piece.size());
@@ -64,7 +59,7 @@ absl::Status TakeAll(const std::shared_ptr<SharedSegment>& segment, Message* mes
 
 int64_t RoomBytes(absl::Span<const int64_t> sizes) {
   int64_t bytes = 0;
-  for (const int64_t size : sizes) bytes += RoundUp(size);
+  for (const int64_t size : sizes) bytes += RangeAllocator::RoundUp(size);
   return bytes;
 }
 
@@ -75,7 +70,7 @@ void PutValues(const MessageRoom& room, PushMessage* push) {
     absl::Cord& values = push->values[static_cast<size_t>(i)];
     const auto size = static_cast<int64_t>(values.size());
     PutOne(*room.segment, offset, push->head.mutable_shards(i), &values);
-    offset += RoundUp(size);
+    offset += RangeAllocator::RoundUp(size);
   }
 }
 
@@ -86,7 +81,7 @@ void NameRoom(const MessageRoom& room, absl::Span<const int64_t> sizes, v1::Pull
     v1::SharedRange* range = request->mutable_shards(i)->mutable_room();
     range->set_offset(static_cast<uint64_t>(offset));
     range->set_bytes(static_cast<uint64_t>(sizes[static_cast<size_t>(i)]));
-    offset += RoundUp(sizes[static_cast<size_t>(i)]);
+    offset += RangeAllocator::RoundUp(sizes[static_cast<size_t>(i)]);
   }
 }
 

@@ -33,6 +33,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "worker/client/message_codec.h"
 #include "worker/client/server_peer.h"
+#include "worker/client/shared_lane.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -72,7 +73,7 @@ class PushPullClient {
     int64_t push_bytes_max = 64 << 20;
     // Most memory that is shared with one server, if it is on this host: bytes of both directions
     // together, less where the server holds little. 0: none is.
-    int64_t shared_memory_bytes = 32 << 20;
+    int64_t shared_memory_bytes = SharedLane::kBytesDefault;
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
     absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait there included.

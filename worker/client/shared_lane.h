@@ -30,6 +30,9 @@ class SharedLane {
   class Segment;
 
  public:
+  // Shared with one server unless its caller says otherwise: both directions together.
+  static constexpr int64_t kBytesDefault = 32 << 20;
+
   enum class Direction { kPush, kPull };
 
   // A part of the memory, given back when it is destroyed.

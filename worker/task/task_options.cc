@@ -4,6 +4,7 @@
 
 #include "common/model/tables.h"
 #include "common/wire/number_format.h"
+#include "worker/client/shared_lane.h"
 
 namespace capstan::worker {
 namespace {
@@ -42,8 +43,7 @@ Formats WireFormats(const v1::JobSpec& job) {
 }
 
 int64_t SharedMemoryBytes(const v1::JobSpec& job) {
-  constexpr int64_t kBytes = 32 << 20;
-  return job.wire().shared_memory() == v1::OFF ? 0 : kBytes;
+  return job.wire().shared_memory() == v1::OFF ? 0 : SharedLane::kBytesDefault;
 }
 
 TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size) {
