@@ -9,11 +9,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <utility>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/storage/descriptor.h"
 
 namespace capstan {
 namespace {
@@ -46,24 +45,6 @@ absl::Status CheckOffer(const SegmentOffer& offer) {
   }
   return absl::OkStatus();
 }
-
-// Owns a descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // Of errno: what is not there is on another host; what the kernel lacks may come back.
 absl::Status OpenError(const std::string& path) {

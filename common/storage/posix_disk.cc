@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
+#include "common/storage/descriptor.h"
 
 namespace capstan {
 namespace {
@@ -36,23 +37,6 @@ absl::Status DiskError(absl::string_view what, const std::string& path) {
       return absl::UnavailableError(message);
   }
 }
-
-// Owns a descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-
- private:
-  const int fd_;
-};
 
 int OpenAgain(const std::string& path, int flags) {
   int fd = -1;
