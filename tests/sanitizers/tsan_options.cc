@@ -35,6 +35,10 @@ called_from_lib:libabsl_graphcycles_internal.so
 called_from_lib:libabsl_time_zone.so
 called_from_lib:libabsl_random_internal_pool_urbg.so
 
+# protobuf is not instrumented: what reflection needs is made once, behind statics whose guards TSan
+# does not see.
+race:google::protobuf::internal::AssignDescriptors
+
 # gRPC is not instrumented: the handler of calls to methods that do not exist is compiled with our
 # code, too, since it is a template, but run from within the library, which counts its references.
 race:grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>
