@@ -40,9 +40,9 @@ def run(live, text, name, draw=None):
     if draw is not None:
         live.wait_iteration(job, 5)
         for victim in draw.sample(VICTIMS, len(VICTIMS)):
+            live.wait_iteration(job, live.iteration(job) + draw.randrange(1, 20))
             struck.append(f"{victim}@{live.iteration(job)}")
             strike(live, job, victim, draw)
-            live.wait_iteration(job, live.iteration(job) + draw.randrange(1, 20))
     status = live.wait(job, seconds=300)
     if status["state"] != "SUCCEEDED":
         sys.exit(f"{job}: {status}\n{live.logs()}")
@@ -103,7 +103,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--modes", nargs="+", choices=("bsp", "ssp"), default=("bsp", "ssp"))
     arguments = parser.parse_args()
