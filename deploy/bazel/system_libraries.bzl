@@ -27,6 +27,7 @@ _PKG_CONFIG_LIBRARIES = {
     "sqlite3": {"sqlite3": ["sqlite3"]},
     "zlib": {"zlib": ["zlib"]},
     "zmq": {"zmq": ["libzmq"]},
+    "zstd": {"zstd": ["libzstd"]},
 }
 
 # Libraries without a .pc file, and flags that pkg-config does not know of.
