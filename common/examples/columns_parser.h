@@ -1,0 +1,76 @@
+// ColumnsParser: lines of CSV or TSV, each column used as the options say.
+//
+// Columns that give keys (kCategory, kId) are the fields, counted from 0 in their order; their
+// values are 1. An empty column of these gives no key. Dense columns keep their order.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_COMMON_EXAMPLES_COLUMNS_PARSER_H_
+#define CAPSTAN_COMMON_EXAMPLES_COLUMNS_PARSER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/examples/delimited.h"
+#include "common/examples/example_batch.h"
+#include "common/examples/line_parser.h"
+
+namespace capstan {
+
+class ColumnsParser final : public LineParser {
+ public:
+  enum class Kind {
+    kSkip,
+    kLabel,     // A finite number. Without such a column all labels are 0.
+    kDense,     // A finite number.
+    kCategory,  // Any bytes; the key is HashFeature(field, bytes).
+    kId,        // A decimal number of 64 bits; it is the key itself.
+  };
+  struct Column {
+    Kind kind = Kind::kSkip;
+    std::string name;              // For messages, and compared with the header if there is one.
+    std::optional<float> missing;  // kDense: what an empty column stands for. None: an error.
+  };
+  struct Options {
+    std::vector<Column> columns;  // All of a line's, in order.
+    char separator = ',';
+    bool quotes = true;         // As in RFC 4180. False: '"' is a character like others.
+    bool header = false;        // The first line of each file holds names.
+    uint64_t hash_buckets = 0;  // Keys of kCategory are folded into it. 0: full 64 bits.
+  };
+
+  // Errors: kInvalidArgument  no column but skipped ones, more than one label, a default for a
+  //                           column that is not dense or one that is not finite, a separator that
+  //                           is a quote or a line end.
+  static absl::StatusOr<std::unique_ptr<ColumnsParser>> Create(Options options);
+
+  // Errors (*batch is unchanged; the message gives the column, counted from 1, and its name):
+  //   kInvalidArgument  another number of columns; wrong quotes; a column that is not of its kind.
+  absl::Status Parse(absl::string_view line, ExampleBatch* batch) override;
+
+  int64_t dense_columns() const override { return dense_columns_; }
+  int32_t field_count() const override { return field_count_; }
+  bool has_header() const override { return options_.header; }
+  // Errors: kInvalidArgument  another number of columns, or a name that is not the options'.
+  absl::Status CheckHeader(absl::string_view line) override;
+
+ private:
+  explicit ColumnsParser(Options options);
+  absl::Status ParseColumns(absl::string_view line, ExampleBatch* batch, float* label);
+  absl::Status ParseColumn(const Column& column, int64_t number, absl::string_view text,
+                           ExampleBatch* batch, int32_t* field, float* label) const;
+  absl::Status WrongCount(DelimitedLine& line) const;
+
+  const Options options_;
+  int64_t dense_columns_ = 0;
+  int32_t field_count_ = 0;
+  std::string scratch_;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_EXAMPLES_COLUMNS_PARSER_H_

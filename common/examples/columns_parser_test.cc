@@ -1,0 +1,149 @@
+#include "common/examples/columns_parser.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <utility>
+
+#include "common/examples/feature_hash.h"
+#include "common/examples/parser_checks.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+using ::capstan::testing::CheckSurvives;
+using ::capstan::testing::ParseLine;
+using Kind = ColumnsParser::Kind;
+using Options = ColumnsParser::Options;
+
+// user id, (skipped), city, age, income (0.5 if missing), bought.
+Options Shop() {
+  return {.columns = {{.kind = Kind::kId, .name = "user"},
+                      {.kind = Kind::kSkip},
+                      {.kind = Kind::kCategory, .name = "city"},
+                      {.kind = Kind::kDense, .name = "age"},
+                      {.kind = Kind::kDense, .name = "income", .missing = 0.5f},
+                      {.kind = Kind::kLabel, .name = "bought"}}};
+}
+
+std::unique_ptr<ColumnsParser> MakeParser(Options options) {
+  REQUIRE_OK_AND_ASSIGN(auto parser, ColumnsParser::Create(std::move(options)));
+  return parser;
+}
+
+absl::Status ErrorOf(absl::string_view line) {
+  const auto parser = MakeParser(Shop());
+  ExampleBatch batch(2);
+  const absl::Status status = parser->Parse(line, &batch);
+  CHECK(batch.count() == 0);
+  CHECK(batch.value_count() == 0);
+  CHECK(batch.dense().empty());
+  return status;
+}
+
+TEST_CASE("Columns: each column goes where its kind says", "[common][examples]") {
+  const auto parser = MakeParser(Shop());
+  CHECK(parser->dense_columns() == 2);
+  CHECK(parser->field_count() == 2);
+  CHECK_FALSE(parser->has_header());
+  const ExampleBatch batch =
+      ParseLine(*parser, R"(18446744073709551615,x,"Oslo, ""N""",+41,1e3,1)");
+  REQUIRE(batch.count() == 1);
+  CHECK(batch.labels()[0] == 1);
+  CHECK(batch.dense() == absl::Span<const float>({41, 1000}));
+  CHECK(batch.keys() == absl::Span<const uint64_t>({std::numeric_limits<uint64_t>::max(),
+                                                    HashFeature(1, R"(Oslo, "N")")}));
+  CHECK(batch.values() == absl::Span<const float>({1, 1}));
+  CHECK(batch.fields() == absl::Span<const int32_t>({0, 1}));
+}
+
+TEST_CASE("Columns: what is missing gives the default, or no key", "[common][examples]") {
+  const auto parser = MakeParser(Shop());
+  const ExampleBatch batch = ParseLine(*parser, ",,,2,,0");
+  CHECK(batch.value_count() == 0);
+  CHECK(batch.dense() == absl::Span<const float>({2, 0.5}));
+  CHECK(ParseLine(*parser, ",,Rome,2,,0").fields() == absl::Span<const int32_t>({1}));
+}
+
+TEST_CASE("Columns: ids of a rating, between tabs, without a fold", "[common][examples]") {
+  const auto parser = MakeParser({.columns = {{.kind = Kind::kId},
+                                              {.kind = Kind::kId},
+                                              {.kind = Kind::kCategory},
+                                              {.kind = Kind::kLabel}},
+                                  .separator = '\t',
+                                  .quotes = false,
+                                  .hash_buckets = 10});
+  const ExampleBatch batch = ParseLine(*parser, "77\t5\t\"a\t8");
+  CHECK(batch.labels()[0] == 8);
+  CHECK(batch.keys() == absl::Span<const uint64_t>({77, 5, HashFeature(2, "\"a") % 10}));
+}
+
+TEST_CASE("Columns: without a label column labels are 0", "[common][examples]") {
+  const auto parser = MakeParser({.columns = {{.kind = Kind::kDense}}});
+  CHECK(ParseLine(*parser, "3").labels()[0] == 0);
+}
+
+TEST_CASE("Columns: errors name the column", "[common][examples]") {
+  const auto code = absl::StatusCode::kInvalidArgument;
+  CHECK_STATUS(ErrorOf("-1,,,1,,0"), code,
+               "column 1 (user): '-1' is no number, expected a whole number below 2^64");
+  CHECK_STATUS(ErrorOf("18446744073709551616,,,1,,0"), code, "column 1 (user): '18446744073709");
+  CHECK_STATUS(ErrorOf("1,,,,,0"), code,
+               "column 4 (age): '' is no number, expected a finite number");
+  CHECK_STATUS(ErrorOf("1,,,1,x,0"), code, "column 5 (income): 'x' is no number");
+  CHECK_STATUS(ErrorOf("1,,,1,inf,0"), code, "column 5 (income): 'inf' is not finite");
+  CHECK_STATUS(ErrorOf("1,,,1,,"), code, "column 6 (bought): '' is no number");
+  CHECK_STATUS(ErrorOf("1,,,1,"), code, "found 5 columns, expected 6 with ',' between them");
+  CHECK_STATUS(ErrorOf("1,,,1,,0,,"), code, "found 8 columns, expected 6");
+  CHECK_STATUS(ErrorOf("1,,\"a,1,,0"), code, "column 3, byte 4: the quote is not closed");
+  CHECK_STATUS(ErrorOf("1,,,1,,0,\""), code, "column 7, byte 10: the quote is not closed");
+}
+
+TEST_CASE("Columns: the header must have the names of the options", "[common][examples]") {
+  Options options = Shop();
+  options.header = true;
+  const auto parser = MakeParser(options);
+  CHECK(parser->has_header());
+  const auto code = absl::StatusCode::kInvalidArgument;
+  REQUIRE_OK(parser->CheckHeader("user,whatever,city,\"age\",income,bought"));
+  CHECK_STATUS(parser->CheckHeader("user,whatever,town,age,income,bought"), code,
+               "the header's column 3 is 'town', expected 'city'");
+  CHECK_STATUS(parser->CheckHeader("user,whatever,city"), code, "found 3 columns, expected 6");
+  CHECK_STATUS(parser->CheckHeader("user,whatever,city,age,income,bought,x"), code,
+               "found 7 columns, expected 6");
+}
+
+TEST_CASE("Columns: options that make no sense are refused", "[common][examples]") {
+  const auto code = absl::StatusCode::kInvalidArgument;
+  CHECK_STATUS(ColumnsParser::Create({}), code, "none of 0 is a feature");
+  CHECK_STATUS(ColumnsParser::Create({.columns = {{.kind = Kind::kLabel}, {}}}), code,
+               "none of 2 is a feature");
+  Options options = Shop();
+  options.columns[1].kind = Kind::kLabel;
+  CHECK_STATUS(ColumnsParser::Create(options), code, "2 labels, expected at most one");
+  options = Shop();
+  options.columns[2].missing = 1.0f;
+  CHECK_STATUS(ColumnsParser::Create(options), code,
+               "column 3 (city): has a default for missing values");
+  options.columns[2].missing.reset();
+  options.columns[3].missing = std::numeric_limits<float>::infinity();
+  CHECK_STATUS(ColumnsParser::Create(options), code, "column 4 (age): the default");
+  for (const char separator : {'"', '\n', '\r'}) {
+    options = Shop();
+    options.separator = separator;
+    CHECK_STATUS(ColumnsParser::Create(options), code, "the separator is");
+  }
+}
+
+TEST_CASE("Columns: no bytes crash it or harm the batch", "[common][examples]") {
+  const auto csv = MakeParser(Shop());
+  CheckSurvives(*csv, {R"(12,x,"Oslo, ""N""",+41,1e3,1)", ",,,2,,0"});
+  Options options = Shop();
+  options.separator = '\t';
+  options.quotes = false;
+  const auto tsv = MakeParser(options);
+  CheckSurvives(*tsv, {"12\tx\tOslo\t41\t1e3\t1", "\t\t\t2\t\t0"});
+}
+
+}  // namespace
+}  // namespace capstan
