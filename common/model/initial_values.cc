@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <numbers>
 
 #include "common/model/tables.h"
+#include "common/random/normal.h"
 #include "common/random/philox.h"
 
 namespace capstan {
@@ -25,10 +24,7 @@ void FillNormal(uint64_t key, float std, int64_t begin, int64_t end, float* out)
   for (int64_t e = begin; e < end; ++e) {
     // High word 1: no block in common with the uniform tensors of the same table.
     const auto words = Philox4x32(key, static_cast<uint64_t>(e), 1);
-    const double u = (static_cast<double>(words[0]) + 1.0) * 0x1p-32;  // (0, 1]
-    const double v = static_cast<double>(words[1]) * 0x1p-32;          // [0, 1)
-    const double normal = std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
-    *out++ = static_cast<float>(normal * std);
+    *out++ = static_cast<float>(NormalOf(words[0], words[1]) * std);
   }
 }
 

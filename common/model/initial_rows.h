@@ -1,0 +1,35 @@
+// RowInitializer: the values that a row of a sparse table starts with.
+//
+// Column c of the row of key k in table t depends on (seed, t, k, c) and the initializer alone, so
+// that a row is the same wherever and whenever it is made. With stream = MixKey(MixKey(seed, 0), t)
+// and b(i) = Philox4x32(stream, k, 2 + i):
+//   uniform  (2 u - 1) * bound, u word c % 4 of b(c / 4) as a unit float
+//   normal   Box-Muller on words 2 * (c % 2) and 2 * (c % 2) + 1 of b(c / 2), computed in double
+// Thread safety: constant after construction.
+#ifndef CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_
+#define CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_
+
+#include <cstdint>
+
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan {
+
+class RowInitializer {
+ public:
+  RowInitializer(const v1::Initializer& initializer, uint64_t seed, TableId table, int64_t dim);
+
+  // Writes the row of `key` to out[0, dim).
+  void Fill(uint64_t key, float* out) const;
+
+ private:
+  v1::Initializer::KindCase kind_;
+  float scale_;  // The constant, bound or standard deviation.
+  uint64_t stream_;
+  int64_t dim_;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_

@@ -1,0 +1,78 @@
+#include "common/model/initial_rows.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace capstan {
+namespace {
+
+v1::Initializer Uniform(float bound) {
+  v1::Initializer initializer;
+  initializer.set_uniform_bound(bound);
+  return initializer;
+}
+
+v1::Initializer Normal(float std) {
+  v1::Initializer initializer;
+  initializer.set_normal_std(std);
+  return initializer;
+}
+
+std::vector<float> Row(const v1::Initializer& initializer, uint64_t seed, int32_t table,
+                       int64_t dim, uint64_t key) {
+  std::vector<float> row(static_cast<size_t>(dim), NAN);
+  RowInitializer(initializer, seed, TableId(table), dim).Fill(key, row.data());
+  return row;
+}
+
+TEST_CASE("Initial rows: follow from seed, table, key and column alone", "[common][model]") {
+  for (const v1::Initializer& initializer : {Uniform(0.5f), Normal(2.0f)}) {
+    const std::vector<float> row = Row(initializer, 1, 2, 9, 77);
+    CHECK(row == Row(initializer, 1, 2, 9, 77));
+    CHECK(row != Row(initializer, 2, 2, 9, 77));
+    CHECK(row != Row(initializer, 1, 3, 9, 77));
+    CHECK(row != Row(initializer, 1, 2, 9, 78));
+    // A shorter row is the beginning of a longer one.
+    const std::vector<float> longer = Row(initializer, 1, 2, 30, 77);
+    CHECK(std::equal(row.begin(), row.end(), longer.begin()));
+  }
+}
+
+TEST_CASE("Initial rows: constants, and 0 where nothing is said", "[common][model]") {
+  v1::Initializer constant;
+  constant.set_constant(1.5f);
+  CHECK(Row(constant, 1, 0, 3, 9) == std::vector<float>(3, 1.5f));
+  CHECK(Row(v1::Initializer(), 1, 0, 3, 9) == std::vector<float>(3, 0.0f));
+}
+
+TEST_CASE("Initial rows: have the mean and the spread that are asked for", "[common][model]") {
+  constexpr int64_t kDim = 7;
+  constexpr uint64_t kKeys = 20'000;
+  const auto moments = [](const v1::Initializer& initializer) {
+    const RowInitializer rows(initializer, 5, TableId(1), kDim);
+    std::vector<float> row(kDim);
+    double sum = 0;
+    double squares = 0;
+    for (uint64_t key = 0; key < kKeys; ++key) {
+      rows.Fill(key, row.data());
+      for (const float value : row) {
+        sum += value;
+        squares += double{value} * value;
+      }
+    }
+    const double n = static_cast<double>(kKeys) * kDim;
+    return std::pair(sum / n, std::sqrt(squares / n));
+  };
+  const auto [uniform_mean, uniform_spread] = moments(Uniform(0.25f));
+  CHECK(std::abs(uniform_mean) < 0.002);
+  CHECK(uniform_spread == Approx(0.25 / std::sqrt(3.0)).epsilon(0.01));
+  const auto [normal_mean, normal_spread] = moments(Normal(3.0f));
+  CHECK(std::abs(normal_mean) < 0.05);
+  CHECK(normal_spread == Approx(3.0).epsilon(0.01));
+}
+
+}  // namespace
+}  // namespace capstan
