@@ -61,14 +61,13 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
     scalars.one_minus_beta2 = static_cast<float>(1.0 - config.alpha);
   }
   if (config.kind == OptimizerKind::kAdam || config.kind == OptimizerKind::kAdamW) {
-    const double beta1 = config.beta1;
-    const double beta2 = config.beta2;
     scalars.beta1 = config.beta1;
     scalars.beta2 = config.beta2;
-    scalars.one_minus_beta1 = static_cast<float>(1.0 - beta1);
-    scalars.one_minus_beta2 = static_cast<float>(1.0 - beta2);
-    scalars.lr = static_cast<float>(lr / (1.0 - IntegerPower(beta1, step + 1)));
-    scalars.root_scale = static_cast<float>(1.0 / std::sqrt(1.0 - IntegerPower(beta2, step + 1)));
+    scalars.one_minus_beta1 = static_cast<float>(1.0 - double{config.beta1});
+    scalars.one_minus_beta2 = static_cast<float>(1.0 - double{config.beta2});
+    const AdamBias bias = BiasOfAdam(config, step + 1);
+    scalars.lr = static_cast<float>(lr / bias.first);
+    scalars.root_scale = bias.root_scale;
   }
   if (config.kind == OptimizerKind::kAdamW) {
     scalars.keep = static_cast<float>(1.0 - lr * config.weight_decay);
@@ -82,6 +81,12 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
     scalars.inverse_lr_before = InverseLearningRate(config, std::max<int64_t>(step - 1, 0));
   }
   return scalars;
+}
+
+AdamBias BiasOfAdam(const OptimizerConfig& config, int64_t updates) {
+  const double second = 1.0 - IntegerPower(config.beta2, updates);
+  return {.first = 1.0 - IntegerPower(config.beta1, updates),
+          .root_scale = static_cast<float>(1.0 / std::sqrt(second))};
 }
 
 }  // namespace capstan::server

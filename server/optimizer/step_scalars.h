@@ -36,6 +36,14 @@ double ScheduledLearningRate(const OptimizerConfig& config, int64_t step);
 
 StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step);
 
+// What Adam's moments are divided by, as they start from 0: of an element after `updates` updates.
+struct AdamBias {
+  double first = 1.0;       // 1 - beta1^updates.
+  float root_scale = 1.0f;  // 1 / sqrt(1 - beta2^updates).
+};
+// REQUIRES: updates >= 1; Adam or AdamW.
+AdamBias BiasOfAdam(const OptimizerConfig& config, int64_t updates);
+
 }  // namespace capstan::server
 
 #endif  // CAPSTAN_SERVER_OPTIMIZER_STEP_SCALARS_H_

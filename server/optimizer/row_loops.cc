@@ -1,0 +1,188 @@
+#include "server/optimizer/row_loops.h"
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+#include "server/optimizer/optimizer.h"
+#include "server/optimizer/step_scalars.h"
+#include "server/optimizer/update_rule.h"
+
+namespace capstan::server {
+namespace {
+
+using update_rule::Arrays;
+using update_rule::Clipped;
+using update_rule::Loop;
+using update_rule::Rule;
+
+// Rows with what Adam divides by in each of them; null for other rules.
+struct Rows {
+  int64_t dim;
+  absl::Span<float* const> rows;
+  const UnalignedFloat* gradients;
+  const float* lr;
+  const float* root_scale;
+  int slots;
+};
+
+template <Rule kRule, bool kDecay>
+CAPSTAN_INLINE void RowLoop(StepScalars c, const Rows& r) {
+  const int64_t s0 = r.slots > 0 ? r.dim : 0;
+  const int64_t s1 = r.slots > 1 ? 2 * r.dim : 0;
+  for (size_t i = 0; i < r.rows.size(); ++i) {
+    if constexpr (kRule == Rule::kAdam) {
+      c.lr = r.lr[i];
+      c.root_scale = r.root_scale[i];
+    }
+    float* const w = r.rows[i];
+    const UnalignedFloat* const g = r.gradients + static_cast<int64_t>(i) * r.dim;
+    Loop<kRule, kDecay>(c, Arrays{r.dim, w, g, w + s0, w + s1, w});
+  }
+}
+
+// Sums in eight lanes that are added in a fixed order, whatever the instructions.
+template <bool kDecay>
+CAPSTAN_INLINE void RowWiseAdagrad(const StepScalars& c, int64_t dim, float* w,
+                                   const UnalignedFloat* g) {
+  constexpr int64_t kLanes = 8;
+  std::array<float, kLanes> lanes{};
+  for (int64_t j = 0; j < dim; ++j) {
+    const float each = Clipped<kDecay>(c, w[j], g[j]);
+    lanes[static_cast<size_t>(j % kLanes)] += each * each;
+  }
+  const float sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+                    ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+  const float s = w[dim] + sum / static_cast<float>(dim);
+  w[dim] = s;
+  const float root = std::sqrt(s) + c.epsilon;
+  CAPSTAN_INDEPENDENT_ITERATIONS
+  for (int64_t j = 0; j < dim; ++j) {
+    w[j] = w[j] - (c.lr * Clipped<kDecay>(c, w[j], g[j])) / root;
+  }
+}
+
+struct RowWise {};  // Where a rule is named: Adagrad with one accumulator a row.
+
+template <Rule kRule, bool kDecay>
+CAPSTAN_INLINE void Run(std::integral_constant<Rule, kRule>, std::bool_constant<kDecay>,
+                        const StepScalars& c, const Rows& r) {
+  RowLoop<kRule, kDecay>(c, r);
+}
+
+template <bool kDecay>
+CAPSTAN_INLINE void Run(RowWise, std::bool_constant<kDecay>, const StepScalars& c, const Rows& r) {
+  for (size_t i = 0; i < r.rows.size(); ++i) {
+    RowWiseAdagrad<kDecay>(c, r.dim, r.rows[i], r.gradients + static_cast<int64_t>(i) * r.dim);
+  }
+}
+
+template <typename Kind, typename Decay>
+void RunBaseline(Kind kind, Decay decay, const StepScalars& c, const Rows& r) {
+  Run(kind, decay, c, r);
+}
+
+#if defined(__x86_64__)
+template <typename Kind, typename Decay>
+__attribute__((target("avx2"))) void RunAvx2(Kind kind, Decay decay, const StepScalars& c,
+                                             const Rows& r) {
+  Run(kind, decay, c, r);
+}
+
+template <typename Kind, typename Decay>
+__attribute__((target("avx512f"))) void RunAvx512(Kind kind, Decay decay, const StepScalars& c,
+                                                  const Rows& r) {
+  Run(kind, decay, c, r);
+}
+#endif
+
+template <typename Kind, typename Decay>
+void RunForm(InstructionSet set, Kind kind, Decay decay, const StepScalars& c, const Rows& r) {
+  switch (set) {
+#if defined(__x86_64__)
+    case InstructionSet::kAvx512:
+      return RunAvx512(kind, decay, c, r);
+    case InstructionSet::kAvx2:
+      return RunAvx2(kind, decay, c, r);
+#endif
+    default:
+      return RunBaseline(kind, decay, c, r);
+  }
+}
+
+template <typename Kind>
+void RunKind(InstructionSet set, Kind kind, const StepScalars& c, const Rows& r) {
+  if (c.weight_decay != 0.0f) return RunForm(set, kind, std::true_type(), c, r);
+  return RunForm(set, kind, std::false_type(), c, r);
+}
+
+template <Rule kRule>
+void RunRule(InstructionSet set, const StepScalars& c, const Rows& r) {
+  RunKind(set, std::integral_constant<Rule, kRule>(), c, r);
+}
+
+bool IsAdam(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+}
+
+// Rows at a time, so that their numbers stay on the stack.
+constexpr size_t kRowsMax = 64;
+
+void ApplyAdam(InstructionSet set, const RowRule& rule, const StepScalars& c, double lr,
+               const RowUpdates& updates, Rows rows) {
+  std::array<float, kRowsMax> rates;
+  std::array<float, kRowsMax> scales;
+  rows.lr = rates.data();
+  rows.root_scale = scales.data();
+  for (size_t begin = 0; begin < updates.rows.size(); begin += kRowsMax) {
+    rows.rows = updates.rows.subspan(begin, kRowsMax);
+    rows.gradients = updates.gradients + static_cast<int64_t>(begin) * updates.dim;
+    for (size_t i = 0; i < rows.rows.size(); ++i) {
+      const AdamBias bias = BiasOfAdam(rule.optimizer, updates.counts[begin + i]);
+      rates[i] = static_cast<float>(lr / bias.first);
+      scales[i] = bias.root_scale;
+    }
+    RunRule<Rule::kAdam>(set, c, rows);
+  }
+}
+
+}  // namespace
+
+int64_t StateFloats(const RowRule& rule, int64_t dim) {
+  return rule.row_wise ? 1 : StateSlots(rule.optimizer) * dim;
+}
+
+bool CountsUpdates(const RowRule& rule) { return IsAdam(rule.optimizer.kind); }
+
+void ApplyRows(InstructionSet set, const RowRule& rule, int64_t step, const RowUpdates& updates) {
+  const OptimizerConfig& config = rule.optimizer;
+  StepScalars c = MakeStepScalars(config, step);
+  // A row's last update was at no particular step: its rate has always been this one.
+  c.inverse_lr_before = c.inverse_lr;
+  const int slots = StateSlots(config);
+  const Rows rows = {updates.dim, updates.rows, updates.gradients, nullptr, nullptr, slots};
+  switch (config.kind) {
+    case OptimizerKind::kSgd:
+      return RunRule<Rule::kSgd>(set, c, rows);
+    case OptimizerKind::kMomentum:
+      return RunRule<Rule::kMomentum>(set, c, rows);
+    case OptimizerKind::kNesterov:
+      return RunRule<Rule::kNesterov>(set, c, rows);
+    case OptimizerKind::kAdagrad:
+      if (rule.row_wise) return RunKind(set, RowWise(), c, rows);
+      return RunRule<Rule::kAdagrad>(set, c, rows);
+    case OptimizerKind::kRmsProp:
+      if (slots < 2) return RunRule<Rule::kRmsProp>(set, c, rows);
+      return RunRule<Rule::kRmsPropMomentum>(set, c, rows);
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return ApplyAdam(set, rule, c, ScheduledLearningRate(config, step), updates, rows);
+    case OptimizerKind::kFtrl:
+      return RunRule<Rule::kFtrl>(set, c, rows);
+    case OptimizerKind::kMovingAverage:
+      return RunRule<Rule::kMovingAverage>(set, c, rows);
+  }
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,47 @@
+// RowLoops: an update of rows of a sparse table, which lie apart in memory.
+//
+//   row = weights [dim], then state: one array of [dim] for each slot of the rule, or one float
+//
+// The rules are those of README.md with two differences: a row that an update does not name stays
+// as it is (no decay, no momentum), and Adam counts the updates of each row. The same bits for
+// every instruction set, as in update_loops.h. Thread safety: pure functions.
+#ifndef CAPSTAN_SERVER_OPTIMIZER_ROW_LOOPS_H_
+#define CAPSTAN_SERVER_OPTIMIZER_ROW_LOOPS_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "common/types/unaligned_float.h"
+#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/update_loops.h"
+
+namespace capstan::server {
+
+struct RowRule {
+  OptimizerConfig optimizer;
+  // Adagrad: one accumulator a row, of the mean square of its gradient:
+  //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
+  bool row_wise = false;
+};
+
+// Floats of state behind a row's weights.
+int64_t StateFloats(const RowRule& rule, int64_t dim);
+
+// Whether a row counts its updates.
+bool CountsUpdates(const RowRule& rule);
+
+struct RowUpdates {
+  int64_t dim = 0;                            // >= 1.
+  absl::Span<float* const> rows;              // Weights, behind them the state.
+  const UnalignedFloat* gradients = nullptr;  // [rows, dim], apart from the rows.
+  // If CountsUpdates(): those of each row, with this one; >= 1.
+  absl::Span<const uint32_t> counts;
+};
+
+// Applies one update; `step` (from 0) is that of the schedule. REQUIRES: IsSupported(set); the rows
+// differ.
+void ApplyRows(InstructionSet set, const RowRule& rule, int64_t step, const RowUpdates& updates);
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_OPTIMIZER_ROW_LOOPS_H_
