@@ -100,7 +100,9 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   FillDefaults(job.spec);
   job.plan = MakePlan(job.spec, check);
   job.tables = MakeTables(check.plan);
-  for (const v1::TableSpec& table : job.tables) job.plan.table_elements.push_back(table.elements());
+  for (const v1::TableSpec& table : job.tables) {
+    job.plan.tables.emplace_back(table.elements(), table.has_sparse());
+  }
   job.mode = ModeName(job.spec.consistency());
   return job;
 }

@@ -21,7 +21,7 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.plan.epochs == 2);
   CHECK(job.plan.max_restarts == 3);
   CHECK(job.plan.worker_wait == absl::Seconds(60));
-  CHECK(job.plan.table_elements == std::vector<int64_t>{4 * 4 * 10 + 10});
+  CHECK(job.plan.tables == std::vector<TableSize>{4 * 4 * 10 + 10});
   REQUIRE(job.tables.size() == 1);
   CHECK(job.tables[0].name() == "parameters");
   CHECK(job.spec.training().seed() == 1);

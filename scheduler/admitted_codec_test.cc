@@ -30,7 +30,7 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
   const AdmittedJob& again = *jobs.at("small-7");
   CHECK(again.plan.id == "small-7");
   CHECK(again.plan.train_count == testing::kSmallTrainCount);
-  CHECK(again.plan.table_elements == job.plan.table_elements);
+  CHECK(again.plan.tables == job.plan.tables);
   CHECK(again.plan.worker_wait == job.plan.worker_wait);
   CHECK(again.mode == "ssp(2)");
   CHECK(again.output_directory == job.output_directory);

@@ -59,6 +59,13 @@ float InitializerValue(const v1::Initializer& initializer) {
   return 0.0f;
 }
 
+absl::Status ValidateInitializer(const v1::Initializer& initializer) {
+  const float initial = InitializerValue(initializer);
+  if (std::isfinite(initial)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("initializer is ", initial, ", expected a finite number"));
+}
+
 absl::Status ValidateTensor(const v1::TensorSpec& tensor, int64_t offset_expected,
                             v1::UpdateRule rule) {
   if (tensor.offset() != offset_expected) {
@@ -75,15 +82,55 @@ absl::Status ValidateTensor(const v1::TensorSpec& tensor, int64_t offset_expecte
     }
     count *= d;
   }
-  const float initial = InitializerValue(tensor.initializer());
-  if (!std::isfinite(initial)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("initializer is ", initial, ", expected a finite number"));
-  }
+  CAPSTAN_RETURN_IF_ERROR(ValidateInitializer(tensor.initializer()));
   const bool averaged = rule == v1::MOVING_AVERAGE;
   if (averaged && !(tensor.momentum() > 0 && tensor.momentum() <= 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("momentum is ", tensor.momentum(), ", expected more than 0 and at most 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateDense(const v1::TableSpec& table) {
+  int64_t end = 0;
+  for (const v1::TensorSpec& tensor : table.tensors()) {
+    CAPSTAN_RETURN_IF_ERROR(
+        Annotate(ValidateTensor(tensor, end, table.rule()),
+                 absl::StrCat("table ", table.table(), ", tensor \"", tensor.name(), "\"")));
+    const int64_t count = ElementCount(tensor);
+    if (count > kTableElementsMax - end) {
+      return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ", tensor \"",
+                                                     tensor.name(), "\": the table is larger than ",
+                                                     kTableElementsMax, " elements"));
+    }
+    end += count;
+  }
+  if (table.elements() != end) {
+    return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": elements is ",
+                                                   table.elements(), ", expected ", end,
+                                                   ", the sum of its tensors'"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSparse(const v1::TableSpec& table, const char* what, int64_t value, int64_t max) {
+  if (value >= 1 && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": sparse.", what, " is ",
+                                                 value, ", expected 1 to ", max));
+}
+
+absl::Status ValidateSparse(const v1::TableSpec& table) {
+  const v1::SparseSpec& sparse = table.sparse();
+  CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "dim", sparse.dim(), kSparseDimMax));
+  CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "buckets", sparse.buckets(), kSparseBucketsMax));
+  CAPSTAN_RETURN_IF_ERROR(Annotate(ValidateInitializer(sparse.initializer()),
+                                   absl::StrCat("table ", table.table(), ": sparse")));
+  if (table.rule() != v1::OPTIMIZER || table.tensors_size() > 0 ||
+      table.elements() != sparse.buckets()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table ", table.table(), ": a sparse table has ", table.elements(), " elements, ",
+        table.tensors_size(), " tensors and the rule ", v1::UpdateRule_Name(table.rule()),
+        ", expected ", sparse.buckets(), ", its buckets, no tensors and OPTIMIZER"));
   }
   return absl::OkStatus();
 }
@@ -116,25 +163,7 @@ absl::Status ValidateTable(const v1::TableSpec& table) {
                                                    static_cast<int>(table.rule()),
                                                    ", expected OPTIMIZER or MOVING_AVERAGE"));
   }
-  int64_t end = 0;
-  for (const v1::TensorSpec& tensor : table.tensors()) {
-    CAPSTAN_RETURN_IF_ERROR(
-        Annotate(ValidateTensor(tensor, end, table.rule()),
-                 absl::StrCat("table ", table.table(), ", tensor \"", tensor.name(), "\"")));
-    const int64_t count = ElementCount(tensor);
-    if (count > kTableElementsMax - end) {
-      return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ", tensor \"",
-                                                     tensor.name(), "\": the table is larger than ",
-                                                     kTableElementsMax, " elements"));
-    }
-    end += count;
-  }
-  if (table.elements() != end) {
-    return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": elements is ",
-                                                   table.elements(), ", expected ", end,
-                                                   ", the sum of its tensors'"));
-  }
-  return absl::OkStatus();
+  return table.has_sparse() ? ValidateSparse(table) : ValidateDense(table);
 }
 
 }  // namespace capstan

@@ -17,12 +17,15 @@ namespace capstan {
 inline constexpr int kParametersTable = 0;
 inline constexpr int kStatisticsTable = 1;
 
+inline constexpr int64_t kSparseDimMax = 4096;
+inline constexpr int64_t kSparseBucketsMax = 65'536;
+
 // One or two tables, ordered by index.
 std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);
 
 // Checks a table that came over the network: tensors lie end to end from element 0, shapes are
 // positive and agree with the element count, initial values are finite, the momentum of a moving
-// average is in (0, 1].
+// average is in (0, 1]; a sparse table has a dim, buckets, and no tensors.
 // Errors: kInvalidArgument  naming the table, the tensor, the value and what was expected.
 absl::Status ValidateTable(const v1::TableSpec& table);
 

@@ -82,5 +82,39 @@ TEST_CASE("Tables: a table from the network is checked before it is believed", "
   }
 }
 
+TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][model]") {
+  v1::TableSpec table;
+  table.set_table(2);
+  table.set_rule(v1::OPTIMIZER);
+  table.set_elements(16);
+  table.mutable_sparse()->set_dim(8);
+  table.mutable_sparse()->set_buckets(16);
+  REQUIRE_OK(ValidateTable(table));
+  const auto check = [&table](const char* text) {
+    CHECK_STATUS(ValidateTable(table), absl::StatusCode::kInvalidArgument, text);
+  };
+  SECTION("dim") {
+    table.mutable_sparse()->set_dim(4097);
+    check("table 2: sparse.dim is 4097, expected 1 to 4096");
+  }
+  SECTION("buckets") {
+    table.mutable_sparse()->set_buckets(0);
+    check("sparse.buckets is 0, expected 1 to 65536");
+  }
+  SECTION("elements") {
+    table.set_elements(15);
+    check("has 15 elements, 0 tensors and the rule OPTIMIZER, expected 16, its buckets");
+  }
+  SECTION("rule") {
+    table.set_rule(v1::MOVING_AVERAGE);
+    check("the rule MOVING_AVERAGE");
+  }
+  SECTION("initializer") {
+    table.mutable_sparse()->mutable_initializer()->set_constant(
+        std::numeric_limits<float>::quiet_NaN());
+    check("initializer is nan");
+  }
+}
+
 }  // namespace
 }  // namespace capstan

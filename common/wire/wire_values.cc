@@ -12,8 +12,14 @@ WireValues::WireValues(absl::Span<const float> values) {
   AddPiece(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
 }
 
-WireValues::WireValues(const absl::Cord& values, NumberFormat format) : format_(format) {
-  for (const absl::string_view chunk : values.Chunks()) AddPiece(chunk.data(), chunk.size());
+WireValues::WireValues(const absl::Cord& values, NumberFormat format, size_t skip)
+    : format_(format) {
+  for (absl::string_view chunk : values.Chunks()) {
+    const size_t skipped = std::min(skip, chunk.size());
+    skip -= skipped;
+    chunk.remove_prefix(skipped);
+    AddPiece(chunk.data(), chunk.size());
+  }
 }
 
 void WireValues::AddPiece(const char* data, size_t bytes) {

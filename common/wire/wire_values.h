@@ -6,6 +6,7 @@
 #ifndef CAPSTAN_COMMON_WIRE_WIRE_VALUES_H_
 #define CAPSTAN_COMMON_WIRE_WIRE_VALUES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,8 +25,10 @@ class WireValues {
 
   WireValues() = default;  // Empty.
   explicit WireValues(absl::Span<const float> values);
-  // Little-endian. REQUIRES: whole elements; the Cord outlives the values, unchanged.
-  explicit WireValues(const absl::Cord& values, NumberFormat format = NumberFormat::kFp32);
+  // Little-endian, behind the first `skip` bytes. REQUIRES: whole elements; the Cord outlives the
+  // values, unchanged.
+  explicit WireValues(const absl::Cord& values, NumberFormat format = NumberFormat::kFp32,
+                      size_t skip = 0);
 
   int64_t size() const { return size_; }  // Elements.
 

@@ -63,6 +63,22 @@ TEST_CASE("Wire values: any range reads the same, however it is torn and aligned
   CHECK(bytes == cord);
 }
 
+TEST_CASE("Wire values: what stands in front of them is passed over, however it is torn",
+          "[wire]") {
+  const std::vector<float> numbers = Numbers(3);
+  const size_t skip = GENERATE(0, 1, 8, 16);
+  const std::vector<size_t> sizes =
+      GENERATE(std::vector<size_t>{1 << 20}, std::vector<size_t>{1}, std::vector<size_t>{5, 8});
+  const std::string bytes(reinterpret_cast<const char*>(numbers.data()),
+                          numbers.size() * sizeof(float));
+  const absl::Cord cord = TornBytes(std::string(skip, 'k') + bytes, sizes, 0);
+  const WireValues values(cord, NumberFormat::kFp32, skip);
+  REQUIRE(values.size() == 3);
+  std::vector<float> copy(3);
+  values.CopyTo(copy.data());
+  CHECK(copy == numbers);
+}
+
 TEST_CASE("Wire values: halves read as the floats they mean, however they are torn", "[wire]") {
   const NumberFormat format = GENERATE(NumberFormat::kBf16, NumberFormat::kFp16);
   const std::vector<size_t> sizes =

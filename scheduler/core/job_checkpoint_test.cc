@@ -24,7 +24,7 @@ JobPlan Plan(Mode mode) {
   plan.slots = 4;
   plan.train_count = 20'000;
   plan.test_count = 100;
-  plan.table_elements = {300'000};
+  plan.tables = {300'000};
   plan.export_path = "/out";
   plan.checkpoint_folder = "/checkpoints";
   return plan;

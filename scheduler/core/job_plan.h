@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "common/types/ids.h"
+#include "scheduler/core/placement.h"
 
 namespace capstan::scheduler {
 
@@ -26,11 +27,11 @@ struct JobPlan {
   int slots = 1;                                   // BSP: micro-batches an iteration, >= 1.
   int64_t train_count = 0;                         // Samples an epoch, >= 1.
   int64_t test_count = 0;                          // 0: no evaluation.
-  int64_t iterations_max = 0;           // BSP iterations, SSP and ASP batches; 0: no limit.
-  std::vector<int64_t> table_elements;  // By table index.
-  std::string export_path;              // Folder of the model.
-  int replicas = 0;                     // Copies of each shard beside the primary, 0 to 3.
-  bool log = false;                     // Acknowledged pushes survive the loss of all processes.
+  int64_t iterations_max = 0;     // BSP iterations, SSP and ASP batches; 0: no limit.
+  std::vector<TableSize> tables;  // By table index.
+  std::string export_path;        // Folder of the model.
+  int replicas = 0;               // Copies of each shard beside the primary, 0 to 3.
+  bool log = false;               // Acknowledged pushes survive the loss of all processes.
   absl::Duration server_wait = absl::Seconds(60);  // With lost shards before the job fails.
   int64_t checkpoint_iterations = 0;               // Between two checkpoints; 0: not by count.
   absl::Duration checkpoint_interval;              // Likewise; zero: not by time.
@@ -44,7 +45,7 @@ struct JobPlan {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
-            train_count, test_count, iterations_max, table_elements, export_path, replicas, log,
+            train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
             checkpoint_folder);
   }

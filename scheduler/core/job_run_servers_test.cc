@@ -28,12 +28,12 @@ struct Story {
     plan.epochs = 1;
     plan.batch_size = 10;
     plan.train_count = 8000;
-    plan.table_elements = {300'000};
+    plan.tables = {300'000};
     plan.export_path = "/out";
     std::vector<ServerRef> refs;
     for (int i = 1; i <= server_count; ++i) refs.push_back(Life(i));
     auto routing = std::make_shared<const Routing>(
-        PlaceShards(plan.id, Generation(1), plan.table_elements, refs, replicas));
+        PlaceShards(plan.id, Generation(1), plan.tables, refs, replicas));
     run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
     run->PlaceTask(Rank(0), Incarnation(100), "worker-1", "w:1", now, events);
     if (tables == Tables::kNotMade) return;

@@ -26,10 +26,10 @@ struct Story {
     plan.slots = 4;
     plan.train_count = 80;
     plan.test_count = test_count;
-    plan.table_elements = {1000};
+    plan.tables = {1000};
     plan.export_path = "/out";
     auto routing = std::make_shared<const Routing>(
-        PlaceShards(plan.id, Generation(1), plan.table_elements,
+        PlaceShards(plan.id, Generation(1), plan.tables,
                     {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}}));
     run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
     for (int rank = 0; rank < workers; ++rank) Place(rank);

@@ -44,10 +44,18 @@ std::vector<Range> CutTable(int64_t elements, int servers) {
   return shards;
 }
 
-std::vector<ShardRange> CutTables(absl::Span<const int64_t> table_elements, int servers) {
+std::vector<Range> Buckets(int64_t count) {
+  std::vector<Range> buckets;
+  for (int64_t bucket = 0; bucket < count; ++bucket) buckets.push_back({bucket, bucket + 1});
+  return buckets;
+}
+
+std::vector<ShardRange> CutTables(absl::Span<const TableSize> tables, int servers) {
   std::vector<ShardRange> shards;
-  for (size_t table = 0; table < table_elements.size(); ++table) {
-    const std::vector<Range> ranges = CutTable(table_elements[table], servers);
+  for (size_t table = 0; table < tables.size(); ++table) {
+    const std::vector<Range> ranges = tables[table].sparse
+                                          ? Buckets(tables[table].elements)
+                                          : CutTable(tables[table].elements, servers);
     for (size_t shard = 0; shard < ranges.size(); ++shard) {
       shards.push_back(
           {{TableId(static_cast<int32_t>(table)), ShardId(static_cast<int32_t>(shard))},
@@ -57,12 +65,10 @@ std::vector<ShardRange> CutTables(absl::Span<const int64_t> table_elements, int 
   return shards;
 }
 
-Routing PlaceShards(const JobId& job, Generation generation,
-                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers,
-                    int replicas) {
+Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const TableSize> tables,
+                    std::vector<ServerRef> servers, int replicas) {
   const int count = static_cast<int>(servers.size());
-  return PlaceRanges(job, generation, CutTables(table_elements, count), std::move(servers),
-                     replicas);
+  return PlaceRanges(job, generation, CutTables(tables, count), std::move(servers), replicas);
 }
 
 Routing PlaceRanges(const JobId& job, Generation generation, absl::Span<const ShardRange> shards,
@@ -84,7 +90,7 @@ Routing PlaceRanges(const JobId& job, Generation generation, absl::Span<const Sh
   std::vector<int64_t> load(routing.servers.size(), 0);
   for (ShardRoute* route : by_size) {
     const auto least = std::min_element(load.begin(), load.end());
-    *least += route->elements.size();
+    *least += std::max(route->elements.size(), kShardElementsMin);
     route->server = static_cast<int>(least - load.begin());
   }
   std::vector<int> copies(routing.servers.size(), 0);

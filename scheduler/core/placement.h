@@ -21,6 +21,20 @@ inline constexpr int64_t kShardsPerServer = 8;
 inline constexpr int64_t kShardElementsMin = int64_t{1} << 16;
 inline constexpr int64_t kShardAlignment = 16;  // Elements: one cache line of fp32.
 
+// A job's table, as far as placement goes.
+struct TableSize {
+  int64_t elements = 0;
+  bool sparse = false;  // The elements are buckets, each a shard of its own.
+  TableSize() = default;
+  TableSize(int64_t elements_of_table, bool is_sparse = false)  // NOLINT: a number of elements.
+      : elements(elements_of_table), sparse(is_sparse) {}
+  friend bool operator==(const TableSize&, const TableSize&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(elements, sparse);
+  }
+};
+
 struct ServerRef {
   NodeId node;
   std::string address;  // host:port
@@ -87,11 +101,12 @@ struct Routing {
 std::vector<Range> CutTable(int64_t elements, int servers);
 
 // Routes every shard of every table, the largest first, to the server that has the fewest elements
-// so far (the first of several), as its primary of term `generation`; then `replicas` of each, to
-// be filled, to the servers that hold the fewest copies. REQUIRES: servers.size() > replicas >= 0.
-Routing PlaceShards(const JobId& job, Generation generation,
-                    absl::Span<const int64_t> table_elements, std::vector<ServerRef> servers,
-                    int replicas = 0);
+// so far (the first of several), as its primary of term `generation`; a shard counts for at least
+// kShardElementsMin, also a bucket, of whose rows nothing is known here. Then `replicas` of each,
+// to be filled, to the servers that hold the fewest copies. REQUIRES: servers.size() > replicas >=
+// 0.
+Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const TableSize> tables,
+                    std::vector<ServerRef> servers, int replicas = 0);
 
 // As PlaceShards, of tables that are cut already: a checkpoint's. REQUIRES: ordered by key.
 Routing PlaceRanges(const JobId& job, Generation generation, absl::Span<const ShardRange> shards,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <vector>
 
 namespace capstan::scheduler {
@@ -61,7 +62,7 @@ TEST_CASE("Placement: a server has several shards once they are 256 KiB, and nev
 TEST_CASE("Placement: servers get the same number of elements, but for a shard's rounding",
           "[scheduler][core]") {
   for (const int servers : {1, 2, 3, 5}) {
-    const std::vector<int64_t> tables = {25'600'000, 53'120};
+    const std::vector<TableSize> tables = {25'600'000, 53'120};
     const Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(servers));
     const std::vector<int64_t> load = ElementsByServer(routing);
     const auto [least, most] = std::minmax_element(load.begin(), load.end());
@@ -69,9 +70,26 @@ TEST_CASE("Placement: servers get the same number of elements, but for a shard's
   }
 }
 
+TEST_CASE("Placement: a bucket is a shard of its own, and servers share them evenly",
+          "[scheduler][core]") {
+  const std::vector<TableSize> tables = {100'000, {12, true}, {7, true}};
+  const Routing routing = PlaceShards("job", Generation(1), tables, Servers(3));
+  std::vector<int> buckets(3);
+  int32_t expected = 0;
+  for (const ShardRoute& shard : routing.shards) {
+    if (shard.key.table.value() == 0) continue;
+    if (shard.key.shard.value() == 0) expected = 0;
+    CHECK(shard.key.shard.value() == expected);
+    CHECK(shard.elements == Range{expected, expected + 1});
+    ++expected;
+    ++buckets[static_cast<size_t>(shard.server)];
+  }
+  for (const int count : buckets) CHECK(std::abs(count - 19 / 3) <= 1);
+}
+
 TEST_CASE("Placement: replicas are on other servers than their primary, evenly, to be filled",
           "[scheduler][core]") {
-  const std::vector<int64_t> tables = {25'600'000};
+  const std::vector<TableSize> tables = {25'600'000};
   const Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(4), /*replicas=*/2);
   std::vector<int> copies(4, 0);
   for (const ShardRoute& shard : routing.shards) {
@@ -92,7 +110,7 @@ TEST_CASE("Placement: replicas are on other servers than their primary, evenly, 
 TEST_CASE(
     "Placement: shards are listed by table and number, and the same input gives the same table",
     "[scheduler][core]") {
-  const std::vector<int64_t> tables = {100, 3'000'000, 0, 50};
+  const std::vector<TableSize> tables = {100, 3'000'000, 0, 50};
   const Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(3));
   CHECK(std::is_sorted(routing.shards.begin(), routing.shards.end(),
                        [](const ShardRoute& a, const ShardRoute& b) { return a.key < b.key; }));

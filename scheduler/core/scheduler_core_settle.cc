@@ -119,7 +119,7 @@ void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   auto routing = std::make_shared<const Routing>(
       entry.restore ? PlaceRanges(plan.id, Generation(JobRun::kRestoreTerm.value()),
                                   entry.restore->shards, ChooseServers(plan), plan.replicas)
-                    : PlaceShards(plan.id, Generation(1), plan.table_elements, ChooseServers(plan),
+                    : PlaceShards(plan.id, Generation(1), plan.tables, ChooseServers(plan),
                                   plan.replicas));
   JobStarted started{plan.id, {}};
   for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);

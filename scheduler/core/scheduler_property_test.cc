@@ -31,7 +31,7 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   plan.replicas = static_cast<int>(dice.Below(static_cast<uint32_t>(std::min(servers, 3))));
   plan.log = dice.Chance(0.3);
   plan.server_wait = absl::Minutes(10);
-  plan.table_elements = {1 + dice.Below(3'000'000), dice.Below(1000)};
+  plan.tables = {1 + dice.Below(3'000'000), dice.Below(1000)};
   plan.export_path = "/out";
   plan.checkpoint_folder = absl::StrCat("/checkpoints/", plan.id);
   if (dice.Chance(0.3)) plan.checkpoint_iterations = 1 + dice.Below(100);

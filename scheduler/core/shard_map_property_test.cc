@@ -54,7 +54,7 @@ class World {
     std::vector<ServerRef> servers;
     const int at_start = replicas_ + 1 + static_cast<int>(dice_.Below(2));
     for (int i = 0; i < std::min(at_start, names_); ++i) servers.push_back(NewLife(i));
-    const std::vector<int64_t> tables = {1 + dice_.Below(2'000'000), dice_.Below(200)};
+    const std::vector<TableSize> tables = {1 + dice_.Below(2'000'000), dice_.Below(200)};
     options_.replicas = replicas_;
     options_.servers = limited_ ? static_cast<int>(servers.size()) : 0;
     const Routing routing = PlaceShards("job-1", Generation(1), tables, servers, replicas_);

@@ -132,7 +132,7 @@ JobPlan Plan(const std::string& id) {
   plan.mode = Mode::kAsp;
   plan.batch_size = 10;
   plan.train_count = 100'000;
-  plan.table_elements = {170};
+  plan.tables = {170};
   plan.export_path = "/out";
   return plan;
 }

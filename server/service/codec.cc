@@ -24,8 +24,7 @@ absl::Status CheckCaller(const v1::Caller& caller) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PushHead> DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard) {
-  CAPSTAN_RETURN_IF_ERROR(FormatOf(shard.value_type()).status());
+PushHead DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard) {
   return PushHead{.token = {},
                   .rank = Rank(request.caller().rank()),
                   .incarnation = Incarnation(request.caller().incarnation()),

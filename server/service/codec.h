@@ -29,8 +29,7 @@ inline constexpr int32_t kWaitLimitMsMax = 60'000;
 absl::Status CheckCaller(const v1::Caller& caller);
 
 // The push of one shard of a message; the token is left 0.
-// Errors: kInvalidArgument  an unknown value type.
-absl::StatusOr<PushHead> DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard);
+PushHead DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard);
 // Adds a shard's push to a message and sets what the message says once. `values` is one fp32 an
 // element.
 void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const float> values,

@@ -27,7 +27,7 @@ TEST_CASE("Codec: a push survives the round trip", "[server]") {
   CHECK(request.shards(0).table() == 1);
   CHECK(request.shards(0).shard() == 42);
   CHECK(request.shards(0).values() == std::string("\0\0\xC0\x3F\0\0\0\x80", 8));
-  REQUIRE_OK_AND_ASSIGN(const PushHead decoded, DecodePush(request, request.shards(0)));
+  const PushHead decoded = DecodePush(request, request.shards(0));
   CHECK(decoded == push);
 }
 
@@ -122,7 +122,6 @@ TEST_CASE("Codec: numbers that cannot be are refused by name", "[server]") {
   pull.set_value_type(static_cast<v1::ValueType>(7));
   CHECK_STATUS(DecodePull({}, pull), invalid,
                "value_type 7: expected FLOAT32, BFLOAT16 or FLOAT16");
-  CHECK_STATUS(DecodePush({}, {}), invalid, "value_type 0: expected FLOAT32, BFLOAT16 or FLOAT16");
   pull = {};
   pull.set_held_version(-2);
   CHECK_STATUS(DecodePull({}, pull), invalid, "held_version -2: expected -1 or more");

@@ -31,8 +31,9 @@ std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushRe
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     sink.SetPushCall(call);
-    absl::Status status = CheckPushLocked(push);
-    if (status.ok()) status = PushLocked(push, response, sink);
+    const auto gradients = CheckPushLocked(push);
+    absl::Status status = gradients.status();
+    if (status.ok()) status = PushLocked(push.head, *gradients, response, sink);
     status = Annotate(status, absl::StrCat("push to ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -48,8 +49,9 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Pul
     absl::MutexLock lock(&mutex_);
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
-    absl::Status status = CheckPullLocked(request);
-    if (status.ok()) status = PullLocked(request, call, answer, sink, &effects);
+    const auto keys = CheckPullLocked(request);
+    absl::Status status = keys.status();
+    if (status.ok()) status = PullLocked(request, *keys, call, answer, sink, &effects);
     status = Annotate(status, absl::StrCat("pull from ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -66,10 +68,11 @@ std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     sink.SetPushCall(call);
-    absl::Status status = CheckPushLocked(message.push);
-    if (status.ok()) status = CheckPullLocked(message.pull);
-    if (status.ok()) status = PushLocked(message.push, &answer->push, sink);
-    if (status.ok()) status = PullLocked(message.pull, call, &answer->pull, sink, &effects);
+    const auto gradients = CheckPushLocked(message.push);
+    const auto keys = CheckPullLocked(message.pull);
+    absl::Status status = gradients.ok() ? keys.status() : gradients.status();
+    if (status.ok()) status = PushLocked(message.push.head, *gradients, &answer->push, sink);
+    if (status.ok()) status = PullLocked(message.pull, *keys, call, &answer->pull, sink, &effects);
     status = Annotate(status, absl::StrCat("push-pull at ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -118,7 +121,7 @@ absl::Status HeldJob::CheckCallerLocked(const v1::Caller& caller) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> HeldJob::ElementsOfLocked(const ShardKey& key) const {
+absl::Status HeldJob::CheckPrimaryLocked(const ShardKey& key) const {
   const auto it = links_.find(key);
   if (it == links_.end() || !it->second->is_primary()) {
     return absl::NotFoundError(absl::StrCat(NameOf(key), " is not held here: this server holds ",
@@ -129,41 +132,50 @@ absl::StatusOr<int64_t> HeldJob::ElementsOfLocked(const ShardKey& key) const {
     return absl::FailedPreconditionError(absl::StrCat(
         NameOf(key), " has another primary now; fetch the routing table and send again"));
   }
-  return it->second->shard().elements.size();
+  return absl::OkStatus();
 }
 
-absl::Status HeldJob::CheckPushLocked(const PushMessage& push) const {
+absl::StatusOr<std::vector<Gradient>> HeldJob::CheckPushLocked(const PushMessage& push) const {
   const v1::PushRequest& request = push.head;
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
   if (request.caller().rank() == kReaderRank.value()) {
     return absl::InvalidArgumentError("rank -1: a reader that is no worker may not push");
   }
   CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards(), kShardsPerMessageMax));
+  std::vector<Gradient> gradients;
+  gradients.reserve(push.values.size());
   for (int i = 0; i < request.shards_size(); ++i) {
     const v1::ShardPush& shard = request.shards(i);
     const ShardKey key = KeyOf(shard);
-    CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, ElementsOfLocked(key));
-    CAPSTAN_RETURN_IF_ERROR(
-        CheckBytes(key, elements, shard.value_type(), push.values[static_cast<size_t>(i)].size()));
-    const absl::StatusOr<PushHead> head = DecodePush(request, shard);
-    if (!head.ok()) return Annotate(head.status(), NameOf(key));
-    CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, *head));
+    CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
+    const absl::StatusOr<NumberFormat> format = FormatOf(shard.value_type());
+    if (!format.ok()) return Annotate(format.status(), NameOf(key));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        Gradient gradient,
+        tables_.ParseGradient(key, push.values[static_cast<size_t>(i)], *format));
+    gradients.push_back(std::move(gradient));
+    CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, DecodePush(request, shard)));
   }
-  return absl::OkStatus();
+  return gradients;
 }
 
-absl::Status HeldJob::CheckPullLocked(const v1::PullRequest& request) const {
+absl::StatusOr<std::vector<RowKeys>> HeldJob::CheckPullLocked(
+    const v1::PullRequest& request) const {
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
   CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards(), kShardsPerMessageMax));
   if (request.wait_limit_ms() < 0 || request.wait_limit_ms() > kWaitLimitMsMax) {
     return absl::InvalidArgumentError(absl::StrCat("wait_limit_ms ", request.wait_limit_ms(),
                                                    ": expected 0 to ", kWaitLimitMsMax));
   }
+  std::vector<RowKeys> all_keys;
   int64_t answer_bytes = 0;
   for (const v1::ShardPull& shard : request.shards()) {
     const ShardKey key = KeyOf(shard);
-    CAPSTAN_ASSIGN_OR_RETURN(const int64_t elements, ElementsOfLocked(key));
-    answer_bytes += elements * static_cast<int64_t>(sizeof(float));
+    CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
+    CAPSTAN_ASSIGN_OR_RETURN(RowKeys keys, tables_.ParseKeys(key, shard.keys()));
+    answer_bytes +=
+        tables_.Find(key)->store().AnswerElements(keys) * static_cast<int64_t>(sizeof(float));
+    all_keys.push_back(std::move(keys));
     const absl::StatusOr<PullHead> head = DecodePull(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, *head));
@@ -173,29 +185,34 @@ absl::Status HeldJob::CheckPullLocked(const v1::PullRequest& request) const {
         absl::StrCat("asks for ", answer_bytes, " bytes of values in one answer: expected at most ",
                      kAnswerBytesMax));
   }
-  return absl::OkStatus();
+  return all_keys;
 }
 
-absl::Status HeldJob::PushLocked(const PushMessage& push, v1::PushResponse* response, Sink& sink) {
-  for (int i = 0; i < push.head.shards_size(); ++i) {
-    const v1::ShardPush& shard = push.head.shards(i);
-    CAPSTAN_ASSIGN_OR_RETURN(const PushHead head, DecodePush(push.head, shard));
+absl::Status HeldJob::PushLocked(const v1::PushRequest& push,
+                                 const std::vector<Gradient>& gradients, v1::PushResponse* response,
+                                 Sink& sink) {
+  for (int i = 0; i < push.shards_size(); ++i) {
+    const v1::ShardPush& shard = push.shards(i);
     sink.SetPushResult(response->add_shards());
-    CAPSTAN_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(shard.value_type()));
-    const Gradient gradient(push.values[static_cast<size_t>(i)], format);
-    CAPSTAN_RETURN_IF_ERROR(tables_.Push(KeyOf(shard), head, gradient, sink));
+    CAPSTAN_RETURN_IF_ERROR(tables_.Push(KeyOf(shard), DecodePush(push, shard),
+                                         gradients[static_cast<size_t>(i)], sink));
   }
   return absl::OkStatus();
 }
 
-absl::Status HeldJob::PullLocked(const v1::PullRequest& request, CallId call, PullAnswer* answer,
-                                 Sink& sink, Effects* effects) {
+absl::Status HeldJob::PullLocked(const v1::PullRequest& request, const std::vector<RowKeys>& keys,
+                                 CallId call, PullAnswer* answer, Sink& sink, Effects* effects) {
   const Instant now = options_.clock->Now();
   const Instant deadline = now + absl::Milliseconds(request.wait_limit_ms());
   std::vector<PullHead> heads;
   for (const v1::ShardPull& shard : request.shards()) {
+    const auto index = static_cast<int>(heads.size());
     PullHead head = DecodePull(request, shard).value();  // Checked before.
-    head.token = calls_.AddPart(call, KeyOf(shard), answer, static_cast<int>(heads.size()));
+    head.token = calls_.AddPart({.call = call,
+                                 .key = KeyOf(shard),
+                                 .answer = answer,
+                                 .index = index,
+                                 .keys = keys[heads.size()]});
     head.deadline = deadline;
     answer->head.add_shards()->set_value_type(shard.value_type());
     answer->values.emplace_back();

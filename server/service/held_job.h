@@ -42,6 +42,7 @@
 #include "server/service/replica_transport.h"
 #include "server/service/shard_link.h"
 #include "server/service/waiting_calls.h"
+#include "server/table_store/gradient.h"
 #include "server/table_store/job_tables.h"
 #include "server/table_store/shard_factory.h"
 
@@ -189,16 +190,19 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // ---- held_job.cc: pushes and pulls.
   absl::Status CheckCallerLocked(const v1::Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckPushLocked(const PushMessage& push) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckPullLocked(const v1::PullRequest& request) const
+  // What the message brings for each of its shards; the keys that it asks each for.
+  absl::StatusOr<std::vector<Gradient>> CheckPushLocked(const PushMessage& push) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Elements of a shard whose primary is here.
-  absl::StatusOr<int64_t> ElementsOfLocked(const ShardKey& key) const
+  absl::StatusOr<std::vector<RowKeys>> CheckPullLocked(const v1::PullRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status PushLocked(const PushMessage& push, v1::PushResponse* response, Sink& sink)
+  // OK: the shard's primary is here.
+  absl::Status CheckPrimaryLocked(const ShardKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status PushLocked(const v1::PushRequest& push, const std::vector<Gradient>& gradients,
+                          v1::PushResponse* response, Sink& sink)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status PullLocked(const v1::PullRequest& request, CallId call, PullAnswer* answer,
-                          Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status PullLocked(const v1::PullRequest& request, const std::vector<RowKeys>& keys,
+                          CallId call, PullAnswer* answer, Sink& sink, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends what an operation has begun: the call's id if it waits.
   std::optional<CallId> FinishLocked(CallId call, const absl::Status& status, Sink& sink,
                                      Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

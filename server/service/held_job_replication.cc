@@ -151,7 +151,7 @@ void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
   const ShardReplication& replication = link.replication();
   if (!link.is_primary()) return;
   if (replication.deposed()) {
-    EndWaitingForLocked(key, ElementsOfLocked(key).status(), effects);
+    EndWaitingForLocked(key, CheckPrimaryLocked(key), effects);
     return;
   }
   calls_.Release(key, replication.committed_version(), replication.committed_position(),

@@ -11,7 +11,7 @@ void HeldJob::Sink::OnPush(const ShardKey& key,
                            const ReplyPush& reply) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   EncodePushReply(reply, push_);
   const ShardLink& link = *job_->links_.at(key);
-  if (link.holds_replies() && reply.rests_on > link.replication().committed_version()) {
+  if (link.HoldsPush(reply.rests_on)) {
     job_->calls_.HoldForVersion(push_call_, key, reply.rests_on);
   }
 }
@@ -26,7 +26,8 @@ void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
   head->clear_value_type();
   if (reply.outcome == PullOutcome::kValues) {
     head->set_value_type(TypeOf(format));
-    part.answer->values[static_cast<size_t>(part.index)] = store.Lend(reply.read_from, format);
+    part.answer->values[static_cast<size_t>(part.index)] =
+        store.Lend(reply.read_from, part.keys, format);
   }
   if (reply.outcome == PullOutcome::kNotReady) {
     EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());

@@ -4,15 +4,10 @@
 #ifndef CAPSTAN_SERVER_SERVICE_MESSAGE_CHECKS_H_
 #define CAPSTAN_SERVER_SERVICE_MESSAGE_CHECKS_H_
 
-#include <cstddef>
-#include <cstdint>
-
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/status/annotate.h"
 #include "common/types/ids.h"
-#include "common/wire/number_format.h"
 #include "server/table_store/table_shard.h"
 
 namespace capstan::server {
@@ -38,18 +33,6 @@ absl::Status CheckShardList(const ShardMessages& shards, int shards_max) {
     }
   }
   return absl::OkStatus();
-}
-
-// Errors: kInvalidArgument  not `elements` numbers of that type, or an unknown type.
-inline absl::Status CheckBytes(const ShardKey& key, int64_t elements, v1::ValueType type,
-                               size_t bytes) {
-  const absl::StatusOr<NumberFormat> format = FormatOf(type);
-  if (!format.ok()) return Annotate(format.status(), NameOf(key));
-  const int64_t expected = elements * BytesOf(*format);
-  if (static_cast<int64_t>(bytes) == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(NameOf(key), ": expected ", expected, " bytes = ", elements, " elements of ",
-                   v1::ValueType_Name(TypeOf(*format)), ", got ", bytes));
 }
 
 }  // namespace capstan::server

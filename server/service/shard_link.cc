@@ -63,7 +63,7 @@ void ShardLink::SetRole(const RoleRoute& route,
 void ShardLink::OnRecord(const MakeRecord& made, const Gradient& gradient) {
   if (!holds_replies()) return;
   const Position position = made.record.position;
-  const int64_t bytes = gradient.size() * static_cast<int64_t>(sizeof(float));
+  const int64_t bytes = gradient.bytes();
   if (replication_.keeps_records()) {
     auto record = std::make_shared<const v1::ShardRecord>(EncodeRecord(made.record, gradient));
     if (options_->log != nullptr) AppendLog(record);

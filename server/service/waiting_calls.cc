@@ -21,13 +21,13 @@ bool WaitingCalls::CountDown(CallId id, EndedCalls* ended) {
   return false;
 }
 
-PullToken WaitingCalls::AddPart(CallId call, const ShardKey& key, PullAnswer* answer, int index) {
+PullToken WaitingCalls::AddPart(const Part& part) {
   const PullToken token = next_token_;
   ++next_token_;
-  Call& entry = calls_.at(call);
+  Call& entry = calls_.at(part.call);
   ++entry.missing;
   entry.parts.push_back(token);
-  parts_.insert({token, {.call = call, .key = key, .answer = answer, .index = index}});
+  parts_.insert({token, part});
   return token;
 }
 

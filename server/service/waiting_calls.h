@@ -22,6 +22,7 @@
 #include "common/types/ids.h"
 #include "common/wire/tensor_message.h"
 #include "server/core/messages.h"
+#include "server/table_store/gradient.h"
 
 namespace capstan::server {
 
@@ -38,6 +39,7 @@ class WaitingCalls {
     ShardKey key;
     PullAnswer* answer;
     int index;
+    RowKeys keys;  // Of a sparse shard: those that are asked for.
   };
   // A pull that waits in a shard's core.
   using PendingPull = std::pair<PullToken, ShardKey>;
@@ -50,8 +52,8 @@ class WaitingCalls {
   bool empty() const { return calls_.empty(); }
   bool Has(CallId call) const { return calls_.contains(call); }
 
-  // A shard's answer is missing. REQUIRES: the call is open.
-  PullToken AddPart(CallId call, const ShardKey& key, PullAnswer* answer, int index);
+  // A shard's answer is missing. REQUIRES: the part's call is open.
+  PullToken AddPart(const Part& part);
   // The answer is there. REQUIRES: the token was given out, its call has not ended.
   Part TakePart(PullToken token, EndedCalls* ended);
   // Where the answer goes, before it is taken.

@@ -14,7 +14,8 @@ TEST_CASE("Waiting calls: a call ends with its last part and hold, once it is se
   EndedCalls ended;
   PullAnswer answer;
   const CallId call = calls.Begin([](const absl::Status&) {});
-  const PullToken token = calls.AddPart(call, kFirst, &answer, 0);
+  const PullToken token =
+      calls.AddPart({.call = call, .key = kFirst, .answer = &answer, .index = 0});
   calls.HoldForVersion(call, kFirst, Version(3));
   calls.HoldForVersion(call, kFirst, Version(3));  // Once is enough.
   calls.HoldForPosition(call, kSecond, Position(7));
@@ -44,7 +45,8 @@ TEST_CASE("Waiting calls: ending one hands out its pulls and forgets its holds",
   PullAnswer answer;
   const CallId call = calls.Begin([](const absl::Status&) {});
   const CallId other = calls.Begin([](const absl::Status&) {});
-  const PullToken token = calls.AddPart(call, kFirst, &answer, 0);
+  const PullToken token =
+      calls.AddPart({.call = call, .key = kFirst, .answer = &answer, .index = 0});
   calls.HoldForVersion(call, kSecond, Version(3));
   calls.HoldForVersion(other, kSecond, Version(3));
   CHECK(calls.WaitingFor(kFirst) == std::vector<CallId>{call});

@@ -30,6 +30,19 @@ absl::Status JobTables::CheckPull(const ShardKey& key, const PullHead& pull) con
   return Annotate(shards_.at(key).core().CheckPull(pull), NameOf(key));
 }
 
+absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const absl::Cord& payload,
+                                                  NumberFormat format) const {
+  absl::StatusOr<Gradient> gradient = shards_.at(key).store().Parse(payload, format);
+  if (!gradient.ok()) return Annotate(gradient.status(), NameOf(key));
+  return gradient;
+}
+
+absl::StatusOr<RowKeys> JobTables::ParseKeys(const ShardKey& key, absl::string_view bytes) const {
+  absl::StatusOr<RowKeys> keys = shards_.at(key).store().ParseKeys(bytes);
+  if (!keys.ok()) return Annotate(keys.status(), NameOf(key));
+  return keys;
+}
+
 absl::Status JobTables::Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                              ReplySink& sink) {
   CAPSTAN_RETURN_IF_ERROR(failure_);
@@ -114,7 +127,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
       table.set_version_max(version);
     }
     table.set_shards(table.shards() + 1);
-    table.set_elements(table.elements() + shard.elements().size());
+    table.set_elements(table.elements() + shard.store().elements());
     table.set_version_min(std::min(table.version_min(), version));
     table.set_version_max(std::max(table.version_max(), version));
     table.set_pushes_applied(table.pushes_applied() + shard.core().pushes_recorded());

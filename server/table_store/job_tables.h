@@ -14,12 +14,16 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "common/wire/number_format.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
+#include "server/table_store/gradient.h"
 #include "server/table_store/shard_factory.h"
 #include "server/table_store/table_shard.h"
 
@@ -36,14 +40,17 @@ class JobTables {
   // Null: the shard is not held here. Valid until the next Put or Remove.
   const TableShard* Find(const ShardKey& key) const;
 
-  // As ShardCore's methods of the same names. REQUIRES: the shard is held; `gradient` has its
-  // elements.
+  // As ShardCore's methods of the same names. REQUIRES: the shard is held; `gradient` is of it.
   // Errors: also kResourceExhausted once memory for a gradient has run out (see failure()).
   absl::Status CheckPush(const ShardKey& key, const PushHead& push) const;
   absl::Status CheckPull(const ShardKey& key, const PullHead& pull) const;
   absl::Status Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                     ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
+  // What a message brings for a shard, or asks of it: as ShardStore's, with the shard's name.
+  absl::StatusOr<Gradient> ParseGradient(const ShardKey& key, const absl::Cord& payload,
+                                         NumberFormat format) const;
+  absl::StatusOr<RowKeys> ParseKeys(const ShardKey& key, absl::string_view bytes) const;
   void CancelPull(const ShardKey& key, PullToken token);  // Ignored if the shard is not held.
   void SetMembership(const ShardKey& key, const Membership& membership, ReplySink& sink);
   void MakeBarrier(const ShardKey& key, ReplySink& sink);

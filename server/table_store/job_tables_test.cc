@@ -1,7 +1,9 @@
 #include "server/table_store/job_tables.h"
 
 #include <bit>
+#include <cstring>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -67,8 +69,9 @@ class Answers final : public ReplySink {
   void OnPush(const ShardKey& key, const ReplyPush& reply) override { pushes[key] = reply; }
   void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) override {
     pulls[key] = reply;
-    const absl::Span<const float> read = store.Read(reply.read_from);
-    values[key].assign(read.begin(), read.end());
+    const std::string bytes(store.Lend(reply.read_from, nullptr, NumberFormat::kFp32));
+    values[key].resize(bytes.size() / sizeof(float));
+    std::memcpy(values[key].data(), bytes.data(), bytes.size());
   }
   void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) override {
     records[key].push_back(EncodeRecord(made.record, gradient));
@@ -231,7 +234,8 @@ TEST_CASE("Job tables: a record that does not fit changes nothing", "[server]") 
   const std::vector<float> before = ReadNow(job, kFirst);
   ShardRecord head{.kind = ShardRecord::Kind::kUpdate, .position = Position(1), .membership = {}};
   CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, Gradient(std::vector<float>(15, 1.0f)))),
-               StatusCode::kInvalidArgument, "record 1 has 60 bytes of values: expected 64");
+               StatusCode::kInvalidArgument,
+               "record 1: expected 64 bytes = 16 elements of FLOAT32, got 60");
   head.position = Position(2);
   CHECK_STATUS(job.Replay(kFirst, EncodeRecord(head, Gradient(std::vector<float>(16, 1.0f)))),
                StatusCode::kDataLoss, "record 2: expected 1");

@@ -24,6 +24,21 @@ absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(const JobId& job
                                                                 const ShardKey& shard,
                                                                 int64_t bytes) {
   absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(GrowLocked(job, shard, bytes));
+  ++jobs_[job].shards[shard].copies;
+  Reservation reservation;
+  reservation.budget_ = shared_from_this();
+  reservation.job_ = job;
+  reservation.shard_ = shard;
+  return reservation;
+}
+
+absl::Status MemoryBudget::Grow(const JobId& job, const ShardKey& shard, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  return GrowLocked(job, shard, bytes);
+}
+
+absl::Status MemoryBudget::GrowLocked(const JobId& job, const ShardKey& shard, int64_t bytes) {
   const auto of_job = jobs_.find(job);
   int64_t job_held = 0, shard_held = 0;
   if (of_job != jobs_.end()) {
@@ -36,16 +51,10 @@ absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(const JobId& job
   CAPSTAN_RETURN_IF_ERROR(CheckLimit("--job-memory-limit", absl::StrCat("job ", job, " here"),
                                      limits_.one_job, job_held, more));
   Job& account = jobs_[job];
-  Shard& copies = account.shards[shard];
   held_ += more;
   account.bytes += more;
-  copies.bytes += more;
-  ++copies.copies;
-  Reservation reservation;
-  reservation.budget_ = shared_from_this();
-  reservation.job_ = job;
-  reservation.shard_ = shard;
-  return reservation;
+  account.shards[shard].bytes += more;
+  return absl::OkStatus();
 }
 
 void MemoryBudget::Release(const JobId& job, const ShardKey& shard) {

@@ -1,6 +1,7 @@
 // MemoryBudget: how much memory shards may take on this server, accounted per job.
 //
-// Counted are values and optimizer state, which live as long as the shard; what comes and goes with
+// Counted are values and optimizer state, which live as long as the shard (those of a sparse table
+// grow); what comes and goes with
 // messages is bounded elsewhere (each worker's gradients on their way). Copies of one shard count
 // once: where there are two, one is about to replace the other.
 // Thread safety: thread-safe.
@@ -13,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/types/ids.h"
@@ -41,6 +43,11 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
       if (budget_ != nullptr) budget_->Release(job_, shard_);
     }
 
+    // The shard takes so many bytes now. Errors: as Reserve; then nothing changes.
+    absl::Status Grow(int64_t bytes) {
+      return budget_ == nullptr ? absl::OkStatus() : budget_->Grow(job_, shard_, bytes);
+    }
+
    private:
     friend class MemoryBudget;
     std::shared_ptr<MemoryBudget> budget_;  // Shared with the server and every reservation.
@@ -65,6 +72,9 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     int64_t bytes = 0;
     absl::btree_map<ShardKey, Shard> shards;
   };
+  absl::Status Grow(const JobId& job, const ShardKey& shard, int64_t bytes);
+  absl::Status GrowLocked(const JobId& job, const ShardKey& shard, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(const JobId& job, const ShardKey& shard);
 
   const Limits limits_;

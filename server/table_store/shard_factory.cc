@@ -4,43 +4,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/initial_rows.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
-#include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "server/sparse_table/sparse_store.h"
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
-namespace {
-
-absl::Status CheckFloats(const char* what, const std::string& bytes, int64_t elements) {
-  const int64_t expected = elements * int64_t{sizeof(float)};
-  if (static_cast<int64_t>(bytes.size()) == expected) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(what, " of ", bytes.size(), " bytes: expected ", expected));
-}
-
-absl::Status CheckSnapshot(const v1::ShardSnapshot& snapshot, int64_t elements, int state_slots) {
-  if (snapshot.elements() != elements) {
-    return absl::DataLossError(
-        absl::StrCat("a snapshot of ", snapshot.elements(), " elements: expected ", elements));
-  }
-  CAPSTAN_RETURN_IF_ERROR(CheckFloats("values", snapshot.values(), elements));
-  if (snapshot.state().previous_readable()) {
-    CAPSTAN_RETURN_IF_ERROR(CheckFloats("previous values", snapshot.previous(), elements));
-  }
-  if (snapshot.optimizer_state_size() != state_slots) {
-    return absl::DataLossError(absl::StrCat(snapshot.optimizer_state_size(),
-                                            " slots of optimizer state: expected ", state_slots));
-  }
-  for (const std::string& state : snapshot.optimizer_state()) {
-    CAPSTAN_RETURN_IF_ERROR(CheckFloats("optimizer state", state, elements));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<const ShardFactory>> ShardFactory::Make(JobTablesConfig config) {
   auto factory = std::shared_ptr<ShardFactory>(new ShardFactory(std::move(config)));
@@ -51,8 +23,25 @@ absl::StatusOr<std::shared_ptr<const ShardFactory>> ShardFactory::Make(JobTables
           absl::StrCat("table ", table.table(), " (", table.name(), ") is given twice"));
     }
   }
+  CAPSTAN_RETURN_IF_ERROR(factory->CheckSparseRule());
   CAPSTAN_RETURN_IF_ERROR(MakePolicy(factory->config_.consistency).status());
   return factory;
+}
+
+// A row that has not been touched for long does not know the rate of its last update, which FTRL's
+// state was made with.
+absl::Status ShardFactory::CheckSparseRule() const {
+  const OptimizerConfig& optimizer = config_.optimizer;
+  const bool constant =
+      optimizer.schedule.kind == ScheduleKind::kConstant && optimizer.schedule.warmup_steps == 0;
+  if (optimizer.kind != OptimizerKind::kFtrl || constant) return absl::OkStatus();
+  for (const v1::TableSpec& table : config_.tables) {
+    if (!table.has_sparse()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("table ", table.table(), " (", table.name(),
+                     "): a sparse table with ftrl has a schedule: expected a constant rate"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ShardFactory::Check(const HeldShard& shard) const {
@@ -65,6 +54,11 @@ absl::Status ShardFactory::Check(const HeldShard& shard) const {
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(shard.key), ": elements [", range.begin, ", ", range.end,
                      "): expected a range inside [0, ", table->second.elements(), ")"));
+  }
+  if (table->second.has_sparse() && (range.size() != 1 || range.begin != shard.key.shard.value())) {
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(shard.key), ": buckets [", range.begin,
+                                                   ", ", range.end, "): expected bucket ",
+                                                   shard.key.shard.value(), " alone"));
   }
   if (range.size() > kShardElementsMax) {
     return absl::InvalidArgumentError(absl::StrCat(NameOf(shard.key), ": elements [", range.begin,
@@ -101,53 +95,59 @@ absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
   return segments;
 }
 
-absl::StatusOr<ShardFactory::Room> ShardFactory::MakeRoom(const HeldShard& shard) const {
-  CAPSTAN_RETURN_IF_ERROR(Check(shard));
+absl::StatusOr<std::unique_ptr<ShardStore>> ShardFactory::MakeStore(const HeldShard& shard,
+                                                                    Contents contents) const {
+  const v1::TableSpec& table = tables_.at(shard.key.table);
+  if (table.has_sparse()) {
+    const int64_t dim = table.sparse().dim();
+    return SparseStore::Make({.dim = dim,
+                              .buckets = table.sparse().buckets(),
+                              .rule = {.optimizer = config_.optimizer},
+                              .initializer = RowInitializer(table.sparse().initializer(),
+                                                            config_.seed, shard.key.table, dim)},
+                             shard.key.shard.value());
+  }
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));
-  absl::StatusOr<ShardStore> store = ShardStore::Make(shard.elements.size(), std::move(segments));
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<DenseStore> store,
+                           DenseStore::Make(shard.elements.size(), std::move(segments)));
+  if (contents == Contents::kInitialValues) {
+    FillInitialValues(table, config_.seed, shard.elements.begin, store->mutable_values());
+  }
+  return store;
+}
+
+absl::StatusOr<ShardFactory::Room> ShardFactory::MakeRoom(const HeldShard& shard,
+                                                          Contents contents) const {
+  CAPSTAN_RETURN_IF_ERROR(Check(shard));
+  auto store = MakeStore(shard, contents);
   if (!store.ok()) return Annotate(store.status(), NameOf(shard.key));
   Room room{.store = *std::move(store), .memory = {}};
   if (config_.budget == nullptr) return room;
-  auto memory = config_.budget->Reserve(config_.job, shard.key, room.store.bytes());
+  auto memory = config_.budget->Reserve(config_.job, shard.key, room.store->lasting_bytes());
   if (!memory.ok()) return Annotate(memory.status(), NameOf(shard.key));
   room.memory = *std::move(memory);
   return room;
 }
 
 absl::StatusOr<TableShard> ShardFactory::Initial(const HeldShard& shard) const {
-  CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard));
+  CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard, Contents::kInitialValues));
   CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, ShardCore::Make(config_.consistency));
-  FillInitialValues(tables_.at(shard.key.table), config_.seed, shard.elements.begin,
-                    room.store.mutable_values());
   return TableShard(shard.elements, std::move(core), std::move(room.store), std::move(room.memory));
 }
 
 absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
                                                       const v1::ShardSnapshot& snapshot) const {
-  CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard));
-  CAPSTAN_RETURN_IF_ERROR(Annotate(
-      CheckSnapshot(snapshot, shard.elements.size(), room.store.state_slots()), NameOf(shard.key)));
+  CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard, Contents::kToBeRestored));
   const auto state = DecodeState(snapshot.state(), snapshot.position());
   if (!state.ok()) {
     return absl::DataLossError(absl::StrCat(NameOf(shard.key), ": ", state.status().message()));
   }
   absl::StatusOr<ShardCore> core = ShardCore::Restore(config_.consistency, *state);
   if (!core.ok()) return Annotate(core.status(), NameOf(shard.key));
-  std::vector<float> copy;
-  std::vector<absl::Span<const float>> slots;
-  std::vector<std::vector<float>> copies(static_cast<size_t>(snapshot.optimizer_state_size()));
-  for (int slot = 0; slot < snapshot.optimizer_state_size(); ++slot) {
-    slots.push_back(FloatsOf(snapshot.optimizer_state(slot), &copies[static_cast<size_t>(slot)]));
-    if (Planted(PlantedBug::kInstallWithoutOptimizerState)) {
-      slots.back() = FloatsOf(snapshot.values(), &copy);
-    }
-  }
-  std::vector<float> previous_copy;
-  absl::Span<const float> previous;
-  if (state->previous_readable) previous = FloatsOf(snapshot.previous(), &previous_copy);
-  const absl::Status restored =
-      room.store.Restore(FloatsOf(snapshot.values(), &copy), previous, slots);
+  const absl::Status restored = room.store->Restore(snapshot);
   if (!restored.ok()) return Annotate(restored, NameOf(shard.key));
+  CAPSTAN_RETURN_IF_ERROR(
+      Annotate(room.memory.Grow(room.store->lasting_bytes()), NameOf(shard.key)));
   return TableShard(shard.elements, *std::move(core), std::move(room.store),
                     std::move(room.memory));
 }

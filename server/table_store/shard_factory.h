@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/consistency_policy.h"
 #include "server/optimizer/optimizer.h"
+#include "server/table_store/dense_store.h"
 #include "server/table_store/memory_budget.h"
 #include "server/table_store/shard_store.h"
 #include "server/table_store/table_shard.h"
@@ -62,12 +64,16 @@ class ShardFactory {
   explicit ShardFactory(JobTablesConfig config) : config_(std::move(config)) {}
 
   absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
-  // Its numbers, unspecified yet, and the account that they are on.
+  absl::Status CheckSparseRule() const;
+  enum class Contents { kInitialValues, kToBeRestored };
+  absl::StatusOr<std::unique_ptr<ShardStore>> MakeStore(const HeldShard& shard,
+                                                        Contents contents) const;
+  // Its numbers as they start, and the account that they are on.
   struct Room {
-    ShardStore store;
+    std::unique_ptr<ShardStore> store;
     MemoryBudget::Reservation memory;
   };
-  absl::StatusOr<Room> MakeRoom(const HeldShard& shard) const;
+  absl::StatusOr<Room> MakeRoom(const HeldShard& shard, Contents contents) const;
 
   const JobTablesConfig config_;
   absl::btree_map<TableId, v1::TableSpec> tables_;  // Of config_, by index.

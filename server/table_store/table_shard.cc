@@ -4,6 +4,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/table_store/state_codec.h"
 
@@ -39,37 +40,48 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
                                   const Gradient& payload, ReplySink& sink) {
   const auto done = absl::OkStatus();
   const Overloaded carry_out{
-      [&](const KeepGradient& action) { return store_.Keep(action, payload); },
-      [&](const AddGradient& action) { return store_.Add(action, payload), done; },
-      [&](const DropGradient& action) { return store_.Drop(action), done; },
-      [&](const ReleasePrevious& action) { return store_.Release(action), done; },
+      [&](const KeepGradient& action) { return store_->Keep(action, payload); },
+      [&](const AddGradient& action) { return store_->Add(action, payload); },
+      [&](const DropGradient& action) { return store_->Drop(action), done; },
+      [&](const ReleasePrevious& action) { return store_->Release(action), done; },
       [&](const MakeRecord& made) {
         Gradient gradient;
-        if (HasGradient(made.record)) gradient = store_.ReadGradient(made.gradient, payload);
+        if (HasGradient(made.record)) gradient = store_->ReadGradient(made.gradient, payload);
         return sink.OnRecord(key, made, gradient), done;
       },
-      [&](const ApplyGradient& action) { return store_.Apply(action, payload); },
+      [&](const ApplyGradient& action) { return store_->Apply(action, payload); },
       [&](const ReplyPush& reply) { return sink.OnPush(key, reply), done; },
-      [&](const ReplyPull& reply) { return sink.OnPull(key, reply, store_), done; }};
+      [&](const ReplyPull& reply) { return sink.OnPull(key, reply, *store_), done; }};
   for (const Action& action : actions) {
     CAPSTAN_RETURN_IF_ERROR(std::visit(carry_out, action));
   }
-  return absl::OkStatus();
+  return Account();
+}
+
+absl::Status TableShard::Account() {
+  const int64_t bytes = store_->lasting_bytes();
+  if (bytes <= accounted_) return absl::OkStatus();
+  accounted_ = bytes;
+  return memory_.Grow(bytes);
 }
 
 absl::Status TableShard::Replay(const ShardKey& key, const v1::ShardRecord& record) {
   CAPSTAN_ASSIGN_OR_RETURN(const ShardRecord head, DecodeRecord(record));
-  const int64_t expected = HasGradient(head) ? elements_.size() * int64_t{sizeof(float)} : 0;
-  if (static_cast<int64_t>(record.values().size()) != expected) {
-    return absl::InvalidArgumentError(absl::StrCat("record ", record.position(), " has ",
-                                                   record.values().size(),
-                                                   " bytes of values: expected ", expected));
+  const absl::Cord values = absl::MakeCordFromExternal(record.values(), [] {});
+  absl::StatusOr<Gradient> gradient = Gradient();
+  if (HasGradient(head)) {
+    gradient = store_->Parse(values, NumberFormat::kFp32);
+  } else if (!values.empty()) {
+    gradient =
+        absl::InvalidArgumentError(absl::StrCat(values.size(), " bytes of values: expected 0"));
+  }
+  if (!gradient.ok()) {
+    return Annotate(gradient.status(), absl::StrCat("record ", record.position()));
   }
   Actions actions;
   CAPSTAN_RETURN_IF_ERROR(core_.Replay(head, actions));
-  const absl::Cord values = absl::MakeCordFromExternal(record.values(), [] {});
   NoReplies nobody;
-  return CarryOut(key, actions, Gradient(values), nobody);
+  return CarryOut(key, actions, *gradient, nobody);
 }
 
 v1::ShardSnapshot TableShard::Snapshot() const {
@@ -77,12 +89,7 @@ v1::ShardSnapshot TableShard::Snapshot() const {
   v1::ShardSnapshot snapshot;
   snapshot.set_position(state.position.value());
   *snapshot.mutable_state() = EncodeState(state);
-  snapshot.set_elements(elements_.size());
-  snapshot.set_values(BytesOf(store_.Read(ReadFrom::kCurrent)));
-  if (state.previous_readable) snapshot.set_previous(BytesOf(store_.Read(ReadFrom::kPrevious)));
-  for (int slot = 0; slot < store_.state_slots(); ++slot) {
-    snapshot.add_optimizer_state(BytesOf(store_.ReadState(slot)));
-  }
+  store_->Save(state.previous_readable, &snapshot);
   return snapshot;
 }
 

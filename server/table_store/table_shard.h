@@ -6,6 +6,7 @@
 #ifndef CAPSTAN_SERVER_TABLE_STORE_TABLE_SHARD_H_
 #define CAPSTAN_SERVER_TABLE_STORE_TABLE_SHARD_H_
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -37,15 +38,17 @@ class ReplySink {
 
 class TableShard {
  public:
-  TableShard(Range elements, ShardCore core, ShardStore store,
+  TableShard(Range elements, ShardCore core, std::unique_ptr<ShardStore> store,
              MemoryBudget::Reservation memory = {})
       : elements_(elements),
         core_(std::move(core)),
         store_(std::move(store)),
-        memory_(std::move(memory)) {}
+        memory_(std::move(memory)),
+        accounted_(store_->lasting_bytes()) {}
 
   // `payload` is that of the push being handled.
-  // Errors: kResourceExhausted  no memory for a gradient: the push is lost, the shard unusable.
+  // Errors: kResourceExhausted  no memory for a gradient or new rows: the push is lost, the shard
+  //         unusable.
   absl::Status CarryOut(const ShardKey& key, const Actions& actions, const Gradient& payload,
                         ReplySink& sink);
 
@@ -59,13 +62,16 @@ class TableShard {
   const Range& elements() const { return elements_; }
   ShardCore& core() { return core_; }
   const ShardCore& core() const { return core_; }
-  const ShardStore& store() const { return store_; }
+  const ShardStore& store() const { return *store_; }
 
  private:
+  absl::Status Account();  // What the store has grown by.
+
   Range elements_;
   ShardCore core_;
-  ShardStore store_;
+  std::unique_ptr<ShardStore> store_;
   MemoryBudget::Reservation memory_;  // Of the store.
+  int64_t accounted_;                 // Bytes of it.
 };
 
 }  // namespace capstan::server

@@ -18,7 +18,7 @@ JobPlan Plan(const std::string& id, int workers, Mode mode) {
   plan.slots = 4;
   plan.train_count = 3000;
   plan.test_count = 500;
-  plan.table_elements = {431'080};
+  plan.tables = {431'080};
   plan.export_path = "/out";
   return plan;
 }

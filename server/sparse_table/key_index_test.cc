@@ -1,0 +1,132 @@
+#include "server/sparse_table/key_index.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/random/philox.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr int kRowBytes = 16;
+
+// An index with its rows, and a std::map that says what ought to be in it.
+class Story {
+ public:
+  explicit Story(int32_t buckets) : places_{buckets}, index_(Made(places_)) {}
+
+  void Insert(uint64_t key) {
+    auto row = rows_.Allocate(key);
+    REQUIRE_OK(row);
+    REQUIRE_OK(index_.Insert(places_.Of(key), *row, rows_));
+    expected_[key] = *row;
+  }
+  void Erase(uint64_t key) {
+    index_.Erase(places_.Of(key), expected_.at(key));
+    rows_.Free(expected_.at(key));
+    expected_.erase(key);
+  }
+  RowNumber Find(uint64_t key) const { return index_.Find(key, places_.Of(key), rows_); }
+  // Keys in the order of the index's segments.
+  std::vector<uint64_t> Keys() const {
+    std::vector<RowNumber> numbers;
+    uint64_t place = 0;
+    do {
+      place = index_.AppendRows(place, &numbers);
+    } while (place != 0);
+    std::vector<uint64_t> keys;
+    for (const RowNumber row : numbers) keys.push_back(rows_.KeyAt(row));
+    return keys;
+  }
+  void Check() const {
+    CHECK(index_.size() == static_cast<int64_t>(expected_.size()));
+    int64_t wrong = 0;
+    for (const auto& [key, row] : expected_) wrong += Find(key) == row ? 0 : 1;
+    CHECK(wrong == 0);
+    std::vector<uint64_t> keys = Keys();
+    std::sort(keys.begin(), keys.end());
+    CHECK(std::equal(keys.begin(), keys.end(), expected_.begin(), expected_.end(),
+                     [](uint64_t key, const auto& entry) { return key == entry.first; }));
+  }
+  const KeyIndex& index() const { return index_; }
+  const std::map<uint64_t, RowNumber>& expected() const { return expected_; }
+
+ private:
+  static KeyIndex Made(KeyIndex::Places places) {
+    auto index = KeyIndex::Make(places);
+    REQUIRE_OK(index);
+    return *std::move(index);
+  }
+  KeyIndex::Places places_;
+  RowSlab rows_{kRowBytes};
+  KeyIndex index_;
+  std::map<uint64_t, RowNumber> expected_;
+};
+
+TEST_CASE("KeyIndex: finds what was inserted and nothing else, at every size", "[server][sparse]") {
+  Story story(1);
+  CHECK(story.Find(1) == KeyIndex::kNone);
+  for (uint64_t i = 0; i < 300; ++i) {
+    story.Insert(i);
+    story.Check();
+    CHECK(story.Find(1000 + i) == KeyIndex::kNone);
+  }
+}
+
+TEST_CASE("KeyIndex: segments split, and every key is still found", "[server][sparse]") {
+  const int32_t buckets = GENERATE(1, 3, 16);
+  Story story(buckets);
+  for (uint64_t i = 0; i < 200'000; ++i) story.Insert(MixKey(7, i));
+  story.Check();
+  int64_t found = 0;
+  for (uint64_t i = 0; i < 100'000; ++i) found += story.Find(MixKey(8, i)) != KeyIndex::kNone;
+  CHECK(found == 0);
+  // 64 bytes for 12 entries, 40 to 80 % full.
+  CHECK(story.index().bytes() <= story.index().size() * 14);
+}
+
+TEST_CASE("KeyIndex: whoever goes through it sees keys in ascending order of segments",
+          "[server][sparse]") {
+  Story story(1);
+  for (uint64_t i = 0; i < 200'000; ++i) story.Insert(i);
+  const std::vector<uint64_t> keys = story.Keys();
+  const KeyIndex::Places places{1};
+  // Segments cover at least 2^-4 of all places here.
+  for (size_t i = 1; i < keys.size(); ++i) {
+    if ((places.Of(keys[i]) >> 60) < (places.Of(keys[i - 1]) >> 60)) FAIL("at key " << i);
+  }
+}
+
+TEST_CASE("KeyIndex: erased keys are gone, others stay, and room is used again",
+          "[server][sparse]") {
+  Story story(1);
+  for (uint64_t i = 0; i < 50'000; ++i) story.Insert(i);
+  const int64_t bytes = story.index().bytes();
+  for (uint64_t round = 0; round < 20; ++round) {
+    for (uint64_t i = 0; i < 25'000; ++i) story.Erase(round * 25'000 + i);
+    for (uint64_t i = 0; i < 25'000; ++i) story.Insert((round + 2) * 25'000 + i);
+  }
+  story.Check();
+  CHECK(story.index().bytes() <= 2 * bytes);
+}
+
+TEST_CASE("KeyIndex: keys that share a tag and a line are told apart", "[server][sparse]") {
+  Story story(1);
+  // All in one segment of at most 2^12 lines: among 30,000 keys many share line and tag.
+  for (uint64_t i = 0; i < 30'000; ++i) story.Insert(i);
+  const KeyIndex::Places places{1};
+  int64_t other_guesses = 0;
+  for (const auto& [key, row] : story.expected()) {
+    other_guesses += story.index().Guess(places.Of(key)) == row ? 0 : 1;
+  }
+  CHECK(other_guesses > 100);
+  CHECK(other_guesses < 1500);  // A guess is right 19 times of 20.
+  story.Check();
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,103 @@
+// SparseRows: the rows of one bucket of a sparse table: key -> weights and optimizer state.
+//
+// A key that has never been updated has its initial weights (common/model/initial_rows.h) and takes
+// no memory; reading changes nothing. An update makes the rows that it names. Work is done for a
+// few dozen keys at a time: what they need is brought into the cache while the keys before them are
+// looked at. Keys in ascending order of their places are the fastest.
+//
+//   row = key (8 bytes), weights [dim], state, count of updates (Adam); a multiple of 8 bytes
+//
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_H_
+#define CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_H_
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/initial_rows.h"
+#include "common/wire/wire_values.h"
+#include "server/optimizer/row_loops.h"
+#include "server/sparse_table/key_index.h"
+#include "server/sparse_table/row_slab.h"
+
+namespace capstan::server {
+
+class SparseRows {
+ public:
+  static constexpr int64_t kDimMax = WireValues::kBlockElements;
+
+  struct Config {
+    int64_t dim = 1;  // 1 to kDimMax.
+    int32_t buckets = 1;
+    RowRule rule;
+    RowInitializer initializer;
+  };
+
+  // Errors: kResourceExhausted  no memory.
+  static absl::StatusOr<SparseRows> Make(const Config& config);
+
+  // Writes the weights of the rows of `keys` to out[keys.size(), dim].
+  void Read(absl::Span<const uint64_t> keys, float* out) const;
+
+  // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
+  // `gradients` [keys.size(), dim].
+  // Errors: kResourceExhausted  no memory for a row: some rows are updated, some are not.
+  absl::Status Update(int64_t step, absl::Span<const uint64_t> keys, const WireValues& gradients);
+
+  // A row as it is, for who saves it. `count` is 0 where rows do not count their updates.
+  struct Row {
+    uint64_t key = 0;
+    const float* weights = nullptr;  // [dim], then state_floats() of state.
+    uint32_t count = 0;
+  };
+  // Rows with places from that of `place` on, in ascending order of their places: at least one, if
+  // there is one, and a few thousand at most. Appends them and returns the place to go on from; 0
+  // after the last one. They are valid until the next update.
+  uint64_t AppendRows(uint64_t place, std::vector<Row>* rows) const;
+  // Makes a row with these numbers. REQUIRES: there is none of its key.
+  // Errors: kResourceExhausted  no memory.
+  absl::Status Put(const Row& row);
+
+  int64_t dim() const { return config_.dim; }
+  int64_t state_floats() const { return state_floats_; }
+  bool counts_updates() const { return CountsUpdates(config_.rule); }
+  int64_t rows() const { return slab_.rows(); }
+  int64_t bytes() const { return slab_.bytes() + index_.bytes(); }
+
+ private:
+  static constexpr size_t kBatch = 64;
+  static constexpr int64_t kWeightsAt = sizeof(uint64_t);  // In a row.
+  using Rows = std::array<RowNumber, kBatch>;
+
+  SparseRows(const Config& config, KeyIndex index);
+
+  // The rows of at most kBatch keys; KeyIndex::kNone where there is none. Their first `bytes` are
+  // on their way into the cache.
+  void Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* rows) const;
+  absl::StatusOr<RowNumber> AddRow(uint64_t key);  // Its numbers unspecified.
+  absl::StatusOr<RowNumber> Create(uint64_t key);  // With its initial ones.
+  const float* WeightsAt(RowNumber row) const {
+    return reinterpret_cast<const float*>(slab_.At(row) + kWeightsAt);
+  }
+  float* WeightsAt(RowNumber row) {
+    return const_cast<float*>(std::as_const(*this).WeightsAt(row));
+  }
+  uint32_t CountOf(const float* weights) const;
+  void SetCount(uint32_t count, float* weights) const;
+
+  Config config_;
+  KeyIndex::Places places_;
+  int64_t state_floats_;
+  int64_t row_bytes_;
+  RowSlab slab_;
+  KeyIndex index_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_H_

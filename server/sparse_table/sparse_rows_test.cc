@@ -1,0 +1,165 @@
+#include "server/sparse_table/sparse_rows.h"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/random/philox.h"
+#include "common/sparse/key_hash.h"
+#include "common/testing/status_matchers.h"
+#include "server/optimizer/reference.h"
+
+namespace capstan::server {
+namespace {
+
+using Kind = OptimizerKind;
+
+v1::Initializer Uniform() {
+  v1::Initializer initializer;
+  initializer.set_uniform_bound(0.5f);
+  return initializer;
+}
+
+SparseRows::Config ConfigOf(Kind kind, int64_t dim, int32_t buckets = 1) {
+  return {.dim = dim,
+          .buckets = buckets,
+          .rule = {.optimizer = {.kind = kind, .learning_rate = 0.1f, .initial_accumulator = 0.5f}},
+          .initializer = RowInitializer(Uniform(), 3, TableId(0), dim)};
+}
+
+std::vector<float> Gradients(uint64_t seed, int64_t count) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) {
+    values.push_back(ToUnitFloat(PhiloxWord(seed, static_cast<uint64_t>(i))) - 0.5f);
+  }
+  return values;
+}
+
+// The specification: a row at a time, in a std::map.
+class NaiveRows {
+ public:
+  explicit NaiveRows(const SparseRows::Config& config) : config_(config) {}
+
+  std::vector<float> Read(const std::vector<uint64_t>& keys) const {
+    std::vector<float> out;
+    for (const uint64_t key : keys) {
+      const auto it = rows_.find(key);
+      const std::vector<float> row = it == rows_.end() ? Initial(key) : it->second.weights;
+      out.insert(out.end(), row.begin(), row.end());
+    }
+    return out;
+  }
+  void Update(int64_t step, const std::vector<uint64_t>& keys,
+              const std::vector<float>& gradients) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const auto [it, is_new] = rows_.try_emplace(keys[i]);
+      Row& row = it->second;
+      if (is_new) {
+        row.weights = Initial(keys[i]);
+        const OptimizerConfig& rule = config_.rule.optimizer;
+        for (int64_t at = 0; at < StateFloats(config_.rule, config_.dim); at += config_.dim) {
+          row.state.emplace_back(config_.dim, rule.kind == Kind::kAdagrad ? 0.5f : 0.0f);
+        }
+      }
+      std::vector<float*> state;
+      for (std::vector<float>& slot : row.state) state.push_back(slot.data());
+      // The rate is constant: Adam's step is that of the row's own count.
+      ApplyReference(config_.rule.optimizer, CountsUpdates(config_.rule) ? row.updates++ : step,
+                     config_.dim, row.weights.data(),
+                     gradients.data() + static_cast<int64_t>(i) * config_.dim, state,
+                     row.weights.data());
+    }
+  }
+  int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
+
+ private:
+  struct Row {
+    std::vector<float> weights;
+    std::vector<std::vector<float>> state;
+    int64_t updates = 0;
+  };
+  std::vector<float> Initial(uint64_t key) const {
+    std::vector<float> row(static_cast<size_t>(config_.dim));
+    config_.initializer.Fill(key, row.data());
+    return row;
+  }
+  SparseRows::Config config_;
+  std::map<uint64_t, Row> rows_;
+};
+
+std::vector<float> ReadRows(const SparseRows& rows, const std::vector<uint64_t>& keys) {
+  std::vector<float> out(keys.size() * static_cast<size_t>(rows.dim()));
+  rows.Read(keys, out.data());
+  return out;
+}
+
+TEST_CASE("SparseRows: the same numbers as one row at a time in a map", "[server][sparse]") {
+  const Kind kind = GENERATE(Kind::kSgd, Kind::kMomentum, Kind::kAdagrad, Kind::kAdam, Kind::kFtrl);
+  const int64_t dim = GENERATE(1, 5, 16, 100);
+  CAPTURE(static_cast<int>(kind), dim);
+  const SparseRows::Config config = ConfigOf(kind, dim);
+  REQUIRE_OK_AND_ASSIGN(SparseRows rows, SparseRows::Make(config));
+  NaiveRows expected(config);
+  for (int64_t step = 0; step < 8; ++step) {
+    std::vector<uint64_t> keys;
+    for (uint64_t i = 0; i < 300; ++i) {  // Some are new in each step, some not; no order.
+      if (i % 7 != static_cast<uint64_t>(step))
+        keys.push_back((i + step * 100) * 0x9E3779B97F4A7C15);
+    }
+    const std::vector<float> gradients =
+        Gradients(static_cast<uint64_t>(step), static_cast<int64_t>(keys.size()) * dim);
+    CHECK(ReadRows(rows, keys) == expected.Read(keys));
+    REQUIRE_OK(rows.Update(step, keys, WireValues(gradients)));
+    expected.Update(step, keys, gradients);
+    CHECK(ReadRows(rows, keys) == expected.Read(keys));
+  }
+  CHECK(rows.rows() == expected.rows());
+}
+
+TEST_CASE("SparseRows: reading makes no row", "[server][sparse]") {
+  REQUIRE_OK_AND_ASSIGN(const SparseRows rows, SparseRows::Make(ConfigOf(Kind::kSgd, 4)));
+  const std::vector<float> read = ReadRows(rows, {1, 2, 3, ~uint64_t{0}});
+  CHECK(read.size() == 16);
+  CHECK(rows.rows() == 0);
+  CHECK(read == ReadRows(rows, {1, 2, 3, ~uint64_t{0}}));
+}
+
+TEST_CASE("SparseRows: a row is the same whatever the number of buckets", "[server][sparse]") {
+  std::vector<std::vector<float>> seen;
+  for (const int32_t buckets : {1, 5}) {
+    std::vector<SparseRows> parts;
+    for (int32_t b = 0; b < buckets; ++b) {
+      REQUIRE_OK_AND_ASSIGN(SparseRows part,
+                            SparseRows::Make(ConfigOf(Kind::kAdagrad, 3, buckets)));
+      parts.push_back(std::move(part));
+    }
+    std::vector<float> numbers;
+    for (uint64_t key = 0; key < 500; ++key) {
+      SparseRows& part = parts[static_cast<size_t>(PlaceOf(KeyHash(key), buckets).bucket)];
+      const std::vector<float> gradient = Gradients(key, 3);
+      REQUIRE_OK(part.Update(0, {key}, WireValues(gradient)));
+      const std::vector<float> row = ReadRows(part, {key});
+      numbers.insert(numbers.end(), row.begin(), row.end());
+    }
+    seen.push_back(std::move(numbers));
+  }
+  CHECK(seen[0] == seen[1]);
+}
+
+TEST_CASE("SparseRows: a row costs little beside its key, values and state", "[server][sparse]") {
+  REQUIRE_OK_AND_ASSIGN(SparseRows rows, SparseRows::Make(ConfigOf(Kind::kAdagrad, 16)));
+  constexpr uint64_t kRows = 100'000;
+  const std::vector<float> zeros(64 * 16);
+  for (uint64_t key = 0; key < kRows; key += 50) {
+    std::vector<uint64_t> keys;
+    for (uint64_t i = 0; i < 50; ++i) keys.push_back(key + i);
+    REQUIRE_OK(rows.Update(0, keys, WireValues(absl::MakeConstSpan(zeros).subspan(0, 50 * 16))));
+  }
+  CHECK(rows.rows() == kRows);
+  const double needed = 8 + 2 * 16 * 4;
+  CHECK(static_cast<double>(rows.bytes()) / kRows < 1.15 * needed);
+}
+
+}  // namespace
+}  // namespace capstan::server

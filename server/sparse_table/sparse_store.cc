@@ -1,0 +1,216 @@
+#include "server/sparse_table/sparse_store.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/sparse/key_hash.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "common/wire/wire_values.h"
+#include "server/table_store/float_buffer.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr int64_t kKeyBytes = sizeof(uint64_t);
+
+RowKeys KeysOf(absl::string_view bytes) {
+  auto keys = std::make_shared<std::vector<uint64_t>>(bytes.size() / sizeof(uint64_t));
+  std::memcpy(keys->data(), bytes.data(), keys->size() * sizeof(uint64_t));
+  return keys;
+}
+
+void Append(const void* data, int64_t bytes, std::string* to) {
+  to->append(static_cast<const char*>(data), static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SparseStore>> SparseStore::Make(const SparseRows::Config& config,
+                                                               int32_t bucket) {
+  CAPSTAN_ASSIGN_OR_RETURN(SparseRows rows, SparseRows::Make(config));
+  return std::unique_ptr<SparseStore>(new SparseStore(config, bucket, std::move(rows)));
+}
+
+absl::Status SparseStore::CheckKeys(const std::vector<uint64_t>& keys) const {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint64_t hash = KeyHash(keys[i]);
+    const int32_t bucket = PlaceOf(hash, config_.buckets).bucket;
+    if (bucket != bucket_) {
+      return absl::InvalidArgumentError(absl::StrCat("key ", keys[i], " (the ", i,
+                                                     "th) is of bucket ", bucket, " of ",
+                                                     config_.buckets, ": expected ", bucket_));
+    }
+    if (i > 0 && hash <= KeyHash(keys[i - 1])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("key ", keys[i], " (the ", i, "th) comes after ", keys[i - 1],
+                       ": expected each key once, in ascending order of their hashes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFormat format) const {
+  const int64_t row_bytes = config_.dim * BytesOf(format);
+  const auto bytes = static_cast<int64_t>(payload.size());
+  if (bytes % (kKeyBytes + row_bytes) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bytes, " bytes of keys and rows: expected a multiple of ",
+                     kKeyBytes + row_bytes, " = ", kKeyBytes, " of a key and ", row_bytes, " of ",
+                     config_.dim, " elements of ", v1::ValueType_Name(TypeOf(format))));
+  }
+  const auto key_bytes = static_cast<size_t>(bytes / (kKeyBytes + row_bytes) * kKeyBytes);
+  RowKeys keys = KeysOf(std::string(payload.Subcord(0, key_bytes)));
+  CAPSTAN_RETURN_IF_ERROR(CheckKeys(*keys));
+  return Gradient(std::move(keys), WireValues(payload, format, key_bytes));
+}
+
+absl::StatusOr<RowKeys> SparseStore::ParseKeys(absl::string_view bytes) const {
+  if (bytes.size() % sizeof(uint64_t) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bytes.size(), " bytes of keys: expected a multiple of ", kKeyBytes));
+  }
+  RowKeys keys = KeysOf(bytes);
+  CAPSTAN_RETURN_IF_ERROR(CheckKeys(*keys));
+  return keys;
+}
+
+int64_t SparseStore::AnswerElements(const RowKeys& keys) const {
+  return static_cast<int64_t>(keys->size()) * config_.dim;
+}
+
+absl::Status SparseStore::Keep(const KeepGradient& action, const Gradient& payload) {
+  gradients_.insert_or_assign(action.as, SparseSum(payload, config_.dim));
+  return absl::OkStatus();
+}
+
+absl::Status SparseStore::Add(const AddGradient& action, const Gradient& payload) {
+  gradients_.at(action.into).Add(ReadGradient(action.from, payload));
+  if (action.from != kIncomingGradient) gradients_.erase(action.from);
+  return absl::OkStatus();
+}
+
+void SparseStore::Drop(const DropGradient& action) { gradients_.erase(action.gradient); }
+
+void SparseStore::Release(const ReleasePrevious&) { previous_.reset(); }
+
+absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& payload) {
+  const Gradient gradient = ReadGradient(action.gradient, payload);
+  if (action.keep_previous) {
+    std::vector<float> before(static_cast<size_t>(AnswerElements(gradient.shared_keys())));
+    rows_.Read(gradient.keys(), before.data());
+    previous_.emplace(Gradient(gradient.shared_keys(), WireValues(before)), config_.dim);
+  }
+  CAPSTAN_RETURN_IF_ERROR(rows_.Update(action.step, gradient.keys(), gradient.values()));
+  if (action.gradient != kIncomingGradient) gradients_.erase(action.gradient);
+  return absl::OkStatus();
+}
+
+Gradient SparseStore::ReadGradient(GradientId id, const Gradient& payload) const {
+  return id == kIncomingGradient ? payload : gradients_.at(id).gradient();
+}
+
+absl::Cord SparseStore::Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const {
+  auto rows = FloatBuffer::Allocate(AnswerElements(keys));
+  if (from == ReadFrom::kNothing || !rows.ok()) return {};
+  rows_.Read(*keys, rows->data());
+  if (from == ReadFrom::kPrevious) WritePrevious(*keys, rows->data());
+  return format == NumberFormat::kFp32 ? rows->Lend() : EncodedNumbers(format, rows->span());
+}
+
+void SparseStore::WritePrevious(const std::vector<uint64_t>& keys, float* rows) const {
+  const Gradient previous = previous_->gradient();
+  const absl::Span<const uint64_t> changed = previous.keys();
+  std::vector<float> row(static_cast<size_t>(config_.dim));
+  for (size_t i = 0, j = 0; i < keys.size() && j < changed.size();) {
+    const uint64_t asked = KeyHash(keys[i]);
+    const uint64_t held = KeyHash(changed[j]);
+    if (asked == held) {
+      const UnalignedFloat* const before =
+          previous.values().Read(static_cast<int64_t>(j) * config_.dim, config_.dim, row.data());
+      std::copy(before, before + config_.dim, rows + static_cast<int64_t>(i) * config_.dim);
+    }
+    if (asked <= held) ++i;
+    if (held <= asked) ++j;
+  }
+}
+
+void SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
+  const int64_t floats = int64_t{sizeof(float)};
+  std::string& values = *snapshot->mutable_values();
+  std::string weights;
+  std::string& state = *snapshot->add_optimizer_state();
+  std::string counts;
+  uint64_t place = 0;
+  do {
+    std::vector<SparseRows::Row> rows;
+    place = rows_.AppendRows(place, &rows);
+    for (const SparseRows::Row& row : rows) {
+      Append(&row.key, kKeyBytes, &values);
+      Append(row.weights, rows_.dim() * floats, &weights);
+      Append(row.weights + rows_.dim(), rows_.state_floats() * floats, &state);
+      if (rows_.counts_updates()) Append(&row.count, sizeof(row.count), &counts);
+    }
+  } while (place != 0);
+  values += weights;
+  snapshot->set_elements(1);
+  if (rows_.counts_updates()) *snapshot->add_optimizer_state() = std::move(counts);
+  if (previous) previous_->gradient().AppendTo(snapshot->mutable_previous());
+}
+
+absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
+  gradients_.clear();
+  previous_.reset();
+  CAPSTAN_ASSIGN_OR_RETURN(rows_, SparseRows::Make(config_));
+  CAPSTAN_RETURN_IF_ERROR(RestoreRows(snapshot));
+  if (!snapshot.state().previous_readable()) return absl::OkStatus();
+  const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.previous(), [] {});
+  const absl::StatusOr<Gradient> previous = Parse(bytes, NumberFormat::kFp32);
+  if (!previous.ok()) {
+    return absl::DataLossError(absl::StrCat("previous values: ", previous.status().message()));
+  }
+  previous_.emplace(*previous, config_.dim);
+  return absl::OkStatus();
+}
+
+absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
+  const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.values(), [] {});
+  const absl::StatusOr<Gradient> values = Parse(bytes, NumberFormat::kFp32);
+  if (!values.ok()) return absl::DataLossError(values.status().message());
+  const size_t rows = values->keys().size();
+  const int parts = rows_.counts_updates() ? 2 : 1;
+  const size_t state_bytes = static_cast<size_t>(rows_.state_floats()) * sizeof(float);
+  if (snapshot.elements() != 1 || snapshot.optimizer_state_size() != parts ||
+      snapshot.optimizer_state(0).size() != rows * state_bytes ||
+      (parts == 2 && snapshot.optimizer_state(1).size() != rows * sizeof(uint32_t))) {
+    return absl::DataLossError(
+        absl::StrCat("a snapshot of ", snapshot.elements(), " buckets with ", rows,
+                     " rows has optimizer state of another size: expected 1 bucket and ",
+                     state_bytes, " bytes of state a row"));
+  }
+  std::vector<float> row(static_cast<size_t>(rows_.dim() + rows_.state_floats()));
+  for (size_t i = 0; i < rows; ++i) {
+    const UnalignedFloat* const weights =
+        values->values().Read(static_cast<int64_t>(i) * rows_.dim(), rows_.dim(), row.data());
+    std::copy(weights, weights + rows_.dim(), row.data());
+    std::memcpy(row.data() + rows_.dim(), snapshot.optimizer_state(0).data() + i * state_bytes,
+                state_bytes);
+    uint32_t count = 0;
+    if (parts == 2) {
+      std::memcpy(&count, snapshot.optimizer_state(1).data() + i * sizeof(count), sizeof(count));
+    }
+    CAPSTAN_RETURN_IF_ERROR(
+        rows_.Put({.key = values->keys()[i], .weights = row.data(), .count = count}));
+  }
+  return absl::OkStatus();
+}
+
+int64_t SparseStore::bytes() const {
+  int64_t bytes = rows_.bytes() + (previous_.has_value() ? previous_->bytes() : 0);
+  for (const auto& [id, sum] : gradients_) bytes += sum.bytes();
+  return bytes;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,77 @@
+// SparseStore: the numbers of one bucket of a sparse table: its rows, and gradients on their way
+// into them.
+//
+//   a push or record   keys (fixed64, ascending by hash), then a row of values for each
+//   a pull             keys likewise; answered with a row of values for each
+//   a snapshot         elements: 1, the bucket; values: keys, then weights;
+//                      optimizer_state: one entry of all rows' state, then, for Adam, one of their
+//                      counts (fixed32); previous: keys, then weights, of rows that the last update
+//                      changed
+//
+// The version before the last update (BSP) is kept as the rows that it changed.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_STORE_H_
+#define CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+#include "common/wire/number_format.h"
+#include "proto/parameter_server.pb.h"
+#include "server/core/messages.h"
+#include "server/sparse_table/sparse_rows.h"
+#include "server/sparse_table/sparse_sum.h"
+#include "server/table_store/gradient.h"
+#include "server/table_store/shard_store.h"
+
+namespace capstan::server {
+
+class SparseStore final : public ShardStore {
+ public:
+  // `bucket`: of [0, config.buckets). Errors: kResourceExhausted  no memory.
+  static absl::StatusOr<std::unique_ptr<SparseStore>> Make(const SparseRows::Config& config,
+                                                           int32_t bucket);
+
+  absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
+  absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const override;
+  int64_t AnswerElements(const RowKeys& keys) const override;
+  absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;
+  absl::Status Add(const AddGradient& action, const Gradient& payload) override;
+  void Drop(const DropGradient& action) override;
+  void Release(const ReleasePrevious& action) override;
+  absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
+  Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
+  absl::Cord Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const override;
+  void Save(bool previous, v1::ShardSnapshot* snapshot) const override;
+  absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
+  int64_t elements() const override { return rows_.rows() * rows_.dim(); }
+  int64_t lasting_bytes() const override { return rows_.bytes(); }
+  int64_t bytes() const override;
+
+ private:
+  SparseStore(const SparseRows::Config& config, int32_t bucket, SparseRows rows)
+      : config_(config), bucket_(bucket), rows_(std::move(rows)) {}
+
+  // Errors: kInvalidArgument  they do not ascend, or one is of another bucket.
+  absl::Status CheckKeys(const std::vector<uint64_t>& keys) const;
+  absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);
+  // Over rows that were read from the present: what they were before.
+  void WritePrevious(const std::vector<uint64_t>& keys, float* rows) const;
+
+  const SparseRows::Config config_;
+  const int32_t bucket_;
+  SparseRows rows_;
+  absl::btree_map<GradientId, SparseSum> gradients_;
+  std::optional<SparseSum> previous_;  // Of rows that the last update changed, as they were.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_STORE_H_

@@ -1,0 +1,249 @@
+#include "server/table_store/dense_store.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
+#include "common/status/status_macros.h"
+#include "server/table_store/state_codec.h"
+
+namespace capstan::server {
+namespace {
+
+using Block = std::array<float, WireValues::kBlockElements>;
+
+// Calls `use(begin, n, values)` for the blocks of elements [begin, end) in order.
+template <typename Use>
+void ForBlocks(const WireValues& gradient, int64_t begin, int64_t end, Block* block, Use use) {
+  for (; begin < end; begin += WireValues::kBlockElements) {
+    const int64_t n = std::min(WireValues::kBlockElements, end - begin);
+    use(begin, n, gradient.Read(begin, n, block->data()));
+  }
+}
+
+absl::Status CheckFloats(const char* what, const std::string& bytes, int64_t elements) {
+  const int64_t expected = elements * int64_t{sizeof(float)};
+  if (static_cast<int64_t>(bytes.size()) == expected) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(what, " of ", bytes.size(), " bytes: expected ", expected));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DenseStore>> DenseStore::Make(int64_t elements,
+                                                             std::vector<UpdateSegment> segments) {
+  std::unique_ptr<DenseStore> store(new DenseStore());
+  CAPSTAN_ASSIGN_OR_RETURN(store->values_, FloatBuffer::Allocate(elements));
+  const int slots = segments.empty() ? 0 : StateSlots(segments.front().config);
+  for (int slot = 0; slot < slots; ++slot) {
+    CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer state, FloatBuffer::Allocate(elements));
+    for (const UpdateSegment& segment : segments) {
+      std::fill(state.data() + segment.begin, state.data() + segment.end,
+                InitialState(segment.config, slot));
+    }
+    store->state_.push_back(std::move(state));
+  }
+  store->segments_ = std::move(segments);
+  return store;
+}
+
+absl::StatusOr<Gradient> DenseStore::Parse(const absl::Cord& payload, NumberFormat format) const {
+  const int64_t expected = size() * BytesOf(format);
+  if (static_cast<int64_t>(payload.size()) == expected) {
+    return Gradient(WireValues(payload, format));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected ", expected, " bytes = ", size(), " elements of ",
+                   v1::ValueType_Name(TypeOf(format)), ", got ", payload.size()));
+}
+
+absl::StatusOr<RowKeys> DenseStore::ParseKeys(absl::string_view bytes) const {
+  if (bytes.empty()) return nullptr;
+  return absl::InvalidArgumentError(
+      absl::StrCat("a dense table is asked for ", bytes.size(), " bytes of keys: expected none"));
+}
+
+absl::Status DenseStore::Keep(const KeepGradient& action, const Gradient& payload) {
+  CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer buffer, TakeBuffer());
+  payload.values().CopyTo(buffer.data());
+  gradients_.insert_or_assign(action.as, std::move(buffer));
+  return absl::OkStatus();
+}
+
+absl::Status DenseStore::Add(const AddGradient& action, const Gradient& payload) {
+  float* into = gradients_.at(action.into).data();
+  const Gradient addend = ReadGradient(action.from, payload);
+  Block block;
+  ForBlocks(addend.values(), 0, size(), &block,
+            [into](int64_t begin, int64_t n, const UnalignedFloat* from) {
+              for (int64_t i = 0; i < n; ++i) into[begin + i] += from[i];
+            });
+  if (action.from != kIncomingGradient) Drop({action.from});
+  return absl::OkStatus();
+}
+
+void DenseStore::Drop(const DropGradient& action) {
+  const auto it = gradients_.find(action.gradient);
+  GiveBack(std::move(it->second));
+  gradients_.erase(it);
+}
+
+void DenseStore::Release(const ReleasePrevious&) {
+  GiveBack(std::move(*previous_));
+  previous_.reset();
+}
+
+absl::Status DenseStore::Apply(const ApplyGradient& action, const Gradient& payload) {
+  // Where the new values go: over the old ones if nobody reads these, or over the gradient, which
+  // nobody needs any more, or to a buffer of their own.
+  const bool elsewhere = action.keep_previous || values_.lent();
+  const Gradient gradient = ReadGradient(action.gradient, payload);
+  FloatBuffer spare;
+  if (action.gradient != kIncomingGradient) {
+    spare = std::move(gradients_.at(action.gradient));
+    gradients_.erase(action.gradient);
+  } else if (elsewhere) {
+    CAPSTAN_ASSIGN_OR_RETURN(spare, TakeBuffer());
+  }
+  Update(action.step, gradient.values(), elsewhere ? spare.data() : values_.data());
+  if (elsewhere) std::swap(values_, spare);
+  if (action.keep_previous) {
+    previous_ = std::move(spare);
+  } else {
+    GiveBack(std::move(spare));
+  }
+  return absl::OkStatus();
+}
+
+void DenseStore::Update(int64_t step, const WireValues& gradient, float* out) {
+  Block block;
+  std::vector<float*> state(state_.size());
+  for (const UpdateSegment& segment : segments_) {
+    ForBlocks(gradient, segment.begin, segment.end, &block,
+              [&](int64_t begin, int64_t n, const UnalignedFloat* from) {
+                if (from == static_cast<const UnalignedFloat*>(
+                                out + begin)) {  // The update wants the two disjoint.
+                  std::copy(from, from + n, block.data());
+                  from = block.data();
+                }
+                for (size_t slot = 0; slot < state.size(); ++slot) {
+                  state[slot] = state_[slot].data() + begin;
+                }
+                server::Apply(segment.config, step, n, values_.data() + begin, from, state,
+                              out + begin);
+              });
+  }
+}
+
+Gradient DenseStore::ReadGradient(GradientId id, const Gradient& payload) const {
+  if (id == kIncomingGradient) return payload;
+  return Gradient(WireValues(gradients_.at(id).span()));
+}
+
+absl::Cord DenseStore::Lend(ReadFrom from, const RowKeys&, NumberFormat format) const {
+  const FloatBuffer& buffer = BufferOf(from);
+  if (format == NumberFormat::kFp32) return buffer.Lend();
+  return EncodedNumbers(format, buffer.span());
+}
+
+const FloatBuffer& DenseStore::BufferOf(ReadFrom from) const {
+  static const FloatBuffer& kNone = *new FloatBuffer();
+  switch (from) {
+    case ReadFrom::kCurrent:
+      return values_;
+    case ReadFrom::kPrevious:
+      return *previous_;
+    case ReadFrom::kNothing:
+      break;
+  }
+  return kNone;
+}
+
+void DenseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
+  snapshot->set_elements(size());
+  snapshot->set_values(BytesOf(Read(ReadFrom::kCurrent)));
+  if (previous) snapshot->set_previous(BytesOf(Read(ReadFrom::kPrevious)));
+  for (const FloatBuffer& slot : state_) snapshot->add_optimizer_state(BytesOf(slot.span()));
+}
+
+absl::Status DenseStore::CheckSnapshot(const v1::ShardSnapshot& snapshot) const {
+  if (snapshot.elements() != size()) {
+    return absl::DataLossError(
+        absl::StrCat("a snapshot of ", snapshot.elements(), " elements: expected ", size()));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckFloats("values", snapshot.values(), size()));
+  if (snapshot.state().previous_readable()) {
+    CAPSTAN_RETURN_IF_ERROR(CheckFloats("previous values", snapshot.previous(), size()));
+  }
+  if (snapshot.optimizer_state_size() != static_cast<int>(state_.size())) {
+    return absl::DataLossError(absl::StrCat(snapshot.optimizer_state_size(),
+                                            " slots of optimizer state: expected ", state_.size()));
+  }
+  for (const std::string& state : snapshot.optimizer_state()) {
+    CAPSTAN_RETURN_IF_ERROR(CheckFloats("optimizer state", state, size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DenseStore::Restore(const v1::ShardSnapshot& snapshot) {
+  CAPSTAN_RETURN_IF_ERROR(CheckSnapshot(snapshot));
+  std::vector<float> copy;
+  std::vector<absl::Span<const float>> slots;
+  std::vector<std::vector<float>> copies(state_.size());
+  for (int slot = 0; slot < snapshot.optimizer_state_size(); ++slot) {
+    slots.push_back(FloatsOf(snapshot.optimizer_state(slot), &copies[static_cast<size_t>(slot)]));
+    if (Planted(PlantedBug::kInstallWithoutOptimizerState)) {
+      slots.back() = FloatsOf(snapshot.values(), &copy);
+    }
+  }
+  std::vector<float> previous_copy;
+  absl::Span<const float> previous;
+  if (snapshot.state().previous_readable()) {
+    previous = FloatsOf(snapshot.previous(), &previous_copy);
+  }
+  return Restore(FloatsOf(snapshot.values(), &copy), previous, slots);
+}
+
+absl::Status DenseStore::Restore(absl::Span<const float> values, absl::Span<const float> previous,
+                                 absl::Span<const absl::Span<const float>> state) {
+  gradients_.clear();
+  previous_.reset();
+  if (values_.lent()) {
+    CAPSTAN_ASSIGN_OR_RETURN(values_, TakeBuffer());
+  }
+  std::copy(values.begin(), values.end(), values_.data());
+  for (size_t slot = 0; slot < state_.size(); ++slot) {
+    std::copy(state[slot].begin(), state[slot].end(), state_[slot].data());
+  }
+  if (previous.empty()) return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer buffer, TakeBuffer());
+  std::copy(previous.begin(), previous.end(), buffer.data());
+  previous_ = std::move(buffer);
+  return absl::OkStatus();
+}
+
+int64_t DenseStore::lasting_bytes() const {
+  return static_cast<int64_t>((1 + state_.size()) * sizeof(float)) * size();
+}
+
+int64_t DenseStore::bytes() const {
+  const size_t passing = (previous_.has_value() ? 1 : 0) + gradients_.size() + free_.size();
+  return lasting_bytes() + static_cast<int64_t>(passing * sizeof(float)) * size();
+}
+
+absl::StatusOr<FloatBuffer> DenseStore::TakeBuffer() {
+  if (free_.empty()) return FloatBuffer::Allocate(size());
+  FloatBuffer buffer = std::move(free_.back());
+  free_.pop_back();
+  return buffer;
+}
+
+void DenseStore::GiveBack(FloatBuffer buffer) {
+  const bool usable = buffer.data() != nullptr && !buffer.lent();
+  if (usable && free_.empty()) free_.push_back(std::move(buffer));
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,104 @@
+// DenseStore: the numbers of one shard of a dense table.
+//
+// No memory beyond what the rule needs: when an update keeps the previous version, the new values
+// are written over the summed gradient and the two buffers change roles; a released previous
+// version becomes the next gradient's buffer. With one slot, or none, a shard holds values, state
+// and at most one more buffer.
+//
+//   values v, previous v-1 --first push at v--> previous's buffer takes the gradient
+//   values v, gradient --apply--> gradient's buffer takes v+1, the values' buffer is previous
+//
+// Values are lent to answers, not copied. An update of values that are lent goes to another buffer;
+// the old one is freed when the answers have been sent.
+//
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_TABLE_STORE_DENSE_STORE_H_
+#define CAPSTAN_SERVER_TABLE_STORE_DENSE_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/wire/number_format.h"
+#include "common/wire/wire_values.h"
+#include "proto/parameter_server.pb.h"
+#include "server/core/messages.h"
+#include "server/optimizer/optimizer.h"
+#include "server/table_store/float_buffer.h"
+#include "server/table_store/gradient.h"
+#include "server/table_store/shard_store.h"
+
+namespace capstan::server {
+
+// How elements [begin, end) of a shard are updated.
+struct UpdateSegment {
+  int64_t begin = 0;
+  int64_t end = 0;
+  OptimizerConfig config;
+};
+
+class DenseStore final : public ShardStore {
+ public:
+  // `segments` cover [0, elements) in order and agree in StateSlots. Values are unspecified until
+  // written.
+  // Errors: kResourceExhausted  no memory.
+  static absl::StatusOr<std::unique_ptr<DenseStore>> Make(int64_t elements,
+                                                          std::vector<UpdateSegment> segments);
+
+  absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
+  absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const override;
+  int64_t AnswerElements(const RowKeys&) const override { return size(); }
+
+  absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;
+  absl::Status Add(const AddGradient& action, const Gradient& payload) override;
+  void Drop(const DropGradient& action) override;
+  void Release(const ReleasePrevious& action) override;
+  absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
+  Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
+  // fp32 is lent, other formats are made.
+  absl::Cord Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const override;
+  void Save(bool previous, v1::ShardSnapshot* snapshot) const override;
+  absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
+  int64_t elements() const override { return size(); }
+  int64_t lasting_bytes() const override;
+  int64_t bytes() const override;
+
+  // The buffer that a reply names; empty for kNothing. Valid until the next action.
+  absl::Span<const float> Read(ReadFrom from) const { return BufferOf(from).span(); }
+  absl::Span<const float> ReadState(int slot) const {
+    return state_[static_cast<size_t>(slot)].span();
+  }
+  absl::Span<float> mutable_values() { return values_.span(); }  // To set the initial values.
+  int64_t size() const { return values_.size(); }
+
+ private:
+  DenseStore() = default;
+
+  const FloatBuffer& BufferOf(ReadFrom from) const;
+  absl::StatusOr<FloatBuffer> TakeBuffer();  // A free one, or a new one.
+  void GiveBack(FloatBuffer buffer);
+  absl::Status CheckSnapshot(const v1::ShardSnapshot& snapshot) const;
+  // As Restore, of what has been checked.
+  absl::Status Restore(absl::Span<const float> values, absl::Span<const float> previous,
+                       absl::Span<const absl::Span<const float>> state);
+  // Writes update number `step` to `out`, which may be the values or the gradient.
+  void Update(int64_t step, const WireValues& gradient, float* out);
+
+  std::vector<UpdateSegment> segments_;
+  FloatBuffer values_;
+  std::vector<FloatBuffer> state_;
+  std::optional<FloatBuffer> previous_;
+  absl::btree_map<GradientId, FloatBuffer> gradients_;
+  std::vector<FloatBuffer> free_;  // At most one is kept.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_TABLE_STORE_DENSE_STORE_H_
