@@ -1,9 +1,12 @@
 #include "worker/client/message_codec.h"
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "common/wire/wire_values.h"
 
@@ -49,21 +52,46 @@ NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shar
                                                : formats[table].parameters;
 }
 
+// Of a dense table: one without keys.
+TableKeys KeysOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
+  const auto table = static_cast<size_t>(shard.key.table.value());
+  return table < keys.size() ? keys[table] : TableKeys();
+}
+
+// A shard's part of a batch, and its bytes as messages carry them; empty for dense tables.
+absl::Span<const uint64_t> KeysIn(const TableKeys& keys, const SendMessage::Shard& shard) {
+  if (keys.batch == nullptr) return {};
+  const Range part = keys.batch->InBucket(shard.elements.begin);
+  return absl::MakeConstSpan(keys.batch->keys)
+      .subspan(static_cast<size_t>(part.begin), static_cast<size_t>(part.size()));
+}
+absl::string_view BytesOf(absl::Span<const uint64_t> keys) {
+  return {reinterpret_cast<const char*>(keys.data()), keys.size() * sizeof(uint64_t)};
+}
+
 absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
-                    const SendMessage::Shard& shard, NumberFormat format) {
-  const auto count = static_cast<size_t>(shard.elements.size());
-  if (count == 0) return {};
-  const float* values =
-      (*arrays)[static_cast<size_t>(shard.key.table.value())].data() + shard.elements.begin;
-  if (format == NumberFormat::kFp32) {
-    return absl::MakeCordFromExternal(
-        {reinterpret_cast<const char*>(values), count * sizeof(float)}, [arrays] {});
+                    const SendMessage::Shard& shard, NumberFormat format,
+                    const AllTableKeys& all_keys) {
+  const Range part = PartOf(shard, all_keys);
+  if (part.empty()) return {};
+  const auto count = static_cast<size_t>(part.size());
+  const float* values = (*arrays)[static_cast<size_t>(shard.key.table.value())].data() + part.begin;
+  absl::Cord encoded;
+  if (const TableKeys keys = KeysOf(shard, all_keys); keys.batch != nullptr) {
+    encoded = absl::MakeCordFromExternal(BytesOf(KeysIn(keys, shard)), [batch = keys.batch] {});
   }
-  return EncodedNumbers(format, {values, count});
+  if (format != NumberFormat::kFp32) {
+    encoded.Append(EncodedNumbers(format, {values, count}));
+    return encoded;
+  }
+  encoded.Append(absl::MakeCordFromExternal(
+      {reinterpret_cast<const char*>(values), count * sizeof(float)}, [arrays] {}));
+  return encoded;
 }
 
 absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
-                                       const absl::Cord& values, TableArrays* destination) {
+                                       const absl::Cord& values, const Range& part,
+                                       TableArrays* destination) {
   ShardReply reply{.version = Version(head.version()), .staleness = head.staleness()};
   switch (head.outcome()) {
     case v1::ShardValues::NOT_READY:
@@ -83,23 +111,34 @@ absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1
   }
   const absl::StatusOr<NumberFormat> format = FormatOf(head.value_type());
   if (!format.ok()) return absl::InternalError(format.status().message());
-  const auto expected = static_cast<size_t>(shard.elements.size() * BytesOf(*format));
+  const auto expected = static_cast<size_t>(part.size() * BytesOf(*format));
   if (values.size() != expected) {
     return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(), " came with ",
                                             values.size(), " bytes, expected ", expected));
   }
   WireValues(values, *format)
-      .CopyTo((*destination)[static_cast<size_t>(shard.key.table.value())].data() +
-              shard.elements.begin);
+      .CopyTo((*destination)[static_cast<size_t>(shard.key.table.value())].data() + part.begin);
   return reply;
 }
 
 }  // namespace
 
-std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats) {
+Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
+  const TableKeys of_table = KeysOf(shard, keys);
+  if (of_table.batch == nullptr) return shard.elements;
+  const Range part = of_table.batch->InBucket(shard.elements.begin);
+  return {.begin = part.begin * of_table.dim, .end = part.end * of_table.dim};
+}
+
+std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats,
+                                const AllTableKeys& keys) {
   std::vector<int64_t> sizes;
   for (const SendMessage::Shard& shard : message.shards) {
-    sizes.push_back(shard.elements.size() * BytesOf(FormatIn(message, shard, formats)));
+    int64_t bytes = PartOf(shard, keys).size() * BytesOf(FormatIn(message, shard, formats));
+    if (message.request.kind == OpKind::kPush) {
+      bytes += static_cast<int64_t>(BytesOf(KeysIn(KeysOf(shard, keys), shard)).size());
+    }
+    sizes.push_back(bytes);
   }
   return sizes;
 }
@@ -122,7 +161,8 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
 }
 
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
-                       const std::shared_ptr<const TableArrays>& gradient, const Formats& formats) {
+                       const std::shared_ptr<const TableArrays>& gradient, const Formats& formats,
+                       const AllTableKeys& keys) {
   PushMessage encoded;
   v1::PushRequest& request = encoded.head;
   EncodeCaller(caller, message, request.mutable_caller());
@@ -137,13 +177,13 @@ PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
     push->set_sequence_low_water(shard.sequence_low_water.value());
     const NumberFormat format = FormatIn(message, shard, formats);
     push->set_value_type(TypeOf(format));
-    encoded.values.push_back(ValuesOf(gradient, shard, format));
+    encoded.values.push_back(ValuesOf(gradient, shard, format, keys));
   }
   return encoded;
 }
 
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
-                v1::PullRequest* request, const Formats& formats) {
+                v1::PullRequest* request, const Formats& formats, const AllTableKeys& all_keys) {
   EncodeCaller(caller, message, request->mutable_caller());
   request->set_iteration(message.request.iteration.value());
   request->set_snapshot(message.request.snapshot);
@@ -152,7 +192,10 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
     v1::ShardPull* pull = request->add_shards();
     pull->set_table(shard.key.table.value());
     pull->set_shard(shard.key.shard.value());
-    pull->set_held_version(shard.held_version);
+    const TableKeys keys = KeysOf(shard, all_keys);
+    // What is held are other rows, of the pull before.
+    pull->set_held_version(keys.batch == nullptr ? shard.held_version : -1);
+    pull->set_keys(std::string(BytesOf(KeysIn(keys, shard))));
     pull->set_value_type(TypeOf(FormatIn(message, shard, formats)));
   }
 }
@@ -168,14 +211,15 @@ absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
 }
 
 absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
-                                        TableArrays* destination) {
+                                        TableArrays* destination, const AllTableKeys& keys) {
   const v1::PullResponse& response = answer.head;
   CAPSTAN_RETURN_IF_ERROR(CheckCount(message, response.shards_size()));
   DecodedReply reply;
   for (size_t i = 0; i < message.shards.size(); ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(ShardReply shard,
-                             DecodeShard(message.shards[i], response.shards(static_cast<int>(i)),
-                                         answer.values[i], destination));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        ShardReply shard,
+        DecodeShard(message.shards[i], response.shards(static_cast<int>(i)), answer.values[i],
+                    PartOf(message.shards[i], keys), destination));
     reply.shards.push_back(shard);
   }
   for (const v1::WaitingFor& w : response.waiting_for()) {

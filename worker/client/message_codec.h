@@ -1,7 +1,8 @@
 // The session's messages as protobuf and back: pure functions, without channels or threads.
 //
-// Arrays: one of fp32 a table, by table id, each as long as the table. Pushes lend them to their
-// message, pulls copy values to their places. Thread safety: functions without state.
+// Arrays: one of fp32 a table, by table id: each as long as the table, or, of a sparse one, with a
+// row for each key of the operation. Pushes lend them to their message, pulls copy values to their
+// places. Thread safety: functions without state.
 #ifndef CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 #define CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/sparse/key_batch.h"
 #include "common/types/ids.h"
 #include "common/wire/number_format.h"
 #include "common/wire/tensor_message.h"
@@ -20,8 +22,17 @@
 
 namespace capstan::worker {
 
-// One array of fp32 a table, by table id, each as long as the table.
 using TableArrays = std::vector<std::vector<float>>;
+
+// What an operation reads or writes of a sparse table: the rows of these keys.
+struct TableKeys {
+  std::shared_ptr<const KeyBatch> batch;  // Null: the table is dense.
+  int64_t dim = 0;
+};
+using AllTableKeys = std::vector<TableKeys>;  // By table id; tables beyond it are dense.
+
+// Where a shard's values are in its table's array.
+Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
 
 // Who calls.
 struct CallerId {
@@ -43,8 +54,10 @@ struct DecodedReply {
   std::vector<Waiting> waiting;
 };
 
-// Bytes of the values of each shard of a message, in its direction.
-std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats);
+// Bytes of the values of each shard of a message, in its direction, with keys that stand in front
+// of them.
+std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats,
+                                const AllTableKeys& keys = {});
 
 // Errors: kInvalidArgument  a shard names a server or a range that is not there.
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
@@ -53,10 +66,11 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
 // REQUIRES: the arrays of `gradient` cover the message's shards, and do not change any more there.
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
                        const std::shared_ptr<const TableArrays>& gradient,
-                       const Formats& formats = {});
+                       const Formats& formats = {}, const AllTableKeys& keys = {});
 // `wait_limit`: longest time that the server holds the pull. REQUIRES: `request` is empty.
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
-                v1::PullRequest* request, const Formats& formats = {});
+                v1::PullRequest* request, const Formats& formats = {},
+                const AllTableKeys& keys = {});
 
 // Both check the response against the message that it answers.
 // Errors: kInternal  another number of shards, an unknown outcome or value type, or values of
@@ -65,7 +79,7 @@ absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
                                         const v1::PushResponse& response);
 // Copies the values to their places in `*destination`, whose arrays cover the message's shards.
 absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
-                                        TableArrays* destination);
+                                        TableArrays* destination, const AllTableKeys& keys = {});
 
 }  // namespace capstan::worker
 

@@ -24,9 +24,10 @@ struct PushPullClient::Call {
   std::shared_ptr<ServerPeer> peer;
   grpc::ClientContext context;
   std::shared_ptr<const TableArrays> gradient;  // Push, until it is encoded.
-  std::vector<int64_t> sizes;                   // Bytes of values, by shard.
-  int64_t pushing = 0;                          // Push: bytes that count as on their way.
-  SharedLane::Lease lease;                      // Where they go, if that is in shared memory.
+  std::shared_ptr<const AllTableKeys> keys;
+  std::vector<int64_t> sizes;  // Bytes of values, by shard.
+  int64_t pushing = 0;         // Push: bytes that count as on their way.
+  SharedLane::Lease lease;     // Where they go, if that is in shared memory.
   grpc::ByteBuffer request;
   grpc::ByteBuffer response;
 };

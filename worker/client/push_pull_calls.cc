@@ -52,8 +52,10 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
   auto call = tracker_.Make<Call>();
   call->message = message;
   call->peer = peers_[static_cast<size_t>(message.server)];
-  call->gradient = payloads_.at(message.op).gradient;
-  call->sizes = ValueSizes(message, options_.formats);
+  const Payload& payload = payloads_.at(message.op);
+  call->gradient = payload.gradient;
+  call->keys = payload.keys;
+  call->sizes = ValueSizes(message, options_.formats, *call->keys);
   if (call->peer->lane().WantsOffer(clock_.Now())) offers_.push_back(call->peer);
   calls_.insert(call);
   return call;
@@ -84,14 +86,15 @@ void PushPullClient::PlaceLocked(Call& call) {
 
 void PushPullClient::Encode(Call& call) const {
   if (call.message.request.kind == OpKind::kPush) {
-    PushMessage push = EncodePush(caller_, call.message, call.gradient, options_.formats);
+    PushMessage push =
+        EncodePush(caller_, call.message, call.gradient, options_.formats, *call.keys);
     if (call.lease) PutValues(call.lease.room(), &push);
     call.request = ToByteBuffer(capstan::Encode(push));
     call.gradient.reset();
     return;
   }
   v1::PullRequest pull;
-  EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats);
+  EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats, *call.keys);
   if (call.lease) NameRoom(call.lease.room(), call.sizes, &pull);
   call.request = ToByteBuffer(absl::Cord(pull.SerializeAsString()));
 }
@@ -246,7 +249,7 @@ absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, TableArrays*
   }
   CAPSTAN_ASSIGN_OR_RETURN(PullAnswer answer, DecodePullAnswer(bytes));
   if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &answer));
-  return DecodePull(call.message, answer, destination);
+  return DecodePull(call.message, answer, destination, *call.keys);
 }
 
 }  // namespace capstan::worker

@@ -58,7 +58,11 @@ PushPullClient::~PushPullClient() {
 }
 
 absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
-  CAPSTAN_ASSIGN_OR_RETURN(const Routing routing, DecodeRouting(proto));
+  CAPSTAN_ASSIGN_OR_RETURN(Routing routing, DecodeRouting(proto));
+  for (ShardRoute& shard : routing.shards) {
+    const auto table = static_cast<size_t>(shard.key.table.value());
+    if (table < options_.bucket_bytes.size()) shard.message_bytes = options_.bucket_bytes[table];
+  }
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
@@ -101,8 +105,7 @@ std::vector<std::shared_ptr<ServerPeer>> PushPullClient::PeersLocked(
   }
   std::vector<int64_t> bytes(peers.size());
   for (const ShardRoute& shard : routing_.shards) {
-    bytes[static_cast<size_t>(shard.server)] +=
-        RoomBytes({shard.elements.size() * static_cast<int64_t>(sizeof(float))});
+    bytes[static_cast<size_t>(shard.server)] += RoomBytes({MessageBytes(shard)});
   }
   absl::btree_map<ServerPeer*, int64_t> sizes;
   for (const auto& [address, peer] : peer_by_address_) sizes[peer.get()] = 0;
@@ -113,14 +116,27 @@ std::vector<std::shared_ptr<ServerPeer>> PushPullClient::PeersLocked(
   return peers;
 }
 
-absl::Status PushPullClient::CheckArrays(const TableArrays& arrays) const {
+absl::Status PushPullClient::CheckArrays(const TableArrays& arrays,
+                                         const AllTableKeys& keys) const {
+  for (size_t table = 0; table < keys.size(); ++table) {
+    if (keys[table].batch == nullptr) continue;
+    const int64_t rows = keys[table].batch->size();
+    const auto held = table < arrays.size() ? static_cast<int64_t>(arrays[table].size()) : 0;
+    if (held != rows * keys[table].dim) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", table, " has ", held, " elements here, expected ",
+                       rows * keys[table].dim, " = ", rows, " keys of ", keys[table].dim));
+    }
+  }
   for (const ShardRoute& shard : routing_.shards) {
     const auto table = static_cast<size_t>(shard.key.table.value());
+    const bool sparse = table < keys.size() && keys[table].batch != nullptr;
+    const auto buckets = sparse ? std::ssize(keys[table].batch->bucket_begin) - 1 : 0;
     const int64_t held = table < arrays.size() ? static_cast<int64_t>(arrays[table].size()) : 0;
-    if (held < shard.elements.end) {
-      return absl::InvalidArgumentError(absl::StrCat("table ", table, " has ", held,
-                                                     " elements here, expected at least ",
-                                                     shard.elements.end));
+    if ((sparse ? buckets : held) < shard.elements.end) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table ", table, " has ", sparse ? buckets : held, sparse ? " buckets" : " elements",
+          " here, expected at least ", shard.elements.end));
     }
   }
   return absl::OkStatus();
@@ -131,8 +147,8 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
   OpId op;
   {
     absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(
-        CheckArrays(payload.gradient != nullptr ? *payload.gradient : *payload.destination));
+    CAPSTAN_RETURN_IF_ERROR(CheckArrays(
+        payload.gradient != nullptr ? *payload.gradient : *payload.destination, *payload.keys));
     op = OpId(next_op_++);
     payloads_[op] = std::move(payload);
     SessionActions actions;
@@ -149,19 +165,22 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
 
 absl::StatusOr<OpId> PushPullClient::Push(Iteration iteration, Range slots,
                                           std::shared_ptr<const TableArrays> gradient,
-                                          PushStart start) {
+                                          PushStart start, AllTableKeys keys) {
   return StartOp({.kind = OpKind::kPush,
                   .iteration = iteration,
                   .slots = slots,
                   .held = start == PushStart::kHeld},
-                 {.gradient = std::move(gradient)});
+                 {.gradient = std::move(gradient),
+                  .keys = std::make_shared<const AllTableKeys>(std::move(keys))});
 }
 
 absl::StatusOr<OpId> PushPullClient::Pull(Iteration iteration, PullMode mode,
-                                          TableArrays* destination) {
+                                          TableArrays* destination, AllTableKeys keys) {
   return StartOp(
       {.kind = OpKind::kPull, .iteration = iteration, .snapshot = mode == PullMode::kSnapshot},
-      {.gradient = nullptr, .destination = destination});
+      {.gradient = nullptr,
+       .destination = destination,
+       .keys = std::make_shared<const AllTableKeys>(std::move(keys))});
 }
 
 absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {

@@ -66,6 +66,9 @@ class PushPullClient {
     Rank rank;
     Incarnation incarnation;
     PushPullSession::Options session;
+    // By table id: bytes of a bucket's values in a message, about, to make messages of a good size
+    // from; at least 1 for sparse tables, 0 for dense ones and those beyond.
+    std::vector<int64_t> bucket_bytes;
     Formats formats;  // Where parameters are not fp32, session.exact_snapshots is to be set.
     // Bytes of gradients on their way to one server: what is beyond waits here, so that a slow
     // server holds that much of each worker at most. One message always goes. Pushes that are
@@ -90,19 +93,21 @@ class PushPullClient {
   absl::Status SetRouting(const v1::RoutingTable& routing);
 
   // Starts pushing `gradient` (kept alive until acknowledged) as iteration's slots (BSP;
-  // else empty).
-  // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards.
+  // else empty); of sparse tables the rows of `keys`.
+  // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards,
+  // or has another number of rows than keys.
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
                             std::shared_ptr<const TableArrays> gradient,
-                            PushStart start = PushStart::kNow);
+                            PushStart start = PushStart::kNow, AllTableKeys keys = {});
 
   // Of a held push: `gradient` is final from element `first` of the table on.
   void Release(OpId op, TableId table, int64_t first);
 
   // Starts pulling into `*destination`, which must live until the operation has ended or
-  // was cancelled. REQUIRES: the same arrays for every pull of one client: a shard that has not
-  // changed is not sent again.
-  absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, TableArrays* destination);
+  // was cancelled; of sparse tables the rows of `keys`. REQUIRES: the same arrays for every pull of
+  // one client: a dense shard that has not changed is not sent again.
+  absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, TableArrays* destination,
+                            AllTableKeys keys = {});
 
   // Waits for an operation to end and returns its result, once.
   // Errors: kOutOfRange      BSP, the iteration is past: OldestIteration() says where to go on.
@@ -139,10 +144,12 @@ class PushPullClient {
   struct Payload {
     std::shared_ptr<const TableArrays> gradient;  // Push.
     TableArrays* destination = nullptr;           // Pull.
+    std::shared_ptr<const AllTableKeys> keys;     // Shared with the operation's calls.
   };
 
   absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
-  absl::Status CheckArrays(const TableArrays& arrays) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckArrays(const TableArrays& arrays, const AllTableKeys& keys) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<ServerPeer>> PeersLocked(const v1::RoutingTable& routing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Turns what the session wants into calls: pushes, and pulls that wait for room in shared memory,

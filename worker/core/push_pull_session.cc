@@ -30,6 +30,10 @@ bool IsRetryable(const absl::Status& status) {
 
 }  // namespace
 
+int64_t MessageBytes(const ShardRoute& shard) {
+  return shard.message_bytes > 0 ? shard.message_bytes : shard.elements.size() * kBytesPerElement;
+}
+
 PushPullSession::PushPullSession(const Options& options) : options_(options) {}
 
 void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionActions* actions) {
@@ -70,7 +74,7 @@ std::vector<bool> PushPullSession::ChangedPrimaries(const Routing& routing) cons
 int64_t PushPullSession::ChunkBytes(int server) const {
   int64_t bytes = 0;
   for (const ShardRoute& shard : routing_.shards) {
-    if (shard.server == server) bytes += shard.elements.size() * kBytesPerElement;
+    if (shard.server == server) bytes += MessageBytes(shard);
   }
   return std::clamp(bytes / options_.chunks_wanted, options_.chunk_bytes_min,
                     options_.chunk_bytes_max);
@@ -85,7 +89,7 @@ std::vector<PushPullSession::Chunk> PushPullSession::MakeChunks() const {
     for (size_t i = 0; i < routing_.shards.size(); ++i) {
       const ShardRoute& shard = routing_.shards[i];
       if (shard.server != static_cast<int>(server)) continue;
-      const int64_t shard_bytes = shard.elements.size() * kBytesPerElement;
+      const int64_t shard_bytes = MessageBytes(shard);
       if (!open || bytes + shard_bytes > limit) {
         chunks.push_back(Chunk{.server = static_cast<int>(server)});
         open = true;

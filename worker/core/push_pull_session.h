@@ -42,10 +42,15 @@ using MessageId = StrongInt<struct MessageIdTag, uint64_t>;
 
 struct ShardRoute {
   ShardKey key;
-  Range elements;  // Of the table.
+  Range elements;  // Of the table; sparse: the bucket.
   int server = 0;  // Index in Routing::servers: the primary.
   Term term;       // Of this primary.
+  // Of its values in a message, about; 0: fp32 of its elements.
+  int64_t message_bytes = 0;
 };
+
+// Of a shard's values in a message, about.
+int64_t MessageBytes(const ShardRoute& shard);
 
 struct Routing {
   Generation generation;
