@@ -74,7 +74,8 @@ void ExactlyOnceLedger::CheckShard(const scheduler::ShardRoute& shard,
                                    const std::vector<float>& values) {
   const Arrays initial = workload_->InitialValues();
   std::vector<float> moved;  // Initial minus final: the sum of what was applied.
-  for (int64_t i = shard.elements.begin; i < shard.elements.end; ++i) {
+  const Range part = workload_->PartOf(shard.key, shard.elements);
+  for (int64_t i = part.begin; i < part.end; ++i) {
     const auto e = static_cast<size_t>(i);
     moved.push_back(initial[static_cast<size_t>(shard.key.table.value())][e] - values[e]);
   }

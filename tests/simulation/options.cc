@@ -86,6 +86,12 @@ void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
   job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
 }
 
+void DrawSparse(Prng& prng, JobOptions& job) {
+  job.sparse_buckets = static_cast<int32_t>(prng.Between(1, 8));
+  job.sparse_dim = prng.Between(1, 4);
+  job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
+}
+
 }  // namespace
 
 Options DrawOptions(uint64_t seed) {
@@ -109,6 +115,7 @@ Options DrawOptions(uint64_t seed) {
   options.compute_min = mean / 4;
   options.compute_max = std::max(mean * 7 / 4, options.compute_min + absl::Microseconds(1));
   options.reader = job.mode != Mode::kBsp && job.replicas > 0 && prng.Chance(0.8);
+  if (prng.Chance(0.35)) DrawSparse(prng, options.job);
   return options;
 }
 
@@ -122,10 +129,13 @@ std::string Describe(const Options& options) {
       " task slots\n  job: ", kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ",
       job.workers, " workers, ", job.servers, " servers, ", job.slots, " slots, batches of ",
       job.batch_size, ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs,
-      " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements, optimizer ",
-      job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "", ", checkpoint every ",
-      job.checkpoint_iterations, options.reader ? ", a reader" : "", "\n  messages: lose ",
-      chaos.link.lose, ", delay ", chaos.link.delay, " by up to ",
+      " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements",
+      job.sparse_buckets > 0
+          ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets)")
+          : "",
+      ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
+      ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",
+      "\n  messages: lose ", chaos.link.lose, ", delay ", chaos.link.delay, " by up to ",
       absl::FormatDuration(chaos.link.delay_max), ", repeat ", chaos.link.repeat, ", corrupt ",
       chaos.link.corrupt, ", reset ", chaos.link.reset, "\n  every:");
   const auto add = [&text](absl::string_view what, absl::Duration interval) {

@@ -55,7 +55,10 @@ struct JobOptions {
   int64_t test_count = 0;
   int epochs = 1;
   std::vector<int64_t> table_elements;  // Table 1, if there is one, holds moving averages.
-  int optimizer = 0;                    // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
+  // Above 0: table 0 is sparse, with so many buckets; its elements are those of all rows.
+  int32_t sparse_buckets = 0;
+  int64_t sparse_dim = 1;
+  int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
   int replicas = 0;
   bool log = false;
   int64_t checkpoint_iterations = 0;

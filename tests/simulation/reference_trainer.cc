@@ -32,6 +32,7 @@ struct Table {
 
 std::vector<Table> MakeTables(const Workload& workload) {
   std::vector<Table> tables;
+  const Arrays zeros = workload.Zeros();
   for (const v1::TableSpec& spec : workload.tables()) {
     Table table;
     if (spec.rule() == v1::MOVING_AVERAGE) {
@@ -41,8 +42,7 @@ std::vector<Table> MakeTables(const Workload& workload) {
       table.rule = server::OptimizerFromProto(workload.job()->spec.optimizer()).value();
     }
     for (int slot = 0; slot < server::StateSlots(table.rule); ++slot) {
-      table.state.emplace_back(static_cast<size_t>(spec.elements()),
-                               server::InitialState(table.rule, slot));
+      table.state.emplace_back(zeros[tables.size()].size(), server::InitialState(table.rule, slot));
     }
     tables.push_back(std::move(table));
   }

@@ -172,13 +172,25 @@ void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float for
       const int64_t begin = elements * (kReleaseSteps - step - 1) / kReleaseSteps;
       world_->workload.Backward(gradient.batch, forward, work.gradient_samples, parameters_,
                                 static_cast<int>(t), begin, end, gradient.values.get());
-      session_.Release(push, TableId(static_cast<int32_t>(t)), begin, process_->Now(), &actions);
+      session_.Release(push, TableId(static_cast<int32_t>(t)), FirstReady(t, begin),
+                       process_->Now(), &actions);
     }
     Perform(std::move(actions));
     if (step + 1 < kReleaseSteps) return ReleasePart(push, work, forward, step + 1, result);
     *result = ResultOf(work);
     Resume();
   });
+}
+
+// The first bucket of a sparse table of which everything from `element` on is ready; of a dense one
+// the element itself.
+int64_t SimTask::FirstReady(size_t table, int64_t element) const {
+  const worker::AllTableKeys& keys = world_->workload.keys();
+  if (table >= keys.size()) return element;
+  const std::vector<int64_t>& begins = keys[table].batch->bucket_begin;
+  const auto bucket = std::find_if(begins.begin(), begins.end(),
+                                   [&](int64_t row) { return row * keys[table].dim >= element; });
+  return bucket - begins.begin();
 }
 
 bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) {
@@ -266,18 +278,19 @@ void SimTask::Send(const worker::SendMessage& message) {
   const auto endpoint = World::EndpointOf(routing_.servers(message.server).address());
   if (message.request.kind == worker::OpKind::kPush) {
     const Gradient& gradient = gradients_.at(message.op);
-    const PushMessage push = worker::EncodePush(caller_, message, gradient.values);
+    const Workload::Named named = world_->workload.NamedRows(gradient.values);
+    const PushMessage push = worker::EncodePush(caller_, message, named.values, {}, named.keys);
     for (const worker::SendMessage::Shard& shard : message.shards) {
       if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
       const std::vector<float>& table =
           (*gradient.values)[static_cast<size_t>(shard.key.table.value())];
-      const ShardPush sent{
-          .life = life_,
-          .shard = shard.key,
-          .sequence = shard.sequence,
-          .batch = gradient.batch,
-          .values = absl::MakeConstSpan(table).subspan(static_cast<size_t>(shard.elements.begin),
-                                                       static_cast<size_t>(shard.elements.size()))};
+      const Range part = world_->workload.PartOf(shard.key, shard.elements);
+      const ShardPush sent{.life = life_,
+                           .shard = shard.key,
+                           .sequence = shard.sequence,
+                           .batch = gradient.batch,
+                           .values = absl::MakeConstSpan(table).subspan(
+                               static_cast<size_t>(part.begin), static_cast<size_t>(part.size()))};
       world_->Tell([&](Checker& checker) { checker.PushSent(sent); });
     }
     world_->network.Call(self_, endpoint, kPush, std::string(Encode(push)), kCallTimeout,
@@ -291,7 +304,7 @@ void SimTask::Send(const worker::SendMessage& message) {
         [&](Checker& checker) { checker.PullSent(life_, shard.key, message.request.iteration); });
   }
   v1::PullRequest request;
-  worker::EncodePull(caller_, message, kPullWaitLimit, &request);
+  worker::EncodePull(caller_, message, kPullWaitLimit, &request, {}, world_->workload.keys());
   world_->network.Call(self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
                        [this, message](const absl::Status& status, const std::string& answer) {
                          OnPullReply(message, status, answer);
@@ -336,7 +349,7 @@ void SimTask::OnPullReply(const worker::SendMessage& message, const absl::Status
   const absl::StatusOr<PullAnswer> parsed = DecodePullAnswer(absl::Cord(answer));
   if (outcome.ok() && !parsed.ok()) outcome = absl::InternalError("unreadable answer");
   if (outcome.ok()) {
-    auto read = worker::DecodePull(message, *parsed, &parameters_);
+    auto read = worker::DecodePull(message, *parsed, &parameters_, world_->workload.keys());
     outcome = read.status();
     if (read.ok()) decoded = *std::move(read);
   }

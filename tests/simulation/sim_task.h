@@ -77,6 +77,7 @@ class SimTask final : public worker::TaskPort {
   void ArmSession();
   void AskRouting(int server);
   void TakeRouting(const v1::RoutingTable& routing);
+  int64_t FirstReady(size_t table, int64_t element) const;
   void ReleasePart(worker::OpId push, const worker::Work& work, float forward, int step,
                    absl::StatusOr<worker::WorkResult>* result);
 

@@ -38,7 +38,7 @@ void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration 
   at_least_[{life, shard}] = acknowledged_[shard];
   Asked& asked = asked_[{life, shard}];
   if (asked.iteration == iteration) return;
-  asked = {.iteration = iteration, .working = {}};
+  asked = {.iteration = iteration, .working = {}, .acknowledged = acknowledged_[shard]};
   for (const scheduler::Member& member : membership_.members) {
     const Life other{life.job, member.rank, member.incarnation};
     const auto work = work_.find(other);
@@ -61,12 +61,11 @@ void StalenessAndVersions::ReadDone(const ShardRead& read) {
                       " of ", NameOf(read.shard), " after ", seen.value()));
   }
   seen = read.version;
-  CheckSeesAcknowledged(read.life, read.shard, read.version);
+  CheckSees(at_least_[{read.life, read.shard}], read.life, read.shard, read.version);
 }
 
-void StalenessAndVersions::CheckSeesAcknowledged(const Life& life, const ShardKey& shard,
-                                                 Version version) {
-  const Version needed = at_least_[{life, shard}];
+void StalenessAndVersions::CheckSees(Version needed, const Life& life, const ShardKey& shard,
+                                     Version version) {
   if (version >= needed) return;
   Fail(absl::StrCat("versions: ", NameOf(life), " read version ", version.value(), " of ",
                     NameOf(shard), " though version ", needed.value(),
@@ -94,7 +93,11 @@ void StalenessAndVersions::PullAnswered(const std::string& server, const v1::Pul
     const v1::ShardValues::Outcome outcome = response.shards(i).outcome();
     if (outcome != v1::ShardValues::VALUES && outcome != v1::ShardValues::UNCHANGED) continue;
     const ShardKey shard{TableId(request.shards(i).table()), ShardId(request.shards(i).shard())};
-    CheckSeesAcknowledged(life, shard, Version(response.shards(i).version()));
+    // The answer may be to a pull that was given up meanwhile, or to the first of several tries.
+    const Asked& asked = asked_[{life, shard}];
+    if (asked.iteration.value() == request.iteration()) {
+      CheckSees(asked.acknowledged, life, shard, Version(response.shards(i).version()));
+    }
     if (job_.mode == Mode::kSsp && !request.snapshot()) {
       CheckStaleness(server, caller, request.iteration(), shard);
     }

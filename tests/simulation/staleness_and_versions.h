@@ -42,7 +42,7 @@ class StalenessAndVersions final : public Checker {
     int leases = 0;
   };
 
-  void CheckSeesAcknowledged(const Life& life, const ShardKey& shard, Version version);
+  void CheckSees(Version needed, const Life& life, const ShardKey& shard, Version version);
   void CheckStaleness(const std::string& server, const v1::Caller& caller, int64_t iteration,
                       const ShardKey& shard);
 
@@ -51,16 +51,17 @@ class StalenessAndVersions final : public Checker {
   absl::btree_map<Life, Work> work_;
   absl::btree_map<std::pair<Life, ShardKey>, Iteration> pushed_;  // The next one to push.
   absl::btree_map<std::pair<Life, ShardKey>, Version> seen_;
-  // A pull, and who was at work when it was sent first.
+  // A pull; who was at work, and what had been acknowledged to anybody, when it was sent first.
   struct Asked {
     Iteration iteration{-1};
     absl::btree_set<Life> working;
+    Version acknowledged;
   };
   absl::btree_map<std::pair<Life, ShardKey>, Asked> asked_;
   using Versions = absl::btree_map<ShardKey, Version>;
   Versions acknowledged_;  // The newest to anybody...
   History<Versions> history_;
-  absl::btree_map<std::pair<Life, ShardKey>, Version> at_least_;  // ...when a pull was sent.
+  absl::btree_map<std::pair<Life, ShardKey>, Version> at_least_;  // ...when a pull was sent last.
 };
 
 }  // namespace capstan::sim

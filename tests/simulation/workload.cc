@@ -1,11 +1,14 @@
 #include "tests/simulation/workload.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/initial_rows.h"
 #include "common/model/initial_values.h"
 #include "common/random/philox.h"
+#include "common/sparse/key_batch.h"
 
 namespace capstan::sim {
 namespace {
@@ -13,22 +16,41 @@ namespace {
 constexpr uint64_t kSamplesStream = 0x53414D504C45;
 constexpr int kIntegerMax = 8;  // Of an element of a sample's gradient.
 
-v1::TableSpec MakeTable(int index, int64_t elements, bool bsp) {
+v1::TableSpec MakeTable(int index, const JobOptions& job) {
+  v1::Initializer initializer;
+  if (job.mode == Mode::kBsp) {
+    initializer.set_uniform_bound(0.5f);
+  } else {
+    initializer.set_constant(3.0f);
+  }
   v1::TableSpec table;
   table.set_table(index);
   table.set_name(index == 0 ? "parameters" : "statistics");
-  table.set_elements(elements);
   table.set_rule(index == 0 ? v1::OPTIMIZER : v1::MOVING_AVERAGE);
+  if (index == 0 && job.sparse_buckets > 0) {
+    table.set_elements(job.sparse_buckets);
+    table.mutable_sparse()->set_dim(static_cast<int32_t>(job.sparse_dim));
+    table.mutable_sparse()->set_buckets(job.sparse_buckets);
+    *table.mutable_sparse()->mutable_initializer() = initializer;
+    return table;
+  }
+  table.set_elements(job.table_elements[static_cast<size_t>(index)]);
   v1::TensorSpec* tensor = table.add_tensors();
   tensor->set_name(absl::StrCat("t", index));
-  tensor->add_shape(elements);
+  tensor->add_shape(table.elements());
   if (index == 1) tensor->set_momentum(0.1f);
-  if (bsp) {
-    tensor->mutable_initializer()->set_uniform_bound(0.5f);
-  } else {
-    tensor->mutable_initializer()->set_constant(3.0f);
-  }
+  *tensor->mutable_initializer() = initializer;
   return table;
+}
+
+worker::AllTableKeys MakeKeys(const JobOptions& job) {
+  if (job.sparse_buckets == 0) return {};
+  std::vector<uint64_t> keys;
+  for (int64_t i = 0; i < job.table_elements[0] / job.sparse_dim; ++i) {
+    keys.push_back(static_cast<uint64_t>(i));
+  }
+  return {{.batch = std::make_shared<const KeyBatch>(MakeKeyBatch(keys, job.sparse_buckets)),
+           .dim = job.sparse_dim}};
 }
 
 void SetOptimizer(const JobOptions& options, v1::Optimizer* optimizer) {
@@ -85,7 +107,6 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
   plan.slots = job.slots;
   plan.train_count = job.train_count;
   plan.test_count = job.test_count;
-  plan.table_elements = job.table_elements;
   plan.export_path = "export";
   plan.replicas = job.replicas;
   plan.log = job.log;
@@ -98,12 +119,13 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
 
 }  // namespace
 
-Workload::Workload(const Options& options) : options_(options) {
+Workload::Workload(const Options& options) : options_(options), keys_(MakeKeys(options.job)) {
   auto job = std::make_shared<scheduler::AdmittedJob>();
   job->plan = MakePlan(options.job);
   job->spec = MakeSpec(options);
   for (size_t i = 0; i < options.job.table_elements.size(); ++i) {
-    job->tables.push_back(MakeTable(static_cast<int>(i), options.job.table_elements[i], bsp()));
+    job->tables.push_back(MakeTable(static_cast<int>(i), options.job));
+    job->plan.tables.emplace_back(job->tables[i].elements(), job->tables[i].has_sparse());
   }
   job->mode = "sim";
   job->output_directory = "export";
@@ -113,17 +135,57 @@ Workload::Workload(const Options& options) : options_(options) {
 Arrays Workload::InitialValues() const {
   Arrays values = Zeros();
   for (size_t t = 0; t < values.size(); ++t) {
-    FillInitialValues(tables()[t], options_.seed, 0, absl::MakeSpan(values[t]));
+    if (!tables()[t].has_sparse()) {
+      FillInitialValues(tables()[t], options_.seed, 0, absl::MakeSpan(values[t]));
+      continue;
+    }
+    const int64_t dim = keys_[t].dim;
+    const RowInitializer rows(tables()[t].sparse().initializer(), options_.seed,
+                              TableId(static_cast<int32_t>(t)), dim);
+    for (int64_t i = 0; i < keys_[t].batch->size(); ++i) {
+      rows.Fill(keys_[t].batch->keys[static_cast<size_t>(i)], values[t].data() + i * dim);
+    }
   }
   return values;
 }
 
 Arrays Workload::Zeros() const {
   Arrays values;
-  for (const v1::TableSpec& table : tables()) {
-    values.emplace_back(static_cast<size_t>(table.elements()));
+  for (const int64_t elements : options_.job.table_elements) {
+    values.emplace_back(static_cast<size_t>(elements));
   }
   return values;
+}
+
+Range Workload::PartOf(const ShardKey& shard, const Range& elements) const {
+  return worker::PartOf({.key = shard, .elements = elements}, keys_);
+}
+
+Workload::Named Workload::NamedRows(std::shared_ptr<const Arrays> gradient) const {
+  // Momentum and Adam move rows without a gradient, too, in the reference trainer.
+  const bool all = options_.job.optimizer == 1 || options_.job.optimizer == 2;
+  if (keys_.empty() || all) return {.values = std::move(gradient), .keys = keys_};
+  const int64_t dim = keys_[0].dim;
+  std::vector<uint64_t> keys;
+  auto values = std::make_shared<Arrays>(*gradient);
+  (*values)[0].clear();
+  for (size_t row = 0; row < keys_[0].batch->keys.size(); ++row) {
+    const auto begin = (*gradient)[0].begin() + static_cast<int64_t>(row) * dim;
+    if (std::all_of(begin, begin + dim, [](float g) { return g == 0.0f; })) continue;
+    keys.push_back(keys_[0].batch->keys[row]);
+    (*values)[0].insert((*values)[0].end(), begin, begin + dim);
+  }
+  const int32_t buckets = options_.job.sparse_buckets;
+  return {.values = std::move(values),
+          .keys = {{.batch = std::make_shared<const KeyBatch>(MakeKeyBatch(keys, buckets)),
+                    .dim = dim}}};
+}
+
+// About half of a sparse table's rows are not in a batch.
+bool Workload::Touches(const Batch& batch, int table, int64_t element) const {
+  if (table != 0 || keys_.empty()) return true;
+  const auto row = static_cast<uint64_t>(element / keys_[0].dim);
+  return MixKey(MixKey(options_.seed, static_cast<uint64_t>(batch.positions.begin)), row) % 2 == 0;
 }
 
 float Workload::SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const {
@@ -156,6 +218,10 @@ void Workload::Backward(const Batch& batch, float forward, int64_t samples,
   for (int64_t i = begin; i < end; ++i) {
     const auto e = static_cast<size_t>(i);
     float sum = 0.0f;
+    if (!Touches(batch, table, i)) {
+      (*gradient)[t][e] = 0.0f;
+      continue;
+    }
     for (int64_t p = batch.positions.begin; p < batch.positions.end; ++p) {
       const float term = SampleTerm(batch, p, table, i);
       sum += bsp() ? term + 0.5f * forward + 0.1f * parameters[t][e] : term;

@@ -18,6 +18,7 @@
 #include "scheduler/admission.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/options.h"
+#include "worker/client/message_codec.h"
 
 namespace capstan::sim {
 
@@ -32,8 +33,21 @@ class Workload {
   bool bsp() const { return options_.job.mode == Mode::kBsp; }
   const JobOptions& options() const { return options_.job; }
 
+  // Of a sparse table: the rows of all of its keys, in the order of messages.
   Arrays InitialValues() const;
   Arrays Zeros() const;
+
+  // The keys of the sparse table, if there is one.
+  const worker::AllTableKeys& keys() const { return keys_; }
+  // Where a shard's values are in its table's array.
+  Range PartOf(const ShardKey& shard, const Range& elements) const;
+  // What a push names of a gradient: under rules that leave a row without gradient as it is, only
+  // the rows that have one.
+  struct Named {
+    std::shared_ptr<const Arrays> values;
+    worker::AllTableKeys keys;
+  };
+  Named NamedRows(std::shared_ptr<const Arrays> gradient) const;
 
   // What the forward pass of a batch leaves for the backward pass. Reads all of `parameters`.
   float Forward(const Batch& batch, const Arrays& parameters) const;
@@ -44,9 +58,11 @@ class Workload {
 
  private:
   float SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const;
+  bool Touches(const Batch& batch, int table, int64_t element) const;
 
   const Options options_;
   std::shared_ptr<const scheduler::AdmittedJob> job_;
+  worker::AllTableKeys keys_;
 };
 
 }  // namespace capstan::sim
