@@ -1,6 +1,7 @@
-// The servers of the baselines: raw TCP, gRPC with protobuf `bytes`, ZeroMQ that adds into a table.
+// The servers of the baselines: raw TCP, gRPC with protobuf `bytes`, ZeroMQ that adds into a table,
+// or into rows by key.
 //
-//   baseline_server --kind=tcp|grpc|zmq --report-to=PORT
+//   baseline_server --kind=tcp|grpc|zmq|zmq-rows --report-to=PORT
 //
 // Tells its port to whoever listens at PORT and serves until it is killed (peer_process.h).
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include "tests/benchmark/baseline/peer_process.h"
 #include "tests/benchmark/baseline/socket.h"
 #include "tests/benchmark/baseline/tcp_bulk.h"
+#include "tests/benchmark/baseline/zmq_rows.h"
 #include "tests/benchmark/baseline/zmq_table.h"
 
 namespace capstan::benchmark {
@@ -35,8 +37,9 @@ absl::Status ServeGrpc(int report_to) {
   return absl::OkStatus();
 }
 
+template <typename Server>
 absl::Status ServeZmq(int report_to) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<ZmqTableServer> server, ZmqTableServer::Start());
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Start());
   CAPSTAN_RETURN_IF_ERROR(ReportPort(report_to, server->port()));
   return server->Serve();
 }
@@ -45,13 +48,14 @@ int Main(int argc, char** argv) {
   std::string kind;
   int report_to = 0;
   CLI::App app("Serves what the benchmarks compare with.");
-  app.add_option("--kind", kind, "tcp, grpc or zmq")->required();
+  app.add_option("--kind", kind, "tcp, grpc, zmq or zmq-rows")->required();
   app.add_option("--report-to", report_to, "Port that wants to know ours")->required();
   CLI11_PARSE(app, argc, argv);
-  absl::Status status = absl::InvalidArgumentError("kind: expected tcp, grpc or zmq");
+  absl::Status status = absl::InvalidArgumentError("kind: expected tcp, grpc, zmq or zmq-rows");
   if (kind == "tcp") status = ServeTcp(report_to);
   if (kind == "grpc") status = ServeGrpc(report_to);
-  if (kind == "zmq") status = ServeZmq(report_to);
+  if (kind == "zmq") status = ServeZmq<ZmqTableServer>(report_to);
+  if (kind == "zmq-rows") status = ServeZmq<ZmqRowsServer>(report_to);
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;
 }

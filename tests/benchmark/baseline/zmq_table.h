@@ -14,35 +14,30 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "tests/benchmark/baseline/zmq_socket.h"
 
 namespace capstan::benchmark {
-
-// Owners of ZeroMQ's handles.
-using ZmqContext = std::unique_ptr<void, int (*)(void*)>;
-using ZmqSocket = std::unique_ptr<void, int (*)(void*)>;
 
 class ZmqTableServer {
  public:
   // Listens on a free port of loopback.
   // Errors: kUnavailable  ZeroMQ refuses; says why.
   static absl::StatusOr<std::unique_ptr<ZmqTableServer>> Start();
-  int port() const { return port_; }
+  int port() const { return listener_.port; }
   // Serves until something fails: kInvalidArgument  a message that is none of the above.
   absl::Status Serve();
 
  private:
-  ZmqTableServer(ZmqContext context, ZmqSocket socket)
-      : context_(std::move(context)), socket_(std::move(socket)) {}
+  explicit ZmqTableServer(ZmqListener listener) : listener_(std::move(listener)) {}
   absl::Status ServeOne();
 
-  const ZmqContext context_;
-  const ZmqSocket socket_;
-  int port_ = 0;
+  const ZmqListener listener_;
   std::unordered_map<int64_t, std::vector<float>> table_;  // By tensor.
 };
 
