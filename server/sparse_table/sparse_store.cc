@@ -105,7 +105,16 @@ absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& pay
   }
   CAPSTAN_RETURN_IF_ERROR(rows_.Update(action.step, gradient.keys(), gradient.values()));
   if (action.gradient != kIncomingGradient) gradients_.erase(action.gradient);
-  return absl::OkStatus();
+  if (rows_.rows() <= RowsMax()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("bucket ", bucket_, " of ", config_.buckets, " has ", rows_.rows(),
+                   " rows: expected at most ", RowsMax(), "; the table needs more buckets"));
+}
+
+int64_t SparseStore::RowsMax() const {
+  const int64_t key_and_weights = kKeyBytes + rows_.dim() * int64_t{sizeof(float)};
+  const int64_t state = (rows_.state_floats() + 1) * int64_t{sizeof(float)};
+  return kSnapshotBytesMax / (2 * key_and_weights + state);
 }
 
 Gradient SparseStore::ReadGradient(GradientId id, const Gradient& payload) const {

@@ -9,6 +9,8 @@
 //                      changed
 //
 // The version before the last update (BSP) is kept as the rows that it changed.
+//
+// A snapshot is one message: a bucket may have as many rows as fit in kSnapshotBytesMax.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_STORE_H_
 #define CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_STORE_H_
@@ -35,6 +37,9 @@ namespace capstan::server {
 
 class SparseStore final : public ShardStore {
  public:
+  // Of keys, weights and state of all rows, and keys and weights once more, of the version before.
+  static constexpr int64_t kSnapshotBytesMax = 60 << 20;
+
   // `bucket`: of [0, config.buckets). Errors: kResourceExhausted  no memory.
   static absl::StatusOr<std::unique_ptr<SparseStore>> Make(const SparseRows::Config& config,
                                                            int32_t bucket);
@@ -59,6 +64,7 @@ class SparseStore final : public ShardStore {
   SparseStore(const SparseRows::Config& config, int32_t bucket, SparseRows rows)
       : config_(config), bucket_(bucket), rows_(std::move(rows)) {}
 
+  int64_t RowsMax() const;
   // Errors: kInvalidArgument  they do not ascend, or one is of another bucket.
   absl::Status CheckKeys(const std::vector<uint64_t>& keys) const;
   absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);

@@ -135,6 +135,26 @@ TEST_CASE("Sparse store: what is saved makes the same store, byte for byte", "[s
   CHECK(Read(*store, {1, 2, 3, 1'000'000}) == Read(*other, {1, 2, 3, 1'000'000}));
 }
 
+TEST_CASE("Sparse store: a bucket that no message could carry is refused", "[server][sparse]") {
+  constexpr int64_t kWide = 4096;
+  SparseRows::Config config = ConfigOf(Kind::kSgd);
+  config.dim = kWide;
+  config.initializer = RowInitializer(v1::Initializer(), 1, TableId(0), kWide);
+  REQUIRE_OK_AND_ASSIGN(const auto store, SparseStore::Make(config, 0));
+  absl::Status status;
+  uint64_t rows = 0;
+  while (status.ok() && rows < 3000) {
+    std::vector<uint64_t> keys;
+    for (int i = 0; i < 100; ++i) keys.push_back(rows++);
+    const KeyBatch batch = MakeKeyBatch(keys, 1);
+    const absl::Cord payload(Bytes(batch.keys) + std::string(100 * kWide * sizeof(float), '\0'));
+    REQUIRE_OK_AND_ASSIGN(const Gradient gradient, store->Parse(payload, NumberFormat::kFp32));
+    status = store->Apply({.gradient = kIncomingGradient}, gradient);
+  }
+  CHECK_STATUS(status, absl::StatusCode::kResourceExhausted, "the table needs more buckets");
+  CHECK(rows == 2000);  // 60 MiB / (2 * 16,392 + 4 bytes) is 1,918.
+}
+
 TEST_CASE("Sparse store: payloads that cannot be are refused by name", "[server][sparse]") {
   const auto store = MakeStore();
   const auto parse = [&](const std::string& bytes) {
