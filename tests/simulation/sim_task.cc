@@ -71,7 +71,9 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
 void SimTask::Start() {
   Report();
   loop_ = std::make_unique<worker::TaskLoop>(
-      worker::TaskLoop::Options{.acknowledgement = AcknowledgementOf(assignment_.spec())}, *this);
+      worker::TaskLoop::Options{.acknowledgement = AcknowledgementOf(assignment_.spec()),
+                                .keyed = !world_->workload.keys().empty()},
+      *this);
   loop_->Start();
   FinishIfEnded();
 }
@@ -223,11 +225,11 @@ absl::StatusOr<worker::OpId> SimTask::Push(Iteration iteration, Range slots) {
   return op;
 }
 
-absl::StatusOr<worker::OpId> SimTask::Pull(Iteration iteration, bool snapshot) {
+absl::StatusOr<worker::OpId> SimTask::Pull(const worker::Work& work, bool snapshot) {
   const worker::OpId op(next_op_++);
   worker::SessionActions actions;
   const absl::Status started = session_.Start(
-      op, {.kind = worker::OpKind::kPull, .iteration = iteration, .snapshot = snapshot},
+      op, {.kind = worker::OpKind::kPull, .iteration = work.iteration, .snapshot = snapshot},
       process_->Now(), &actions);
   if (!started.ok()) return started;
   Perform(std::move(actions));

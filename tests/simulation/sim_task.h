@@ -45,7 +45,7 @@ class SimTask final : public worker::TaskPort {
   void ReportSoon() override;
   bool HasRouting() override { return session_.routing_generation().value() != 0; }
   absl::StatusOr<worker::OpId> Push(Iteration iteration, Range slots) override;
-  absl::StatusOr<worker::OpId> Pull(Iteration iteration, bool snapshot) override;
+  absl::StatusOr<worker::OpId> Pull(const worker::Work& work, bool snapshot) override;
   void CancelPull(worker::OpId op) override;
   bool Wait(worker::OpId op, worker::OpDone* done) override;
   bool WaitForWork() override;

@@ -95,7 +95,7 @@ Coroutine<absl::Status> TaskLoop::Rest() {
 }
 
 Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
-  Coroutine<absl::Status> parameters = EnsureParameters(work.iteration);
+  Coroutine<absl::Status> parameters = EnsureParameters(work);
   const absl::Status ready = co_await parameters;
   if (!ready.ok()) co_return ready;
   port_.UseBoard([&work](TaskBoard& board) { board.Started(work); });
@@ -124,10 +124,16 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
   co_return status;
 }
 
-Coroutine<absl::Status> TaskLoop::EnsureParameters(Iteration iteration) {
-  if (held_iteration_ != iteration) {
+bool TaskLoop::SameParameters(const Work& a, const Work& b) const {
+  if (a.kind != b.kind || a.iteration != b.iteration) return false;
+  if (a.kind != Work::Kind::kTrain && a.epoch != b.epoch) return false;
+  return !options_.keyed || (a.epoch == b.epoch && a.positions == b.positions);
+}
+
+Coroutine<absl::Status> TaskLoop::EnsureParameters(const Work& work) {
+  if (!held_.has_value() || !SameParameters(*held_, work)) {
     held_snapshot_.reset();
-    if (pull_.has_value() && pull_->second != iteration) GivePullUp();
+    if (pull_.has_value() && !SameParameters(pull_->second, work)) GivePullUp();
     if (!AwaitsIterations()) {
       Coroutine<absl::Status> pushes = AwaitPushes(0);
       const absl::Status acknowledged = co_await pushes;
@@ -136,7 +142,7 @@ Coroutine<absl::Status> TaskLoop::EnsureParameters(Iteration iteration) {
       if (PlanIsOld()) co_return PlanAgain();
     }
     if (!pull_.has_value()) {
-      const absl::Status started = StartPull(iteration);
+      const absl::Status started = StartPull(work);
       if (!started.ok()) co_return started;
     }
     OpDone pulled;
@@ -151,12 +157,12 @@ Coroutine<absl::Status> TaskLoop::EnsureParameters(Iteration iteration) {
     }
     if (!pulled.status.ok()) co_return pulled.status;
     port_.UseBoard([&pulled](TaskBoard& board) { board.SawStaleness(pulled.staleness); });
-    held_iteration_ = iteration;
+    held_ = work;
   }
   if (!AwaitsIterations()) co_return absl::OkStatus();
   // The parameters are there, so the iterations before are complete: their acknowledgements are on
   // the way, and with them their gradients' memory.
-  Coroutine<absl::Status> earlier = AwaitPushesBefore(iteration);
+  Coroutine<absl::Status> earlier = AwaitPushesBefore(work.iteration);
   const absl::Status status = co_await earlier;
   co_return status;
 }
@@ -164,17 +170,16 @@ Coroutine<absl::Status> TaskLoop::EnsureParameters(Iteration iteration) {
 absl::Status TaskLoop::PullAhead() {
   Work next;
   port_.UseBoard([&next](TaskBoard& board) { next = board.Next(); });
-  if (next.kind != Work::Kind::kTrain || pull_.has_value() || held_iteration_ == next.iteration) {
-    return absl::OkStatus();
-  }
-  return StartPull(next.iteration);
+  if (next.kind != Work::Kind::kTrain || pull_.has_value()) return absl::OkStatus();
+  if (held_.has_value() && SameParameters(*held_, next)) return absl::OkStatus();
+  return StartPull(next);
 }
 
-absl::Status TaskLoop::StartPull(Iteration iteration) {
-  held_iteration_.reset();
-  const absl::StatusOr<OpId> op = port_.Pull(iteration, /*snapshot=*/false);
+absl::Status TaskLoop::StartPull(const Work& work) {
+  held_.reset();
+  const absl::StatusOr<OpId> op = port_.Pull(work, /*snapshot=*/false);
   if (!op.ok()) return op.status();
-  pull_ = {*op, iteration};
+  pull_ = {*op, work};
   return absl::OkStatus();
 }
 
@@ -233,27 +238,28 @@ void TaskLoop::WriteDown(const Work& work, const WorkResult& result) {
   if (report) port_.ReportSoon();
 }
 
-Coroutine<absl::Status> TaskLoop::EnsureSnapshot(Epoch epoch, Phase phase) {
-  const std::pair<Phase, Epoch> wanted(phase, epoch);
-  if (held_snapshot_ == wanted) co_return absl::OkStatus();
+Coroutine<absl::Status> TaskLoop::EnsureSnapshot(const Work& work) {
+  if (held_snapshot_.has_value() && SameParameters(*held_snapshot_, work)) {
+    co_return absl::OkStatus();
+  }
   GivePullUp();
-  held_iteration_.reset();
+  held_.reset();
   Coroutine<absl::Status> pushes = AwaitPushes(0);
   const absl::Status acknowledged = co_await pushes;
   if (!acknowledged.ok()) co_return acknowledged;
-  const absl::StatusOr<OpId> op = port_.Pull(Iteration(0), /*snapshot=*/true);
+  const absl::StatusOr<OpId> op = port_.Pull(work, /*snapshot=*/true);
   if (!op.ok()) co_return op.status();
   OpDone pulled;
   Coroutine<absl::Status> pull = AwaitUninterrupted(*op, &pulled);
   const absl::Status status = co_await pull;
   if (!status.ok()) co_return status;
   held_versions_ = std::move(pulled.versions);
-  held_snapshot_ = wanted;
+  held_snapshot_ = work;
   co_return absl::OkStatus();
 }
 
 Coroutine<absl::Status> TaskLoop::EvaluateOne(const Work& work) {
-  Coroutine<absl::Status> snapshot = EnsureSnapshot(work.epoch, Phase::kEvaluate);
+  Coroutine<absl::Status> snapshot = EnsureSnapshot(work);
   const absl::Status ready = co_await snapshot;
   if (!ready.ok()) co_return ready;
   absl::StatusOr<WorkResult> result;
@@ -266,7 +272,7 @@ Coroutine<absl::Status> TaskLoop::EvaluateOne(const Work& work) {
 }
 
 Coroutine<absl::Status> TaskLoop::Export(const Work& work) {
-  Coroutine<absl::Status> snapshot = EnsureSnapshot(work.epoch, Phase::kExport);
+  Coroutine<absl::Status> snapshot = EnsureSnapshot(work);
   const absl::Status ready = co_await snapshot;
   if (!ready.ok()) co_return ready;
   absl::Status written;

@@ -63,8 +63,10 @@ class TaskPort {
   virtual bool HasRouting() = 0;
   // Starts a held push of a gradient that Train will compute, in a buffer of its own.
   virtual absl::StatusOr<OpId> Push(Iteration iteration, Range slots) = 0;
-  // Starts a pull into the task's one set of parameters.
-  virtual absl::StatusOr<OpId> Pull(Iteration iteration, bool snapshot) = 0;
+  // Starts a pull into the task's one set of parameters: for `work`'s iteration, or a snapshot. Of
+  // sparse tables what its samples need (Options::keyed); what `work` before it needs stays until
+  // that was trained.
+  virtual absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) = 0;
   virtual void CancelPull(OpId op) = 0;
 
   // ---- calls that take time
@@ -95,6 +97,8 @@ class TaskLoop {
  public:
   struct Options {
     Acknowledgement acknowledgement = Acknowledgement::kEachPush;
+    // Parameters are rows that a batch names: each batch has its own pull, evaluation too.
+    bool keyed = false;
   };
   TaskLoop(const Options& options, TaskPort& port);  // `port` outlives the loop.
   TaskLoop(const TaskLoop&) = delete;
@@ -126,9 +130,9 @@ class TaskLoop {
   Coroutine<absl::Status> TrainOne(const Work& work);
   Coroutine<absl::Status> EvaluateOne(const Work& work);
   Coroutine<absl::Status> Export(const Work& work);
-  // Parameters as of `iteration`.
-  Coroutine<absl::Status> EnsureParameters(Iteration iteration);
-  Coroutine<absl::Status> EnsureSnapshot(Epoch epoch, Phase phase);
+  // Parameters for `work`, as of its iteration; a snapshot for it.
+  Coroutine<absl::Status> EnsureParameters(const Work& work);
+  Coroutine<absl::Status> EnsureSnapshot(const Work& work);
   // Until at most `left` pushes are outstanding.
   Coroutine<absl::Status> AwaitPushes(size_t left);
   // Until no push of an iteration before `iteration` is the oldest outstanding one.
@@ -140,8 +144,10 @@ class TaskLoop {
   Work Plan();       // The next work, kNone also without a routing table.
   bool PlanIsOld();  // A newer assignment has come since Plan.
   absl::Status PullAhead();
-  absl::Status StartPull(Iteration iteration);
+  absl::Status StartPull(const Work& work);
   void GivePullUp();
+  // Parameters that were pulled for one are those that the other wants.
+  bool SameParameters(const Work& a, const Work& b) const;
   void WriteDown(const Work& work, const WorkResult& result);
   bool AwaitsIterations() const {
     return options_.acknowledgement == Acknowledgement::kWholeIteration;
@@ -149,11 +155,11 @@ class TaskLoop {
 
   const Options options_;  // Constant after construction.
   TaskPort& port_;
-  std::deque<Outstanding> outstanding_;      // In the order they were started.
-  Generation planned_;                       // Of the assignment that the current work is of.
-  std::optional<Iteration> held_iteration_;  // What the parameters are, if one iteration's.
-  std::optional<std::pair<OpId, Iteration>> pull_;  // Under way.
-  std::optional<std::pair<Phase, Epoch>> held_snapshot_;
+  std::deque<Outstanding> outstanding_;        // In the order they were started.
+  Generation planned_;                         // Of the assignment that the current work is of.
+  std::optional<Work> held_;                   // What the parameters are for, if not a snapshot.
+  std::optional<std::pair<OpId, Work>> pull_;  // Under way, and for what.
+  std::optional<Work> held_snapshot_;
   absl::btree_map<TableId, Version> held_versions_;  // Of the snapshot.
   Coroutine<absl::Status> running_;                  // Declared last: it uses all of the others.
 };

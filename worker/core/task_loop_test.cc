@@ -129,7 +129,7 @@ class Servers {
 // A task without threads: whatever takes time suspends the loop until Settle() finds it done.
 class Story final : public TaskPort {
  public:
-  explicit Story(int slots)
+  explicit Story(int slots, bool keyed = false)
       : servers(slots),
         board({.bsp = slots > 0,
                .slots = std::max(slots, 1),
@@ -138,7 +138,8 @@ class Story final : public TaskPort {
                .train_samples = 1000}),
         session_({.acknowledgement = ModeOf(slots)}) {
     Route(RoutingOf(1, {0, 1}, {1, 1}));
-    loop = std::make_unique<TaskLoop>(TaskLoop::Options{.acknowledgement = ModeOf(slots)}, *this);
+    loop = std::make_unique<TaskLoop>(
+        TaskLoop::Options{.acknowledgement = ModeOf(slots), .keyed = keyed}, *this);
     loop->Start();
   }
 
@@ -197,8 +198,10 @@ class Story final : public TaskPort {
     ++pushes_;
     return Start({.kind = OpKind::kPush, .iteration = iteration, .slots = slots, .held = true});
   }
-  absl::StatusOr<OpId> Pull(Iteration iteration, bool snapshot) override {
-    return Start({.iteration = iteration, .snapshot = snapshot});
+  absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) override {
+    asked_for.push_back(absl::StrCat(snapshot ? "snapshot" : "", work.iteration.value(), "/",
+                                     work.slots.begin, ":", work.positions.begin));
+    return Start({.iteration = work.iteration, .snapshot = snapshot});
   }
   void CancelPull(OpId op) override { session_.CancelPull(op, now_, &actions_); }
   bool Wait(OpId op, OpDone* done) override {
@@ -233,7 +236,8 @@ class Story final : public TaskPort {
 
   Servers servers;
   TaskBoard board;
-  std::vector<std::string> trained;  // "iteration/slot".
+  std::vector<std::string> trained;    // "iteration/slot".
+  std::vector<std::string> asked_for;  // By pulls: "iteration/slot:first position".
   absl::btree_map<TableId, Version> exported;
   absl::Status train_status;
   bool fenced = false;
@@ -333,6 +337,21 @@ TEST_CASE(
   }
   CHECK(story.servers.version(1) == 2);
   CHECK(story.board.Idle());
+}
+
+TEST_CASE("TaskLoop: where parameters are rows that a batch names, each batch has its own pull",
+          "[worker][core]") {
+  const bool keyed = GENERATE(false, true);
+  Story story(2, keyed);
+  story.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
+  CHECK(story.trained == Names{"0/0", "0/1", "1/0", "1/1"});
+  CHECK(story.asked_for ==
+        (keyed ? Names{"0/0:0", "0/1:4", "1/0:8", "1/1:12"} : Names{"0/0:0", "1/0:8"}));
+  story.asked_for.clear();
+  story.Assign({.phase = Phase::kEvaluate, .samples = {{LeaseId(9), {0, 20}}}});
+  CHECK(story.asked_for == (keyed ? Names{"snapshot0/0:0", "snapshot0/0:8", "snapshot0/0:16"}
+                                  : Names{"snapshot0/0:0"}));
+  CHECK(story.board.sample_progress()[0].loss_sum == 3.0);
 }
 
 TEST_CASE("TaskLoop: a slot that others have completed is skipped to where it can be read",

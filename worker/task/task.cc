@@ -101,8 +101,9 @@ absl::StatusOr<OpId> Task::Push(Iteration iteration, Range slots) {
   return client_.Push(iteration, slots, gradient_, PushStart::kHeld);
 }
 
-absl::StatusOr<OpId> Task::Pull(Iteration iteration, bool snapshot) {
-  return client_.Pull(iteration, snapshot ? PullMode::kSnapshot : PullMode::kTrain, &parameters_);
+absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
+  return client_.Pull(work.iteration, snapshot ? PullMode::kSnapshot : PullMode::kTrain,
+                      &parameters_);
 }
 
 void Task::CancelPull(OpId op) { client_.CancelPull(op); }

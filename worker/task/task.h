@@ -48,7 +48,7 @@ class Task final : private TaskPort {
   void ReportSoon() override;
   bool HasRouting() override;
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots) override;
-  absl::StatusOr<OpId> Pull(Iteration iteration, bool snapshot) override;
+  absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) override;
   void CancelPull(OpId op) override;
   bool Wait(OpId op, OpDone* done) override;
   bool WaitForWork() override;
