@@ -72,7 +72,7 @@ KeyBatch MakeKeyBatch(absl::Span<const uint64_t> keys, int32_t buckets,
     if (i == 0 || entry.hash != entries[i - 1].hash) {
       const auto bucket = static_cast<size_t>(PlaceOf(entry.hash, buckets).bucket);
       while (batch.bucket_begin.size() <= bucket) batch.bucket_begin.push_back(batch.size());
-      batch.keys.push_back(keys[entry.index]);
+      batch.keys.push_back(KeyOfHash(entry.hash));  // Instead of a look at a random place.
     }
     if (places != nullptr) (*places)[entry.index] = static_cast<uint32_t>(batch.size() - 1);
   }

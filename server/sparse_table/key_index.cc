@@ -37,7 +37,8 @@ KeyIndex::Group* KeyIndex::AllocateGroups(int group_bits) {
   } else {
     if (regions_.empty() || region_used_ + bytes > kRegionBytes) {
       // A small index takes small pages.
-      auto region = PageRegion::Map(kRegionBytes, regions_.empty() ? PageRegion::kHugePage : 0);
+      auto region = PageRegion::Map(std::max(kRegionBytes, bytes),
+                                    regions_.empty() ? PageRegion::kHugePage : 0);
       if (!region.ok()) return nullptr;
       regions_.push_back(*std::move(region));
       region_used_ = 0;
@@ -113,8 +114,9 @@ RowNumber KeyIndex::Find(uint64_t key, uint64_t place, const RowSlab& rows) cons
 }
 
 absl::Status KeyIndex::Insert(uint64_t place, RowNumber row, const RowSlab& rows) {
-  const Segment& segment = segments_[static_cast<size_t>(EntryOf(place).segment)];
-  if (segment.size == segment.size_max) CAPSTAN_RETURN_IF_ERROR(Grow(place, rows));
+  while (IsFull(segments_[static_cast<size_t>(EntryOf(place).segment)])) {
+    CAPSTAN_RETURN_IF_ERROR(Grow(place, rows));
+  }
   Put(place, row);
   ++size_;
   return absl::OkStatus();
@@ -159,8 +161,8 @@ absl::Status KeyIndex::Grow(uint64_t place, const RowSlab& rows) {
   const Entry entry = EntryOf(place);
   std::vector<RowNumber> moved;
   AppendRows(place, &moved);
-  const bool split = entry.group_bits == kGroupBitsMax;
-  const int group_bits = split ? kGroupBitsMax : entry.group_bits + 1;
+  const bool split = entry.group_bits >= kGroupBitsSplit && entry.depth < kDepthMax;
+  const int group_bits = split ? entry.group_bits : entry.group_bits + 1;
   Group* const lower = AllocateGroups(group_bits);
   Group* const upper = split ? AllocateGroups(group_bits) : lower;
   if (lower == nullptr || upper == nullptr) {

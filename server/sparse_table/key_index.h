@@ -72,7 +72,9 @@ class KeyIndex {
 
  private:
   static constexpr int kEntries = 12;          // Of a group.
-  static constexpr int kGroupBitsMax = 12;     // Of a segment: 256 KiB.
+  static constexpr int kGroupBitsSplit = 10;   // A segment of 64 KiB splits,
+  static constexpr int kDepthMax = 20;         // unless the directory is this deep: then it doubles
+  static constexpr int kGroupBitsMax = 40;     // on. Only keys made to collide get there.
   static constexpr uint8_t kManyPassed = 255;  // The count stays there.
 
   struct alignas(64) Group {
@@ -120,6 +122,7 @@ class KeyIndex {
   // The first row of an entry with this tag, along the search, that `accept` takes.
   template <typename Accept>
   RowNumber Search(uint64_t place, Accept accept) const;
+  static bool IsFull(const Segment& segment) { return segment.size >= segment.size_max; }
   void Put(uint64_t place, RowNumber row);  // REQUIRES: there is room.
   absl::Status Grow(uint64_t place, const RowSlab& rows);
   void Widen(Entry entry, uint64_t place, Group* groups);
@@ -134,7 +137,7 @@ class KeyIndex {
   // Where groups lie, of all sizes; those that are in use no more, by group_bits.
   std::vector<PageRegion> regions_;
   size_t region_used_ = 0;  // Bytes of the last one.
-  std::array<std::vector<Group*>, kGroupBitsMax + 1> free_;
+  std::array<std::vector<Group*>, kGroupBitsMax + 1> free_ = {};
   int64_t size_ = 0;
   int64_t bytes_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/random/philox.h"
+#include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::server {
@@ -89,6 +90,17 @@ TEST_CASE("KeyIndex: segments split, and every key is still found", "[server][sp
   CHECK(story.index().bytes() <= story.index().size() * 14);
 }
 
+TEST_CASE("KeyIndex: keys that were made to collide are slow, and nothing worse",
+          "[server][sparse]") {
+  Story story(1);
+  // Places that agree in their upper 40 bits: no split tells them apart.
+  for (uint64_t i = 0; i < 15'000; ++i) {
+    story.Insert(KeyOfHash((uint64_t{0x123456789A} << 24) | (i << 4)));
+  }
+  story.Check();
+  CHECK(story.Find(1) == KeyIndex::kNone);
+}
+
 TEST_CASE("KeyIndex: whoever goes through it sees keys in ascending order of segments",
           "[server][sparse]") {
   Story story(1);
@@ -116,7 +128,7 @@ TEST_CASE("KeyIndex: erased keys are gone, others stay, and room is used again",
 
 TEST_CASE("KeyIndex: keys that share a tag and a line are told apart", "[server][sparse]") {
   Story story(1);
-  // All in one segment of at most 2^12 lines: among 30,000 keys many share line and tag.
+  // Among 30,000 keys in segments of 2^10 lines many share line and tag.
   for (uint64_t i = 0; i < 30'000; ++i) story.Insert(i);
   const KeyIndex::Places places{1};
   int64_t other_guesses = 0;

@@ -1,5 +1,6 @@
 #include "server/sparse_table/sparse_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -19,6 +20,20 @@ constexpr int64_t kKeyBytes = sizeof(uint64_t);
 RowKeys KeysOf(absl::string_view bytes) {
   auto keys = std::make_shared<std::vector<uint64_t>>(bytes.size() / sizeof(uint64_t));
   std::memcpy(keys->data(), bytes.data(), keys->size() * sizeof(uint64_t));
+  return keys;
+}
+
+// Those in the first `bytes`.
+RowKeys KeysOf(const absl::Cord& payload, size_t bytes) {
+  auto keys = std::make_shared<std::vector<uint64_t>>(bytes / sizeof(uint64_t));
+  auto* to = reinterpret_cast<char*>(keys->data());
+  for (const absl::string_view chunk : payload.Chunks()) {
+    const size_t copied = std::min(bytes, chunk.size());
+    std::memcpy(to, chunk.data(), copied);
+    to += copied;
+    bytes -= copied;
+    if (bytes == 0) break;
+  }
   return keys;
 }
 
@@ -62,7 +77,7 @@ absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFor
                      config_.dim, " elements of ", v1::ValueType_Name(TypeOf(format))));
   }
   const auto key_bytes = static_cast<size_t>(bytes / (kKeyBytes + row_bytes) * kKeyBytes);
-  RowKeys keys = KeysOf(std::string(payload.Subcord(0, key_bytes)));
+  RowKeys keys = KeysOf(payload, key_bytes);
   CAPSTAN_RETURN_IF_ERROR(CheckKeys(*keys));
   return Gradient(std::move(keys), WireValues(payload, format, key_bytes));
 }

@@ -13,8 +13,9 @@ import os
 import subprocess
 import sys
 
-PROGRAMS = ("bulk_goodput", "dense_push_pull", "shared_memory", "small_rows", "optimizer_speed")
-ALONE = ("optimizer_speed",)  # Without servers.
+PROGRAMS = ("bulk_goodput", "dense_push_pull", "shared_memory", "small_rows", "sparse_push_pull",
+            "sparse_table", "optimizer_speed")
+ALONE = ("optimizer_speed", "sparse_table")  # Without servers.
 WITHOUT_BASELINE = ("shared_memory",)  # Process.
 
 
