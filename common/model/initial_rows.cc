@@ -25,16 +25,18 @@ float ScaleOf(const v1::Initializer& initializer) {
 }  // namespace
 
 RowInitializer::RowInitializer(const v1::Initializer& initializer, uint64_t seed, TableId table,
-                               int64_t dim)
+                               int64_t dim, int64_t zero_columns)
     : kind_(initializer.kind_case()),
       scale_(ScaleOf(initializer)),
       stream_(MixKey(MixKey(seed, 0), static_cast<uint64_t>(table.value()))),
-      dim_(dim) {}
+      dim_(dim),
+      zero_columns_(zero_columns) {}
 
 void RowInitializer::Fill(uint64_t key, float* out) const {
   const bool normal = kind_ == v1::Initializer::kNormalStd;
   if (!normal && kind_ != v1::Initializer::kUniformBound) {
     std::fill(out, out + dim_, scale_);
+    std::fill(out, out + zero_columns_, 0.0f);
     return;
   }
   const int64_t per_block = normal ? 2 : 4;
@@ -45,6 +47,7 @@ void RowInitializer::Fill(uint64_t key, float* out) const {
     out[c] = normal ? static_cast<float>(NormalOf(words[2 * at], words[2 * at + 1]) * scale_)
                     : (2.0f * ToUnitFloat(words[at]) - 1.0f) * scale_;
   }
+  std::fill(out, out + zero_columns_, 0.0f);
 }
 
 }  // namespace capstan

@@ -5,6 +5,7 @@
 // and b(i) = Philox4x32(stream, k, 2 + i):
 //   uniform  (2 u - 1) * bound, u word c % 4 of b(c / 4) as a unit float
 //   normal   Box-Muller on words 2 * (c % 2) and 2 * (c % 2) + 1 of b(c / 2), computed in double
+// The first zero_columns are 0, whatever the initializer; the others do not depend on how many.
 // Thread safety: constant after construction.
 #ifndef CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_
 #define CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_
@@ -18,7 +19,9 @@ namespace capstan {
 
 class RowInitializer {
  public:
-  RowInitializer(const v1::Initializer& initializer, uint64_t seed, TableId table, int64_t dim);
+  // REQUIRES: 0 <= zero_columns <= dim.
+  RowInitializer(const v1::Initializer& initializer, uint64_t seed, TableId table, int64_t dim,
+                 int64_t zero_columns = 0);
 
   // Writes the row of `key` to out[0, dim).
   void Fill(uint64_t key, float* out) const;
@@ -28,6 +31,7 @@ class RowInitializer {
   float scale_;  // The constant, bound or standard deviation.
   uint64_t stream_;
   int64_t dim_;
+  int64_t zero_columns_;
 };
 
 }  // namespace capstan

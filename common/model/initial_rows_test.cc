@@ -48,6 +48,16 @@ TEST_CASE("Initial rows: constants, and 0 where nothing is said", "[common][mode
   CHECK(Row(v1::Initializer(), 1, 0, 3, 9) == std::vector<float>(3, 0.0f));
 }
 
+TEST_CASE("Initial rows: the first columns may start at 0", "[common][model]") {
+  for (const v1::Initializer& initializer : {Uniform(0.5f), Normal(2.0f)}) {
+    std::vector<float> expected = Row(initializer, 1, 2, 6, 77);
+    std::vector<float> row(6, NAN);
+    RowInitializer(initializer, 1, TableId(2), 6, 2).Fill(77, row.data());
+    expected[0] = expected[1] = 0.0f;
+    CHECK(row == expected);
+  }
+}
+
 TEST_CASE("Initial rows: have the mean and the spread that are asked for", "[common][model]") {
   constexpr int64_t kDim = 7;
   constexpr uint64_t kKeys = 20'000;

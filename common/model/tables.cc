@@ -123,6 +123,11 @@ absl::Status ValidateSparse(const v1::TableSpec& table) {
   const v1::SparseSpec& sparse = table.sparse();
   CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "dim", sparse.dim(), kSparseDimMax));
   CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "buckets", sparse.buckets(), kSparseBucketsMax));
+  if (sparse.zero_columns() < 0 || sparse.zero_columns() > sparse.dim()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("table ", table.table(), ": sparse.zero_columns is ", sparse.zero_columns(),
+                     ", expected 0 to ", sparse.dim(), ", its dim"));
+  }
   CAPSTAN_RETURN_IF_ERROR(Annotate(ValidateInitializer(sparse.initializer()),
                                    absl::StrCat("table ", table.table(), ": sparse")));
   if (table.rule() != v1::OPTIMIZER || table.tensors_size() > 0 ||

@@ -101,6 +101,10 @@ TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][
     table.mutable_sparse()->set_buckets(0);
     check("sparse.buckets is 0, expected 1 to 65536");
   }
+  SECTION("columns that start at 0") {
+    table.mutable_sparse()->set_zero_columns(9);
+    check("sparse.zero_columns is 9, expected 0 to 8");
+  }
   SECTION("elements") {
     table.set_elements(15);
     check("has 15 elements, 0 tensors and the rule OPTIMIZER, expected 16, its buckets");

@@ -100,12 +100,13 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardFactory::MakeStore(const HeldSh
   const v1::TableSpec& table = tables_.at(shard.key.table);
   if (table.has_sparse()) {
     const int64_t dim = table.sparse().dim();
-    return SparseStore::Make({.dim = dim,
-                              .buckets = table.sparse().buckets(),
-                              .rule = {.optimizer = config_.optimizer},
-                              .initializer = RowInitializer(table.sparse().initializer(),
-                                                            config_.seed, shard.key.table, dim)},
-                             shard.key.shard.value());
+    return SparseStore::Make(
+        {.dim = dim,
+         .buckets = table.sparse().buckets(),
+         .rule = {.optimizer = config_.optimizer},
+         .initializer = RowInitializer(table.sparse().initializer(), config_.seed, shard.key.table,
+                                       dim, table.sparse().zero_columns())},
+        shard.key.shard.value());
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<DenseStore> store,
