@@ -5,7 +5,9 @@
 // and b(i) = Philox4x32(stream, k, 2 + i):
 //   uniform  (2 u - 1) * bound, u word c % 4 of b(c / 4) as a unit float
 //   normal   Box-Muller on words 2 * (c % 2) and 2 * (c % 2) + 1 of b(c / 2), computed in double
-// The first zero_columns are 0, whatever the initializer; the others do not depend on how many.
+// (log and cos are the C library's: of other versions, or on other kinds of CPU, a last bit may
+// differ). The first zero_columns are 0, whatever the initializer; the others do not depend on how
+// many.
 // Thread safety: constant after construction.
 #ifndef CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_
 #define CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_

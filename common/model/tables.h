@@ -18,7 +18,7 @@ inline constexpr int kParametersTable = 0;
 inline constexpr int kStatisticsTable = 1;
 
 inline constexpr int64_t kSparseDimMax = 4096;
-inline constexpr int64_t kSparseBucketsMax = 65'536;
+inline constexpr int64_t kSparseBucketsMax = 4096;
 
 // One or two tables, ordered by index.
 std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);

@@ -99,7 +99,7 @@ TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][
   }
   SECTION("buckets") {
     table.mutable_sparse()->set_buckets(0);
-    check("sparse.buckets is 0, expected 1 to 65536");
+    check("sparse.buckets is 0, expected 1 to 4096");
   }
   SECTION("columns that start at 0") {
     table.mutable_sparse()->set_zero_columns(9);

@@ -90,7 +90,7 @@ Routing PlaceRanges(const JobId& job, Generation generation, absl::Span<const Sh
   std::vector<int64_t> load(routing.servers.size(), 0);
   for (ShardRoute* route : by_size) {
     const auto least = std::min_element(load.begin(), load.end());
-    *least += std::max(route->elements.size(), kShardElementsMin);
+    *least += PlacementWeight(route->elements);
     route->server = static_cast<int>(least - load.begin());
   }
   std::vector<int> copies(routing.servers.size(), 0);

@@ -94,6 +94,12 @@ struct Routing {
   }
 };
 
+// What a shard counts where servers share a job out: its elements, but at least kShardElementsMin:
+// also a bucket, of whose rows nothing is known here.
+inline int64_t PlacementWeight(const Range& elements) {
+  return elements.size() > kShardElementsMin ? elements.size() : kShardElementsMin;
+}
+
 // Cuts [0, elements) into contiguous shards of one size (the last may be smaller), a multiple of
 // kShardAlignment and at most kShardElementsMax; as many as a multiple of `servers` where the
 // alignment allows, so that all servers get an equal share. Empty if elements is 0.
@@ -101,10 +107,9 @@ struct Routing {
 std::vector<Range> CutTable(int64_t elements, int servers);
 
 // Routes every shard of every table, the largest first, to the server that has the fewest elements
-// so far (the first of several), as its primary of term `generation`; a shard counts for at least
-// kShardElementsMin, also a bucket, of whose rows nothing is known here. Then `replicas` of each,
-// to be filled, to the servers that hold the fewest copies. REQUIRES: servers.size() > replicas >=
-// 0.
+// so far (the first of several), as its primary of term `generation` (PlacementWeight
+// counts); then `replicas` of each, to be filled, to the servers that hold the fewest copies.
+// REQUIRES: servers.size() > replicas >= 0.
 Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const TableSize> tables,
                     std::vector<ServerRef> servers, int replicas = 0);
 

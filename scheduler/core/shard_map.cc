@@ -337,7 +337,7 @@ bool ShardMap::PlaceAnew() {
     const auto least =
         std::min_element(elements.begin(), elements.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });
-    least->second += shard->elements.size();
+    least->second += PlacementWeight(shard->elements);
     shard->primary = servers_.at(least->first).ref;
   }
   has_lost_ = false;

@@ -40,7 +40,7 @@ void ShardMap::CountLoads() {
     ++primary.primaries;
     ++primary.copies;
     const bool moves = !shard.move_to.empty();
-    loads_[moves ? shard.move_to : shard.primary.node].elements += shard.elements.size();
+    loads_[moves ? shard.move_to : shard.primary.node].elements += PlacementWeight(shard.elements);
     for (const Copy& copy : shard.replicas) {
       Load& load = loads_[copy.server.node];
       ++load.copies;
@@ -122,8 +122,8 @@ void ShardMap::PlanMoves() {
   for (const Shard& shard : shards_) {
     if (!IsServed(shard) || GoodReplicas(shard, Count::kInSync) < options_.replicas) return;
     if (!shard.move_to.empty()) ++moving;
-    largest = std::max(largest, shard.elements.size());
-    total += shard.elements.size();
+    largest = std::max(largest, PlacementWeight(shard.elements));
+    total += PlacementWeight(shard.elements);
   }
   const int64_t bound = std::max(largest, total / (4 * static_cast<int64_t>(good_.size())));
   for (; moving < options_.moves_max; ++moving) {
@@ -142,7 +142,7 @@ bool ShardMap::StartMove(const NodeId& from, const NodeId& to, int64_t spread) {
   Shard* chosen = nullptr;
   for (Shard& shard : shards_) {
     if (shard.primary.node != from || !shard.move_to.empty()) continue;
-    if (shard.elements.size() >= spread) continue;  // It would turn the tables.
+    if (PlacementWeight(shard.elements) >= spread) continue;  // It would turn the tables.
     if (chosen == nullptr || (HasCopy(*chosen, to) && !HasCopy(shard, to))) chosen = &shard;
   }
   if (chosen == nullptr) return false;

@@ -389,9 +389,9 @@ class World {
       for (const ReplicaRef& replica : route.replicas) {
         if (!replica.in_sync) Fail("a replica is not in sync");
       }
-      load[At(map_->routing(), route.server).node] += route.elements.size();
-      largest = std::max(largest, route.elements.size());
-      total += route.elements.size();
+      load[At(map_->routing(), route.server).node] += PlacementWeight(route.elements);
+      largest = std::max(largest, PlacementWeight(route.elements));
+      total += PlacementWeight(route.elements);
     }
     if (limited_ || static_cast<int>(load.size()) < replicas_ + 2) return;
     int64_t least = total;

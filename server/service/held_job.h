@@ -85,7 +85,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // Entries of one message, and bytes of values in one answer.
   static constexpr int kShardsPerMessageMax = 16'384;
   static constexpr int64_t kAnswerBytesMax = 60 << 20;
-  // Whole shards on their way to replicas at a time: each is a copy of up to 20 MiB.
+  // Whole shards on their way to replicas at a time: each is a copy of up to 60 MiB.
   static constexpr int kInstallsInFlightMax = 4;
 
   // Called exactly once per call, from any thread, under no lock of this class.

@@ -122,6 +122,19 @@ absl::Status KeyIndex::Insert(uint64_t place, RowNumber row, const RowSlab& rows
   return absl::OkStatus();
 }
 
+absl::Status KeyIndex::Reserve(int64_t entries, const RowSlab& rows) {
+  for (uint64_t place = 0;;) {
+    const Entry& entry = EntryOf(place);
+    const Segment& segment = segments_[static_cast<size_t>(entry.segment)];
+    if ((entries >> entry.depth) >= segment.size_max && entry.depth < kDepthMax) {
+      CAPSTAN_RETURN_IF_ERROR(Grow(place, rows));
+      continue;
+    }
+    place = NextPlace(entry, place);
+    if (place == 0) return absl::OkStatus();
+  }
+}
+
 void KeyIndex::Put(uint64_t place, RowNumber row) {
   const Entry& entry = EntryOf(place);
   ++segments_[static_cast<size_t>(entry.segment)].size;
@@ -167,6 +180,7 @@ absl::Status KeyIndex::Grow(uint64_t place, const RowSlab& rows) {
   Group* const upper = split ? AllocateGroups(group_bits) : lower;
   if (lower == nullptr || upper == nullptr) {
     if (lower != nullptr) FreeGroups(lower, group_bits);
+    if (split && upper != nullptr) FreeGroups(upper, group_bits);
     return absl::ResourceExhaustedError("no memory for an index to grow");
   }
   if (split) {
@@ -223,6 +237,10 @@ uint64_t KeyIndex::AppendRows(uint64_t place, std::vector<RowNumber>* rows) cons
       if (group.tags[at] != 0) rows->push_back(group.rows[at]);
     }
   }
+  return NextPlace(entry, place);
+}
+
+uint64_t KeyIndex::NextPlace(const Entry& entry, uint64_t place) {
   if (entry.depth == 0) return 0;
   const int shift = 64 - entry.depth;
   return ((place >> shift) + 1) << shift;

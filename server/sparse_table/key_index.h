@@ -59,6 +59,10 @@ class KeyIndex {
   // Errors: kResourceExhausted  no memory to grow; nothing changes.
   absl::Status Insert(uint64_t place, RowNumber row, const RowSlab& rows);
 
+  // Grows to where `entries` in all, spread evenly, have room.
+  // Errors: as Insert.
+  absl::Status Reserve(int64_t entries, const RowSlab& rows);
+
   // REQUIRES: it was inserted.
   void Erase(uint64_t place, RowNumber row);
 
@@ -127,6 +131,8 @@ class KeyIndex {
   absl::Status Grow(uint64_t place, const RowSlab& rows);
   void Widen(Entry entry, uint64_t place, Group* groups);
   void Split(Entry entry, uint64_t place, Group* lower, Group* upper);
+  // Where the segment behind that of `place` begins; 0: it is the last one.
+  static uint64_t NextPlace(const Entry& entry, uint64_t place);
   // All entries of the directory that `entry` covers; `place` is in it.
   absl::Span<Entry> Covered(const Entry& entry, uint64_t place);
 

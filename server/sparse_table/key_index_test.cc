@@ -26,6 +26,7 @@ class Story {
     REQUIRE_OK(index_.Insert(places_.Of(key), *row, rows_));
     expected_[key] = *row;
   }
+  void Reserve(int64_t entries) { REQUIRE_OK(index_.Reserve(entries, rows_)); }
   void Erase(uint64_t key) {
     index_.Erase(places_.Of(key), expected_.at(key));
     rows_.Free(expected_.at(key));
@@ -88,6 +89,21 @@ TEST_CASE("KeyIndex: segments split, and every key is still found", "[server][sp
   CHECK(found == 0);
   // 64 bytes for 12 entries, 40 to 80 % full.
   CHECK(story.index().bytes() <= story.index().size() * 14);
+}
+
+TEST_CASE("KeyIndex: keys in ascending order of their places, as messages and snapshots have them",
+          "[server][sparse]") {
+  const bool reserve = GENERATE(false, true);
+  constexpr uint64_t kKeys = 200'000;
+  Story story(1);
+  if (reserve) story.Reserve(kKeys);
+  const int64_t bytes = story.index().bytes();
+  for (uint64_t i = 0; i < kKeys; ++i) {
+    story.Insert(KeyOfHash(i * (~uint64_t{0} / kKeys)));  // One bucket: the hash is the place.
+  }
+  story.Check();
+  if (reserve) CHECK(story.index().bytes() <= bytes * 5 / 4);
+  CHECK(story.index().bytes() <= story.index().size() * 16);
 }
 
 TEST_CASE("KeyIndex: keys that were made to collide are slow, and nothing worse",

@@ -73,8 +73,21 @@ void SparseRows::Read(absl::Span<const uint64_t> keys, float* out) const {
   }
 }
 
+int64_t SparseRows::CountMissing(absl::Span<const uint64_t> keys) const {
+  int64_t missing = 0;
+  Rows rows;
+  for (; !keys.empty(); keys.remove_prefix(std::min(kBatch, keys.size()))) {
+    const absl::Span<const uint64_t> batch = keys.subspan(0, kBatch);
+    Locate(batch, 0, &rows);
+    missing += std::count(rows.begin(), rows.begin() + static_cast<int64_t>(batch.size()),
+                          KeyIndex::kNone);
+  }
+  return missing;
+}
+
 absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
                                 const WireValues& gradients) {
+  CAPSTAN_RETURN_IF_ERROR(MakeRoom(static_cast<int64_t>(keys.size())));
   const InstructionSet set = BestInstructionSet();
   const size_t batch_max =
       std::min(kBatch, static_cast<size_t>(WireValues::kBlockElements / config_.dim));
@@ -104,6 +117,10 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
                .counts = absl::MakeConstSpan(counts.data(), batch.size())});
   }
   return absl::OkStatus();
+}
+
+absl::Status SparseRows::MakeRoom(int64_t more) {
+  return more > rows() ? index_.Reserve(rows() + more, slab_) : absl::OkStatus();
 }
 
 absl::StatusOr<RowNumber> SparseRows::AddRow(uint64_t key) {

@@ -44,6 +44,8 @@ class SparseRows {
   // Writes the weights of the rows of `keys` to out[keys.size(), dim].
   void Read(absl::Span<const uint64_t> keys, float* out) const;
 
+  int64_t CountMissing(absl::Span<const uint64_t> keys) const;  // That have no row.
+
   // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
   // `gradients` [keys.size(), dim].
   // Errors: kResourceExhausted  no memory for a row: some rows are updated, some are not.
@@ -55,10 +57,14 @@ class SparseRows {
     const float* weights = nullptr;  // [dim], then state_floats() of state.
     uint32_t count = 0;
   };
-  // Rows with places from that of `place` on, in ascending order of their places: at least one, if
-  // there is one, and a few thousand at most. Appends them and returns the place to go on from; 0
-  // after the last one. They are valid until the next update.
+  // For whoever saves all rows: appends those of the index's segment with `place`, in ascending
+  // order of their places, or of the next segment that has any: some thousands. Returns the place
+  // to go on from; 0 after the last one. They are valid until the next update.
   uint64_t AppendRows(uint64_t place, std::vector<Row>* rows) const;
+  // So many rows more are about to be made, in the order of their places: where they are most of
+  // all, the index grows at once, as that order would fill it from one end.
+  // Errors: kResourceExhausted  no memory.
+  absl::Status MakeRoom(int64_t more);
   // Makes a row with these numbers. REQUIRES: there is none of its key.
   // Errors: kResourceExhausted  no memory.
   absl::Status Put(const Row& row);

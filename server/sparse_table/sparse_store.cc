@@ -79,6 +79,7 @@ absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFor
   const auto key_bytes = static_cast<size_t>(bytes / (kKeyBytes + row_bytes) * kKeyBytes);
   RowKeys keys = KeysOf(payload, key_bytes);
   CAPSTAN_RETURN_IF_ERROR(CheckKeys(*keys));
+  CAPSTAN_RETURN_IF_ERROR(CheckRoom(*keys));
   return Gradient(std::move(keys), WireValues(payload, format, key_bytes));
 }
 
@@ -120,10 +121,16 @@ absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& pay
   }
   CAPSTAN_RETURN_IF_ERROR(rows_.Update(action.step, gradient.keys(), gradient.values()));
   if (action.gradient != kIncomingGradient) gradients_.erase(action.gradient);
-  if (rows_.rows() <= RowsMax()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("bucket ", bucket_, " of ", config_.buckets, " has ", rows_.rows(),
-                   " rows: expected at most ", RowsMax(), "; the table needs more buckets"));
+  return CheckRoom({});  // Slots that had room each may not have it together.
+}
+
+absl::Status SparseStore::CheckRoom(absl::Span<const uint64_t> keys) const {
+  int64_t rows = rows_.rows() + static_cast<int64_t>(keys.size());
+  if (rows > RowsMax()) rows = rows_.rows() + rows_.CountMissing(keys);
+  if (rows <= RowsMax()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("bucket ", bucket_, " of ", config_.buckets,
+                                                   " would have ", rows, " rows: expected at most ",
+                                                   RowsMax(), "; the table needs more buckets"));
 }
 
 int64_t SparseStore::RowsMax() const {
@@ -214,6 +221,7 @@ absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
                      " rows has optimizer state of another size: expected 1 bucket and ",
                      state_bytes, " bytes of state a row"));
   }
+  CAPSTAN_RETURN_IF_ERROR(rows_.MakeRoom(static_cast<int64_t>(rows)));
   std::vector<float> row(static_cast<size_t>(rows_.dim() + rows_.state_floats()));
   for (size_t i = 0; i < rows; ++i) {
     const UnalignedFloat* const weights =

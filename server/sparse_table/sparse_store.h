@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/wire/number_format.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
@@ -65,6 +66,8 @@ class SparseStore final : public ShardStore {
       : config_(config), bucket_(bucket), rows_(std::move(rows)) {}
 
   int64_t RowsMax() const;
+  // Errors: kResourceExhausted  with rows for these keys the bucket would have too many.
+  absl::Status CheckRoom(absl::Span<const uint64_t> keys) const;
   // Errors: kInvalidArgument  they do not ascend, or one is of another bucket.
   absl::Status CheckKeys(const std::vector<uint64_t>& keys) const;
   absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);

@@ -144,7 +144,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
 absl::Status JobTables::CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
                                  const Gradient& payload, ReplySink& sink) {
   const absl::Status status = shard.CarryOut(key, actions, payload, sink);
-  if (!status.ok()) failure_ = Annotate(status, absl::StrCat(NameOf(key), ": keeping a gradient"));
+  if (!status.ok()) failure_ = Annotate(status, absl::StrCat(NameOf(key), ": applying a push"));
   return failure_;
 }
 

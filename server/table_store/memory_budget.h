@@ -1,9 +1,8 @@
 // MemoryBudget: how much memory shards may take on this server, accounted per job.
 //
 // Counted are values and optimizer state, which live as long as the shard (those of a sparse table
-// grow); what comes and goes with
-// messages is bounded elsewhere (each worker's gradients on their way). Copies of one shard count
-// once: where there are two, one is about to replace the other.
+// grow); what comes and goes with messages is bounded elsewhere (each worker's gradients on their
+// way). Copies of one shard count once: where there are two, one is about to replace the other.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_MEMORY_BUDGET_H_
 #define CAPSTAN_SERVER_TABLE_STORE_MEMORY_BUDGET_H_

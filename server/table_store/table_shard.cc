@@ -61,8 +61,9 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
 absl::Status TableShard::Account() {
   const int64_t bytes = store_->lasting_bytes();
   if (bytes <= accounted_) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(memory_.Grow(bytes));
   accounted_ = bytes;
-  return memory_.Grow(bytes);
+  return absl::OkStatus();
 }
 
 absl::Status TableShard::Replay(const ShardKey& key, const v1::ShardRecord& record) {

@@ -7,11 +7,27 @@
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
 #include "common/shared_memory/shared_values.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/client/push_pull_call.h"
 
 namespace capstan::worker {
 namespace {
+
+int64_t BucketsOf(const TableKeys& keys) { return std::ssize(keys.batch->bucket_begin) - 1; }
+
+// Of a table with so many shards, whose array has so many elements.
+absl::Status CheckRows(const TableKeys& keys, int64_t shards, int64_t elements) {
+  if (BucketsOf(keys) != shards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("keys are cut for ", BucketsOf(keys), " buckets, expected ", shards));
+  }
+  const int64_t rows = keys.batch->size();
+  if (elements == rows * keys.dim) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("has ", elements, " elements here, expected ",
+                                                 rows * keys.dim, " = ", rows, " keys of ",
+                                                 keys.dim));
+}
 
 constexpr absl::Duration kLongOp = absl::Milliseconds(250);  // Worth a line in the log.
 
@@ -118,26 +134,24 @@ std::vector<std::shared_ptr<ServerPeer>> PushPullClient::PeersLocked(
 
 absl::Status PushPullClient::CheckArrays(const TableArrays& arrays,
                                          const AllTableKeys& keys) const {
-  for (size_t table = 0; table < keys.size(); ++table) {
-    if (keys[table].batch == nullptr) continue;
-    const int64_t rows = keys[table].batch->size();
-    const auto held = table < arrays.size() ? static_cast<int64_t>(arrays[table].size()) : 0;
-    if (held != rows * keys[table].dim) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("table ", table, " has ", held, " elements here, expected ",
-                       rows * keys[table].dim, " = ", rows, " keys of ", keys[table].dim));
-    }
-  }
+  const auto held = [&arrays](size_t table) {
+    return table < arrays.size() ? static_cast<int64_t>(arrays[table].size()) : 0;
+  };
+  std::vector<int64_t> shards(keys.size());
   for (const ShardRoute& shard : routing_.shards) {
     const auto table = static_cast<size_t>(shard.key.table.value());
     const bool sparse = table < keys.size() && keys[table].batch != nullptr;
-    const auto buckets = sparse ? std::ssize(keys[table].batch->bucket_begin) - 1 : 0;
-    const int64_t held = table < arrays.size() ? static_cast<int64_t>(arrays[table].size()) : 0;
-    if ((sparse ? buckets : held) < shard.elements.end) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "table ", table, " has ", sparse ? buckets : held, sparse ? " buckets" : " elements",
-          " here, expected at least ", shard.elements.end));
-    }
+    if (sparse) ++shards[table];
+    const int64_t elements = sparse ? BucketsOf(keys[table]) : held(table);
+    if (elements >= shard.elements.end) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("table ", table, " has ", elements, sparse ? " buckets" : " elements",
+                     " here, expected at least ", shard.elements.end));
+  }
+  for (size_t table = 0; table < keys.size(); ++table) {
+    if (keys[table].batch == nullptr) continue;
+    CAPSTAN_RETURN_IF_ERROR(Annotate(CheckRows(keys[table], shards[table], held(table)),
+                                     absl::StrCat("table ", table)));
   }
   return absl::OkStatus();
 }

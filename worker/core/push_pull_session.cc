@@ -11,6 +11,7 @@
 namespace capstan::worker {
 namespace {
 
+constexpr int64_t kShardsMax = 4096;     // Of a message.
 constexpr int64_t kBytesPerElement = 4;  // fp32.
 
 const char* Verb(OpKind kind) { return kind == OpKind::kPush ? "push" : "pull"; }
@@ -90,7 +91,8 @@ std::vector<PushPullSession::Chunk> PushPullSession::MakeChunks() const {
       const ShardRoute& shard = routing_.shards[i];
       if (shard.server != static_cast<int>(server)) continue;
       const int64_t shard_bytes = MessageBytes(shard);
-      if (!open || bytes + shard_bytes > limit) {
+      const bool many = open && std::ssize(chunks.back().shards) == kShardsMax;
+      if (!open || many || bytes + shard_bytes > limit) {
         chunks.push_back(Chunk{.server = static_cast<int>(server)});
         open = true;
         bytes = 0;

@@ -2,8 +2,8 @@
 // default handler does (KVServerDefaultHandle: `store[key] += value`), with its transport.
 //
 // A push is [head][keys][values], a pull [head][keys]; a push is answered with [head], a pull with
-// [head][values]. Keys and values are sent from where they lie. Rows of one float are held in the
-// map itself, others as a vector each.
+// [head][values]. A worker's keys and values are sent from where they lie. Rows of one float are
+// held in the map itself, others as a vector each.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_ZMQ_ROWS_H_
 #define CAPSTAN_TESTS_BENCHMARK_BASELINE_ZMQ_ROWS_H_
