@@ -10,6 +10,7 @@
 #include "common/random/normal.h"
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
+#include "worker/sparse_models/dlrm.h"
 #include "worker/sparse_models/factor_model.h"
 #include "worker/sparse_models/local_training.h"
 #include "worker/sparse_models/metrics.h"
@@ -84,6 +85,14 @@ TEST_CASE("Learning: factors find what is in pairs of keys, a linear model does 
 TEST_CASE("Learning: deep models find what is in pairs of keys", "[worker][sparse_models]") {
   CHECK(GapOf(FactorModel::DeepFm(2, 6, 4, {16}), 4, 0.05f) < 0.01);
   CHECK(GapOf(FactorModel::WideAndDeep(2, 6, 4, {32, 16}), 8, 0.05f) < 0.02);
+}
+
+// Measured: 0.008, without a linear term.
+TEST_CASE("Learning: DLRM finds what is in pairs of keys", "[worker][sparse_models]") {
+  REQUIRE_OK_AND_ASSIGN(
+      const std::unique_ptr<Dlrm> model,
+      Dlrm::Create({.dense_columns = 2, .fields = 6, .dim = 8, .bottom = {16}, .top = {32}}));
+  CHECK(GapOf(*model, 6, 0.05f) < 0.02);
 }
 
 // Ratings of low rank: 3.5 + two biases + a product of vectors + noise.
