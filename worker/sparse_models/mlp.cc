@@ -8,39 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/sparse_models/multiply_add.h"
 
 namespace capstan::worker {
 namespace {
-
-// A matrix element (r, c) is at data[r * row + c * column].
-struct Strided {
-  const float* data;
-  int64_t row, column;
-};
-
-// C[m, n] += A[m, k] B[k, n], B and C row by row. Four rows of B at a time, which saves loads and
-// stores of C, and adds in the same order as one at a time.
-void MultiplyAdd(int64_t m, int64_t n, int64_t k, Strided a, const float* b, float* c) {
-  for (int64_t r = 0; r < m; ++r) {
-    float* __restrict sums = c + r * n;
-    const float* x = a.data + r * a.row;
-    int64_t p = 0;
-    for (; p + 4 <= k; p += 4) {
-      const float x0 = x[p * a.column], x1 = x[(p + 1) * a.column];
-      const float x2 = x[(p + 2) * a.column], x3 = x[(p + 3) * a.column];
-      const float* b0 = b + p * n;
-      const float* b1 = b0 + n;
-      const float* b2 = b1 + n;
-      const float* b3 = b2 + n;
-      for (int64_t j = 0; j < n; ++j) {
-        sums[j] = (((sums[j] + x0 * b0[j]) + x1 * b1[j]) + x2 * b2[j]) + x3 * b3[j];
-      }
-    }
-    for (; p < k; ++p) {
-      for (int64_t j = 0; j < n; ++j) sums[j] += x[p * a.column] * b[p * n + j];
-    }
-  }
-}
 
 void AppendTensor(std::string name, std::vector<int64_t> shape, int64_t fan_in,
                   SparseShape* model) {
