@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <limits>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/sparse_models/example_check.h"

@@ -13,7 +13,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/examples/example_batch.h"
 #include "worker/sparse_models/field_pool.h"
 #include "worker/sparse_models/mlp.h"
 #include "worker/sparse_models/sparse_model.h"

@@ -20,7 +20,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/examples/example_batch.h"
 #include "worker/sparse_models/example_check.h"
 #include "worker/sparse_models/field_pool.h"
 #include "worker/sparse_models/mlp.h"

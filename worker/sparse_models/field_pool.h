@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "worker/sparse_models/sparse_model.h"
 
 namespace capstan::worker {

@@ -19,7 +19,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/examples/example_batch.h"
 #include "common/random/philox.h"
 #include "worker/sparse_models/noise_words.h"
 #include "worker/sparse_models/sparse_model.h"
