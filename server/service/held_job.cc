@@ -169,9 +169,11 @@ absl::StatusOr<std::vector<RowKeys>> HeldJob::CheckPullLocked(
   }
   std::vector<RowKeys> all_keys;
   int64_t answer_bytes = 0;
+  int64_t key_bytes = calls_.key_bytes();
   for (const v1::ShardPull& shard : request.shards()) {
     const ShardKey key = KeyOf(shard);
     CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
+    key_bytes += static_cast<int64_t>(shard.keys().size());
     CAPSTAN_ASSIGN_OR_RETURN(RowKeys keys, tables_.ParseKeys(key, shard.keys()));
     answer_bytes +=
         tables_.Find(key)->store().AnswerElements(keys) * static_cast<int64_t>(sizeof(float));
@@ -184,6 +186,11 @@ absl::StatusOr<std::vector<RowKeys>> HeldJob::CheckPullLocked(
     return absl::InvalidArgumentError(
         absl::StrCat("asks for ", answer_bytes, " bytes of values in one answer: expected at most ",
                      kAnswerBytesMax));
+  }
+  if (key_bytes > kWaitingKeyBytesMax) {
+    return absl::ResourceExhaustedError(absl::StrCat("pulls that wait hold ", calls_.key_bytes(),
+                                                     " bytes of keys, with this one ", key_bytes,
+                                                     ": expected at most ", kWaitingKeyBytesMax));
   }
   return all_keys;
 }

@@ -85,6 +85,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // Entries of one message, and bytes of values in one answer.
   static constexpr int kShardsPerMessageMax = 16'384;
   static constexpr int64_t kAnswerBytesMax = 60 << 20;
+  // Keys that pulls from sparse tables name, of all that wait at a time.
+  static constexpr int64_t kWaitingKeyBytesMax = 256 << 20;
   // Whole shards on their way to replicas at a time: each is a copy of up to 60 MiB.
   static constexpr int kInstallsInFlightMax = 4;
 
@@ -121,7 +123,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   //                             server is a shard's primary now.
   //         kUnavailable        it is newer: this server has not taken it in yet.
   //         kAborted            the caller's life is fenced off.
-  //         kResourceExhausted  too many pushes beyond the low-water mark, or no memory.
+  //         kResourceExhausted  too many pushes beyond the low-water mark, or no memory; pulls that
+  //                             wait hold too many keys.
   std::optional<CallId> Push(const PushMessage& push, v1::PushResponse* response, Done done);
   std::optional<CallId> Pull(const v1::PullRequest& request, PullAnswer* answer, Done done);
   // A push, then a pull; nothing is pushed if the pull would be refused.

@@ -62,6 +62,7 @@ absl::StatusOr<Rooms> RoomsOf(const SharedSegments& segments, const v1::PullRequ
   if (rooms.segment == nullptr) return rooms;
   CAPSTAN_RETURN_IF_ERROR(CheckRooms(*rooms.segment, request));
   rooms.request = request;
+  for (v1::ShardPull& shard : *rooms.request.mutable_shards()) shard.clear_keys();
   return rooms;
 }
 

@@ -3,6 +3,13 @@
 #include <limits>
 
 namespace capstan::server {
+namespace {
+
+int64_t KeyBytes(const WaitingCalls::Part& part) {
+  return part.keys == nullptr ? 0 : static_cast<int64_t>(part.keys->size() * sizeof(uint64_t));
+}
+
+}  // namespace
 
 WaitingCalls::CallId WaitingCalls::Begin(Done done) {
   const CallId id = next_call_;
@@ -28,13 +35,19 @@ PullToken WaitingCalls::AddPart(const Part& part) {
   ++entry.missing;
   entry.parts.push_back(token);
   parts_.insert({token, part});
+  key_bytes_ += KeyBytes(part);
   return token;
+}
+
+void WaitingCalls::ErasePart(absl::btree_map<PullToken, Part>::iterator part) {
+  key_bytes_ -= KeyBytes(part->second);
+  parts_.erase(part);
 }
 
 WaitingCalls::Part WaitingCalls::TakePart(PullToken token, EndedCalls* ended) {
   const auto it = parts_.find(token);
   const Part part = it->second;
-  parts_.erase(it);
+  ErasePart(it);
   CountDown(part.call, ended);
   return part;
 }
@@ -80,7 +93,7 @@ std::vector<WaitingCalls::PendingPull> WaitingCalls::End(CallId call, const absl
     const auto part = parts_.find(token);
     if (part == parts_.end()) continue;  // Answered.
     pulls.emplace_back(token, part->second.key);
-    parts_.erase(part);
+    ErasePart(part);
   }
   for (const Hold& hold : it->second.versions) versions_.erase(hold);
   for (const Hold& hold : it->second.positions) positions_.erase(hold);

@@ -56,6 +56,7 @@ class WaitingCalls {
   PullToken AddPart(const Part& part);
   // The answer is there. REQUIRES: the token was given out, its call has not ended.
   Part TakePart(PullToken token, EndedCalls* ended);
+  int64_t key_bytes() const { return key_bytes_; }  // Of what is asked for, by all parts.
   // Where the answer goes, before it is taken.
   const Part& PartOf(PullToken token) const { return parts_.at(token); }
 
@@ -87,12 +88,14 @@ class WaitingCalls {
     std::vector<Hold> positions;
   };
 
+  void ErasePart(absl::btree_map<PullToken, Part>::iterator part);
   void Add(const Hold& hold, Holds* holds, std::vector<Hold>* of_call);
   void ReleaseUpTo(const ShardKey& key, int64_t value, Holds* holds, EndedCalls* ended);
   bool CountDown(CallId call, EndedCalls* ended);  // True: it has not ended yet.
 
   absl::btree_map<CallId, Call> calls_;
   absl::btree_map<PullToken, Part> parts_;
+  int64_t key_bytes_ = 0;
   Holds versions_;
   Holds positions_;
   PullToken next_token_{1};

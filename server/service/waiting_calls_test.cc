@@ -30,6 +30,25 @@ TEST_CASE("Waiting calls: a call ends with its last part and hold, once it is se
   CHECK_FALSE(calls.Has(call));
 }
 
+TEST_CASE("Waiting calls: the keys of parts are counted until these are answered or ended",
+          "[server]") {
+  WaitingCalls calls;
+  EndedCalls ended;
+  PullAnswer answer;
+  const auto keys = std::make_shared<const std::vector<uint64_t>>(100);
+  const CallId call = calls.Begin([](const absl::Status&) {});
+  const CallId other = calls.Begin([](const absl::Status&) {});
+  const PullToken token =
+      calls.AddPart({.call = call, .key = kFirst, .answer = &answer, .index = 0, .keys = keys});
+  calls.AddPart({.call = other, .key = kFirst, .answer = &answer, .index = 0, .keys = keys});
+  calls.AddPart({.call = other, .key = kSecond, .answer = &answer, .index = 1});
+  CHECK(calls.key_bytes() == 1600);
+  calls.TakePart(token, &ended);
+  CHECK(calls.key_bytes() == 800);
+  calls.End(other, absl::CancelledError("gone"), &ended);
+  CHECK(calls.key_bytes() == 0);
+}
+
 TEST_CASE("Waiting calls: one that waits for nothing ends when it is sealed", "[server]") {
   WaitingCalls calls;
   EndedCalls ended;
