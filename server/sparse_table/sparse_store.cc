@@ -19,7 +19,7 @@ constexpr int64_t kKeyBytes = sizeof(uint64_t);
 
 RowKeys KeysOf(absl::string_view bytes) {
   auto keys = std::make_shared<std::vector<uint64_t>>(bytes.size() / sizeof(uint64_t));
-  std::memcpy(keys->data(), bytes.data(), keys->size() * sizeof(uint64_t));
+  if (!bytes.empty()) std::memcpy(keys->data(), bytes.data(), keys->size() * sizeof(uint64_t));
   return keys;
 }
 

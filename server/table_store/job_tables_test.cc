@@ -71,7 +71,7 @@ class Answers final : public ReplySink {
     pulls[key] = reply;
     const std::string bytes(store.Lend(reply.read_from, nullptr, NumberFormat::kFp32));
     values[key].resize(bytes.size() / sizeof(float));
-    std::memcpy(values[key].data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(values[key].data(), bytes.data(), bytes.size());
   }
   void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) override {
     records[key].push_back(EncodeRecord(made.record, gradient));
