@@ -11,40 +11,6 @@
 namespace capstan {
 namespace {
 
-v1::Initializer MakeInitializer(const Initial& initial) {
-  v1::Initializer result;
-  switch (initial.kind) {
-    case Initial::Kind::kConstant:
-      result.set_constant(initial.value);
-      break;
-    case Initial::Kind::kUniform:
-      result.set_uniform_bound(initial.value);
-      break;
-    case Initial::Kind::kNormal:
-      result.set_normal_std(initial.value);
-      break;
-  }
-  return result;
-}
-
-v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
-                        const std::vector<PlannedTensor>& tensors, int64_t elements) {
-  v1::TableSpec spec;
-  spec.set_table(table);
-  spec.set_name(name);
-  spec.set_elements(elements);
-  spec.set_rule(rule);
-  for (const PlannedTensor& tensor : tensors) {
-    v1::TensorSpec& out = *spec.add_tensors();
-    out.set_name(tensor.name);
-    for (const int64_t d : tensor.shape) out.add_shape(d);
-    out.set_offset(tensor.offset);
-    *out.mutable_initializer() = MakeInitializer(tensor.initial);
-    if (rule == v1::MOVING_AVERAGE) out.set_momentum(tensor.momentum);
-  }
-  return spec;
-}
-
 float InitializerValue(const v1::Initializer& initializer) {
   switch (initializer.kind_case()) {
     case v1::Initializer::kConstant:
@@ -141,6 +107,40 @@ absl::Status ValidateSparse(const v1::TableSpec& table) {
 }
 
 }  // namespace
+
+v1::Initializer MakeInitializer(const Initial& initial) {
+  v1::Initializer result;
+  switch (initial.kind) {
+    case Initial::Kind::kConstant:
+      result.set_constant(initial.value);
+      break;
+    case Initial::Kind::kUniform:
+      result.set_uniform_bound(initial.value);
+      break;
+    case Initial::Kind::kNormal:
+      result.set_normal_std(initial.value);
+      break;
+  }
+  return result;
+}
+
+v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
+                        const std::vector<PlannedTensor>& tensors, int64_t elements) {
+  v1::TableSpec spec;
+  spec.set_table(table);
+  spec.set_name(name);
+  spec.set_elements(elements);
+  spec.set_rule(rule);
+  for (const PlannedTensor& tensor : tensors) {
+    v1::TensorSpec& out = *spec.add_tensors();
+    out.set_name(tensor.name);
+    for (const int64_t d : tensor.shape) out.add_shape(d);
+    out.set_offset(tensor.offset);
+    *out.mutable_initializer() = MakeInitializer(tensor.initial);
+    if (rule == v1::MOVING_AVERAGE) out.set_momentum(tensor.momentum);
+  }
+  return spec;
+}
 
 std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan) {
   std::vector<v1::TableSpec> tables = {MakeTable(kParametersTable, "parameters", v1::OPTIMIZER,

@@ -20,6 +20,12 @@ inline constexpr int kStatisticsTable = 1;
 inline constexpr int64_t kSparseDimMax = 4096;
 inline constexpr int64_t kSparseBucketsMax = 4096;
 
+v1::Initializer MakeInitializer(const Initial& initial);
+
+// A dense table of these tensors, which lie end to end in its `elements`.
+v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
+                        const std::vector<PlannedTensor>& tensors, int64_t elements);
+
 // One or two tables, ordered by index.
 std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/tables.h"
 #include "common/sparse/key_batch.h"
 #include "common/status/status_macros.h"
 #include "tests/benchmark/at_once.h"
@@ -17,34 +18,9 @@ constexpr uint64_t kSeed = 1;
 
 Incarnation IncarnationOf(int rank) { return Incarnation(static_cast<uint64_t>(rank) + 1); }
 
-v1::Initializer ToProto(const Initial& initial) {
-  v1::Initializer initializer;
-  switch (initial.kind) {
-    case Initial::Kind::kConstant:
-      initializer.set_constant(initial.value);
-      break;
-    case Initial::Kind::kUniform:
-      initializer.set_uniform_bound(initial.value);
-      break;
-    case Initial::Kind::kNormal:
-      initializer.set_normal_std(initial.value);
-      break;
-  }
-  return initializer;
-}
-
 void AddTables(const worker::SparseShape& shape, int32_t buckets, v1::TableAssignment* assignment) {
-  v1::TableSpec& dense = *assignment->add_tables();
-  dense.set_name("parameters");
-  dense.set_rule(v1::OPTIMIZER);
-  dense.set_elements(shape.dense_count);
-  for (const PlannedTensor& tensor : shape.dense) {
-    v1::TensorSpec& spec = *dense.add_tensors();
-    spec.set_name(tensor.name);
-    for (const int64_t d : tensor.shape) spec.add_shape(d);
-    spec.set_offset(tensor.offset);
-    *spec.mutable_initializer() = ToProto(tensor.initial);
-  }
+  *assignment->add_tables() =
+      MakeTable(0, "parameters", v1::OPTIMIZER, shape.dense, shape.dense_count);
   v1::TableSpec& rows = *assignment->add_tables();
   rows.set_table(1);
   rows.set_name("rows");
@@ -53,7 +29,7 @@ void AddTables(const worker::SparseShape& shape, int32_t buckets, v1::TableAssig
   rows.mutable_sparse()->set_dim(static_cast<int32_t>(shape.row_dim));
   rows.mutable_sparse()->set_buckets(buckets);
   rows.mutable_sparse()->set_zero_columns(static_cast<int32_t>(shape.zero_columns));
-  *rows.mutable_sparse()->mutable_initializer() = ToProto(shape.row_initial);
+  *rows.mutable_sparse()->mutable_initializer() = MakeInitializer(shape.row_initial);
 }
 
 void AddShard(int table, int shard, const Range& elements, int server, v1::RoutingTable* routing) {
