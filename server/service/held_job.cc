@@ -174,10 +174,11 @@ absl::StatusOr<std::vector<RowKeys>> HeldJob::CheckPullLocked(
     const ShardKey key = KeyOf(shard);
     CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
     key_bytes += static_cast<int64_t>(shard.keys().size());
-    CAPSTAN_ASSIGN_OR_RETURN(RowKeys keys, tables_.ParseKeys(key, shard.keys()));
-    answer_bytes +=
-        tables_.Find(key)->store().AnswerElements(keys) * static_cast<int64_t>(sizeof(float));
-    all_keys.push_back(std::move(keys));
+    const ShardStore& store = tables_.Find(key)->store();
+    absl::StatusOr<RowKeys> keys = store.ParseKeys(shard.keys());
+    if (!keys.ok()) return Annotate(keys.status(), NameOf(key));
+    answer_bytes += store.AnswerElements(*keys) * static_cast<int64_t>(sizeof(float));
+    all_keys.push_back(*std::move(keys));
     const absl::StatusOr<PullHead> head = DecodePull(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, *head));

@@ -37,12 +37,6 @@ absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const abs
   return gradient;
 }
 
-absl::StatusOr<RowKeys> JobTables::ParseKeys(const ShardKey& key, absl::string_view bytes) const {
-  absl::StatusOr<RowKeys> keys = shards_.at(key).store().ParseKeys(bytes);
-  if (!keys.ok()) return Annotate(keys.status(), NameOf(key));
-  return keys;
-}
-
 absl::Status JobTables::Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                              ReplySink& sink) {
   CAPSTAN_RETURN_IF_ERROR(failure_);

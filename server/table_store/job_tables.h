@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -47,10 +46,9 @@ class JobTables {
   absl::Status Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                     ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
-  // What a message brings for a shard, or asks of it: as ShardStore's, with the shard's name.
+  // What a message brings for a shard: as ShardStore::Parse, with the shard's name.
   absl::StatusOr<Gradient> ParseGradient(const ShardKey& key, const absl::Cord& payload,
                                          NumberFormat format) const;
-  absl::StatusOr<RowKeys> ParseKeys(const ShardKey& key, absl::string_view bytes) const;
   void CancelPull(const ShardKey& key, PullToken token);  // Ignored if the shard is not held.
   void SetMembership(const ShardKey& key, const Membership& membership, ReplySink& sink);
   void MakeBarrier(const ShardKey& key, ReplySink& sink);
