@@ -15,9 +15,6 @@ namespace capstan::worker {
 namespace {
 
 constexpr int64_t kSharedBytesMin = 16 << 10;  // Of a message; smaller ones gain nothing.
-// Then a push goes that still waits for room or for answers to others: a server may hold those back
-// until it has this one, while a shard of a BSP job without replicas is moved.
-constexpr absl::Duration kPushPatience = absl::Milliseconds(100);
 constexpr char kPushMethod[] = "/capstan.v1.ParameterServer/Push";
 constexpr char kPullMethod[] = "/capstan.v1.ParameterServer/Pull";
 
@@ -147,7 +144,7 @@ bool PushPullClient::NextQueued(Task* task) {
     return closing_ || !ask_queue_.empty() || !offers_.empty() || !placed_.empty() ||
            MayTakeLocked(pushes_) || MayTakeLocked(pulls_);
   };
-  const bool in_time = mutex_.AwaitWithTimeout(absl::Condition(&ready), kPushPatience);
+  const bool in_time = mutex_.AwaitWithTimeout(absl::Condition(&ready), options_.push_patience);
   if (closing_) return false;
   if (!in_time) {
     if (!pushes_.empty()) task->call = TakeLocked(&pushes_);

@@ -74,6 +74,9 @@ class PushPullClient {
     // server holds that much of each worker at most. One message always goes. Pushes that are
     // answered once their iteration is committed do not wait: those they wait for may be behind.
     int64_t push_bytes_max = 64 << 20;
+    // Then a push goes that still waits for room or for answers to others: a server may hold those
+    // back until it has this one, while a shard of a BSP job without replicas is moved.
+    absl::Duration push_patience = absl::Milliseconds(100);
     // Most memory that is shared with one server, if it is on this host: bytes of both directions
     // together, less where the server holds little. 0: none is.
     int64_t shared_memory_bytes = SharedLane::kBytesDefault;

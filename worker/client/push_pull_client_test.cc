@@ -205,22 +205,33 @@ TEST_CASE("Client: a push that the server could not take is repeated with its se
   CHECK(f.fake.Sequences() == std::vector<uint64_t>{1, 1, 1, 1, 1, 1});
 }
 
-TEST_CASE("Client: no more bytes are on their way to a server than it may hold",
-          "[worker][client]") {
+// Pushes two shards, a message each, of 16 bytes that count as 64; each is held by the server for
+// `hold`, or until the other one is there too. Returns how many were there at once.
+int PushesAtOnce(int64_t push_bytes_max, absl::Duration patience, absl::Duration hold) {
   Fixture f;
-  const bool bounded = GENERATE(true, false);
   PushPullClient client({.job = "job-1",
                          .rank = Rank(0),
                          .incarnation = Incarnation(1),
                          .session = {.chunk_bytes_min = 16, .chunk_bytes_max = 16},
-                         .push_bytes_max = bounded ? 64 : 128},
+                         .push_bytes_max = push_bytes_max,
+                         .push_patience = patience},
                         f.clock);
   REQUIRE_OK(client.SetRouting(f.Routing()));
-  f.fake.HoldPushes(bounded ? absl::Milliseconds(100) : absl::Seconds(20));
+  f.fake.HoldPushes(hold);
   REQUIRE_OK_AND_ASSIGN(const OpId push, client.Push(Iteration(0), {}, Gradient()));
   REQUIRE_OK(client.Wait(push));
-  // Two shards, a message each, of 16 bytes that count as 64.
-  CHECK(f.fake.pushes_at_once() == (bounded ? 1 : 2));
+  return f.fake.pushes_at_once();
+}
+
+TEST_CASE("Client: no more bytes are on their way to a server than it may hold",
+          "[worker][client]") {
+  const absl::Duration minute = absl::Minutes(1);
+  CHECK(PushesAtOnce(64, minute, absl::Milliseconds(100)) == 1);
+  CHECK(PushesAtOnce(128, minute, absl::Seconds(20)) == 2);
+}
+
+TEST_CASE("Client: a push without room goes once its patience is at its end", "[worker][client]") {
+  CHECK(PushesAtOnce(64, absl::Milliseconds(20), absl::Seconds(20)) == 2);
 }
 
 TEST_CASE("Client: a waiting pull can be interrupted and given up", "[worker][client]") {
