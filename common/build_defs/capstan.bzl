@@ -26,7 +26,8 @@ def capstan_cc_test(name, srcs, deps = [], copts = [], size = "small", **kwargs)
         name = name,
         size = size,
         srcs = srcs,
-        copts = _COPTS + copts,
+        # Cases run once: compiling them well takes longer than they run.
+        copts = _COPTS + ["-O1"] + copts,
         deps = deps + ["//common/testing:catch2_main"],
         **kwargs
     )

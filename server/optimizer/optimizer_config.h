@@ -44,6 +44,9 @@ struct OptimizerConfig {
   float alpha = 0.99f;                      // RMSProp.
   float epsilon = 1e-8f;                    // Adagrad, RMSProp, Adam, AdamW; added after the root.
   float initial_accumulator = 0.0f;         // Adagrad.
+  // Adagrad on rows of sparse tables: one accumulator a row, of the mean square of its gradient:
+  //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
+  bool row_wise = false;
   float beta = 1.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL; all >= 0.
 };
 

@@ -55,6 +55,7 @@ absl::Status ReadAdagrad(const v1::Adagrad& proto, OptimizerConfig* config) {
   config->kind = OptimizerKind::kAdagrad;
   config->epsilon = proto.has_epsilon() ? proto.epsilon() : 1e-10f;
   config->initial_accumulator = proto.has_initial_accumulator() ? proto.initial_accumulator() : 0;
+  config->row_wise = proto.row_wise();
   CAPSTAN_RETURN_IF_ERROR(CheckPositive("adagrad.epsilon", config->epsilon));
   return CheckNotNegative("adagrad.initial_accumulator", config->initial_accumulator);
 }

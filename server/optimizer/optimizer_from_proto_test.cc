@@ -91,11 +91,12 @@ TEST_CASE("OptimizerFromProto: every field reaches the config", "[server][optimi
   CHECK(adam.schedule.cosine_steps == 8);
   CHECK(adam.schedule.cosine_minimum == 0.5f);
   REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adagrad, Read(R"pb(
-                          adagrad { epsilon: 0.5 initial_accumulator: 0.25 }
+                          adagrad { epsilon: 0.5 initial_accumulator: 0.25 row_wise: true }
                           learning_rate: 1
                           schedule { constant {} })pb"));
   CHECK(adagrad.epsilon == 0.5f);
   CHECK(adagrad.initial_accumulator == 0.25f);
+  CHECK(adagrad.row_wise);
   CHECK(adagrad.schedule.kind == ScheduleKind::kConstant);
   REQUIRE_OK_AND_ASSIGN(
       const OptimizerConfig ftrl,

@@ -129,7 +129,7 @@ bool IsAdam(OptimizerKind kind) {
 // Rows at a time, so that their numbers stay on the stack.
 constexpr size_t kRowsMax = 64;
 
-void ApplyAdam(InstructionSet set, const RowRule& rule, const StepScalars& c, double lr,
+void ApplyAdam(InstructionSet set, const OptimizerConfig& rule, const StepScalars& c, double lr,
                const RowUpdates& updates, Rows rows) {
   std::array<float, kRowsMax> rates;
   std::array<float, kRowsMax> scales;
@@ -139,7 +139,7 @@ void ApplyAdam(InstructionSet set, const RowRule& rule, const StepScalars& c, do
     rows.rows = updates.rows.subspan(begin, kRowsMax);
     rows.gradients = updates.gradients + static_cast<int64_t>(begin) * updates.dim;
     for (size_t i = 0; i < rows.rows.size(); ++i) {
-      const AdamBias bias = BiasOfAdam(rule.optimizer, updates.counts[begin + i]);
+      const AdamBias bias = BiasOfAdam(rule, updates.counts[begin + i]);
       rates[i] = static_cast<float>(lr / bias.first);
       scales[i] = bias.root_scale;
     }
@@ -149,20 +149,20 @@ void ApplyAdam(InstructionSet set, const RowRule& rule, const StepScalars& c, do
 
 }  // namespace
 
-int64_t StateFloats(const RowRule& rule, int64_t dim) {
-  return rule.row_wise ? 1 : StateSlots(rule.optimizer) * dim;
+int64_t StateFloats(const OptimizerConfig& rule, int64_t dim) {
+  return rule.row_wise ? 1 : StateSlots(rule) * dim;
 }
 
-bool CountsUpdates(const RowRule& rule) { return IsAdam(rule.optimizer.kind); }
+bool CountsUpdates(const OptimizerConfig& rule) { return IsAdam(rule.kind); }
 
-void ApplyRows(InstructionSet set, const RowRule& rule, int64_t step, const RowUpdates& updates) {
-  const OptimizerConfig& config = rule.optimizer;
-  StepScalars c = MakeStepScalars(config, step);
+void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
+               const RowUpdates& updates) {
+  StepScalars c = MakeStepScalars(rule, step);
   // A row's last update was at no particular step: its rate has always been this one.
   c.inverse_lr_before = c.inverse_lr;
-  const int slots = StateSlots(config);
+  const int slots = StateSlots(rule);
   const Rows rows = {updates.dim, updates.rows, updates.gradients, nullptr, nullptr, slots};
-  switch (config.kind) {
+  switch (rule.kind) {
     case OptimizerKind::kSgd:
       return RunRule<Rule::kSgd>(set, c, rows);
     case OptimizerKind::kMomentum:
@@ -177,7 +177,7 @@ void ApplyRows(InstructionSet set, const RowRule& rule, int64_t step, const RowU
       return RunRule<Rule::kRmsPropMomentum>(set, c, rows);
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-      return ApplyAdam(set, rule, c, ScheduledLearningRate(config, step), updates, rows);
+      return ApplyAdam(set, rule, c, ScheduledLearningRate(rule, step), updates, rows);
     case OptimizerKind::kFtrl:
       return RunRule<Rule::kFtrl>(set, c, rows);
     case OptimizerKind::kMovingAverage:

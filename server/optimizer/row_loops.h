@@ -17,18 +17,11 @@
 
 namespace capstan::server {
 
-struct RowRule {
-  OptimizerConfig optimizer;
-  // Adagrad: one accumulator a row, of the mean square of its gradient:
-  //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
-  bool row_wise = false;
-};
-
 // Floats of state behind a row's weights.
-int64_t StateFloats(const RowRule& rule, int64_t dim);
+int64_t StateFloats(const OptimizerConfig& rule, int64_t dim);
 
 // Whether a row counts its updates.
-bool CountsUpdates(const RowRule& rule);
+bool CountsUpdates(const OptimizerConfig& rule);
 
 struct RowUpdates {
   int64_t dim = 0;                            // >= 1.
@@ -40,7 +33,8 @@ struct RowUpdates {
 
 // Applies one update; `step` (from 0) is that of the schedule. REQUIRES: IsSupported(set); the rows
 // differ.
-void ApplyRows(InstructionSet set, const RowRule& rule, int64_t step, const RowUpdates& updates);
+void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
+               const RowUpdates& updates);
 
 }  // namespace capstan::server
 

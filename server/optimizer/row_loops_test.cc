@@ -41,7 +41,7 @@ float Draw(uint64_t key, int64_t i) {
 
 // Rows with positive state, and their gradients.
 struct Table {
-  Table(const RowRule& rule, int64_t dim_of_row, int64_t count)
+  Table(const OptimizerConfig& rule, int64_t dim_of_row, int64_t count)
       : dim(dim_of_row), stride(dim + StateFloats(rule, dim)) {
     for (int64_t i = 0; i < count * stride; ++i) {
       const float value = Draw(1, i);
@@ -51,7 +51,7 @@ struct Table {
     for (int64_t i = 0; i < count; ++i) counts.push_back(1 + static_cast<uint32_t>(i * i) % 700);
   }
   // All rows, from the last to the first.
-  void Update(InstructionSet set, const RowRule& rule, int64_t step) {
+  void Update(InstructionSet set, const OptimizerConfig& rule, int64_t step) {
     std::vector<float*> rows;
     for (size_t i = counts.size(); i-- > 0;) {
       rows.push_back(numbers.data() + static_cast<int64_t>(i) * stride);
@@ -68,10 +68,9 @@ struct Table {
 
 TEST_CASE("RowLoops: each row is updated as the reference updates a range", "[server][optimizer]") {
   constexpr int64_t kStep = 5;
-  for (OptimizerConfig config : Rules()) {
+  for (const OptimizerConfig& rule : Rules()) {
     for (const int64_t dim : {1, 3, 16, 37}) {
-      CAPTURE(static_cast<int>(config.kind), dim);
-      const RowRule rule{.optimizer = config};
+      CAPTURE(static_cast<int>(rule.kind), dim);
       Table table(rule, dim, 150);  // More than are taken at a time.
       Table expected = table;
       table.Update(BestInstructionSet(), rule, kStep);
@@ -82,7 +81,7 @@ TEST_CASE("RowLoops: each row is updated as the reference updates a range", "[se
         for (int64_t at = dim; at < expected.stride; at += dim) state.push_back(w + at);
         // The rate is constant here: Adam's step is then that of the row's own count.
         const int64_t step = CountsUpdates(rule) ? expected.counts[i] - 1 : kStep;
-        ApplyReference(config, step, dim, w,
+        ApplyReference(rule, step, dim, w,
                        expected.gradients.data() + static_cast<int64_t>(i) * dim, state, w);
       }
       CHECK(table.numbers == expected.numbers);
@@ -91,12 +90,12 @@ TEST_CASE("RowLoops: each row is updated as the reference updates a range", "[se
 }
 
 TEST_CASE("RowLoops: every instruction set gives the same bits", "[server][optimizer]") {
-  std::vector<RowRule> rules;
-  for (const OptimizerConfig& config : Rules()) rules.push_back({.optimizer = config});
-  rules.push_back({.optimizer = Rules()[3], .row_wise = true});
-  for (const RowRule& rule : rules) {
+  std::vector<OptimizerConfig> rules = Rules();
+  rules.push_back(rules[3]);
+  rules.back().row_wise = true;
+  for (const OptimizerConfig& rule : rules) {
     for (const int64_t dim : {1, 7, 8, 64, 100}) {
-      CAPTURE(static_cast<int>(rule.optimizer.kind), rule.row_wise, dim);
+      CAPTURE(static_cast<int>(rule.kind), rule.row_wise, dim);
       Table base(rule, dim, 20);
       base.Update(InstructionSet::kBaseline, rule, 0);
       for (const InstructionSet set : {InstructionSet::kAvx2, InstructionSet::kAvx512}) {
@@ -111,8 +110,8 @@ TEST_CASE("RowLoops: every instruction set gives the same bits", "[server][optim
 
 TEST_CASE("RowLoops: row-wise Adagrad accumulates the mean square of a row's gradient",
           "[server][optimizer]") {
-  OptimizerConfig config{.kind = Kind::kAdagrad, .learning_rate = 0.5f, .epsilon = 0.0f};
-  const RowRule rule{.optimizer = config, .row_wise = true};
+  const OptimizerConfig rule{
+      .kind = Kind::kAdagrad, .learning_rate = 0.5f, .epsilon = 0.0f, .row_wise = true};
   REQUIRE(StateFloats(rule, 4) == 1);
   std::vector<float> row = {1.0f, 2.0f, 3.0f, 4.0f, /*accumulator:*/ 1.5f};
   const std::vector<float> gradient = {1.0f, -1.0f, 4.0f, 2.0f};  // Mean square 5.5.
@@ -130,8 +129,7 @@ TEST_CASE("RowLoops: row-wise Adagrad accumulates the mean square of a row's gra
 }
 
 TEST_CASE("RowLoops: a row that is not named stays as it is", "[server][optimizer]") {
-  for (const OptimizerConfig& config : Rules()) {
-    const RowRule rule{.optimizer = config};
+  for (const OptimizerConfig& rule : Rules()) {
     Table table(rule, 8, 3);
     const Table before = table;
     std::vector<float*> rows = {table.numbers.data() + table.stride};  // The second alone.

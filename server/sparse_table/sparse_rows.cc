@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kCacheLine = 64;
 
-int64_t RowBytes(int64_t dim, const RowRule& rule) {
+int64_t RowBytes(int64_t dim, const OptimizerConfig& rule) {
   const int64_t floats = dim + StateFloats(rule, dim) + (CountsUpdates(rule) ? 1 : 0);
   constexpr int64_t kKey = sizeof(uint64_t);
   return kKey + (floats * int64_t{sizeof(float)} + kKey - 1) / kKey * kKey;
@@ -137,7 +137,7 @@ absl::StatusOr<RowNumber> SparseRows::Create(uint64_t key) {
   config_.initializer.Fill(key, weights);
   // Adagrad's is the only state that may start above 0, and the only one it has.
   std::fill(weights + config_.dim, weights + config_.dim + state_floats_,
-            InitialState(config_.rule.optimizer, 0));
+            InitialState(config_.rule, 0));
   if (counts_updates()) SetCount(0, weights);
   return row;
 }

@@ -34,7 +34,7 @@ class SparseRows {
   struct Config {
     int64_t dim = 1;  // 1 to kDimMax.
     int32_t buckets = 1;
-    RowRule rule;
+    OptimizerConfig rule;
     RowInitializer initializer;
   };
 

@@ -24,7 +24,7 @@ v1::Initializer Uniform() {
 SparseRows::Config ConfigOf(Kind kind, int64_t dim, int32_t buckets = 1) {
   return {.dim = dim,
           .buckets = buckets,
-          .rule = {.optimizer = {.kind = kind, .learning_rate = 0.1f, .initial_accumulator = 0.5f}},
+          .rule = {.kind = kind, .learning_rate = 0.1f, .initial_accumulator = 0.5f},
           .initializer = RowInitializer(Uniform(), 3, TableId(0), dim)};
 }
 
@@ -57,7 +57,7 @@ class NaiveRows {
       Row& row = it->second;
       if (is_new) {
         row.weights = Initial(keys[i]);
-        const OptimizerConfig& rule = config_.rule.optimizer;
+        const OptimizerConfig& rule = config_.rule;
         for (int64_t at = 0; at < StateFloats(config_.rule, config_.dim); at += config_.dim) {
           row.state.emplace_back(config_.dim, rule.kind == Kind::kAdagrad ? 0.5f : 0.0f);
         }
@@ -65,10 +65,9 @@ class NaiveRows {
       std::vector<float*> state;
       for (std::vector<float>& slot : row.state) state.push_back(slot.data());
       // The rate is constant: Adam's step is that of the row's own count.
-      ApplyReference(config_.rule.optimizer, CountsUpdates(config_.rule) ? row.updates++ : step,
-                     config_.dim, row.weights.data(),
-                     gradients.data() + static_cast<int64_t>(i) * config_.dim, state,
-                     row.weights.data());
+      ApplyReference(config_.rule, CountsUpdates(config_.rule) ? row.updates++ : step, config_.dim,
+                     row.weights.data(), gradients.data() + static_cast<int64_t>(i) * config_.dim,
+                     state, row.weights.data());
     }
   }
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }

@@ -19,7 +19,7 @@ constexpr int64_t kDim = 2;
 SparseRows::Config ConfigOf(Kind kind, int32_t buckets = 1) {
   return {.dim = kDim,
           .buckets = buckets,
-          .rule = {.optimizer = {.kind = kind, .learning_rate = 1.0f}},
+          .rule = {.kind = kind, .learning_rate = 1.0f},
           .initializer = RowInitializer(v1::Initializer(), 1, TableId(0), kDim)};
 }
 

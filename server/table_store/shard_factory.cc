@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardFactory::MakeStore(const HeldSh
     return SparseStore::Make(
         {.dim = dim,
          .buckets = table.sparse().buckets(),
-         .rule = {.optimizer = config_.optimizer},
+         .rule = config_.optimizer,
          .initializer = RowInitializer(table.sparse().initializer(), config_.seed, shard.key.table,
                                        dim, table.sparse().zero_columns())},
         shard.key.shard.value());

@@ -71,9 +71,9 @@ class Ours final : public Table {
         server::SparseRows rows,
         server::SparseRows::Make({.dim = dim,
                                   .buckets = 1,
-                                  .rule = {.optimizer = {.kind = server::OptimizerKind::kAdagrad,
-                                                         .learning_rate = kRate,
-                                                         .epsilon = kEpsilon}},
+                                  .rule = {.kind = server::OptimizerKind::kAdagrad,
+                                           .learning_rate = kRate,
+                                           .epsilon = kEpsilon},
                                   .initializer = zeros}));
     return std::unique_ptr<Ours>(new Ours(std::move(rows)));
   }

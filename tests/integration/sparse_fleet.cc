@@ -18,7 +18,7 @@ constexpr uint64_t kSeed = 1;
 
 Incarnation IncarnationOf(int rank) { return Incarnation(static_cast<uint64_t>(rank) + 1); }
 
-void AddTables(const worker::SparseShape& shape, int32_t buckets, v1::TableAssignment* assignment) {
+void AddTables(const SparseShape& shape, int32_t buckets, v1::TableAssignment* assignment) {
   *assignment->add_tables() =
       MakeTable(0, "parameters", v1::OPTIMIZER, shape.dense, shape.dense_count);
   v1::TableSpec& rows = *assignment->add_tables();
@@ -77,7 +77,7 @@ absl::Status SparseFleet::StartServers() {
     *routing.add_servers() = server->address();
     servers_.push_back(std::move(server));
   }
-  const worker::SparseShape shape = options_.make_model()->shape();
+  const SparseShape shape = options_.make_model()->shape();
   assignment_.set_job_id(kJob);
   assignment_.set_seed(kSeed);
   AddTables(shape, options_.buckets, &assignment_);
@@ -137,7 +137,7 @@ absl::Status SparseFleet::TrainBatch(Worker& worker, ExampleBatch examples) cons
   CAPSTAN_ASSIGN_OR_RETURN(const Batch batch,
                            Pull(worker, std::move(examples), worker::PullMode::kTrain));
   const auto gradient = std::make_shared<worker::TableArrays>(worker.parameters);
-  const worker::SparseResult result =
+  const SparseResult result =
       worker.model->Train(batch.Input(worker), std::max<int64_t>(batch.examples.count(), 1),
                           absl::MakeSpan((*gradient)[1]), absl::MakeSpan((*gradient)[0]));
   worker.loss_sum += result.loss_sum;

@@ -15,12 +15,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/examples/example_batch.h"
+#include "common/sparse_models/sparse_model.h"
 #include "common/time/clock.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "tests/benchmark/live_server.h"
 #include "worker/client/push_pull_client.h"
-#include "worker/sparse_models/sparse_model.h"
 
 namespace capstan::testing {
 
@@ -37,7 +37,7 @@ class SparseFleet {
     v1::Consistency consistency;  // SSP or ASP.
     bool shared_memory = true;
     // A worker's own.
-    std::function<std::unique_ptr<worker::SparseModel>()> make_model;
+    std::function<std::unique_ptr<SparseModel>()> make_model;
   };
 
   static absl::StatusOr<std::unique_ptr<SparseFleet>> Start(const Options& options);
@@ -50,7 +50,7 @@ class SparseFleet {
 
  private:
   struct Worker {
-    std::unique_ptr<worker::SparseModel> model;
+    std::unique_ptr<SparseModel> model;
     std::unique_ptr<worker::PushPullClient> client;
     int64_t iteration = 0;
     worker::TableArrays parameters;

@@ -13,17 +13,16 @@
 #include "common/examples/example_source.h"
 #include "common/examples/file_ranges.h"
 #include "common/examples/svmlight_parser.h"
+#include "common/sparse_models/factor_model.h"
+#include "common/sparse_models/metrics.h"
 #include "common/testing/status_matchers.h"
 #include "tests/benchmark/scratch_folder.h"
 #include "tests/integration/sparse_fleet.h"
-#include "worker/sparse_models/factor_model.h"
-#include "worker/sparse_models/metrics.h"
 
 namespace capstan::testing {
 namespace {
 
 using benchmark::ScratchFolder;
-using worker::FactorModel;
 
 constexpr char kServer[] = "server/capstan-server";
 
@@ -89,7 +88,7 @@ std::vector<float> TrainAndPredict(const Course& course, const ExampleBatch& tra
 }
 
 double AucOf(const std::vector<float>& scores, const ExampleBatch& examples) {
-  worker::AucMetric metric;
+  AucMetric metric;
   for (size_t i = 0; i < scores.size(); ++i) metric.Add(scores[i], examples.labels()[i] > 0);
   return metric.Auc();
 }

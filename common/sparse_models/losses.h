@@ -1,0 +1,53 @@
+// Losses of one example, with their slopes. Symbols: z an output of the model, y a label.
+//
+//   log loss  -log(sigmoid(z)) if clicked, else -log(1 - sigmoid(z)); computed as
+//             max(z, 0) - z [clicked] + log(1 + exp(-|z|)), which is exact for large |z|, too
+//   squared   (z - y)^2
+//
+// Thread safety: pure functions.
+#ifndef CAPSTAN_COMMON_SPARSE_MODELS_LOSSES_H_
+#define CAPSTAN_COMMON_SPARSE_MODELS_LOSSES_H_
+
+#include <cmath>
+
+#include "common/sparse_models/sparse_model.h"
+
+namespace capstan {
+
+struct LossAndSlope {
+  double loss = 0;
+  double slope = 0;  // d(loss)/d(output).
+};
+
+inline double Sigmoid(double z) {
+  if (z < 0) {
+    const double small = std::exp(z);
+    return small / (1 + small);
+  }
+  return 1 / (1 + std::exp(-z));
+}
+
+inline LossAndSlope LogLoss(double logit, bool clicked) {
+  // With `z < 0 ? 0 : z` and not the other way round, so that NaN stays NaN.
+  const double positive_part = logit < 0 ? 0 : logit;
+  return {.loss = positive_part - (clicked ? logit : 0) + std::log1p(std::exp(-std::abs(logit))),
+          .slope = clicked ? -Sigmoid(-logit) : Sigmoid(logit)};
+}
+
+inline LossAndSlope SquaredLoss(double output, double label) {
+  const double error = output - label;
+  return {.loss = error * error, .slope = 2 * error};
+}
+
+// REQUIRES: loss is not kNegativeSampling, which has no label. A label that is NaN is no click, and
+// a loss of NaN.
+inline LossAndSlope LossOf(SparseLoss loss, double output, double label) {
+  if (loss == SparseLoss::kSquared) return SquaredLoss(output, label);
+  LossAndSlope result = LogLoss(output, label > 0);
+  if (std::isnan(label)) result = {.loss = label, .slope = label};
+  return result;
+}
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_SPARSE_MODELS_LOSSES_H_
