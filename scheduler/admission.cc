@@ -9,7 +9,6 @@
 #include "absl/time/time.h"
 #include "common/job/check_job.h"
 #include "common/job/diagnostic.h"
-#include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "scheduler/write_file.h"
 
@@ -99,7 +98,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   job.spec = spec;
   FillDefaults(job.spec);
   job.plan = MakePlan(job.spec, check);
-  job.tables = MakeTables(check.plan);
+  job.tables = check.tables;
   for (const v1::TableSpec& table : job.tables) {
     job.plan.tables.emplace_back(table.elements(), table.has_sparse());
   }

@@ -46,6 +46,8 @@ class ClickLog {
   // Errors: kInvalidArgument  an option out of its range; names it.
   static absl::StatusOr<ClickLog> Create(const Options& options);
 
+  int32_t fields() const { return options_.fields; }
+
   // Appends the examples [begin, end), labels 0 and 1, values 1, and to `probabilities`, unless it
   // is null, the true p of each. REQUIRES: begin <= end, batch->dense_columns() is the options'.
   void Append(uint64_t begin, uint64_t end, ExampleBatch* batch,

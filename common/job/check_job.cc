@@ -11,9 +11,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/data/dataset.h"
+#include "common/job/check_examples.h"
 #include "common/job/field_checker.h"
 #include "common/job/validate.h"
 #include "common/model/plan_model.h"
+#include "common/model/tables.h"
 
 namespace capstan {
 namespace {
@@ -105,6 +107,7 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   JobCheck result;
   result.diagnostics = ValidateJob(spec);
   if (!result.diagnostics.empty()) return result;
+  if (spec.model().has_sparse()) return CheckExamples(spec);
 
   SplitFacts train, test;
   const v1::Data& data = spec.data();
@@ -124,6 +127,7 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
     return result;
   }
   result.plan = *std::move(plan);
+  result.tables = MakeTables(result.plan);
   result.train_count = train.count;
   result.test_count = test.count;
   return result;

@@ -11,19 +11,21 @@
 #include "common/job/diagnostic.h"
 #include "common/model/model_plan.h"
 #include "proto/job.pb.h"
+#include "proto/parameter_server.pb.h"
 
 namespace capstan {
 
 struct JobCheck {
   std::vector<Diagnostic> diagnostics;  // Empty: the job can be run, and the rest is valid.
-  ModelPlan plan;
-  int64_t train_count = 0;  // Images.
-  int64_t test_count = 0;   // Images; 0 without a test split.
+  ModelPlan plan;                       // Of layers; empty for a sparse model.
+  std::vector<v1::TableSpec> tables;    // By index.
+  int64_t train_count = 0;              // Images, or examples.
+  int64_t test_count = 0;               // Likewise; 0 without a test split.
 };
 
 // In this order, each step only if the ones before found nothing: ValidateJob; both splits are read
 // whole and compared with each other, with the classes, the batch size and the augmentation;
-// PlanModel. Paths that are not absolute start at the working directory.
+// PlanModel, or for a sparse model MakeSparseModel. Paths that are not absolute start at the working directory.
 JobCheck CheckJob(const v1::JobSpec& spec);
 
 }  // namespace capstan

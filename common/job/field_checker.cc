@@ -55,6 +55,9 @@ RealRange OpenOpen(double low, double high) {
 RealRange OpenClosed(double low, double high) {
   return {low, RealRange::End::kOpen, high, RealRange::End::kClosed};
 }
+RealRange Closed(double low, double high) {
+  return {low, RealRange::End::kClosed, high, RealRange::End::kClosed};
+}
 
 FieldChecker::FieldChecker(std::string path, std::vector<Diagnostic>* diagnostics)
     : path_(std::move(path)), diagnostics_(diagnostics) {}

@@ -33,6 +33,7 @@ RealRange AtLeast(double low);                  // [low, inf)
 RealRange ClosedOpen(double low, double high);  // [low, high)
 RealRange OpenOpen(double low, double high);    // (low, high)
 RealRange OpenClosed(double low, double high);  // (low, high]
+RealRange Closed(double low, double high);      // [low, high]
 
 class FieldChecker {
  public:

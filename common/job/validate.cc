@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/field_checker.h"
+#include "common/job/validate_data.h"
 #include "common/job/validate_model.h"
 #include "common/job/validate_optimizer.h"
 
@@ -26,66 +27,6 @@ void ValidateName(const std::string& name, FieldChecker check) {
   if (charset && name.size() <= kNameBytesMax) return;
   check.Wrong("name", Quote(name),
               absl::StrCat("1 to ", kNameBytesMax, " letters, digits, '-' or '_'"));
-}
-
-void ValidateIdxSplit(const v1::Split& split, FieldChecker check) {
-  if (split.images().empty()) check.Missing("images", "the path of an IDX images file");
-  if (split.labels().empty()) check.Missing("labels", "the path of an IDX labels file");
-  if (split.files_size() > 0) {
-    check.Wrong("files",
-                absl::StrCat(split.files_size(), split.files_size() == 1 ? " path" : " paths"),
-                "none: format IDX reads images and labels");
-  }
-}
-
-void ValidateCifarSplit(const v1::Split& split, FieldChecker check) {
-  constexpr absl::string_view kReadsFiles = "nothing: format CIFAR10_BINARY reads files";
-  if (!split.images().empty()) check.Wrong("images", Quote(split.images()), kReadsFiles);
-  if (!split.labels().empty()) check.Wrong("labels", Quote(split.labels()), kReadsFiles);
-  if (split.files_size() == 0) check.Missing("files", "the paths of one or more CIFAR-10 files");
-  for (int i = 0; i < split.files_size(); ++i) {
-    if (split.files(i).empty()) check.Missing(absl::StrCat("files[", i, "]"), "a path");
-  }
-}
-
-void ValidateSplit(v1::Data::Format format, const v1::Split& split, FieldChecker check) {
-  if (format == v1::Data::IDX) ValidateIdxSplit(split, check);
-  if (format == v1::Data::CIFAR10_BINARY) ValidateCifarSplit(split, check);
-}
-
-void ValidateAugmentation(v1::Data::Format format, const v1::Augmentation& augmentation,
-                          FieldChecker check) {
-  const int channels = ImageChannels(format);
-  const auto length = [&](absl::string_view field, int count) {
-    if (count == 0 || channels == 0 || count == channels) return;
-    check.Wrong(
-        field, absl::StrCat(count, count == 1 ? " value" : " values"),
-        absl::StrCat(channels, ", one a channel of format ", v1::Data::Format_Name(format)));
-  };
-  length("mean", augmentation.mean_size());
-  length("std", augmentation.std_size());
-  for (int i = 0; i < augmentation.mean_size(); ++i) {
-    check.Real(absl::StrCat("mean[", i, "]"), augmentation.mean(i), Finite(), Presence::kExplicit);
-  }
-  for (int i = 0; i < augmentation.std_size(); ++i) {
-    check.Real(absl::StrCat("std[", i, "]"), augmentation.std(i), Above(0), Presence::kExplicit);
-  }
-  check.IntegerAtLeast("crop_padding", augmentation.crop_padding(), 0, Presence::kExplicit);
-}
-
-void ValidateData(const v1::Data& data, FieldChecker check) {
-  if (data.format() == v1::Data::FORMAT_UNSPECIFIED) {
-    check.Missing("format", "IDX or CIFAR10_BINARY");
-  } else if (ImageChannels(data.format()) == 0) {
-    check.Wrong("format", absl::StrCat(static_cast<int>(data.format())), "IDX or CIFAR10_BINARY");
-  }
-  if (data.has_train()) {
-    ValidateSplit(data.format(), data.train(), check.In("train"));
-  } else {
-    check.Missing("train", "the files to train on");
-  }
-  if (data.has_test()) ValidateSplit(data.format(), data.test(), check.In("test"));
-  ValidateAugmentation(data.format(), data.augmentation(), check.In("augmentation"));
 }
 
 const char* ModeName(const v1::Consistency& consistency) {
@@ -191,17 +132,12 @@ void Cut(std::vector<Diagnostic>& diagnostics) {
 
 }  // namespace
 
-int ImageChannels(v1::Data::Format format) {
-  if (format == v1::Data::IDX) return 1;
-  if (format == v1::Data::CIFAR10_BINARY) return 3;
-  return 0;
-}
-
 std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   std::vector<Diagnostic> diagnostics;
   FieldChecker check("", &diagnostics);
   ValidateName(spec.name(), check);
   ValidateModel(spec.model(), check.In("model"));
+  ValidateModelFitsData(spec, check);
   if (spec.has_data()) {
     ValidateData(spec.data(), check.In("data"));
   } else {
@@ -213,7 +149,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
     check.Missing("training", "epochs and batch_size");
   }
   if (spec.has_optimizer()) {
-    ValidateOptimizer(spec.optimizer(), check.In("optimizer"));
+    ValidateOptimizer(spec.optimizer(), spec.model().has_sparse(), check.In("optimizer"));
   } else {
     check.Missing("optimizer", "a kind, such as sgd {}, and learning_rate");
   }

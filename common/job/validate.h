@@ -17,9 +17,6 @@ namespace capstan {
 // left out.
 std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec);
 
-// Channels of an image in `format`, the length of augmentation.mean and .std. 0: unknown format.
-int ImageChannels(v1::Data::Format format);
-
 }  // namespace capstan
 
 #endif  // CAPSTAN_COMMON_JOB_VALIDATE_H_

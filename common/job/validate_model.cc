@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/validate_sparse_model.h"
 
 namespace capstan {
 namespace {
@@ -140,8 +141,18 @@ void ValidateModel(const v1::Model& model, FieldChecker check) {
     check.Wrong("", absl::StrCat("both zoo and ", model.layers_size(), " layers"), "one of them");
     return;
   }
+  if (model.has_sparse()) {
+    if (!model.zoo().empty() || model.layers_size() > 0) {
+      check.Wrong("", absl::StrCat("both sparse and ", model.zoo().empty() ? "layers" : "zoo"),
+                  "one of them");
+    }
+    if (model.has_classes()) {
+      check.Wrong("classes", absl::StrCat(model.classes()), "nothing: sparse models have none");
+    }
+    return ValidateSparseModel(model.sparse(), check.In("sparse"));
+  }
   if (model.zoo().empty() && model.layers_size() == 0) {
-    check.Missing("", absl::StrCat("layers, or zoo: one of ", absl::StrJoin(kZoo, ", ")));
+    check.Missing("", absl::StrCat("layers, sparse, or zoo: one of ", absl::StrJoin(kZoo, ", ")));
     return;
   }
   if (model.has_classes()) {

@@ -83,10 +83,25 @@ void ValidateSchedule(const v1::Schedule& schedule, FieldChecker check) {
   check.IntegerAtLeast("warmup_steps", schedule.warmup_steps(), 0, Presence::kExplicit);
 }
 
+// What only rows of sparse tables have, and what they cannot have.
+void ValidateForRows(const v1::Optimizer& optimizer, bool sparse, FieldChecker check) {
+  if (!sparse && optimizer.adagrad().row_wise()) {
+    check.Wrong("adagrad.row_wise", "true", "false: only a sparse model has rows");
+  }
+  const v1::Schedule& schedule = optimizer.schedule();
+  const bool constant =
+      !schedule.has_step() && !schedule.has_cosine() && schedule.warmup_steps() == 0;
+  if (sparse && optimizer.has_ftrl() && !constant) {
+    check.Wrong("schedule", "a rate that changes",
+                "none: with ftrl the weights of rows that are seldom updated follow from the rate");
+  }
+}
+
 }  // namespace
 
-void ValidateOptimizer(const v1::Optimizer& optimizer, FieldChecker check) {
+void ValidateOptimizer(const v1::Optimizer& optimizer, bool sparse, FieldChecker check) {
   ValidateKind(optimizer, check);
+  ValidateForRows(optimizer, sparse, check);
   check.Real("learning_rate", optimizer.learning_rate(), Above(0), Presence::kImplicit);
   ValidateSchedule(optimizer.schedule(), check.In("schedule"));
   if (check.Real("weight_decay", optimizer.weight_decay(), AtLeast(0), Presence::kExplicit) &&

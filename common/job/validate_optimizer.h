@@ -7,8 +7,9 @@
 
 namespace capstan {
 
-// Appends what is wrong to the list of `checker`, whose path is that of `optimizer`.
-void ValidateOptimizer(const v1::Optimizer& optimizer, FieldChecker checker);
+// Appends what is wrong to the list of `checker`, whose path is that of `optimizer`. `sparse`: it
+// updates rows, too.
+void ValidateOptimizer(const v1::Optimizer& optimizer, bool sparse, FieldChecker checker);
 
 }  // namespace capstan
 

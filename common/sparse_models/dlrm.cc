@@ -133,19 +133,6 @@ const float* Dlrm::Forward(const SparseInput& input) {
   return top_.Forward(n, x_.data(), input.dense.data());
 }
 
-SparseResult Dlrm::FindLosses(const ExampleBatch& examples, const float* logits,
-                              int64_t gradient_samples) {
-  SparseResult result = {.losses = examples.count()};
-  slopes_.resize(examples.labels().size());
-  for (size_t i = 0; i < slopes_.size(); ++i) {
-    const LossAndSlope loss = LossOf(shape_.loss, static_cast<double>(logits[i]),
-                                     static_cast<double>(examples.labels()[i]));
-    result.loss_sum += loss.loss;
-    slopes_[i] = static_cast<float>(loss.slope / static_cast<double>(gradient_samples));
-  }
-  return result;
-}
-
 SparseResult Dlrm::Train(const SparseInput& input, int64_t gradient_samples,
                          absl::Span<float> row_gradients, absl::Span<float> dense_gradients) {
   assert(gradient_samples >= 1 && row_gradients.size() == input.rows.size());
@@ -154,7 +141,8 @@ SparseResult Dlrm::Train(const SparseInput& input, int64_t gradient_samples,
   const int64_t dim = options_.dim;
   const int64_t stride = vectors_ * dim;
   const int64_t width = passed() + dots();
-  const SparseResult result = FindLosses(input.examples, Forward(input), gradient_samples);
+  const SparseResult result =
+      FindLosses(shape_.loss, Forward(input), input.examples.labels(), gradient_samples, &slopes_);
   std::fill(row_gradients.begin(), row_gradients.end(), 0.0f);
   std::fill(dense_gradients.begin(), dense_gradients.end(), 0.0f);
 
@@ -182,7 +170,7 @@ SparseResult Dlrm::Predict(const SparseInput& input, absl::Span<float> outputs) 
   assert(static_cast<int64_t>(outputs.size()) == input.examples.count());
   const float* logits = Forward(input);
   std::copy_n(logits, outputs.size(), outputs.begin());
-  return FindLosses(input.examples, logits, /*gradient_samples=*/1);
+  return FindLosses(shape_.loss, logits, input.examples.labels(), /*gradient_samples=*/1, &slopes_);
 }
 
 }  // namespace capstan

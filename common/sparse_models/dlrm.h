@@ -59,9 +59,6 @@ class Dlrm final : public SparseModel {
   // One example: t [vectors, dim] -> its dots, and back: adds to t_gradient.
   void Interact(const float* t, float* products);
   void InteractBackward(const float* t, const float* product_gradients, float* t_gradient) const;
-  // Losses of the logits, and their slopes / gradient_samples.
-  SparseResult FindLosses(const ExampleBatch& examples, const float* logits,
-                          int64_t gradient_samples);
 
   const Options options_;
   SparseShape shape_;

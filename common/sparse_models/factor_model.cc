@@ -185,18 +185,6 @@ void FactorModel::Forward(const SparseInput& input) {
   for (int64_t i = 0; i < n; ++i) outputs_[static_cast<size_t>(i)] += static_cast<double>(deep[i]);
 }
 
-SparseResult FactorModel::FindLosses(const ExampleBatch& examples, int64_t gradient_samples) {
-  SparseResult result = {.losses = examples.count()};
-  slopes_.resize(outputs_.size());
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    const LossAndSlope loss =
-        LossOf(options_.loss, outputs_[i], static_cast<double>(examples.labels()[i]));
-    result.loss_sum += loss.loss;
-    slopes_[i] = static_cast<float>(loss.slope / static_cast<double>(gradient_samples));
-  }
-  return result;
-}
-
 void FactorModel::TermsBackward(const SparseInput& input, int64_t i, size_t first_key,
                                 float* row_gradients, float* dense_gradients) const {
   const ExampleView example = input.examples.example(i);
@@ -225,7 +213,8 @@ SparseResult FactorModel::Train(const SparseInput& input, int64_t gradient_sampl
   assert(gradient_samples >= 1 && row_gradients.size() == input.rows.size());
   assert(static_cast<int64_t>(dense_gradients.size()) == shape_.dense_count);
   Forward(input);
-  const SparseResult result = FindLosses(input.examples, gradient_samples);
+  const SparseResult result = FindLosses(options_.loss, outputs_.data(), input.examples.labels(),
+                                         gradient_samples, &slopes_);
   std::fill(row_gradients.begin(), row_gradients.end(), 0.0f);
   std::fill(dense_gradients.begin(), dense_gradients.end(), 0.0f);
   const int64_t n = input.examples.count();
@@ -247,7 +236,8 @@ SparseResult FactorModel::Predict(const SparseInput& input, absl::Span<float> ou
   assert(static_cast<int64_t>(outputs.size()) == input.examples.count());
   Forward(input);
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = static_cast<float>(outputs_[i]);
-  return FindLosses(input.examples, /*gradient_samples=*/1);
+  return FindLosses(options_.loss, outputs_.data(), input.examples.labels(),
+                    /*gradient_samples=*/1, &slopes_);
 }
 
 }  // namespace capstan

@@ -82,8 +82,6 @@ class FactorModel final : public SparseModel {
   // The gradient of these.
   void TermsBackward(const SparseInput& input, int64_t i, size_t first_key, float* row_gradients,
                      float* dense_gradients) const;
-  // Losses of outputs_, and their slopes / gradient_samples.
-  SparseResult FindLosses(const ExampleBatch& examples, int64_t gradient_samples);
 
   const Options options_;
   SparseShape shape_;

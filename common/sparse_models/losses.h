@@ -9,7 +9,11 @@
 #define CAPSTAN_COMMON_SPARSE_MODELS_LOSSES_H_
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "common/sparse_models/sparse_model.h"
 
 namespace capstan {
@@ -39,12 +43,35 @@ inline LossAndSlope SquaredLoss(double output, double label) {
   return {.loss = error * error, .slope = 2 * error};
 }
 
+// Whether a logit is on the right side of 0. Never of a squared loss.
+inline bool IsCorrect(SparseLoss loss, double output, double label) {
+  return loss == SparseLoss::kLogLoss && (output > 0) == (label > 0);
+}
+
 // REQUIRES: loss is not kNegativeSampling, which has no label. A label that is NaN is no click, and
 // a loss of NaN.
 inline LossAndSlope LossOf(SparseLoss loss, double output, double label) {
   if (loss == SparseLoss::kSquared) return SquaredLoss(output, label);
   LossAndSlope result = LogLoss(output, label > 0);
   if (std::isnan(label)) result = {.loss = label, .slope = label};
+  return result;
+}
+
+// Of a batch: outputs[i] is that of the example with labels[i]. Slopes are divided by
+// gradient_samples. REQUIRES: as LossOf.
+template <typename Output>
+SparseResult FindLosses(SparseLoss loss, const Output* outputs, absl::Span<const float> labels,
+                        int64_t gradient_samples, std::vector<float>* slopes) {
+  SparseResult result = {.losses = static_cast<int64_t>(labels.size())};
+  slopes->resize(labels.size());
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto output = static_cast<double>(outputs[i]);
+    const auto label = static_cast<double>(labels[i]);
+    const LossAndSlope found = LossOf(loss, output, label);
+    result.loss_sum += found.loss;
+    result.correct += IsCorrect(loss, output, label) ? 1 : 0;
+    (*slopes)[i] = static_cast<float>(found.slope / static_cast<double>(gradient_samples));
+  }
   return result;
 }
 

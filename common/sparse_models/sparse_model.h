@@ -61,7 +61,8 @@ struct SparseInput {
 
 struct SparseResult {
   double loss_sum = 0;
-  int64_t losses = 0;  // How many it is the sum of: the examples; with skip-gram: the word pairs.
+  int64_t losses = 0;   // How many it is the sum of: the examples; with skip-gram: the word pairs.
+  int64_t correct = 0;  // kLogLoss: examples whose logit is above 0 if and only if their label is.
 };
 
 class SparseModel {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/model/tables.h"
 #include "common/sparse/key_batch.h"
+#include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
 #include "tests/benchmark/at_once.h"
 
@@ -17,20 +17,6 @@ constexpr char kJob[] = "sparse-1";
 constexpr uint64_t kSeed = 1;
 
 Incarnation IncarnationOf(int rank) { return Incarnation(static_cast<uint64_t>(rank) + 1); }
-
-void AddTables(const SparseShape& shape, int32_t buckets, v1::TableAssignment* assignment) {
-  *assignment->add_tables() =
-      MakeTable(0, "parameters", v1::OPTIMIZER, shape.dense, shape.dense_count);
-  v1::TableSpec& rows = *assignment->add_tables();
-  rows.set_table(1);
-  rows.set_name("rows");
-  rows.set_rule(v1::OPTIMIZER);
-  rows.set_elements(buckets);
-  rows.mutable_sparse()->set_dim(static_cast<int32_t>(shape.row_dim));
-  rows.mutable_sparse()->set_buckets(buckets);
-  rows.mutable_sparse()->set_zero_columns(static_cast<int32_t>(shape.zero_columns));
-  *rows.mutable_sparse()->mutable_initializer() = MakeInitializer(shape.row_initial);
-}
 
 void AddShard(int table, int shard, const Range& elements, int server, v1::RoutingTable* routing) {
   v1::ShardRoute& route = *routing->add_shards();
@@ -48,14 +34,14 @@ struct SparseFleet::Batch {
   ExampleBatch examples;
   std::shared_ptr<const KeyBatch> keys;
   std::vector<uint32_t> places;
-  worker::SparseInput Input(const Worker& worker) const {
+  SparseInput Input(const Worker& worker) const {
     return {.examples = examples,
             .draws = {},
             .places = places,
-            .rows = worker.parameters[1],
-            .dense = worker.parameters[0]};
+            .rows = worker.parameters[kRowsTable],
+            .dense = worker.parameters[kDenseTable]};
   }
-  worker::AllTableKeys table_keys(int64_t dim) const { return {{}, {.batch = keys, .dim = dim}}; }
+  worker::AllTableKeys table_keys(int64_t dim) const { return {{.batch = keys, .dim = dim}}; }
 };
 
 absl::StatusOr<std::unique_ptr<SparseFleet>> SparseFleet::Start(const Options& options) {
@@ -80,15 +66,17 @@ absl::Status SparseFleet::StartServers() {
   const SparseShape shape = options_.make_model()->shape();
   assignment_.set_job_id(kJob);
   assignment_.set_seed(kSeed);
-  AddTables(shape, options_.buckets, &assignment_);
+  for (const v1::TableSpec& table : MakeSparseTables(shape, options_.buckets)) {
+    *assignment_.add_tables() = table;
+  }
   *assignment_.mutable_optimizer() = options_.optimizer;
   *assignment_.mutable_consistency() = options_.consistency;
   routing.set_job_id(kJob);
   routing.set_generation(1);
-  AddShard(0, 0, {0, shape.dense_count}, 0, &routing);
   for (int32_t b = 0; b < options_.buckets; ++b) {
-    AddShard(1, b, {b, b + 1}, b % options_.servers, &routing);
+    AddShard(kRowsTable, b, {b, b + 1}, b % options_.servers, &routing);
   }
+  AddShard(kDenseTable, 0, {0, shape.dense_count}, 0, &routing);
   assignment_.mutable_membership()->set_generation(1);
   for (int i = 0; i < options_.workers; ++i) {
     v1::Member& member = *assignment_.mutable_membership()->add_members();
@@ -105,11 +93,11 @@ absl::Status SparseFleet::StartWorkers() {
   for (int i = 0; i < options_.workers; ++i) {
     Worker& worker = workers_[static_cast<size_t>(i)];
     worker.model = options_.make_model();
-    worker.parameters = {std::vector<float>(static_cast<size_t>(worker.model->shape().dense_count)),
-                         {}};
+    worker.parameters = {
+        {}, std::vector<float>(static_cast<size_t>(worker.model->shape().dense_count))};
     worker::PushPullClient::Options options{
         .job = kJob, .rank = Rank(i), .incarnation = IncarnationOf(i)};
-    options.bucket_bytes = {0, 64 << 10};
+    options.bucket_bytes = {64 << 10};
     if (!options_.shared_memory) options.shared_memory_bytes = 0;
     worker.client = std::make_unique<worker::PushPullClient>(options, clock_);
     CAPSTAN_RETURN_IF_ERROR(worker.client->SetRouting(assignment_.routing()));
@@ -125,7 +113,7 @@ absl::StatusOr<SparseFleet::Batch> SparseFleet::Pull(Worker& worker, ExampleBatc
   batch.keys =
       std::make_shared<const KeyBatch>(MakeKeyBatch(keys, options_.buckets, &batch.places));
   const int64_t dim = worker.model->shape().row_dim;
-  worker.parameters[1].resize(static_cast<size_t>(batch.keys->size() * dim));
+  worker.parameters[kRowsTable].resize(static_cast<size_t>(batch.keys->size() * dim));
   CAPSTAN_ASSIGN_OR_RETURN(const worker::OpId pull,
                            worker.client->Pull(Iteration(worker.iteration), mode,
                                                &worker.parameters, batch.table_keys(dim)));
@@ -137,9 +125,9 @@ absl::Status SparseFleet::TrainBatch(Worker& worker, ExampleBatch examples) cons
   CAPSTAN_ASSIGN_OR_RETURN(const Batch batch,
                            Pull(worker, std::move(examples), worker::PullMode::kTrain));
   const auto gradient = std::make_shared<worker::TableArrays>(worker.parameters);
-  const SparseResult result =
-      worker.model->Train(batch.Input(worker), std::max<int64_t>(batch.examples.count(), 1),
-                          absl::MakeSpan((*gradient)[1]), absl::MakeSpan((*gradient)[0]));
+  const SparseResult result = worker.model->Train(
+      batch.Input(worker), std::max<int64_t>(batch.examples.count(), 1),
+      absl::MakeSpan((*gradient)[kRowsTable]), absl::MakeSpan((*gradient)[kDenseTable]));
   worker.loss_sum += result.loss_sum;
   CAPSTAN_ASSIGN_OR_RETURN(
       const worker::OpId push,

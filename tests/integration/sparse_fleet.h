@@ -1,7 +1,7 @@
 // SparseFleet: a model on sparse features trained through real server processes: workers, each with
 // the real client library on a thread of its own, that share the examples of an epoch.
 //
-// Table 0 holds the model's dense parameters, table 1 its rows. There is no scheduler process: a
+// The tables are those of a job (common/sparse_models/model_of_job.h). There is no scheduler process: a
 // fake one tells the servers what to hold. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_INTEGRATION_SPARSE_FLEET_H_
 #define CAPSTAN_TESTS_INTEGRATION_SPARSE_FLEET_H_

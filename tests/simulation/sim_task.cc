@@ -213,12 +213,15 @@ bool SimTask::Export(const worker::Work&, const absl::btree_map<TableId, Version
 
 // ---------------------------------------------------------------- servers
 
-absl::StatusOr<worker::OpId> SimTask::Push(Iteration iteration, Range slots) {
+absl::StatusOr<worker::OpId> SimTask::Push(const worker::Work& work) {
   const worker::OpId op(next_op_++);
   worker::SessionActions actions;
-  const absl::Status started = session_.Start(
-      op, {.kind = worker::OpKind::kPush, .iteration = iteration, .slots = slots, .held = true},
-      process_->Now(), &actions);
+  const absl::Status started = session_.Start(op,
+                                              {.kind = worker::OpKind::kPush,
+                                               .iteration = work.iteration,
+                                               .slots = work.slots,
+                                               .held = true},
+                                              process_->Now(), &actions);
   if (!started.ok()) return started;
   gradients_[op].values = std::make_shared<Arrays>(world_->workload.Zeros());
   Perform(std::move(actions));

@@ -44,7 +44,7 @@ class SimTask final : public worker::TaskPort {
   bool Fenced() override { return fenced_; }
   void ReportSoon() override;
   bool HasRouting() override { return session_.routing_generation().value() != 0; }
-  absl::StatusOr<worker::OpId> Push(Iteration iteration, Range slots) override;
+  absl::StatusOr<worker::OpId> Push(const worker::Work& work) override;
   absl::StatusOr<worker::OpId> Pull(const worker::Work& work, bool snapshot) override;
   void CancelPull(worker::OpId op) override;
   bool Wait(worker::OpId op, worker::OpDone* done) override;

@@ -101,7 +101,7 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
   port_.UseBoard([&work](TaskBoard& board) { board.Started(work); });
   // Push and pull start before there is a gradient: its parts leave as the backward pass ends them,
   // and the next parameters take the place of those that it has done with.
-  const absl::StatusOr<OpId> push = port_.Push(work.iteration, work.slots);
+  const absl::StatusOr<OpId> push = port_.Push(work);
   if (!push.ok()) co_return push.status();
   const absl::Status pulling = PullAhead();
   if (!pulling.ok()) co_return pulling;

@@ -61,11 +61,11 @@ class TaskPort {
   // ---- the servers, as in PushPullSession
 
   virtual bool HasRouting() = 0;
-  // Starts a held push of a gradient that Train will compute, in a buffer of its own.
-  virtual absl::StatusOr<OpId> Push(Iteration iteration, Range slots) = 0;
+  // Starts a held push of the gradient that Train will compute for `work`, in a buffer of its own.
+  // What was pulled for `work` stays until it was trained.
+  virtual absl::StatusOr<OpId> Push(const Work& work) = 0;
   // Starts a pull into the task's one set of parameters: for `work`'s iteration, or a snapshot. Of
-  // sparse tables what its samples need (Options::keyed); what `work` before it needs stays until
-  // that was trained.
+  // sparse tables what its samples need (Options::keyed).
   virtual absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) = 0;
   virtual void CancelPull(OpId op) = 0;
 

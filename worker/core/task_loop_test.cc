@@ -194,9 +194,10 @@ class Story final : public TaskPort {
   bool Fenced() override { return fenced; }
   void ReportSoon() override { ++reports; }
   bool HasRouting() override { return true; }
-  absl::StatusOr<OpId> Push(Iteration iteration, Range slots) override {
+  absl::StatusOr<OpId> Push(const Work& work) override {
     ++pushes_;
-    return Start({.kind = OpKind::kPush, .iteration = iteration, .slots = slots, .held = true});
+    return Start(
+        {.kind = OpKind::kPush, .iteration = work.iteration, .slots = work.slots, .held = true});
   }
   absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) override {
     asked_for.push_back(absl::StrCat(snapshot ? "snapshot" : "", work.iteration.value(), "/",

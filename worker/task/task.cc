@@ -11,19 +11,6 @@
 #include "worker/task/task_options.h"
 
 namespace capstan::worker {
-namespace {
-
-MicroBatch ToMicroBatch(const Work& work) {
-  return {
-      .epoch = work.epoch, .positions = work.positions, .gradient_samples = work.gradient_samples};
-}
-
-WorkResult ResultOf(const Work& work, const BatchResult& batch) {
-  return {.samples = work.positions.size(), .loss_sum = batch.loss_sum, .correct = batch.correct};
-}
-
-}  // namespace
-
 Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, const Clock& clock)
     : assignment_(assignment),
       clock_(clock),
@@ -31,10 +18,11 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
                .rank = Rank(assignment.rank()),
                .incarnation = Incarnation(assignment.incarnation()),
                .session = SessionOptions(assignment.spec()),
+               .bucket_bytes = BucketBytes(assignment.spec()),
                .formats = WireFormats(assignment.spec()),
                .shared_memory_bytes = SharedMemoryBytes(assignment.spec())},
               clock),
-      board_(BoardOptions(assignment.spec(), kEvaluationBatchSize)),
+      board_(BoardOptions(assignment.spec())),
       link_({.scheduler = scheduler},
             {.report = [this] { return Report(); },
              .receive = [this](const v1::SyncTaskResponse& response) { Receive(response); },
@@ -65,20 +53,18 @@ int Task::Run() {
 
 absl::Status Task::Loop() {
   CAPSTAN_RETURN_IF_ERROR(Prepare());
-  TaskLoop loop({.acknowledgement = AcknowledgementOf(assignment_.spec())}, *this);
+  TaskLoop loop({.acknowledgement = AcknowledgementOf(assignment_.spec()),
+                 .keyed = assignment_.spec().model().has_sparse()},
+                *this);
   loop.Start();
   return loop.outcome();
 }
 
 absl::Status Task::Prepare() {
-  CAPSTAN_ASSIGN_OR_RETURN(trainer_, Trainer::Create(assignment_.spec()));
-  specs_ = MakeTables(trainer_->plan());
-  for (const v1::TableSpec& table : specs_) {
-    parameters_.emplace_back(static_cast<size_t>(table.elements()));
-  }
-  UseBoard([this](TaskBoard& board) { board.SetTrainSamples(trainer_->train_samples()); });
-  LogInfo({.job = assignment_.job_id()}, "ready: {} training samples, {} parameters",
-          trainer_->train_samples(), trainer_->plan().parameter_count);
+  CAPSTAN_ASSIGN_OR_RETURN(computation_, Computation::Create(assignment_.spec()));
+  UseBoard([this](TaskBoard& board) { board.SetTrainSamples(computation_->train_samples()); });
+  LogInfo({.job = assignment_.job_id()}, "ready: {} training samples",
+          computation_->train_samples());
   return absl::OkStatus();
 }
 
@@ -96,14 +82,16 @@ void Task::ReportSoon() { link_.Wake(); }
 
 bool Task::HasRouting() { return client_.routing_generation().value() != 0; }
 
-absl::StatusOr<OpId> Task::Push(Iteration iteration, Range slots) {
+absl::StatusOr<OpId> Task::Push(const Work& work) {
   gradient_ = FreeGradient();
-  return client_.Push(iteration, slots, gradient_, PushStart::kHeld);
+  AllTableKeys keys = computation_->BeginTraining(work, &parameters_, gradient_.get());
+  return client_.Push(work.iteration, work.slots, gradient_, PushStart::kHeld, std::move(keys));
 }
 
 absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
+  CAPSTAN_ASSIGN_OR_RETURN(AllTableKeys keys, computation_->BeginPull(work, &parameters_));
   return client_.Pull(work.iteration, snapshot ? PullMode::kSnapshot : PullMode::kTrain,
-                      &parameters_);
+                      &parameters_, std::move(keys));
 }
 
 void Task::CancelPull(OpId op) { client_.CancelPull(op); }
@@ -132,19 +120,15 @@ bool Task::WaitForWork() {
 
 bool Task::Train(const Work& work, const std::vector<Work>& ahead, OpId push,
                  absl::StatusOr<WorkResult>* result) {
-  std::vector<MicroBatch> next;
-  for (const Work& later : ahead) next.push_back(ToMicroBatch(later));
   // Only the pool and the push hold the gradient from now on.
   const std::shared_ptr<TableArrays> gradient = std::exchange(gradient_, nullptr);
-  const absl::StatusOr<BatchResult> batch = trainer_->Train(
-      ToMicroBatch(work), parameters_, gradient.get(), next,
+  *result = computation_->Train(
+      work, ahead, parameters_, gradient.get(),
       [this, push](int64_t first) { client_.Release(push, TableId(kParametersTable), first); });
-  if (!batch.ok()) {
-    *result = batch.status();
-    return true;
+  if (!result->ok()) return true;
+  for (const v1::TableSpec& table : computation_->tables()) {
+    client_.Release(push, TableId(table.table()), 0);
   }
-  for (const v1::TableSpec& table : specs_) client_.Release(push, TableId(table.table()), 0);
-  *result = ResultOf(work, *batch);
   return true;
 }
 
@@ -152,27 +136,23 @@ std::shared_ptr<TableArrays> Task::FreeGradient() {
   for (const std::shared_ptr<TableArrays>& gradient : gradients_) {
     if (gradient.use_count() == 1) return gradient;
   }
-  gradients_.push_back(std::make_shared<TableArrays>(parameters_));
+  gradients_.push_back(std::make_shared<TableArrays>());
   return gradients_.back();
 }
 
 bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
-  const absl::StatusOr<BatchResult> batch = trainer_->Evaluate(work.positions, parameters_);
-  if (batch.ok()) {
-    *result = ResultOf(work, *batch);
-  } else {
-    *result = batch.status();
-  }
+  *result = computation_->Evaluate(work, parameters_);
   return true;
 }
 
 bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
                   absl::Status* result) {
   std::vector<TableValues> tables;
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    tables.push_back({.spec = &specs_[i],
-                      .version = versions.at(TableId(static_cast<int32_t>(i))).value(),
-                      .values = parameters_[i]});
+  for (const v1::TableSpec& spec : computation_->tables()) {
+    if (spec.has_sparse()) continue;
+    tables.push_back({.spec = &spec,
+                      .version = versions.at(TableId(spec.table())).value(),
+                      .values = parameters_[static_cast<size_t>(spec.table())]});
   }
   *result = WriteModelFiles(work.export_path, assignment_.job_id(), assignment_.spec(), tables);
   if (result->ok()) {

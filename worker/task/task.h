@@ -25,8 +25,8 @@
 #include "worker/client/push_pull_client.h"
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
+#include "worker/task/computation.h"
 #include "worker/task/scheduler_link.h"
-#include "worker/training/trainer.h"
 
 namespace capstan::worker {
 
@@ -47,7 +47,7 @@ class Task final : private TaskPort {
   bool Fenced() override;
   void ReportSoon() override;
   bool HasRouting() override;
-  absl::StatusOr<OpId> Push(Iteration iteration, Range slots) override;
+  absl::StatusOr<OpId> Push(const Work& work) override;
   absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) override;
   void CancelPull(OpId op) override;
   bool Wait(OpId op, OpDone* done) override;
@@ -69,8 +69,7 @@ class Task final : private TaskPort {
   const Clock& clock_;
 
   // Used by the loop alone.
-  std::unique_ptr<Trainer> trainer_;
-  std::vector<v1::TableSpec> specs_;
+  std::unique_ptr<Computation> computation_;
   TableArrays parameters_;
   std::vector<std::shared_ptr<TableArrays>> gradients_;  // A pool; free when nobody else holds one.
   std::shared_ptr<TableArrays> gradient_;                // Of the push that Train computes.

@@ -2,14 +2,22 @@
 
 #include <algorithm>
 
+#include "common/examples/click_log.h"
+#include "common/examples/criteo_parser.h"
 #include "common/model/tables.h"
+#include "common/sparse_models/model_of_job.h"
 #include "common/wire/number_format.h"
 #include "worker/client/shared_lane.h"
+#include "worker/training/trainer.h"
 
 namespace capstan::worker {
 namespace {
 
 constexpr int kOperationsMin = 64;  // Of the session's bound.
+constexpr int64_t kKeysPerLine = 32;
+constexpr int64_t kKeysPerText = 1000;
+// Examples whose rows are pulled at once. Does not change the result.
+constexpr int64_t kSparseEvaluationBatchSize = 1024;
 
 bool IsBsp(const v1::JobSpec& job) {
   return !job.consistency().has_ssp() && !job.consistency().has_asp();
@@ -17,6 +25,31 @@ bool IsBsp(const v1::JobSpec& job) {
 
 int Slots(const v1::JobSpec& job) {
   return job.training().has_slots() ? job.training().slots() : job.resources().workers();
+}
+
+// About: the file's lines tell how many there are.
+int64_t KeysPerExample(const v1::JobSpec& job) {
+  const v1::Data& data = job.data();
+  switch (data.format()) {
+    case v1::Data::CRITEO:
+      return kCriteoCategories;
+    case v1::Data::CLICK_LOG:
+      return data.click_log().has_fields() ? data.click_log().fields() : ClickLog::Options().fields;
+    case v1::Data::COLUMNS:
+      return data.columns().columns_size();
+    case v1::Data::TEXT:
+      return kKeysPerText;
+    default:
+      return kKeysPerLine;
+  }
+}
+
+int64_t RowBytes(const v1::SparseModel& model) {
+  const int64_t floats =
+      std::max({1, 1 + model.factorization_machine().rank(),
+                1 + model.matrix_factorization().rank(), 1 + model.wide_and_deep().rank(),
+                1 + model.deep_fm().rank(), model.dlrm().dim(), model.skip_gram().dim()});
+  return static_cast<int64_t>(sizeof(uint64_t)) + floats * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
@@ -35,22 +68,29 @@ PushPullSession::Options SessionOptions(const v1::JobSpec& job) {
 }
 
 Formats WireFormats(const v1::JobSpec& job) {
-  Formats formats(static_cast<size_t>(kParametersTable) + 1);
-  formats[static_cast<size_t>(kParametersTable)] = {
-      .gradients = FormatOf(job.wire().gradients()),
-      .parameters = FormatOf(job.wire().parameters())};
-  return formats;
+  const TableFormats wire = {.gradients = FormatOf(job.wire().gradients()),
+                             .parameters = FormatOf(job.wire().parameters())};
+  if (job.model().has_sparse()) return Formats(kDenseTable + 1, wire);
+  return Formats(kParametersTable + 1, wire);
 }
 
 int64_t SharedMemoryBytes(const v1::JobSpec& job) {
   return job.wire().shared_memory() == v1::OFF ? 0 : SharedLane::kBytesDefault;
 }
 
-TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size) {
+std::vector<int64_t> BucketBytes(const v1::JobSpec& job) {
+  const v1::SparseModel& model = job.model().sparse();
+  if (!job.model().has_sparse()) return {};
+  const int64_t batch = job.training().batch_size() * KeysPerExample(job);
+  return {std::max<int64_t>(1, batch * RowBytes(model) / BucketsOf(model))};
+}
+
+TaskBoard::Options BoardOptions(const v1::JobSpec& job) {
   return {.bsp = IsBsp(job),
           .slots = Slots(job),
           .batch_size = job.training().batch_size(),
-          .evaluation_batch_size = evaluation_batch_size};
+          .evaluation_batch_size =
+              job.model().has_sparse() ? kSparseEvaluationBatchSize : kEvaluationBatchSize};
 }
 
 }  // namespace capstan::worker

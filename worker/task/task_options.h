@@ -5,6 +5,7 @@
 #define CAPSTAN_WORKER_TASK_TASK_OPTIONS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "proto/job.pb.h"
 #include "worker/client/message_codec.h"
@@ -18,9 +19,12 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
 PushPullSession::Options SessionOptions(const v1::JobSpec& job);
 // By table: the job's formats for its parameters, fp32 for its statistics.
 Formats WireFormats(const v1::JobSpec& job);
+// PushPullClient's: what a batch needs of a bucket, about, as far as the job file says; empty for
+// models of layers.
+std::vector<int64_t> BucketBytes(const v1::JobSpec& job);
 int64_t SharedMemoryBytes(const v1::JobSpec& job);  // With each server.
 // The number of training samples is still to be set.
-TaskBoard::Options BoardOptions(const v1::JobSpec& job, int64_t evaluation_batch_size);
+TaskBoard::Options BoardOptions(const v1::JobSpec& job);
 
 }  // namespace capstan::worker
 

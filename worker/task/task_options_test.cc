@@ -51,13 +51,30 @@ TEST_CASE("Task options: formats are of the parameters, and snapshots stay exact
 
 TEST_CASE("Task options: BSP has a slot a worker unless the job says otherwise", "[worker][task]") {
   v1::JobSpec job = Job(4, 0);
-  CHECK(BoardOptions(job, 256).slots == 4);
-  CHECK(BoardOptions(job, 256).bsp);
-  CHECK(BoardOptions(job, 256).evaluation_batch_size == 256);
+  CHECK(BoardOptions(job).slots == 4);
+  CHECK(BoardOptions(job).bsp);
+  CHECK(BoardOptions(job).evaluation_batch_size == 256);
   job.mutable_training()->set_slots(6);
-  CHECK(BoardOptions(job, 256).slots == 6);
+  CHECK(BoardOptions(job).slots == 6);
   job.mutable_consistency()->mutable_asp();
-  CHECK_FALSE(BoardOptions(job, 256).bsp);
+  CHECK_FALSE(BoardOptions(job).bsp);
+}
+
+TEST_CASE("Task options: a sparse job's tables travel alike, in messages by its batch",
+          "[worker][task]") {
+  v1::JobSpec job;
+  CHECK(BucketBytes(job).empty());
+  job.mutable_wire()->set_gradients(v1::BF16);
+  job.mutable_training()->set_batch_size(100);
+  job.mutable_data()->set_format(v1::Data::CRITEO);
+  job.mutable_model()->mutable_sparse()->mutable_deep_fm()->set_rank(15);
+  job.mutable_model()->mutable_sparse()->set_buckets(10);
+  const Formats formats = WireFormats(job);
+  REQUIRE(formats.size() == 2);
+  CHECK(formats[0].gradients == NumberFormat::kBf16);
+  CHECK(formats[1].gradients == NumberFormat::kBf16);
+  CHECK(BucketBytes(job) == std::vector<int64_t>{100 * 26 * (8 + 16 * 4) / 10});
+  CHECK(BoardOptions(job).evaluation_batch_size == 1024);
 }
 
 }  // namespace

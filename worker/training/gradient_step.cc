@@ -12,35 +12,10 @@
 #include "absl/strings/str_join.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
+#include "worker/training/gradient_norm.h"
 
 namespace capstan::worker {
 namespace {
-
-// In double and in a fixed order: eight running sums of every eighth element, so that the compiler
-// can vectorise it without changing the order. Finite inputs never overflow: (3.4e38)^2 * 2^40 <
-// 1e308.
-double SumOfSquares(absl::Span<const float> values) {
-  constexpr size_t kLanes = 8;
-  double lanes[kLanes] = {};
-  const size_t whole = values.size() / kLanes * kLanes;
-  for (size_t i = 0; i < whole; i += kLanes) {
-    for (size_t k = 0; k < kLanes; ++k) {
-      const double v = values[i + k];
-      lanes[k] += v * v;
-    }
-  }
-  for (size_t i = whole; i < values.size(); ++i) {
-    const double v = values[i];
-    lanes[i - whole] += v * v;
-  }
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
-}
-
-void Scale(float factor, absl::Span<float> values) {
-  for (float& value : values) value *= factor;
-}
 
 // Names the first value that is not finite. REQUIRES: there is one.
 absl::Status DivergedAt(const std::vector<PlannedTensor>& tensors, const char* what,
@@ -109,10 +84,7 @@ absl::StatusOr<BatchResult> GradientStep::Compute(
     return absl::OutOfRangeError(absl::StrCat("diverged: the loss of a batch of ", samples, " is ",
                                               result.loss_sum, ", expected a finite value"));
   }
-  const double limit = options_.clip_norm * share;
-  if (options_.clip_norm > 0 && std::sqrt(squares) > limit) {
-    Scale(static_cast<float>(limit / std::sqrt(squares)), gradient);
-  }
+  Scale(ClipFactor(squares, options_.clip_norm * share), gradient);
   if (samples != micro_batch.gradient_samples) Scale(static_cast<float>(share), statistics);
   return result;
 }

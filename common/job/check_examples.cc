@@ -1,0 +1,68 @@
+#include "common/job/check_examples.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/examples/example_set.h"
+#include "common/job/field_checker.h"
+#include "common/sparse_models/model_of_job.h"
+
+namespace capstan {
+namespace {
+
+// About the file that begins `message` if the job names it, else about all of the split; or about
+// the field of `data` that begins it.
+Diagnostic Describe(const v1::Split& split, const std::string& field, const std::string& message) {
+  if (absl::StartsWith(message, "data.")) {
+    const size_t end = message.find(": ");
+    return {message.substr(0, end), "", "", message.substr(end + 2)};
+  }
+  for (int i = 0; i < split.files_size(); ++i) {
+    if (absl::StartsWith(message, absl::StrCat(split.files(i), ":"))) {
+      return {absl::StrCat(field, ".files[", i, "]"), "", "", message};
+    }
+  }
+  return {split.files_size() > 0 ? absl::StrCat(field, ".files") : field, "", "", message};
+}
+
+std::unique_ptr<ExampleSet> Open(const v1::Data& data, const v1::Split& split,
+                                 const std::string& field, JobCheck* check) {
+  absl::StatusOr<std::unique_ptr<ExampleSet>> set = ExampleSet::Open(data, split);
+  if (set.ok()) return *std::move(set);
+  check->diagnostics.push_back(Describe(split, field, std::string(set.status().message())));
+  return nullptr;
+}
+
+}  // namespace
+
+JobCheck CheckExamples(const v1::JobSpec& spec) {
+  JobCheck result;
+  const v1::Data& data = spec.data();
+  const auto train = Open(data, data.train(), "data.train", &result);
+  if (data.has_test()) {
+    if (const auto test = Open(data, data.test(), "data.test", &result); test != nullptr) {
+      result.test_count = test->count();
+    }
+  }
+  if (!result.diagnostics.empty()) return result;
+  result.train_count = train->count();
+  if (spec.training().batch_size() > train->count()) {
+    FieldChecker("training", &result.diagnostics)
+        .Wrong("batch_size", absl::StrCat(spec.training().batch_size()),
+               absl::StrCat("at most ", train->count(), ", the number of training examples"));
+    return result;
+  }
+  const auto model = MakeSparseModel(spec.model().sparse(), *train);
+  if (!model.ok()) {
+    result.diagnostics.push_back({"model.sparse", "", "", std::string(model.status().message())});
+    return result;
+  }
+  result.tables = MakeSparseTables((*model)->shape(), BucketsOf(spec.model().sparse()));
+  return result;
+}
+
+}  // namespace capstan

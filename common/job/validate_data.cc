@@ -1,0 +1,173 @@
+#include "common/job/validate_data.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/examples/parser_of_job.h"
+
+namespace capstan {
+namespace {
+
+constexpr char kFormats[] =
+    "one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, COLUMNS, TEXT, CLICK_LOG";
+constexpr int64_t kClickLogExamplesMax = int64_t{1} << 48;
+
+std::string Paths(const v1::Split& split) {
+  return absl::StrCat(split.files_size(), split.files_size() == 1 ? " path" : " paths");
+}
+
+void ValidateIdxSplit(const v1::Split& split, FieldChecker check) {
+  if (split.images().empty()) check.Missing("images", "the path of an IDX images file");
+  if (split.labels().empty()) check.Missing("labels", "the path of an IDX labels file");
+  if (split.files_size() > 0) {
+    check.Wrong("files", Paths(split), "none: format IDX reads images and labels");
+  }
+}
+
+void ValidateClickLogSplit(const v1::Split& split, FieldChecker check) {
+  if (split.files_size() > 0) {
+    check.Wrong("files", Paths(split), "none: format CLICK_LOG makes its examples");
+  }
+  check.IntegerAtLeast("first_example", split.first_example(), 0, Presence::kExplicit);
+  check.IntegerBetween("examples", split.examples(), 1, kClickLogExamplesMax, Presence::kImplicit);
+}
+
+void ValidateFilesSplit(v1::Data::Format format, const v1::Split& split, FieldChecker check) {
+  const std::string reads_files =
+      absl::StrCat("nothing: format ", v1::Data::Format_Name(format), " reads files");
+  if (!split.images().empty()) check.Wrong("images", Quote(split.images()), reads_files);
+  if (!split.labels().empty()) check.Wrong("labels", Quote(split.labels()), reads_files);
+  if (split.files_size() == 0) {
+    check.Missing("files", format == v1::Data::CIFAR10_BINARY
+                               ? "the paths of one or more CIFAR-10 files"
+                               : "the paths of one or more files; *, ? and [...] are globs");
+  }
+  for (int i = 0; i < split.files_size(); ++i) {
+    if (split.files(i).empty()) check.Missing(absl::StrCat("files[", i, "]"), "a path");
+  }
+}
+
+void ValidateSplit(v1::Data::Format format, const v1::Split& split, FieldChecker check) {
+  if (format == v1::Data::FORMAT_UNSPECIFIED) return;
+  if (format == v1::Data::IDX) return ValidateIdxSplit(split, check);
+  if (format == v1::Data::CLICK_LOG) return ValidateClickLogSplit(split, check);
+  ValidateFilesSplit(format, split, check);
+}
+
+void ValidateExamples(const v1::Examples& examples, FieldChecker check) {
+  check.Real("max_bad_fraction", examples.max_bad_fraction(), Closed(0, 1), Presence::kExplicit);
+}
+
+void ValidateColumns(const v1::Columns& columns, FieldChecker check) {
+  if (columns.columns_size() == 0) {
+    check.Missing("columns", "what each column of a line is, from the first to the last");
+  }
+  if (columns.has_separator() && columns.separator().size() != 1) {
+    check.Wrong("separator", Quote(columns.separator()), "one byte, such as \",\" or \"\\t\"");
+  }
+  for (int i = 0; i < columns.columns_size(); ++i) {
+    const v1::Column& column = columns.columns(i);
+    FieldChecker in = check.In(absl::StrCat("columns[", i, "]"));
+    if (!v1::Column::Kind_IsValid(column.kind())) {
+      in.Wrong("kind", absl::StrCat(static_cast<int>(column.kind())),
+               "SKIP, LABEL, DENSE, CATEGORY or ID");
+    }
+    if (column.has_missing()) in.Real("missing", column.missing(), Finite(), Presence::kExplicit);
+  }
+}
+
+// What only examples, or only one format of them, has.
+void ValidateForExamples(const v1::Data& data, FieldChecker check) {
+  const auto only = [&](const char* field, bool there, bool may_be, const char* whose) {
+    if (there && !may_be) {
+      check.Wrong(field, "a value",
+                  absl::StrCat("nothing: it is for ", whose, ", and format is ",
+                               v1::Data::Format_Name(data.format())));
+    }
+    return there && may_be;
+  };
+  const v1::Data::Format format = data.format();
+  const bool is_text = IsExampleFormat(format) && format != v1::Data::CLICK_LOG;
+  if (only("examples", data.has_examples(), is_text, "files of examples")) {
+    ValidateExamples(data.examples(), check.In("examples"));
+  }
+  if (only("columns", data.has_columns(), format == v1::Data::COLUMNS, "COLUMNS") ||
+      format == v1::Data::COLUMNS) {
+    ValidateColumns(data.columns(), check.In("columns"));
+  }
+  if (only("text", data.has_text(), format == v1::Data::TEXT, "TEXT") &&
+      data.text().has_words_max()) {
+    check.IntegerAtLeast("text.words_max", data.text().words_max(), 1, Presence::kExplicit);
+  }
+  only("click_log", data.has_click_log(), format == v1::Data::CLICK_LOG, "CLICK_LOG");
+  only("augmentation", data.has_augmentation(), ImageChannels(format) > 0, "images");
+}
+
+void ValidateAugmentation(v1::Data::Format format, const v1::Augmentation& augmentation,
+                          FieldChecker check) {
+  const int channels = ImageChannels(format);
+  const auto length = [&](absl::string_view field, int count) {
+    if (count == 0 || channels == 0 || count == channels) return;
+    check.Wrong(
+        field, absl::StrCat(count, count == 1 ? " value" : " values"),
+        absl::StrCat(channels, ", one a channel of format ", v1::Data::Format_Name(format)));
+  };
+  length("mean", augmentation.mean_size());
+  length("std", augmentation.std_size());
+  for (int i = 0; i < augmentation.mean_size(); ++i) {
+    check.Real(absl::StrCat("mean[", i, "]"), augmentation.mean(i), Finite(), Presence::kExplicit);
+  }
+  for (int i = 0; i < augmentation.std_size(); ++i) {
+    check.Real(absl::StrCat("std[", i, "]"), augmentation.std(i), Above(0), Presence::kExplicit);
+  }
+  check.IntegerAtLeast("crop_padding", augmentation.crop_padding(), 0, Presence::kExplicit);
+}
+
+}  // namespace
+
+int ImageChannels(v1::Data::Format format) {
+  if (format == v1::Data::IDX) return 1;
+  if (format == v1::Data::CIFAR10_BINARY) return 3;
+  return 0;
+}
+
+void ValidateData(const v1::Data& data, FieldChecker check) {
+  if (data.format() == v1::Data::FORMAT_UNSPECIFIED) {
+    check.Missing("format", kFormats);
+  } else if (!v1::Data::Format_IsValid(data.format())) {
+    check.Wrong("format", absl::StrCat(static_cast<int>(data.format())), kFormats);
+    return;
+  }
+  if (data.has_train()) {
+    ValidateSplit(data.format(), data.train(), check.In("train"));
+  } else {
+    check.Missing("train", "the files to train on");
+  }
+  if (data.has_test()) ValidateSplit(data.format(), data.test(), check.In("test"));
+  if (data.format() != v1::Data::FORMAT_UNSPECIFIED) ValidateForExamples(data, check);
+  if (IsExampleFormat(data.format())) return;
+  ValidateAugmentation(data.format(), data.augmentation(), check.In("augmentation"));
+}
+
+void ValidateModelFitsData(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Data::Format format = spec.data().format();
+  if (format == v1::Data::FORMAT_UNSPECIFIED || !v1::Data::Format_IsValid(format)) return;
+  const std::string is = absl::StrCat(", as data.format is ", v1::Data::Format_Name(format));
+  const v1::Model& model = spec.model();
+  if (IsExampleFormat(format) != model.has_sparse()) {
+    if (model.has_sparse()) {
+      check.Wrong("model", "sparse", absl::StrCat("layers or zoo", is));
+    } else if (!model.zoo().empty() || model.layers_size() > 0) {
+      check.Wrong("model", model.zoo().empty() ? "layers" : "zoo", absl::StrCat("sparse", is));
+    }
+    return;
+  }
+  if (!model.has_sparse() || model.sparse().kind_case() == v1::SparseModel::KIND_NOT_SET) return;
+  const bool text = format == v1::Data::TEXT;
+  if (text == model.sparse().has_skip_gram()) return;
+  check.Wrong("model.sparse", text ? "a model of examples with labels" : "skip_gram",
+              absl::StrCat(text ? "skip_gram" : "another model: skip_gram is for TEXT", is));
+}
+
+}  // namespace capstan

@@ -1,0 +1,15 @@
+#include "worker/task/computation.h"
+
+#include <memory>
+
+#include "worker/task/dense_computation.h"
+#include "worker/task/sparse_computation.h"
+
+namespace capstan::worker {
+
+absl::StatusOr<std::unique_ptr<Computation>> Computation::Create(const v1::JobSpec& job) {
+  if (job.model().has_sparse()) return SparseComputation::Create(job);
+  return DenseComputation::Create(job);
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,58 @@
+// Computation: what a task computes: between the works of its loop and the numbers of its tables.
+//
+// One class a kind of model: layers on images, and models on examples, whose parameters are rows
+// that each batch names. Knows no server and no scheduler.
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_TASK_COMPUTATION_H_
+#define CAPSTAN_WORKER_TASK_COMPUTATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/client/message_codec.h"
+#include "worker/core/task_board.h"
+
+namespace capstan::worker {
+
+// Called while Train goes on: the gradient of the first dense table is final from this element on.
+using GradientPartReady = std::function<void(int64_t first)>;
+
+class Computation {
+ public:
+  // Loads the job's data and makes its model.
+  // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
+  // Errors: those of Trainer::Create or SparseTrainer::Create.
+  static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job);
+  virtual ~Computation() = default;
+
+  virtual const std::vector<v1::TableSpec>& tables() const = 0;  // By index.
+  virtual int64_t train_samples() const = 0;
+
+  // What `work` needs is about to be pulled: makes room in *parameters and returns which rows.
+  // What was pulled before is lost, unless it has been given to BeginTraining.
+  virtual absl::StatusOr<AllTableKeys> BeginPull(const Work& work, TableArrays* parameters) = 0;
+
+  // `work`, for which *parameters were pulled, is about to be trained: makes room in *gradient and
+  // returns which rows it is of. Rows leave *parameters for those of the next work.
+  virtual AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
+                                     TableArrays* gradient) = 0;
+
+  // The gradient of `work`, for which BeginTraining was called last.
+  //   ahead  what will be asked for next, so that its data can be decoded meanwhile
+  // Errors: kOutOfRange  diverged.
+  virtual absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
+                                           const TableArrays& parameters, TableArrays* gradient,
+                                           const GradientPartReady& ready) = 0;
+
+  // Of `work`, for which *parameters were pulled last.
+  virtual absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) = 0;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TASK_COMPUTATION_H_

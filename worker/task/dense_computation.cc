@@ -1,0 +1,64 @@
+#include "worker/task/dense_computation.h"
+
+#include <utility>
+
+#include "common/model/tables.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+MicroBatch ToMicroBatch(const Work& work) {
+  return {
+      .epoch = work.epoch, .positions = work.positions, .gradient_samples = work.gradient_samples};
+}
+
+WorkResult ResultOf(const Work& work, const BatchResult& batch) {
+  return {.samples = work.positions.size(), .loss_sum = batch.loss_sum, .correct = batch.correct};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(const v1::JobSpec& job) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, Trainer::Create(job));
+  return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer)));
+}
+
+DenseComputation::DenseComputation(std::unique_ptr<Trainer> trainer)
+    : trainer_(std::move(trainer)), tables_(MakeTables(trainer_->plan())) {}
+
+void DenseComputation::MakeRoom(TableArrays* arrays) const {
+  arrays->resize(tables_.size());
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    (*arrays)[i].resize(static_cast<size_t>(tables_[i].elements()));
+  }
+}
+
+absl::StatusOr<AllTableKeys> DenseComputation::BeginPull(const Work&, TableArrays* parameters) {
+  MakeRoom(parameters);
+  return AllTableKeys();
+}
+
+AllTableKeys DenseComputation::BeginTraining(const Work&, TableArrays*, TableArrays* gradient) {
+  MakeRoom(gradient);
+  return {};
+}
+
+absl::StatusOr<WorkResult> DenseComputation::Train(const Work& work, const std::vector<Work>& ahead,
+                                                   const TableArrays& parameters,
+                                                   TableArrays* gradient,
+                                                   const GradientPartReady& ready) {
+  std::vector<MicroBatch> next;
+  for (const Work& later : ahead) next.push_back(ToMicroBatch(later));
+  CAPSTAN_ASSIGN_OR_RETURN(const BatchResult batch,
+                           trainer_->Train(ToMicroBatch(work), parameters, gradient, next, ready));
+  return ResultOf(work, batch);
+}
+
+absl::StatusOr<WorkResult> DenseComputation::Evaluate(const Work& work,
+                                                      const TableArrays& parameters) {
+  CAPSTAN_ASSIGN_OR_RETURN(const BatchResult batch, trainer_->Evaluate(work.positions, parameters));
+  return ResultOf(work, batch);
+}
+
+}  // namespace capstan::worker

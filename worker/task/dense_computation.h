@@ -1,0 +1,38 @@
+// DenseComputation: models of layers, whose tables are pulled whole (worker/training/trainer.h).
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_TASK_DENSE_COMPUTATION_H_
+#define CAPSTAN_WORKER_TASK_DENSE_COMPUTATION_H_
+
+#include <memory>
+#include <vector>
+
+#include "worker/task/computation.h"
+#include "worker/training/trainer.h"
+
+namespace capstan::worker {
+
+class DenseComputation final : public Computation {
+ public:
+  static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job);
+
+  const std::vector<v1::TableSpec>& tables() const override { return tables_; }
+  int64_t train_samples() const override { return trainer_->train_samples(); }
+  absl::StatusOr<AllTableKeys> BeginPull(const Work& work, TableArrays* parameters) override;
+  AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
+                             TableArrays* gradient) override;
+  absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
+                                   const TableArrays& parameters, TableArrays* gradient,
+                                   const GradientPartReady& ready) override;
+  absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
+
+ private:
+  explicit DenseComputation(std::unique_ptr<Trainer> trainer);
+  void MakeRoom(TableArrays* arrays) const;
+
+  const std::unique_ptr<Trainer> trainer_;
+  const std::vector<v1::TableSpec> tables_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TASK_DENSE_COMPUTATION_H_

@@ -1,0 +1,99 @@
+#include "worker/task/sparse_computation.h"
+
+#include <utility>
+
+#include "absl/types/span.h"
+#include "common/sparse_models/model_of_job.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+absl::Span<const float> DenseOf(const TableArrays& arrays) {
+  return arrays.size() > kDenseTable ? arrays[kDenseTable] : absl::Span<const float>();
+}
+
+WorkResult ResultOf(const SparseBatch& batch, const BatchResult& result) {
+  return {
+      .samples = batch.examples.count(), .loss_sum = result.loss_sum, .correct = result.correct};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Computation>> SparseComputation::Create(const v1::JobSpec& job) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SparseTrainer> trainer, SparseTrainer::Create(job));
+  return std::unique_ptr<Computation>(new SparseComputation(job, std::move(trainer)));
+}
+
+SparseComputation::SparseComputation(const v1::JobSpec& job, std::unique_ptr<SparseTrainer> trainer)
+    : trainer_(std::move(trainer)),
+      tables_(MakeSparseTables(trainer_->shape(), BucketsOf(job.model().sparse()))) {}
+
+absl::StatusOr<SparseBatch> SparseComputation::Load(const Work& work) {
+  switch (work.kind) {
+    case Work::Kind::kTrain:
+      return trainer_->LoadTraining(work.epoch, work.positions);
+    case Work::Kind::kEvaluate:
+      return trainer_->LoadTest(work.positions);
+    default:
+      return trainer_->LoadTraining(work.epoch, {});  // An export's rows are not pulled.
+  }
+}
+
+AllTableKeys SparseComputation::KeysOf(const SparseBatch& batch) const {
+  return {{.batch = batch.keys, .dim = trainer_->shape().row_dim}};
+}
+
+size_t SparseComputation::RowElements(const SparseBatch& batch) const {
+  return static_cast<size_t>(batch.keys->size() * trainer_->shape().row_dim);
+}
+
+void SparseComputation::MakeRoom(const SparseBatch& batch, TableArrays* arrays) const {
+  arrays->resize(tables_.size());
+  (*arrays)[kRowsTable].resize(RowElements(batch));
+  if (arrays->size() > kDenseTable) {
+    (*arrays)[kDenseTable].resize(static_cast<size_t>(trainer_->shape().dense_count));
+  }
+}
+
+absl::StatusOr<AllTableKeys> SparseComputation::BeginPull(const Work& work,
+                                                          TableArrays* parameters) {
+  CAPSTAN_ASSIGN_OR_RETURN(pulled_, Load(work));
+  pulled_is_taken_ = false;
+  MakeRoom(pulled_, parameters);
+  return KeysOf(pulled_);
+}
+
+AllTableKeys SparseComputation::BeginTraining(const Work&, TableArrays* parameters,
+                                              TableArrays* gradient) {
+  // Taken already: the same work once more.
+  if (!std::exchange(pulled_is_taken_, true)) {
+    std::swap(training_, pulled_);
+    rows_.swap((*parameters)[kRowsTable]);
+  }
+  MakeRoom(training_, gradient);
+  return KeysOf(training_);
+}
+
+absl::StatusOr<WorkResult> SparseComputation::Train(const Work& work, const std::vector<Work>&,
+                                                    const TableArrays& parameters,
+                                                    TableArrays* gradient,
+                                                    const GradientPartReady&) {
+  const absl::Span<float> dense_gradients = gradient->size() > kDenseTable
+                                                ? absl::MakeSpan((*gradient)[kDenseTable])
+                                                : absl::Span<float>();
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const BatchResult result,
+      trainer_->Train(training_, work.gradient_samples, rows_, DenseOf(parameters),
+                      absl::MakeSpan((*gradient)[kRowsTable]), dense_gradients));
+  return ResultOf(training_, result);
+}
+
+absl::StatusOr<WorkResult> SparseComputation::Evaluate(const Work&, const TableArrays& parameters) {
+  std::vector<float> outputs;
+  const BatchResult result =
+      trainer_->Evaluate(pulled_, parameters[kRowsTable], DenseOf(parameters), &outputs);
+  return ResultOf(pulled_, result);
+}
+
+}  // namespace capstan::worker

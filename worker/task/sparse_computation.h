@@ -1,0 +1,53 @@
+// SparseComputation: models on examples: each batch names the rows that are pulled for it and that
+// its gradient is of (worker/training/sparse_trainer.h).
+//
+//            BeginPull                BeginTraining                      Train
+//   (none) -----------> pulled batch ---------------> batch in training -------> its gradient
+//                       rows in *parameters           rows here, so that the next batch's can be
+//                                                     pulled meanwhile
+//
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_
+#define CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_
+
+#include <memory>
+#include <vector>
+
+#include "worker/task/computation.h"
+#include "worker/training/sparse_trainer.h"
+
+namespace capstan::worker {
+
+class SparseComputation final : public Computation {
+ public:
+  static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job);
+
+  const std::vector<v1::TableSpec>& tables() const override { return tables_; }
+  int64_t train_samples() const override { return trainer_->train_samples(); }
+  // Errors: those of SparseTrainer::LoadTraining and LoadTest.
+  absl::StatusOr<AllTableKeys> BeginPull(const Work& work, TableArrays* parameters) override;
+  AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
+                             TableArrays* gradient) override;
+  absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
+                                   const TableArrays& parameters, TableArrays* gradient,
+                                   const GradientPartReady& ready) override;
+  absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
+
+ private:
+  SparseComputation(const v1::JobSpec& job, std::unique_ptr<SparseTrainer> trainer);
+  absl::StatusOr<SparseBatch> Load(const Work& work);
+  AllTableKeys KeysOf(const SparseBatch& batch) const;
+  size_t RowElements(const SparseBatch& batch) const;
+  void MakeRoom(const SparseBatch& batch, TableArrays* arrays) const;
+
+  const std::unique_ptr<SparseTrainer> trainer_;
+  const std::vector<v1::TableSpec> tables_;
+  bool pulled_is_taken_ = true;  // By BeginTraining.
+  SparseBatch pulled_;
+  SparseBatch training_;
+  std::vector<float> rows_;  // Of training_.
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_

@@ -1,0 +1,89 @@
+// SparseTrainer: all that a worker task needs to turn positions of an epoch into keys of rows, and
+// rows into gradients and evaluations.
+//
+//   SparseBatch batch = trainer.LoadTraining(epoch, positions)    examples, and which rows they need
+//   ... rows of batch.keys and the dense parameters are pulled ...
+//   trainer.Train(batch, gradient_samples, rows, dense, ...)      gradients to be pushed
+//
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_TRAINING_SPARSE_TRAINER_H_
+#define CAPSTAN_WORKER_TRAINING_SPARSE_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/examples/example_batch.h"
+#include "common/examples/example_set.h"
+#include "common/sparse/key_batch.h"
+#include "common/sparse_models/sparse_model.h"
+#include "common/types/ids.h"
+#include "proto/job.pb.h"
+#include "worker/data/epoch_order.h"
+#include "worker/training/network.h"
+
+namespace capstan::worker {
+
+// Examples with what they need.
+struct SparseBatch {
+  ExampleBatch examples;
+  SampleDraws draws;
+  std::vector<uint32_t> places;          // Of each key that the model named, in `keys`.
+  std::shared_ptr<const KeyBatch> keys;  // Each once, by bucket.
+};
+
+class SparseTrainer {
+ public:
+  // Loads the job's data and makes its model.
+  // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`, whose model is
+  // sparse.
+  // Errors: those of ExampleSet::Open and MakeSparseModel.
+  static absl::StatusOr<std::unique_ptr<SparseTrainer>> Create(const v1::JobSpec& job);
+
+  const SparseShape& shape() const { return model_->shape(); }
+  int64_t train_samples() const { return train_->count(); }
+  int64_t test_samples() const { return test_ == nullptr ? 0 : test_->count(); }
+
+  // The examples at these positions of the epoch's order, which follows from (seed, epoch) alone;
+  // those of a click log keep theirs. No positions: an empty batch, which needs no rows.
+  // Errors: kInvalidArgument  positions outside [0, train_samples()), or those of
+  //                           SparseModel::AppendKeys.
+  absl::StatusOr<SparseBatch> LoadTraining(Epoch epoch, Range positions);
+  // Likewise of the test examples, in the order of the files.
+  absl::StatusOr<SparseBatch> LoadTest(Range positions);
+
+  // SparseModel::Train, with clipping by norm and the check for divergence.
+  //   rows   [batch.keys, row_dim]    dense   [dense_count]
+  //   row_gradients, dense_gradients  of the same sizes; overwritten
+  // The result's loss is that of the examples; skip-gram's is the mean of a pair, for each example.
+  // Errors: kOutOfRange  diverged: the loss or a gradient is not finite. No other error has it.
+  absl::StatusOr<BatchResult> Train(const SparseBatch& batch, int64_t gradient_samples,
+                                    absl::Span<const float> rows, absl::Span<const float> dense,
+                                    absl::Span<float> row_gradients,
+                                    absl::Span<float> dense_gradients);
+
+  // Loss and hits of a batch. outputs[i]: that of example i (sparse_model.h says what it is).
+  BatchResult Evaluate(const SparseBatch& batch, absl::Span<const float> rows,
+                       absl::Span<const float> dense, std::vector<float>* outputs);
+
+ private:
+  SparseTrainer(const v1::JobSpec& job, std::unique_ptr<ExampleSet> train,
+                std::unique_ptr<ExampleSet> test, std::unique_ptr<SparseModel> model);
+
+  // Finds the keys of the batch's examples.
+  absl::Status FindKeys(SparseBatch* batch) const;
+  BatchResult ResultOf(const SparseBatch& batch, const SparseResult& result) const;
+
+  const uint64_t seed_;
+  const double clip_norm_;
+  const int32_t buckets_;
+  const std::unique_ptr<ExampleSet> train_, test_;  // test_ may be null.
+  const std::unique_ptr<SparseModel> model_;
+  EpochOrder order_;  // Of no examples if they are random already.
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_SPARSE_TRAINER_H_
