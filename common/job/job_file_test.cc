@@ -163,7 +163,8 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
        "j:1:26: model.layers[0].add: field \"add\" is specified along with field \"relu\", another "
        "member of oneof \"kind\""},
       {"data { format: IDY }",
-       "j:1:20: data.format: got \"IDY\", expected one of IDX, CIFAR10_BINARY; did you mean "
+       "j:1:20: data.format: got \"IDY\", expected one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, "
+       "COLUMNS, TEXT, CLICK_LOG; did you mean "
        "\"IDX\"?"},
       {"name: 'a' }", "j:1:11: expected identifier, got: }"},
   };

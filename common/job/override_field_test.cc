@@ -75,7 +75,8 @@ TEST_CASE("OverrideField: what does not fit is named and changes nothing", "[job
        "data.train.files[0]: single items cannot be set; set the whole list or a field of the "
        "item"},
       {"data.format", "IDY",
-       "data.format: got \"IDY\", expected one of IDX, CIFAR10_BINARY; did you mean \"IDX\"?"},
+       "data.format: got \"IDY\", expected one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, COLUMNS, "
+       "TEXT, CLICK_LOG; did you mean \"IDX\"?"},
       {"training", "3", "training: got \"3\", expected {fields of Training}"},
   };
   for (const Case& c : cases) {

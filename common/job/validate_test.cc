@@ -85,7 +85,8 @@ TEST_CASE("ValidateJob: replicas, a log and checkpoints are accepted in their ra
 TEST_CASE("ValidateJob: an empty job names every part that is missing", "[job]") {
   CHECK(Errors({}) ==
         Lines{
-            "model: got nothing, expected layers, or zoo: one of softmax_regression, mlp, lenet, "
+            "model: got nothing, expected layers, sparse, or zoo: one of softmax_regression, mlp, "
+            "lenet, "
             "resnet20",
             "data: got nothing, expected a format and the files to train on",
             "training: got nothing, expected epochs and batch_size",
@@ -295,8 +296,10 @@ TEST_CASE("ValidateJob: the split must name the files that its format reads", "[
   spec = Parse(kGood);
   spec.mutable_data()->clear_format();
   spec.mutable_data()->clear_train();
-  CHECK(Errors(spec) == Lines{"data.format: got nothing, expected IDX or CIFAR10_BINARY",
-                              "data.train: got nothing, expected the files to train on"});
+  CHECK(Errors(spec) ==
+        Lines{"data.format: got nothing, expected one of IDX, CIFAR10_BINARY, SVMLIGHT, "
+              "CRITEO, COLUMNS, TEXT, CLICK_LOG",
+              "data.train: got nothing, expected the files to train on"});
 }
 
 TEST_CASE("ValidateJob: augmentation values must be finite and std positive", "[job]") {

@@ -1,0 +1,127 @@
+// Jobs on examples: what ValidateJob says of their data, models and optimizers.
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "common/job/validate.h"
+
+namespace capstan {
+namespace {
+
+constexpr char kGood[] = R"(
+  model { sparse { deep_fm { rank: 8 hidden: 32 } } }
+  data {
+    format: COLUMNS
+    columns { columns { kind: LABEL } columns { kind: CATEGORY } separator: "\t" }
+    examples { max_bad_fraction: 0.01 hash_buckets: 1000 }
+    train { files: "/d/day-*.tsv" }
+    test { files: "/d/test.tsv.gz" }
+  }
+  training { epochs: 1 batch_size: 64 }
+  optimizer { adagrad { row_wise: true } learning_rate: 0.01 }
+  resources { workers: 2 }
+)";
+
+using Lines = std::vector<std::string>;
+
+// What is wrong with the good job once the field `clear` of its data was cleared and the text
+// `change` merged into it.
+Lines ErrorsAfter(const std::string& change, const std::string& clear = "") {
+  v1::JobSpec spec;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(kGood, &spec));
+  if (!clear.empty()) {
+    v1::Data& data = *spec.mutable_data();
+    data.GetReflection()->ClearField(&data, data.GetDescriptor()->FindFieldByName(clear));
+  }
+  REQUIRE(google::protobuf::TextFormat::MergeFromString(change, &spec));
+  Lines lines;
+  for (const Diagnostic& diagnostic : ValidateJob(spec)) lines.push_back(diagnostic.ToString());
+  return lines;
+}
+
+TEST_CASE("ValidateJob: jobs on examples that keep to the ranges", "[job]") {
+  CHECK(ErrorsAfter("") == Lines{});
+  CHECK(ErrorsAfter("data { format: SVMLIGHT }", "columns") == Lines{});
+  CHECK(ErrorsAfter("data { format: TEXT text { words_max: 5 } } model { sparse { skip_gram {} } }",
+                    "columns") == Lines{});
+  CHECK(ErrorsAfter("optimizer { ftrl { l1: 1 } }") == Lines{});
+}
+
+TEST_CASE("ValidateJob: fields that a format of examples does not have", "[job]") {
+  CHECK(ErrorsAfter("data { text {} click_log {} augmentation { crop_padding: 1 } }") ==
+        Lines{"data.text: got a value, expected nothing: it is for TEXT, and format is COLUMNS",
+              "data.click_log: got a value, expected nothing: it is for CLICK_LOG, and format is "
+              "COLUMNS",
+              "data.augmentation: got a value, expected nothing: it is for images, and format is "
+              "COLUMNS"});
+  CHECK(ErrorsAfter("data { format: CRITEO train { images: 'x' } }") ==
+        Lines{"data.train.images: got \"x\", expected nothing: format CRITEO reads files",
+              "data.columns: got a value, expected nothing: it is for COLUMNS, and format is "
+              "CRITEO"});
+  CHECK(ErrorsAfter("data { train { files: '' } }") ==
+        Lines{"data.train.files[1]: got nothing, expected a path"});
+}
+
+TEST_CASE("ValidateJob: a click log has numbers instead of files", "[job]") {
+  const Lines lines = ErrorsAfter("data { format: CLICK_LOG test { first_example: -1 } }");
+  CHECK(lines[0] ==
+        "data.train.files: got 1 path, expected none: format CLICK_LOG makes its examples");
+  CHECK(lines[1] == "data.train.examples: got 0 or nothing, expected 1 to 281474976710656");
+  CHECK(lines[3] == "data.test.first_example: got -1, expected at least 0");
+}
+
+TEST_CASE("ValidateJob: examples and columns keep to their ranges", "[job]") {
+  CHECK(ErrorsAfter("data { examples { max_bad_fraction: 1.5 } columns { separator: 'ab' } }") ==
+        Lines{"data.examples.max_bad_fraction: got 1.5, expected a number in [0, 1]",
+              "data.columns.separator: got \"ab\", expected one byte, such as \",\" or \"\\t\""});
+  CHECK(ErrorsAfter("data { columns {} }", "columns") ==
+        Lines{"data.columns.columns: got nothing, expected what each column of a line is, from the "
+              "first to the last"});
+}
+
+TEST_CASE("ValidateJob: models belong to their data", "[job]") {
+  CHECK(ErrorsAfter("data { format: IDX train { images: 'a' labels: 'b' } }", "columns")[0] ==
+        "model: got sparse, expected layers or zoo, as data.format is IDX");
+  CHECK(ErrorsAfter("model { sparse { skip_gram {} } }") ==
+        Lines{"model.sparse: got skip_gram, expected another model: skip_gram is for TEXT, as "
+              "data.format is COLUMNS"});
+  CHECK(ErrorsAfter("data { format: TEXT }", "columns") ==
+        Lines{"model.sparse: got a model of examples with labels, expected skip_gram, as "
+              "data.format is TEXT"});
+  CHECK(ErrorsAfter("model { zoo: 'mlp' classes: 3 }") ==
+        Lines{"model: got both sparse and zoo, expected one of them",
+              "model.classes: got 3, expected nothing: sparse models have none"});
+}
+
+TEST_CASE("ValidateJob: sparse models keep to their ranges", "[job]") {
+  CHECK(ErrorsAfter("model { sparse { buckets: 5000 deep_fm { rank: 5000 hidden: 0 } } }") ==
+        Lines{"model.sparse.buckets: got 5000, expected 1 to 4096",
+              "model.sparse.deep_fm.rank: got 5000, expected 1 to 4095",
+              "model.sparse.deep_fm.hidden[1]: got 0, expected 1 to 65536"});
+  CHECK(ErrorsAfter("model { sparse { dlrm { embedding_std: -1 } } }") ==
+        Lines{"model.sparse.dlrm.dim: got 0 or nothing, expected 1 to 4096",
+              "model.sparse.dlrm.embedding_std: got -1, expected a finite number of at least 0"});
+  CHECK(ErrorsAfter("model { sparse { matrix_factorization { mean: nan } } }") ==
+        Lines{"model.sparse.matrix_factorization.rank: got 0 or nothing, expected 1 to 4095",
+              "model.sparse.matrix_factorization.mean: got nan, expected a finite number"});
+}
+
+TEST_CASE("ValidateJob: rows have rules of their own", "[job]") {
+  CHECK(ErrorsAfter("optimizer { ftrl {} schedule { warmup_steps: 5 } }") ==
+        Lines{"optimizer.schedule: got a rate that changes, expected none: with ftrl the weights "
+              "of rows that are seldom updated follow from the rate"});
+  v1::JobSpec images;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(
+      "model { zoo: 'mlp' } data { format: IDX train { images: 'a' labels: 'b' } } "
+      "training { epochs: 1 batch_size: 1 } resources { workers: 1 } "
+      "optimizer { adagrad { row_wise: true } learning_rate: 1 }",
+      &images));
+  REQUIRE(ValidateJob(images).size() == 1);
+  CHECK(ValidateJob(images)[0].ToString() ==
+        "optimizer.adagrad.row_wise: got true, expected false: only a sparse model has rows");
+}
+
+}  // namespace
+}  // namespace capstan
