@@ -52,6 +52,15 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   return plan;
 }
 
+// Tasks need not read all of the data to know how it is cut.
+void WriteBlocks(const JobCheck& check, v1::Data& data) {
+  const auto write = [](const std::vector<int64_t>& blocks, v1::Split& split) {
+    split.mutable_block_examples()->Assign(blocks.begin(), blocks.end());
+  };
+  write(check.train_blocks, *data.mutable_train());
+  if (data.has_test()) write(check.test_blocks, *data.mutable_test());
+}
+
 // Makes the folder that `field` of the job asks for, and returns its absolute path.
 absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::string& folder) {
   std::error_code error;
@@ -97,6 +106,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   AdmittedJob job;
   job.spec = spec;
   FillDefaults(job.spec);
+  WriteBlocks(check, *job.spec.mutable_data());
   job.plan = MakePlan(job.spec, check);
   job.tables = check.tables;
   for (const v1::TableSpec& table : job.tables) {

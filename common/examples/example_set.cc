@@ -1,100 +1,122 @@
 #include "common/examples/example_set.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/examples/bad_lines.h"
-#include "common/examples/example_source.h"
+#include "common/examples/block_examples.h"
 #include "common/examples/file_ranges.h"
 #include "common/examples/parser_of_job.h"
+#include "common/examples/range_reader.h"
+#include "common/random/permutation.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
 namespace {
 
-constexpr int64_t kRangeBytes = 256 << 20;
-constexpr int64_t kExamplesAtOnce = 1024;
+constexpr int64_t kDefaultMemoryMib = 1024;
+constexpr int64_t kStoredMax = (int64_t{1} << 32) - 1;  // What a permutation can have.
 
 class StoredExamples final : public ExampleSet {
  public:
   StoredExamples(ExampleBatch examples, int32_t field_count)
-      : ExampleSet(examples.count(), examples.dense_columns(), field_count, /*random=*/false),
-        examples_(std::move(examples)) {}
+      : examples_(std::move(examples)), field_count_(field_count) {}
 
-  void Append(const Range& range, ExampleBatch* batch) const override {
-    batch->Append(examples_, range.begin, range.end);
+  int64_t count() const override { return examples_.count(); }
+  int64_t dense_columns() const override { return examples_.dense_columns(); }
+  int32_t field_count() const override { return field_count_; }
+
+  absl::Status Append(const Range& numbers, ExampleBatch* batch) override {
+    batch->Append(examples_, numbers.begin, numbers.end);
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendShuffled(uint64_t key, const Range& positions, ExampleBatch* batch) override {
+    if (order_.empty() || order_key_ != key) {
+      order_ = MakePermutation(key, count());
+      order_key_ = key;
+    }
+    for (int64_t p = positions.begin; p < positions.end; ++p) {
+      const int64_t number = order_[static_cast<size_t>(p)];
+      batch->Append(examples_, number, number + 1);
+    }
+    return absl::OkStatus();
   }
 
  private:
   const ExampleBatch examples_;
+  const int32_t field_count_;
+  uint64_t order_key_ = 0;
+  std::vector<uint32_t> order_;  // Of order_key_; empty: none yet.
 };
 
 class ClickLogExamples final : public ExampleSet {
  public:
   ClickLogExamples(ClickLog log, const v1::ClickLog& spec, const v1::Split& split)
-      : ExampleSet(split.examples(), spec.dense_columns(), log.fields(), /*random=*/true),
-        log_(std::move(log)),
-        first_(static_cast<uint64_t>(split.first_example())) {}
+      : log_(std::move(log)),
+        dense_columns_(spec.dense_columns()),
+        first_(static_cast<uint64_t>(split.first_example())),
+        count_(split.examples()) {}
 
-  void Append(const Range& range, ExampleBatch* batch) const override {
-    log_.Append(first_ + static_cast<uint64_t>(range.begin),
-                first_ + static_cast<uint64_t>(range.end), batch, nullptr);
+  int64_t count() const override { return count_; }
+  int64_t dense_columns() const override { return dense_columns_; }
+  int32_t field_count() const override { return log_.fields(); }
+
+  absl::Status Append(const Range& numbers, ExampleBatch* batch) override {
+    log_.Append(first_ + static_cast<uint64_t>(numbers.begin),
+                first_ + static_cast<uint64_t>(numbers.end), batch, nullptr);
+    return absl::OkStatus();
+  }
+  absl::Status AppendShuffled(uint64_t, const Range& positions, ExampleBatch* batch) override {
+    return Append(positions, batch);
   }
 
  private:
   const ClickLog log_;
+  const int64_t dense_columns_;
   const uint64_t first_;
+  const int64_t count_;
 };
 
-int64_t BytesOf(const ExampleBatch& examples) {
-  constexpr int64_t kFeature = sizeof(uint64_t) + sizeof(float) + sizeof(int32_t);
-  constexpr int64_t kExample = sizeof(float) + sizeof(int64_t);
-  return examples.value_count() * kFeature +
-         examples.count() *
-             (kExample + examples.dense_columns() * static_cast<int64_t>(sizeof(float)));
+absl::StatusOr<std::unique_ptr<RangeReader>> MakeReader(const v1::Data& data,
+                                                        double max_bad_fraction) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LineParser> parser, MakeLineParser(data));
+  return std::make_unique<RangeReader>(std::move(parser), max_bad_fraction);
 }
 
-int64_t BytesMax() {
-  return int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)} / 4 * 3;
-}
-
-absl::Status CheckSize(const std::string& path, const ExampleBatch& examples, int64_t bytes_max) {
-  if (examples.count() > kExamplesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": more than ", kExamplesMax, " examples in a split"));
-  }
-  if (BytesOf(examples) <= bytes_max) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(path, ": the split's examples take more than ", bytes_max >> 20,
-                   " MiB, 3/4 of the memory of this machine; expected fewer or smaller files"));
-}
-
-absl::StatusOr<ExampleBatch> ReadAll(const v1::Split& split, LineParser* parser,
-                                     double max_bad_fraction) {
+absl::StatusOr<std::vector<FileRange>> RangesOf(const v1::Split& split) {
   const std::vector<std::string> patterns(split.files().begin(), split.files().end());
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<FileRange> ranges, ListRanges(patterns, kRangeBytes));
-  const int64_t bytes_max = BytesMax();
-  BadLines bad_lines(max_bad_fraction);
-  ExampleBatch all(parser->dense_columns()), next(parser->dense_columns());
-  for (const FileRange& range : ranges) {
-    CAPSTAN_ASSIGN_OR_RETURN(const auto source, ExampleSource::Open(range, parser, &bad_lines, {}));
-    for (;;) {
-      CAPSTAN_RETURN_IF_ERROR(source->Next(kExamplesAtOnce, &next));
-      if (next.count() == 0) break;
-      all.Append(next, 0, next.count());
-      CAPSTAN_RETURN_IF_ERROR(CheckSize(range.path, all, bytes_max));
-    }
-  }
-  CAPSTAN_RETURN_IF_ERROR(bad_lines.Finish());
-  if (all.count() > 0) return all;
+  return ListRanges(patterns, kBlockBytes);
+}
+
+// Whether the files are held in memory.
+bool AreStored(const v1::Data& data, const std::vector<FileRange>& ranges) {
+  const v1::Examples& examples = data.examples();
+  const int64_t mib = examples.has_memory_mib() ? examples.memory_mib() : kDefaultMemoryMib;
+  int64_t bytes = 0;
+  for (const FileRange& range : ranges) bytes += range.end - range.begin;
+  return bytes <= mib << 20;
+}
+
+absl::Status NoExample(const std::vector<FileRange>& ranges) {
+  const bool one = ranges.back().path == ranges[0].path;
   return absl::InvalidArgumentError(absl::StrCat(
-      ranges[0].path, ": no example in ", ranges.back().path == ranges[0].path ? "it" : "all files",
-      ", expected at least one"));
+      ranges[0].path, ": no example in ", one ? "it" : "all files", ", expected at least one"));
+}
+
+absl::StatusOr<std::unique_ptr<ExampleSet>> ReadAll(const std::vector<FileRange>& ranges,
+                                                    RangeReader& reader) {
+  ExampleBatch all(reader.dense_columns());
+  for (const FileRange& range : ranges) CAPSTAN_RETURN_IF_ERROR(reader.Append(range, &all));
+  CAPSTAN_RETURN_IF_ERROR(reader.Finish());
+  if (all.count() == 0) return NoExample(ranges);
+  if (all.count() > kStoredMax) {
+    return absl::InvalidArgumentError(absl::StrCat(ranges[0].path, ": ", all.count(),
+                                                   " examples, expected at most ", kStoredMax,
+                                                   " in memory (data.examples.memory_mib)"));
+  }
+  return std::make_unique<StoredExamples>(std::move(all), reader.field_count());
 }
 
 }  // namespace
@@ -105,10 +127,35 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> ExampleSet::Open(const v1::Data& dat
     CAPSTAN_ASSIGN_OR_RETURN(ClickLog log, MakeClickLog(data.click_log()));
     return std::make_unique<ClickLogExamples>(std::move(log), data.click_log(), split);
   }
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<LineParser> parser, MakeLineParser(data));
-  CAPSTAN_ASSIGN_OR_RETURN(ExampleBatch examples,
-                           ReadAll(split, parser.get(), data.examples().max_bad_fraction()));
-  return std::make_unique<StoredExamples>(std::move(examples), parser->field_count());
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<FileRange> ranges, RangesOf(split));
+  if (AreStored(data, ranges)) {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto reader,
+                             MakeReader(data, data.examples().max_bad_fraction()));
+    return ReadAll(ranges, *reader);
+  }
+  // Malformed lines were judged when blocks were counted.
+  CAPSTAN_ASSIGN_OR_RETURN(auto reader, MakeReader(data, /*max_bad_fraction=*/1));
+  const std::vector<int64_t> counts(split.block_examples().begin(), split.block_examples().end());
+  return BlockExamples::Make(std::move(reader), std::move(ranges), counts);
+}
+
+absl::StatusOr<std::vector<int64_t>> CountBlocks(const v1::Data& data, const v1::Split& split) {
+  std::vector<int64_t> counts;
+  if (data.format() == v1::Data::CLICK_LOG) return counts;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<FileRange> ranges, RangesOf(split));
+  if (AreStored(data, ranges)) return counts;
+  CAPSTAN_ASSIGN_OR_RETURN(const auto reader, MakeReader(data, data.examples().max_bad_fraction()));
+  ExampleBatch block(reader->dense_columns());
+  for (const FileRange& range : ranges) {
+    block.Clear();
+    CAPSTAN_RETURN_IF_ERROR(reader->Append(range, &block));
+    counts.push_back(block.count());
+  }
+  CAPSTAN_RETURN_IF_ERROR(reader->Finish());
+  if (std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; })) {
+    return NoExample(ranges);
+  }
+  return counts;
 }
 
 }  // namespace capstan

@@ -1,14 +1,20 @@
-// ExampleSet: the examples of a split of a job's data, by number.
+// ExampleSet: the examples of a split of a job's data, by number, and in the order of an epoch.
 //
-// Those of files are read whole, in the order of the files, and held in memory; those of a click
-// log are made when they are asked for. Malformed lines are left out.
-// Thread safety: constant after Open.
+//   StoredExamples   small files: read whole, held in memory; an epoch's order is any permutation
+//   BlockExamples    large files: read again in each epoch, block by block; blocks are shuffled,
+//                    and the examples of each
+//   ClickLogExamples made when they are asked for; in no order, so that nothing is shuffled
+//
+// Numbers count from 0 in the order of the files. Malformed lines are left out.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_EXAMPLE_SET_H_
 #define CAPSTAN_COMMON_EXAMPLES_EXAMPLE_SET_H_
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/examples/example_batch.h"
 #include "common/types/ids.h"
@@ -16,41 +22,36 @@
 
 namespace capstan {
 
-inline constexpr int64_t kExamplesMax = int64_t{1} << 32;  // Of a split of files.
-
 class ExampleSet {
  public:
+  // A split of large files has its block_examples already (CountBlocks).
   // REQUIRES: ValidateJob found nothing wrong with `data` and `split`.
   // Errors, of which messages about files begin with their path:
-  //   kInvalidArgument    no example in all files; more than kExamplesMax; a header that is not
-  //                       the columns'; options of a parser or click log.
-  //   kResourceExhausted  more than 3/4 of this machine's memory.
+  //   kInvalidArgument    no example in all files; 2^32 or more in memory; a header that is not the
+  //                       columns'; options of a parser or click log.
+  //   kResourceExhausted  examples in memory take more than 3/4 of this machine's.
+  //   kDataLoss           other blocks than those that were counted.
   //   else                those of ListRanges, ExampleSource and BadLines.
   static absl::StatusOr<std::unique_ptr<ExampleSet>> Open(const v1::Data& data,
                                                           const v1::Split& split);
   virtual ~ExampleSet() = default;
 
-  int64_t count() const { return count_; }  // >= 1.
-  int64_t dense_columns() const { return dense_columns_; }
+  virtual int64_t count() const = 0;  // >= 1.
+  virtual int64_t dense_columns() const = 0;
   // Fields are in [0, field_count()).
-  int32_t field_count() const { return field_count_; }
-  // Examples stand in no order: nothing is won by shuffling them.
-  bool random() const { return random_; }
+  virtual int32_t field_count() const = 0;
 
-  // Appends the examples [range.begin, range.end). REQUIRES: 0 <= begin <= end <= count(), *batch
-  // has dense_columns().
-  virtual void Append(const Range& range, ExampleBatch* batch) const = 0;
-
- protected:
-  ExampleSet(int64_t count, int64_t dense_columns, int32_t field_count, bool random)
-      : count_(count), dense_columns_(dense_columns), field_count_(field_count), random_(random) {}
-
- private:
-  const int64_t count_;
-  const int64_t dense_columns_;
-  const int32_t field_count_;
-  const bool random_;
+  // Appends the examples of these numbers; those at these positions of the order that follows from
+  // `key` alone. REQUIRES: parts of [0, count()), *batch has dense_columns().
+  // Errors: those of ExampleSource; kDataLoss  a block has other examples than were counted.
+  virtual absl::Status Append(const Range& numbers, ExampleBatch* batch) = 0;
+  virtual absl::Status AppendShuffled(uint64_t key, const Range& positions,
+                                      ExampleBatch* batch) = 0;
 };
+
+// How many examples each block of the split has; empty if it is not read in blocks. Reads all of
+// it. Errors: those of Open about files.
+absl::StatusOr<std::vector<int64_t>> CountBlocks(const v1::Data& data, const v1::Split& split);
 
 }  // namespace capstan
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -10,6 +11,7 @@
 #include "common/examples/example_set.h"
 #include "common/job/field_checker.h"
 #include "common/sparse_models/model_of_job.h"
+#include "common/status/status_macros.h"
 
 namespace capstan {
 namespace {
@@ -29,11 +31,19 @@ Diagnostic Describe(const v1::Split& split, const std::string& field, const std:
   return {split.files_size() > 0 ? absl::StrCat(field, ".files") : field, "", "", message};
 }
 
+absl::StatusOr<std::unique_ptr<ExampleSet>> CountAndOpen(const v1::Data& data, v1::Split split,
+                                                         std::vector<int64_t>* blocks) {
+  CAPSTAN_ASSIGN_OR_RETURN(*blocks, CountBlocks(data, split));
+  split.mutable_block_examples()->Assign(blocks->begin(), blocks->end());
+  return ExampleSet::Open(data, split);
+}
+
 std::unique_ptr<ExampleSet> Open(const v1::Data& data, const v1::Split& split,
-                                 const std::string& field, JobCheck* check) {
-  absl::StatusOr<std::unique_ptr<ExampleSet>> set = ExampleSet::Open(data, split);
+                                 const std::string& field, std::vector<int64_t>* blocks,
+                                 std::vector<Diagnostic>* diagnostics) {
+  absl::StatusOr<std::unique_ptr<ExampleSet>> set = CountAndOpen(data, split, blocks);
   if (set.ok()) return *std::move(set);
-  check->diagnostics.push_back(Describe(split, field, std::string(set.status().message())));
+  diagnostics->push_back(Describe(split, field, std::string(set.status().message())));
   return nullptr;
 }
 
@@ -42,11 +52,12 @@ std::unique_ptr<ExampleSet> Open(const v1::Data& data, const v1::Split& split,
 JobCheck CheckExamples(const v1::JobSpec& spec) {
   JobCheck result;
   const v1::Data& data = spec.data();
-  const auto train = Open(data, data.train(), "data.train", &result);
+  const auto train =
+      Open(data, data.train(), "data.train", &result.train_blocks, &result.diagnostics);
   if (data.has_test()) {
-    if (const auto test = Open(data, data.test(), "data.test", &result); test != nullptr) {
-      result.test_count = test->count();
-    }
+    const auto test =
+        Open(data, data.test(), "data.test", &result.test_blocks, &result.diagnostics);
+    if (test != nullptr) result.test_count = test->count();
   }
   if (!result.diagnostics.empty()) return result;
   result.train_count = train->count();

@@ -77,9 +77,9 @@ TEST_CASE("CheckJob: examples that cannot be used are located where the job name
   const Folder folder;
   CHECK_THAT(folder.Errors("train*.csv", "none*.csv"),
              Catch::StartsWith("j:5:11: data.train.files") && Catch::Contains("none*.csv"));
-  CHECK_THAT(
-      folder.Errors("test.csv", "bad.csv"),
-      Catch::StartsWith("j:6:10: data.test.files: 1 of 1 lines are malformed") && Catch::Contains("FOLDER/bad.csv:1: "));
+  CHECK_THAT(folder.Errors("test.csv", "bad.csv"),
+             Catch::StartsWith("j:6:10: data.test.files: 1 of 1 lines are malformed") &&
+                 Catch::Contains("FOLDER/bad.csv:1: "));
   CHECK_THAT(folder.Errors("test.csv", "empty.csv"), Catch::Contains("FOLDER/empty.csv"));
 }
 

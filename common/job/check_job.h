@@ -19,8 +19,10 @@ struct JobCheck {
   std::vector<Diagnostic> diagnostics;  // Empty: the job can be run, and the rest is valid.
   ModelPlan plan;                       // Of layers; empty for a sparse model.
   std::vector<v1::TableSpec> tables;    // By index.
-  int64_t train_count = 0;              // Images, or examples.
-  int64_t test_count = 0;               // Likewise; 0 without a test split.
+  // Split::block_examples, as they were counted.
+  std::vector<int64_t> train_blocks, test_blocks;
+  int64_t train_count = 0;  // Images, or examples.
+  int64_t test_count = 0;   // Likewise; 0 without a test split.
 };
 
 // In this order, each step only if the ones before found nothing: ValidateJob; both splits are read

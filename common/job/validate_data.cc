@@ -11,6 +11,7 @@ namespace {
 
 constexpr char kFormats[] =
     "one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, COLUMNS, TEXT, CLICK_LOG";
+constexpr int64_t kMemoryMibMax = int64_t{1} << 40;
 constexpr int64_t kClickLogExamplesMax = int64_t{1} << 48;
 
 std::string Paths(const v1::Split& split) {
@@ -57,6 +58,10 @@ void ValidateSplit(v1::Data::Format format, const v1::Split& split, FieldChecker
 
 void ValidateExamples(const v1::Examples& examples, FieldChecker check) {
   check.Real("max_bad_fraction", examples.max_bad_fraction(), Closed(0, 1), Presence::kExplicit);
+  if (examples.has_memory_mib()) {
+    check.IntegerBetween("memory_mib", examples.memory_mib(), 0, kMemoryMibMax,
+                         Presence::kExplicit);
+  }
 }
 
 void ValidateColumns(const v1::Columns& columns, FieldChecker check) {

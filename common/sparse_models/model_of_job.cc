@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/tables.h"
@@ -38,36 +39,34 @@ std::vector<int64_t> Widths(const google::protobuf::RepeatedField<int32_t>& unit
 
 // Calls use(batch) for the examples [0, count), some at a time.
 template <typename Use>
-void ForEachBatch(const ExampleSet& set, int64_t count, Use use) {
+absl::Status ForEachBatch(ExampleSet& set, int64_t count, Use use) {
   ExampleBatch batch(set.dense_columns());
   for (int64_t begin = 0; begin < count; begin += kExamplesAtOnce) {
     batch.Clear();
-    set.Append({begin, std::min(begin + kExamplesAtOnce, count)}, &batch);
+    CAPSTAN_RETURN_IF_ERROR(set.Append({begin, std::min(begin + kExamplesAtOnce, count)}, &batch));
     use(batch);
   }
+  return absl::OkStatus();
 }
 
-float MeanLabel(const ExampleSet& set) {
+absl::StatusOr<float> MeanLabel(ExampleSet& set) {
   const int64_t count = std::min(set.count(), kLabelsForMean);
   double sum = 0;
-  ForEachBatch(set, count, [&sum](const ExampleBatch& batch) {
+  CAPSTAN_RETURN_IF_ERROR(ForEachBatch(set, count, [&sum](const ExampleBatch& batch) {
     for (const float label : batch.labels()) sum += label;
-  });
+  }));
   return static_cast<float>(sum / static_cast<double>(count));
 }
 
 // In ascending order of their keys.
-std::vector<NoiseWords::Word> CountWords(const ExampleSet& set) {
-  std::vector<uint64_t> keys;
-  ForEachBatch(set, set.count(), [&keys](const ExampleBatch& batch) {
-    keys.insert(keys.end(), batch.keys().begin(), batch.keys().end());
-  });
-  std::sort(keys.begin(), keys.end());
+absl::StatusOr<std::vector<NoiseWords::Word>> CountWords(ExampleSet& set) {
+  absl::flat_hash_map<uint64_t, int64_t> counts;
+  CAPSTAN_RETURN_IF_ERROR(ForEachBatch(set, set.count(), [&counts](const ExampleBatch& batch) {
+    for (const uint64_t key : batch.keys()) ++counts[key];
+  }));
   std::vector<NoiseWords::Word> words;
-  for (const uint64_t key : keys) {
-    if (words.empty() || words.back().key != key) words.push_back({.key = key});
-    ++words.back().count;
-  }
+  for (const auto& [key, count] : counts) words.push_back({.key = key, .count = count});
+  std::sort(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
   return words;
 }
 
@@ -76,14 +75,14 @@ Model MakeFactorModel(const FactorModel::Options& options) {
   return model;
 }
 
-Model Make(const v1::SparseModel::LogisticRegression& spec, const ExampleSet& train) {
+Model Make(const v1::SparseModel::LogisticRegression& spec, ExampleSet& train) {
   FactorModel::Options options = FactorModel::LogisticRegression(train.dense_columns());
   options.loss = LossOfSpec(spec.loss());
   options.bias = spec.bias();
   return MakeFactorModel(options);
 }
 
-Model Make(const v1::SparseModel::FactorizationMachine& spec, const ExampleSet& train) {
+Model Make(const v1::SparseModel::FactorizationMachine& spec, ExampleSet& train) {
   FactorModel::Options options =
       FactorModel::FactorizationMachine(train.dense_columns(), spec.rank());
   options.loss = LossOfSpec(spec.loss());
@@ -92,14 +91,16 @@ Model Make(const v1::SparseModel::FactorizationMachine& spec, const ExampleSet& 
   return MakeFactorModel(options);
 }
 
-Model Make(const v1::SparseModel::MatrixFactorization& spec, const ExampleSet& train) {
+Model Make(const v1::SparseModel::MatrixFactorization& spec, ExampleSet& train) {
   if (train.field_count() != 2 || train.dense_columns() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "matrix factorisation: the examples have ", train.field_count(), " fields and ",
         train.dense_columns(), " dense columns, expected 2 fields (user, item) and none"));
   }
-  FactorModel::Options options = FactorModel::MatrixFactorization(
-      spec.rank(), spec.has_mean() ? spec.mean() : MeanLabel(train));
+  FactorModel::Options options = FactorModel::MatrixFactorization(spec.rank(), spec.mean());
+  if (!spec.has_mean()) {
+    CAPSTAN_ASSIGN_OR_RETURN(options.bias, MeanLabel(train));
+  }
   if (spec.has_factor_std()) options.factor_std = spec.factor_std();
   return MakeFactorModel(options);
 }
@@ -111,7 +112,7 @@ Model MakeDeep(FactorModel::Options options, const v1::SparseModel::DeepFactors&
   return MakeFactorModel(options);
 }
 
-Model Make(const v1::SparseModel::Dlrm& spec, const ExampleSet& train) {
+Model Make(const v1::SparseModel::Dlrm& spec, ExampleSet& train) {
   Dlrm::Options options{.dense_columns = train.dense_columns(),
                         .fields = train.field_count(),
                         .dim = spec.dim(),
@@ -123,9 +124,10 @@ Model Make(const v1::SparseModel::Dlrm& spec, const ExampleSet& train) {
   return model;
 }
 
-Model Make(const v1::SparseModel::SkipGram& spec, const ExampleSet& train) {
+Model Make(const v1::SparseModel::SkipGram& spec, ExampleSet& train) {
   const double power = spec.has_noise_power() ? spec.noise_power() : kDefaultNoisePower;
-  CAPSTAN_ASSIGN_OR_RETURN(NoiseWords noise, NoiseWords::Create(CountWords(train), power));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<NoiseWords::Word> words, CountWords(train));
+  CAPSTAN_ASSIGN_OR_RETURN(NoiseWords noise, NoiseWords::Create(words, power));
   SkipGram::Options options;
   if (spec.has_dim()) options.dim = spec.dim();
   if (spec.has_window()) options.window = spec.window();
@@ -142,7 +144,7 @@ int32_t BucketsOf(const v1::SparseModel& spec) {
 }
 
 absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseModel& spec,
-                                                             const ExampleSet& train) {
+                                                             ExampleSet& train) {
   const auto deep = [&train](const v1::SparseModel::DeepFactors& factors, auto make_options) {
     return MakeDeep(make_options(train.dense_columns(), train.field_count(), factors.rank(),
                                  Widths(factors.hidden())),

@@ -27,8 +27,9 @@ int32_t BucketsOf(const v1::SparseModel& spec);
 // REQUIRES: ValidateJob found nothing wrong with `spec`.
 // Errors: kInvalidArgument  the examples have columns or fields that the model cannot have; names
 //                           the option and both numbers.
+//         else              those of reading `train`.
 absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseModel& spec,
-                                                             const ExampleSet& train);
+                                                             ExampleSet& train);
 
 // One or two tables, ordered by index.
 std::vector<v1::TableSpec> MakeSparseTables(const SparseShape& shape, int32_t buckets);

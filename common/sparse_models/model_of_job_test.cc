@@ -34,7 +34,7 @@ std::unique_ptr<ExampleSet> Clicks() {
   return set;
 }
 
-SparseShape ShapeOf(const std::string& spec, const ExampleSet& set) {
+SparseShape ShapeOf(const std::string& spec, ExampleSet& set) {
   REQUIRE_OK_AND_ASSIGN(const auto model, MakeSparseModel(Parse(spec), set));
   return model->shape();
 }
@@ -78,7 +78,7 @@ TEST_CASE("Model of a job: skip-gram draws negatives from the words of its text"
   CHECK(model->shape().dense_count == 0);
   CHECK(MakeSparseTables(model->shape(), 3).size() == 1);
   ExampleBatch batch;
-  set->Append({0, 2}, &batch);
+  REQUIRE_OK(set->Append({0, 2}, &batch));
   std::vector<uint64_t> keys;
   REQUIRE_OK(model->AppendKeys(batch, {}, &keys));
   std::sort(keys.begin(), keys.end());

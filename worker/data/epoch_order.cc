@@ -10,12 +10,16 @@ constexpr uint64_t kOrderStream = 1;
 
 }  // namespace
 
+uint64_t EpochOrderKey(uint64_t seed, int32_t epoch) {
+  return MixKey(MixKey(seed, kOrderStream), static_cast<uint64_t>(epoch));
+}
+
 std::shared_ptr<const EpochOrder::Permutation> EpochOrder::Get(int32_t epoch) {
   // Held while the permutation is made: callers of one epoch want the same one, not their own.
   const std::lock_guard lock(mutex_);
   if (cached_ == nullptr || cached_epoch_ != epoch) {
-    const uint64_t key = MixKey(MixKey(seed_, kOrderStream), static_cast<uint64_t>(epoch));
-    cached_ = std::make_shared<const Permutation>(MakePermutation(key, count_));
+    cached_ =
+        std::make_shared<const Permutation>(MakePermutation(EpochOrderKey(seed_, epoch), count_));
     cached_epoch_ = epoch;
   }
   return cached_;

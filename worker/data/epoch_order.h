@@ -1,6 +1,6 @@
 // EpochOrder: which sample stands at which position of an epoch; from (seed, epoch) alone.
 //
-// Position p of epoch e holds sample MakePermutation(MixKey(MixKey(seed, 1), e), count)[p]. The
+// Position p of epoch e holds sample MakePermutation(EpochOrderKey(seed, e), count)[p]. The
 // last epoch asked for is kept, since a task stays in one epoch for thousands of batches.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_WORKER_DATA_EPOCH_ORDER_H_
@@ -12,6 +12,9 @@
 #include <vector>
 
 namespace capstan::worker {
+
+// The stream that the order of an epoch's samples is drawn from.
+uint64_t EpochOrderKey(uint64_t seed, int32_t epoch);
 
 class EpochOrder {
  public:

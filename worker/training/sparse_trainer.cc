@@ -8,6 +8,7 @@
 #include "common/random/philox.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
+#include "worker/data/epoch_order.h"
 #include "worker/training/gradient_norm.h"
 
 namespace capstan::worker {
@@ -50,8 +51,7 @@ SparseTrainer::SparseTrainer(const v1::JobSpec& job, std::unique_ptr<ExampleSet>
       buckets_(BucketsOf(job.model().sparse())),
       train_(std::move(train)),
       test_(std::move(test)),
-      model_(std::move(model)),
-      order_(seed_, train_->random() ? 0 : train_->count()) {}
+      model_(std::move(model)) {}
 
 absl::StatusOr<SparseBatch> SparseTrainer::LoadTraining(Epoch epoch, Range positions) {
   if (positions.empty()) positions = {0, 0};
@@ -59,15 +59,8 @@ absl::StatusOr<SparseBatch> SparseTrainer::LoadTraining(Epoch epoch, Range posit
   SparseBatch batch{.examples = ExampleBatch(train_->dense_columns())};
   batch.draws = {.key = MixKey(MixKey(seed_, kTrainingDraws), static_cast<uint64_t>(epoch.value())),
                  .first = static_cast<uint64_t>(positions.begin)};
-  if (train_->random()) {
-    train_->Append(positions, &batch.examples);
-  } else {
-    const auto order = order_.Get(epoch.value());
-    for (int64_t p = positions.begin; p < positions.end; ++p) {
-      const int64_t number = (*order)[static_cast<size_t>(p)];
-      train_->Append({number, number + 1}, &batch.examples);
-    }
-  }
+  CAPSTAN_RETURN_IF_ERROR(
+      train_->AppendShuffled(EpochOrderKey(seed_, epoch.value()), positions, &batch.examples));
   CAPSTAN_RETURN_IF_ERROR(FindKeys(&batch));
   return batch;
 }
@@ -76,7 +69,7 @@ absl::StatusOr<SparseBatch> SparseTrainer::LoadTest(Range positions) {
   CAPSTAN_RETURN_IF_ERROR(CheckPositions("test", positions, test_samples()));
   SparseBatch batch{.examples = ExampleBatch(train_->dense_columns())};
   batch.draws = {.key = MixKey(seed_, kTestDraws), .first = static_cast<uint64_t>(positions.begin)};
-  test_->Append(positions, &batch.examples);
+  CAPSTAN_RETURN_IF_ERROR(test_->Append(positions, &batch.examples));
   CAPSTAN_RETURN_IF_ERROR(FindKeys(&batch));
   return batch;
 }

@@ -21,7 +21,6 @@
 #include "common/sparse_models/sparse_model.h"
 #include "common/types/ids.h"
 #include "proto/job.pb.h"
-#include "worker/data/epoch_order.h"
 #include "worker/training/network.h"
 
 namespace capstan::worker {
@@ -46,10 +45,10 @@ class SparseTrainer {
   int64_t train_samples() const { return train_->count(); }
   int64_t test_samples() const { return test_ == nullptr ? 0 : test_->count(); }
 
-  // The examples at these positions of the epoch's order, which follows from (seed, epoch) alone;
-  // those of a click log keep theirs. No positions: an empty batch, which needs no rows.
+  // The examples at these positions of the epoch's order, which follows from (seed, epoch) and the
+  // data alone. No positions: an empty batch, which needs no rows.
   // Errors: kInvalidArgument  positions outside [0, train_samples()), or those of
-  //                           SparseModel::AppendKeys.
+  //                           SparseModel::AppendKeys; else those of ExampleSet.
   absl::StatusOr<SparseBatch> LoadTraining(Epoch epoch, Range positions);
   // Likewise of the test examples, in the order of the files.
   absl::StatusOr<SparseBatch> LoadTest(Range positions);
@@ -81,7 +80,6 @@ class SparseTrainer {
   const int32_t buckets_;
   const std::unique_ptr<ExampleSet> train_, test_;  // test_ may be null.
   const std::unique_ptr<SparseModel> model_;
-  EpochOrder order_;  // Of no examples if they are random already.
 };
 
 }  // namespace capstan::worker
