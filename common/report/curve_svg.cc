@@ -19,6 +19,7 @@ constexpr size_t kEpochLabelsMax = 12;  // More would overlap.
 constexpr double kOutlierShare = 0.02;
 constexpr absl::string_view kLossColor = "#1f5fa8";
 constexpr absl::string_view kAccuracyColor = "#c4551a";
+constexpr absl::string_view kAucColor = "#2f7d4f";
 constexpr absl::string_view kGray = "#666666";
 
 struct XY {
@@ -166,13 +167,14 @@ void Dots(std::string* out, const std::vector<XY>& values, const Scale& scale, d
   }
 }
 
-void Grid(std::string* out, const Scale& scale) {
+void Grid(std::string* out, const Scale& scale, bool with_accuracy) {
   for (int i = 0; i <= kIntervals; ++i) {
     const double share = static_cast<double>(i) / kIntervals;
     const double y = scale.Y(share);
     Line(out, {kLeft, y}, {kRight, y}, "#e4e4e4");
     Text(out, {kLeft - 8, y + 4}, "end", 12, kLossColor,
          absl::StrFormat("%.4g", share * scale.loss_max));
+    if (!with_accuracy) continue;
     Text(out, {kRight + 8, y + 4}, "start", 12, kAccuracyColor,
          absl::StrFormat("%.0f %%", share * 100));
   }
@@ -196,7 +198,7 @@ void EpochMarks(std::string* out, const Curve& curve, const Scale& scale) {
   }
 }
 
-void Frame(std::string* out) {
+void Frame(std::string* out, bool with_accuracy) {
   absl::StrAppendFormat(out,
                         "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" fill=\"none\" "
                         "stroke=\"#888888\"/>\n",
@@ -204,22 +206,42 @@ void Frame(std::string* out) {
   const double middle = (kTop + kBottom) / 2;
   Text(out, {22, middle}, "middle", 13, kLossColor, "loss",
        absl::StrFormat(" transform=\"rotate(-90 22 %.0f)\"", middle));
-  Text(out, {842, middle}, "middle", 13, kAccuracyColor, "accuracy",
-       absl::StrFormat(" transform=\"rotate(90 842 %.0f)\"", middle));
+  if (with_accuracy) {
+    Text(out, {842, middle}, "middle", 13, kAccuracyColor, "accuracy",
+         absl::StrFormat(" transform=\"rotate(90 842 %.0f)\"", middle));
+  }
   Text(out, {(kLeft + kRight) / 2, kBottom + 42}, "middle", 13, kGray, "iteration");
 }
 
-void Legend(std::string* out, bool with_test) {
+// What there is beside the training loss.
+struct Shown {
+  bool accuracy = true;
+  bool test = false;
+  bool auc = false;
+};
+
+Shown ShownOf(const Curve& curve) {
+  Shown shown{.accuracy = curve.with_accuracy};
+  for (const CurveEpoch& epoch : curve.epochs) {
+    shown.auc = shown.auc || (shown.accuracy && std::isfinite(epoch.test_auc));
+    shown.test = shown.test || shown.auc || std::isfinite(epoch.test_loss) ||
+                 (shown.accuracy && std::isfinite(epoch.test_accuracy));
+  }
+  return shown;
+}
+
+void Legend(std::string* out, const Shown& shown) {
   struct Entry {
     absl::string_view name, color;
     bool test;
   };
-  double x = with_test ? 180 : 310;
-  for (const Entry& entry :
-       {Entry{"training loss", kLossColor, false},
-        Entry{"training accuracy", kAccuracyColor, false}, Entry{"test loss", kLossColor, true},
-        Entry{"test accuracy", kAccuracyColor, true}}) {
-    if (entry.test && !with_test) continue;
+  std::vector<Entry> entries = {{"training loss", kLossColor, false}};
+  if (shown.accuracy) entries.push_back({"training accuracy", kAccuracyColor, false});
+  if (shown.test) entries.push_back({"test loss", kLossColor, true});
+  if (shown.test && shown.accuracy) entries.push_back({"test accuracy", kAccuracyColor, true});
+  if (shown.auc) entries.push_back({"test AUC", kAucColor, true});
+  double x = 440 - 65 * static_cast<double>(entries.size());
+  for (const Entry& entry : entries) {
     const double y = kBottom + 70;
     Line(out, {x, y}, {x + 24, y}, entry.color,
          entry.test ? " stroke-width=\"1.2\" stroke-dasharray=\"5 3\"" : " stroke-width=\"2\"");
@@ -232,19 +254,18 @@ void Legend(std::string* out, bool with_test) {
   }
 }
 
-// The last test accuracy in figures, beside its dot.
-void LastAccuracy(std::string* out, const Curve& curve, const Scale& scale) {
-  for (auto epoch = curve.epochs.rbegin(); epoch != curve.epochs.rend(); ++epoch) {
-    if (!std::isfinite(epoch->test_accuracy)) continue;
-    const XY at = {scale.X(static_cast<double>(epoch->last_iteration)),
-                   scale.Y(epoch->test_accuracy)};
+// The last finite value of the test set, a share, in figures beside its dot.
+void LastInFigures(std::string* out, const std::vector<XY>& values, const Scale& scale,
+                   absl::string_view color) {
+  for (auto value = values.rbegin(); value != values.rend(); ++value) {
+    if (!std::isfinite(value->y)) continue;
+    const XY at = {scale.X(value->x), scale.Y(value->y)};
     const XY corner = {at.x - 8, at.y < kTop + 30 ? at.y + 20 : at.y - 10};
-    const std::string text =
-        absl::StrFormat("%.2f %%", 100 * std::clamp(epoch->test_accuracy, 0.0, 1.0));
+    const std::string text = absl::StrFormat("%.2f %%", 100 * std::clamp(value->y, 0.0, 1.0));
     // First as a white outline, so that it stands off the lines behind it.
     for (const absl::string_view extra :
          {" font-weight=\"bold\" stroke=\"#ffffff\" stroke-width=\"4\"", " font-weight=\"bold\""}) {
-      Text(out, corner, "end", 13, kAccuracyColor, text, extra);
+      Text(out, corner, "end", 13, color, text, extra);
     }
     return;
   }
@@ -255,23 +276,28 @@ void Data(std::string* out, const Curve& curve, const Scale& scale) {
   std::stable_sort(sorted.begin(), sorted.end(), [](const CurvePoint& a, const CurvePoint& b) {
     return a.iteration < b.iteration;
   });
-  std::vector<XY> loss, accuracy, test_loss, test_accuracy;
+  std::vector<XY> loss, accuracy, test_loss, test_accuracy, test_auc;
   for (const CurvePoint& point : sorted) {
     loss.push_back({static_cast<double>(point.iteration), point.loss});
     accuracy.push_back({static_cast<double>(point.iteration), point.accuracy});
   }
-  bool with_test = false;
   for (const CurveEpoch& epoch : curve.epochs) {
     test_loss.push_back({static_cast<double>(epoch.last_iteration), epoch.test_loss});
     test_accuracy.push_back({static_cast<double>(epoch.last_iteration), epoch.test_accuracy});
-    with_test = with_test || std::isfinite(epoch.test_loss) || std::isfinite(epoch.test_accuracy);
+    test_auc.push_back({static_cast<double>(epoch.last_iteration), epoch.test_auc});
   }
+  const Shown shown = ShownOf(curve);
   ValueLine(out, loss, scale, scale.loss_max, kLossColor);
-  ValueLine(out, accuracy, scale, 1.0, kAccuracyColor);
+  if (shown.accuracy) ValueLine(out, accuracy, scale, 1.0, kAccuracyColor);
   Dots(out, test_loss, scale, scale.loss_max, kLossColor);
-  Dots(out, test_accuracy, scale, 1.0, kAccuracyColor);
-  LastAccuracy(out, curve, scale);
-  Legend(out, with_test);
+  if (shown.accuracy) {
+    Dots(out, test_accuracy, scale, 1.0, kAccuracyColor);
+    Dots(out, test_auc, scale, 1.0, kAucColor);
+    // Of a job that has both, the AUC is what it is judged by.
+    LastInFigures(out, shown.auc ? test_auc : test_accuracy, scale,
+                  shown.auc ? kAucColor : kAccuracyColor);
+  }
+  Legend(out, shown);
   if (sorted.empty() && curve.epochs.empty()) {
     Text(out, {(kLeft + kRight) / 2, (kTop + kBottom) / 2}, "middle", 16, kGray, "no data yet");
   }
@@ -289,9 +315,9 @@ std::string CurveSvg(const Curve& curve) {
       kWidth, kHeight, kWidth, kHeight, Escape(curve.title));
   Text(&out, {kLeft, 30}, "start", 18, "#222222", curve.title, " font-weight=\"bold\"");
   Text(&out, {kLeft, 50}, "start", 12, kGray, curve.subtitle);
-  Grid(&out, scale);
+  Grid(&out, scale, curve.with_accuracy);
   EpochMarks(&out, curve, scale);
-  Frame(&out);
+  Frame(&out, curve.with_accuracy);
   Data(&out, curve, scale);
   absl::StrAppend(&out, "</svg>\n");
   return out;

@@ -1,7 +1,7 @@
 // CurveSvg: a job's loss and accuracy against iterations, as one SVG picture.
 //
-// Loss is on the left axis, accuracy (percent) on the right one; thin lines are training, dots are
-// the test set after each epoch, dashed verticals are the ends of epochs. The text is
+// Loss is on the left axis, accuracy and AUC (percent) on the right one; thin lines are training,
+// dots are the test set after each epoch, dashed verticals are the ends of epochs. The text is
 // self-contained (no script, no external font or style) and at most some 100 KiB however many
 // points come in. Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_REPORT_CURVE_SVG_H_
@@ -27,6 +27,7 @@ struct CurveEpoch {
   int64_t last_iteration = 0;  // Where it ended.
   double test_loss = std::numeric_limits<double>::quiet_NaN();
   double test_accuracy = std::numeric_limits<double>::quiet_NaN();  // Share, 0 to 1.
+  double test_auc = std::numeric_limits<double>::quiet_NaN();       // 0 to 1.
 };
 
 struct Curve {
@@ -34,6 +35,7 @@ struct Curve {
   std::string subtitle;            // A second, smaller line; may be empty.
   std::vector<CurvePoint> points;  // Any order.
   std::vector<CurveEpoch> epochs;  // By rising last_iteration.
+  bool with_accuracy = true;       // False: no right axis, and nothing on it.
 };
 
 // An SVG document of 860 x 500 px. Without points it shows the empty axes and says "no data yet".

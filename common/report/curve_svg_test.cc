@@ -62,6 +62,33 @@ TEST_CASE("CurveSvg: shows lines, axes, epoch marks, title and legend", "[common
   CHECK(Count(svg, "r=\"4\"") == 3 + 3 + 2);  // Dots of both test lines, and two in the legend.
 }
 
+TEST_CASE("CurveSvg: the AUC is a line of dots of its own, and the figure beside the last one",
+          "[common][report]") {
+  Curve curve = Example();
+  curve.epochs[0].test_auc = 0.7;
+  curve.epochs[2].test_auc = 0.8125;
+  const std::string svg = CurveSvg(curve);
+  CheckWellFormed(svg);
+  CHECK(Count(svg, "<polyline") == 5);
+  CHECK(Count(svg, "r=\"4\"") == 3 + 3 + 2 + 3);
+  CHECK(Count(svg, ">test AUC</text>") == 1);
+  CHECK(Count(svg, ">81.25 %</text>") == 2);  // With its outline.
+  CHECK(Count(svg, ">91.00 %</text>") == 0);
+}
+
+TEST_CASE("CurveSvg: without accuracy there is no right axis", "[common][report]") {
+  Curve curve = Example();
+  curve.with_accuracy = false;
+  curve.epochs[0].test_auc = 0.7;
+  const std::string svg = CurveSvg(curve);
+  CheckWellFormed(svg);
+  CHECK(Count(svg, "<polyline") == 2);
+  CHECK(Count(svg, "r=\"4\"") == 3 + 1);
+  CHECK(Count(svg, "%</text>") == 0);
+  CHECK(Count(svg, "accuracy") + Count(svg, "AUC") == 0);
+  CHECK(Count(svg, ">test loss</text>") == 1);
+}
+
 TEST_CASE("CurveSvg: no data gives empty axes that say so", "[common][report]") {
   const std::string svg = CurveSvg({});
   CheckWellFormed(svg);

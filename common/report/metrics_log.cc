@@ -36,6 +36,11 @@ std::string JsonNumber(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null";
 }
 
+// ',"name":value', or nothing.
+std::string JsonField(absl::string_view name, const std::optional<double>& value) {
+  return value ? absl::StrCat(",", JsonString(name), ":", JsonNumber(*value)) : "";
+}
+
 absl::Status Failed(absl::string_view action, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat(action, " ", path));
 }
@@ -58,7 +63,8 @@ std::string ToJsonLine(const MetricsRecord& record) {
                       ",\"phase\":", train ? "\"train\"" : "\"test\"",
                       ",\"unix_ms\":", record.unix_ms, ",\"epoch\":", record.epoch,
                       ",\"iteration\":", record.iteration, ",\"loss\":", JsonNumber(record.loss),
-                      ",\"accuracy\":", JsonNumber(record.accuracy),
+                      JsonField("accuracy", record.accuracy), JsonField("auc", record.auc),
+                      JsonField("rmse", record.rmse),
                       ",\"samples_per_second\":", JsonNumber(record.samples_per_second),
                       ",\"staleness\":[", absl::StrJoin(record.staleness, ","), "]}\n");
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,14 +27,18 @@ struct MetricsRecord {
   int64_t epoch = 0;      // From 0.
   int64_t iteration = 0;  // Iterations (BSP) or batches done.
   double loss = 0.0;      // Mean over samples.
-  double accuracy = 0.0;  // Share, 0 to 1.
+  // Left out of the line where there is no such figure; NaN: there is, but these samples have none.
+  std::optional<double> accuracy = {};  // Share, 0 to 1.
+  std::optional<double> auc = {};       // 0 to 1.
+  std::optional<double> rmse = {};
   double samples_per_second = 0.0;
   std::vector<int64_t> staleness;  // [k]: pulls that saw staleness k. Empty: nothing to say.
 };
 
 // The record as one line of JSON with its newline. Keys, in this order: "job", "phase" ("train" or
-// "test"), "unix_ms", "epoch", "iteration", "loss", "accuracy", "samples_per_second", "staleness"
-// (array). NaN and infinities, which JSON does not have, become null.
+// "test"), "unix_ms", "epoch", "iteration", "loss", of "accuracy", "auc" and "rmse" those that are
+// set, "samples_per_second", "staleness" (array). NaN and infinities, which JSON does not have,
+// become null.
 std::string ToJsonLine(const MetricsRecord& record);
 
 class MetricsLog {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -53,6 +54,19 @@ TEST_CASE("MetricsLog: a record is one line of JSON with every field", "[common]
         "{\"job\":\"lenet-1\",\"phase\":\"train\",\"unix_ms\":1700000000123,\"epoch\":2,"
         "\"iteration\":400,\"loss\":0.25,\"accuracy\":0.9125,\"samples_per_second\":1234.5,"
         "\"staleness\":[7,0,3]}\n");
+}
+
+TEST_CASE("MetricsLog: only figures that there are have a key", "[common][report]") {
+  MetricsRecord record = Example();
+  record.auc = 0.75;
+  CHECK_THAT(ToJsonLine(record),
+             Catch::Contains("\"accuracy\":0.9125,\"auc\":0.75,\"samples_per_second\""));
+  record.auc = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THAT(ToJsonLine(record), Catch::Contains(",\"auc\":null,"));
+  record.accuracy = record.auc = std::nullopt;
+  record.rmse = 1.5;
+  CHECK_THAT(ToJsonLine(record),
+             Catch::Contains("\"loss\":0.25,\"rmse\":1.5,\"samples_per_second\""));
 }
 
 TEST_CASE("MetricsLog: what JSON cannot say is null, and text is escaped", "[common][report]") {
