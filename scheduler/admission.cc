@@ -30,9 +30,30 @@ std::string ModeName(const v1::Consistency& consistency) {
   return consistency.has_asp() ? "asp" : "bsp";
 }
 
+bool IsSquared(const v1::SparseModel& model) {
+  switch (model.kind_case()) {
+    case v1::SparseModel::kLogisticRegression:
+      return model.logistic_regression().loss() == v1::SparseModel::SQUARED;
+    case v1::SparseModel::kFactorizationMachine:
+      return model.factorization_machine().loss() == v1::SparseModel::SQUARED;
+    case v1::SparseModel::kWideAndDeep:
+      return model.wide_and_deep().loss() == v1::SparseModel::SQUARED;
+    case v1::SparseModel::kDeepFm:
+      return model.deep_fm().loss() == v1::SparseModel::SQUARED;
+    case v1::SparseModel::kMatrixFactorization:
+      return true;
+    case v1::SparseModel::kDlrm:
+    case v1::SparseModel::kSkipGram:
+    case v1::SparseModel::KIND_NOT_SET:
+      break;
+  }
+  return false;
+}
+
 JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   JobPlan plan;
   plan.mode = ModeOf(spec.consistency());
+  plan.objective = ObjectiveOf(spec.model());
   plan.workers = spec.resources().workers();
   plan.servers = spec.resources().servers();
   plan.max_restarts = spec.resources().max_restarts();
@@ -73,6 +94,12 @@ absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::str
 }
 
 }  // namespace
+
+Objective ObjectiveOf(const v1::Model& model) {
+  if (!model.has_sparse()) return Objective::kClasses;
+  if (model.sparse().has_skip_gram()) return Objective::kWords;
+  return IsSquared(model.sparse()) ? Objective::kRatings : Objective::kClicks;
+}
 
 void FillDefaults(v1::JobSpec& spec) {
   if (spec.name().empty()) spec.set_name("job");

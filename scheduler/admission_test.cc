@@ -19,6 +19,7 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.plan.train_count == testing::kSmallTrainCount);
   CHECK(job.plan.test_count == testing::kSmallTestCount);
   CHECK(job.plan.epochs == 2);
+  CHECK(job.plan.objective == Objective::kClasses);
   CHECK(job.plan.max_restarts == 3);
   CHECK(job.plan.worker_wait == absl::Seconds(60));
   CHECK(job.plan.tables == std::vector<TableSize>{4 * 4 * 10 + 10});
@@ -33,6 +34,29 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(std::filesystem::is_directory(job.output_directory));
   CHECK(job.plan.export_path == job.output_directory);
   CHECK(job.plan.checkpoint_folder == job.output_directory + "/checkpoints");
+}
+
+TEST_CASE("Admission: what a job predicts follows from its model and loss", "[scheduler]") {
+  v1::Model model;
+  CHECK(ObjectiveOf(model) == Objective::kClasses);
+  model.set_zoo("lenet");
+  CHECK(ObjectiveOf(model) == Objective::kClasses);
+  v1::SparseModel& sparse = *model.mutable_sparse();
+  const auto follows = [&](auto* kind) {
+    CHECK(ObjectiveOf(model) == Objective::kClicks);
+    kind->set_loss(v1::SparseModel::SQUARED);
+    CHECK(ObjectiveOf(model) == Objective::kRatings);
+  };
+  follows(sparse.mutable_logistic_regression());
+  follows(sparse.mutable_factorization_machine());
+  follows(sparse.mutable_wide_and_deep());
+  follows(sparse.mutable_deep_fm());
+  sparse.mutable_dlrm();
+  CHECK(ObjectiveOf(model) == Objective::kClicks);
+  sparse.mutable_matrix_factorization();
+  CHECK(ObjectiveOf(model) == Objective::kRatings);
+  sparse.mutable_skip_gram();
+  CHECK(ObjectiveOf(model) == Objective::kWords);
 }
 
 TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their defaults",

@@ -21,6 +21,7 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
     const testing::TemporaryFolder folder;
     REQUIRE_OK_AND_ASSIGN(job, AdmitJob(testing::MakeSmallJob(folder.path())));
     REQUIRE_OK(NameJob(7, folder.path(), job));
+    job.plan.objective = Objective::kRatings;
     const StoreWrite row = EncodeAdmitted(job);
     rows[row.key] = *row.value;
     CHECK(ForgetAdmitted("small-7").key == row.key);
@@ -31,6 +32,7 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
   CHECK(again.plan.id == "small-7");
   CHECK(again.plan.train_count == testing::kSmallTrainCount);
   CHECK(again.plan.tables == job.plan.tables);
+  CHECK(again.plan.objective == Objective::kRatings);
   CHECK(again.plan.worker_wait == job.plan.worker_wait);
   CHECK(again.mode == "ssp(2)");
   CHECK(again.output_directory == job.output_directory);

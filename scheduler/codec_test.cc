@@ -40,6 +40,7 @@ std::shared_ptr<const AdmittedJob> SmallJob() {
   job->plan.epochs = 3;
   job->plan.replicas = 2;
   job->plan.log = true;
+  job->plan.objective = Objective::kClicks;
   job->mode = "ssp(2)";
   job->output_directory = "/out";
   job->spec = Parse<v1::JobSpec>(R"pb(name: "job"
@@ -379,7 +380,7 @@ JobView SmallView() {
   view.samples_per_second = 12.5;
   view.loss = 0.5;
   view.accuracy = 0.75;
-  view.results = {{Epoch(0), 1.0, 0.5, 2.0, 0.25, 20, absl::Seconds(4)}};
+  view.results = {{Epoch(0), 1.0, 0.5, 2.0, 0.25, 20, absl::Seconds(4), 0.75, 1.5}};
   view.staleness_counts = {3, 1};
   view.restarts = 2;
   view.tasks = {{Rank(1),
@@ -409,6 +410,7 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
     started_unix_ms: 1002000
     ended_unix_ms: 1003000
     mode: "ssp(2)"
+    objective: CLICKS
     epoch: 1
     epochs: 3
     iteration: 40
@@ -427,6 +429,8 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
       test_accuracy: 0.25
       test_samples: 20
       seconds: 4
+      test_auc: 0.75
+      test_rmse: 1.5
     }
     tasks {
       rank: 1

@@ -3,8 +3,10 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,8 @@
 namespace capstan::scheduler {
 namespace {
 
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
 void KeepEverySecond(std::vector<CurvePoint>& points) {
   size_t kept = 0;
   for (size_t i = 0; i < points.size(); i += 2) points[kept++] = points[i];
@@ -24,19 +28,25 @@ void KeepEverySecond(std::vector<CurvePoint>& points) {
 
 }  // namespace
 
-JobOutput::JobOutput(std::string folder, JobId job, const std::string& mode,
+JobOutput::JobOutput(std::string folder, JobId job, const std::string& mode, Objective objective,
                      std::unique_ptr<MetricsLog> metrics)
-    : folder_(std::move(folder)), job_(std::move(job)), metrics_(std::move(metrics)) {
+    : folder_(std::move(folder)),
+      job_(std::move(job)),
+      objective_(objective),
+      metrics_(std::move(metrics)) {
   curve_.title = job_;
   curve_.subtitle = mode;
+  curve_.with_accuracy = HasAccuracy(objective);
 }
 
 absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& folder,
                                                            const JobId& job,
-                                                           const std::string& mode) {
+                                                           const std::string& mode,
+                                                           Objective objective) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<MetricsLog> metrics,
                            MetricsLog::Open(absl::StrCat(folder, "/metrics.jsonl")));
-  std::unique_ptr<JobOutput> output(new JobOutput(folder, job, mode, std::move(metrics)));
+  std::unique_ptr<JobOutput> output(
+      new JobOutput(folder, job, mode, objective, std::move(metrics)));
   output->ReadCurve(absl::StrCat(folder, "/metrics.jsonl"));
   return output;
 }
@@ -49,17 +59,24 @@ void JobOutput::ReadCurve(const std::string& path) {
     google::protobuf::Struct object;
     if (!absl::StrContains(line, mine)) continue;
     if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
+    // NaN where there is no number: the key is missing, or it is null.
     const auto number = [&object](const char* name) {
-      return (*object.mutable_fields())[name].number_value();
+      const google::protobuf::Value& value = (*object.mutable_fields())[name];
+      return value.has_number_value() ? value.number_value() : kNan;
     };
-    const auto iteration = static_cast<int64_t>(number("iteration"));
+    const auto whole = [&number](const char* name) {
+      const double value = number(name);
+      return std::isnan(value) ? 0 : static_cast<int64_t>(value);
+    };
+    const int64_t iteration = whole("iteration");
     if ((*object.mutable_fields())["phase"].string_value() == "train") {
       AddPoint({iteration, number("loss"), number("accuracy")});
     } else {
-      curve_.epochs.push_back({.epoch = static_cast<int64_t>(number("epoch")),
+      curve_.epochs.push_back({.epoch = whole("epoch"),
                                .last_iteration = iteration,
                                .test_loss = number("loss"),
-                               .test_accuracy = number("accuracy")});
+                               .test_accuracy = number("accuracy"),
+                               .test_auc = number("auc")});
     }
   }
 }
@@ -67,6 +84,10 @@ void JobOutput::ReadCurve(const std::string& path) {
 void JobOutput::AddPoint(const CurvePoint& point) {
   if (curve_.points.size() >= kCurvePointsMax) KeepEverySecond(curve_.points);
   curve_.points.push_back(point);
+}
+
+std::optional<double> JobOutput::Accuracy(double value) const {
+  return HasAccuracy(objective_) ? std::optional(value) : std::nullopt;
 }
 
 absl::Status JobOutput::Add(const Report& report, int64_t unix_ms) {
@@ -77,7 +98,7 @@ absl::Status JobOutput::Add(const Report& report, int64_t unix_ms) {
                            .epoch = report.epoch.value(),
                            .iteration = report.iteration,
                            .loss = report.loss,
-                           .accuracy = report.accuracy,
+                           .accuracy = Accuracy(report.accuracy),
                            .samples_per_second = report.samples_per_second,
                            .staleness = report.staleness_counts});
 }
@@ -88,17 +109,22 @@ absl::Status JobOutput::Add(const EpochDone& done, int64_t unix_ms) {
   if (result.test_samples > 0) {
     epoch.test_loss = result.test_loss;
     epoch.test_accuracy = result.test_accuracy;
+    epoch.test_auc = result.test_auc.value_or(kNan);
   }
   curve_.epochs.push_back(epoch);
   CAPSTAN_RETURN_IF_ERROR(WriteCurve());
   if (result.test_samples == 0) return absl::OkStatus();
+  std::optional<double> auc = result.test_auc;
+  if (objective_ == Objective::kClicks && !auc) auc = kNan;
   return metrics_->Append({.job = job_,
                            .phase = MetricsRecord::Phase::kTest,
                            .unix_ms = unix_ms,
                            .epoch = result.epoch.value(),
                            .iteration = done.iteration,
                            .loss = result.test_loss,
-                           .accuracy = result.test_accuracy,
+                           .accuracy = Accuracy(result.test_accuracy),
+                           .auc = auc,
+                           .rmse = result.test_rmse,
                            .staleness = {}});
 }
 

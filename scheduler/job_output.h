@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,6 +22,7 @@
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/job_plan.h"
 
 namespace capstan::scheduler {
 
@@ -28,10 +30,12 @@ class JobOutput {
  public:
   static constexpr size_t kCurvePointsMax = 20'000;  // Beyond, every second one is dropped.
 
-  // Opens the files of `job` in `folder`, which exists. `mode` is for the curve's title.
+  // Opens the files of `job` in `folder`, which exists. `mode` is for the curve's title; of figures
+  // those that the objective has are written.
   // Errors: kUnavailable and those of MetricsLog::Open; each names the file.
   static absl::StatusOr<std::unique_ptr<JobOutput>> Open(const std::string& folder,
-                                                         const JobId& job, const std::string& mode);
+                                                         const JobId& job, const std::string& mode,
+                                                         Objective objective);
 
   // Errors of all: as Open's. What could not be written is lost; later calls work on.
   absl::Status Add(const Report& report, int64_t unix_ms);
@@ -42,13 +46,16 @@ class JobOutput {
   bool HasStatus(v1::JobState state) const;
 
  private:
-  JobOutput(std::string folder, JobId job, const std::string& mode,
+  JobOutput(std::string folder, JobId job, const std::string& mode, Objective objective,
             std::unique_ptr<MetricsLog> metrics);
   void ReadCurve(const std::string& path);
   void AddPoint(const CurvePoint& point);
+  // Nothing if the job's objective has no accuracy.
+  std::optional<double> Accuracy(double value) const;
 
   const std::string folder_;
   const JobId job_;
+  const Objective objective_;
   const std::unique_ptr<MetricsLog> metrics_;
   Curve curve_;
 };

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/testing/status_matchers.h"
+#include "scheduler/core/job_plan.h"
 #include "scheduler/event_recorder.h"
 #include "scheduler/testing/temporary_folder.h"
 
@@ -43,7 +44,8 @@ TEST_CASE(
     "Job output: reports and evaluations become lines, and the curve is drawn after each epoch",
     "[scheduler]") {
   const testing::TemporaryFolder folder;
-  REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+  REQUIRE_OK_AND_ASSIGN(const auto output,
+                        JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
   REQUIRE_OK(output->Add(SmallReport(), 1000));
   CHECK(ReadFile(folder.path() + "/curve.svg") == "");
   REQUIRE_OK(output->Add(SmallEpoch(), 2000));
@@ -65,7 +67,8 @@ TEST_CASE("Job output: the curve goes on from the lines of an earlier scheduler"
   const testing::TemporaryFolder folder;
   const std::string curve = folder.path() + "/curve.svg";
   {
-    REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+    REQUIRE_OK_AND_ASSIGN(const auto output,
+                          JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
     REQUIRE_OK(output->Add(SmallReport(), 1000));
     REQUIRE_OK(output->Add(SmallEpoch(), 2000));
   }
@@ -73,14 +76,63 @@ TEST_CASE("Job output: the curve goes on from the lines of an earlier scheduler"
   // A torn line, and one of another job.
   std::ofstream(folder.path() + "/metrics.jsonl", std::ios::app)
       << "{\"job\":\"job-1\",\"pha\n{\"job\":\"job-11\",\"phase\":\"train\",\"iteration\":9999}\n";
-  REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+  REQUIRE_OK_AND_ASSIGN(const auto output,
+                        JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
   REQUIRE_OK(output->WriteCurve());
   CHECK(ReadFile(curve) == before);
 }
 
+// The lines of metrics.jsonl and the curve of a job that trained and evaluated once.
+struct Written {
+  explicit Written(Objective objective, const EpochDone& done) {
+    const testing::TemporaryFolder folder;
+    REQUIRE_OK_AND_ASSIGN(const auto output,
+                          JobOutput::Open(folder.path(), "job-1", "asp", objective));
+    REQUIRE_OK(output->Add(SmallReport(), 1000));
+    REQUIRE_OK(output->Add(done, 2000));
+    lines = ReadFile(folder.path() + "/metrics.jsonl");
+    curve = ReadFile(folder.path() + "/curve.svg");
+    // One who goes on from these lines draws the same.
+    REQUIRE_OK_AND_ASSIGN(const auto next,
+                          JobOutput::Open(folder.path(), "job-1", "asp", objective));
+    REQUIRE_OK(next->WriteCurve());
+    CHECK(ReadFile(folder.path() + "/curve.svg") == curve);
+  }
+  std::string lines;
+  std::string curve;
+};
+
+TEST_CASE("Job output: clicks have their AUC on the test line, or null if there is none",
+          "[scheduler]") {
+  EpochDone done = SmallEpoch();
+  done.result.test_auc = 0.8125;
+  const Written written(Objective::kClicks, done);
+  CHECK_THAT(written.lines, Catch::Contains("\"loss\":0.5,\"accuracy\":0.75,\"samples") &&
+                                Catch::Contains("\"accuracy\":0.5,\"auc\":0.8125,\"samples"));
+  CHECK_THAT(written.curve, Catch::Contains("81.25 %") && Catch::Contains("test AUC"));
+  const Written none(Objective::kClicks, SmallEpoch());
+  CHECK_THAT(none.lines, Catch::Contains("\"accuracy\":0.5,\"auc\":null,\"samples"));
+  CHECK_THAT(none.curve, !Catch::Contains("AUC"));
+}
+
+TEST_CASE("Job output: ratings have their RMSE, and neither they nor words an accuracy",
+          "[scheduler]") {
+  EpochDone done = SmallEpoch();
+  done.result.test_rmse = 0.5;
+  const Written ratings(Objective::kRatings, done);
+  CHECK_THAT(ratings.lines, Catch::Contains("\"loss\":0.25,\"rmse\":0.5,\"samples"));
+  const Written words(Objective::kWords, SmallEpoch());
+  CHECK_THAT(words.lines, Catch::Contains("\"loss\":0.25,\"samples"));
+  for (const Written& written : {ratings, words}) {
+    CHECK_THAT(written.lines, !Catch::Contains("accuracy"));
+    CHECK_THAT(written.curve, !Catch::Contains("accuracy") && Catch::Contains("test loss"));
+  }
+}
+
 TEST_CASE("Job output: the status is written as JSON with the names of the proto", "[scheduler]") {
   const testing::TemporaryFolder folder;
-  REQUIRE_OK_AND_ASSIGN(const auto output, JobOutput::Open(folder.path(), "job-1", "bsp"));
+  REQUIRE_OK_AND_ASSIGN(const auto output,
+                        JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
   v1::JobStatus status;
   status.set_job_id("job-1");
   status.mutable_spec()->mutable_training()->set_batch_size(64);
@@ -94,7 +146,7 @@ TEST_CASE("Job output: the status is written as JSON with the names of the proto
 }
 
 TEST_CASE("Job output: a folder that is gone is an error that names the file", "[scheduler]") {
-  CHECK_STATUS(JobOutput::Open("/none/of/this", "job-1", "bsp").status(),
+  CHECK_STATUS(JobOutput::Open("/none/of/this", "job-1", "bsp", Objective::kClasses).status(),
                absl::StatusCode::kNotFound, "/none/of/this/metrics.jsonl");
 }
 

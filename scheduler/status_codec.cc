@@ -1,5 +1,6 @@
 #include "scheduler/status_codec.h"
 
+#include "scheduler/core/job_plan.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/task_codec.h"
 
@@ -40,6 +41,20 @@ void EncodeTaskStatus(const TaskView& view, Instant now, v1::TaskStatus& out) {
   if (!view.wait.what.empty()) EncodeWait(view.wait, *out.mutable_wait());
 }
 
+v1::Objective EncodeObjective(Objective objective) {
+  switch (objective) {
+    case Objective::kClasses:
+      return v1::CLASSES;
+    case Objective::kClicks:
+      return v1::CLICKS;
+    case Objective::kRatings:
+      return v1::RATINGS;
+    case Objective::kWords:
+      return v1::WORDS;
+  }
+  return v1::CLASSES;
+}
+
 }  // namespace
 
 v1::JobState EncodeJobState(JobState state) {
@@ -66,6 +81,8 @@ void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out) {
   out.set_test_accuracy(result.test_accuracy);
   out.set_test_samples(result.test_samples);
   out.set_seconds(absl::ToDoubleSeconds(result.duration));
+  if (result.test_auc) out.set_test_auc(*result.test_auc);
+  if (result.test_rmse) out.set_test_rmse(*result.test_rmse);
 }
 
 void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar,
@@ -79,6 +96,7 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   if (view.started) out.set_started_unix_ms(calendar.UnixMs(*view.started));
   if (view.ended) out.set_ended_unix_ms(calendar.UnixMs(*view.ended));
   out.set_mode(job.mode);
+  out.set_objective(EncodeObjective(job.plan.objective));
   out.set_epoch(view.epoch.value());
   out.set_epochs(job.plan.epochs);
   out.set_iteration(view.iteration);

@@ -5,6 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/metrics/score_counts.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
 #include "scheduler/shared_codec.h"
 
 namespace capstan::scheduler {
@@ -36,6 +39,32 @@ Wait DecodeWait(const v1::Wait& wait) {
     decoded.waiting_for.push_back(std::move(entry));
   }
   return decoded;
+}
+
+absl::Status DecodeScores(const v1::ScoreCounts& scores, ScoreCounts& decoded) {
+  const int bins = scores.bin_steps_size();
+  if (bins != scores.non_clicks_size() || bins != scores.clicks_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(bins, " bin_steps, ", scores.non_clicks_size(),
+                                                   " non_clicks and ", scores.clicks_size(),
+                                                   " clicks, expected as many of each"));
+  }
+  int64_t bin = 0;
+  for (int i = 0; i < bins; ++i) {
+    bin += scores.bin_steps(i);
+    CAPSTAN_RETURN_IF_ERROR(
+        decoded.Append(bin, {.non_clicks = scores.non_clicks(i), .clicks = scores.clicks(i)}));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SampleReport> DecodeSample(const v1::SampleProgress& sample) {
+  SampleReport report{.lease = LeaseId(sample.lease_id()),
+                      .position_done = sample.position_done(),
+                      .loss_sum = sample.loss_sum(),
+                      .correct = sample.correct()};
+  const absl::Status status = DecodeScores(sample.scores(), report.scores);
+  if (status.ok()) return report;
+  return Annotate(status, absl::StrCat("progress.samples: lease ", sample.lease_id(), ": scores"));
 }
 
 v1::Assignment::Phase EncodePhase(TaskPhase phase) {
@@ -98,8 +127,7 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
     report.slots.push_back({SlotId(slot.slot()), Iteration(slot.iteration_done())});
   }
   for (const v1::SampleProgress& sample : progress.samples()) {
-    report.samples.push_back(
-        {LeaseId(sample.lease_id()), sample.position_done(), sample.loss_sum(), sample.correct()});
+    CAPSTAN_ASSIGN_OR_RETURN(report.samples.emplace_back(), DecodeSample(sample));
   }
   report.totals = {progress.samples_total(),
                    progress.loss_total(),

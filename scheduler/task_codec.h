@@ -12,8 +12,9 @@
 
 namespace capstan::scheduler {
 
-// Errors: kInvalidArgument  a negative rank, or a loss that is no number. Lists of what a task
-//                           waits for are cut, not refused.
+// Errors: kInvalidArgument  a negative rank, a loss that is no number, or scores: lists of unequal
+//                           length, bins that do not ascend, counts out of range. Lists of what
+//                           a task waits for are cut, not refused.
 absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request);
 // REQUIRES: reply.status is ok.
 void EncodeTaskReply(const TaskReply& reply, const AdmittedJob& job, v1::SyncTaskResponse& out);

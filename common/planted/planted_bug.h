@@ -26,6 +26,7 @@ enum class PlantedBug : uint8_t {
   // The scheduler.
   kLoseLeaseOfTheDead,
   kReturnWholeLease,
+  kLosePartlyEvaluated,
   kTakeReportOfTheDead,
   kKeepDeadMember,
   kGrantBeforeServersKnow,

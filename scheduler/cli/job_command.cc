@@ -128,9 +128,9 @@ void AddJobCommands(CLI::App& job, CommandLine& line) {
   AddSubmit(job, line);
   AddCommand(job, "list", "All jobs, in the order of submission",
              "  capstan job list\n  capstan job list -o json", line, List);
-  AddJobCommand(job, "status", "One line about a job",
-                "  capstan job status lenet-1\n  capstan job status lenet-1 -o json", line,
-                ShowStatus);
+  AddJobCommand(
+      job, "status", "One line about a job, with the AUC or RMSE of its newest test if it has one",
+      "  capstan job status lenet-1\n  capstan job status lenet-1 -o json", line, ShowStatus);
   AddJobCommand(job, "describe",
                 "Everything about a job: state and reason, tasks and whom they wait for, results",
                 "  capstan job describe lenet-1", line, Describe);

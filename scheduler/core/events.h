@@ -5,6 +5,7 @@
 #define CAPSTAN_SCHEDULER_CORE_EVENTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,14 +34,18 @@ enum class JobPhase {
 struct EpochResult {
   Epoch epoch;
   double train_loss = 0;      // Mean over the samples trained in this epoch.
-  double train_accuracy = 0;  // Share.
+  double train_accuracy = 0;  // Share; 0 for objectives that have none, as below.
   double test_loss = 0;
   double test_accuracy = 0;
   int64_t test_samples = 0;  // 0: no test set.
   absl::Duration duration;   // Training and evaluation.
+  // kClicks. Nothing if they have none: all or none are clicks, a score is NaN.
+  std::optional<double> test_auc = {};
+  std::optional<double> test_rmse = {};  // kRatings: the root of test_loss.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(epoch, train_loss, train_accuracy, test_loss, test_accuracy, test_samples, duration);
+    archive(epoch, train_loss, train_accuracy, test_loss, test_accuracy, test_samples, duration,
+            test_auc, test_rmse);
   }
 };
 

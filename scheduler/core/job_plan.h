@@ -15,6 +15,19 @@ namespace capstan::scheduler {
 
 enum class Mode { kBsp, kSsp, kAsp };
 
+// What a job's samples are, and with that which figures beside the loss say how well they are
+// predicted.
+enum class Objective {
+  kClasses,  // Accuracy.
+  kClicks,   // Accuracy; AUC of the test set.
+  kRatings,  // RMSE of the test set: the loss is the squared error.
+  kWords,    // None.
+};
+
+inline bool HasAccuracy(Objective objective) {
+  return objective == Objective::kClasses || objective == Objective::kClicks;
+}
+
 struct JobPlan {
   JobId id;
   Mode mode = Mode::kBsp;
@@ -37,6 +50,7 @@ struct JobPlan {
   absl::Duration checkpoint_interval;              // Likewise; zero: not by time.
   int checkpoints_kept = 2;                        // >= 1.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
+  Objective objective = Objective::kClasses;
 
   // Servers that it cannot start without.
   int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
@@ -47,7 +61,7 @@ struct JobPlan {
     archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
             train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
-            checkpoint_folder);
+            checkpoint_folder, objective);
   }
 };
 

@@ -182,6 +182,7 @@ class JobRun {
   void EndHungTasks(Instant now, Events& events);
   void EndTask(Rank rank, const Failure& failure, bool counted, Instant now, Events& events);
   void EmitReport(Instant now, Events& events);  // Unless nothing was trained since the last.
+  double AccuracyOf(const JobMetrics::Sums& sums) const;  // 0 where the objective has none.
 
   void Advance(Instant now, Events& events);
   bool AdvancePhase(Instant now, Events& events);
@@ -201,6 +202,7 @@ class JobRun {
   void NoteCheckpoints(Events& events);
   void EnterEvaluating(Events& events);
   void FinishTraining(Instant now, Events& events);
+  void FinishEvaluation();
   void FinishEpoch(Instant now, Events& events);
   void EnterNextEpoch(Instant now, Events& events);
   void SetPhase(JobPhase phase, Events& events);

@@ -1,5 +1,6 @@
 // The phases of a job: when one is complete, what the next one leases, who is active.
 #include <algorithm>
+#include <cmath>
 
 #include "scheduler/core/job_run.h"
 
@@ -192,7 +193,7 @@ void JobRun::DeactivateWorkless(Instant now) {
 void JobRun::FinishTraining(Instant now, Events& events) {
   EmitReport(now, events);
   epoch_result_.train_loss = metrics_.epoch().mean_loss();
-  epoch_result_.train_accuracy = metrics_.epoch().accuracy();
+  epoch_result_.train_accuracy = AccuracyOf(metrics_.epoch());
   if (plan_.mode != Mode::kBsp) {
     next_lease_ = sample_leases_->next_id();
     for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
@@ -215,15 +216,26 @@ void JobRun::EnterEvaluating(Events& events) {
   SetPhase(JobPhase::kEvaluating, events);
 }
 
-void JobRun::FinishEpoch(Instant now, Events& events) {
-  if (phase_ == JobPhase::kEvaluating) {
-    next_lease_ = sample_leases_->next_id();
-    const EvaluationSum sum = sample_leases_->Sum();
-    const double samples = static_cast<double>(sum.samples);
-    epoch_result_.test_samples = sum.samples;
-    epoch_result_.test_loss = sum.loss / samples;
+void JobRun::FinishEvaluation() {
+  next_lease_ = sample_leases_->next_id();
+  const EvaluationSum sum = sample_leases_->Sum();
+  const double samples = static_cast<double>(sum.samples);
+  epoch_result_.test_samples = sum.samples;
+  epoch_result_.test_loss = sum.loss / samples;
+  if (HasAccuracy(plan_.objective)) {
     epoch_result_.test_accuracy = static_cast<double>(sum.correct) / samples;
   }
+  if (plan_.objective == Objective::kRatings) {
+    epoch_result_.test_rmse = std::sqrt(epoch_result_.test_loss);
+  }
+  const ScoreCounts& scores = sample_leases_->scores();
+  // A part's AUC would pass for that of all.
+  if (plan_.objective != Objective::kClicks || scores.Examples() != sum.samples) return;
+  if (const double auc = scores.Auc(); !std::isnan(auc)) epoch_result_.test_auc = auc;
+}
+
+void JobRun::FinishEpoch(Instant now, Events& events) {
+  if (phase_ == JobPhase::kEvaluating) FinishEvaluation();
   epoch_result_.duration = now - epoch_started_;
   results_.push_back(epoch_result_);
   events.push_back(EpochDone{plan_.id, epochs_.Steps(epoch_).end,

@@ -1,12 +1,15 @@
 #include "scheduler/core/job_run.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::scheduler {
@@ -15,7 +18,8 @@ namespace {
 // A job with two servers, driven by hand. Rank r's first life has incarnation 10 + r, the next 20 +
 // r.
 struct Story {
-  explicit Story(Mode mode, int workers = 2, int64_t test_count = 0) {
+  explicit Story(Mode mode, int workers = 2, int64_t test_count = 0,
+                 Objective objective = Objective::kClasses) {
     plan.id = "job-1";
     plan.mode = mode;
     plan.workers = workers;
@@ -26,6 +30,7 @@ struct Story {
     plan.slots = 4;
     plan.train_count = 80;
     plan.test_count = test_count;
+    plan.objective = objective;
     plan.tables = {1000};
     plan.export_path = "/out";
     auto routing = std::make_shared<const Routing>(
@@ -68,11 +73,12 @@ struct Story {
   absl::Status Send(const TaskReport& report) { return run->OnTaskReport(report, now, events); }
   void Hello(int rank) { REQUIRE_OK(Send(Base(rank))); }
   // Everything assigned is done.
-  void Finish(int rank, double loss = 1.0, int64_t correct = 1) {
+  void Finish(int rank, double loss = 1.0, int64_t correct = 1, float click_score = 0) {
     TaskReport report = Base(rank);
     for (const SlotLease& lease : Of(rank).slots) report.slots.push_back({lease.slot, lease.end});
     for (const SampleLease& lease : Of(rank).samples) {
       report.samples.push_back({lease.id, lease.positions.end, loss, correct});
+      if (click_score != 0) report.samples.back().scores = Scores(lease.positions, click_score);
       if (Of(rank).phase == TaskPhase::kTrain) {
         report.totals.samples += lease.positions.size();
         report.iterations = Iteration(report.iterations.value() + lease.positions.size() / 10);
@@ -81,6 +87,14 @@ struct Story {
     report.exported = Of(rank).phase == TaskPhase::kExport;
     report.idle = true;
     REQUIRE_OK(Send(report));
+  }
+  // One click in ten; the others score 0.
+  static ScoreCounts Scores(const Range& positions, float click_score) {
+    ScoreCounts scores;
+    for (int64_t i = positions.begin; i < positions.end; ++i) {
+      scores.Add(i % 10 == 0 ? click_score : 0, i % 10 == 0);
+    }
+    return scores;
   }
   void Exit(int rank, int code) {
     run->OnTaskExited(Key(rank), {.exit_code = code, .signal = 0, .last_lines = ""},
@@ -182,6 +196,40 @@ TEST_CASE("Job: evaluation is leased to all, and its sums become the epoch's res
   CHECK(done[0].result.test_samples == 400);
   CHECK(done[0].result.test_loss == 0.5);
   CHECK(done[0].result.test_accuracy == 0.75);
+}
+
+// The result of an epoch with these scores of clicks in the parts of two tasks.
+EpochResult Evaluate(Objective objective, float first, float second) {
+  Story job(Mode::kBsp, 2, /*test_count=*/400, objective);
+  job.Start();
+  for (const int rank : {0, 1}) job.Finish(rank);
+  job.Finish(0, 80.0, 120, first);
+  job.Finish(1, 40.0, 60, second);
+  REQUIRE(job.Seen<EpochDone>().size() == 1);
+  return job.Seen<EpochDone>()[0].result;
+}
+
+TEST_CASE("Job: clicks have the AUC of the scores of all parts, if all samples have a score",
+          "[scheduler][core]") {
+  // Rank 0 had [0, 160) and [320, 400), so 24 of 40 clicks score above every non-click.
+  const EpochResult result = Evaluate(Objective::kClicks, 1.0f, -1.0f);
+  CHECK(result.test_auc == 0.6);
+  CHECK(result.test_accuracy == 0.75);
+  CHECK_FALSE(result.test_rmse.has_value());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(Evaluate(Objective::kClicks, 1.0f, nan).test_auc.has_value());
+  CHECK_FALSE(Evaluate(Objective::kClicks, 1.0f, 0.0f).test_auc.has_value());
+}
+
+TEST_CASE("Job: ratings have the root of their loss, and no accuracy; words have the loss alone",
+          "[scheduler][core]") {
+  const Objective objective = GENERATE(Objective::kRatings, Objective::kWords);
+  const EpochResult result = Evaluate(objective, 1.0f, 1.0f);
+  CHECK(result.test_loss == 0.5);
+  CHECK(result.test_rmse.has_value() == (objective == Objective::kRatings));
+  CHECK(result.test_rmse.value_or(std::sqrt(0.5)) == std::sqrt(0.5));
+  CHECK_FALSE(result.test_auc.has_value());
+  CHECK(result.test_accuracy == 0);
 }
 
 TEST_CASE("Job: SSP members start an epoch together, and who runs out of leases is not waited for",

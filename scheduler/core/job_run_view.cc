@@ -29,6 +29,10 @@ int64_t JobRun::IterationNow() const {
   return std::min(steps.begin + sample_leases_->batches_done(), steps.end);
 }
 
+double JobRun::AccuracyOf(const JobMetrics::Sums& sums) const {
+  return HasAccuracy(plan_.objective) ? sums.accuracy() : 0;
+}
+
 void JobRun::EmitReport(Instant now, Events& events) {
   const JobMetrics::Sums sums = metrics_.TakeReport();
   if (sums.samples == 0) return;
@@ -39,7 +43,7 @@ void JobRun::EmitReport(Instant now, Events& events) {
                           .samples_done = SamplesDone(),
                           .samples = sums.samples,
                           .loss = sums.mean_loss(),
-                          .accuracy = sums.accuracy(),
+                          .accuracy = AccuracyOf(sums),
                           .samples_per_second = metrics_.SamplesPerSecond(now),
                           .staleness_counts = sums.staleness_counts});
 }
@@ -146,7 +150,7 @@ JobView JobRun::View(Instant now) const {
   view.samples_done = SamplesDone();
   view.samples_total = epochs_.samples_total();
   view.loss = metrics_.epoch().mean_loss();
-  view.accuracy = metrics_.epoch().accuracy();
+  view.accuracy = AccuracyOf(metrics_.epoch());
   view.results = results_;
   view.staleness_counts = metrics_.staleness_counts();
   view.restarts = restarts_;

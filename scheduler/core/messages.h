@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 #include "scheduler/core/placement.h"
 
@@ -255,6 +256,7 @@ struct SampleReport {
   int64_t position_done = 0;
   double loss_sum = 0;
   int64_t correct = 0;
+  ScoreCounts scores = {};
 };
 
 // Totals since the task process started.

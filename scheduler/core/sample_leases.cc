@@ -96,7 +96,7 @@ void SampleLeases::Return(Rank rank) {
       const int64_t partly = held.done - held.positions.begin;
       positions_done_ -= partly;
       batches_done_ -= CeilDivide(partly, options_.batch_size);
-      rest.begin = held.positions.begin;
+      if (!Planted(PlantedBug::kLosePartlyEvaluated)) rest.begin = held.positions.begin;
     }
     ungranted_count_ += rest.size();
     // Evaluation ranges stay apart from their neighbours: the partition is fixed.
@@ -123,6 +123,12 @@ absl::Status SampleLeases::Validate(const SampleReport& report) const {
         "sample lease ", report.lease.value(), ": position_done ", report.position_done,
         " is outside [", positions.begin, ", ", positions.end, "]"));
   }
+  if (report.position_done < positions.end || report.scores.empty()) return absl::OkStatus();
+  if (const int64_t scored = report.scores.Examples(); scored != positions.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("sample lease ", report.lease.value(),
+                                                   ": scores of ", scored,
+                                                   " samples, expected its ", positions.size()));
+  }
   return absl::OkStatus();
 }
 
@@ -141,6 +147,7 @@ absl::Status SampleLeases::Report(Rank rank, const SampleReport& report) {
   if (held.done < held.positions.end || report.position_done < held.done) return absl::OkStatus();
   if (options_.use == Use::kEvaluate) {
     results_[begin] = {held.positions.size(), report.loss_sum, report.correct};
+    scores_.Merge(report.scores);
   }
   held_.erase(it);
   return absl::OkStatus();

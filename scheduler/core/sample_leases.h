@@ -24,6 +24,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/metrics/score_counts.h"
 #include "common/planted/planted_bug.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages.h"
@@ -86,7 +87,8 @@ class SampleLeases {
   // Progress of one lease. Idempotent; a report about a lease that is finished or gone back, and
   // one that says less than an earlier one, change nothing. An evaluation lease's result is taken
   // when it is finished.
-  // Errors: kInvalidArgument  a lease of the future, or a position outside the lease.
+  // Errors: kInvalidArgument  a lease of the future, a position outside the lease, or scores of
+  //                           another number of samples than the lease has.
   absl::Status Report(Rank rank, const SampleReport& report);
   absl::Status Validate(const SampleReport& report) const;  // Report's errors, without its effect.
 
@@ -101,12 +103,14 @@ class SampleLeases {
 
   // kEvaluate: the results of the finished leases, summed by position.
   EvaluationSum Sum() const;
+  // kEvaluate: likewise their scores, of those that had any.
+  const ScoreCounts& scores() const { return scores_; }
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(options_, next_id_, ungranted_count_, positions_done_, batches_done_, ungranted_, held_,
-            results_);
+            results_, scores_);
     if (Archive::is_loading::value && Planted(PlantedBug::kLoseLeasesOnRestart)) held_.clear();
   }
 
@@ -131,6 +135,8 @@ class SampleLeases {
   absl::btree_map<int64_t, int64_t> ungranted_;  // Begin to end; disjoint.
   absl::btree_map<LeaseId, Held> held_;
   absl::btree_map<int64_t, EvaluationSum> results_;  // By first position.
+  // Of all results at once: whole numbers have the same sum in any order.
+  ScoreCounts scores_;
 };
 
 }  // namespace capstan::scheduler

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::scheduler {
@@ -133,6 +135,50 @@ TEST_CASE("Sample leases: evaluation is cut the same way whoever dies, and each 
   CHECK(leases.Sum().samples == 400);
   CHECK(leases.Sum().loss == 28.0);
   CHECK(leases.Sum().correct == 280);
+}
+
+// Scores of `count` samples, half of them clicks.
+ScoreCounts ScoresOf(int64_t count, float from) {
+  ScoreCounts scores;
+  for (int64_t i = 0; i < count; ++i) scores.Add(from + static_cast<float>(i), i % 2 == 1);
+  return scores;
+}
+
+TEST_CASE("Sample leases: each finished lease's scores count once", "[scheduler][core]") {
+  SampleLeases leases = Evaluation(20, 1);  // [0, 16) [16, 20)
+  const SampleLease dead = *leases.Grant(Rank(0));
+  const SampleLease other = *leases.Grant(Rank(1));
+  const SampleReport early{dead.id, 16, 1.0, 16, ScoresOf(16, 50)};
+  leases.Return(Rank(0));
+  REQUIRE_OK(leases.Report(Rank(0), early));  // It comes after its sender's death.
+  const SampleLease again = *leases.Grant(Rank(1));
+  const SampleReport second{other.id, 20, 1.0, 4, ScoresOf(4, -7)};
+  REQUIRE_OK(leases.Report(Rank(1), second));
+  REQUIRE_OK(leases.Report(Rank(1), second));
+  // Scores of a lease that is not finished are not taken, nor looked at.
+  REQUIRE_OK(leases.Report(Rank(1), {again.id, 8, 1.0, 8, ScoresOf(3, 0)}));
+  CHECK(leases.scores() == ScoresOf(4, -7));
+  REQUIRE_OK(leases.Report(Rank(1), {again.id, 16, 1.0, 16, ScoresOf(16, 0)}));
+  ScoreCounts all = ScoresOf(16, 0);
+  all.Merge(ScoresOf(4, -7));
+  CHECK(leases.complete());
+  CHECK(leases.scores() == all);
+}
+
+TEST_CASE("Sample leases: scores of more or fewer samples than the lease has are refused",
+          "[scheduler][core]") {
+  SampleLeases leases = Evaluation(10, 1);
+  const SampleLease lease = *leases.Grant(Rank(0));
+  for (const int64_t count : {9, 11}) {
+    CHECK_STATUS(leases.Report(Rank(0), {lease.id, 10, 1.0, 10, ScoresOf(count, 0)}),
+                 absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("sample lease 1: scores of ", count, " samples, expected its 10"));
+  }
+  CHECK(leases.scores().empty());
+  CHECK_FALSE(leases.complete());
+  // A job that does not predict clicks sends none.
+  REQUIRE_OK(leases.Report(Rank(0), {lease.id, 10, 1.0, 10}));
+  CHECK(leases.complete());
 }
 
 }  // namespace

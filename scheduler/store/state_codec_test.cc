@@ -186,6 +186,49 @@ TEST_CASE("State codec: a job that trains goes on after a restart where it was",
   CHECK(worker.incarnation == Incarnation(2));
 }
 
+TEST_CASE("State codec: what was evaluated before a restart counts once after it",
+          "[scheduler][store]") {
+  Desk desk;
+  const Registration server = desk.Join(Role::kServer, "server-1");
+  desk.Join(Role::kWorker, "worker-1");
+  JobPlan plan = Plan("job-1");
+  plan.objective = Objective::kClicks;
+  plan.train_count = 10;
+  plan.test_count = 320;  // Two leases.
+  REQUIRE_OK(desk.core->SubmitJob(plan, desk.now, desk.actions));
+  desk.Write();
+  TaskReport report{.task = {"job-1", Rank(0), Incarnation(3)}};
+  desk.SyncServer(server, 2);
+  report.assignment_seen = desk.SyncTask(report).generation;
+  desk.SyncServer(server, 3);
+  const Assignment training = desk.SyncTask(report);
+  report.assignment_seen = training.generation;
+  report.samples = {{training.samples.at(0).id, 10}};
+  report.totals = {.samples = 10, .loss = 5, .correct = 5};
+  const Assignment evaluation = desk.SyncTask(report);
+  REQUIRE(evaluation.samples.size() == 2);
+
+  // A hundred clicks above all, the other lease's below.
+  const auto evaluated = [](const SampleLease& lease, float click_score) {
+    SampleReport sample{lease.id, lease.positions.end, 160, 80};
+    for (int i = 0; i < 160; ++i) sample.scores.Add(i < 100 ? click_score : 0, i < 100);
+    return sample;
+  };
+  report.assignment_seen = evaluation.generation;
+  report.samples = {evaluated(evaluation.samples[0], 1)};
+  desk.SyncTask(report);
+  desk.Restart();
+  desk.SyncServer(server, 3);
+  report.samples.push_back(evaluated(evaluation.samples[1], -1));  // And the first once more.
+  desk.SyncTask(report);
+  const JobView view = desk.core->Job("job-1", desk.now).value();
+  REQUIRE(view.results.size() == 1);
+  CHECK(view.results[0].test_auc == 0.5);
+  CHECK(view.results[0].test_loss == 1);
+  desk.Restart();
+  CHECK(desk.core->Job("job-1", desk.now)->results[0].test_auc == 0.5);
+}
+
 TEST_CASE("State codec: who died while the scheduler was away runs out of a fresh lease",
           "[scheduler][store]") {
   Desk desk;

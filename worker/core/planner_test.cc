@@ -113,7 +113,7 @@ TEST_CASE("SamplePlanner: a lease is cut into batches, the last one shorter", "[
   for (const SampleWork& work : works) {
     REQUIRE(planner.Next() == work);
     planner.Started(work);
-    planner.Done(work, 0.5, 1);
+    planner.Done(work, {.loss_sum = 0.5, .correct = 1});
   }
   CHECK(planner.Finished());
   CHECK(planner.Progress()[0].loss_sum == 1.5);
@@ -125,8 +125,9 @@ TEST_CASE("SamplePlanner: a repeated assignment keeps progress and drops ended l
   SamplePlanner planner(4);
   planner.Assign({Lease(1, 0, 8)});
   planner.Started({LeaseId(1), {0, 4}});
-  planner.Done({LeaseId(1), {0, 4}}, 1.0, 2);
-  planner.Done({LeaseId(1), {0, 4}}, 1.0, 2);  // A repeat changes nothing.
+  const WorkResult result{.loss_sum = 1.0, .correct = 2};
+  planner.Done({LeaseId(1), {0, 4}}, result);
+  planner.Done({LeaseId(1), {0, 4}}, result);  // A repeat changes nothing.
   planner.Assign({Lease(1, 0, 8), Lease(2, 8, 12)});
   CHECK(planner.Next() == SampleWork{LeaseId(1), {4, 8}});
   CHECK(planner.Progress()[0].position_done == 4);
@@ -134,6 +135,24 @@ TEST_CASE("SamplePlanner: a repeated assignment keeps progress and drops ended l
   CHECK(planner.UnfinishedLeases() == 2);
   planner.Assign({Lease(2, 8, 12)});
   CHECK(planner.Progress().size() == 1);
+}
+
+TEST_CASE("SamplePlanner: a lease's scores are those of its batches, told once it is done",
+          "[worker][core]") {
+  WorkResult low, high, both;
+  low.scores.Add(-1.0f, false);
+  high.scores.Add(2.0f, true);
+  both.scores.Merge(low.scores);
+  both.scores.Merge(high.scores);
+  SamplePlanner planner(4);
+  planner.Assign({Lease(1, 0, 8), Lease(2, 8, 12)});
+  planner.Done({LeaseId(1), {0, 4}}, low);
+  planner.Done({LeaseId(1), {0, 4}}, low);  // A repeat changes nothing.
+  CHECK(planner.Progress()[0].scores.empty());
+  planner.Assign({Lease(1, 0, 8), Lease(2, 8, 12)});
+  planner.Done({LeaseId(1), {4, 8}}, high);
+  CHECK(planner.Progress()[0].scores == both.scores);
+  CHECK(planner.Progress()[1].scores.empty());
 }
 
 }  // namespace

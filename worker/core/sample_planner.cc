@@ -52,26 +52,29 @@ void SamplePlanner::Started(const SampleWork& work) {
   }
 }
 
-void SamplePlanner::Done(const SampleWork& work, double loss_sum, int64_t correct) {
+void SamplePlanner::Done(const SampleWork& work, const WorkResult& result) {
   Lease* lease = Find(work.lease);
   if (lease == nullptr || lease->progress.position_done >= work.positions.end) return;
   lease->progress.position_done = work.positions.end;
-  lease->progress.loss_sum += loss_sum;
-  lease->progress.correct += correct;
+  lease->progress.loss_sum += result.loss_sum;
+  lease->progress.correct += result.correct;
+  lease->scores.Merge(result.scores);
   lease->next = std::max(lease->next, work.positions.end);
 }
 
 bool SamplePlanner::Finished() const { return UnfinishedLeases() == 0; }
 
 int SamplePlanner::UnfinishedLeases() const {
-  return static_cast<int>(std::count_if(leases_.begin(), leases_.end(), [](const Lease& lease) {
-    return lease.progress.position_done < lease.lease.positions.end;
-  }));
+  return static_cast<int>(std::count_if(leases_.begin(), leases_.end(),
+                                        [](const Lease& lease) { return !lease.done(); }));
 }
 
 std::vector<SampleProgress> SamplePlanner::Progress() const {
   std::vector<SampleProgress> progress;
-  for (const Lease& lease : leases_) progress.push_back(lease.progress);
+  for (const Lease& lease : leases_) {
+    progress.push_back(lease.progress);
+    if (lease.done()) progress.back().scores = lease.scores;
+  }
   return progress;
 }
 

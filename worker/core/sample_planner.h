@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 
 namespace capstan::worker {
@@ -27,11 +28,20 @@ struct SampleWork {
   friend bool operator==(const SampleWork&, const SampleWork&) = default;
 };
 
+// What a batch came to.
+struct WorkResult {
+  int64_t samples = 0;
+  double loss_sum = 0.0;
+  int64_t correct = 0;
+  ScoreCounts scores = {};  // Evaluation of a job that predicts clicks: of every sample.
+};
+
 struct SampleProgress {
   LeaseId lease;
   int64_t position_done = 0;  // Every position of the lease below it is done.
   double loss_sum = 0.0;      // Over the done positions.
   int64_t correct = 0;
+  ScoreCounts scores = {};  // Of the whole lease once it is done, until then empty.
 };
 
 class SamplePlanner {
@@ -46,7 +56,7 @@ class SamplePlanner {
   void Started(const SampleWork& work);
 
   // `work` is acknowledged (or evaluated). Batches of a lease are done in order.
-  void Done(const SampleWork& work, double loss_sum, int64_t correct);
+  void Done(const SampleWork& work, const WorkResult& result);
 
   bool Finished() const;  // Every lease is done.
 
@@ -59,7 +69,9 @@ class SamplePlanner {
   struct Lease {
     SampleLease lease;
     int64_t next = 0;
-    SampleProgress progress;
+    SampleProgress progress;  // But for the scores.
+    ScoreCounts scores = {};  // Over the done positions.
+    bool done() const { return progress.position_done >= lease.positions.end; }
   };
   Lease* Find(LeaseId id);
 

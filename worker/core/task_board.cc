@@ -95,7 +95,7 @@ void TaskBoard::Started(const Work& work) {
   }
   samples().Started({work.lease, work.positions});
   if (Planted(PlantedBug::kReportBeforeAcknowledged)) {
-    samples().Done({work.lease, work.positions}, 0, 0);
+    samples().Done({work.lease, work.positions}, {});
   }
   if (work.kind == Work::Kind::kTrain) {
     next_iteration_ = std::max(next_iteration_, work.iteration.Next());
@@ -104,14 +104,14 @@ void TaskBoard::Started(const Work& work) {
 
 void TaskBoard::Done(const Work& work, const WorkResult& result) {
   if (work.kind == Work::Kind::kEvaluate) {
-    evaluation_.Done({work.lease, work.positions}, result.loss_sum, result.correct);
+    evaluation_.Done({work.lease, work.positions}, result);
     return;
   }
   --under_way_;
   if (options_.bsp) {
     slots_.Done({work.iteration, SlotId(static_cast<int32_t>(work.slots.begin))});
   } else {
-    training_.Done({work.lease, work.positions}, result.loss_sum, result.correct);
+    training_.Done({work.lease, work.positions}, result);
     iterations_done_ = std::max(iterations_done_, work.iteration.Next());
   }
   totals_.samples += result.samples;

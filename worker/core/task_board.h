@@ -54,13 +54,6 @@ struct Work {
   friend bool operator==(const Work&, const Work&) = default;
 };
 
-// What a batch came to.
-struct WorkResult {
-  int64_t samples = 0;
-  double loss_sum = 0.0;
-  int64_t correct = 0;
-};
-
 struct TaskTotals {
   int64_t samples = 0;
   double loss = 0.0;

@@ -1,9 +1,11 @@
 #include "worker/task/task_messages.h"
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/metrics/score_counts.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {
@@ -31,6 +33,16 @@ absl::Status CheckRange(absl::string_view what, int64_t begin, int64_t end) {
   if (begin >= 0 && end >= begin) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("assignment.", what, ": got the range [", begin, ", ", end, ")"));
+}
+
+void EncodeScores(const ScoreCounts& scores, v1::ScoreCounts& out) {
+  uint32_t before = 0;
+  for (const auto& [bin, counts] : scores.bins()) {
+    out.add_bin_steps(bin - before);
+    out.add_non_clicks(counts.non_clicks);
+    out.add_clicks(counts.clicks);
+    before = bin;
+  }
 }
 
 }  // namespace
@@ -69,6 +81,7 @@ v1::TaskProgress ProgressToProto(const TaskBoard& board) {
     out->set_position_done(lease.position_done);
     out->set_loss_sum(lease.loss_sum);
     out->set_correct(lease.correct);
+    if (!lease.scores.empty()) EncodeScores(lease.scores, *out->mutable_scores());
   }
   progress.set_samples_total(board.totals().samples);
   progress.set_loss_total(board.totals().loss);

@@ -65,6 +65,31 @@ TEST_CASE("Task messages: progress carries totals, leases and staleness", "[work
   CHECK(progress.staleness_counts(1) == 1);
 }
 
+TEST_CASE("Task messages: a finished evaluation carries its scores as steps from bin to bin",
+          "[worker][task]") {
+  TaskBoard board({.batch_size = 4, .evaluation_batch_size = 4});
+  board.Take({.generation = Generation(1),
+              .phase = Phase::kEvaluate,
+              .samples = {{LeaseId(5), {0, 4}}, {LeaseId(6), {4, 8}}}});
+  WorkResult result{.samples = 4};
+  result.scores.Add(0.0f, false);
+  result.scores.Add(0.0f, true);
+  result.scores.Add(0.0f, true);
+  result.scores.Add(2.0f, false);
+  board.Started(board.Next());
+  board.Done({.kind = Work::Kind::kEvaluate, .positions = {0, 4}, .lease = LeaseId(5)}, result);
+  const v1::TaskProgress progress = ProgressToProto(board);
+  const v1::ScoreCounts& scores = progress.samples(0).scores();
+  REQUIRE(scores.bin_steps_size() == 2);
+  CHECK(scores.bin_steps(0) == 0x8000);  // The upper half of 0.0f, sign bit flipped.
+  CHECK(scores.bin_steps(1) == 0x4000);  // That of 2.0f is 0x4000 above it.
+  CHECK(scores.non_clicks(0) == 1);
+  CHECK(scores.clicks(0) == 2);
+  CHECK(scores.non_clicks(1) == 1);
+  CHECK(scores.clicks(1) == 0);
+  CHECK_FALSE(progress.samples(1).has_scores());
+}
+
 TEST_CASE("Task messages: a wait names its peer and its culprits", "[worker][task]") {
   const SessionWait wait{.waiting = true,
                          .request = {.kind = OpKind::kPull, .iteration = Iteration(6)},

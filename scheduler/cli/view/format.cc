@@ -59,6 +59,10 @@ std::string TimeText(int64_t unix_ms) {
                           absl::LocalTimeZone());
 }
 
+bool HasAccuracy(v1::Objective objective) {
+  return objective != v1::RATINGS && objective != v1::WORDS;
+}
+
 std::string StateName(v1::JobState state) {
   return v1::JobState_IsValid(state) ? v1::JobState_Name(state) : absl::StrCat("STATE_", state);
 }

@@ -1,6 +1,7 @@
 #include "scheduler/cli/view/job_view.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -65,22 +66,69 @@ std::string TaskTable(const v1::JobStatus& job) {
   return table.ToString();
 }
 
+std::string AucText(const v1::EpochResult& result) {
+  return result.has_test_auc() ? FormatLoss(result.test_auc()) : "-";
+}
+
+std::string RmseText(const v1::EpochResult& result) {
+  return result.has_test_rmse() ? FormatLoss(result.test_rmse()) : "-";
+}
+
 std::string ResultTable(const v1::JobStatus& job) {
-  TextTable table({{"EPOCH", Align::kRight},
-                   {"TRAIN LOSS", Align::kRight},
-                   {"TRAIN ACCURACY", Align::kRight},
-                   {"TEST LOSS", Align::kRight},
-                   {"TEST ACCURACY", Align::kRight},
-                   {"TIME", Align::kRight}});
+  const bool accuracy = HasAccuracy(job.objective());
+  std::vector<TextTable::Column> columns;
+  const auto column = [&columns](bool there, const char* heading) {
+    if (there) columns.push_back({heading, Align::kRight});
+  };
+  column(true, "EPOCH");
+  column(true, "TRAIN LOSS");
+  column(accuracy, "TRAIN ACCURACY");
+  column(true, "TEST LOSS");
+  column(accuracy, "TEST ACCURACY");
+  column(job.objective() == v1::CLICKS, "TEST AUC");
+  column(job.objective() == v1::RATINGS, "TEST RMSE");
+  column(true, "TIME");
+  TextTable table(columns);
   for (const v1::EpochResult& result : job.results()) {
     const bool tested = result.test_samples() > 0;
-    table.AddRow({absl::StrCat(result.epoch() + 1), FormatLoss(result.train_loss()),
-                  FormatShare(result.train_accuracy()),
-                  tested ? FormatLoss(result.test_loss()) : "",
-                  tested ? FormatShare(result.test_accuracy()) : "",
-                  DurationText(absl::Seconds(result.seconds()))});
+    std::vector<std::string> cells = {absl::StrCat(result.epoch() + 1),
+                                      FormatLoss(result.train_loss())};
+    if (accuracy) cells.push_back(FormatShare(result.train_accuracy()));
+    cells.push_back(tested ? FormatLoss(result.test_loss()) : "");
+    if (accuracy) cells.push_back(tested ? FormatShare(result.test_accuracy()) : "");
+    if (job.objective() == v1::CLICKS) cells.push_back(AucText(result));
+    if (job.objective() == v1::RATINGS) cells.push_back(RmseText(result));
+    cells.push_back(DurationText(absl::Seconds(result.seconds())));
+    table.AddRow(std::move(cells));
   }
   return table.ToString();
+}
+
+// The newest epoch with a test; null: there is none.
+const v1::EpochResult* LastTested(const v1::JobStatus& job) {
+  for (int i = job.results_size() - 1; i >= 0; --i) {
+    if (job.results(i).test_samples() > 0) return &job.results(i);
+  }
+  return nullptr;
+}
+
+// Each figure of a test as "name value", the one that the job is judged by first.
+std::vector<std::string> TestFigures(const v1::EpochResult& result, v1::Objective objective) {
+  std::vector<std::string> figures;
+  if (objective == v1::CLICKS) figures.push_back(absl::StrCat("AUC ", AucText(result)));
+  if (objective == v1::RATINGS) figures.push_back(absl::StrCat("RMSE ", RmseText(result)));
+  if (HasAccuracy(objective)) {
+    figures.push_back(absl::StrCat("accuracy ", FormatShare(result.test_accuracy())));
+  }
+  figures.push_back(absl::StrCat("loss ", FormatLoss(result.test_loss())));
+  return figures;
+}
+
+// Whether a job of `objective` tells its results: those of a list do not.
+bool AnyOf(const v1::ListJobsResponse& jobs, v1::Objective objective) {
+  return std::any_of(jobs.jobs().begin(), jobs.jobs().end(), [objective](const auto& job) {
+    return job.objective() == objective && LastTested(job) != nullptr;
+  });
 }
 
 // A line "name       value" after `indent`; none for an empty value.
@@ -124,25 +172,36 @@ std::string DescribeWait(const v1::Wait& wait) {
 
 std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now) {
   if (jobs.jobs_size() == 0) return "No jobs. Submit one: capstan job submit FILE\n";
-  TextTable table({{"JOB"},
-                   {"STATE"},
-                   {"MODE"},
-                   {"EPOCH", Align::kRight},
-                   {"DONE", Align::kRight},
-                   {"LOSS", Align::kRight},
-                   {"ACCURACY", Align::kRight},
-                   {"TIME", Align::kRight},
-                   {"DETAIL"}});
+  const bool auc = AnyOf(jobs, v1::CLICKS), rmse = AnyOf(jobs, v1::RATINGS);
+  std::vector<TextTable::Column> columns = {{"JOB"},
+                                            {"STATE"},
+                                            {"MODE"},
+                                            {"EPOCH", Align::kRight},
+                                            {"DONE", Align::kRight},
+                                            {"LOSS", Align::kRight},
+                                            {"ACCURACY", Align::kRight}};
+  if (auc) columns.push_back({"TEST AUC", Align::kRight});
+  if (rmse) columns.push_back({"TEST RMSE", Align::kRight});
+  columns.insert(columns.end(), {{"TIME", Align::kRight}, {"DETAIL"}});
+  TextTable table(columns);
   for (const v1::JobStatus& job : jobs.jobs()) {
     const bool trained = job.samples_done() > 0;
     const int epoch = std::min(job.epoch() + 1, job.epochs());
     const std::string failure = DescribeFailure(job.failure());
-    table.AddRow({job.job_id(), StateName(job.state()), job.mode(),
-                  absl::StrCat(epoch, "/", job.epochs()),
-                  Share(job.samples_done(), job.samples_total()),
-                  trained ? FormatLoss(job.loss()) : "", trained ? FormatShare(job.accuracy()) : "",
-                  job.started_unix_ms() == 0 ? "" : DurationText(RunTime(job, now)),
-                  failure.empty() ? job.detail() : failure});
+    const v1::EpochResult* tested = LastTested(job);
+    std::vector<std::string> cells = {
+        job.job_id(),
+        StateName(job.state()),
+        job.mode(),
+        absl::StrCat(epoch, "/", job.epochs()),
+        Share(job.samples_done(), job.samples_total()),
+        trained ? FormatLoss(job.loss()) : "",
+        trained && HasAccuracy(job.objective()) ? FormatShare(job.accuracy()) : ""};
+    if (auc) cells.push_back(tested != nullptr ? AucText(*tested) : "");
+    if (rmse) cells.push_back(tested != nullptr ? RmseText(*tested) : "");
+    cells.push_back(job.started_unix_ms() == 0 ? "" : DurationText(RunTime(job, now)));
+    cells.push_back(failure.empty() ? job.detail() : failure);
+    table.AddRow(std::move(cells));
   }
   return table.ToString();
 }
@@ -173,9 +232,11 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
     AddField(&text, "progress", progress);
   }
   if (job.samples_done() > 0) {
-    AddField(
-        &text, "training",
-        absl::StrCat("loss ", FormatLoss(job.loss()), ", accuracy ", FormatShare(job.accuracy())));
+    std::string training = absl::StrCat("loss ", FormatLoss(job.loss()));
+    if (HasAccuracy(job.objective())) {
+      absl::StrAppend(&training, ", accuracy ", FormatShare(job.accuracy()));
+    }
+    AddField(&text, "training", training);
   }
   AddField(&text, "staleness", DescribeStaleness(job.staleness_counts()));
   AddField(&text, "restarts", absl::StrCat(job.restarts()));
@@ -185,14 +246,19 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   return text;
 }
 
-std::string EpochLine(const v1::EpochResult& result, int epochs) {
-  std::string line = absl::StrCat("epoch ", result.epoch() + 1, "/", epochs, "  train loss ",
-                                  FormatLoss(result.train_loss()), "  train accuracy ",
-                                  FormatShare(result.train_accuracy()));
-  if (result.test_samples() > 0) {
-    absl::StrAppend(&line, "  test loss ", FormatLoss(result.test_loss()), "  test accuracy ",
-                    FormatShare(result.test_accuracy()));
-  }
+std::string EpochLine(const v1::EpochResult& result, const v1::JobStatus& job) {
+  const v1::Objective objective = job.objective();
+  std::string line = absl::StrCat("epoch ", result.epoch() + 1, "/", job.epochs(), "  train loss ",
+                                  FormatLoss(result.train_loss()));
+  const auto add = [&line](bool there, absl::string_view name, const std::string& value) {
+    if (there) absl::StrAppend(&line, "  ", name, " ", value);
+  };
+  const bool tested = result.test_samples() > 0;
+  add(HasAccuracy(objective), "train accuracy", FormatShare(result.train_accuracy()));
+  add(tested, "test loss", FormatLoss(result.test_loss()));
+  add(tested && HasAccuracy(objective), "test accuracy", FormatShare(result.test_accuracy()));
+  add(tested && objective == v1::CLICKS, "test AUC", AucText(result));
+  add(tested && objective == v1::RATINGS, "test RMSE", RmseText(result));
   return absl::StrCat(line, "  ", DurationText(absl::Seconds(result.seconds())));
 }
 
@@ -208,13 +274,10 @@ std::string EndSummary(const v1::JobStatus& job) {
   };
   add("reason", DescribeFailure(job.failure()));
   if (job.failure().message() != job.detail()) add("detail", job.detail());
-  for (int i = job.results_size() - 1; i >= 0; --i) {
-    if (job.results(i).test_samples() == 0) continue;
-    add("test", absl::StrCat("accuracy ", FormatShare(job.results(i).test_accuracy()), ", loss ",
-                             FormatLoss(job.results(i).test_loss()), " on ",
-                             FormatCount(job.results(i).test_samples()), " samples, epoch ",
-                             job.results(i).epoch() + 1));
-    break;
+  if (const v1::EpochResult* tested = LastTested(job); tested != nullptr) {
+    add("test",
+        absl::StrCat(absl::StrJoin(TestFigures(*tested, job.objective()), ", "), " on ",
+                     FormatCount(tested->test_samples()), " samples, epoch ", tested->epoch() + 1));
   }
   add("staleness", DescribeStaleness(job.staleness_counts()));
   if (job.state() == v1::SUCCEEDED && !job.output_directory().empty()) {

@@ -11,7 +11,7 @@
 
 namespace capstan::cli {
 
-// One row a job.
+// One row a job. With results (`job status`), also the newest AUC or RMSE of the test set.
 std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now);
 
 // Everything: state and reason, progress, the tasks and whom they wait for, results by epoch,
@@ -31,8 +31,8 @@ std::string DescribeFailure(const v1::Failure& failure);
 // "mean 0.8, at most 2"; empty if nothing was counted.
 std::string DescribeStaleness(const google::protobuf::RepeatedField<int64_t>& counts);
 
-// A line for a finished epoch: "epoch 1/3  train loss 0.7312  train accuracy 74.20 %  ...".
-std::string EpochLine(const v1::EpochResult& result, int epochs);
+// A line for a finished epoch of `job`: "epoch 1/3  train loss 0.7312  train accuracy 74 %  ...".
+std::string EpochLine(const v1::EpochResult& result, const v1::JobStatus& job);
 
 }  // namespace capstan::cli
 

@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "scheduler/cli/view/format.h"
+
 namespace capstan::cli {
 namespace {
 
@@ -117,11 +119,78 @@ TEST_CASE("EndSummary: a success names accuracy and files, a failure reason and 
 }
 
 TEST_CASE("EpochLine: test figures only where there was a test", "[cli]") {
-  CHECK(EpochLine(Running().results(0), 3) ==
+  CHECK(EpochLine(Running().results(0), Running()) ==
         "epoch 1/3  train loss 0.7000  train accuracy 75.00 %  test loss 0.6000  test accuracy "
         "79.00 %  12 s");
-  CHECK(EpochLine(Parse<v1::EpochResult>("epoch: 2 train_loss: 1 seconds: 1"), 3) ==
+  CHECK(EpochLine(Parse<v1::EpochResult>("epoch: 2 train_loss: 1 seconds: 1"), Running()) ==
         "epoch 3/3  train loss 1.0000  train accuracy 0.00 %  1.0 s");
+}
+
+// A job of another objective, with the result that it has.
+v1::JobStatus JobOf(v1::Objective objective, const std::string& figure) {
+  v1::JobStatus job = Running();
+  job.clear_tasks();
+  job.set_objective(objective);
+  if (!HasAccuracy(objective)) job.clear_accuracy();
+  v1::EpochResult& result = *job.mutable_results(0);
+  if (!HasAccuracy(objective)) result.clear_train_accuracy();
+  if (!HasAccuracy(objective)) result.clear_test_accuracy();
+  result.MergeFrom(Parse<v1::EpochResult>(figure));
+  return job;
+}
+
+TEST_CASE("Job views: a job that predicts clicks shows its AUC, or that there is none", "[cli]") {
+  const v1::JobStatus job = JobOf(v1::CLICKS, "test_auc: 0.8125");
+  CHECK(EpochLine(job.results(0), job) ==
+        "epoch 1/3  train loss 0.7000  train accuracy 75.00 %  test loss 0.6000  test accuracy "
+        "79.00 %  test AUC 0.8125  12 s");
+  CHECK_THAT(EpochLine(JobOf(v1::CLICKS, "").results(0), job), Catch::Contains("  test AUC -  12"));
+  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()),
+             Catch::EndsWith(
+                 "EPOCH  TRAIN LOSS  TRAIN ACCURACY  TEST LOSS  TEST ACCURACY  TEST AUC  TIME\n"
+                 "    1      0.7000         75.00 %     0.6000        79.00 %    0.8125  12 s\n"));
+  CHECK_THAT(EndSummary(job), Catch::Contains("test       AUC 0.8125, accuracy 79.00 %, loss "
+                                              "0.6000 on 10,000 samples, epoch 1\n"));
+}
+
+TEST_CASE("Job views: a job that predicts ratings shows its RMSE and no accuracy", "[cli]") {
+  const v1::JobStatus job = JobOf(v1::RATINGS, "test_rmse: 0.7746");
+  CHECK(EpochLine(job.results(0), job) ==
+        "epoch 1/3  train loss 0.7000  test loss 0.6000  test RMSE 0.7746  12 s");
+  const std::string text = DescribeJob(job, absl::UnixEpoch());
+  CHECK_THAT(text, Catch::Contains("training   loss 0.5000\n"));
+  CHECK_THAT(text, Catch::EndsWith("EPOCH  TRAIN LOSS  TEST LOSS  TEST RMSE  TIME\n"
+                                   "    1      0.7000     0.6000     0.7746  12 s\n"));
+  CHECK_THAT(EndSummary(job), Catch::Contains("test       RMSE 0.7746, loss 0.6000 on 10,000"));
+}
+
+TEST_CASE("Job views: a job that predicts words shows its loss alone", "[cli]") {
+  const v1::JobStatus job = JobOf(v1::WORDS, "");
+  CHECK(EpochLine(job.results(0), job) == "epoch 1/3  train loss 0.7000  test loss 0.6000  12 s");
+  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()),
+             Catch::EndsWith("EPOCH  TRAIN LOSS  TEST LOSS  TIME\n"
+                             "    1      0.7000     0.6000  12 s\n"));
+  CHECK_THAT(EndSummary(job), Catch::Contains("test       loss 0.6000 on 10,000 samples"));
+}
+
+TEST_CASE("JobTable: AUC and RMSE have a column where a job tells them", "[cli]") {
+  v1::ListJobsResponse jobs;
+  *jobs.add_jobs() = JobOf(v1::CLICKS, "test_auc: 0.8125");
+  CHECK(JobTable(jobs, absl::FromUnixMillis(1030000)) ==
+        "JOB      STATE    MODE    EPOCH  DONE    LOSS  ACCURACY  TEST AUC  TIME  DETAIL\n"
+        "lenet-1  RUNNING  ssp(2)    2/3  50 %  0.5000   80.00 %    0.8125  20 s  trains epoch 2 "
+        "of 3\n");
+  *jobs.add_jobs() = JobOf(v1::RATINGS, "test_rmse: 0.7746");
+  CHECK(JobTable(jobs, absl::FromUnixMillis(1030000)) ==
+        "JOB      STATE    MODE    EPOCH  DONE    LOSS  ACCURACY  TEST AUC  TEST RMSE  TIME  "
+        "DETAIL\n"
+        "lenet-1  RUNNING  ssp(2)    2/3  50 %  0.5000   80.00 %    0.8125          -  20 s  "
+        "trains epoch 2 of 3\n"
+        "lenet-1  RUNNING  ssp(2)    2/3  50 %  0.5000         -         -     0.7746  20 s  "
+        "trains epoch 2 of 3\n");
+  // As `job list` tells them: without results.
+  for (v1::JobStatus& job : *jobs.mutable_jobs()) job.clear_results();
+  CHECK_THAT(JobTable(jobs, absl::UnixEpoch()), !Catch::Contains("TEST"));
 }
 
 }  // namespace

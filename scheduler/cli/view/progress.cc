@@ -47,7 +47,9 @@ std::vector<std::string> Facts(const v1::JobStatus& job) {
   if (job.samples_done() > 0) {
     facts.push_back(FormatRate(job.samples_per_second()));
     facts.push_back(absl::StrCat("loss ", FormatLoss(job.loss())));
-    facts.push_back(absl::StrCat("accuracy ", FormatShare(job.accuracy())));
+    if (HasAccuracy(job.objective())) {
+      facts.push_back(absl::StrCat("accuracy ", FormatShare(job.accuracy())));
+    }
   }
   const int staleness = StalenessMax(job);
   if (staleness >= 0) facts.push_back(absl::StrCat("staleness <= ", staleness));
@@ -88,7 +90,7 @@ std::string ProgressLine(const v1::JobStatus& job) {
 ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {
   Update update;
   for (; results_told_ < job.results_size(); ++results_told_) {
-    update.lines.push_back(EpochLine(job.results(results_told_), job.epochs()));
+    update.lines.push_back(EpochLine(job.results(results_told_), job));
     line_time_ = now;  // It tells progress, too.
   }
   if (job.restarts() > restarts_told_) {

@@ -29,6 +29,14 @@ TEST_CASE("ProgressBar: shows share, rate, loss, accuracy, staleness and time le
         "accuracy 80.00 %  staleness <= 2  0:10 left");
 }
 
+TEST_CASE("ProgressBar: no accuracy where there is none", "[cli]") {
+  v1::JobStatus job = Half();
+  job.set_objective(v1::RATINGS);
+  job.clear_accuracy();
+  CHECK(ProgressLine(job) ==
+        "lenet-1  epoch 2/3  50 %  9,000 samples/s  loss 0.5000  staleness <= 2  0:10 left");
+}
+
 TEST_CASE("ProgressBar: narrow terminals shorten the bar, then cut", "[cli]") {
   CHECK(ProgressBar(Half(), 110) ==
         "lenet-1  epoch 2/3  [####----] 50 %  9,000 samples/s  loss 0.5000  accuracy 80.00 %  "

@@ -1,0 +1,59 @@
+#include "scheduler/task_codec.h"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/metrics/score_counts.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::scheduler {
+namespace {
+
+v1::SyncTaskRequest RequestOf(const std::vector<uint32_t>& bin_steps,
+                              const std::vector<int64_t>& non_clicks,
+                              const std::vector<int64_t>& clicks) {
+  v1::SyncTaskRequest request;
+  v1::SampleProgress& sample = *request.mutable_progress()->add_samples();
+  sample.set_lease_id(6);
+  v1::ScoreCounts& scores = *sample.mutable_scores();
+  scores.mutable_bin_steps()->Add(bin_steps.begin(), bin_steps.end());
+  scores.mutable_non_clicks()->Add(non_clicks.begin(), non_clicks.end());
+  scores.mutable_clicks()->Add(clicks.begin(), clicks.end());
+  return request;
+}
+
+TEST_CASE("Task codec: scores of a lease are rebuilt from steps and counts", "[scheduler]") {
+  ScoreCounts expected;
+  REQUIRE_OK(expected.Append(0, {.non_clicks = 2, .clicks = 0}));
+  REQUIRE_OK(expected.Append(7, {.non_clicks = 0, .clicks = 300}));
+  REQUIRE_OK(expected.Append(65535, {.non_clicks = 1, .clicks = 1}));
+  REQUIRE_OK_AND_ASSIGN(const TaskReport report,
+                        DecodeTaskReport(RequestOf({0, 7, 65528}, {2, 0, 1}, {0, 300, 1})));
+  CHECK(report.samples[0].lease == LeaseId(6));
+  CHECK(report.samples[0].scores == expected);
+  REQUIRE_OK_AND_ASSIGN(const TaskReport none, DecodeTaskReport(RequestOf({}, {}, {})));
+  CHECK(none.samples[0].scores.empty());
+}
+
+TEST_CASE("Task codec: scores that cannot be are refused with their lease and what is wrong",
+          "[scheduler]") {
+  const auto refused = [](const v1::SyncTaskRequest& request, const std::string& why) {
+    CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument,
+                 "progress.samples: lease 6: scores: " + why);
+  };
+  refused(RequestOf({1, 2}, {1, 1}, {1}), "2 bin_steps, 2 non_clicks and 1 clicks");
+  refused(RequestOf({1}, {1, 1}, {1, 1}), "1 bin_steps, 2 non_clicks and 2 clicks");
+  refused(RequestOf({5, 0}, {1, 1}, {1, 1}), "score bin 5, expected one from 6 to 65535");
+  refused(RequestOf({65536}, {1}, {1}), "score bin 65536, expected one from 0 to 65535");
+  refused(RequestOf({9, 65527}, {1, 1}, {1, 1}), "score bin 65536, expected one from 10");
+  refused(RequestOf({4294967295u}, {1}, {1}), "score bin 4294967295");
+  refused(RequestOf({1}, {-1}, {1}), "score bin 1: -1 non-clicks, expected 0 to");
+  refused(RequestOf({1}, {1}, {INT64_MAX}),
+          "score bin 1: 9223372036854775807 clicks, expected 0 to");
+  refused(RequestOf({1}, {0}, {0}), "score bin 1 has no examples");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
