@@ -68,6 +68,8 @@ const std::vector<Mutant>& AllMutants() {
        "the leases of a task that died go to nobody"},
       {PlantedBug::kReturnWholeLease, "return-whole-lease",
        "what a dead task had reported as done is leased again"},
+      {PlantedBug::kLosePartlyEvaluated, "lose-partly-evaluated",
+       "what a dead task had evaluated of a lease counts for nobody"},
       {PlantedBug::kTakeReportOfTheDead, "take-report-of-the-dead",
        "a report of an earlier life counts for the present one"},
       {PlantedBug::kKeepDeadMember, "keep-dead-member",

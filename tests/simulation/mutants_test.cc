@@ -12,6 +12,7 @@ constexpr const char* kQuick[] = {
     "forget-lease-progress",
     "lose-lease-of-the-dead",
     "return-whole-lease",
+    "lose-partly-evaluated",
     "keep-dead-member",
     "lose-leases-on-restart",
     "skip-duplicate-filter",

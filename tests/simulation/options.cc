@@ -74,7 +74,7 @@ void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
   job.epochs = static_cast<int>(prng.Between(1, 3));
   job.train_count = prng.Between(8, 40) * job.batch_size + prng.Between(0, job.batch_size);
   if (job.mode == Mode::kBsp) job.train_count = job.train_count * (job.slots + 1) / 2;
-  job.test_count = prng.Chance(0.3) ? prng.Between(1, 40) : 0;
+  job.test_count = prng.Chance(0.3) ? prng.Between(1, 150) : 0;
   job.table_elements.push_back(prng.Between(1, 160));
   if (job.mode == Mode::kBsp && prng.Chance(0.3)) job.table_elements.push_back(prng.Between(1, 60));
   if (options.servers > 1 && prng.Chance(0.6)) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/cluster.h"
+#include "tests/simulation/evaluation.h"
 #include "tests/simulation/exactly_once_ledger.h"
 #include "tests/simulation/liveness.h"
 #include "tests/simulation/nemesis.h"
@@ -33,6 +34,7 @@ Liveness* AddCheckers(World* world) {
   }
   checkers.push_back(std::make_unique<StalenessAndVersions>(job));
   checkers.push_back(std::make_unique<Ownership>());
+  checkers.push_back(std::make_unique<Evaluation>(job));
   auto liveness = std::make_unique<Liveness>(world->options, &world->faults);
   Liveness* judge = liveness.get();
   checkers.push_back(std::move(liveness));

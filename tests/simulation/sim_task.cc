@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/simulation/evaluation.h"
 #include "tests/simulation/methods.h"
 #include "worker/task/failures.h"
 #include "worker/task/task_messages.h"
@@ -44,6 +45,14 @@ worker::PushPullSession::Options SessionOptions(const v1::JobSpec& spec) {
   options.chunk_bytes_min = options.chunk_bytes_max = 128;
   options.acknowledgement = AcknowledgementOf(spec);
   return options;
+}
+
+worker::WorkResult EvaluationOf(const worker::Work& work) {
+  const Evaluated evaluated = Evaluate(work.epoch, work.positions);
+  return {.samples = work.positions.size(),
+          .loss_sum = evaluated.loss_sum,
+          .correct = evaluated.correct,
+          .scores = evaluated.scores};
 }
 
 worker::WorkResult ResultOf(const worker::Work& work) {
@@ -198,7 +207,7 @@ int64_t SimTask::FirstReady(size_t table, int64_t element) const {
 bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) {
   waiting_ = Waiting::kTime;
   process_->After(world_->options.compute_min, [this, work, result] {
-    *result = ResultOf(work);
+    *result = EvaluationOf(work);
     Resume();
   });
   return false;
