@@ -4,6 +4,7 @@
 
 #include "absl/types/span.h"
 #include "common/sparse_models/model_of_job.h"
+#include "common/sparse_models/sparse_model.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {
@@ -93,7 +94,11 @@ absl::StatusOr<WorkResult> SparseComputation::Evaluate(const Work&, const TableA
   std::vector<float> outputs;
   const BatchResult result =
       trainer_->Evaluate(pulled_, parameters[kRowsTable], DenseOf(parameters), &outputs);
-  return ResultOf(pulled_, result);
+  WorkResult evaluated = ResultOf(pulled_, result);
+  if (trainer_->shape().loss != SparseLoss::kLogLoss) return evaluated;
+  const absl::Span<const float> labels = pulled_.examples.labels();
+  for (size_t i = 0; i < outputs.size(); ++i) evaluated.scores.Add(outputs[i], labels[i] > 0);
+  return evaluated;
 }
 
 }  // namespace capstan::worker
