@@ -80,6 +80,22 @@ std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
   return waits;
 }
 
+std::optional<HeldJob::CallId> HeldJob::ScanRows(const v1::ScanRowsRequest& request,
+                                                 v1::ScanRowsResponse* response, Done done) {
+  Effects effects;
+  std::optional<CallId> waits;
+  {
+    absl::MutexLock lock(&mutex_);
+    const CallId call = calls_.Begin(std::move(done));
+    Sink sink(this, &effects.ended);
+    const absl::Status status = ScanLocked(request, call, response, sink);
+    waits = FinishLocked(call, Annotate(status, absl::StrCat("scan of ", options_.job)), sink,
+                         &effects);
+  }
+  Perform(effects);
+  return waits;
+}
+
 void HeldJob::Cancel(CallId call) {
   Effects effects;
   {
@@ -230,6 +246,33 @@ absl::Status HeldJob::PullLocked(const v1::PullRequest& request, const std::vect
     CAPSTAN_RETURN_IF_ERROR(tables_.Pull(KeyOf(request.shards(i)), heads[i], now, sink));
   }
   TickAtLocked(deadline, effects);
+  return absl::OkStatus();
+}
+
+absl::Status HeldJob::ScanLocked(const v1::ScanRowsRequest& request, CallId call,
+                                 v1::ScanRowsResponse* response, Sink& sink) {
+  CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
+  if (request.bytes_max() < 1 || request.bytes_max() > kScanBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bytes_max ", request.bytes_max(), ": expected 1 to ", kScanBytesMax));
+  }
+  const ShardKey key = KeyOf(request);
+  CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
+  const PullHead reader{.token = {},
+                        .rank = Rank(request.caller().rank()),
+                        .incarnation = Incarnation(request.caller().incarnation()),
+                        .iteration = {},
+                        .snapshot = true,
+                        .deadline = {}};
+  CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, reader));
+  const TableShard& shard = *tables_.Find(key);
+  absl::StatusOr<ScannedRows> scanned = shard.store().Scan(request.place(), request.bytes_max());
+  if (!scanned.ok()) return Annotate(scanned.status(), NameOf(key));
+  response->set_version(shard.core().version().value());
+  response->set_rows(std::move(scanned->rows));
+  response->set_end(!scanned->next.has_value());
+  response->set_next_place(scanned->next.value_or(0));
+  sink.HoldRead(key, call, shard.core().version());
   return absl::OkStatus();
 }
 

@@ -82,9 +82,10 @@ struct CapturedShard {
 
 class HeldJob : public std::enable_shared_from_this<HeldJob> {
  public:
-  // Entries of one message, and bytes of values in one answer.
+  // Entries of one message, and bytes of values in one answer; of rows in one answer to a scan.
   static constexpr int kShardsPerMessageMax = 16'384;
   static constexpr int64_t kAnswerBytesMax = 60 << 20;
+  static constexpr int32_t kScanBytesMax = 4 << 20;
   // Keys that pulls from sparse tables name, of all that wait at a time.
   static constexpr int64_t kWaitingKeyBytesMax = 256 << 20;
   // Whole shards on their way to replicas at a time: each is a copy of up to 60 MiB.
@@ -129,6 +130,10 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::optional<CallId> Pull(const v1::PullRequest& request, PullAnswer* answer, Done done);
   // A push, then a pull; nothing is pushed if the pull would be refused.
   std::optional<CallId> PushPull(const PushPullMessage& message, PushPullAnswer* answer, Done done);
+  // Rows of one bucket of a sparse table, as they are now. The errors of a pull; kInvalidArgument
+  // also for a dense shard.
+  std::optional<CallId> ScanRows(const v1::ScanRowsRequest& request, v1::ScanRowsResponse* response,
+                                 Done done);
   void Cancel(CallId call);  // Ends the call with kCancelled; unknown ids are ignored.
 
   // Records or a whole shard from a primary; answered once what it brings is in the log, if the job
@@ -205,6 +210,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status PullLocked(const v1::PullRequest& request, const std::vector<RowKeys>& keys,
                           CallId call, PullAnswer* answer, Sink& sink, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ScanLocked(const v1::ScanRowsRequest& request, CallId call,
+                          v1::ScanRowsResponse* response, Sink& sink)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends what an operation has begun: the call's id if it waits.
   std::optional<CallId> FinishLocked(CallId call, const absl::Status& status, Sink& sink,

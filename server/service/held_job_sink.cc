@@ -31,16 +31,23 @@ void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
   }
   if (reply.outcome == PullOutcome::kNotReady) {
     EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());
-  } else if (const ShardLink& link = *job_->links_.at(key); link.holds_replies()) {
-    if (reply.rests_on() > link.replication().committed_version()) {
-      job_->calls_.HoldForVersion(part.call, key, reply.rests_on());
-    }
-    if (NeedsBarrier(link)) {
-      job_->calls_.Open(part.call);
-      barriers_.emplace_back(key, part.call);
-    }
+  } else {
+    HoldRead(key, part.call, reply.rests_on());
   }
   job_->calls_.TakePart(reply.token, ended_);
+}
+
+void HeldJob::Sink::HoldRead(const ShardKey& key, CallId call,
+                             Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const ShardLink& link = *job_->links_.at(key);
+  if (!link.holds_replies()) return;
+  if (version > link.replication().committed_version()) {
+    job_->calls_.HoldForVersion(call, key, version);
+  }
+  if (NeedsBarrier(link)) {
+    job_->calls_.Open(call);
+    barriers_.emplace_back(key, call);
+  }
 }
 
 void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,

@@ -22,6 +22,9 @@ class HeldJob::Sink final : public ReplySink {
   // The call of the pushes being handled, which is held until they are safe.
   void SetPushCall(CallId call) { push_call_ = call; }
   void SetPushResult(v1::ShardPushResult* result) { push_ = result; }
+  // A call has read the shard: it is held until that version is safe to show. REQUIRES: it has not
+  // ended.
+  void HoldRead(const ShardKey& key, CallId call, Version version);
 
   void OnPush(const ShardKey& key, const ReplyPush& reply) override;
   void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) override;
@@ -29,7 +32,7 @@ class HeldJob::Sink final : public ReplySink {
 
   // Shards that made records, in order; may repeat.
   const std::vector<ShardKey>& touched() const { return touched_; }
-  // Pulls whose answer needs a barrier; each call waits for it already, and Seal()s once more.
+  // Pulls and scans whose answer needs a barrier; each call waits for it already, and Seal()s once more.
   std::vector<std::pair<ShardKey, CallId>> TakeBarriers() { return std::exchange(barriers_, {}); }
   void Touch(const ShardKey& key) { touched_.push_back(key); }
 

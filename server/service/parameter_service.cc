@@ -245,6 +245,25 @@ grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext
       [&](auto& call) { return call.job().PushPull(*message, call.answer(), call.Finisher()); });
 }
 
+grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext* context,
+                                                     const v1::ScanRowsRequest* request,
+                                                     v1::ScanRowsResponse* response) {
+  const Arrival arrival(&metrics_.scan_rows);
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
+  if (!job.ok()) return arrival.Refuse(context, job.status());
+  auto* call = new WaitingCall(*std::move(job));
+  call->SetWaits(call->job().ScanRows(
+      *request, response, [call, arrival, response](const absl::Status& status) {
+        if (status.ok()) {
+          arrival.metrics->CountValues(static_cast<int64_t>(response->rows().size()), 0);
+        }
+        arrival.metrics->End(arrival.begin, status.ok());
+        call->Finish(ToGrpcStatus(status));
+      }));
+  arrival.metrics->CarriedOut(arrival.begin);
+  return call;
+}
+
 grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
                                                       const v1::ReplicateRequest* request,
                                                       v1::ReplicateResponse* response) {
@@ -274,7 +293,8 @@ grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerContext* context,
                                                          const v1::DescribePathRequest*,
                                                          v1::DescribePathResponse* response) {
-  for (const MethodMetrics* method : {&metrics_.push, &metrics_.pull, &metrics_.push_pull}) {
+  for (const MethodMetrics* method :
+       {&metrics_.push, &metrics_.pull, &metrics_.push_pull, &metrics_.scan_rows}) {
     *response->add_methods() = method->Describe();
   }
   response->set_shared_segments(static_cast<int64_t>(segments_.size()));

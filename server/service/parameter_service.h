@@ -25,7 +25,8 @@ using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
     v1::ParameterServer::WithCallbackMethod_DescribePath<
         v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_Replicate<
-    v1::ParameterServer::WithCallbackMethod_ShareMemory<Descriptions>>;
+    v1::ParameterServer::WithCallbackMethod_ScanRows<
+        v1::ParameterServer::WithCallbackMethod_ShareMemory<Descriptions>>>;
 using ParameterMethods =
     v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
         v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
@@ -44,6 +45,9 @@ class ParameterService final : public ParameterMethods {
   grpc::ServerUnaryReactor* PushPull(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* ScanRows(grpc::CallbackServerContext* context,
+                                     const v1::ScanRowsRequest* request,
+                                     v1::ScanRowsResponse* response) override;
   grpc::ServerUnaryReactor* Replicate(grpc::CallbackServerContext* context,
                                       const v1::ReplicateRequest* request,
                                       v1::ReplicateResponse* response) override;

@@ -333,7 +333,7 @@ TEST_CASE("Parameter service: what goes through it is counted, by method", "[ser
   v1::DescribePathResponse path;
   REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&context, {}, &path)));
   CHECK(path.shared_segments() == 1);
-  REQUIRE(path.methods_size() == 3);
+  REQUIRE(path.methods_size() == 4);
   const v1::PathMethod& push = path.methods(0);
   CHECK(push.name() == "Push");
   CHECK(push.calls() == 3);
@@ -348,6 +348,43 @@ TEST_CASE("Parameter service: what goes through it is counted, by method", "[ser
   int64_t answers = 0;
   for (const int64_t count : push.answer().counts()) answers += count;
   CHECK(answers == 3);
+}
+
+TEST_CASE("Parameter service: the rows of a sparse table are read in pieces, and counted",
+          "[server]") {
+  Loopback server;
+  server.jobs().Add(
+      MakeTestJob(TestJobOptions{.consistency = {.mode = ConsistencyMode::kAsp}, .buckets = 1}));
+  v1::PushResponse pushed;
+  REQUIRE_OK(server.Push(RowPushOf(0, 1, {1, 2, 3, 4, 5}, 1.0f), &pushed));
+  std::string keys;
+  uint64_t place = 0;
+  for (int piece = 0; piece < 3; ++piece) {
+    grpc::ClientContext context;
+    SetDeadline(context, kPatience);
+    v1::ScanRowsResponse response;
+    const v1::ScanRowsRequest request = ScanOf(0, place, /*bytes_max=*/2 * 16 + 15);
+    REQUIRE_OK(FromGrpcStatus(server.stub().ScanRows(&context, request, &response)));
+    CHECK(response.end() == (piece == 2));
+    CHECK(response.rows().size() == (piece == 2 ? 16 : 32));
+    keys += response.rows().substr(0, response.rows().size() / 2);
+    place = response.next_place();
+  }
+  CHECK(keys.size() == 5 * sizeof(uint64_t));
+  v1::ScanRowsRequest other = ScanOf(0);
+  other.mutable_caller()->set_job_id("other-1");
+  grpc::ClientContext unknown, describing;
+  SetDeadline(unknown, kPatience);
+  SetDeadline(describing, kPatience);
+  v1::ScanRowsResponse refused;
+  CHECK_STATUS(FromGrpcStatus(server.stub().ScanRows(&unknown, other, &refused)),
+               StatusCode::kNotFound, "other-1");
+  v1::DescribePathResponse path;
+  REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&describing, {}, &path)));
+  CHECK(path.methods(3).name() == "ScanRows");
+  CHECK(path.methods(3).calls() == 4);
+  CHECK(path.methods(3).refused() == 1);
+  CHECK(path.methods(3).bytes() == 5 * 16);
 }
 
 TEST_CASE("Parameter service: the routing table can be asked for", "[server]") {

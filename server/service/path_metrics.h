@@ -40,6 +40,7 @@ struct PathMetrics {
   MethodMetrics push{"Push"};
   MethodMetrics pull{"Pull"};
   MethodMetrics push_pull{"PushPull"};
+  MethodMetrics scan_rows{"ScanRows"};
 };
 
 }  // namespace capstan::server

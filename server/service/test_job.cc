@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/service/codec.h"
@@ -22,10 +23,23 @@ v1::TableSpec TestTable() {
   return table;
 }
 
+v1::TableSpec TestSparseTable(int32_t buckets) {
+  v1::TableSpec table;
+  table.set_table(1);
+  table.set_name("rows");
+  table.set_rule(v1::OPTIMIZER);
+  table.set_elements(buckets);
+  table.mutable_sparse()->set_dim(kTestDim);
+  table.mutable_sparse()->set_buckets(buckets);
+  table.mutable_sparse()->mutable_initializer()->set_constant(0.0f);
+  return table;
+}
+
 std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
   static const ManualClock stopped;
   JobTablesConfig config;
   config.tables = {TestTable()};
+  if (options.buckets > 0) config.tables.push_back(TestSparseTable(options.buckets));
   config.optimizer.kind = options.optimizer;
   config.optimizer.learning_rate = 1.0f;
   config.consistency = options.consistency;
@@ -63,6 +77,19 @@ v1::RoutingTable TestRouting(uint64_t generation, const NodeId& primary, uint64_
   return routing;
 }
 
+void AddBuckets(v1::RoutingTable* routing, int32_t buckets) {
+  const uint64_t term = routing->shards(0).term();
+  for (int32_t bucket = 0; bucket < buckets; ++bucket) {
+    v1::ShardRoute* route = routing->add_shards();
+    route->set_table(1);
+    route->set_shard(bucket);
+    route->set_element_begin(bucket);
+    route->set_element_end(bucket + 1);
+    route->set_server(0);
+    route->set_term(term);
+  }
+}
+
 void AddReplica(v1::RoutingTable* routing, const NodeId& node, bool in_sync) {
   v1::ServerAddress* server = routing->add_servers();
   server->set_node_id(node);
@@ -88,7 +115,9 @@ void TakeRouting(HeldJob& job, const v1::RoutingTable& routing) {
 
 std::shared_ptr<HeldJob> MakeTestJob(const TestJobOptions& options) {
   auto job = MakeEmptyTestJob(options);
-  TakeRouting(*job, TestRouting(1));
+  v1::RoutingTable routing = TestRouting(1);
+  AddBuckets(&routing, options.buckets);
+  TakeRouting(*job, routing);
   return job;
 }
 
@@ -125,6 +154,39 @@ v1::PushRequest PushOf(int32_t rank, int64_t iteration, int32_t slot, float grad
     EncodePush({TableId(0), ShardId(shard)}, push, values, &request);
   }
   *request.mutable_caller() = CallerOf(rank, 1);
+  return request;
+}
+
+v1::PushRequest RowPushOf(int32_t rank, int32_t buckets, const std::vector<uint64_t>& keys,
+                          float gradient, uint64_t sequence) {
+  v1::PushRequest request;
+  *request.mutable_caller() = CallerOf(rank, 1);
+  const KeyBatch batch = MakeKeyBatch(keys, buckets);
+  for (int32_t bucket = 0; bucket < buckets; ++bucket) {
+    const Range range = batch.InBucket(bucket);
+    if (range.size() == 0) continue;
+    v1::ShardPush* shard = request.add_shards();
+    shard->set_table(1);
+    shard->set_shard(bucket);
+    shard->set_sequence(sequence);
+    shard->set_sequence_low_water(1);
+    shard->set_value_type(v1::FLOAT32);
+    const std::vector<float> rows(static_cast<size_t>(range.size() * kTestDim), gradient);
+    shard->mutable_values()->append(reinterpret_cast<const char*>(batch.keys.data() + range.begin),
+                                    static_cast<size_t>(range.size()) * sizeof(uint64_t));
+    shard->mutable_values()->append(reinterpret_cast<const char*>(rows.data()),
+                                    rows.size() * sizeof(float));
+  }
+  return request;
+}
+
+v1::ScanRowsRequest ScanOf(int32_t bucket, uint64_t place, int32_t bytes_max) {
+  v1::ScanRowsRequest request;
+  *request.mutable_caller() = CallerOf(kReaderRank.value(), 0);
+  request.set_table(1);
+  request.set_shard(bucket);
+  request.set_place(place);
+  request.set_bytes_max(bytes_max);
   return request;
 }
 

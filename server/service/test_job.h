@@ -1,5 +1,5 @@
 // A small job for tests of the service: one table of 24 zeros in two shards, updated by value -=
-// gradient.
+// gradient; where it is asked for, also a sparse one, whose rows are zeros at first.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_SERVICE_TEST_JOB_H_
@@ -21,11 +21,15 @@ namespace capstan::server {
 
 inline constexpr int64_t kTestShardElements[] = {16, 8};  // Shards 0 and 1 of table 0.
 
+inline constexpr int32_t kTestDim = 2;
+
 v1::TableSpec TestTable();
+v1::TableSpec TestSparseTable(int32_t buckets);
 
 struct TestJobOptions {
   ConsistencyConfig consistency;
   OptimizerKind optimizer = OptimizerKind::kSgd;  // Of learning rate 1.
+  int32_t buckets = 0;                            // Above 0: there is table 1, of rows of kTestDim.
   NodeId node = "server-1";
   uint64_t incarnation = 1;
   bool safe_replies = false;
@@ -40,7 +44,9 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options);
 // Both shards on the first server ("server-1", life 1), or on `primary`, of that term.
 v1::RoutingTable TestRouting(uint64_t generation, const NodeId& primary = "server-1",
                              uint64_t term = 1);
-// Names a copy of both shards.
+// Names the buckets of table 1 as well, on the first server and of the other shards' term.
+void AddBuckets(v1::RoutingTable* routing, int32_t buckets);
+// Names a copy of all shards.
 void AddReplica(v1::RoutingTable* routing, const NodeId& node, bool in_sync);
 // Takes the table in, with shards of term 1 at their initial values.
 void TakeRouting(HeldJob& job, const v1::RoutingTable& routing);
@@ -54,6 +60,11 @@ v1::Caller CallerOf(int32_t rank, uint64_t incarnation);
 // sequence.
 v1::PushRequest PushOf(int32_t rank, int64_t iteration, int32_t slot, float gradient,
                        uint64_t sequence = 1);
+// ASP: a push of rows of table 1, every element `gradient`, to all buckets that have one of `keys`.
+v1::PushRequest RowPushOf(int32_t rank, int32_t buckets, const std::vector<uint64_t>& keys,
+                          float gradient, uint64_t sequence = 1);
+// A reader's, of one bucket of table 1.
+v1::ScanRowsRequest ScanOf(int32_t bucket, uint64_t place = 0, int32_t bytes_max = 1 << 20);
 // A pull of both shards.
 v1::PullRequest PullOf(int32_t rank, int64_t iteration, int32_t wait_limit_ms);
 v1::PullRequest SnapshotOf();

@@ -232,12 +232,31 @@ void KeyIndex::Split(Entry entry, uint64_t place, Group* lower, Group* upper) {
 uint64_t KeyIndex::AppendRows(uint64_t place, std::vector<RowNumber>* rows) const {
   const Entry& entry = EntryOf(place);
   for (uint64_t g = 0; g < uint64_t{1} << entry.group_bits; ++g) {
-    const Group& group = entry.groups[g];
-    for (size_t at = 0; at < kEntries; ++at) {
-      if (group.tags[at] != 0) rows->push_back(group.rows[at]);
-    }
+    AppendGroup(entry.groups[g], rows);
   }
   return NextPlace(entry, place);
+}
+
+uint64_t KeyIndex::AppendRun(uint64_t place, std::vector<RowNumber>* rows) const {
+  const Entry& entry = EntryOf(place);
+  const uint64_t groups = uint64_t{1} << entry.group_bits;
+  const uint64_t begin = GroupOf(entry, place);
+  const uint64_t end = std::min(begin + kRunGroups, groups);
+  for (uint64_t g = begin; g < end; ++g) AppendGroup(entry.groups[g], rows);
+  // Entries of these groups may lie behind them, as far as something has passed by; cyclically.
+  for (uint64_t g = end; entry.groups[(g - 1) % groups].passed != 0 && g < begin + groups; ++g) {
+    AppendGroup(entry.groups[g % groups], rows);
+  }
+  if (end == groups) return NextPlace(entry, place);
+  const uint64_t in_segment = end << (64 - entry.depth - entry.group_bits);
+  if (entry.depth == 0) return in_segment;
+  return (place >> (64 - entry.depth) << (64 - entry.depth)) | in_segment;
+}
+
+void KeyIndex::AppendGroup(const Group& group, std::vector<RowNumber>* rows) {
+  for (size_t at = 0; at < kEntries; ++at) {
+    if (group.tags[at] != 0) rows->push_back(group.rows[at]);
+  }
 }
 
 uint64_t KeyIndex::NextPlace(const Entry& entry, uint64_t place) {

@@ -36,6 +36,7 @@ namespace capstan::server {
 class KeyIndex {
  public:
   static constexpr RowNumber kNone = ~RowNumber{0};
+  static constexpr uint64_t kRunGroups = 32;
 
   // The place of a key in its bucket (common/sparse/key_hash.h), for the keys of one bucket.
   struct Places {
@@ -73,6 +74,10 @@ class KeyIndex {
   // no order, and returns where the next segment begins; 0 after the last one. An insertion may cut
   // a segment in two.
   uint64_t AppendRows(uint64_t place, std::vector<RowNumber>* rows) const;
+  // The same in small pieces: appends all rows with places from `place` on and below the result (0:
+  // up to the last place), and perhaps some others. It looks at kRunGroups groups, and at those
+  // behind them that took in what they had no room for.
+  uint64_t AppendRun(uint64_t place, std::vector<RowNumber>* rows) const;
 
  private:
   static constexpr int kEntries = 12;          // Of a group.
@@ -131,6 +136,7 @@ class KeyIndex {
   absl::Status Grow(uint64_t place, const RowSlab& rows);
   void Widen(Entry entry, uint64_t place, Group* groups);
   void Split(Entry entry, uint64_t place, Group* lower, Group* upper);
+  static void AppendGroup(const Group& group, std::vector<RowNumber>* rows);
   // Where the segment behind that of `place` begins; 0: it is the last one.
   static uint64_t NextPlace(const Entry& entry, uint64_t place);
   // All entries of the directory that `entry` covers; `place` is in it.

@@ -44,6 +44,19 @@ class Story {
     for (const RowNumber row : numbers) keys.push_back(rows_.KeyAt(row));
     return keys;
   }
+  // Of the rows from `*place` on that one run brings; `*place` goes on, 0 at the end.
+  std::vector<uint64_t> Run(uint64_t* place) const {
+    std::vector<RowNumber> numbers;
+    const uint64_t next = index_.AppendRun(*place, &numbers);
+    std::vector<uint64_t> keys;
+    for (const RowNumber row : numbers) {
+      const uint64_t key = rows_.KeyAt(row), at = places_.Of(key);
+      if (at >= *place && (next == 0 || at < next)) keys.push_back(key);
+    }
+    CHECK((next == 0 || next > *place));
+    *place = next;
+    return keys;
+  }
   void Check() const {
     CHECK(index_.size() == static_cast<int64_t>(expected_.size()));
     int64_t wrong = 0;
@@ -127,6 +140,52 @@ TEST_CASE("KeyIndex: whoever goes through it sees keys in ascending order of seg
   for (size_t i = 1; i < keys.size(); ++i) {
     if ((places.Of(keys[i]) >> 60) < (places.Of(keys[i - 1]) >> 60)) FAIL("at key " << i);
   }
+}
+
+TEST_CASE("KeyIndex: small runs bring every row that stays exactly once, whatever comes and goes",
+          "[server][sparse]") {
+  const int32_t buckets = GENERATE(1, 3);
+  const uint64_t stays = GENERATE(0, 1, 200, 30'000);
+  // Between two runs: a small table grows many times over, a large one splits some segments.
+  const uint64_t changes = GENERATE(0, 40, 1'000);
+  Story story(buckets);
+  for (uint64_t i = 0; i < stays; ++i) story.Insert(MixKey(1, i));
+  std::map<uint64_t, int> seen;
+  std::vector<uint64_t> others;  // Made between two runs, erased between two later ones.
+  uint64_t place = 0, made = 0, runs = 0, wrong = 0;
+  do {
+    for (const uint64_t key : story.Run(&place)) ++seen[key];
+    for (uint64_t i = 0; i < changes && made < 30'000; ++i) {
+      others.push_back(MixKey(2, made++));
+      story.Insert(others.back());
+      if (others.size() <= changes) continue;
+      story.Erase(others[others.size() / 2]);
+      others.erase(others.begin() + static_cast<int64_t>(others.size() / 2));
+    }
+    ++runs;
+  } while (place != 0);
+  for (uint64_t i = 0; i < stays; ++i) wrong += seen[MixKey(1, i)] == 1 ? 0 : 1;
+  for (const auto& [key, times] : seen) wrong += times > 1 ? 1 : 0;
+  CHECK(wrong == 0);
+  CHECK(runs >= stays / (KeyIndex::kRunGroups * 24));  // Each brings some hundreds.
+  story.Check();
+}
+
+TEST_CASE("KeyIndex: runs pass by what had no room where it belongs, and what is no more",
+          "[server][sparse]") {
+  Story story(1);
+  // All of one group, the last one of the index: they lie in the first ones, too.
+  const uint64_t last = ~uint64_t{0} << 20;
+  for (uint64_t i = 0; i < 300; ++i) story.Insert(KeyOfHash(last | (i << 8)));
+  for (uint64_t i = 0; i < 300; ++i) story.Insert(i);
+  for (uint64_t i = 0; i < 300; i += 2) story.Erase(i);
+  std::map<uint64_t, int> seen;
+  uint64_t place = 0;
+  do {
+    for (const uint64_t key : story.Run(&place)) ++seen[key];
+  } while (place != 0);
+  CHECK(seen.size() == story.expected().size());
+  for (const auto& [key, times] : seen) CHECK(times == 1);
 }
 
 TEST_CASE("KeyIndex: erased keys are gone, others stay, and room is used again",

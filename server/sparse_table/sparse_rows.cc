@@ -144,12 +144,14 @@ absl::StatusOr<RowNumber> SparseRows::Create(uint64_t key) {
 
 uint64_t SparseRows::AppendRows(uint64_t place, std::vector<Row>* rows) const {
   std::vector<RowNumber> numbers;
-  do {
-    place = index_.AppendRows(place, &numbers);
-  } while (numbers.empty() && place != 0);
+  const uint64_t next = index_.AppendRun(place, &numbers);
+  for (const RowNumber row : numbers) Prefetch(slab_.At(row), kCacheLine);
   std::vector<std::pair<uint64_t, RowNumber>> order;
   order.reserve(numbers.size());
-  for (const RowNumber row : numbers) order.emplace_back(places_.Of(slab_.KeyAt(row)), row);
+  for (const RowNumber row : numbers) {
+    const uint64_t at = places_.Of(slab_.KeyAt(row));
+    if (at >= place && (next == 0 || at < next)) order.emplace_back(at, row);
+  }
   std::sort(order.begin(), order.end());
   for (const auto& [unused_place, row] : order) {
     const float* const weights = WeightsAt(row);
@@ -157,7 +159,7 @@ uint64_t SparseRows::AppendRows(uint64_t place, std::vector<Row>* rows) const {
                      .weights = weights,
                      .count = counts_updates() ? CountOf(weights) : 0});
   }
-  return place;
+  return next;
 }
 
 absl::Status SparseRows::Put(const Row& row) {

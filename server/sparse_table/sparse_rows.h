@@ -57,9 +57,10 @@ class SparseRows {
     const float* weights = nullptr;  // [dim], then state_floats() of state.
     uint32_t count = 0;
   };
-  // For whoever saves all rows: appends those of the index's segment with `place`, in ascending
-  // order of their places, or of the next segment that has any: some thousands. Returns the place
-  // to go on from; 0 after the last one. They are valid until the next update.
+  // For whoever goes through all rows: appends those from `place` on and below the result, in
+  // ascending order of their places: some hundreds, or none. The result is the place to go on from;
+  // 0 after the last row. They are valid until the next update, places for ever: rows that are made
+  // or erased in between move no other row to where one has been already, or will not come again.
   uint64_t AppendRows(uint64_t place, std::vector<Row>* rows) const;
   // So many rows more are about to be made, in the order of their places: where they are most of
   // all, the index grows at once, as that order would fill it from one end.

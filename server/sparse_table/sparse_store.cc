@@ -168,6 +168,28 @@ void SparseStore::WritePrevious(const std::vector<uint64_t>& keys, float* rows) 
   }
 }
 
+absl::StatusOr<ScannedRows> SparseStore::Scan(uint64_t place, int64_t bytes_max) const {
+  const int64_t weight_bytes = rows_.dim() * int64_t{sizeof(float)};
+  const auto fitting = static_cast<size_t>(std::max<int64_t>(bytes_max, 0)) /
+                       static_cast<size_t>(kKeyBytes + weight_bytes);
+  const size_t rows_max = std::clamp<size_t>(fitting, 1, kScanRowsMax);
+  std::vector<SparseRows::Row> rows;
+  int runs = 0;
+  do {
+    place = rows_.AppendRows(place, &rows);
+  } while (place != 0 && rows.size() < rows_max && ++runs < kScanRunsMax);
+  if (rows.size() > rows_max) {
+    place = PlaceOf(KeyHash(rows[rows_max].key), config_.buckets).place;
+    rows.resize(rows_max);
+  }
+  ScannedRows scanned;
+  if (place != 0) scanned.next = place;
+  scanned.rows.reserve(rows.size() * static_cast<size_t>(kKeyBytes + weight_bytes));
+  for (const SparseRows::Row& row : rows) Append(&row.key, kKeyBytes, &scanned.rows);
+  for (const SparseRows::Row& row : rows) Append(row.weights, weight_bytes, &scanned.rows);
+  return scanned;
+}
+
 void SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
   const int64_t floats = int64_t{sizeof(float)};
   std::string& values = *snapshot->mutable_values();

@@ -41,6 +41,10 @@ class SparseStore final : public ShardStore {
   // Of keys, weights and state of all rows, and keys and weights once more, of the version before.
   static constexpr int64_t kSnapshotBytesMax = 60 << 20;
 
+  // Of one scan: some milliseconds of work, however small the rows, or however few there are.
+  static constexpr size_t kScanRowsMax = 1 << 16;
+  static constexpr int kScanRunsMax = 1 << 11;
+
   // `bucket`: of [0, config.buckets). Errors: kResourceExhausted  no memory.
   static absl::StatusOr<std::unique_ptr<SparseStore>> Make(const SparseRows::Config& config,
                                                            int32_t bucket);
@@ -55,6 +59,7 @@ class SparseStore final : public ShardStore {
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
   absl::Cord Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const override;
+  absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const override;
   void Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return rows_.rows() * rows_.dim(); }

@@ -1,7 +1,11 @@
 #include "server/sparse_table/sparse_store.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -103,6 +107,85 @@ TEST_CASE("Sparse store: the version before an update stays readable until it is
         std::vector<float>{-1.0f, -1.0f, 0.0f, 0.0f});
   store->Release({});
   CHECK(Read(*store, {2}) == std::vector<float>{-6.0f});
+}
+
+// All rows by scans of `bytes_max`, by key: their first values. `between` is called after each.
+std::map<uint64_t, float> ScanAll(const SparseStore& store, int64_t bytes_max,
+                                  const std::function<void(uint64_t)>& between) {
+  std::map<uint64_t, float> rows;
+  uint64_t place = 0, last = 0, scans = 0;
+  for (;;) {
+    REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned, store.Scan(place, bytes_max));
+    const size_t count = scanned.rows.size() / (8 + kDim * 4);
+    REQUIRE(scanned.rows.size() % (8 + kDim * 4) == 0);
+    REQUIRE(count <= std::max<size_t>(1, static_cast<size_t>(bytes_max) / (8 + kDim * 4)));
+    for (size_t i = 0; i < count; ++i) {
+      uint64_t key;
+      float value;
+      std::memcpy(&key, scanned.rows.data() + 8 * i, 8);
+      std::memcpy(&value, scanned.rows.data() + 8 * count + i * kDim * 4, 4);
+      const uint64_t at = PlaceOf(KeyHash(key), 1).place;
+      REQUIRE(at >= place);
+      REQUIRE((at > last || rows.empty()));
+      REQUIRE((!scanned.next.has_value() || at < *scanned.next));
+      REQUIRE(rows.emplace(key, value).second);
+      last = at;
+    }
+    between(scans++);
+    if (!scanned.next.has_value()) return rows;
+    REQUIRE(*scanned.next > place);
+    place = *scanned.next;
+  }
+}
+
+TEST_CASE("Sparse store: scans bring every row once, as it is, and none that reading asked for",
+          "[server][sparse]") {
+  const auto store = MakeStore();
+  CHECK(ScanAll(*store, 1 << 20, [](uint64_t) {}).empty());
+  std::vector<uint64_t> keys;
+  for (uint64_t i = 0; i < 3'000; ++i) keys.push_back(i * i);
+  REQUIRE_OK(store->Apply({.gradient = kIncomingGradient}, Pushed(*store, keys, 2.0f).gradient));
+  Read(*store, {1'000'000'007});
+  const int64_t bytes_max = GENERATE(1, 16, 17, 1000, 4 << 20);
+  const auto rows = ScanAll(*store, bytes_max, [](uint64_t) {});
+  CHECK(rows.size() == keys.size());
+  for (const uint64_t key : keys) {
+    if (rows.at(key) != -2.0f) FAIL("key " << key);
+  }
+}
+
+TEST_CASE("Sparse store: rows that are there all the time come once, while others are made",
+          "[server][sparse]") {
+  const auto store = MakeStore(Kind::kAdam);
+  std::vector<uint64_t> keys;
+  for (uint64_t i = 0; i < 20'000; ++i) keys.push_back(i);
+  REQUIRE_OK(store->Apply({.gradient = kIncomingGradient}, Pushed(*store, keys, 2.0f).gradient));
+  const std::vector<float> before = Read(*store, keys);
+  const int64_t rows_before = store->elements() / kDim;
+  const auto rows = ScanAll(*store, 16'000, [&](uint64_t scan) {
+    std::vector<uint64_t> more;
+    for (uint64_t i = 0; i < 5'000 && scan < 30; ++i) more.push_back(20'000 + scan * 5'000 + i);
+    if (more.empty()) return;
+    REQUIRE_OK(store->Apply({.gradient = kIncomingGradient, .step = static_cast<int64_t>(scan)},
+                            Pushed(*store, more, 1.0f).gradient));
+  });
+  CHECK(store->elements() / kDim >= 6 * rows_before);  // The index has split many times.
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto row = rows.find(keys[i]);
+    if (row == rows.end() || row->second != before[i]) FAIL("key " << keys[i]);
+  }
+}
+
+TEST_CASE("Sparse store: a scan of a row larger than was asked for brings that row",
+          "[server][sparse]") {
+  const auto store = MakeStore();
+  REQUIRE_OK(store->Apply({.gradient = kIncomingGradient}, Pushed(*store, {7}, 2.0f).gradient));
+  REQUIRE_OK_AND_ASSIGN(const ScannedRows first, store->Scan(0, 1));
+  CHECK(first.rows.size() == 8 + kDim * 4);
+  CHECK_FALSE(first.next.has_value());
+  REQUIRE_OK_AND_ASSIGN(const ScannedRows behind, store->Scan(KeyHash(7) + 1, 1));
+  CHECK(behind.rows.empty());
+  CHECK_FALSE(behind.next.has_value());
 }
 
 TEST_CASE("Sparse store: what is saved makes the same store, byte for byte", "[server][sparse]") {

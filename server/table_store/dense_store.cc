@@ -66,6 +66,10 @@ absl::StatusOr<RowKeys> DenseStore::ParseKeys(absl::string_view bytes) const {
       absl::StrCat("a dense table is asked for ", bytes.size(), " bytes of keys: expected none"));
 }
 
+absl::StatusOr<ScannedRows> DenseStore::Scan(uint64_t, int64_t) const {
+  return absl::InvalidArgumentError("a dense table has no rows by key: expected a sparse one");
+}
+
 absl::Status DenseStore::Keep(const KeepGradient& action, const Gradient& payload) {
   CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer buffer, TakeBuffer());
   payload.values().CopyTo(buffer.data());

@@ -7,6 +7,8 @@
 #define CAPSTAN_SERVER_TABLE_STORE_SHARD_STORE_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +20,12 @@
 #include "server/table_store/gradient.h"
 
 namespace capstan::server {
+
+// Rows of one bucket, in ascending order of their places (common/sparse/key_hash.h).
+struct ScannedRows {
+  std::string rows;              // Keys (fixed64), then a row of fp32 for each.
+  std::optional<uint64_t> next;  // The place to go on from; none: there are no more.
+};
 
 class ShardStore {
  public:
@@ -48,6 +56,11 @@ class ShardStore {
   // What the answer to a pull carries: all elements of a dense shard, or the rows of `keys`; to be
   // kept as long as the reader likes.
   virtual absl::Cord Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const = 0;
+
+  // The rows that exist from `place` on, as they are now: as many as `bytes_max` has room for, but
+  // one at least, and not more than can be had in some milliseconds; where rows are far apart that
+  // may be none. Errors: kInvalidArgument  a dense shard.
+  virtual absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const = 0;
 
   // Writes a copy of all numbers; `previous`: also those of ReadFrom::kPrevious.
   virtual void Save(bool previous, v1::ShardSnapshot* snapshot) const = 0;
