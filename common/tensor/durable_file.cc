@@ -10,37 +10,17 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 
 namespace capstan {
 namespace {
 
 constexpr size_t kWriteBytesMax = size_t{1} << 30;  // Linux writes at most 2 GiB - 4 KiB a call.
+constexpr size_t kCopyBytes = 1 << 20;
 
 absl::Status ErrnoStatus(const char* what, const std::string& path) {
   const int error = errno;
   return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path));
-}
-
-absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), std::min(bytes.size(), kWriteBytesMax));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus("write", path);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WriteAndSync(const std::string& path, absl::Span<const absl::string_view> parts) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return ErrnoStatus("create", path);
-  absl::Status status;
-  for (const absl::string_view part : parts) {
-    if (status.ok()) status = WriteAll(fd, part, path);
-  }
-  if (status.ok() && fsync(fd) != 0) status = ErrnoStatus("sync", path);
-  if (close(fd) != 0 && status.ok()) status = ErrnoStatus("close", path);
-  return status;
 }
 
 absl::Status SyncDirectory(const std::string& path) {
@@ -55,18 +35,63 @@ absl::Status SyncDirectory(const std::string& path) {
 
 }  // namespace
 
-absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts) {
-  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
-  absl::Status status = WriteAndSync(temporary, parts);
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus("rename a temporary file to", path);
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path) {
+  std::string temporary = absl::StrCat(path, ".tmp-", getpid());
+  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return ErrnoStatus("create", temporary);
+  return std::unique_ptr<DurableFile>(new DurableFile(path, std::move(temporary), fd));
+}
+
+DurableFile::~DurableFile() {
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+absl::Status DurableFile::Append(absl::string_view bytes) {
+  const int64_t begin = bytes_;
+  bytes_ += static_cast<int64_t>(bytes.size());
+  return Overwrite(begin, bytes);
+}
+
+absl::Status DurableFile::Overwrite(int64_t offset, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        pwrite(fd_.get(), bytes.data(), std::min(bytes.size(), kWriteBytesMax), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus("write", temporary_);
+    bytes.remove_prefix(static_cast<size_t>(written));
+    offset += written;
   }
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
+  return absl::OkStatus();
+}
+
+absl::Status DurableFile::AppendFrom(const DurableFile& other) {
+  std::string piece(kCopyBytes, '\0');
+  for (int64_t at = 0; at < other.bytes();) {
+    const ssize_t got = pread(other.fd_.get(), piece.data(), piece.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus("read", other.temporary_);
+    if (got == 0) return absl::DataLossError(absl::StrCat(other.temporary_, " was cut short"));
+    CAPSTAN_RETURN_IF_ERROR(Append(absl::string_view(piece.data(), static_cast<size_t>(got))));
+    at += got;
   }
-  const std::string directory = std::filesystem::path(path).parent_path().string();
+  return absl::OkStatus();
+}
+
+absl::Status DurableFile::Commit() {
+  if (fsync(fd_.get()) != 0) return ErrnoStatus("sync", temporary_);
+  if (close(fd_.Release()) != 0) return ErrnoStatus("close", temporary_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return ErrnoStatus("rename a temporary file to", path_);
+  }
+  temporary_.clear();
+  const std::string directory = std::filesystem::path(path_).parent_path().string();
   return SyncDirectory(directory.empty() ? "." : directory);
+}
+
+absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> file, DurableFile::Create(path));
+  for (const absl::string_view part : parts) CAPSTAN_RETURN_IF_ERROR(file->Append(part));
+  return file->Commit();
 }
 
 absl::Status MakeDirectories(const std::string& path) {

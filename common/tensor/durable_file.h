@@ -1,15 +1,20 @@
-// WriteFileDurably: a file that is there whole or not at all, also after a power cut.
+// DurableFile, WriteFileDurably: a file that is there whole or not at all, also after a power cut.
 //
 // Written beside `path` under a name of its own, synced, renamed over `path`, and the folder
 // synced. Thread safety: thread-safe for different paths.
 #ifndef CAPSTAN_COMMON_TENSOR_DURABLE_FILE_H_
 #define CAPSTAN_COMMON_TENSOR_DURABLE_FILE_H_
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/storage/descriptor.h"
 
 namespace capstan {
 
@@ -17,6 +22,34 @@ namespace capstan {
 // Errors: that of the operating system, with the path (kNotFound: no such folder,
 //         kPermissionDenied, kResourceExhausted: disk full...).
 absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts);
+
+// The same for a file that comes in pieces. Errors: as above; then it can only be let go.
+class DurableFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path);
+  ~DurableFile();  // Before Commit: `path` is as it was, nothing is left beside it.
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+
+  absl::Status Append(absl::string_view bytes);
+  // All of the other file; it is read in pieces.
+  absl::Status AppendFrom(const DurableFile& other);
+  // Over bytes that have been appended.
+  absl::Status Overwrite(int64_t offset, absl::string_view bytes);
+  // Puts the file in its place. REQUIRES: called once, last of all.
+  absl::Status Commit();
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  DurableFile(std::string path, std::string temporary, int fd)
+      : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+
+  const std::string path_;
+  std::string temporary_;  // Empty once it is renamed.
+  Descriptor fd_;
+  int64_t bytes_ = 0;
+};
 
 // Makes the folder and those above it; it may exist.
 absl::Status MakeDirectories(const std::string& path);

@@ -27,6 +27,29 @@ TEST_CASE("Durable file: parts follow one another, and a file is replaced whole"
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
 }
 
+TEST_CASE("Durable file: one that comes in pieces is there once it is committed",
+          "[common][tensor]") {
+  const std::string folder = TestPath("pieces");
+  REQUIRE_OK(MakeDirectories(folder));
+  const std::string path = folder + "/file";
+  {
+    REQUIRE_OK_AND_ASSIGN(const auto file, DurableFile::Create(path));
+    REQUIRE_OK_AND_ASSIGN(const auto other, DurableFile::Create(folder + "/other"));
+    const std::string large(3 << 20, 'x');  // More than is copied at a time.
+    REQUIRE_OK(file->Append("0123"));
+    REQUIRE_OK(other->Append("<"));
+    REQUIRE_OK(other->Append(large));
+    REQUIRE_OK(file->AppendFrom(*other));
+    REQUIRE_OK(file->Overwrite(1, "--"));
+    REQUIRE_OK(file->Append(">"));
+    CHECK(file->bytes() == 4 + 1 + (3 << 20) + 1);
+    CHECK_FALSE(std::filesystem::exists(path));
+    REQUIRE_OK(file->Commit());
+    CHECK(ReadFile(path) == "0--3<" + large + ">");
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);  // No other one.
+}
+
 TEST_CASE("Durable file: a failure names the path and leaves nothing", "[common][tensor]") {
   const std::string folder = TestPath("c");
   REQUIRE_OK(MakeDirectories(folder + "/taken/inside"));

@@ -3,6 +3,8 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
+#include "common/tensor/row_file.h"
 #include "common/tensor/safetensors.h"
 
 namespace capstan {
@@ -32,10 +35,22 @@ void AddTensors(const TableValues& table, std::vector<NamedTensorView>* tensors)
   }
 }
 
+absl::Status AddRows(const TableRows& table, v1::ModelManifest* manifest) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string file, RowFileName(table.spec->name()));
+  v1::SavedTable& saved = *manifest->add_tables();
+  saved.set_name(table.spec->name());
+  saved.set_elements(table.spec->elements());
+  saved.set_version(table.version);
+  saved.mutable_rows()->set_file(file);
+  saved.mutable_rows()->set_count(table.count);
+  saved.mutable_rows()->set_dim(table.spec->sparse().dim());
+  return absl::OkStatus();
+}
+
 v1::ModelManifest MakeManifest(const std::string& job_id, const v1::JobSpec& job,
                                absl::Span<const TableValues> tables) {
   v1::ModelManifest manifest;
-  manifest.set_format(1);
+  manifest.set_format(2);
   manifest.set_job_id(job_id);
   *manifest.mutable_spec() = job;
   manifest.set_tensors_file(kModelTensorsFile);
@@ -70,16 +85,45 @@ absl::Status WriteManifest(const std::string& path, const v1::ModelManifest& man
 }  // namespace
 
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
-                             const v1::JobSpec& job, absl::Span<const TableValues> tables) {
+                             const v1::JobSpec& job, absl::Span<const TableValues> tables,
+                             absl::Span<const TableRows> sparse_tables) {
   std::vector<NamedTensorView> tensors;
   for (const TableValues& table : tables) {
     CAPSTAN_RETURN_IF_ERROR(CheckTable(table));
     AddTensors(table, &tensors);
   }
+  v1::ModelManifest manifest = MakeManifest(job_id, job, tables);
+  for (const TableRows& table : sparse_tables) {
+    CAPSTAN_RETURN_IF_ERROR(AddRows(table, &manifest));
+  }
   CAPSTAN_RETURN_IF_ERROR(MakeDirectories(directory));
   const std::filesystem::path folder(directory);
   CAPSTAN_RETURN_IF_ERROR(WriteSafetensors(folder / kModelTensorsFile, tensors));
-  return WriteManifest(folder / kModelManifestFile, MakeManifest(job_id, job, tables));
+  return WriteManifest(folder / kModelManifestFile, manifest);
+}
+
+absl::StatusOr<std::vector<std::string>> ModelFilesIn(const std::string& directory) {
+  const std::string path = std::filesystem::path(directory) / kModelManifestFile;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
+  const std::string json{std::istreambuf_iterator<char>(file), {}};
+  v1::ModelManifest manifest;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &manifest);
+  if (!parsed.ok()) {
+    return absl::DataLossError(absl::StrCat(path, " is no manifest: ", parsed.ToString()));
+  }
+  std::vector<std::string> files = {kModelTensorsFile};
+  for (const v1::SavedTable& table : manifest.tables()) {
+    if (!table.has_rows()) continue;
+    const std::string& name = table.rows().file();
+    if (name.empty() || std::filesystem::path(name).filename() != name || name == "..") {
+      return absl::DataLossError(absl::StrCat(path, ": table ", table.name(), " has its rows in \"",
+                                              name, "\", expected a file of the same folder"));
+    }
+    files.push_back(name);
+  }
+  files.push_back(kModelManifestFile);
+  return files;
 }
 
 }  // namespace capstan

@@ -1,9 +1,11 @@
 // Model files: a trained model as it is handed to the user.
 //
-//   model.safetensors  every tensor of every table, in table order. No job id and no time: the
-//                      bytes depend on names, shapes and values alone, so equal models have equal
-//                      hashes.
-//   model.json         v1::ModelManifest as JSON: job, tables' versions, tensors' shapes.
+//   model.safetensors  every tensor of every dense table, in table order. No job id and no time:
+//                      the bytes depend on names, shapes and values alone, so equal models have
+//                      equal hashes.
+//   rows-<table>.safetensors  keys and rows of a sparse table (row_file.h).
+//   model.json         v1::ModelManifest as JSON: job, tables' versions, tensors' shapes, files of
+//                      rows.
 // Weights are laid out as kernels/op.h says (convolution OHWI, fully connected [units, inputs]).
 // Thread safety: pure but for the files.
 #ifndef CAPSTAN_COMMON_TENSOR_MODEL_FILE_H_
@@ -11,8 +13,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
@@ -30,13 +34,25 @@ struct TableValues {
   absl::Span<const float> values;       // [spec->elements()]
 };
 
-// Writes both files into `directory`, which is made if missing; the manifest last, so that a
-// manifest's tensors are always there.
+// A sparse table whose file of rows, under the name of RowFileName, is in the folder already.
+struct TableRows {
+  const v1::TableSpec* spec = nullptr;  // As ValidateTable accepts it.
+  int64_t version = 0;                  // The lowest over its buckets.
+  int64_t count = 0;                    // Rows.
+};
+
+// Writes model.safetensors and model.json into `directory`, which is made if missing; the manifest
+// last, so that a manifest's tensors are always there. It names dense tables first, then sparse.
 //   job_id  empty for a model made without a cluster
-// Errors: kInvalidArgument  a table's values do not fit its spec.
+// Errors: kInvalidArgument  a table's values do not fit its spec; RowFileName's.
 //         else              those of WriteFileDurably and MakeDirectories.
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
-                             const v1::JobSpec& job, absl::Span<const TableValues> tables);
+                             const v1::JobSpec& job, absl::Span<const TableValues> tables,
+                             absl::Span<const TableRows> sparse_tables = {});
+
+// The files of a model that its manifest, the last of them, names. Their names have no folder.
+// Errors: kNotFound  no manifest there; kDataLoss  it is none, or names a file elsewhere.
+absl::StatusOr<std::vector<std::string>> ModelFilesIn(const std::string& directory);
 
 }  // namespace capstan
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/tensor/durable_file.h"
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
@@ -64,6 +65,63 @@ TEST_CASE("Model files: tensors of all tables, and a manifest that says where th
 
   // Equal values, other job: equal bytes.
   CHECK(ReadFile(first + "/model.safetensors") == ReadFile(second + "/model.safetensors"));
+}
+
+v1::TableSpec MakeSparseTable(const std::string& name) {
+  v1::TableSpec spec;
+  spec.set_table(2);
+  spec.set_name(name);
+  spec.set_rule(v1::OPTIMIZER);
+  spec.set_elements(8);
+  spec.mutable_sparse()->set_dim(5);
+  spec.mutable_sparse()->set_buckets(8);
+  return spec;
+}
+
+TEST_CASE("Model files: the manifest names the rows of sparse tables", "[common][tensor]") {
+  const v1::TableSpec parameters = MakeTable(0, "parameters", v1::OPTIMIZER);
+  const v1::TableSpec rows = MakeSparseTable("features");
+  const std::vector<float> p = {1, 2, 3, 4};
+  const std::string folder = TestPath("sparse");
+  CHECK_STATUS(ModelFilesIn(folder), absl::StatusCode::kNotFound, "model.json: no such file");
+  REQUIRE_OK(WriteModelFiles(folder, "ctr-1", v1::JobSpec(), {{&parameters, 12, p}},
+                             {{.spec = &rows, .version = 9, .count = 1234}}));
+  v1::ModelManifest manifest;
+  REQUIRE(google::protobuf::util::JsonStringToMessage(ReadFile(folder + "/model.json"), &manifest)
+              .ok());
+  CHECK(manifest.format() == 2);
+  REQUIRE(manifest.tables_size() == 2);
+  CHECK_FALSE(manifest.tables(0).has_rows());
+  const v1::SavedTable& saved = manifest.tables(1);
+  CHECK(saved.name() == "features");
+  CHECK(saved.version() == 9);
+  CHECK(saved.elements() == 8);
+  CHECK(saved.rows().file() == "rows-features.safetensors");
+  CHECK(saved.rows().count() == 1234);
+  CHECK(saved.rows().dim() == 5);
+  REQUIRE_OK_AND_ASSIGN(const auto files, ModelFilesIn(folder));
+  CHECK(files ==
+        std::vector<std::string>{"model.safetensors", "rows-features.safetensors", "model.json"});
+
+  const v1::TableSpec bad = MakeSparseTable("a/b");
+  CHECK_STATUS(WriteModelFiles(folder, "", v1::JobSpec(), {}, {{.spec = &bad}}),
+               absl::StatusCode::kInvalidArgument, "table \"a/b\"");
+}
+
+TEST_CASE("Model files: a manifest that leads elsewhere is refused", "[common][tensor]") {
+  const std::string folder = TestPath("elsewhere");
+  REQUIRE_OK(MakeDirectories(folder));
+  const auto files = [&](const std::string& json) {
+    REQUIRE_OK(WriteFileDurably(folder + "/model.json", {json}));
+    return ModelFilesIn(folder).status();
+  };
+  REQUIRE_OK(files("{}"));
+  CHECK_STATUS(files("{"), absl::StatusCode::kDataLoss, "model.json is no manifest");
+  for (const char* name : {"", "..", "../x", "/etc/x", "a/"}) {
+    CHECK_STATUS(
+        files(std::string("{\"tables\":[{\"name\":\"t\",\"rows\":{\"file\":\"") + name + "\"}}]}"),
+        absl::StatusCode::kDataLoss, "expected a file of the same folder");
+  }
 }
 
 TEST_CASE("Model files: values that do not fit their table are refused", "[common][tensor]") {

@@ -103,10 +103,18 @@ absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
                            DecodeSafetensorsHeader(header, data_bytes));
   std::vector<NamedTensor> tensors;
   for (TensorEntry& entry : entries) {  // In the order of their places, without gaps.
+    NamedTensor& tensor = tensors.emplace_back();
+    tensor.name = std::move(entry.name);
+    tensor.shape = std::move(entry.shape);
     const int64_t bytes = entry.end - entry.begin;
-    std::vector<float> values(static_cast<size_t>(bytes) / sizeof(float));
-    CAPSTAN_RETURN_IF_ERROR(file.Read(values.data(), bytes));
-    tensors.push_back({std::move(entry.name), std::move(entry.shape), std::move(values)});
+    const auto count = static_cast<size_t>(bytes / BytesOf(entry.dtype));
+    if (entry.dtype == Dtype::kU64) {
+      tensor.keys.resize(count);
+      CAPSTAN_RETURN_IF_ERROR(file.Read(tensor.keys.data(), bytes));
+    } else {
+      tensor.values.resize(count);
+      CAPSTAN_RETURN_IF_ERROR(file.Read(tensor.values.data(), bytes));
+    }
   }
   return tensors;
 }

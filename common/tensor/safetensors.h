@@ -1,4 +1,5 @@
-// Safetensors files: named fp32 tensors, readable by the public `safetensors` packages.
+// Safetensors files: named tensors, readable by the public `safetensors` packages. Those written
+// here are fp32; row_file.h writes keys, too.
 //
 // Layout: header length (8 bytes, little-endian), JSON header padded with spaces to 8 bytes, values
 // (little-endian, contiguous, in the header's order). The bytes depend on the tensors alone: same
@@ -25,7 +26,8 @@ struct NamedTensorView {
 struct NamedTensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<float> values;
+  std::vector<float> values;   // Of a tensor of fp32.
+  std::vector<uint64_t> keys;  // Of one of whole numbers (U64).
 };
 
 // Writes `tensors` in their order; the file is replaced whole or not at all.
@@ -38,7 +40,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
 // Errors: kNotFound, kPermissionDenied  the file cannot be opened.
 //         kDataLoss                     not a safetensors file, truncated, or its header does not
 //                                       agree with itself.
-//         kUnimplemented                a tensor that is not fp32.
+//         kUnimplemented                a tensor that is neither fp32 nor U64.
 absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path);
 
 }  // namespace capstan

@@ -18,6 +18,8 @@ namespace {
 constexpr char kMetadataKey[] = "__metadata__";
 constexpr int kDimensionsMax = 32;
 
+const char* NameOf(Dtype dtype) { return dtype == Dtype::kF32 ? "F32" : "U64"; }
+
 std::string Quote(absl::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -210,10 +212,11 @@ absl::StatusOr<TensorEntry> ParseTensor(Parser& parser, const std::string& name)
   CAPSTAN_RETURN_IF_ERROR(parser.Object([&](const std::string& key) -> absl::Status {
     if (key == "dtype") {
       CAPSTAN_ASSIGN_OR_RETURN(const std::string dtype, parser.String());
-      if (dtype != "F32") {
-        return absl::UnimplementedError(absl::StrCat("tensor ", Quote(name), ": dtype is ",
-                                                     Quote(dtype), ", expected \"F32\""));
+      if (dtype != NameOf(Dtype::kF32) && dtype != NameOf(Dtype::kU64)) {
+        return absl::UnimplementedError(absl::StrCat(
+            "tensor ", Quote(name), ": dtype is ", Quote(dtype), ", expected \"F32\" or \"U64\""));
       }
+      entry.dtype = dtype == NameOf(Dtype::kF32) ? Dtype::kF32 : Dtype::kU64;
       has_dtype = true;
       return absl::OkStatus();
     }
@@ -247,7 +250,7 @@ absl::Status CheckPlaces(const std::vector<TensorEntry>& entries, int64_t data_b
                        entry.end, "], expected to begin at ", end, " and to end by ", data_bytes));
     }
     end = entry.end;
-    int64_t bytes = 4;
+    int64_t bytes = BytesOf(entry.dtype);
     const bool empty = std::count(entry.shape.begin(), entry.shape.end(), 0) > 0;
     for (const int64_t d : entry.shape) {
       if (empty) break;
@@ -256,9 +259,10 @@ absl::Status CheckPlaces(const std::vector<TensorEntry>& entries, int64_t data_b
     }
     if (empty) bytes = 0;
     if (bytes != entry.end - entry.begin) {
-      return absl::DataLossError(
-          absl::StrCat("tensor ", Quote(entry.name), ": shape [", absl::StrJoin(entry.shape, ","),
-                       "] does not agree with its ", entry.end - entry.begin, " bytes of fp32"));
+      return absl::DataLossError(absl::StrCat("tensor ", Quote(entry.name), ": shape [",
+                                              absl::StrJoin(entry.shape, ","),
+                                              "] does not agree with its ", entry.end - entry.begin,
+                                              " bytes of ", NameOf(entry.dtype)));
     }
   }
   if (end == data_bytes) return absl::OkStatus();
@@ -271,8 +275,8 @@ absl::Status CheckPlaces(const std::vector<TensorEntry>& entries, int64_t data_b
 std::string EncodeSafetensorsHeader(absl::Span<const TensorEntry> entries) {
   std::string header = "{";
   for (const TensorEntry& entry : entries) {
-    absl::StrAppend(&header, header.size() > 1 ? "," : "", Quote(entry.name),
-                    ":{\"dtype\":\"F32\",\"shape\":[", absl::StrJoin(entry.shape, ","),
+    absl::StrAppend(&header, header.size() > 1 ? "," : "", Quote(entry.name), ":{\"dtype\":\"",
+                    NameOf(entry.dtype), "\",\"shape\":[", absl::StrJoin(entry.shape, ","),
                     "],\"data_offsets\":[", entry.begin, ",", entry.end, "]}");
   }
   header += "}";

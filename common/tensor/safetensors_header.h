@@ -1,7 +1,7 @@
 // The JSON header of a safetensors file: names, shapes and places of tensors.
 //
-// Format: https://github.com/huggingface/safetensors#format. Only fp32 ("F32") tensors are known
-// here. Thread safety: pure functions.
+// Format: https://github.com/huggingface/safetensors#format. Of its dtypes, two are known here.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_TENSOR_SAFETENSORS_HEADER_H_
 #define CAPSTAN_COMMON_TENSOR_SAFETENSORS_HEADER_H_
 
@@ -15,10 +15,15 @@
 
 namespace capstan {
 
+enum class Dtype { kF32, kU64 };  // "F32": numbers. "U64": keys.
+
+constexpr int64_t BytesOf(Dtype dtype) { return dtype == Dtype::kU64 ? 8 : 4; }
+
 struct TensorEntry {
   std::string name;
   std::vector<int64_t> shape;  // Every dimension >= 0; empty: a scalar.
   int64_t begin = 0, end = 0;  // Bytes, from the end of the header.
+  Dtype dtype = Dtype::kF32;
 };
 
 // The header for `entries`, in their order, padded with spaces to a multiple of 8 bytes.
@@ -28,7 +33,7 @@ std::string EncodeSafetensorsHeader(absl::Span<const TensorEntry> entries);
 // Everything is checked: JSON syntax, unknown or missing or repeated keys, dtype, that shapes agree
 // with places, and that the tensors cover [0, data_bytes) without gap or overlap.
 // Errors: kDataLoss       malformed; the message names the tensor or the byte.
-//         kUnimplemented  a dtype other than F32.
+//         kUnimplemented  a dtype other than those of Dtype.
 absl::StatusOr<std::vector<TensorEntry>> DecodeSafetensorsHeader(absl::string_view header,
                                                                  int64_t data_bytes);
 

@@ -76,6 +76,19 @@ TEST_CASE("Safetensors: names are escaped and read back", "[common][tensor]") {
   CHECK(tensors[0].name == name);
 }
 
+TEST_CASE("Safetensors: whole numbers of 64 bits are read", "[common][tensor]") {
+  const std::string header = R"({"k":{"dtype":"U64","shape":[2],"data_offsets":[0,16]}})";
+  REQUIRE_OK_AND_ASSIGN(const auto tensors, ReadBytes(FileOf(header, 0) + std::string(8, '\xff') +
+                                                      std::string("\1\0\0\0\0\0\0\0", 8)));
+  REQUIRE(tensors.size() == 1);
+  CHECK(tensors[0].keys == std::vector<uint64_t>{~uint64_t{0}, 1});
+  CHECK(tensors[0].values.empty());
+  std::string half = header;
+  half.replace(half.find("[0,16]"), 6, "[0,8]");
+  CHECK_STATUS(ReadBytes(FileOf(half, 8)), absl::StatusCode::kDataLoss,
+               "shape [2] does not agree with its 8 bytes of U64");
+}
+
 TEST_CASE("Safetensors: other writers' headers are read", "[common][tensor]") {
   REQUIRE_OK_AND_ASSIGN(
       const auto tensors,

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/row_export/export_rows.h"
+#include "common/row_export/grpc_row_source.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
+#include "common/time/clock.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
@@ -82,8 +85,32 @@ int Traffic(const Settings& settings, const std::string& job_id) {
   return exit_code;
 }
 
-absl::Status ExportRunning(SchedulerClient& scheduler, const v1::JobStatus& job,
-                           const std::string& directory) {
+// Reads the rows of all sparse tables of `response`, and writes their files.
+absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& scheduler,
+                                                          const std::string& job_id,
+                                                          const v1::GetTablesResponse& response,
+                                                          const std::string& directory) {
+  const SteadyClock clock;
+  GrpcRowSource source({.newest_routing = [&]() -> absl::StatusOr<v1::RoutingTable> {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto tables, scheduler.GetTables(job_id));
+    return tables.routing();
+  }});
+  TableScan::Options options;
+  options.caller.set_job_id(job_id);
+  options.caller.set_rank(-1);
+  std::vector<TableRows> exported;
+  for (const v1::TableSpec& table : response.tables()) {
+    if (!table.has_sparse()) continue;
+    CAPSTAN_ASSIGN_OR_RETURN(const TableRows rows, ExportRows(options, table, response.routing(),
+                                                              directory, clock, source));
+    exported.push_back(rows);
+  }
+  return exported;
+}
+
+absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& scheduler,
+                                                       const v1::JobStatus& job,
+                                                       const std::string& directory) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto response, scheduler.GetTables(job.job_id()));
   std::vector<std::unique_ptr<ServerClient>> servers;
   for (const v1::ServerAddress& server : response.routing().servers()) {
@@ -93,11 +120,14 @@ absl::Status ExportRunning(SchedulerClient& scheduler, const v1::JobStatus& job,
     return servers[static_cast<size_t>(server)]->Pull(request);
   };
   CAPSTAN_ASSIGN_OR_RETURN(const auto tables, PullTables(job.job_id(), response, pull));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TableRows> rows,
+                           ExportSparseTables(scheduler, job.job_id(), response, directory));
   std::vector<TableValues> values;
   for (const PulledTable& table : tables) {
     values.push_back({&table.spec, table.version, table.values});
   }
-  return WriteModelFiles(directory, job.job_id(), job.spec(), values);
+  CAPSTAN_RETURN_IF_ERROR(WriteModelFiles(directory, job.job_id(), job.spec(), values, rows));
+  return ModelFilesIn(directory);
 }
 
 int Placement(const Settings& settings, const std::string& job_id) {
@@ -117,17 +147,25 @@ int Export(const Settings& settings, const ExportArguments& arguments) {
   SchedulerClient scheduler(settings.scheduler);
   const auto job = scheduler.GetJob(arguments.job);
   if (!job.ok()) return Fail(job.status());
-  const absl::Status status = HasEnded(job->state())
-                                  ? CopyModelFiles(job->output_directory(), arguments.directory)
-                                  : ExportRunning(scheduler, *job, arguments.directory);
-  if (!status.ok()) return Fail(status);
+  const auto files = HasEnded(job->state())
+                         ? CopyModelFiles(job->output_directory(), arguments.directory)
+                         : ExportRunning(scheduler, *job, arguments.directory);
+  if (!files.ok()) return Fail(files.status());
   const std::filesystem::path directory = std::filesystem::absolute(arguments.directory);
   TableExportOutput output;
-  output.set_tensors((directory / kModelTensorsFile).string());
-  output.set_manifest((directory / kModelManifestFile).string());
-  Print(settings.format() == OutputFormat::kJson
-            ? ToJson(output)
-            : absl::StrCat(output.tensors(), "\n", output.manifest(), "\n"));
+  std::string lines;
+  for (const std::string& file : *files) {
+    const std::string path = (directory / file).string();
+    absl::StrAppend(&lines, path, "\n");
+    if (file == kModelTensorsFile) {
+      output.set_tensors(path);
+    } else if (file == kModelManifestFile) {
+      output.set_manifest(path);
+    } else {
+      output.add_rows(path);
+    }
+  }
+  Print(settings.format() == OutputFormat::kJson ? ToJson(output) : lines);
   return kExitDone;
 }
 
@@ -161,12 +199,16 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
   CLI::App* command = AddCommand(
       table, "export", "Write a job's model as safetensors, also while it trains",
       "  capstan table export lenet-1 --directory model\n"
-      "A running job's shards are read one after the other: they may differ by a few updates.",
+      "A running job's shards are read one after the other: they may differ by a few updates.\n"
+      "Each sparse table becomes a file of its own, rows-NAME.safetensors, with \"keys\" and "
+      "\"rows\";\nmodel.json names it. While it is written the folder needs room for the rows "
+      "twice.",
       line, [arguments](const Settings& settings) { return Export(settings, *arguments); });
   command->add_option("JOB", arguments->job, "Id of the job")->required();
   command
-      ->add_option("-O,--directory", arguments->directory,
-                   "Folder for model.safetensors and model.json; made if missing")
+      ->add_option(
+          "-O,--directory", arguments->directory,
+          "Folder for model.safetensors, rows-*.safetensors and model.json; made if missing")
       ->required()
       ->type_name("FOLDER");
 }

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
@@ -25,6 +27,25 @@ constexpr int64_t kMessageElementsMax = 4 << 20;         // 16 MiB of values a m
 constexpr int32_t kWaitLimitMs = 10'000;
 
 using Tables = absl::btree_map<int32_t, PulledTable>;
+
+// Without sparse tables and their shards.
+v1::GetTablesResponse DenseOf(const v1::GetTablesResponse& all) {
+  v1::GetTablesResponse dense;
+  absl::btree_set<int32_t> sparse;
+  for (const v1::TableSpec& spec : all.tables()) {
+    if (spec.has_sparse()) {
+      sparse.insert(spec.table());
+    } else {
+      *dense.add_tables() = spec;
+    }
+  }
+  dense.mutable_routing()->set_generation(all.routing().generation());
+  *dense.mutable_routing()->mutable_servers() = all.routing().servers();
+  for (const v1::ShardRoute& route : all.routing().shards()) {
+    if (!sparse.contains(route.table())) *dense.mutable_routing()->add_shards() = route;
+  }
+  return dense;
+}
 
 absl::StatusOr<Tables> MakeEmptyTables(const v1::GetTablesResponse& response) {
   Tables tables;
@@ -113,15 +134,21 @@ absl::Status PullShards(const std::string& job_id, uint64_t generation,
   return absl::OkStatus();
 }
 
+absl::Status NoModel(absl::string_view missing) {
+  return absl::NotFoundError(
+      absl::StrCat(missing, "; the job exported no model there, or it lies on another machine"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<PulledTable>> PullTables(const std::string& job_id,
-                                                    const v1::GetTablesResponse& response,
+                                                    const v1::GetTablesResponse& all,
                                                     const PullFunction& pull) {
-  if (response.tables_size() == 0) {
+  if (all.tables_size() == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(job_id, " has no tables: it has not been placed on servers yet"));
   }
+  const v1::GetTablesResponse response = DenseOf(all);
   CAPSTAN_ASSIGN_OR_RETURN(Tables tables, MakeEmptyTables(response));
   const v1::RoutingTable& routing = response.routing();
   CAPSTAN_RETURN_IF_ERROR(CheckRouting(tables, routing));
@@ -147,27 +174,29 @@ absl::StatusOr<std::vector<PulledTable>> PullTables(const std::string& job_id,
   return pulled;
 }
 
-absl::Status CopyModelFiles(const std::string& from, const std::string& to) {
+absl::StatusOr<std::vector<std::string>> CopyModelFiles(const std::string& from,
+                                                        const std::string& to) {
   namespace fs = std::filesystem;
+  absl::StatusOr<std::vector<std::string>> files = ModelFilesIn(from);
+  if (absl::IsNotFound(files.status())) return NoModel(files.status().message());
+  if (!files.ok()) return files.status();
   CAPSTAN_RETURN_IF_ERROR(MakeDirectories(to));
-  for (const char* file : {kModelTensorsFile, kModelManifestFile}) {
+  for (const std::string& file : *files) {
     const fs::path source = fs::path(from) / file;
     std::error_code error;
     if (!fs::exists(source, error)) {
-      return absl::NotFoundError(
-          absl::StrCat(source.string(),
-                       ": no such file; the job exported no model there, or it "
-                       "lies on another machine"));
+      return NoModel(absl::StrCat(source.string(), ": no such file"));
     }
     const fs::path target = fs::path(to) / file;
     if (fs::equivalent(source, target, error)) continue;
-    fs::copy_file(source, target, fs::copy_options::overwrite_existing, error);
-    if (error) {
+    if (!fs::copy_file(source, target, fs::copy_options::overwrite_existing, error)) {
+      std::error_code ignored;
+      fs::remove(target, ignored);  // What there is of it.
       return absl::InternalError(absl::StrCat("copying ", source.string(), " to ", target.string(),
                                               ": ", error.message()));
     }
   }
-  return absl::OkStatus();
+  return files;
 }
 
 }  // namespace capstan::cli

@@ -1,7 +1,7 @@
-// ExportTables: a running job's model, read from its servers and written as model files.
+// A running job's model, read from its servers and written as model files; an ended job's, copied.
 //
 // Each shard is read as it is at that moment, while training goes on: shards may be of different
-// versions. The manifest names each table's lowest.
+// versions. The manifest names each table's lowest. Rows of sparse tables: common/row_export.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CLI_TABLE_EXPORT_H_
 #define CAPSTAN_SCHEDULER_CLI_TABLE_EXPORT_H_
@@ -28,7 +28,7 @@ struct PulledTable {
 using PullFunction =
     std::function<absl::StatusOr<v1::PullResponse>(int server, const v1::PullRequest& request)>;
 
-// Pulls every shard of `tables`, as many in one message as fit its size.
+// Pulls every shard of the dense ones of `tables`, as many in one message as fit its size.
 // Errors: kFailedPrecondition  the job has no tables (it has not started).
 //         kDataLoss   the routing table has gaps or overlaps, or a server sent something else than
 //                     was asked for.
@@ -38,9 +38,12 @@ absl::StatusOr<std::vector<PulledTable>> PullTables(const std::string& job_id,
                                                     const v1::GetTablesResponse& tables,
                                                     const PullFunction& pull);
 
-// Copies the model files that an ended job left in `from` to `to`, which is made if missing.
-// Errors: kNotFound  there are none; else the operating system's.
-absl::Status CopyModelFiles(const std::string& from, const std::string& to);
+// Copies the model files that an ended job left in `from` to `to`, which is made if missing: those
+// of ModelFilesIn, whose names are returned.
+// Errors: kNotFound  there are none, or one is missing; kDataLoss  as ModelFilesIn;
+//         else the operating system's.
+absl::StatusOr<std::vector<std::string>> CopyModelFiles(const std::string& from,
+                                                        const std::string& to);
 
 }  // namespace capstan::cli
 

@@ -98,6 +98,29 @@ TEST_CASE("PullTables: a routing table that does not cover its tables is refused
   CHECK_STATUS(PullTables("a-1", {}, never), absl::StatusCode::kFailedPrecondition, "no tables");
 }
 
+TEST_CASE("PullTables: sparse tables and their buckets are left to others", "[cli]") {
+  v1::GetTablesResponse tables = Tables();
+  v1::TableSpec& rows = *tables.add_tables();
+  rows.set_table(1);
+  rows.set_elements(2);
+  rows.mutable_sparse()->set_dim(8);
+  rows.mutable_sparse()->set_buckets(2);
+  for (int bucket = 0; bucket < 2; ++bucket) {
+    v1::ShardRoute& route = *tables.mutable_routing()->add_shards();
+    route.set_table(1);
+    route.set_shard(bucket);
+    route.set_element_begin(bucket);
+    route.set_element_end(bucket + 1);
+  }
+  FakeServers servers(Tables());
+  REQUIRE_OK_AND_ASSIGN(const auto pulled,
+                        PullTables("a-1", tables, [&](int server, const auto& request) {
+                          return servers.Pull(server, request);
+                        }));
+  REQUIRE(pulled.size() == 1);
+  CHECK(pulled[0].values.size() == 5);
+}
+
 TEST_CASE("PullTables: values of another length are refused", "[cli]") {
   FakeServers servers(Tables());
   const auto pull = [&](int server, const v1::PullRequest& request) {
@@ -109,17 +132,25 @@ TEST_CASE("PullTables: values of another length are refused", "[cli]") {
                "shard 0 of table 0: got VALUES with 7 bytes, expected VALUES with 8 bytes");
 }
 
-TEST_CASE("CopyModelFiles: copies both files, or says which is missing", "[cli]") {
+TEST_CASE("CopyModelFiles: copies what the manifest names, or says what is missing", "[cli]") {
   const std::string from = absl::StrCat(std::getenv("TEST_TMPDIR"), "/from");
   const std::string to = absl::StrCat(std::getenv("TEST_TMPDIR"), "/to/deep");
   std::filesystem::create_directories(from);
+  CHECK_STATUS(CopyModelFiles(from, to), absl::StatusCode::kNotFound,
+               "from/model.json: no such file; the job exported no model there");
+  std::ofstream(from + "/model.json")
+      << R"({"tables": [{"name": "a"}, {"name": "f", "rows": {"file": "rows-f.safetensors"}}]})";
   std::ofstream(from + "/model.safetensors") << "tensors";
   CHECK_STATUS(CopyModelFiles(from, to), absl::StatusCode::kNotFound,
-               "from/model.json: no such file");
-  std::ofstream(from + "/model.json") << "{}";
-  REQUIRE_OK(CopyModelFiles(from, to));
+               "from/rows-f.safetensors: no such file");
+  CHECK_FALSE(std::filesystem::exists(to + "/model.json"));
+  std::ofstream(from + "/rows-f.safetensors") << "keys, rows";
+  REQUIRE_OK_AND_ASSIGN(const auto files, CopyModelFiles(from, to));
+  CHECK(files == std::vector<std::string>{"model.safetensors", "rows-f.safetensors", "model.json"});
   CHECK(std::filesystem::file_size(to + "/model.safetensors") == 7);
-  REQUIRE_OK(CopyModelFiles(from, from));
+  CHECK(std::filesystem::file_size(to + "/rows-f.safetensors") == 10);
+  CHECK(std::filesystem::exists(to + "/model.json"));
+  REQUIRE_OK(CopyModelFiles(from, from).status());
 }
 
 }  // namespace

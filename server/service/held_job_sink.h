@@ -32,7 +32,7 @@ class HeldJob::Sink final : public ReplySink {
 
   // Shards that made records, in order; may repeat.
   const std::vector<ShardKey>& touched() const { return touched_; }
-  // Pulls and scans whose answer needs a barrier; each call waits for it already, and Seal()s once more.
+  // Reads whose answer needs a barrier; each call waits for it already, and Seal()s once more.
   std::vector<std::pair<ShardKey, CallId>> TakeBarriers() { return std::exchange(barriers_, {}); }
   void Touch(const ShardKey& key) { touched_.push_back(key); }
 

@@ -1,0 +1,128 @@
+// TableScan: goes over all rows of a sparse table while its servers train on: bucket after bucket,
+// in each by ascending place. It says whom to ask what; RowSource asks; ScanTable is the loop.
+//
+//   Next() --> ask the server --answer--> Take(): rows --> ... the next place, the next bucket
+//                             --error---> Failed(): ask again, by a newer routing table
+//
+// Every row that is there all the time comes exactly once, also over failovers: a row's place never
+// changes, so another server is asked from where the last answer ended.
+// Pure: no clock, threads or sockets. Thread safety: thread-compatible.
+#ifndef CAPSTAN_COMMON_ROW_EXPORT_TABLE_SCAN_H_
+#define CAPSTAN_COMMON_ROW_EXPORT_TABLE_SCAN_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/time/clock.h"
+#include "common/time/instant.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan {
+
+// Rows as they came; `values` [keys, dim].
+struct RowBatch {
+  std::vector<uint64_t> keys;
+  std::vector<float> values;
+};
+
+class TableScan {
+ public:
+  struct Options {
+    // Who asks: a reader (rank -1), or a task. The routing generation is filled in.
+    v1::Caller caller;
+    int32_t bytes_max = 1 << 20;  // Of rows in one answer, 1 to 4 MiB.
+    // So long a bucket is asked for in vain before the scan gives up.
+    absl::Duration patience = absl::Seconds(60);
+  };
+  struct Question {
+    v1::ServerAddress server;
+    v1::ScanRowsRequest request;
+  };
+
+  // Errors: kInvalidArgument  the table is not sparse, or cannot be (ValidateTable).
+  //         kDataLoss         as SetRouting.
+  static absl::StatusOr<TableScan> Make(Options options, const v1::TableSpec& table,
+                                        const v1::RoutingTable& routing);
+
+  bool done() const { return bucket_ == buckets_; }
+  Question Next() const;  // REQUIRES: not done.
+
+  // The answer to Next(). Errors: kDataLoss  it cannot be one; names the server and what is wrong.
+  absl::StatusOr<RowBatch> Take(const v1::ScanRowsResponse& response);
+
+  // Next() was not answered but with `status`. OK: ask again.
+  // Errors: those that another try cannot change, and after options.patience kUnavailable; both
+  //         name the server.
+  absl::Status Failed(const absl::Status& status, Instant now);
+
+  // Takes a newer routing table in; one that is not newer is ignored. Returns whether it was newer.
+  // Errors: kDataLoss  it does not give each bucket of the table one server.
+  absl::StatusOr<bool> SetRouting(const v1::RoutingTable& routing);
+
+  int64_t version() const { return version_.value_or(0); }  // The lowest of all answers.
+  int64_t rows() const { return rows_; }                    // That were taken.
+
+ private:
+  TableScan(Options options, const v1::TableSpec& table)
+      : options_(std::move(options)),
+        table_(table.table()),
+        name_(table.name()),
+        dim_(table.sparse().dim()),
+        buckets_(table.sparse().buckets()) {}
+
+  std::string Where() const;  // Table, bucket and server, for messages.
+  absl::Status CheckPlaces(absl::Span<const uint64_t> keys,
+                           const v1::ScanRowsResponse& response) const;
+
+  Options options_;
+  int32_t table_;
+  std::string name_;
+  int64_t dim_;
+  int32_t buckets_;
+  uint64_t generation_ = 0;                 // Of the routing table; 0: none yet.
+  std::vector<v1::ServerAddress> servers_;  // By bucket.
+  int32_t bucket_ = 0;                      // That is being read, from place_ on.
+  uint64_t place_ = 0;
+  std::optional<Instant> failing_since_;
+  std::optional<int64_t> version_;
+  int64_t rows_ = 0;
+};
+
+// What a scan asks; made over gRPC by GrpcRowSource.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual absl::StatusOr<v1::ScanRowsResponse> ScanRows(const v1::ServerAddress& server,
+                                                        const v1::ScanRowsRequest& request) = 0;
+  // The newest routing table that can be had; perhaps the same as before.
+  // Errors: kUnavailable, kDeadlineExceeded  tried again later; others end the scan.
+  virtual absl::StatusOr<v1::RoutingTable> NewestRouting() = 0;
+  // Returns after this time. Errors: end the scan.
+  virtual absl::Status Pause(absl::Duration time) = 0;
+};
+
+// Takes rows in as they come. Errors: end the scan.
+using RowSink = std::function<absl::Status(const RowBatch& rows)>;
+
+struct ScannedTable {
+  int64_t version = 0;  // The lowest of the buckets'.
+  int64_t rows = 0;
+};
+
+// Hands all rows of `table` to `sink`, in the order of buckets and places.
+// Errors: those of TableScan, RowSource and the sink.
+absl::StatusOr<ScannedTable> ScanTable(const TableScan::Options& options,
+                                       const v1::TableSpec& table, const v1::RoutingTable& routing,
+                                       const Clock& clock, RowSource& source, const RowSink& sink);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_ROW_EXPORT_TABLE_SCAN_H_
