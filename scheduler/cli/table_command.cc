@@ -85,16 +85,24 @@ int Traffic(const Settings& settings, const std::string& job_id) {
   return exit_code;
 }
 
+absl::StatusOr<v1::RoutingTable> RoutingOfRunning(SchedulerClient& scheduler,
+                                                  const std::string& job_id) {
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::JobStatus job, scheduler.GetJob(job_id));
+  if (HasEnded(job.state())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        job_id, " has ended while its rows were read: export it again for what it has left"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::GetTablesResponse tables, scheduler.GetTables(job_id));
+  return tables.routing();
+}
+
 // Reads the rows of all sparse tables of `response`, and writes their files.
 absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& scheduler,
                                                           const std::string& job_id,
                                                           const v1::GetTablesResponse& response,
                                                           const std::string& directory) {
   const SteadyClock clock;
-  GrpcRowSource source({.newest_routing = [&]() -> absl::StatusOr<v1::RoutingTable> {
-    CAPSTAN_ASSIGN_OR_RETURN(const auto tables, scheduler.GetTables(job_id));
-    return tables.routing();
-  }});
+  GrpcRowSource source({.newest_routing = [&] { return RoutingOfRunning(scheduler, job_id); }});
   TableScan::Options options;
   options.caller.set_job_id(job_id);
   options.caller.set_rank(-1);
@@ -111,6 +119,10 @@ absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& sched
 absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& scheduler,
                                                        const v1::JobStatus& job,
                                                        const std::string& directory) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto found, scheduler.GetTables(job.job_id()));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TableRows> rows,
+                           ExportSparseTables(scheduler, job.job_id(), found, directory));
+  // Again: that took a while.
   CAPSTAN_ASSIGN_OR_RETURN(const auto response, scheduler.GetTables(job.job_id()));
   std::vector<std::unique_ptr<ServerClient>> servers;
   for (const v1::ServerAddress& server : response.routing().servers()) {
@@ -120,8 +132,6 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
     return servers[static_cast<size_t>(server)]->Pull(request);
   };
   CAPSTAN_ASSIGN_OR_RETURN(const auto tables, PullTables(job.job_id(), response, pull));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TableRows> rows,
-                           ExportSparseTables(scheduler, job.job_id(), response, directory));
   std::vector<TableValues> values;
   for (const PulledTable& table : tables) {
     values.push_back({&table.spec, table.version, table.values});
