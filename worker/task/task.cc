@@ -4,6 +4,8 @@
 
 #include "common/model/tables.h"
 #include "common/observability/log.h"
+#include "common/row_export/export_rows.h"
+#include "common/row_export/grpc_row_source.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
 #include "worker/task/failures.h"
@@ -147,18 +149,45 @@ bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
 
 bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
                   absl::Status* result) {
-  std::vector<TableValues> tables;
-  for (const v1::TableSpec& spec : computation_->tables()) {
-    if (spec.has_sparse()) continue;
-    tables.push_back({.spec = &spec,
-                      .version = versions.at(TableId(spec.table())).value(),
-                      .values = parameters_[static_cast<size_t>(spec.table())]});
-  }
-  *result = WriteModelFiles(work.export_path, assignment_.job_id(), assignment_.spec(), tables);
+  *result = WriteModel(work.export_path, versions);
   if (result->ok()) {
     LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
   }
   return true;
+}
+
+absl::Status Task::WriteModel(const std::string& folder,
+                              const absl::btree_map<TableId, Version>& versions) {
+  std::vector<TableValues> dense;
+  std::vector<TableRows> sparse;
+  for (const v1::TableSpec& spec : computation_->tables()) {
+    if (spec.has_sparse()) {
+      CAPSTAN_ASSIGN_OR_RETURN(TableRows rows, WriteRows(folder, spec));
+      sparse.push_back(rows);
+      continue;
+    }
+    dense.push_back({.spec = &spec,
+                     .version = versions.at(TableId(spec.table())).value(),
+                     .values = parameters_[static_cast<size_t>(spec.table())]});
+  }
+  return WriteModelFiles(folder, assignment_.job_id(), assignment_.spec(), dense, sparse);
+}
+
+// Rows are read as servers hold them: nobody pushes any more.
+absl::StatusOr<TableRows> Task::WriteRows(const std::string& folder, const v1::TableSpec& table) {
+  TableScan::Options options;
+  options.caller.set_job_id(assignment_.job_id());
+  options.caller.set_rank(assignment_.rank());
+  options.caller.set_incarnation(assignment_.incarnation());
+  GrpcRowSource source({.newest_routing = [this] { return NewestRouting(); }});
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::RoutingTable routing, NewestRouting());
+  return ExportRows(options, table, routing, folder, clock_, source);
+}
+
+absl::StatusOr<v1::RoutingTable> Task::NewestRouting() {
+  absl::MutexLock lock(&mutex_);
+  if (fenced_) return absl::AbortedError("this task has been fenced off");
+  return routing_;
 }
 
 v1::SyncTaskRequest Task::Report() {
@@ -185,6 +214,7 @@ void Task::Receive(const v1::SyncTaskResponse& response) {
     }
   }
   absl::MutexLock lock(&mutex_);
+  if (response.has_routing()) routing_ = response.routing();
   if (!response.has_assignment()) return;
   const absl::StatusOr<Assignment> assignment = AssignmentFromProto(response.assignment());
   if (!assignment.ok()) {

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/tensor/model_file.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.pb.h"
 #include "worker/client/push_pull_client.h"
@@ -59,6 +60,10 @@ class Task final : private TaskPort {
               absl::Status* result) override;
 
   std::shared_ptr<TableArrays> FreeGradient();
+  absl::Status WriteModel(const std::string& folder,
+                          const absl::btree_map<TableId, Version>& versions);
+  absl::StatusOr<TableRows> WriteRows(const std::string& folder, const v1::TableSpec& table);
+  absl::StatusOr<v1::RoutingTable> NewestRouting();
 
   // The link's callbacks, on its thread.
   v1::SyncTaskRequest Report();
@@ -81,6 +86,7 @@ class Task final : private TaskPort {
   TaskBoard board_ ABSL_GUARDED_BY(mutex_);
   bool fenced_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::Failure> failure_ ABSL_GUARDED_BY(mutex_);
+  v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);  // The scheduler's last.
 
   SchedulerLink link_;  // Declared last: its thread dies first.
 };
