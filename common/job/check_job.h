@@ -27,7 +27,8 @@ struct JobCheck {
 
 // In this order, each step only if the ones before found nothing: ValidateJob; both splits are read
 // whole and compared with each other, with the classes, the batch size and the augmentation;
-// PlanModel, or for a sparse model MakeSparseModel. Paths that are not absolute start at the working directory.
+// PlanModel, or for a sparse model MakeSparseModel. Paths that are not absolute start at the
+// working directory.
 JobCheck CheckJob(const v1::JobSpec& spec);
 
 }  // namespace capstan

@@ -1,7 +1,7 @@
 // SparseTrainer: all that a worker task needs to turn positions of an epoch into keys of rows, and
 // rows into gradients and evaluations.
 //
-//   SparseBatch batch = trainer.LoadTraining(epoch, positions)    examples, and which rows they need
+//   SparseBatch batch = trainer.LoadTraining(epoch, positions)   examples and their rows
 //   ... rows of batch.keys and the dense parameters are pulled ...
 //   trainer.Train(batch, gradient_samples, rows, dense, ...)      gradients to be pushed
 //
