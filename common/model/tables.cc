@@ -1,6 +1,7 @@
 #include "common/model/tables.h"
 
 #include <cmath>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -79,16 +80,38 @@ absl::Status ValidateDense(const v1::TableSpec& table) {
   return absl::OkStatus();
 }
 
-absl::Status CheckSparse(const v1::TableSpec& table, const char* what, int64_t value, int64_t max) {
-  if (value >= 1 && value <= max) return absl::OkStatus();
+absl::Status CheckSparse(const v1::TableSpec& table, const char* what, int64_t value, int64_t min,
+                         int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("table ", table.table(), ": sparse.", what, " is ",
-                                                 value, ", expected 1 to ", max));
+                                                 value, ", expected ", min, " to ", max));
+}
+
+// When a key gets a row, and when it loses it; 0 is the default.
+absl::Status ValidateRowLife(const v1::TableSpec& table) {
+  const v1::SparseSpec& sparse = table.sparse();
+  const auto check = [&](const char* what, int64_t value, int64_t max) {
+    return CheckSparse(table, what, value, 0, max);
+  };
+  CAPSTAN_RETURN_IF_ERROR(check("admit_after", sparse.admit_after(), kAdmitAfterMax));
+  CAPSTAN_RETURN_IF_ERROR(
+      check("admission_keys", sparse.admission_keys(), kAdmissionKeysMax * sparse.buckets()));
+  CAPSTAN_RETURN_IF_ERROR(check("evict_after_updates", sparse.evict_after_updates(), INT32_MAX));
+  CAPSTAN_RETURN_IF_ERROR(check("rows_max", sparse.rows_max(), kSparseRowsMax));
+  const float probability = sparse.admit_probability();
+  if (!sparse.has_admit_probability() || (probability > 0 && probability <= 1)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("table ", table.table(),
+                                                 ": sparse.admit_probability is ", probability,
+                                                 ", expected more than 0 and at most 1"));
 }
 
 absl::Status ValidateSparse(const v1::TableSpec& table) {
   const v1::SparseSpec& sparse = table.sparse();
-  CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "dim", sparse.dim(), kSparseDimMax));
-  CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "buckets", sparse.buckets(), kSparseBucketsMax));
+  CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "dim", sparse.dim(), 1, kSparseDimMax));
+  CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "buckets", sparse.buckets(), 1, kSparseBucketsMax));
+  CAPSTAN_RETURN_IF_ERROR(ValidateRowLife(table));
   if (sparse.zero_columns() < 0 || sparse.zero_columns() > sparse.dim()) {
     return absl::InvalidArgumentError(
         absl::StrCat("table ", table.table(), ": sparse.zero_columns is ", sparse.zero_columns(),

@@ -19,6 +19,9 @@ inline constexpr int kStatisticsTable = 1;
 
 inline constexpr int64_t kSparseDimMax = 4096;
 inline constexpr int64_t kSparseBucketsMax = 4096;
+inline constexpr int64_t kAdmitAfterMax = 255;
+inline constexpr int64_t kAdmissionKeysMax = 1 << 21;  // Of a bucket.
+inline constexpr int64_t kSparseRowsMax = int64_t{1} << 40;
 
 v1::Initializer MakeInitializer(const Initial& initial);
 
@@ -31,7 +34,8 @@ std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);
 
 // Checks a table that came over the network: tensors lie end to end from element 0, shapes are
 // positive and agree with the element count, initial values are finite, the momentum of a moving
-// average is in (0, 1]; a sparse table has a dim, buckets, and no tensors.
+// average is in (0, 1]; a sparse table has a dim, buckets, no tensors, and
+// rules for its rows that can be.
 // Errors: kInvalidArgument  naming the table, the tensor, the value and what was expected.
 absl::Status ValidateTable(const v1::TableSpec& table);
 

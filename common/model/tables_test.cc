@@ -105,6 +105,32 @@ TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][
     table.mutable_sparse()->set_zero_columns(9);
     check("sparse.zero_columns is 9, expected 0 to 8");
   }
+  SECTION("admission") {
+    v1::SparseSpec& sparse = *table.mutable_sparse();
+    sparse.set_admit_after(256);
+    check("sparse.admit_after is 256, expected 0 to 255");
+    sparse.set_admit_after(-1);
+    check("sparse.admit_after is -1, expected 0 to 255");
+    sparse.set_admit_after(255);
+    sparse.set_admission_keys((16 << 21) + 1);
+    check("sparse.admission_keys is 33554433, expected 0 to 33554432");
+    sparse.set_admission_keys(16 << 21);
+    for (const float probability : {0.0f, 1.5f, std::numeric_limits<float>::quiet_NaN()}) {
+      sparse.set_admit_probability(probability);
+      check("expected more than 0 and at most 1");
+    }
+    sparse.set_admit_probability(1.0f);
+    REQUIRE_OK(ValidateTable(table));
+  }
+  SECTION("eviction") {
+    table.mutable_sparse()->set_evict_after_updates(-2);
+    check("sparse.evict_after_updates is -2, expected 0 to 2147483647");
+    table.mutable_sparse()->set_evict_after_updates(1);
+    table.mutable_sparse()->set_rows_max(-1);
+    check("sparse.rows_max is -1, expected 0 to 1099511627776");
+    table.mutable_sparse()->set_rows_max(1);
+    REQUIRE_OK(ValidateTable(table));
+  }
   SECTION("elements") {
     table.set_elements(15);
     check("has 15 elements, 0 tensors and the rule OPTIMIZER, expected 16, its buckets");

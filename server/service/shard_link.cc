@@ -29,6 +29,7 @@ struct LentRecords {
 int64_t BytesIn(const v1::ShardSnapshot& snapshot) {
   size_t bytes = snapshot.values().size() + snapshot.previous().size();
   for (const std::string& state : snapshot.optimizer_state()) bytes += state.size();
+  bytes += snapshot.bucket().stamps().size() + snapshot.bucket().admission().size();
   return static_cast<int64_t>(bytes);
 }
 

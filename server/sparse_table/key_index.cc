@@ -229,6 +229,12 @@ void KeyIndex::Split(Entry entry, uint64_t place, Group* lower, Group* upper) {
   Renew(entry.segment, entry.group_bits);
 }
 
+void KeyIndex::AppendGroup(const Group& group, std::vector<RowNumber>* rows) {
+  for (size_t at = 0; at < kEntries; ++at) {
+    if (group.tags[at] != 0) rows->push_back(group.rows[at]);
+  }
+}
+
 uint64_t KeyIndex::AppendRows(uint64_t place, std::vector<RowNumber>* rows) const {
   const Entry& entry = EntryOf(place);
   for (uint64_t g = 0; g < uint64_t{1} << entry.group_bits; ++g) {
@@ -239,23 +245,33 @@ uint64_t KeyIndex::AppendRows(uint64_t place, std::vector<RowNumber>* rows) cons
 
 uint64_t KeyIndex::AppendRun(uint64_t place, std::vector<RowNumber>* rows) const {
   const Entry& entry = EntryOf(place);
-  const uint64_t groups = uint64_t{1} << entry.group_bits;
-  const uint64_t begin = GroupOf(entry, place);
-  const uint64_t end = std::min(begin + kRunGroups, groups);
-  for (uint64_t g = begin; g < end; ++g) AppendGroup(entry.groups[g], rows);
-  // Entries of these groups may lie behind them, as far as something has passed by; cyclically.
-  for (uint64_t g = end; entry.groups[(g - 1) % groups].passed != 0 && g < begin + groups; ++g) {
-    AppendGroup(entry.groups[g % groups], rows);
+  const uint64_t end = GroupOf(entry, place) + kRunGroups;
+  uint64_t next = NextPlace(entry, place);
+  if (end < uint64_t{1} << entry.group_bits) {
+    const uint64_t in_segment = end << (64 - entry.depth - entry.group_bits);
+    next = in_segment;
+    if (entry.depth > 0) next |= place >> (64 - entry.depth) << (64 - entry.depth);
   }
-  if (end == groups) return NextPlace(entry, place);
-  const uint64_t in_segment = end << (64 - entry.depth - entry.group_bits);
-  if (entry.depth == 0) return in_segment;
-  return (place >> (64 - entry.depth) << (64 - entry.depth)) | in_segment;
+  AppendBetween(place, next - 1, rows);
+  return next;
 }
 
-void KeyIndex::AppendGroup(const Group& group, std::vector<RowNumber>* rows) {
-  for (size_t at = 0; at < kEntries; ++at) {
-    if (group.tags[at] != 0) rows->push_back(group.rows[at]);
+void KeyIndex::AppendBetween(uint64_t first, uint64_t last, std::vector<RowNumber>* rows) const {
+  for (uint64_t place = first;;) {
+    const Entry& entry = EntryOf(place);
+    const uint64_t next = NextPlace(entry, place);
+    const bool ends_here = next == 0 || next > last;
+    const uint64_t home_last = GroupOf(entry, ends_here ? last : next - 1);
+    const uint64_t mask = (uint64_t{1} << entry.group_bits) - 1;
+    uint64_t g = GroupOf(entry, place);
+    bool behind = false;  // Who lies here has passed the last one by; cyclically.
+    for (uint64_t tried = 0; tried <= mask; ++tried, g = (g + 1) & mask) {
+      AppendGroup(entry.groups[g], rows);
+      behind |= g == home_last;
+      if (behind && entry.groups[g].passed == 0) break;
+    }
+    if (ends_here) return;
+    place = next;
   }
 }
 

@@ -79,6 +79,9 @@ class KeyIndex {
   // behind them that took in what they had no room for.
   uint64_t AppendRun(uint64_t place, std::vector<RowNumber>* rows) const;
 
+  // Appends the rows of places in [first, last], in no order, and some of their neighbours.
+  void AppendBetween(uint64_t first, uint64_t last, std::vector<RowNumber>* rows) const;
+
  private:
   static constexpr int kEntries = 12;          // Of a group.
   static constexpr int kGroupBitsSplit = 10;   // A segment of 64 KiB splits,
@@ -118,6 +121,7 @@ class KeyIndex {
   void FreeGroups(Group* groups, int group_bits);
   void Renew(int32_t segment, int group_bits);  // It has new groups, and nothing in them yet.
   static uint32_t Matches(const Group& group, uint8_t tag);
+  static void AppendGroup(const Group& group, std::vector<RowNumber>* rows);
 
   size_t IndexOf(uint64_t place) const { return (place >> 1) >> (63 - directory_bits_); }
   const Entry& EntryOf(uint64_t place) const { return directory_[IndexOf(place)]; }
@@ -136,7 +140,6 @@ class KeyIndex {
   absl::Status Grow(uint64_t place, const RowSlab& rows);
   void Widen(Entry entry, uint64_t place, Group* groups);
   void Split(Entry entry, uint64_t place, Group* lower, Group* upper);
-  static void AppendGroup(const Group& group, std::vector<RowNumber>* rows);
   // Where the segment behind that of `place` begins; 0: it is the last one.
   static uint64_t NextPlace(const Entry& entry, uint64_t place);
   // All entries of the directory that `entry` covers; `place` is in it.

@@ -188,6 +188,31 @@ TEST_CASE("KeyIndex: runs pass by what had no room where it belongs, and what is
   for (const auto& [key, times] : seen) CHECK(times == 1);
 }
 
+TEST_CASE("KeyIndex: rows between two places are all told, and few others", "[server][sparse]") {
+  const uint64_t count = GENERATE(5, 300, 40'000);
+  Story story(1);
+  for (uint64_t i = 0; i < count; ++i) story.Insert(i);
+  for (uint64_t i = 0; i < count; i += 5) story.Erase(i);
+  const KeyIndex::Places places{1};
+  for (const int bits : {0, 1, 6, 10}) {
+    const uint64_t width = ~uint64_t{0} >> bits;
+    for (uint64_t part = 0; part < 4 && part >> bits == 0; ++part) {
+      const uint64_t first = part * (width + 1);
+      std::vector<RowNumber> numbers;
+      story.index().AppendBetween(first, first + width, &numbers);
+      CHECK(numbers.size() <= (count >> bits) * 5 / 4 + 100);
+      std::sort(numbers.begin(), numbers.end());
+      CHECK(std::unique(numbers.begin(), numbers.end()) == numbers.end());
+      int64_t missing = 0;
+      for (const auto& [key, row] : story.expected()) {
+        if (places.Of(key) < first || places.Of(key) - first > width) continue;
+        missing += std::binary_search(numbers.begin(), numbers.end(), row) ? 0 : 1;
+      }
+      CHECK(missing == 0);
+    }
+  }
+}
+
 TEST_CASE("KeyIndex: erased keys are gone, others stay, and room is used again",
           "[server][sparse]") {
   Story story(1);

@@ -14,10 +14,9 @@ namespace {
 
 constexpr int64_t kCacheLine = 64;
 
-int64_t RowBytes(int64_t dim, const OptimizerConfig& rule) {
+int64_t RowBytes(int64_t head, int64_t dim, const OptimizerConfig& rule) {
   const int64_t floats = dim + StateFloats(rule, dim) + (CountsUpdates(rule) ? 1 : 0);
-  constexpr int64_t kKey = sizeof(uint64_t);
-  return kKey + (floats * int64_t{sizeof(float)} + kKey - 1) / kKey * kKey;
+  return head + floats * int64_t{sizeof(float)};
 }
 
 void Prefetch(const char* data, int64_t bytes) {
@@ -26,17 +25,20 @@ void Prefetch(const char* data, int64_t bytes) {
 
 }  // namespace
 
-SparseRows::SparseRows(const Config& config, KeyIndex index)
+SparseRows::SparseRows(const Config& config, KeyIndex index, RowAdmission admission)
     : config_(config),
       places_{config.buckets},
       state_floats_(StateFloats(config.rule, config.dim)),
-      row_bytes_(RowBytes(config.dim, config.rule)),
+      row_bytes_(RowBytes(kWeightsAt, config.dim, config.rule)),
       slab_(row_bytes_),
-      index_(std::move(index)) {}
+      index_(std::move(index)),
+      admission_(std::move(admission)),
+      eviction_(config.eviction, places_) {}
 
 absl::StatusOr<SparseRows> SparseRows::Make(const Config& config) {
   CAPSTAN_ASSIGN_OR_RETURN(KeyIndex index, KeyIndex::Make({config.buckets}));
-  return SparseRows(config, std::move(index));
+  CAPSTAN_ASSIGN_OR_RETURN(RowAdmission admission, RowAdmission::Make(config.admission));
+  return SparseRows(config, std::move(index), std::move(admission));
 }
 
 // Three passes, each of which asks for the memory that the next one needs.
@@ -86,8 +88,12 @@ int64_t SparseRows::CountMissing(absl::Span<const uint64_t> keys) const {
 }
 
 absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
-                                const WireValues& gradients) {
-  CAPSTAN_RETURN_IF_ERROR(MakeRoom(static_cast<int64_t>(keys.size())));
+                                const WireValues& gradients, Effects* effects) {
+  if (admission_.admits_all()) {
+    CAPSTAN_RETURN_IF_ERROR(MakeRoom(static_cast<int64_t>(keys.size())));
+  }
+  const int64_t version = step + 1;
+  const int64_t admitted_before = counts_.admitted();
   const InstructionSet set = BestInstructionSet();
   const size_t batch_max =
       std::min(kBatch, static_cast<size_t>(WireValues::kBlockElements / config_.dim));
@@ -97,26 +103,92 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
   std::array<uint32_t, kBatch> counts;
   for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
     const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
-    Locate(batch, row_bytes_, &rows);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (rows[i] == KeyIndex::kNone) {
-        CAPSTAN_ASSIGN_OR_RETURN(rows[i], Create(batch[i]));
-      }
-      weights[i] = WeightsAt(rows[i]);
-      if (!counts_updates()) continue;
-      const uint32_t before = CountOf(weights[i]);
-      counts[i] = std::max(before, before + 1);  // The largest stays.
-      SetCount(counts[i], weights[i]);
-    }
+    CAPSTAN_RETURN_IF_ERROR(LocateOrMake(batch, version, &rows));
     const auto elements = static_cast<int64_t>(batch.size()) * config_.dim;
-    ApplyRows(set, config_.rule, step,
-              {.dim = config_.dim,
-               .rows = absl::MakeConstSpan(weights.data(), batch.size()),
-               .gradients = gradients.Read(static_cast<int64_t>(begin) * config_.dim, elements,
-                                           block.data()),
-               .counts = absl::MakeConstSpan(counts.data(), batch.size())});
+    const UnalignedFloat* const values =
+        gradients.Read(static_cast<int64_t>(begin) * config_.dim, elements, block.data());
+    for (size_t i = 0; i < batch.size();) {
+      if (rows[i] == KeyIndex::kNone) {
+        if (effects != nullptr) effects->refused.push_back(begin + i);
+        counts_.set_refused(counts_.refused() + 1);
+        ++i;
+        continue;
+      }
+      const size_t first = i;  // Of a run of rows that are there.
+      while (i < batch.size() && rows[i] != KeyIndex::kNone) ++i;
+      Touch(absl::MakeConstSpan(rows).subspan(first, i - first), version, weights.data(),
+            counts.data());
+      ApplyRows(set, config_.rule, step,
+                {.dim = config_.dim,
+                 .rows = absl::MakeConstSpan(weights.data(), i - first),
+                 .gradients = values + static_cast<int64_t>(first) * config_.dim,
+                 .counts = absl::MakeConstSpan(counts.data(), i - first)});
+    }
+  }
+  version_ = version;
+  Evict(counts_.admitted() - admitted_before, effects);
+  if (version % kRenewEvery == 0) RenewStamps();
+  return absl::OkStatus();
+}
+
+absl::Status SparseRows::LocateOrMake(absl::Span<const uint64_t> keys, int64_t version,
+                                      Rows* rows) {
+  Locate(keys, row_bytes_, rows);
+  const bool admits_all = admission_.admits_all();
+  for (size_t i = 0; i < keys.size() && !admits_all; ++i) {
+    if ((*rows)[i] == KeyIndex::kNone) admission_.Prefetch(keys[i]);
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if ((*rows)[i] != KeyIndex::kNone) continue;
+    if (!admits_all && !admission_.Admits(keys[i], version)) continue;
+    CAPSTAN_ASSIGN_OR_RETURN((*rows)[i], Create(keys[i]));
+    counts_.set_admitted(counts_.admitted() + 1);
   }
   return absl::OkStatus();
+}
+
+void SparseRows::Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights,
+                       uint32_t* counts) {
+  const uint32_t stamp = StampOf(version);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    SetStamp(stamp, slab_.At(rows[i]));
+    weights[i] = WeightsAt(rows[i]);
+    if (!counts_updates()) continue;
+    const uint32_t before = CountOf(weights[i]);
+    counts[i] = std::max(before, before + 1);  // The largest stays.
+    SetCount(counts[i], weights[i]);
+  }
+}
+
+void SparseRows::Evict(int64_t made, Effects* effects) {
+  for (const RowEviction::Victim& victim : eviction_.Pick(version_, made, index_, slab_)) {
+    if (effects != nullptr) {
+      const float* const weights = WeightsAt(victim.row);
+      effects->evicted.push_back(slab_.KeyAt(victim.row));
+      effects->evicted_weights.insert(effects->evicted_weights.end(), weights,
+                                      weights + config_.dim);
+    }
+    index_.Erase(victim.place, victim.row);
+    slab_.Free(victim.row);
+    if (victim.by_age) {
+      counts_.set_evicted_by_age(counts_.evicted_by_age() + 1);
+    } else {
+      counts_.set_evicted_by_limit(counts_.evicted_by_limit() + 1);
+    }
+  }
+}
+
+void SparseRows::RenewStamps() {
+  std::vector<RowNumber> numbers;
+  uint64_t place = 0;
+  do {
+    numbers.clear();
+    place = index_.AppendRows(place, &numbers);
+    for (const RowNumber row : numbers) {
+      char* const data = slab_.At(row);
+      if (AgeOf(StampAt(data), version_) > kAgeMax) SetStamp(StampOf(version_ - kAgeMax), data);
+    }
+  } while (place != 0);
 }
 
 absl::Status SparseRows::MakeRoom(int64_t more) {
@@ -157,16 +229,46 @@ uint64_t SparseRows::AppendRows(uint64_t place, std::vector<Row>* rows) const {
     const float* const weights = WeightsAt(row);
     rows->push_back({.key = slab_.KeyAt(row),
                      .weights = weights,
-                     .count = counts_updates() ? CountOf(weights) : 0});
+                     .count = counts_updates() ? CountOf(weights) : 0,
+                     .stamp = StampAt(slab_.At(row))});
   }
   return next;
 }
 
+uint64_t SparseRows::AppendChanged(int64_t since, uint64_t place, std::vector<Row>* rows) const {
+  const size_t begin = rows->size();
+  place = AppendRows(place, rows);
+  const int64_t updates = version_ - since;
+  if (updates > kAgeMax) return place;
+  const auto unchanged = [&](const Row& row) { return AgeOf(row.stamp, version_) >= updates; };
+  rows->erase(std::remove_if(rows->begin() + static_cast<int64_t>(begin), rows->end(), unchanged),
+              rows->end());
+  return place;
+}
+
 absl::Status SparseRows::Put(const Row& row) {
   CAPSTAN_ASSIGN_OR_RETURN(const RowNumber number, AddRow(row.key));
+  SetStamp(row.stamp, slab_.At(number));
   float* const weights = WeightsAt(number);
   std::copy_n(row.weights, config_.dim + state_floats_, weights);
   if (counts_updates()) SetCount(row.count, weights);
+  return absl::OkStatus();
+}
+
+SparseRows::Life SparseRows::life() const {
+  Life life{.version = version_,
+            .counts = counts_,
+            .hand = eviction_.hand(),
+            .counters = admission_.counters()};
+  life.counts.set_held(rows());
+  return life;
+}
+
+absl::Status SparseRows::SetLife(const Life& life) {
+  CAPSTAN_RETURN_IF_ERROR(admission_.Restore(life.counters));
+  version_ = life.version;
+  counts_ = life.counts;
+  eviction_.set_hand(life.hand);
   return absl::OkStatus();
 }
 

@@ -5,7 +5,12 @@
 // few dozen keys at a time: what they need is brought into the cache while the keys before them are
 // looked at. Keys in ascending order of their places are the fastest.
 //
-//   row = key (8 bytes), weights [dim], state, count of updates (Adam); a multiple of 8 bytes
+//   row = key (8 bytes), stamp (row_stamp.h), weights [dim], state, count of updates (Adam)
+//
+// An update may refuse a key a row (row_admission.h): then its gradient is dropped. Afterwards rows
+// may leave (row_eviction.h): then their keys have their initial weights again. Both follow from
+// the updates before, so that every copy of a bucket that has had the same updates has the same
+// rows.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_H_
@@ -18,12 +23,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/model/initial_rows.h"
 #include "common/wire/wire_values.h"
+#include "proto/parameter_server.pb.h"
 #include "server/optimizer/row_loops.h"
 #include "server/sparse_table/key_index.h"
+#include "server/sparse_table/row_admission.h"
+#include "server/sparse_table/row_eviction.h"
 #include "server/sparse_table/row_slab.h"
+#include "server/sparse_table/row_stamp.h"
 
 namespace capstan::server {
 
@@ -36,6 +46,8 @@ class SparseRows {
     int32_t buckets = 1;
     OptimizerConfig rule;
     RowInitializer initializer;
+    RowAdmission::Config admission;
+    RowEviction::Config eviction;
   };
 
   // Errors: kResourceExhausted  no memory.
@@ -46,22 +58,33 @@ class SparseRows {
 
   int64_t CountMissing(absl::Span<const uint64_t> keys) const;  // That have no row.
 
+  // What an update has done beside updating rows.
+  struct Effects {
+    std::vector<size_t> refused;    // Places in its keys, ascending, of those that have no row.
+    std::vector<uint64_t> evicted;  // Keys, in ascending order of their places, and
+    std::vector<float> evicted_weights;  // [evicted, dim], as they were.
+  };
   // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
-  // `gradients` [keys.size(), dim].
+  // `gradients` [keys.size(), dim]. Makes version `step` + 1.
   // Errors: kResourceExhausted  no memory for a row: some rows are updated, some are not.
-  absl::Status Update(int64_t step, absl::Span<const uint64_t> keys, const WireValues& gradients);
+  absl::Status Update(int64_t step, absl::Span<const uint64_t> keys, const WireValues& gradients,
+                      Effects* effects = nullptr);
 
   // A row as it is, for who saves it. `count` is 0 where rows do not count their updates.
   struct Row {
     uint64_t key = 0;
     const float* weights = nullptr;  // [dim], then state_floats() of state.
     uint32_t count = 0;
+    uint32_t stamp = 0;
   };
   // For whoever goes through all rows: appends those from `place` on and below the result, in
   // ascending order of their places: some hundreds, or none. The result is the place to go on from;
   // 0 after the last row. They are valid until the next update, places for ever: rows that are made
   // or erased in between move no other row to where one has been already, or will not come again.
   uint64_t AppendRows(uint64_t place, std::vector<Row>* rows) const;
+  // Likewise, only those that an update after version `since` has written; all if that is more than
+  // kAgeMax versions ago. Rows that have left are not told: they are those that are no more there.
+  uint64_t AppendChanged(int64_t since, uint64_t place, std::vector<Row>* rows) const;
   // So many rows more are about to be made, in the order of their places: where they are most of
   // all, the index grows at once, as that order would fill it from one end.
   // Errors: kResourceExhausted  no memory.
@@ -70,24 +93,42 @@ class SparseRows {
   // Errors: kResourceExhausted  no memory.
   absl::Status Put(const Row& row);
 
+  // What the next update depends on beside the rows.
+  struct Life {
+    int64_t version = 0;  // That the last update made.
+    v1::RowCounts counts;
+    uint64_t hand = 0;           // RowEviction's.
+    absl::string_view counters;  // RowAdmission's; valid until the next update.
+  };
+  Life life() const;
+  // Errors: kDataLoss  counters of another size.
+  absl::Status SetLife(const Life& life);
+
   int64_t dim() const { return config_.dim; }
   int64_t state_floats() const { return state_floats_; }
   bool counts_updates() const { return CountsUpdates(config_.rule); }
   int64_t rows() const { return slab_.rows(); }
-  int64_t bytes() const { return slab_.bytes() + index_.bytes(); }
+  int64_t bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
+  const RowAdmission& admission() const { return admission_; }
 
  private:
   static constexpr size_t kBatch = 64;
-  static constexpr int64_t kWeightsAt = sizeof(uint64_t);  // In a row.
+  static constexpr int64_t kWeightsAt = kStampAt + int64_t{sizeof(uint32_t)};  // In a row.
   using Rows = std::array<RowNumber, kBatch>;
 
-  SparseRows(const Config& config, KeyIndex index);
+  SparseRows(const Config& config, KeyIndex index, RowAdmission admission);
 
   // The rows of at most kBatch keys; KeyIndex::kNone where there is none. Their first `bytes` are
   // on their way into the cache.
   void Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* rows) const;
+  // Likewise for the update that makes `version`: makes rows for those that are admitted.
+  absl::Status LocateOrMake(absl::Span<const uint64_t> keys, int64_t version, Rows* rows);
+  // Counts an update of each of these rows and stamps them.
+  void Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights, uint32_t* counts);
+  void Evict(int64_t made, Effects* effects);  // After an update that made so many rows.
+  void RenewStamps();
   absl::StatusOr<RowNumber> AddRow(uint64_t key);  // Its numbers unspecified.
-  absl::StatusOr<RowNumber> Create(uint64_t key);  // With its initial ones.
+  absl::StatusOr<RowNumber> Create(uint64_t key);  // With its initial ones, unstamped.
   const float* WeightsAt(RowNumber row) const {
     return reinterpret_cast<const float*>(slab_.At(row) + kWeightsAt);
   }
@@ -103,6 +144,10 @@ class SparseRows {
   int64_t row_bytes_;
   RowSlab slab_;
   KeyIndex index_;
+  RowAdmission admission_;
+  RowEviction eviction_;
+  v1::RowCounts counts_;  // But `held`.
+  int64_t version_ = 0;
 };
 
 }  // namespace capstan::server

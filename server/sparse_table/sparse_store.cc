@@ -16,6 +16,7 @@ namespace capstan::server {
 namespace {
 
 constexpr int64_t kKeyBytes = sizeof(uint64_t);
+constexpr int64_t kStampBytes = sizeof(uint32_t);
 
 RowKeys KeysOf(absl::string_view bytes) {
   auto keys = std::make_shared<std::vector<uint64_t>>(bytes.size() / sizeof(uint64_t));
@@ -41,12 +42,37 @@ void Append(const void* data, int64_t bytes, std::string* to) {
   to->append(static_cast<const char*>(data), static_cast<size_t>(bytes));
 }
 
+uint32_t WordAt(const std::string& words, size_t i) {
+  uint32_t word;
+  std::memcpy(&word, words.data() + i * sizeof(word), sizeof(word));
+  return word;
+}
+
+void SaveLife(const SparseRows::Life& life, v1::BucketState* bucket) {
+  bucket->set_admission(life.counters.data(), life.counters.size());
+  bucket->set_hand(life.hand);
+  *bucket->mutable_rows() = life.counts;
+  bucket->mutable_rows()->clear_held();
+}
+
+SparseRows::Life LifeIn(const v1::ShardSnapshot& snapshot) {
+  const v1::BucketState& bucket = snapshot.bucket();
+  return {.version = snapshot.state().version(),
+          .counts = bucket.rows(),
+          .hand = bucket.hand(),
+          .counters = bucket.admission()};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SparseStore>> SparseStore::Make(const SparseRows::Config& config,
                                                                int32_t bucket) {
   CAPSTAN_ASSIGN_OR_RETURN(SparseRows rows, SparseRows::Make(config));
-  return std::unique_ptr<SparseStore>(new SparseStore(config, bucket, std::move(rows)));
+  std::unique_ptr<SparseStore> store(new SparseStore(config, bucket, std::move(rows)));
+  if (config.eviction.rows_max <= store->RowsMax()) return store;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "rows_max allows ", config.eviction.rows_max, " rows a bucket: expected at most ",
+      store->RowsMax(), "; the table needs more buckets"));
 }
 
 absl::Status SparseStore::CheckKeys(const std::vector<uint64_t>& keys) const {
@@ -68,6 +94,13 @@ absl::Status SparseStore::CheckKeys(const std::vector<uint64_t>& keys) const {
 }
 
 absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFormat format) const {
+  CAPSTAN_ASSIGN_OR_RETURN(Gradient gradient, ParseRows(payload, format));
+  CAPSTAN_RETURN_IF_ERROR(CheckRoom(gradient.keys()));
+  return gradient;
+}
+
+absl::StatusOr<Gradient> SparseStore::ParseRows(const absl::Cord& payload,
+                                                NumberFormat format) const {
   const int64_t row_bytes = config_.dim * BytesOf(format);
   const auto bytes = static_cast<int64_t>(payload.size());
   if (bytes % (kKeyBytes + row_bytes) != 0) {
@@ -79,7 +112,6 @@ absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFor
   const auto key_bytes = static_cast<size_t>(bytes / (kKeyBytes + row_bytes) * kKeyBytes);
   RowKeys keys = KeysOf(payload, key_bytes);
   CAPSTAN_RETURN_IF_ERROR(CheckKeys(*keys));
-  CAPSTAN_RETURN_IF_ERROR(CheckRoom(*keys));
   return Gradient(std::move(keys), WireValues(payload, format, key_bytes));
 }
 
@@ -114,19 +146,40 @@ void SparseStore::Release(const ReleasePrevious&) { previous_.reset(); }
 
 absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& payload) {
   const Gradient gradient = ReadGradient(action.gradient, payload);
+  std::vector<float> before;
   if (action.keep_previous) {
-    std::vector<float> before(static_cast<size_t>(AnswerElements(gradient.shared_keys())));
+    before.resize(static_cast<size_t>(AnswerElements(gradient.shared_keys())));
     rows_.Read(gradient.keys(), before.data());
-    previous_.emplace(Gradient(gradient.shared_keys(), WireValues(before)), config_.dim);
   }
-  CAPSTAN_RETURN_IF_ERROR(rows_.Update(action.step, gradient.keys(), gradient.values()));
+  SparseRows::Effects effects;
+  CAPSTAN_RETURN_IF_ERROR(rows_.Update(action.step, gradient.keys(), gradient.values(),
+                                       action.keep_previous ? &effects : nullptr));
+  if (action.keep_previous) {
+    KeepPrevious(Gradient(gradient.shared_keys(), WireValues(before)), effects);
+  }
   if (action.gradient != kIncomingGradient) gradients_.erase(action.gradient);
-  return CheckRoom({});  // Slots that had room each may not have it together.
+  return CheckRows(rows_.rows());  // Slots that had room each may not have it together.
 }
 
+void SparseStore::KeepPrevious(const Gradient& before, const SparseRows::Effects& effects) {
+  previous_.emplace(before, config_.dim);
+  previous_->Remove(effects.refused);
+  if (effects.evicted.empty()) return;
+  // None of them is among the rows that the update named: the sum has both.
+  auto keys = std::make_shared<const std::vector<uint64_t>>(effects.evicted);
+  previous_->Add(Gradient(std::move(keys), WireValues(effects.evicted_weights)));
+}
+
+// Whom admission will refuse is not known before the update, which then looks once more.
 absl::Status SparseStore::CheckRoom(absl::Span<const uint64_t> keys) const {
-  int64_t rows = rows_.rows() + static_cast<int64_t>(keys.size());
-  if (rows > RowsMax()) rows = rows_.rows() + rows_.CountMissing(keys);
+  if (!rows_.admission().admits_all()) return absl::OkStatus();
+  const auto named = static_cast<int64_t>(keys.size());
+  if (config_.eviction.rows_max > 0) return CheckRows(named);  // Others make room for them.
+  const int64_t rows = rows_.rows() + named;
+  return CheckRows(rows <= RowsMax() ? rows : rows_.rows() + rows_.CountMissing(keys));
+}
+
+absl::Status SparseStore::CheckRows(int64_t rows) const {
   if (rows <= RowsMax()) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("bucket ", bucket_, " of ", config_.buckets,
                                                    " would have ", rows, " rows: expected at most ",
@@ -135,8 +188,11 @@ absl::Status SparseStore::CheckRoom(absl::Span<const uint64_t> keys) const {
 
 int64_t SparseStore::RowsMax() const {
   const int64_t key_and_weights = kKeyBytes + rows_.dim() * int64_t{sizeof(float)};
-  const int64_t state = (rows_.state_floats() + 1) * int64_t{sizeof(float)};
-  return kSnapshotBytesMax / (2 * key_and_weights + state);
+  const int64_t state = (rows_.state_floats() + 1) * int64_t{sizeof(float)} + kStampBytes;
+  const RowEviction::Config& eviction = config_.eviction;
+  const bool evicts = eviction.after > 0 || eviction.rows_max > 0;
+  return (kSnapshotBytesMax - rows_.admission().bytes()) /
+         ((evicts ? 3 : 2) * key_and_weights + state);
 }
 
 Gradient SparseStore::ReadGradient(GradientId id, const Gradient& payload) const {
@@ -195,6 +251,7 @@ void SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
   std::string& values = *snapshot->mutable_values();
   std::string weights;
   std::string& state = *snapshot->add_optimizer_state();
+  std::string& stamps = *snapshot->mutable_bucket()->mutable_stamps();
   std::string counts;
   uint64_t place = 0;
   do {
@@ -205,12 +262,14 @@ void SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
       Append(row.weights, rows_.dim() * floats, &weights);
       Append(row.weights + rows_.dim(), rows_.state_floats() * floats, &state);
       if (rows_.counts_updates()) Append(&row.count, sizeof(row.count), &counts);
+      Append(&row.stamp, kStampBytes, &stamps);
     }
   } while (place != 0);
   values += weights;
   snapshot->set_elements(1);
   if (rows_.counts_updates()) *snapshot->add_optimizer_state() = std::move(counts);
   if (previous) previous_->gradient().AppendTo(snapshot->mutable_previous());
+  SaveLife(rows_.life(), snapshot->mutable_bucket());
 }
 
 absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
@@ -218,9 +277,10 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   previous_.reset();
   CAPSTAN_ASSIGN_OR_RETURN(rows_, SparseRows::Make(config_));
   CAPSTAN_RETURN_IF_ERROR(RestoreRows(snapshot));
+  CAPSTAN_RETURN_IF_ERROR(rows_.SetLife(LifeIn(snapshot)));
   if (!snapshot.state().previous_readable()) return absl::OkStatus();
   const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.previous(), [] {});
-  const absl::StatusOr<Gradient> previous = Parse(bytes, NumberFormat::kFp32);
+  const absl::StatusOr<Gradient> previous = ParseRows(bytes, NumberFormat::kFp32);
   if (!previous.ok()) {
     return absl::DataLossError(absl::StrCat("previous values: ", previous.status().message()));
   }
@@ -228,11 +288,7 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
-  const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.values(), [] {});
-  const absl::StatusOr<Gradient> values = Parse(bytes, NumberFormat::kFp32);
-  if (!values.ok()) return absl::DataLossError(values.status().message());
-  const size_t rows = values->keys().size();
+absl::Status SparseStore::CheckSizes(const v1::ShardSnapshot& snapshot, size_t rows) const {
   const int parts = rows_.counts_updates() ? 2 : 1;
   const size_t state_bytes = static_cast<size_t>(rows_.state_floats()) * sizeof(float);
   if (snapshot.elements() != 1 || snapshot.optimizer_state_size() != parts ||
@@ -243,7 +299,24 @@ absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
                      " rows has optimizer state of another size: expected 1 bucket and ",
                      state_bytes, " bytes of state a row"));
   }
+  if (snapshot.bucket().stamps().size() != rows * kStampBytes) {
+    return absl::DataLossError(absl::StrCat(snapshot.bucket().stamps().size(),
+                                            " bytes of stamps of ", rows, " rows: expected ",
+                                            kStampBytes, " a row"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
+  const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.values(), [] {});
+  const absl::StatusOr<Gradient> values = ParseRows(bytes, NumberFormat::kFp32);
+  if (!values.ok()) return absl::DataLossError(values.status().message());
+  const size_t rows = values->keys().size();
+  CAPSTAN_RETURN_IF_ERROR(CheckSizes(snapshot, rows));
+  const absl::Status fits = CheckRows(static_cast<int64_t>(rows));
+  if (!fits.ok()) return absl::DataLossError(fits.message());
   CAPSTAN_RETURN_IF_ERROR(rows_.MakeRoom(static_cast<int64_t>(rows)));
+  const size_t state_bytes = static_cast<size_t>(rows_.state_floats()) * sizeof(float);
   std::vector<float> row(static_cast<size_t>(rows_.dim() + rows_.state_floats()));
   for (size_t i = 0; i < rows; ++i) {
     const UnalignedFloat* const weights =
@@ -251,12 +324,12 @@ absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
     std::copy(weights, weights + rows_.dim(), row.data());
     std::memcpy(row.data() + rows_.dim(), snapshot.optimizer_state(0).data() + i * state_bytes,
                 state_bytes);
-    uint32_t count = 0;
-    if (parts == 2) {
-      std::memcpy(&count, snapshot.optimizer_state(1).data() + i * sizeof(count), sizeof(count));
-    }
-    CAPSTAN_RETURN_IF_ERROR(
-        rows_.Put({.key = values->keys()[i], .weights = row.data(), .count = count}));
+    const uint32_t count =
+        rows_.counts_updates() ? WordAt(snapshot.optimizer_state(1), i) : uint32_t{0};
+    CAPSTAN_RETURN_IF_ERROR(rows_.Put({.key = values->keys()[i],
+                                       .weights = row.data(),
+                                       .count = count,
+                                       .stamp = WordAt(snapshot.bucket().stamps(), i)}));
   }
   return absl::OkStatus();
 }

@@ -6,9 +6,10 @@
 //   a snapshot         elements: 1, the bucket; values: keys, then weights;
 //                      optimizer_state: one entry of all rows' state, then, for Adam, one of their
 //                      counts (fixed32); previous: keys, then weights, of rows that the last update
-//                      changed
+//                      changed or evicted; bucket: stamps of the rows, and all else that decides
+//                      which rows come and go
 //
-// The version before the last update (BSP) is kept as the rows that it changed.
+// The version before the last update (BSP) is kept as the rows that it changed or evicted.
 //
 // A snapshot is one message: a bucket may have as many rows as fit in kSnapshotBytesMax.
 // Thread safety: thread-compatible.
@@ -38,14 +39,17 @@ namespace capstan::server {
 
 class SparseStore final : public ShardStore {
  public:
-  // Of keys, weights and state of all rows, and keys and weights once more, of the version before.
+  // Of keys, weights, state and stamps of all rows, counts of keys without one, and keys and weights
+  // once more, of the version before (twice, where an update can make as many rows as it evicts).
   static constexpr int64_t kSnapshotBytesMax = 60 << 20;
 
   // Of one scan: some milliseconds of work, however small the rows, or however few there are.
   static constexpr size_t kScanRowsMax = 1 << 16;
   static constexpr int kScanRunsMax = 1 << 11;
 
-  // `bucket`: of [0, config.buckets). Errors: kResourceExhausted  no memory.
+  // `bucket`: of [0, config.buckets).
+  // Errors: kResourceExhausted  no memory. kInvalidArgument  more rows are allowed than a snapshot
+  //         may have; says how many.
   static absl::StatusOr<std::unique_ptr<SparseStore>> Make(const SparseRows::Config& config,
                                                            int32_t bucket);
 
@@ -65,17 +69,28 @@ class SparseStore final : public ShardStore {
   int64_t elements() const override { return rows_.rows() * rows_.dim(); }
   int64_t lasting_bytes() const override { return rows_.bytes(); }
   int64_t bytes() const override;
+  std::optional<v1::RowCounts> row_counts() const override { return rows_.life().counts; }
+
+  const SparseRows& rows() const { return rows_; }
 
  private:
   SparseStore(const SparseRows::Config& config, int32_t bucket, SparseRows rows)
       : config_(config), bucket_(bucket), rows_(std::move(rows)) {}
 
   int64_t RowsMax() const;
-  // Errors: kResourceExhausted  with rows for these keys the bucket would have too many.
+  // Errors: kResourceExhausted  with rows for these keys the bucket may get too many.
   absl::Status CheckRoom(absl::Span<const uint64_t> keys) const;
+  absl::Status CheckRows(int64_t rows) const;  // Likewise, if it had so many.
+  // Keys and their rows, whatever the room for them. Errors: as Parse.
+  absl::StatusOr<Gradient> ParseRows(const absl::Cord& payload, NumberFormat format) const;
+  // Keeps what was before an update: of the rows that it named, of which it has refused some, and
+  // of those that it has evicted.
+  void KeepPrevious(const Gradient& before, const SparseRows::Effects& effects);
   // Errors: kInvalidArgument  they do not ascend, or one is of another bucket.
   absl::Status CheckKeys(const std::vector<uint64_t>& keys) const;
   absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);
+  // Errors: kDataLoss  what belongs to so many rows is of another size.
+  absl::Status CheckSizes(const v1::ShardSnapshot& snapshot, size_t rows) const;
   // Over rows that were read from the present: what they were before.
   void WritePrevious(const std::vector<uint64_t>& keys, float* rows) const;
 

@@ -218,6 +218,39 @@ TEST_CASE("Sparse store: what is saved makes the same store, byte for byte", "[s
   CHECK(Read(*store, {1, 2, 3, 1'000'000}) == Read(*other, {1, 2, 3, 1'000'000}));
 }
 
+TEST_CASE("Sparse store: the version before has rows that an update has evicted, or refused",
+          "[server][sparse]") {
+  SparseRows::Config config = ConfigOf(Kind::kSgd);
+  config.admission = {.after = 2, .filter_keys = 1000};
+  config.eviction = {.after = 2};
+  REQUIRE_OK_AND_ASSIGN(const auto store, SparseStore::Make(config, 0));
+  int64_t step = 0;
+  const auto update = [&](const std::vector<uint64_t>& keys) {
+    const Pushed push(*store, keys, 1.0f);
+    store->Release({});
+    REQUIRE_OK(store->Apply({.gradient = kIncomingGradient, .step = step++, .keep_previous = true},
+                            push.gradient));
+  };
+  update({1, 2, 3});
+  CHECK(store->elements() == 0);
+  update({1, 2, 3});
+  update({2, 4});
+  update({2, 4, 5});  // 1 and 3 leave, 4 comes, 5 is refused.
+  const std::vector<uint64_t> all = {1, 2, 3, 4, 5};
+  CHECK(Read(*store, all) == std::vector<float>{0.0f, -3.0f, 0.0f, -1.0f, 0.0f});
+  CHECK(Read(*store, all, ReadFrom::kPrevious) ==
+        std::vector<float>{-1.0f, -2.0f, -1.0f, 0.0f, 0.0f});
+  v1::ShardSnapshot saved;
+  saved.mutable_state()->set_version(step);
+  saved.mutable_state()->set_previous_readable(true);
+  store->Save(true, &saved);
+  CHECK(saved.previous().size() == 4 * (sizeof(uint64_t) + kDim * sizeof(float)));
+  REQUIRE_OK_AND_ASSIGN(const auto other, SparseStore::Make(config, 0));
+  REQUIRE_OK(other->Restore(saved));
+  CHECK(Read(*other, all, ReadFrom::kPrevious) == Read(*store, all, ReadFrom::kPrevious));
+  CHECK(other->row_counts()->refused() == 5);
+}
+
 TEST_CASE("Sparse store: a bucket that no message could carry is refused", "[server][sparse]") {
   constexpr int64_t kWide = 4096;
   SparseRows::Config config = ConfigOf(Kind::kSgd);
@@ -279,6 +312,14 @@ TEST_CASE("Sparse store: snapshots that cannot be are refused", "[server][sparse
   bad.mutable_optimizer_state(1)->clear();
   CHECK_STATUS(MakeStore(Kind::kAdam)->Restore(bad), kLoss, "optimizer state of another size");
   CHECK_STATUS(MakeStore(Kind::kSgd)->Restore(saved), kLoss, "optimizer state of another size");
+  bad = saved;
+  bad.mutable_bucket()->mutable_stamps()->resize(8);
+  CHECK_STATUS(MakeStore(Kind::kAdam)->Restore(bad), kLoss,
+               "8 bytes of stamps of 3 rows: expected 4 a row");
+  bad = saved;
+  bad.mutable_bucket()->set_admission("123");
+  CHECK_STATUS(MakeStore(Kind::kAdam)->Restore(bad), kLoss,
+               "an admission filter of 3 bytes: expected none");
 }
 
 }  // namespace

@@ -48,6 +48,24 @@ void SparseSum::Add(const Gradient& addend) {
   values_ = std::move(values);
 }
 
+void SparseSum::Remove(absl::Span<const size_t> rows) {
+  if (rows.empty()) return;
+  auto keys = std::make_shared<std::vector<uint64_t>>();
+  std::vector<float> values;
+  size_t next = 0;  // Of `rows`.
+  for (size_t i = 0; i < keys_->size(); ++i) {
+    if (next < rows.size() && rows[next] == i) {
+      ++next;
+      continue;
+    }
+    keys->push_back((*keys_)[i]);
+    const float* const row = values_.data() + static_cast<int64_t>(i) * dim_;
+    values.insert(values.end(), row, row + dim_);
+  }
+  keys_ = std::move(keys);
+  values_ = std::move(values);
+}
+
 int64_t SparseSum::bytes() const {
   return static_cast<int64_t>(keys_->size() * sizeof(uint64_t) + values_.size() * sizeof(float));
 }

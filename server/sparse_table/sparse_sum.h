@@ -6,9 +6,11 @@
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_SUM_H_
 #define CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_SUM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "server/table_store/gradient.h"
 
 namespace capstan::server {
@@ -19,6 +21,7 @@ class SparseSum {
   SparseSum(const Gradient& gradient, int64_t dim);
 
   void Add(const Gradient& addend);
+  void Remove(absl::Span<const size_t> rows);  // These numbers, which ascend.
 
   // Valid until the next Add.
   Gradient gradient() const { return Gradient(keys_, WireValues(values_)); }

@@ -8,6 +8,17 @@
 #include "common/status/status_macros.h"
 
 namespace capstan::server {
+namespace {
+
+void Add(const v1::RowCounts& rows, v1::RowCounts* sum) {
+  sum->set_held(sum->held() + rows.held());
+  sum->set_admitted(sum->admitted() + rows.admitted());
+  sum->set_refused(sum->refused() + rows.refused());
+  sum->set_evicted_by_age(sum->evicted_by_age() + rows.evicted_by_age());
+  sum->set_evicted_by_limit(sum->evicted_by_limit() + rows.evicted_by_limit());
+}
+
+}  // namespace
 
 void JobTables::Put(const ShardKey& key, TableShard shard) {
   shards_.insert_or_assign(key, std::move(shard));
@@ -126,6 +137,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
     table.set_version_max(std::max(table.version_max(), version));
     table.set_pushes_applied(table.pushes_applied() + shard.core().pushes_recorded());
     table.set_pushes_duplicate(table.pushes_duplicate() + shard.core().pushes_duplicate());
+    if (const auto rows = shard.store().row_counts()) Add(*rows, table.mutable_rows());
   }
   std::vector<v1::HeldTable> described;
   for (auto& [key, table] : tables) {

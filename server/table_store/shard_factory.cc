@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/model/initial_rows.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "server/sparse_table/sparse_rows_config.h"
 #include "server/sparse_table/sparse_store.h"
 #include "server/table_store/state_codec.h"
 
@@ -99,13 +99,8 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardFactory::MakeStore(const HeldSh
                                                                     Contents contents) const {
   const v1::TableSpec& table = tables_.at(shard.key.table);
   if (table.has_sparse()) {
-    const int64_t dim = table.sparse().dim();
     return SparseStore::Make(
-        {.dim = dim,
-         .buckets = table.sparse().buckets(),
-         .rule = config_.optimizer,
-         .initializer = RowInitializer(table.sparse().initializer(), config_.seed, shard.key.table,
-                                       dim, table.sparse().zero_columns())},
+        SparseRowsConfig(table.sparse(), shard.key.table, config_.seed, config_.optimizer),
         shard.key.shard.value());
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));

@@ -69,6 +69,8 @@ class ShardStore {
   //         kResourceExhausted  no memory; the store is unusable.
   virtual absl::Status Restore(const v1::ShardSnapshot& snapshot) = 0;
 
+  // None: it has no rows that come and go.
+  virtual std::optional<v1::RowCounts> row_counts() const { return std::nullopt; }
   virtual int64_t elements()
       const = 0;  // Of values: those of a dense shard, or of rows that exist.
   virtual int64_t lasting_bytes() const = 0;  // Of values and optimizer state.

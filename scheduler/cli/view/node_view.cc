@@ -20,6 +20,24 @@ std::string Versions(const v1::HeldTable& table) {
   return absl::StrCat(FormatCount(table.version_min()), "..", FormatCount(table.version_max()));
 }
 
+bool AnySparse(const TableListOutput& list) {
+  for (const ServerTables& server : list.servers()) {
+    for (const v1::HeldTable& held : server.tables()) {
+      if (held.has_rows()) return true;
+    }
+  }
+  return false;
+}
+
+// Of a sparse table; nothing of a dense one.
+void AddRowCounts(const v1::HeldTable& held, std::vector<std::string>* row) {
+  const v1::RowCounts& rows = held.rows();
+  for (const int64_t count : {rows.held(), rows.admitted(), rows.refused(), rows.evicted_by_age(),
+                              rows.evicted_by_limit()}) {
+    row->push_back(held.has_rows() ? FormatCount(count) : "");
+  }
+}
+
 std::string StateOf(const v1::NodeStatus& node) {
   if (!node.alive()) return "dead";
   return node.draining() ? "draining" : "alive";
@@ -62,20 +80,35 @@ std::string NodeTable(const v1::ListNodesResponse& nodes) {
 }
 
 std::string HeldTableTable(const TableListOutput& list) {
-  TextTable table({{"JOB"},
-                   {"TABLE"},
-                   {"SERVER"},
-                   {"SHARDS", Align::kRight},
-                   {"ELEMENTS", Align::kRight},
-                   {"MEMORY", Align::kRight},
-                   {"VERSION", Align::kRight},
-                   {"PUSHES", Align::kRight},
-                   {"DUPLICATES", Align::kRight}});
+  std::vector<TextTable::Column> columns = {{"JOB"},
+                                            {"TABLE"},
+                                            {"SERVER"},
+                                            {"SHARDS", Align::kRight},
+                                            {"ELEMENTS", Align::kRight},
+                                            {"MEMORY", Align::kRight},
+                                            {"VERSION", Align::kRight},
+                                            {"PUSHES", Align::kRight},
+                                            {"DUPLICATES", Align::kRight}};
+  const bool sparse = AnySparse(list);
+  if (sparse) {
+    for (const char* name : {"ROWS", "ADMITTED", "REFUSED", "TOO OLD", "TOO MANY"}) {
+      columns.push_back({name, Align::kRight});
+    }
+  }
+  TextTable table(columns);
   for (const ServerTables& server : list.servers()) {
     for (const v1::HeldTable& held : server.tables()) {
-      table.AddRow({held.job_id(), held.name(), server.server(), FormatCount(held.shards()),
-                    FormatCount(held.elements()), FormatBytes(held.bytes()), Versions(held),
-                    FormatCount(held.pushes_applied()), FormatCount(held.pushes_duplicate())});
+      std::vector<std::string> row = {held.job_id(),
+                                      held.name(),
+                                      server.server(),
+                                      FormatCount(held.shards()),
+                                      FormatCount(held.elements()),
+                                      FormatBytes(held.bytes()),
+                                      Versions(held),
+                                      FormatCount(held.pushes_applied()),
+                                      FormatCount(held.pushes_duplicate())};
+      if (sparse) AddRowCounts(held, &row);
+      table.AddRow(row);
     }
   }
   return table.empty() ? "No tables.\n" : table.ToString();

@@ -1,0 +1,65 @@
+// RowEviction: which rows of a bucket leave after an update.
+//
+// A hand goes round the places of the bucket. Each update moves it over so many cells of about
+// a hundred rows that it looks at 64 rows and four for each row that the update has made; of these
+// leave
+//   - those that no update has named for `after` versions;
+//   - while the bucket has more than `rows_max` rows, those updated longest ago (the hash has put
+//     them there at random: a sample, as Redis takes one); the hand goes on until there are enough.
+// Rows of the update at hand never leave.
+//
+// What leaves is a function of keys, stamps, version and hand, not of where rows lie in memory.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_SPARSE_TABLE_ROW_EVICTION_H_
+#define CAPSTAN_SERVER_SPARSE_TABLE_ROW_EVICTION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "server/sparse_table/key_index.h"
+#include "server/sparse_table/row_slab.h"
+
+namespace capstan::server {
+
+class RowEviction {
+ public:
+  struct Config {
+    int64_t after = 0;     // Versions, below kAgeMax (row_stamp.h). 0: never.
+    int64_t rows_max = 0;  // Of the bucket. 0: no limit.
+  };
+  struct Victim {
+    uint64_t place = 0;
+    RowNumber row = 0;
+    bool by_age = false;  // Else by the limit.
+  };
+
+  RowEviction(const Config& config, KeyIndex::Places places) : config_(config), places_(places) {}
+
+  // Those that leave after the update that made `version` and `made` rows; ascending by place.
+  std::vector<Victim> Pick(int64_t version, int64_t made, const KeyIndex& index,
+                           const RowSlab& rows);
+
+  uint64_t hand() const { return hand_; }
+  void set_hand(uint64_t hand) { hand_ = hand; }
+
+ private:
+  struct Candidate {
+    int64_t age = 0;
+    Victim victim;
+  };
+
+  // Looks at the rows of the hand's cell, one of 2^cell_bits, and moves the hand behind it; returns
+  // how many there were. Those that are too old go to `victims`.
+  int64_t LookAtCell(int cell_bits, int64_t version, const KeyIndex& index, const RowSlab& rows,
+                     std::vector<Victim>* victims);
+
+  Config config_;
+  KeyIndex::Places places_;
+  uint64_t hand_ = 0;
+  std::vector<Candidate> candidates_;  // Of one call of Pick; others that may leave.
+  std::vector<RowNumber> numbers_;     // Of one cell.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SPARSE_TABLE_ROW_EVICTION_H_

@@ -1,0 +1,166 @@
+#include "server/sparse_table/row_eviction.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "server/sparse_table/key_index.h"
+#include "server/sparse_table/row_slab.h"
+#include "server/sparse_table/row_stamp.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr KeyIndex::Places kPlaces{1};
+
+// Rows that are only a key and a stamp.
+class Story {
+ public:
+  explicit Story(const RowEviction::Config& config) : index_(Made()), eviction_(config, kPlaces) {}
+
+  // One update: names these keys.
+  void Update(const std::vector<uint64_t>& keys) {
+    ++version_;
+    int64_t made = 0;
+    for (const uint64_t key : keys) {
+      RowNumber row = index_.Find(key, kPlaces.Of(key), rows_);
+      if (row == KeyIndex::kNone) {
+        ++made;
+        REQUIRE_OK_AND_ASSIGN(row, rows_.Allocate(key));
+        REQUIRE_OK(index_.Insert(kPlaces.Of(key), row, rows_));
+      }
+      SetStamp(StampOf(version_), rows_.At(row));
+      updated_[key] = version_;
+    }
+    left_.clear();
+    for (const RowEviction::Victim& victim : eviction_.Pick(version_, made, index_, rows_)) {
+      const uint64_t key = rows_.KeyAt(victim.row);
+      wrong_places_ += kPlaces.Of(key) != victim.place;
+      left_.push_back({key, version_ - updated_.at(key), victim.by_age});
+      updated_.erase(key);
+      index_.Erase(victim.place, victim.row);
+      rows_.Free(victim.row);
+    }
+  }
+  void UpdateRange(uint64_t begin, uint64_t end) {
+    std::vector<uint64_t> keys;
+    for (uint64_t key = begin; key < end; ++key) keys.push_back(key);
+    Update(keys);
+  }
+  bool Has(uint64_t key) const { return updated_.contains(key); }
+  int64_t rows() const { return rows_.rows(); }
+  int64_t wrong_places() const { return wrong_places_; }
+
+  struct Left {
+    uint64_t key = 0;
+    int64_t age = 0;
+    bool by_age = false;
+  };
+  const std::vector<Left>& left() const { return left_; }  // With the last update.
+
+ private:
+  static KeyIndex Made() {
+    auto index = KeyIndex::Make(kPlaces);
+    REQUIRE_OK(index);
+    return *std::move(index);
+  }
+  RowSlab rows_{16};
+  KeyIndex index_;
+  RowEviction eviction_;
+  int64_t version_ = 0;
+  std::map<uint64_t, int64_t> updated_;
+  std::vector<Left> left_;
+  int64_t wrong_places_ = 0;
+};
+
+TEST_CASE("RowEviction: without rules nobody leaves", "[server][sparse]") {
+  Story story({});
+  for (uint64_t i = 0; i < 100; ++i) story.UpdateRange(i * 100, i * 100 + 100);
+  CHECK(story.rows() == 10'000);
+}
+
+TEST_CASE("RowEviction: a small bucket's rows leave at the very version", "[server][sparse]") {
+  Story story({.after = 3});
+  story.Update({1, 2, 3});
+  story.Update({2});
+  story.Update({3});
+  CHECK(story.left().empty());
+  story.Update({4});
+  REQUIRE(story.left().size() == 1);
+  CHECK(story.left()[0].key == 1);
+  CHECK(story.left()[0].age == 3);
+  CHECK(story.left()[0].by_age);
+  story.Update({});
+  CHECK_FALSE(story.Has(2));
+  story.Update({});
+  CHECK_FALSE(story.Has(3));
+  story.Update({});
+  CHECK(story.rows() == 0);
+}
+
+TEST_CASE("RowEviction: rows leave soon after their time, while others come", "[server][sparse]") {
+  constexpr int64_t kAfter = 100;
+  const uint64_t per_update = GENERATE(1, 50, 300);
+  Story story({.after = kAfter});
+  int64_t most = 0, early = 0;
+  for (uint64_t i = 0; i < 4 * kAfter; ++i) {
+    story.UpdateRange(i * per_update, (i + 1) * per_update);
+    most = std::max(most, story.rows());
+    for (const Story::Left& left : story.left()) early += left.age < kAfter || !left.by_age;
+  }
+  CHECK(early == 0);
+  CHECK(story.wrong_places() == 0);
+  // A third of those that are young enough, and what the hand finds in a round.
+  CHECK(most <= static_cast<int64_t>(per_update) * kAfter * 4 / 3 + 200);
+}
+
+TEST_CASE("RowEviction: a bucket has rows_max rows after each update, unless one names more",
+          "[server][sparse]") {
+  Story story({.rows_max = 1000});
+  int64_t gone = 0;
+  for (uint64_t i = 0; i < 300; ++i) {
+    story.UpdateRange(i * 20, i * 20 + 30);  // Ten of the update before.
+    CHECK(story.rows() == std::min<int64_t>(1000, static_cast<int64_t>(i) * 20 + 30));
+    for (uint64_t key = i * 20; key < i * 20 + 30; ++key) gone += !story.Has(key);
+  }
+  CHECK(gone == 0);
+  story.UpdateRange(100'000, 105'000);
+  CHECK(story.rows() == 5000);  // All of the update at hand, and nobody else.
+  story.Update({1});
+  CHECK(story.rows() == 1000);
+  CHECK(story.Has(1));
+}
+
+TEST_CASE("RowEviction: beyond the limit those updated longest ago leave, more or less",
+          "[server][sparse]") {
+  constexpr uint64_t kHot = 300;
+  constexpr uint64_t kRounds = 1500;
+  Story story({.rows_max = 1000});
+  int64_t hot_left = 0, all_left = 0;
+  for (uint64_t i = 0; i < kRounds; ++i) {
+    std::vector<uint64_t> keys;
+    for (uint64_t k = 0; k < 10; ++k) keys.push_back((i * 10 + k) % kHot);  // Every 30 updates.
+    for (uint64_t k = 0; k < 10; ++k) keys.push_back(1'000'000 + i * 10 + k);
+    story.Update(keys);
+    for (const Story::Left& left : story.left()) hot_left += left.key < kHot;
+    all_left += static_cast<int64_t>(story.left().size());
+  }
+  CHECK(all_left > 10'000);
+  CHECK(hot_left < all_left / 50);  // A row at random would be hot three times of ten.
+}
+
+TEST_CASE("RowEviction: both rules: rows that are too old make room first", "[server][sparse]") {
+  Story story({.after = 2, .rows_max = 50});
+  story.UpdateRange(0, 40);
+  story.UpdateRange(100, 110);
+  story.UpdateRange(200, 240);
+  CHECK(story.rows() == 50);
+  for (const Story::Left& left : story.left()) CHECK(left.by_age);
+  CHECK(story.left().size() == 40);
+}
+
+}  // namespace
+}  // namespace capstan::server

@@ -1,0 +1,22 @@
+// What a bucket of a sparse table is made of, from the table's specification.
+//
+// Thread safety: pure functions.
+#ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_CONFIG_H_
+#define CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_CONFIG_H_
+
+#include <cstdint>
+
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "server/optimizer/optimizer_config.h"
+#include "server/sparse_table/sparse_rows.h"
+
+namespace capstan::server {
+
+// REQUIRES: ValidateTable (common/model/tables.h) accepts the table.
+SparseRows::Config SparseRowsConfig(const v1::SparseSpec& spec, TableId table, uint64_t seed,
+                                    const OptimizerConfig& rule);
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_CONFIG_H_

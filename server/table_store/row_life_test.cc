@@ -1,0 +1,212 @@
+// Rows of a sparse table that come and go, in all copies of a bucket.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/random/philox.h"
+#include "common/sparse/key_batch.h"
+#include "common/testing/status_matchers.h"
+#include "proto/parameter_server.pb.h"
+#include "server/table_store/job_tables.h"
+#include "server/table_store/state_codec.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr ShardKey kBucket{TableId(0), ShardId(0)};
+constexpr int64_t kDim = 2;
+
+JobTablesConfig Config(ConsistencyMode mode, const v1::SparseSpec& life) {
+  v1::TableSpec table;
+  table.set_name("rows");
+  table.set_rule(v1::OPTIMIZER);
+  table.set_elements(1);
+  *table.mutable_sparse() = life;
+  table.mutable_sparse()->set_dim(kDim);
+  table.mutable_sparse()->set_buckets(1);
+  table.mutable_sparse()->mutable_initializer()->set_uniform_bound(1.0f);
+  JobTablesConfig config;
+  config.tables = {table};
+  config.optimizer.kind = OptimizerKind::kAdam;
+  config.optimizer.learning_rate = 0.1f;
+  config.consistency = {.mode = mode, .slots = 2};
+  config.seed = 7;
+  return config;
+}
+
+// A filter so small that it is halved now and then, and a limit that an update nearly fills.
+v1::SparseSpec EveryRule() {
+  v1::SparseSpec life;
+  life.set_admit_after(2);
+  life.set_admission_keys(50);
+  life.set_admit_probability(0.7f);
+  life.set_evict_after_updates(6);
+  life.set_rows_max(60);
+  return life;
+}
+
+JobTables MakeTables(const JobTablesConfig& config) {
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  JobTables tables(factory);
+  REQUIRE_OK_AND_ASSIGN(TableShard made, factory->Initial({kBucket, {0, 1}}));
+  tables.Put(kBucket, std::move(made));
+  return tables;
+}
+
+class Records final : public ReplySink {
+ public:
+  void OnPush(const ShardKey&, const ReplyPush&) override {}
+  void OnPull(const ShardKey&, const ReplyPull&, const ShardStore&) override {}
+  void OnRecord(const ShardKey&, const MakeRecord& made, const Gradient& gradient) override {
+    all.push_back(EncodeRecord(made.record, gradient));
+  }
+  std::vector<v1::ShardRecord> all;
+};
+
+// A gradient with what it borrows.
+struct Pushed {
+  Pushed(const std::vector<uint64_t>& keys, float value)
+      : rows(std::make_shared<const std::vector<uint64_t>>(MakeKeyBatch(keys, 1).keys)),
+        values(rows->size() * kDim, value),
+        gradient(rows, WireValues(values)) {}
+  RowKeys rows;
+  std::vector<float> values;
+  Gradient gradient;
+};
+
+// Of one slot of one iteration: few keys often, others seldom.
+std::vector<uint64_t> DrawKeys(int64_t iteration, int slot) {
+  std::vector<uint64_t> keys;
+  for (uint64_t i = 0; i < 25; ++i) {
+    const uint64_t draw = MixKey(MixKey(static_cast<uint64_t>(iteration), i), slot == 0 ? 1 : 2);
+    keys.push_back(draw % 3 == 0 ? draw % 30 : draw % 400);
+  }
+  return keys;
+}
+
+// Every slot of an iteration, each from a worker of its own; of BSP in either order.
+void Push(JobTables& job, const JobTablesConfig& config, int64_t iteration, bool reverse,
+          ReplySink& sink) {
+  const bool bsp = config.consistency.mode == ConsistencyMode::kBsp;
+  for (int i = 0; i < 2; ++i) {
+    const int slot = reverse && bsp ? 1 - i : i;
+    const Sequence sequence(static_cast<uint64_t>(iteration) + 1);
+    const PushHead push{.rank = Rank(slot),
+                        .incarnation = Incarnation(1),
+                        .iteration = Iteration(iteration),
+                        .slot_begin = bsp ? slot : 0,
+                        .slot_end = bsp ? slot + 1 : 0,
+                        .sequence = sequence,
+                        .sequence_low_water = sequence};
+    const Pushed pushed(DrawKeys(iteration, slot), 0.5f);
+    REQUIRE_OK(job.Push(kBucket, push, pushed.gradient, sink));
+  }
+}
+
+// Without the core's state: BSP's replicas do not know of slots.
+std::string BytesOfBucket(const JobTables& job) {
+  v1::ShardSnapshot snapshot = job.Find(kBucket)->Snapshot();
+  snapshot.clear_state();
+  return snapshot.SerializeAsString();
+}
+
+v1::RowCounts CountsOf(const JobTables& job) {
+  return job.Describe([](const ShardKey&) { return true; }).at(0).rows();
+}
+
+TEST_CASE("Row life: replicas, and whoever replays the log, hold the same bytes", "[server]") {
+  const auto mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
+  const JobTablesConfig config = Config(mode, EveryRule());
+  JobTables primary = MakeTables(config), logged = MakeTables(config), replica = MakeTables(config);
+  Records records;
+  constexpr int64_t kIterations = 120;
+  size_t replica_has = 0;
+  for (int64_t iteration = 0; iteration < kIterations; ++iteration) {
+    Push(primary, config, iteration, /*reverse=*/iteration % 3 == 0, records);
+    if (iteration == 50) {
+      REQUIRE_OK(replica.Install({kBucket, {0, 1}}, primary.Find(kBucket)->Snapshot()));
+      replica_has = records.all.size();
+    }
+  }
+  for (size_t i = 0; i < records.all.size(); ++i) {
+    REQUIRE_OK(logged.Replay(kBucket, records.all[i]));
+    if (i >= replica_has) REQUIRE_OK(replica.Replay(kBucket, records.all[i]));
+  }
+  const std::string expected = BytesOfBucket(primary);
+  CHECK((BytesOfBucket(logged) == expected));
+  CHECK((BytesOfBucket(replica) == expected));
+  const v1::RowCounts counts = CountsOf(primary);
+  CHECK(counts.held() > 10);
+  CHECK(counts.held() == counts.admitted() - counts.evicted_by_age() - counts.evicted_by_limit());
+  CHECK(counts.refused() > 100);
+  CHECK(counts.evicted_by_age() > 100);
+}
+
+TEST_CASE("Row life: under BSP an iteration is one push of a key, whoever sends its slots",
+          "[server]") {
+  v1::SparseSpec life;
+  life.set_admit_after(2);
+  const JobTablesConfig config = Config(ConsistencyMode::kBsp, life);
+  JobTables one = MakeTables(config), two = MakeTables(config);
+  Records unused;
+  for (int64_t iteration = 0; iteration < 2; ++iteration) {
+    // One worker sends the sum of both slots; of the other two each sends one.
+    PushHead push{.iteration = Iteration(iteration), .slot_begin = 0, .slot_end = 2};
+    push.incarnation = Incarnation(1);
+    push.sequence = push.sequence_low_water = Sequence(static_cast<uint64_t>(iteration) + 1);
+    const Pushed both({1, 2}, 1.0f), half({1, 2}, 0.5f);
+    REQUIRE_OK(one.Push(kBucket, push, both.gradient, unused));
+    for (int slot = 0; slot < 2; ++slot) {
+      push.rank = Rank(slot);
+      push.slot_begin = slot;
+      push.slot_end = slot + 1;
+      REQUIRE_OK(two.Push(kBucket, push, half.gradient, unused));
+    }
+    CHECK(CountsOf(two).held() == 2 * iteration);
+  }
+  const v1::ShardSnapshot a = one.Find(kBucket)->Snapshot(), b = two.Find(kBucket)->Snapshot();
+  CHECK((a.values() == b.values()));
+  CHECK((a.bucket().SerializeAsString() == b.bucket().SerializeAsString()));
+}
+
+TEST_CASE("Row life: a table with a limit stays within its memory", "[server]") {
+  v1::SparseSpec life;
+  life.set_rows_max(1000);
+  JobTablesConfig config = Config(ConsistencyMode::kAsp, life);
+  config.budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.one_job = 200'000});
+  JobTables job = MakeTables(config);
+  Records unused;
+  int64_t held = 0;
+  for (uint64_t i = 0; i < 300; ++i) {
+    std::vector<uint64_t> keys;
+    for (uint64_t k = 0; k < 50; ++k) keys.push_back(i * 50 + k);
+    const Sequence sequence(i + 1);
+    const Pushed pushed(keys, 0.5f);
+    REQUIRE_OK(job.Push(kBucket,
+                        {.incarnation = Incarnation(1),
+                         .iteration = Iteration(static_cast<int64_t>(i)),
+                         .sequence = sequence,
+                         .sequence_low_water = sequence},
+                        pushed.gradient, unused));
+    if (i == 30) held = config.budget->held();
+  }
+  CHECK(CountsOf(job).held() == 1000);
+  CHECK(CountsOf(job).evicted_by_limit() == 14'000);
+  CHECK(held > 1000 * 8 * kDim);
+  CHECK(config.budget->held() <= held * 5 / 4);
+}
+
+TEST_CASE("Row life: a limit beyond what a bucket can have is refused by name", "[server]") {
+  v1::SparseSpec life;
+  life.set_rows_max(1'000'000'000);
+  REQUIRE_OK_AND_ASSIGN(const auto factory,
+                        ShardFactory::Make(Config(ConsistencyMode::kAsp, life)));
+  CHECK_STATUS(factory->Initial({kBucket, {0, 1}}), absl::StatusCode::kInvalidArgument,
+               "table 0 shard 0: rows_max allows 1000000000 rows a bucket: expected at most");
+}
+
+}  // namespace
+}  // namespace capstan::server
