@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::string_view kMagic = "CAPSHRD1";
 constexpr absl::string_view kFooterMagic = "CAPSHEND";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 constexpr size_t kFixedHeaderBytes = 72;  // Before the job's name.
 constexpr size_t kFooterBytes = 20;
 constexpr size_t kCrcBytes = 4;

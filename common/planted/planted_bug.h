@@ -46,6 +46,7 @@ enum class PlantedBug : uint8_t {
   kAcceptOldTerm,
   kInstallWithoutMarks,
   kInstallWithoutOptimizerState,
+  kInstallWithoutRowLife,
   kReadWithoutLease,
   // Logs.
   kDropFsync,

@@ -1,5 +1,5 @@
-// AdmissionFilter: how often keys that have no row were pushed, in memory of a fixed size: a blocked
-// counting Bloom filter.
+// AdmissionFilter: how often keys that have no row were pushed, in memory of a fixed size: a
+// blocked counting Bloom filter.
 //
 //   key --hash--> a cache line of 64 counters of 8 bits, four parts of 16
 //                 [ . . a . ][ a . . . ][ . . . a ][ . a . . ]     count = the least of its four

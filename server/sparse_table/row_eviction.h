@@ -48,16 +48,20 @@ class RowEviction {
     Victim victim;
   };
 
-  // Looks at the rows of the hand's cell, one of 2^cell_bits, and moves the hand behind it; returns
-  // how many there were. Those that are too old go to `victims`.
-  int64_t LookAtCell(int cell_bits, int64_t version, const KeyIndex& index, const RowSlab& rows,
-                     std::vector<Victim>* victims);
+  // What the hand has passed.
+  struct Seen {
+    int64_t rows = 0;
+    std::vector<Victim> too_old;
+    std::vector<Candidate> others;  // Without those of the update at hand.
+  };
+
+  // Moves the hand over its cell, one of 2^cell_bits.
+  void PassCell(int cell_bits, int64_t version, const KeyIndex& index, const RowSlab& rows,
+                Seen* seen);
 
   Config config_;
   KeyIndex::Places places_;
   uint64_t hand_ = 0;
-  std::vector<Candidate> candidates_;  // Of one call of Pick; others that may leave.
-  std::vector<RowNumber> numbers_;     // Of one cell.
 };
 
 }  // namespace capstan::server

@@ -26,7 +26,7 @@ class RowSlab {
  public:
   static constexpr uint64_t kRowsMax = (uint64_t{1} << 32) - 2;
 
-  // REQUIRES: row_bytes is a multiple of 4, 8 to 1 MiB.
+  // REQUIRES: row_bytes is a multiple of 8, 8 to 1 MiB.
   explicit RowSlab(int64_t row_bytes);
 
   // A row for `key`, its other bytes unspecified.

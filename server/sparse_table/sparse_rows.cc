@@ -16,7 +16,8 @@ constexpr int64_t kCacheLine = 64;
 
 int64_t RowBytes(int64_t head, int64_t dim, const OptimizerConfig& rule) {
   const int64_t floats = dim + StateFloats(rule, dim) + (CountsUpdates(rule) ? 1 : 0);
-  return head + floats * int64_t{sizeof(float)};
+  constexpr int64_t kKey = sizeof(uint64_t);  // Lies in one cache line.
+  return (head + floats * int64_t{sizeof(float)} + kKey - 1) / kKey * kKey;
 }
 
 void Prefetch(const char* data, int64_t bytes) {

@@ -5,7 +5,8 @@
 // few dozen keys at a time: what they need is brought into the cache while the keys before them are
 // looked at. Keys in ascending order of their places are the fastest.
 //
-//   row = key (8 bytes), stamp (row_stamp.h), weights [dim], state, count of updates (Adam)
+//   row = key (8 bytes), stamp (row_stamp.h), weights [dim], state, count of updates (Adam);
+//         a multiple of 8 bytes
 //
 // An update may refuse a key a row (row_admission.h): then its gradient is dropped. Afterwards rows
 // may leave (row_eviction.h): then their keys have their initial weights again. Both follow from

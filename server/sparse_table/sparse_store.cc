@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/sparse/key_hash.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -277,7 +278,9 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   previous_.reset();
   CAPSTAN_ASSIGN_OR_RETURN(rows_, SparseRows::Make(config_));
   CAPSTAN_RETURN_IF_ERROR(RestoreRows(snapshot));
-  CAPSTAN_RETURN_IF_ERROR(rows_.SetLife(LifeIn(snapshot)));
+  if (!Planted(PlantedBug::kInstallWithoutRowLife)) {
+    CAPSTAN_RETURN_IF_ERROR(rows_.SetLife(LifeIn(snapshot)));
+  }
   if (!snapshot.state().previous_readable()) return absl::OkStatus();
   const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.previous(), [] {});
   const absl::StatusOr<Gradient> previous = ParseRows(bytes, NumberFormat::kFp32);

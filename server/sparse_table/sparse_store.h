@@ -39,8 +39,9 @@ namespace capstan::server {
 
 class SparseStore final : public ShardStore {
  public:
-  // Of keys, weights, state and stamps of all rows, counts of keys without one, and keys and weights
-  // once more, of the version before (twice, where an update can make as many rows as it evicts).
+  // Of keys, weights, state and stamps of all rows, counts of keys without one, and keys and
+  // weights once more, of the version before (twice, where an update can make as many rows as it
+  // evicts).
   static constexpr int64_t kSnapshotBytesMax = 60 << 20;
 
   // Of one scan: some milliseconds of work, however small the rows, or however few there are.

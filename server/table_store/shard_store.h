@@ -73,7 +73,7 @@ class ShardStore {
   virtual std::optional<v1::RowCounts> row_counts() const { return std::nullopt; }
   virtual int64_t elements()
       const = 0;  // Of values: those of a dense shard, or of rows that exist.
-  virtual int64_t lasting_bytes() const = 0;  // Of values and optimizer state.
+  virtual int64_t lasting_bytes() const = 0;  // Of values, optimizer state and what belongs to it.
   virtual int64_t bytes() const = 0;          // Of everything, in memory now.
 };
 

@@ -63,11 +63,38 @@ void ExactlyOnceLedger::RoutingSent(const scheduler::Routing& routing) {
   if (shards_.empty()) shards_ = routing.shards;
 }
 
-void ExactlyOnceLedger::Exported(const Life&, const std::vector<std::vector<float>>& tables,
+void ExactlyOnceLedger::Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                                  const absl::btree_map<TableId, Version>&) {
   for (const scheduler::ShardRoute& shard : shards_) {
-    CheckShard(shard, tables[static_cast<size_t>(shard.key.table.value())]);
+    if (workload_->rows_come_and_go() && shard.key.table == TableId(0)) {
+      CheckVersion(shard.key, read_[{life, shard.key}]);
+    } else {
+      CheckShard(shard, tables[static_cast<size_t>(shard.key.table.value())]);
+    }
   }
+}
+
+ExactlyOnceLedger::Sent ExactlyOnceLedger::SentTo(ShardKey shard) const {
+  Sent sent;
+  for (const auto& [key, push] : pushes_) {
+    if (std::get<0>(key) != shard) continue;
+    if (push.acknowledged) {
+      sent.acknowledged_sum += push.number;
+      ++sent.acknowledged;
+    } else {
+      sent.unknown.push_back(push.number);
+    }
+  }
+  return sent;
+}
+
+void ExactlyOnceLedger::CheckVersion(ShardKey shard, Version version) {
+  const Sent sent = SentTo(shard);
+  const int64_t most = sent.acknowledged + static_cast<int64_t>(sent.unknown.size());
+  if (version.value() >= sent.acknowledged && version.value() <= most) return;
+  Fail(absl::StrCat("exactly once: table ", shard.table.value(), " shard ", shard.shard.value(),
+                    " is at version ", version.value(), ", expected its ", sent.acknowledged,
+                    " acknowledged pushes and some of the ", sent.unknown.size(), " others"));
 }
 
 void ExactlyOnceLedger::CheckShard(const scheduler::ShardRoute& shard,
@@ -79,26 +106,15 @@ void ExactlyOnceLedger::CheckShard(const scheduler::ShardRoute& shard,
     const auto e = static_cast<size_t>(i);
     moved.push_back(initial[static_cast<size_t>(shard.key.table.value())][e] - values[e]);
   }
-  uint64_t rest = NumberOf(moved);
-  std::vector<uint64_t> unknown;
-  int64_t acknowledged = 0;
-  for (const auto& [key, push] : pushes_) {
-    if (std::get<0>(key) != shard.key) continue;
-    if (push.acknowledged) {
-      rest -= push.number;
-      ++acknowledged;
-    } else {
-      unknown.push_back(push.number);
-    }
+  const Sent sent = SentTo(shard.key);
+  if (sent.unknown.size() > kUnknownMax) {
+    return Fail(absl::StrCat(sent.unknown.size(), " pushes of unknown fate, expected at most ",
+                             kUnknownMax));
   }
-  if (unknown.size() > kUnknownMax) {
-    return Fail(
-        absl::StrCat(unknown.size(), " pushes of unknown fate, expected at most ", kUnknownMax));
-  }
-  if (Explains(unknown, rest)) return;
+  if (Explains(sent.unknown, NumberOf(moved) - sent.acknowledged_sum)) return;
   Fail(absl::StrCat("exactly once: table ", shard.key.table.value(), " shard ",
-                    shard.key.shard.value(), " is not its ", acknowledged,
-                    " acknowledged pushes and some of the ", unknown.size(), " others"));
+                    shard.key.shard.value(), " is not its ", sent.acknowledged,
+                    " acknowledged pushes and some of the ", sent.unknown.size(), " others"));
 }
 
 }  // namespace capstan::sim

@@ -6,12 +6,15 @@
 // were sent and never acknowledged (their worker died) it looks for a set that explains the rest.
 // A push is reduced to one number, a random linear form of its gradient modulo 2^64: a sum of
 // gradients is then a sum of numbers, and a wrong explanation fits by chance once in 2^40 runs.
+// Where rows come and go (Workload::rows_come_and_go) the model is no such sum: then the version
+// says how many pushes were applied, at least the acknowledged ones and at most all that were sent.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_EXACTLY_ONCE_LEDGER_H_
 #define CAPSTAN_TESTS_SIMULATION_EXACTLY_ONCE_LEDGER_H_
 
 #include <cstdint>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -28,6 +31,7 @@ class ExactlyOnceLedger final : public Checker {
   void PushSent(const ShardPush& push) override;
   void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                         Version version) override;
+  void ReadDone(const ShardRead& read) override { read_[{read.life, read.shard}] = read.version; }
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void RoutingSent(const scheduler::Routing& routing) override;
@@ -39,10 +43,19 @@ class ExactlyOnceLedger final : public Checker {
     bool acknowledged = false;
   };
 
+  // What is known of the pushes to a shard.
+  struct Sent {
+    int64_t acknowledged = 0;
+    uint64_t acknowledged_sum = 0;
+    std::vector<uint64_t> unknown;
+  };
+  Sent SentTo(ShardKey shard) const;
   void CheckShard(const scheduler::ShardRoute& shard, const std::vector<float>& values);
+  void CheckVersion(ShardKey shard, Version version);
 
   const Workload* const workload_;
-  std::vector<scheduler::ShardRoute> shards_;  // Where each lies in its table.
+  absl::btree_map<std::pair<Life, ShardKey>, Version> read_;  // Last.
+  std::vector<scheduler::ShardRoute> shards_;                 // Where each lies in its table.
   // By the batch: what a client numbers anew when it repeats it is still one push.
   using Pushes = absl::btree_map<std::tuple<ShardKey, Life, Epoch, int64_t>, Push>;
   Pushes pushes_;

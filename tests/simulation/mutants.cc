@@ -103,6 +103,8 @@ const std::vector<Mutant>& AllMutants() {
        "a copied shard has lost which pushes it has applied"},
       {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state",
        "a copied shard has a wrong optimizer state"},
+      {PlantedBug::kInstallWithoutRowLife, "install-without-row-life",
+       "a copied bucket has lost how often keys were pushed that have no row"},
       {PlantedBug::kReadWithoutLease, "read-without-lease",
        "a primary that was cut off goes on answering reads"},
       {PlantedBug::kDropFsync, "drop-fsync", "the log calls durable what was never synced"},

@@ -23,6 +23,7 @@ constexpr const char* kQuick[] = {
     "staleness-off-by-one",
     "drop-fsync",
     "install-without-optimizer-state",
+    "install-without-row-life",
 };
 
 TEST_CASE("Mutants: the simulation catches planted bugs", "[simulation]") {

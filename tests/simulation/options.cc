@@ -86,10 +86,30 @@ void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
   job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
 }
 
+void DrawRowLife(Prng& prng, JobOptions& job) {
+  const int64_t rows = job.table_elements[0] / job.sparse_dim;
+  RowLife& life = job.row_life;
+  if (prng.Chance(0.5)) {
+    life.admit_after = static_cast<int32_t>(prng.Between(2, 6));
+    life.admission_keys = prng.Between(1, 2 * rows);
+  }
+  if (prng.Chance(0.4)) life.admit_probability = static_cast<float>(0.1 + 0.9 * prng.Unit());
+  if (prng.Chance(0.5)) life.evict_after_updates = static_cast<int32_t>(prng.Between(1, 6));
+  if (prng.Chance(0.5)) life.rows_max = prng.Between(1, rows);
+}
+
 void DrawSparse(Prng& prng, JobOptions& job) {
   job.sparse_buckets = static_cast<int32_t>(prng.Between(1, 8));
   job.sparse_dim = prng.Between(1, 4);
   job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
+  if (prng.Chance(0.5)) DrawRowLife(prng, job);
+}
+
+std::string Describe(const RowLife& life) {
+  if (life == RowLife()) return "";
+  return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
+                      " keys with ", life.admit_probability, ", evicted after ",
+                      life.evict_after_updates, " or beyond ", life.rows_max);
 }
 
 }  // namespace
@@ -131,7 +151,8 @@ std::string Describe(const Options& options) {
       job.batch_size, ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs,
       " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements",
       job.sparse_buckets > 0
-          ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets)")
+          ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
+                         Describe(job.row_life), ")")
           : "",
       ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
       ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",

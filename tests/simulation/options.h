@@ -44,6 +44,16 @@ struct ChaosOptions {
   double disk_fault = 0;   // Probability that a disk operation fails or lies.
 };
 
+// When keys of the sparse table get rows and lose them: as SparseSpec says, whose default it is.
+struct RowLife {
+  int32_t admit_after = 0;
+  int64_t admission_keys = 0;
+  float admit_probability = 1.0f;
+  int32_t evict_after_updates = 0;
+  int64_t rows_max = 0;
+  friend bool operator==(const RowLife&, const RowLife&) = default;
+};
+
 struct JobOptions {
   Mode mode = Mode::kBsp;
   int staleness_bound = 0;
@@ -58,6 +68,7 @@ struct JobOptions {
   // Above 0: table 0 is sparse, with so many buckets; its elements are those of all rows.
   int32_t sparse_buckets = 0;
   int64_t sparse_dim = 1;
+  RowLife row_life;
   int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
   int replicas = 0;
   bool log = false;

@@ -21,6 +21,8 @@ absl::string_view ReachedName(Reached reached) {
       "a replica was being filled",
       "a job waited for its servers",
       "two copies of a shard were compared",
+      "a bucket had refused a key a row",
+      "a bucket had evicted a row",
       "a checkpoint was completed",
       "a checkpoint was abandoned",
       "a job went back to a checkpoint",

@@ -31,6 +31,8 @@ enum class Reached : uint8_t {
   kReplicaFilling,
   kJobRecovering,
   kCopiesCompared,
+  kRowRefused,
+  kRowEvicted,
   kCheckpointComplete,
   kCheckpointAbandoned,
   kWentBackToCheckpoint,

@@ -1,12 +1,19 @@
 #include "tests/simulation/reference_trainer.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "common/sparse/key_batch.h"
+#include "common/types/ids.h"
+#include "common/wire/wire_values.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/optimizer_from_proto.h"
 #include "server/optimizer/reference.h"
+#include "server/sparse_table/sparse_rows.h"
+#include "server/sparse_table/sparse_rows_config.h"
 
 namespace capstan::sim {
 namespace {
@@ -57,12 +64,64 @@ void Update(Table& table, int64_t step, const std::vector<float>& gradient,
                          gradient.data(), absl::MakeSpan(state), values->data());
 }
 
+// The rows of table 0 where rows come and go: one copy of each bucket, without messages, snapshots
+// or records. What makes them come and go is the server's own code, which its unit tests compare
+// with a model; here it shows whether every copy has had the same updates.
+class LivingRows {
+ public:
+  explicit LivingRows(const Workload& workload)
+      : batch_(*workload.keys()[0].batch), dim_(workload.keys()[0].dim) {
+    const v1::TableSpec& table = workload.tables()[0];
+    const v1::JobSpec& job = workload.job()->spec;
+    const server::SparseRows::Config config =
+        server::SparseRowsConfig(table.sparse(), TableId(0), job.training().seed(),
+                                 server::OptimizerFromProto(job.optimizer()).value());
+    for (int32_t b = 0; b < table.sparse().buckets(); ++b) {
+      buckets_.push_back(server::SparseRows::Make(config).value());
+    }
+  }
+
+  // Of the rows that a slot's gradient names, that is, in which it is not 0.
+  void Update(int64_t step, const std::vector<Arrays>& slots, const std::vector<float>& sum,
+              std::vector<float>* values) {
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      std::vector<uint64_t> keys;
+      std::vector<float> gradient;
+      for (int64_t row = batch_.bucket_begin[b]; row < batch_.bucket_begin[b + 1]; ++row) {
+        if (!IsNamed(slots, row)) continue;
+        keys.push_back(batch_.keys[static_cast<size_t>(row)]);
+        gradient.insert(gradient.end(), sum.begin() + row * dim_, sum.begin() + (row + 1) * dim_);
+      }
+      buckets_[b].Update(step, keys, WireValues(gradient)).IgnoreError();
+      const auto all =
+          absl::MakeConstSpan(batch_.keys)
+              .subspan(static_cast<size_t>(batch_.bucket_begin[b]),
+                       static_cast<size_t>(batch_.bucket_begin[b + 1] - batch_.bucket_begin[b]));
+      buckets_[b].Read(all, values->data() + batch_.bucket_begin[b] * dim_);
+    }
+  }
+
+ private:
+  bool IsNamed(const std::vector<Arrays>& slots, int64_t row) const {
+    return std::any_of(slots.begin(), slots.end(), [&](const Arrays& slot) {
+      const auto begin = slot[0].begin() + row * dim_;
+      return std::any_of(begin, begin + dim_, [](float g) { return g != 0.0f; });
+    });
+  }
+
+  const KeyBatch& batch_;
+  const int64_t dim_;
+  std::vector<server::SparseRows> buckets_;
+};
+
 }  // namespace
 
 ReferenceResult TrainReference(const Workload& workload) {
   const JobOptions& job = workload.options();
   ReferenceResult result{.tables = workload.InitialValues(), .iterations = 0};
   std::vector<Table> tables = MakeTables(workload);
+  std::optional<LivingRows> rows;
+  if (workload.rows_come_and_go()) rows.emplace(workload);
   const int64_t per_iteration = job.slots * job.batch_size;
   for (int epoch = 0; epoch < job.epochs; ++epoch) {
     for (int64_t first = 0; first < job.train_count; first += per_iteration) {
@@ -84,7 +143,11 @@ ReferenceResult TrainReference(const Workload& workload) {
       }
       const Arrays sum = SumSlots(slots, 0, slots.size());
       for (size_t t = 0; t < tables.size(); ++t) {
-        Update(tables[t], result.iterations, sum[t], &result.tables[t]);
+        if (t == 0 && rows.has_value()) {
+          rows->Update(result.iterations, slots, sum[t], &result.tables[t]);
+        } else {
+          Update(tables[t], result.iterations, sum[t], &result.tables[t]);
+        }
       }
       ++result.iterations;
     }

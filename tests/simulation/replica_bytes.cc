@@ -21,6 +21,9 @@ std::string Difference(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
   }
   const bool both = a.state().previous_readable() && b.state().previous_readable();
   if (both && a.previous() != b.previous()) return "previous version";
+  if (a.bucket().SerializeAsString() != b.bucket().SerializeAsString()) {
+    return "stamps, counts of pushes or counts of rows";
+  }
   if (a.state().membership_generation() != b.state().membership_generation()) return "membership";
   for (int i = 0; i < a.state().members_size(); ++i) {
     if (i >= b.state().members_size() ||
@@ -39,6 +42,7 @@ void ReplicaBytes::Look() {
     for (const server::HeldCopy& copy : server) {
       const auto [first, added] =
           seen.try_emplace({copy.shard, copy.term, copy.snapshot.position()}, copy.snapshot);
+      Count(copy.snapshot.bucket().rows());
       if (added) continue;
       ++compared_;
       const std::string difference = Difference(first->second, copy.snapshot);
@@ -48,6 +52,11 @@ void ReplicaBytes::Look() {
                         " of term ", copy.term.value(), " differ in their ", difference));
     }
   }
+}
+
+void ReplicaBytes::Count(const v1::RowCounts& rows) {
+  refused_ += rows.refused() > 0 ? 1 : 0;
+  evicted_ += rows.evicted_by_age() + rows.evicted_by_limit() > 0 ? 1 : 0;
 }
 
 void ReplicaBytes::Happened(const scheduler::Event& event) {

@@ -29,10 +29,17 @@ class ReplicaBytes final : public Checker {
                 const absl::btree_map<TableId, Version>& versions) override;
 
   int64_t compared() const { return compared_; }  // Pairs of copies, so far.
+  // Times that a bucket was looked at that had refused a key a row, or evicted one.
+  int64_t refused() const { return refused_; }
+  int64_t evicted() const { return evicted_; }
 
  private:
+  void Count(const v1::RowCounts& rows);
+
   const Copies copies_;
   int64_t compared_ = 0;
+  int64_t refused_ = 0;
+  int64_t evicted_ = 0;
 };
 
 }  // namespace capstan::sim

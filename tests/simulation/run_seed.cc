@@ -87,6 +87,8 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   }
   for (const auto& server : cluster.servers()) server->CountDiskFaults();
   world.reached[Reached::kCopiesCompared] += replica_bytes->compared();
+  world.reached[Reached::kRowRefused] += replica_bytes->refused();
+  world.reached[Reached::kRowEvicted] += replica_bytes->evicted();
   if (world.failure.empty()) {
     const std::optional<scheduler::JobView> job = cluster.scheduler().Job();
     const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;

@@ -16,6 +16,14 @@ namespace {
 constexpr uint64_t kSamplesStream = 0x53414D504C45;
 constexpr int kIntegerMax = 8;  // Of an element of a sample's gradient.
 
+void SetRowLife(const RowLife& life, v1::SparseSpec* spec) {
+  spec->set_admit_after(life.admit_after);
+  spec->set_admission_keys(life.admission_keys);
+  spec->set_admit_probability(life.admit_probability);
+  spec->set_evict_after_updates(life.evict_after_updates);
+  spec->set_rows_max(life.rows_max);
+}
+
 v1::TableSpec MakeTable(int index, const JobOptions& job) {
   v1::Initializer initializer;
   if (job.mode == Mode::kBsp) {
@@ -32,6 +40,7 @@ v1::TableSpec MakeTable(int index, const JobOptions& job) {
     table.mutable_sparse()->set_dim(static_cast<int32_t>(job.sparse_dim));
     table.mutable_sparse()->set_buckets(job.sparse_buckets);
     *table.mutable_sparse()->mutable_initializer() = initializer;
+    SetRowLife(job.row_life, table.mutable_sparse());
     return table;
   }
   table.set_elements(job.table_elements[static_cast<size_t>(index)]);
@@ -163,8 +172,10 @@ Range Workload::PartOf(const ShardKey& shard, const Range& elements) const {
 }
 
 Workload::Named Workload::NamedRows(std::shared_ptr<const Arrays> gradient) const {
-  // Momentum and Adam move rows without a gradient, too, in the reference trainer.
-  const bool all = options_.job.optimizer == 1 || options_.job.optimizer == 2;
+  // Momentum and Adam move rows without a gradient, too, in the reference trainer, if it does not
+  // know of rows.
+  const bool moves_all = options_.job.optimizer == 1 || options_.job.optimizer == 2;
+  const bool all = moves_all && !rows_come_and_go();
   if (keys_.empty() || all) return {.values = std::move(gradient), .keys = keys_};
   const int64_t dim = keys_[0].dim;
   std::vector<uint64_t> keys;

@@ -33,6 +33,9 @@ class Workload {
   bool bsp() const { return options_.job.mode == Mode::kBsp; }
   const JobOptions& options() const { return options_.job; }
 
+  // Table 0 is sparse, and its specification says that keys wait for rows, or that rows leave.
+  bool rows_come_and_go() const { return options_.job.row_life != RowLife(); }
+
   // Of a sparse table: the rows of all of its keys, in the order of messages.
   Arrays InitialValues() const;
   Arrays Zeros() const;
