@@ -183,9 +183,12 @@ int Export(const Settings& settings, const ExportArguments& arguments) {
 
 void AddTableCommands(CLI::App& table, CommandLine& line) {
   auto job_id = std::make_shared<std::string>();
-  AddCommand(table, "list", "The tables that servers hold: shards, memory, versions, pushes",
-             "  capstan table list\n  capstan table list lenet-1 -o json", line,
-             [job_id](const Settings& settings) { return List(settings, *job_id); })
+  AddCommand(
+      table, "list", "The tables that servers hold: shards, memory, versions, pushes",
+      "  capstan table list\n  capstan table list lenet-1 -o json\n"
+      "Of sparse tables also: ROWS that are there, ADMITTED ones in all, REFUSED pushes of keys "
+      "without a row,\nrows that left because they were TOO OLD, or because there were TOO MANY.",
+      line, [job_id](const Settings& settings) { return List(settings, *job_id); })
       ->add_option("JOB", *job_id, "Only this job's");
 
   auto busy = std::make_shared<std::string>();
