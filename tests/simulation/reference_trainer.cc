@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "common/sparse/key_batch.h"
 #include "common/types/ids.h"
 #include "common/wire/wire_values.h"
@@ -93,10 +92,8 @@ class LivingRows {
         gradient.insert(gradient.end(), sum.begin() + row * dim_, sum.begin() + (row + 1) * dim_);
       }
       buckets_[b].Update(step, keys, WireValues(gradient)).IgnoreError();
-      const auto all =
-          absl::MakeConstSpan(batch_.keys)
-              .subspan(static_cast<size_t>(batch_.bucket_begin[b]),
-                       static_cast<size_t>(batch_.bucket_begin[b + 1] - batch_.bucket_begin[b]));
+      const std::vector<uint64_t> all(batch_.keys.begin() + batch_.bucket_begin[b],
+                                      batch_.keys.begin() + batch_.bucket_begin[b + 1]);
       buckets_[b].Read(all, values->data() + batch_.bucket_begin[b] * dim_);
     }
   }
