@@ -72,7 +72,7 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
     result.diagnostics.push_back({"model.sparse", "", "", std::string(model.status().message())});
     return result;
   }
-  result.tables = MakeSparseTables((*model)->shape(), BucketsOf(spec.model().sparse()));
+  result.tables = MakeSparseTables(spec.model().sparse(), (*model)->shape());
   return result;
 }
 

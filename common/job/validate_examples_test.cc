@@ -108,6 +108,16 @@ TEST_CASE("ValidateJob: sparse models keep to their ranges", "[job]") {
               "model.sparse.matrix_factorization.mean: got nan, expected a finite number"});
 }
 
+TEST_CASE("ValidateJob: the life of a row keeps to its ranges", "[job]") {
+  CHECK(ErrorsAfter("model { sparse { rows { admit_after: 255 evict_after_updates: 1 } } }") ==
+        Lines{});
+  CHECK(ErrorsAfter("model { sparse { rows { admit_after: 256 admit_probability: 0 rows_max: -1 } "
+                    "} }") ==
+        Lines{"model.sparse.rows.admit_after: got 256, expected 0 to 255",
+              "model.sparse.rows.admit_probability: got 0, expected a number in (0, 1]",
+              "model.sparse.rows.rows_max: got -1, expected 0 to 1099511627776"});
+}
+
 TEST_CASE("ValidateJob: rows have rules of their own", "[job]") {
   CHECK(ErrorsAfter("optimizer { ftrl {} schedule { warmup_steps: 5 } }") ==
         Lines{"optimizer.schedule: got a rate that changes, expected none: with ftrl the weights "

@@ -1,12 +1,15 @@
 #include "common/job/validate_sparse_model.h"
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
+#include "common/model/tables.h"
+#include "common/sparse_models/model_of_job.h"
 
 namespace capstan {
 namespace {
 
-constexpr int kBucketsMax = 4096;
-constexpr int kDimMax = 4096;
+constexpr int kDimMax = kSparseDimMax;
 constexpr int kRankMax = kDimMax - 1;  // With a weight.
 constexpr int kHiddenLayersMax = 16;
 constexpr int kUnitsMax = 65'536;
@@ -89,12 +92,25 @@ void Validate(const v1::SparseModel::SkipGram& model, FieldChecker check) {
   ValidateReal("noise_power", model.has_noise_power(), model.noise_power(), Closed(0, 1), check);
 }
 
+void ValidateRowLife(const v1::SparseModel& model, FieldChecker check) {
+  const v1::SparseModel::RowLife& rows = model.rows();
+  check.IntegerBetween("admit_after", rows.admit_after(), 0, kAdmitAfterMax, Presence::kExplicit);
+  check.IntegerBetween("admission_keys", rows.admission_keys(), 0,
+                       kAdmissionKeysMax * BucketsOf(model), Presence::kExplicit);
+  ValidateReal("admit_probability", rows.has_admit_probability(), rows.admit_probability(),
+               OpenClosed(0, 1), check);
+  check.IntegerBetween("evict_after_updates", rows.evict_after_updates(), 0, INT32_MAX,
+                       Presence::kExplicit);
+  check.IntegerBetween("rows_max", rows.rows_max(), 0, kSparseRowsMax, Presence::kExplicit);
+}
+
 }  // namespace
 
 void ValidateSparseModel(const v1::SparseModel& model, FieldChecker check) {
   if (model.has_buckets()) {
-    check.IntegerBetween("buckets", model.buckets(), 1, kBucketsMax, Presence::kExplicit);
+    check.IntegerBetween("buckets", model.buckets(), 1, kSparseBucketsMax, Presence::kExplicit);
   }
+  ValidateRowLife(model, check.In("rows"));
   switch (model.kind_case()) {
     case v1::SparseModel::kLogisticRegression:
       return Validate(model.logistic_regression(), check.In("logistic_regression"));

@@ -137,6 +137,14 @@ Model Make(const v1::SparseModel::SkipGram& spec, ExampleSet& train) {
   return model;
 }
 
+void SetRowLife(const v1::SparseModel::RowLife& life, v1::SparseSpec* table) {
+  table->set_admit_after(life.admit_after());
+  table->set_admission_keys(life.admission_keys());
+  if (life.has_admit_probability()) table->set_admit_probability(life.admit_probability());
+  table->set_evict_after_updates(static_cast<int32_t>(life.evict_after_updates()));
+  table->set_rows_max(life.rows_max());
+}
+
 }  // namespace
 
 int32_t BucketsOf(const v1::SparseModel& spec) {
@@ -171,7 +179,8 @@ absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseMod
   return absl::InvalidArgumentError("model.sparse: no kind of model");
 }
 
-std::vector<v1::TableSpec> MakeSparseTables(const SparseShape& shape, int32_t buckets) {
+std::vector<v1::TableSpec> MakeSparseTables(const v1::SparseModel& spec, const SparseShape& shape) {
+  const int32_t buckets = BucketsOf(spec);
   std::vector<v1::TableSpec> tables(1);
   v1::TableSpec& rows = tables[0];
   rows.set_table(kRowsTable);
@@ -182,6 +191,7 @@ std::vector<v1::TableSpec> MakeSparseTables(const SparseShape& shape, int32_t bu
   rows.mutable_sparse()->set_buckets(buckets);
   rows.mutable_sparse()->set_zero_columns(static_cast<int32_t>(shape.zero_columns));
   *rows.mutable_sparse()->mutable_initializer() = MakeInitializer(shape.row_initial);
+  SetRowLife(spec.rows(), rows.mutable_sparse());
   if (shape.dense_count > 0) {
     tables.push_back(
         MakeTable(kDenseTable, "parameters", v1::OPTIMIZER, shape.dense, shape.dense_count));

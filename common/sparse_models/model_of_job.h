@@ -31,8 +31,8 @@ int32_t BucketsOf(const v1::SparseModel& spec);
 absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseModel& spec,
                                                              ExampleSet& train);
 
-// One or two tables, ordered by index.
-std::vector<v1::TableSpec> MakeSparseTables(const SparseShape& shape, int32_t buckets);
+// One or two tables, ordered by index, for a model of this shape.
+std::vector<v1::TableSpec> MakeSparseTables(const v1::SparseModel& spec, const SparseShape& shape);
 
 }  // namespace capstan
 

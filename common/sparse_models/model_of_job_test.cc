@@ -76,7 +76,7 @@ TEST_CASE("Model of a job: skip-gram draws negatives from the words of its text"
   REQUIRE_OK_AND_ASSIGN(const auto model, MakeSparseModel(Parse("skip_gram { dim: 7 }"), *set));
   CHECK(model->shape().row_dim == 7);
   CHECK(model->shape().dense_count == 0);
-  CHECK(MakeSparseTables(model->shape(), 3).size() == 1);
+  CHECK(MakeSparseTables({}, model->shape()).size() == 1);
   ExampleBatch batch;
   REQUIRE_OK(set->Append({0, 2}, &batch));
   std::vector<uint64_t> keys;
@@ -88,11 +88,17 @@ TEST_CASE("Model of a job: skip-gram draws negatives from the words of its text"
 
 TEST_CASE("Model of a job: its tables are what servers accept", "[sparse_models]") {
   const auto set = Clicks();
-  const auto tables = MakeSparseTables(ShapeOf("factorization_machine { rank: 4 }", *set), 6);
+  const std::string text =
+      "factorization_machine { rank: 4 } buckets: 6 "
+      "rows { admit_after: 2 admit_probability: 0.5 rows_max: 9 }";
+  const auto tables = MakeSparseTables(Parse(text), ShapeOf(text, *set));
   REQUIRE(tables.size() == 2);
   CHECK(tables[kRowsTable].elements() == 6);
   CHECK(tables[kRowsTable].sparse().dim() == 5);
   CHECK(tables[kRowsTable].sparse().zero_columns() == 1);
+  CHECK(tables[kRowsTable].sparse().admit_after() == 2);
+  CHECK(tables[kRowsTable].sparse().admit_probability() == 0.5f);
+  CHECK(tables[kRowsTable].sparse().rows_max() == 9);
   CHECK(tables[kDenseTable].elements() == 3);
   for (const v1::TableSpec& table : tables) REQUIRE_OK(ValidateTable(table));
   CHECK(BucketsOf(Parse("")) == 64);

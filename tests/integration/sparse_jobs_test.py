@@ -1,6 +1,7 @@
 """Jobs on examples, whose models have rows by key, on a cluster of real daemons."""
 
 import hashlib
+import json
 import os
 import pathlib
 import random
@@ -84,6 +85,16 @@ class SparseJobsTest(unittest.TestCase):
             with self.subTest(wire=wire):
                 status = self.train(rest=f"wire {{ {wire} }}", epochs=4)
                 self.assertGreater(status["results"][-1]["testAuc"], 0.84)
+
+    def test_rows_leave_beyond_their_limit(self):
+        data = """format: CLICK_LOG click_log { fields: 6 keys_per_field: 4000 zipf_exponent: 0 }
+                  train { examples: 20000 }"""
+        model = f"{clicks.FACTORS} rows {{ rows_max: 1600 }}"
+        status = self.train(model=model, data=data, batch_size=50, epochs=1)
+        manifest = json.loads((pathlib.Path(status["outputDirectory"]) / "model.json").read_text())
+        (rows,) = [table["rows"] for table in manifest["tables"] if "rows" in table]
+        # Some 23,000 keys were named; those of an update stay with it.
+        self.assertLess(int(rows["count"]), 1600 + 6 * 50)
 
     def test_large_files_are_read_in_blocks(self):
         path = self.write_svmlight("large.svm", 60000)

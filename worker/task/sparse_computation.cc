@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Computation>> SparseComputation::Create(const v1:
 
 SparseComputation::SparseComputation(const v1::JobSpec& job, std::unique_ptr<SparseTrainer> trainer)
     : trainer_(std::move(trainer)),
-      tables_(MakeSparseTables(trainer_->shape(), BucketsOf(job.model().sparse()))) {}
+      tables_(MakeSparseTables(job.model().sparse(), trainer_->shape())) {}
 
 absl::StatusOr<SparseBatch> SparseComputation::Load(const Work& work) {
   switch (work.kind) {
