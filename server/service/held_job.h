@@ -163,7 +163,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   // Every shard that is held here, as primary or as replica, for those who compare copies.
   std::vector<HeldCopy> Copies() const;
-  // Copies of all shards whose primary is here, at one moment. Called when the job is quiet.
+  // Copies of all shards whose primary is here: of one moment, as it is called when the job is
+  // quiet. Others come in between shards.
   std::vector<CapturedShard> Capture() const;
 
   const JobId& job() const { return options_.job; }

@@ -4,12 +4,15 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "server/service/held_job.h"
 #include "server/service/held_job_sink.h"
 #include "server/service/message_checks.h"
 
 namespace capstan::server {
 namespace {
+
+constexpr int64_t kCaptureTurnBytes = 16 << 20;  // Some 20 ms.
 
 HeldShard ShardOf(const v1::ShardRoute& route) {
   return {.key = KeyOf(route), .elements = {route.element_begin(), route.element_end()}};
@@ -254,13 +257,27 @@ std::vector<HeldCopy> HeldJob::Copies() const {
 }
 
 std::vector<CapturedShard> HeldJob::Capture() const {
-  absl::MutexLock lock(&mutex_);
+  std::vector<ShardKey> keys;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [key, link] : links_) keys.push_back(key);
+  }
+  // One at a time: large jobs take seconds, and the daemon's report to the scheduler must not wait
+  // so long. The mutex is not fair: now and then it is left to others.
   std::vector<CapturedShard> captured;
-  for (const auto& [key, link] : links_) {
-    if (!link->is_primary()) continue;
-    captured.push_back(
-        {.shard = link->shard(),
-         .snapshot = std::make_shared<v1::ShardSnapshot>(tables_.Find(key)->Snapshot())});
+  int64_t bytes = 0;
+  const auto never = [] { return false; };
+  for (const ShardKey& key : keys) {
+    absl::MutexLock lock(&mutex_);
+    if (bytes >= kCaptureTurnBytes) {
+      bytes = 0;
+      mutex_.AwaitWithTimeout(absl::Condition(&never), absl::Milliseconds(1));
+    }
+    const auto link = links_.find(key);
+    if (link == links_.end() || !link->second->is_primary()) continue;
+    auto snapshot = std::make_shared<v1::ShardSnapshot>(tables_.Find(key)->Snapshot());
+    bytes += static_cast<int64_t>(snapshot->values().size());
+    captured.push_back({.shard = link->second->shard(), .snapshot = std::move(snapshot)});
   }
   return captured;
 }
