@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/examples/example_set.h"
 #include "common/job/field_checker.h"
 #include "common/sparse_models/model_of_job.h"
@@ -16,17 +17,22 @@
 namespace capstan {
 namespace {
 
+constexpr int64_t kSamplesMax = int64_t{1} << 62;  // Of all epochs.
+
 // About the file that begins `message` if the job names it, else about all of the split; or about
 // the field of `data` that begins it.
 Diagnostic Describe(const v1::Split& split, const std::string& field, const std::string& message) {
-  if (absl::StartsWith(message, "data.")) {
-    const size_t end = message.find(": ");
-    return {message.substr(0, end), "", "", message.substr(end + 2)};
-  }
   for (int i = 0; i < split.files_size(); ++i) {
     if (absl::StartsWith(message, absl::StrCat(split.files(i), ":"))) {
       return {absl::StrCat(field, ".files[", i, "]"), "", "", message};
     }
+  }
+  for (const char* const part : {"data.columns", "data.click_log"}) {
+    absl::string_view rest = message;
+    if (!absl::ConsumePrefix(&rest, part)) continue;
+    const size_t end = rest.find(": ");
+    if (end == absl::string_view::npos) break;
+    return {absl::StrCat(part, rest.substr(0, end)), "", "", std::string(rest.substr(end + 2))};
   }
   return {split.files_size() > 0 ? absl::StrCat(field, ".files") : field, "", "", message};
 }
@@ -65,6 +71,11 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
     FieldChecker("training", &result.diagnostics)
         .Wrong("batch_size", absl::StrCat(spec.training().batch_size()),
                absl::StrCat("at most ", train->count(), ", the number of training examples"));
+    return result;
+  }
+  FieldChecker check("training", &result.diagnostics);
+  if (!check.IntegerBetween("epochs", spec.training().epochs(), 1, kSamplesMax / train->count(),
+                            Presence::kImplicit)) {
     return result;
   }
   const auto model = MakeSparseModel(spec.model().sparse(), *train);

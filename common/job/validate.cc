@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kDiagnosticsMax = 100;
 constexpr size_t kNameBytesMax = 64;
 constexpr int kSlotsMax = 1024;
+constexpr int kExamplesABatchMax = 1 << 22;  // Their keys are counted in 32 bits.
 constexpr int kWorkersMax = 4096;
 constexpr int kReplicasMax = 3;
 
@@ -45,7 +46,12 @@ const char* ModeName(const v1::Consistency& consistency) {
 void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Training& training = spec.training();
   check.IntegerAtLeast("epochs", training.epochs(), 1, Presence::kImplicit);
-  check.IntegerAtLeast("batch_size", training.batch_size(), 1, Presence::kImplicit);
+  if (spec.model().has_sparse()) {
+    check.IntegerBetween("batch_size", training.batch_size(), 1, kExamplesABatchMax,
+                         Presence::kImplicit);
+  } else {
+    check.IntegerAtLeast("batch_size", training.batch_size(), 1, Presence::kImplicit);
+  }
   if (training.has_slots()) {
     if (spec.consistency().has_ssp() || spec.consistency().has_asp()) {
       check.Wrong("slots", absl::StrCat(training.slots()),

@@ -30,6 +30,9 @@ void ValidateClickLogSplit(const v1::Split& split, FieldChecker check) {
   if (split.files_size() > 0) {
     check.Wrong("files", Paths(split), "none: format CLICK_LOG makes its examples");
   }
+  constexpr absl::string_view kMakes = "nothing: format CLICK_LOG makes its examples";
+  if (!split.images().empty()) check.Wrong("images", Quote(split.images()), kMakes);
+  if (!split.labels().empty()) check.Wrong("labels", Quote(split.labels()), kMakes);
   check.IntegerAtLeast("first_example", split.first_example(), 0, Presence::kExplicit);
   check.IntegerBetween("examples", split.examples(), 1, kClickLogExamplesMax, Presence::kImplicit);
 }
@@ -39,6 +42,12 @@ void ValidateFilesSplit(v1::Data::Format format, const v1::Split& split, FieldCh
       absl::StrCat("nothing: format ", v1::Data::Format_Name(format), " reads files");
   if (!split.images().empty()) check.Wrong("images", Quote(split.images()), reads_files);
   if (!split.labels().empty()) check.Wrong("labels", Quote(split.labels()), reads_files);
+  if (split.first_example() != 0) {
+    check.Wrong("first_example", absl::StrCat(split.first_example()), reads_files);
+  }
+  if (split.examples() != 0) {
+    check.Wrong("examples", absl::StrCat(split.examples()), reads_files);
+  }
   if (split.files_size() == 0) {
     check.Missing("files", format == v1::Data::CIFAR10_BINARY
                                ? "the paths of one or more CIFAR-10 files"

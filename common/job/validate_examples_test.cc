@@ -60,6 +60,9 @@ TEST_CASE("ValidateJob: fields that a format of examples does not have", "[job]"
         Lines{"data.train.images: got \"x\", expected nothing: format CRITEO reads files",
               "data.columns: got a value, expected nothing: it is for COLUMNS, and format is "
               "CRITEO"});
+  CHECK(ErrorsAfter("data { train { first_example: 5 examples: 7 } }") ==
+        Lines{"data.train.first_example: got 5, expected nothing: format COLUMNS reads files",
+              "data.train.examples: got 7, expected nothing: format COLUMNS reads files"});
   CHECK(ErrorsAfter("data { train { files: '' } }") ==
         Lines{"data.train.files[1]: got nothing, expected a path"});
 }

@@ -52,7 +52,11 @@ absl::StatusOr<TableScan> TableScan::Make(Options options, const v1::TableSpec& 
         absl::StrCat("table ", table.name(), " is dense: expected a sparse one"));
   }
   TableScan scan(std::move(options), table);
-  CAPSTAN_RETURN_IF_ERROR(scan.SetRouting(routing).status());
+  CAPSTAN_ASSIGN_OR_RETURN(const bool taken, scan.SetRouting(routing));
+  if (!taken) {
+    return absl::DataLossError(
+        absl::StrCat("table ", table.name(), ": a routing table of generation 0"));
+  }
   return scan;
 }
 

@@ -1,5 +1,6 @@
 #include "worker/task/task.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/model/tables.h"
@@ -195,11 +196,13 @@ v1::SyncTaskRequest Task::Report() {
   request.set_job_id(assignment_.job_id());
   request.set_rank(assignment_.rank());
   request.set_incarnation(assignment_.incarnation());
-  request.set_routing_seen(client_.needs_routing() ? 0 : client_.routing_generation().value());
+  const uint64_t routing_seen = client_.needs_routing() ? 0 : client_.routing_generation().value();
   if (const SessionWait wait = client_.CurrentWait(); wait.waiting) {
     *request.mutable_wait() = WaitToProto(wait, clock_.Now());
   }
   absl::MutexLock lock(&mutex_);
+  // The client may have had a newer table from a server; an export wants it, too.
+  request.set_routing_seen(std::min(routing_seen, routing_.generation()));
   request.set_assignment_seen(board_.assignment().generation.value());
   *request.mutable_progress() = ProgressToProto(board_);
   request.set_idle(board_.Idle());
@@ -209,12 +212,15 @@ v1::SyncTaskRequest Task::Report() {
 
 void Task::Receive(const v1::SyncTaskResponse& response) {
   if (response.has_routing()) {
+    {
+      absl::MutexLock lock(&mutex_);  // First: once the client has it, the loop goes on.
+      routing_ = response.routing();
+    }
     if (const absl::Status status = client_.SetRouting(response.routing()); !status.ok()) {
       LogError({.job = assignment_.job_id()}, "{}", std::string(status.message()));
     }
   }
   absl::MutexLock lock(&mutex_);
-  if (response.has_routing()) routing_ = response.routing();
   if (!response.has_assignment()) return;
   const absl::StatusOr<Assignment> assignment = AssignmentFromProto(response.assignment());
   if (!assignment.ok()) {

@@ -14,10 +14,12 @@ namespace capstan::worker {
 namespace {
 
 constexpr int kOperationsMin = 64;  // Of the session's bound.
-constexpr int64_t kKeysPerLine = 32;
+constexpr int64_t kKeysPerLine = 256;
 constexpr int64_t kKeysPerText = 1000;
-// Examples whose rows are pulled at once. Does not change the result.
-constexpr int64_t kSparseEvaluationBatchSize = 1024;
+constexpr int32_t kDefaultSkipGramDim = 100;
+// Examples whose rows are pulled at once: no more than in training, whose messages are of a good
+// size. Does not change what is predicted.
+constexpr int64_t kSparseEvaluationBatchMax = 1024;
 
 bool IsBsp(const v1::JobSpec& job) {
   return !job.consistency().has_ssp() && !job.consistency().has_asp();
@@ -45,10 +47,14 @@ int64_t KeysPerExample(const v1::JobSpec& job) {
 }
 
 int64_t RowBytes(const v1::SparseModel& model) {
+  const v1::SparseModel::SkipGram& skip_gram = model.skip_gram();
+  const int32_t skip_gram_dim = !model.has_skip_gram() ? 1
+                                : skip_gram.has_dim()  ? skip_gram.dim()
+                                                       : kDefaultSkipGramDim;
   const int64_t floats =
       std::max({1, 1 + model.factorization_machine().rank(),
                 1 + model.matrix_factorization().rank(), 1 + model.wide_and_deep().rank(),
-                1 + model.deep_fm().rank(), model.dlrm().dim(), model.skip_gram().dim()});
+                1 + model.deep_fm().rank(), model.dlrm().dim(), skip_gram_dim});
   return static_cast<int64_t>(sizeof(uint64_t)) + floats * static_cast<int64_t>(sizeof(float));
 }
 
@@ -90,7 +96,9 @@ TaskBoard::Options BoardOptions(const v1::JobSpec& job) {
           .slots = Slots(job),
           .batch_size = job.training().batch_size(),
           .evaluation_batch_size =
-              job.model().has_sparse() ? kSparseEvaluationBatchSize : kEvaluationBatchSize};
+              job.model().has_sparse()
+                  ? std::min<int64_t>(kSparseEvaluationBatchMax, job.training().batch_size())
+                  : kEvaluationBatchSize};
 }
 
 }  // namespace capstan::worker

@@ -74,7 +74,9 @@ TEST_CASE("Task options: a sparse job's tables travel alike, in messages by its 
   CHECK(formats[0].gradients == NumberFormat::kBf16);
   CHECK(formats[1].gradients == NumberFormat::kBf16);
   CHECK(BucketBytes(job) == std::vector<int64_t>{100 * 26 * (8 + 16 * 4) / 10});
-  CHECK(BoardOptions(job).evaluation_batch_size == 1024);
+  CHECK(BoardOptions(job).evaluation_batch_size == 100);
+  job.mutable_model()->mutable_sparse()->mutable_skip_gram();
+  CHECK(BucketBytes(job) == std::vector<int64_t>{100 * 26 * (8 + 100 * 4) / 10});
 }
 
 }  // namespace
