@@ -67,13 +67,12 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
   }
   if (!result.diagnostics.empty()) return result;
   result.train_count = train->count();
+  FieldChecker check("training", &result.diagnostics);
   if (spec.training().batch_size() > train->count()) {
-    FieldChecker("training", &result.diagnostics)
-        .Wrong("batch_size", absl::StrCat(spec.training().batch_size()),
-               absl::StrCat("at most ", train->count(), ", the number of training examples"));
+    check.Wrong("batch_size", absl::StrCat(spec.training().batch_size()),
+                absl::StrCat("at most ", train->count(), ", the number of training examples"));
     return result;
   }
-  FieldChecker check("training", &result.diagnostics);
   if (!check.IntegerBetween("epochs", spec.training().epochs(), 1, kSamplesMax / train->count(),
                             Presence::kImplicit)) {
     return result;

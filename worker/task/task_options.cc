@@ -6,6 +6,7 @@
 #include "common/examples/criteo_parser.h"
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
+#include "common/sparse_models/skip_gram.h"
 #include "common/wire/number_format.h"
 #include "worker/client/shared_lane.h"
 #include "worker/training/trainer.h"
@@ -16,7 +17,6 @@ namespace {
 constexpr int kOperationsMin = 64;  // Of the session's bound.
 constexpr int64_t kKeysPerLine = 256;
 constexpr int64_t kKeysPerText = 1000;
-constexpr int32_t kDefaultSkipGramDim = 100;
 // Examples whose rows are pulled at once: no more than in training, whose messages are of a good
 // size. Does not change what is predicted.
 constexpr int64_t kSparseEvaluationBatchMax = 1024;
@@ -48,13 +48,13 @@ int64_t KeysPerExample(const v1::JobSpec& job) {
 
 int64_t RowBytes(const v1::SparseModel& model) {
   const v1::SparseModel::SkipGram& skip_gram = model.skip_gram();
-  const int32_t skip_gram_dim = !model.has_skip_gram() ? 1
+  const int64_t skip_gram_dim = !model.has_skip_gram() ? 1
                                 : skip_gram.has_dim()  ? skip_gram.dim()
-                                                       : kDefaultSkipGramDim;
+                                                       : SkipGram::Options().dim;
   const int64_t floats =
-      std::max({1, 1 + model.factorization_machine().rank(),
-                1 + model.matrix_factorization().rank(), 1 + model.wide_and_deep().rank(),
-                1 + model.deep_fm().rank(), model.dlrm().dim(), skip_gram_dim});
+      std::max<int64_t>({1, 1 + model.factorization_machine().rank(),
+                         1 + model.matrix_factorization().rank(), 1 + model.wide_and_deep().rank(),
+                         1 + model.deep_fm().rank(), model.dlrm().dim(), skip_gram_dim});
   return static_cast<int64_t>(sizeof(uint64_t)) + floats * static_cast<int64_t>(sizeof(float));
 }
 
