@@ -25,6 +25,7 @@
 #include "server/service/parameter_service.h"
 #include "server/storage/checkpoint_writer.h"
 #include "server/storage/disk_table_source.h"
+#include "server/storage/rocks_row_disks.h"
 #include "server/storage/server_log.h"
 #include "server/table_store/memory_budget.h"
 
@@ -50,9 +51,10 @@ std::string CheckGrace(const std::string& text) {
 
 void AddFlags(CLI::App& app, Flags* flags) {
   AddNodeFlags(app, "capstan-server", &flags->node);
-  app.add_option("--data-dir", flags->data_dir,
-                 "Folder for the write-ahead logs of jobs with durability LOG, of this server "
-                 "alone; without it such jobs are refused");
+  app.add_option(
+      "--data-dir", flags->data_dir,
+      "Folder of this server alone, for the write-ahead logs of jobs with durability LOG "
+      "and rows of tables with memory_mib; without it such jobs are refused");
   app.add_option("--memory-limit", flags->memory.all,
                  "Bytes (or 500MB, 64GB, ...) that values and optimizer state of all jobs may take "
                  "here; shards beyond are refused. 0: no limit")
@@ -83,24 +85,26 @@ class Daemon final : public NodeProgram {
  public:
   Daemon(const Flags& flags, NodeDaemon* node);
   ~Daemon() override;
-  // Errors: the folder for logs cannot be used, or the node not start.
+  // Errors: the folder for logs and rows cannot be used, or the node not start.
   absl::Status Start() override;
   // Goes on until its shards have moved away or the grace is over, then ends every call.
   void Stop() override;
 
  private:
   ServerAgent::Options TableOptions();
+  absl::Status OpenFolder(const std::string& folder);
   absl::Status OpenLog(const std::string& folder);
 
   const Flags flags_;
   NodeDaemon* const node_;
   SteadyClock clock_;
+  PosixDisk disk_;
+  std::optional<FolderLock> folder_lock_;
+  std::unique_ptr<RocksRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
   HeldJobs jobs_;
   DeadlineTimer timer_;
   GrpcReplicaTransport transport_;
-  PosixDisk disk_;
-  std::optional<FolderLock> folder_lock_;
-  std::unique_ptr<ServerLog> log_;  // Null: no folder was given.
+  std::unique_ptr<ServerLog> log_;  // Likewise null.
   std::unique_ptr<DiskTableSource> source_;
   CheckpointWriter checkpoints_;
   std::unique_ptr<ServerAgent> tables_;
@@ -120,6 +124,7 @@ ServerAgent::Options Daemon::TableOptions() {
   options.clock = &clock_;
   options.transport = &transport_;
   options.budget = std::make_shared<MemoryBudget>(flags_.memory);
+  options.row_disks = row_disks_.get();
   options.log = log_.get();
   if (log_ != nullptr) options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();
@@ -141,10 +146,15 @@ Daemon::~Daemon() {
   node_->StopServing();
 }
 
-// Its records are acknowledged through jobs_, so it is opened before any job is there.
-absl::Status Daemon::OpenLog(const std::string& folder) {
+absl::Status Daemon::OpenFolder(const std::string& folder) {
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(folder));
   CAPSTAN_ASSIGN_OR_RETURN(folder_lock_, FolderLock::Take(folder));
+  CAPSTAN_ASSIGN_OR_RETURN(row_disks_, RocksRowDisks::Create(folder + "/rows"));
+  return OpenLog(folder);
+}
+
+// Its records are acknowledged through jobs_, so it is opened before any job is there.
+absl::Status Daemon::OpenLog(const std::string& folder) {
   ServerLog::Options options;
   options.disk = &disk_;
   options.folder = folder + "/logs";
@@ -163,7 +173,7 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
 }
 
 absl::Status Daemon::Start() {
-  if (!flags_.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenLog(flags_.data_dir));
+  if (!flags_.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenFolder(flags_.data_dir));
   source_ = std::make_unique<DiskTableSource>(&disk_, log_.get());
   tables_ = std::make_unique<ServerAgent>(TableOptions());
   timer_.Start();

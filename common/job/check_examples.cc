@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "common/examples/example_set.h"
 #include "common/job/field_checker.h"
+#include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
 
@@ -53,6 +54,26 @@ std::unique_ptr<ExampleSet> Open(const v1::Data& data, const v1::Split& split,
   return nullptr;
 }
 
+// What the fields of the model allow one by one, and the tables made of them do not.
+void CheckTables(const std::vector<v1::TableSpec>& tables, std::vector<Diagnostic>* diagnostics) {
+  for (const v1::TableSpec& table : tables) {
+    const int64_t memory = table.sparse().memory_bytes();
+    const int64_t least = SparseMemoryMin(table.sparse());
+    if (memory > 0 && memory < least) {
+      FieldChecker("model.sparse.rows", diagnostics)
+          .Wrong("memory_mib", absl::StrCat(memory >> 20),
+                 absl::StrCat("at least ", (least + (1 << 20) - 1) >> 20, ", some rows of ",
+                              table.sparse().dim(), " floats in each of ", table.sparse().buckets(),
+                              " buckets"));
+      continue;
+    }
+    const absl::Status status = ValidateTable(table);
+    if (!status.ok()) {
+      diagnostics->push_back({"model.sparse", "", "", std::string(status.message())});
+    }
+  }
+}
+
 }  // namespace
 
 JobCheck CheckExamples(const v1::JobSpec& spec) {
@@ -83,6 +104,7 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
     return result;
   }
   result.tables = MakeSparseTables(spec.model().sparse(), (*model)->shape());
+  CheckTables(result.tables, &result.diagnostics);
   return result;
 }
 

@@ -119,6 +119,8 @@ TEST_CASE("ValidateJob: the life of a row keeps to its ranges", "[job]") {
         Lines{"model.sparse.rows.admit_after: got 256, expected 0 to 255",
               "model.sparse.rows.admit_probability: got 0, expected a number in (0, 1]",
               "model.sparse.rows.rows_max: got -1, expected 0 to 1099511627776"});
+  CHECK(ErrorsAfter("model { sparse { rows { memory_mib: -1 } } }") ==
+        Lines{"model.sparse.rows.memory_mib: got -1, expected 0 to 1073741824"});
 }
 
 TEST_CASE("ValidateJob: rows have rules of their own", "[job]") {

@@ -102,6 +102,8 @@ void ValidateRowLife(const v1::SparseModel& model, FieldChecker check) {
   check.IntegerBetween("evict_after_updates", rows.evict_after_updates(), 0, INT32_MAX,
                        Presence::kExplicit);
   check.IntegerBetween("rows_max", rows.rows_max(), 0, kSparseRowsMax, Presence::kExplicit);
+  check.IntegerBetween("memory_mib", rows.memory_mib(), 0, kSparseMemoryMax >> 20,
+                       Presence::kExplicit);
 }
 
 }  // namespace

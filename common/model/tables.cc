@@ -87,6 +87,13 @@ absl::Status CheckSparse(const v1::TableSpec& table, const char* what, int64_t v
                                                  value, ", expected ", min, " to ", max));
 }
 
+absl::Status ValidateMemory(const v1::TableSpec& table) {
+  const v1::SparseSpec& sparse = table.sparse();
+  if (sparse.memory_bytes() == 0) return absl::OkStatus();
+  return CheckSparse(table, "memory_bytes", sparse.memory_bytes(), SparseMemoryMin(sparse),
+                     kSparseMemoryMax);
+}
+
 // When a key gets a row, and when it loses it; 0 is the default.
 absl::Status ValidateRowLife(const v1::TableSpec& table) {
   const v1::SparseSpec& sparse = table.sparse();
@@ -98,6 +105,7 @@ absl::Status ValidateRowLife(const v1::TableSpec& table) {
       check("admission_keys", sparse.admission_keys(), kAdmissionKeysMax * sparse.buckets()));
   CAPSTAN_RETURN_IF_ERROR(check("evict_after_updates", sparse.evict_after_updates(), INT32_MAX));
   CAPSTAN_RETURN_IF_ERROR(check("rows_max", sparse.rows_max(), kSparseRowsMax));
+  CAPSTAN_RETURN_IF_ERROR(ValidateMemory(table));
   const float probability = sparse.admit_probability();
   if (!sparse.has_admit_probability() || (probability > 0 && probability <= 1)) {
     return absl::OkStatus();
@@ -179,6 +187,14 @@ int64_t ElementCount(const v1::TensorSpec& tensor) {
   int64_t count = 1;
   for (const int64_t d : tensor.shape()) count *= d;
   return count;
+}
+
+int64_t SparseMemoryMin(const v1::SparseSpec& sparse) {
+  constexpr int64_t kRows = 4;
+  constexpr int64_t kHeadAndIndexBytes = 30;
+  constexpr int64_t kFloatsMax = 3;  // For each weight: Adam's.
+  const int64_t row_bytes = kHeadAndIndexBytes + kFloatsMax * int64_t{4} * sparse.dim();
+  return kRows * row_bytes * sparse.buckets();
 }
 
 absl::Status ValidateTable(const v1::TableSpec& table) {

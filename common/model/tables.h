@@ -22,6 +22,7 @@ inline constexpr int64_t kSparseBucketsMax = 4096;
 inline constexpr int64_t kAdmitAfterMax = 255;
 inline constexpr int64_t kAdmissionKeysMax = 1 << 21;  // Of a bucket.
 inline constexpr int64_t kSparseRowsMax = int64_t{1} << 40;
+inline constexpr int64_t kSparseMemoryMax = int64_t{1} << 50;  // Bytes.
 
 v1::Initializer MakeInitializer(const Initial& initial);
 
@@ -38,6 +39,9 @@ std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);
 // rules for its rows that can be.
 // Errors: kInvalidArgument  naming the table, the tensor, the value and what was expected.
 absl::Status ValidateTable(const v1::TableSpec& table);
+
+// The least memory_bytes, if not 0: each bucket works on some rows at a time.
+int64_t SparseMemoryMin(const v1::SparseSpec& sparse);
 
 // Elements of a tensor. REQUIRES: it is of a table that ValidateTable accepted.
 int64_t ElementCount(const v1::TensorSpec& tensor);

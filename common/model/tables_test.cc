@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <limits>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/model/plan_model.h"
 #include "common/testing/status_matchers.h"
 
@@ -129,6 +131,15 @@ TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][
     table.mutable_sparse()->set_rows_max(-1);
     check("sparse.rows_max is -1, expected 0 to 1099511627776");
     table.mutable_sparse()->set_rows_max(1);
+    REQUIRE_OK(ValidateTable(table));
+  }
+  SECTION("memory") {
+    const int64_t least = SparseMemoryMin(table.sparse());
+    table.mutable_sparse()->set_memory_bytes(least - 1);
+    const std::string expected =
+        absl::StrCat("sparse.memory_bytes is ", least - 1, ", expected ", least, " to ");
+    check(expected.c_str());
+    table.mutable_sparse()->set_memory_bytes(least);
     REQUIRE_OK(ValidateTable(table));
   }
   SECTION("elements") {

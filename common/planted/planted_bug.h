@@ -40,6 +40,7 @@ enum class PlantedBug : uint8_t {
   kReleaseBarrierEarly,
   kReadCurrentForPrevious,
   kIgnoreMembership,
+  kForgetChangedRow,
   // Replication.
   kAcknowledgeBeforeReplica,
   kPromoteStaleReplica,

@@ -143,6 +143,7 @@ void SetRowLife(const v1::SparseModel::RowLife& life, v1::SparseSpec* table) {
   if (life.has_admit_probability()) table->set_admit_probability(life.admit_probability());
   table->set_evict_after_updates(static_cast<int32_t>(life.evict_after_updates()));
   table->set_rows_max(life.rows_max());
+  table->set_memory_bytes(life.memory_mib() << 20);
 }
 
 }  // namespace

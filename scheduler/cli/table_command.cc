@@ -187,7 +187,9 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
       table, "list", "The tables that servers hold: shards, memory, versions, pushes",
       "  capstan table list\n  capstan table list lenet-1 -o json\n"
       "Of sparse tables also: ROWS that are there, ADMITTED ones in all, REFUSED pushes of keys "
-      "without a row,\nrows that left because they were TOO OLD, or because there were TOO MANY.",
+      "without a row,\nrows that left because they were TOO OLD, or because there were TOO MANY, "
+      "rows "
+      "that lie ON DISK.",
       line, [job_id](const Settings& settings) { return List(settings, *job_id); })
       ->add_option("JOB", *job_id, "Only this job's");
 

@@ -325,6 +325,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   config.seed = desired.seed();
   config.job = desired.job_id();
   config.budget = options_.budget;
+  config.disks = options_.row_disks;
   CAPSTAN_ASSIGN_OR_RETURN(auto factory, ShardFactory::Make(std::move(config)));
   HeldJob::Options options{.job = desired.job_id(),
                            .node = {},
@@ -397,7 +398,11 @@ void ServerAgent::Capture(const Order& order) {
     return CheckpointWritten(order, checkpoint.checkpoint_id(),
                              absl::FailedPreconditionError("this server writes no checkpoints"));
   }
-  std::vector<CapturedShard> shards = job->Capture();
+  absl::StatusOr<std::vector<CapturedShard>> shards = job->Capture();
+  if (!shards.ok()) {
+    CheckpointWritten(order, checkpoint.checkpoint_id(), shards.status());
+    return options_.on_change();
+  }
   {
     absl::MutexLock lock(&mutex_);
     Entry* entry = FindEntry(order);
@@ -405,7 +410,7 @@ void ServerAgent::Capture(const Order& order) {
     entry->checkpoint.set_state(v1::CheckpointState::CAPTURED);
   }
   options_.on_change();  // Training goes on while it is written.
-  options_.checkpoints->Write(order.job, checkpoint, std::move(shards),
+  options_.checkpoints->Write(order.job, checkpoint, *std::move(shards),
                               [handle = handle_, order, id = checkpoint.checkpoint_id()](
                                   const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {
                                 absl::MutexLock lock(&handle->mutex);

@@ -38,6 +38,7 @@
 #include "server/service/held_jobs.h"
 #include "server/service/record_sink.h"
 #include "server/service/replica_transport.h"
+#include "server/sparse_table/row_disk.h"
 #include "server/table_store/memory_budget.h"
 
 namespace capstan::server {
@@ -50,6 +51,7 @@ class ServerAgent final : public NodeHandler {
     const Clock* clock = nullptr;
     ReplicaTransport* transport = nullptr;
     std::shared_ptr<MemoryBudget> budget;  // Shared with every shard. Null: no limit.
+    RowDisks* row_disks = nullptr;         // Null: no table may limit its memory.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
     TableSource* source = nullptr;                         // Null: nothing can be restored.

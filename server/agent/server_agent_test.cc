@@ -342,7 +342,7 @@ TEST_CASE("Server agent: a replica is promoted with what it holds, a primary is 
       request.set_shard(shard);
       request.set_term(1);
       request.set_routing_generation(1);
-      *request.mutable_install() = made.Snapshot();
+      *request.mutable_install() = made.Snapshot().value();
       v1::ReplicateResponse response;
       node.job().Replicate(request, &response,
                            [](const absl::Status& status) { REQUIRE_OK(status); });

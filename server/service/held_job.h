@@ -161,11 +161,13 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   Instant NextDeadline() const;
   void Close(const absl::Status& reason);  // Ends every waiting call, and refuses later ones.
 
-  // Every shard that is held here, as primary or as replica, for those who compare copies.
+  // Every shard that is held here and can be read, as primary or as replica, for those who compare
+  // copies.
   std::vector<HeldCopy> Copies() const;
   // Copies of all shards whose primary is here: of one moment, as it is called when the job is
   // quiet. Others come in between shards.
-  std::vector<CapturedShard> Capture() const;
+  // Errors: a shard cannot be read.
+  absl::StatusOr<std::vector<CapturedShard>> Capture() const;
 
   const JobId& job() const { return options_.job; }
   Incarnation incarnation() const { return options_.incarnation; }

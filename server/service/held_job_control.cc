@@ -5,6 +5,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/status/status_macros.h"
 #include "server/service/held_job.h"
 #include "server/service/held_job_sink.h"
 #include "server/service/message_checks.h"
@@ -251,12 +252,13 @@ std::vector<HeldCopy> HeldJob::Copies() const {
   for (const auto& [key, link] : links_) {
     const TableShard* held = tables_.Find(key);
     if (held == nullptr || link->replication().held_term() == Term(0)) continue;
-    copies.push_back({key, link->replication().held_term(), held->Snapshot()});
+    absl::StatusOr<v1::ShardSnapshot> copy = held->Snapshot();
+    if (copy.ok()) copies.push_back({key, link->replication().held_term(), *std::move(copy)});
   }
   return copies;
 }
 
-std::vector<CapturedShard> HeldJob::Capture() const {
+absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture() const {
   std::vector<ShardKey> keys;
   {
     absl::MutexLock lock(&mutex_);
@@ -275,7 +277,8 @@ std::vector<CapturedShard> HeldJob::Capture() const {
     }
     const auto link = links_.find(key);
     if (link == links_.end() || !link->second->is_primary()) continue;
-    auto snapshot = std::make_shared<v1::ShardSnapshot>(tables_.Find(key)->Snapshot());
+    CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.Find(key)->Snapshot());
+    auto snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy));
     bytes += static_cast<int64_t>(snapshot->values().size());
     captured.push_back({.shard = link->second->shard(), .snapshot = std::move(snapshot)});
   }

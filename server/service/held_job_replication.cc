@@ -158,7 +158,8 @@ void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
                  &effects->ended);
   link.Settle(*tables_.Find(key));
   SendLocked(link, effects);
-  if (link.ReportsChanged()) effects->report = true;
+  tables_.Fail(link.failure());
+  if (link.ReportsChanged() || !link.failure().ok()) effects->report = true;
   TickAtLocked(replication.NextDeadline(MayInstallLocked()), effects);
 }
 
@@ -167,13 +168,13 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   const ShardKey key = link.shard().key;
   const Instant now = options_.clock->Now();
   while (const auto message = link.replication().NextMessage(now, MayInstallLocked())) {
+    auto request = link.MessageFor(*message, Generation(routing_.generation()), *tables_.Find(key));
+    if (request == nullptr) return tables_.Fail(link.failure());
     if (message->install) ++installs_in_flight_;
-    effects->sends.push_back(
-        {.shard = key,
-         .message = *message,
-         .to = link.AddressOf(message->to),
-         .request =
-             link.MessageFor(*message, Generation(routing_.generation()), *tables_.Find(key))});
+    effects->sends.push_back({.shard = key,
+                              .message = *message,
+                              .to = link.AddressOf(message->to),
+                              .request = std::move(request)});
   }
   TickAtLocked(link.replication().NextDeadline(MayInstallLocked()), effects);
 }

@@ -1,6 +1,7 @@
 #include "server/service/held_job_sink.h"
 
 #include "common/planted/planted_bug.h"
+#include "common/status/status_macros.h"
 #include "server/service/codec.h"
 
 namespace capstan::server {
@@ -16,8 +17,8 @@ void HeldJob::Sink::OnPush(const ShardKey& key,
   }
 }
 
-void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
-                           const ShardStore& store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+absl::Status HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
+                                   const ShardStore& store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const WaitingCalls::Part part = job_->calls_.PartOf(reply.token);
   v1::ShardValues* head = part.answer->head.mutable_shards(part.index);
   EncodePullReply(reply, head);
@@ -26,8 +27,8 @@ void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
   head->clear_value_type();
   if (reply.outcome == PullOutcome::kValues) {
     head->set_value_type(TypeOf(format));
-    part.answer->values[static_cast<size_t>(part.index)] =
-        store.Lend(reply.read_from, part.keys, format);
+    CAPSTAN_ASSIGN_OR_RETURN(part.answer->values[static_cast<size_t>(part.index)],
+                             store.Lend(reply.read_from, part.keys, format));
   }
   if (reply.outcome == PullOutcome::kNotReady) {
     EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());
@@ -35,6 +36,7 @@ void HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
     HoldRead(key, part.call, reply.rests_on());
   }
   job_->calls_.TakePart(reply.token, ended_);
+  return absl::OkStatus();
 }
 
 void HeldJob::Sink::HoldRead(const ShardKey& key, CallId call,

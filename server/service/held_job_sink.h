@@ -27,7 +27,8 @@ class HeldJob::Sink final : public ReplySink {
   void HoldRead(const ShardKey& key, CallId call, Version version);
 
   void OnPush(const ShardKey& key, const ReplyPush& reply) override;
-  void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) override;
+  absl::Status OnPull(const ShardKey& key, const ReplyPull& reply,
+                      const ShardStore& store) override;
   void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) override;
 
   // Shards that made records, in order; may repeat.

@@ -53,7 +53,7 @@ void ShardLink::SetRole(const RoleRoute& route,
   if (new_term) {
     filled_from_ = Version(0);
     if (options_->log != nullptr) {
-      BeginLog(route.term, std::make_shared<v1::ShardSnapshot>(held->Snapshot()));
+      BeginLog(route.term, *held);
     }
   }
   if (!options_->safe_replies && !kept_records && held->core().has_partial()) {
@@ -79,7 +79,7 @@ void ShardLink::OnRecord(const MakeRecord& made, const Gradient& gradient) {
 
 std::shared_ptr<const v1::ReplicateRequest> ShardLink::MessageFor(const ReplicaMessage& message,
                                                                   Generation routing,
-                                                                  const TableShard& held) const {
+                                                                  const TableShard& held) {
   auto lent = std::make_shared<LentRecords>();
   v1::ReplicateRequest& request = lent->request;
   request.set_job_id(options_->job);
@@ -89,7 +89,9 @@ std::shared_ptr<const v1::ReplicateRequest> ShardLink::MessageFor(const ReplicaM
   request.set_sender(options_->node);
   request.set_routing_generation(routing.value());
   if (message.install) {
-    *request.mutable_install() = held.Snapshot();
+    absl::StatusOr<v1::ShardSnapshot> snapshot = held.Snapshot();
+    if (!snapshot.ok()) return failure_ = snapshot.status(), nullptr;
+    *request.mutable_install() = *std::move(snapshot);
   } else {
     for (Position position = message.begin; position < message.end; ++position) {
       const int64_t index = position.value() - kept_.front()->position();
@@ -104,7 +106,7 @@ void ShardLink::Settle(const TableShard& held) {
     kept_.pop_front();
   }
   if (LogWantsSnapshot()) {
-    BeginLog(replication_.held_term(), std::make_shared<v1::ShardSnapshot>(held.Snapshot()));
+    BeginLog(replication_.held_term(), held);
   }
 }
 
@@ -176,6 +178,15 @@ void ShardLink::OnLogged(Term term, Position position, EndedCalls* ended) {
 void ShardLink::Close(const absl::Status& status, EndedCalls* ended) {
   for (WaitingAnswer& answer : answers_) ended->emplace_back(std::move(answer.done), status);
   answers_.clear();
+}
+
+void ShardLink::BeginLog(Term term, const TableShard& held) {
+  absl::StatusOr<v1::ShardSnapshot> snapshot = held.Snapshot();
+  if (!snapshot.ok()) {
+    failure_ = snapshot.status();
+    return;
+  }
+  BeginLog(term, std::make_shared<v1::ShardSnapshot>(*std::move(snapshot)));
 }
 
 void ShardLink::BeginLog(Term term, std::shared_ptr<const v1::ShardSnapshot> snapshot) {

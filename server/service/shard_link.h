@@ -68,9 +68,10 @@ class ShardLink {
 
   // ---- primary
   void OnRecord(const MakeRecord& made, const Gradient& gradient);
+  // Null: see failure().
   std::shared_ptr<const v1::ReplicateRequest> MessageFor(const ReplicaMessage& message,
                                                          Generation routing,
-                                                         const TableShard& held) const;
+                                                         const TableShard& held);
   const v1::ServerAddress& AddressOf(const FollowerKey& follower) const {
     return servers_.at(follower);
   }
@@ -79,6 +80,8 @@ class ShardLink {
   // What is to be reported, ordered by replica; `changed` tells whether it was different before.
   std::vector<v1::ReplicaState> Reports() const;
   bool ReportsChanged();
+  // Not OK: the shard could not be copied, for a replica or the log; it is unusable.
+  const absl::Status& failure() const { return failure_; }
 
   // ---- replica
   void TookInstall(Term term, const v1::ShardSnapshot& snapshot, EndedCalls* ended);
@@ -97,6 +100,7 @@ class ShardLink {
     WaitingCalls::Done done;
   };
 
+  void BeginLog(Term term, const TableShard& held);
   void BeginLog(Term term, std::shared_ptr<const v1::ShardSnapshot> snapshot);
   void AppendLog(std::shared_ptr<const v1::ShardRecord> record);
   bool LogWantsSnapshot() const;
@@ -111,6 +115,7 @@ class ShardLink {
   // there was any follower, and are in no record yet, would be lost with the primary.
   Version filled_from_{0};
   std::vector<ReplicaReport> reported_;
+  absl::Status failure_;
   int64_t log_snapshot_bytes_ = 0;      // Of the last one.
   int64_t log_record_bytes_ = 0;        // Since then.
   std::vector<WaitingAnswer> answers_;  // For the log, in the held term.

@@ -9,6 +9,7 @@
 #include "common/random/philox.h"
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
+#include "server/sparse_table/memory_row_disks.h"
 #include "server/sparse_table/row_stamp.h"
 #include "server/sparse_table/sparse_rows.h"
 
@@ -147,7 +148,7 @@ void Update(SparseRows& rows, int64_t step, const std::vector<uint64_t>& keys,
 
 std::vector<float> Read(const SparseRows& rows, uint64_t key) {
   std::vector<float> row(kDim);
-  rows.Read({key}, row.data());
+  REQUIRE_OK(rows.Read({key}, row.data()));
   return row;
 }
 
@@ -159,9 +160,12 @@ TEST_CASE("Row life: the same rows as a model in a map, whatever the rules", "[s
       RowEviction::Config{}, RowEviction::Config{.after = 15}, RowEviction::Config{.rows_max = 150},
       RowEviction::Config{.after = 40, .rows_max = 500}, RowEviction::Config{.rows_max = 1});
   CAPTURE(admit_after, probability, eviction.after, eviction.rows_max);
-  const SparseRows::Config config = ConfigOf(
+  SparseRows::Config config = ConfigOf(
       {.after = admit_after, .filter_keys = 200'000, .probability = probability, .stream = 9},
       eviction);
+  MemoryRowDisks disks;
+  config.memory_bytes = GENERATE(0, 1);  // Sixteen bodies have room in any case.
+  config.disks = &disks;
   SparseRows rows = MakeRows(config);
   NaiveRows expected(config);
   for (int64_t step = 0; step < 300; ++step) {
@@ -178,11 +182,16 @@ TEST_CASE("Row life: the same rows as a model in a map, whatever the rules", "[s
   CHECK(counts.refused() == expected.refused);
   CHECK(counts.evicted_by_age() + counts.evicted_by_limit() == expected.evicted);
   CHECK(counts.admitted() == rows.rows() + expected.evicted);
+  CHECK((disks.read > 0) == (config.memory_bytes > 0));
   if (eviction.after > 0 || eviction.rows_max > 0) CHECK(expected.evicted > 20);
 }
 
 TEST_CASE("Row life: an update tells whom it has refused and evicted", "[server][sparse]") {
-  SparseRows rows = MakeRows(ConfigOf({.after = 2, .filter_keys = 1000}, {.after = 2}));
+  SparseRows::Config config = ConfigOf({.after = 2, .filter_keys = 1000}, {.after = 2});
+  MemoryRowDisks disks;
+  config.memory_bytes = GENERATE(0, 1);
+  config.disks = &disks;
+  SparseRows rows = MakeRows(config);
   SparseRows::Effects effects;
   Update(rows, 0, {1, 2}, &effects);
   CHECK(effects.refused == std::vector<size_t>{0, 1});
@@ -229,13 +238,13 @@ TEST_CASE("Row life: rows are told that have changed since a version", "[server]
     Update(rows, first + i, {static_cast<uint64_t>(i), 100});
   }
   const auto changed = [&](int64_t since) {
-    std::vector<SparseRows::Row> told;
+    SparseRows::RowBatch told;
     uint64_t place = 0;
     do {
-      place = rows.AppendChanged(since, place, &told);
+      place = rows.AppendChanged(since, place, &told).value();
     } while (place != 0);
     std::vector<uint64_t> keys;
-    for (const SparseRows::Row& row : told) keys.push_back(row.key);
+    for (const SparseRows::Row& row : told.rows) keys.push_back(row.key);
     std::sort(keys.begin(), keys.end());
     return keys;
   };
@@ -248,17 +257,18 @@ TEST_CASE("Row life: rows are told that have changed since a version", "[server]
 TEST_CASE("Row life: an old row does not become young when stamps wrap", "[server][sparse]") {
   SparseRows rows = MakeRows(ConfigOf({}, {}));
   Update(rows, 0, {1});
-  std::vector<SparseRows::Row> row;
+  SparseRows::RowBatch batch;
+  std::vector<SparseRows::Row>& row = batch.rows;
   for (int64_t version = kRenewEvery; version <= 5 * kRenewEvery; version += kRenewEvery) {
     Update(rows, version - 1, {});
     row.clear();
-    rows.AppendRows(0, &row);
+    REQUIRE_OK(rows.AppendRows(0, &batch));
     const int64_t age = AgeOf(row.at(0).stamp, version);
     CHECK(age == std::min(version - 1, kAgeMax));
     row.clear();
-    rows.AppendChanged(version - 1000, 0, &row);
+    REQUIRE_OK(rows.AppendChanged(version - 1000, 0, &batch));
     CHECK(row.empty());
-    rows.AppendChanged(0, 0, &row);
+    REQUIRE_OK(rows.AppendChanged(0, 0, &batch));
     CHECK(row.size() == 1);
   }
 }

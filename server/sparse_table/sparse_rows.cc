@@ -13,11 +13,21 @@ namespace capstan::server {
 namespace {
 
 constexpr int64_t kCacheLine = 64;
+constexpr size_t kHeldMax = 4096;  // Bodies that are brought into memory at a time.
 
-int64_t RowBytes(int64_t head, int64_t dim, const OptimizerConfig& rule) {
+int64_t BodyBytes(int64_t dim, const OptimizerConfig& rule) {
   const int64_t floats = dim + StateFloats(rule, dim) + (CountsUpdates(rule) ? 1 : 0);
+  return floats * int64_t{sizeof(float)};
+}
+
+int64_t RowBytes(int64_t head, int64_t body) {
   constexpr int64_t kKey = sizeof(uint64_t);  // Lies in one cache line.
-  return (head + floats * int64_t{sizeof(float)} + kKey - 1) / kKey * kKey;
+  return (head + body + kKey - 1) / kKey * kKey;
+}
+
+std::unique_ptr<BodyCache> CacheOf(const SparseRows::Config& config, int64_t body_bytes) {
+  if (config.memory_bytes == 0) return nullptr;
+  return std::make_unique<BodyCache>(body_bytes, config.disks->Open(body_bytes));
 }
 
 void Prefetch(const char* data, int64_t bytes) {
@@ -30,7 +40,9 @@ SparseRows::SparseRows(const Config& config, KeyIndex index, RowAdmission admiss
     : config_(config),
       places_{config.buckets},
       state_floats_(StateFloats(config.rule, config.dim)),
-      row_bytes_(RowBytes(kWeightsAt, config.dim, config.rule)),
+      body_bytes_(BodyBytes(config.dim, config.rule)),
+      cache_(CacheOf(config, body_bytes_)),
+      row_bytes_(cache_ == nullptr ? RowBytes(kBodyAt, body_bytes_) : BodyCache::kHeadBytes),
       slab_(row_bytes_),
       index_(std::move(index)),
       admission_(std::move(admission)),
@@ -58,14 +70,55 @@ void SparseRows::Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* ro
     if (guess == KeyIndex::kNone || slab_.KeyAt(guess) == keys[i]) continue;
     (*rows)[i] = index_.Find(keys[i], places[i], slab_);
   }
+  if (cache_ == nullptr || bytes <= kBodyAt) return;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const RowNumber row = (*rows)[i];
+    if (row == KeyIndex::kNone || IsOnDisk(row)) continue;
+    Prefetch(cache_->Of(slab_.At(row)), bytes - kBodyAt);
+  }
 }
 
-void SparseRows::Read(absl::Span<const uint64_t> keys, float* out) const {
-  const int64_t bytes = config_.dim * int64_t{sizeof(float)};
+absl::Status SparseRows::FitMemory() const {
+  if (cache_ == nullptr) return absl::OkStatus();
+  return cache_->SetMemory(config_.memory_bytes - fixed_bytes(), &slab_);
+}
+
+size_t SparseRows::BatchMax() const {
+  const size_t block =
+      std::min(kBatch, static_cast<size_t>(WireValues::kBlockElements / config_.dim));
+  return cache_ == nullptr ? block : std::min(block, cache_->held_max());
+}
+
+absl::Status SparseRows::Hold(absl::Span<const uint64_t> keys) const {
+  std::vector<RowNumber> held;
+  held.reserve(keys.size());
   Rows rows;
   for (; !keys.empty(); keys.remove_prefix(std::min(kBatch, keys.size()))) {
     const absl::Span<const uint64_t> batch = keys.subspan(0, kBatch);
-    Locate(batch, kWeightsAt + bytes, &rows);
+    Locate(batch, 0, &rows);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (rows[i] != KeyIndex::kNone) held.push_back(rows[i]);
+    }
+  }
+  return cache_->Hold(held, &slab_);
+}
+
+absl::Status SparseRows::HoldFrom(absl::Span<const uint64_t> keys, size_t begin) const {
+  if (cache_ == nullptr) return absl::OkStatus();
+  const size_t batch = BatchMax();
+  const size_t together = std::min(kHeldMax, cache_->held_max()) / batch * batch;
+  return begin % together == 0 ? Hold(keys.subspan(begin, together)) : absl::OkStatus();
+}
+
+absl::Status SparseRows::Read(absl::Span<const uint64_t> keys, float* out) const {
+  CAPSTAN_RETURN_IF_ERROR(FitMemory());
+  const int64_t bytes = config_.dim * int64_t{sizeof(float)};
+  const size_t batch_max = BatchMax();
+  Rows rows;
+  for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
+    CAPSTAN_RETURN_IF_ERROR(HoldFrom(keys, begin));
+    const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
+    Locate(batch, kBodyAt + bytes, &rows);
     for (size_t i = 0; i < batch.size(); ++i, out += config_.dim) {
       if (rows[i] == KeyIndex::kNone) {
         config_.initializer.Fill(batch[i], out);
@@ -74,6 +127,7 @@ void SparseRows::Read(absl::Span<const uint64_t> keys, float* out) const {
       }
     }
   }
+  return absl::OkStatus();
 }
 
 int64_t SparseRows::CountMissing(absl::Span<const uint64_t> keys) const {
@@ -93,16 +147,17 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
   if (admission_.admits_all()) {
     CAPSTAN_RETURN_IF_ERROR(MakeRoom(static_cast<int64_t>(keys.size())));
   }
+  CAPSTAN_RETURN_IF_ERROR(FitMemory());
   const int64_t version = step + 1;
   const int64_t admitted_before = counts_.admitted();
   const InstructionSet set = BestInstructionSet();
-  const size_t batch_max =
-      std::min(kBatch, static_cast<size_t>(WireValues::kBlockElements / config_.dim));
+  const size_t batch_max = BatchMax();
   std::vector<float> block(static_cast<size_t>(WireValues::kBlockElements));
   Rows rows;
   std::array<float*, kBatch> weights;
   std::array<uint32_t, kBatch> counts;
   for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
+    CAPSTAN_RETURN_IF_ERROR(HoldFrom(keys, begin));
     const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
     CAPSTAN_RETURN_IF_ERROR(LocateOrMake(batch, version, &rows));
     const auto elements = static_cast<int64_t>(batch.size()) * config_.dim;
@@ -127,14 +182,14 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
     }
   }
   version_ = version;
-  Evict(counts_.admitted() - admitted_before, effects);
+  CAPSTAN_RETURN_IF_ERROR(Evict(counts_.admitted() - admitted_before, effects));
   if (version % kRenewEvery == 0) RenewStamps();
   return absl::OkStatus();
 }
 
 absl::Status SparseRows::LocateOrMake(absl::Span<const uint64_t> keys, int64_t version,
                                       Rows* rows) {
-  Locate(keys, row_bytes_, rows);
+  Locate(keys, kBodyAt + body_bytes_, rows);
   const bool admits_all = admission_.admits_all();
   for (size_t i = 0; i < keys.size() && !admits_all; ++i) {
     if ((*rows)[i] == KeyIndex::kNone) admission_.Prefetch(keys[i]);
@@ -152,7 +207,9 @@ void SparseRows::Touch(absl::Span<const RowNumber> rows, int64_t version, float*
                        uint32_t* counts) {
   const uint32_t stamp = StampOf(version);
   for (size_t i = 0; i < rows.size(); ++i) {
-    SetStamp(stamp, slab_.At(rows[i]));
+    char* const head = slab_.At(rows[i]);
+    SetStamp(stamp, head);
+    if (cache_ != nullptr) cache_->SetChanged(head);
     weights[i] = WeightsAt(rows[i]);
     if (!counts_updates()) continue;
     const uint32_t before = CountOf(weights[i]);
@@ -161,14 +218,17 @@ void SparseRows::Touch(absl::Span<const RowNumber> rows, int64_t version, float*
   }
 }
 
-void SparseRows::Evict(int64_t made, Effects* effects) {
-  for (const RowEviction::Victim& victim : eviction_.Pick(version_, made, index_, slab_)) {
-    if (effects != nullptr) {
-      const float* const weights = WeightsAt(victim.row);
+absl::Status SparseRows::Evict(int64_t made, Effects* effects) {
+  const std::vector<RowEviction::Victim> victims = eviction_.Pick(version_, made, index_, slab_);
+  if (effects != nullptr) {
+    for (const RowEviction::Victim& victim : victims) {
       effects->evicted.push_back(slab_.KeyAt(victim.row));
-      effects->evicted_weights.insert(effects->evicted_weights.end(), weights,
-                                      weights + config_.dim);
     }
+    effects->evicted_weights.resize(victims.size() * static_cast<size_t>(config_.dim));
+    CAPSTAN_RETURN_IF_ERROR(Read(effects->evicted, effects->evicted_weights.data()));
+  }
+  for (const RowEviction::Victim& victim : victims) {
+    if (cache_ != nullptr) cache_->Free(slab_.At(victim.row));
     index_.Erase(victim.place, victim.row);
     slab_.Free(victim.row);
     if (victim.by_age) {
@@ -177,6 +237,7 @@ void SparseRows::Evict(int64_t made, Effects* effects) {
       counts_.set_evicted_by_limit(counts_.evicted_by_limit() + 1);
     }
   }
+  return absl::OkStatus();
 }
 
 void SparseRows::RenewStamps() {
@@ -198,10 +259,14 @@ absl::Status SparseRows::MakeRoom(int64_t more) {
 
 absl::StatusOr<RowNumber> SparseRows::AddRow(uint64_t key) {
   CAPSTAN_ASSIGN_OR_RETURN(const RowNumber row, slab_.Allocate(key));
-  const absl::Status inserted = index_.Insert(places_.Of(key), row, slab_);
-  if (inserted.ok()) return row;
+  absl::Status added = cache_ == nullptr ? absl::OkStatus() : cache_->Add(row, &slab_);
+  if (added.ok()) {
+    added = index_.Insert(places_.Of(key), row, slab_);
+    if (added.ok()) return row;
+    if (cache_ != nullptr) cache_->Free(slab_.At(row));
+  }
   slab_.Free(row);
-  return inserted;
+  return added;
 }
 
 absl::StatusOr<RowNumber> SparseRows::Create(uint64_t key) {
@@ -215,7 +280,14 @@ absl::StatusOr<RowNumber> SparseRows::Create(uint64_t key) {
   return row;
 }
 
-uint64_t SparseRows::AppendRows(uint64_t place, std::vector<Row>* rows) const {
+SparseRows::Row SparseRows::RowOf(RowNumber row, const float* weights) const {
+  return {.key = slab_.KeyAt(row),
+          .weights = weights,
+          .count = counts_updates() && weights != nullptr ? CountOf(weights) : 0,
+          .stamp = StampAt(slab_.At(row))};
+}
+
+absl::StatusOr<uint64_t> SparseRows::AppendRows(uint64_t place, RowBatch* batch) const {
   std::vector<RowNumber> numbers;
   const uint64_t next = index_.AppendRun(place, &numbers);
   for (const RowNumber row : numbers) Prefetch(slab_.At(row), kCacheLine);
@@ -226,28 +298,52 @@ uint64_t SparseRows::AppendRows(uint64_t place, std::vector<Row>* rows) const {
     if (at >= place && (next == 0 || at < next)) order.emplace_back(at, row);
   }
   std::sort(order.begin(), order.end());
+  numbers.clear();
   for (const auto& [unused_place, row] : order) {
-    const float* const weights = WeightsAt(row);
-    rows->push_back({.key = slab_.KeyAt(row),
-                     .weights = weights,
-                     .count = counts_updates() ? CountOf(weights) : 0,
-                     .stamp = StampAt(slab_.At(row))});
+    numbers.push_back(row);
+    batch->rows.push_back(RowOf(row, IsOnDisk(row) ? nullptr : WeightsAt(row)));
   }
+  CAPSTAN_RETURN_IF_ERROR(ReadFromDisk(numbers, batch));
   return next;
 }
 
-uint64_t SparseRows::AppendChanged(int64_t since, uint64_t place, std::vector<Row>* rows) const {
-  const size_t begin = rows->size();
-  place = AppendRows(place, rows);
+absl::Status SparseRows::ReadFromDisk(absl::Span<const RowNumber> numbers, RowBatch* batch) const {
+  if (cache_ == nullptr) return absl::OkStatus();
+  Row* const rows = batch->rows.data() + batch->rows.size() - numbers.size();
+  std::vector<RowNumber> missing;
+  std::vector<size_t> at;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (rows[i].weights != nullptr) continue;
+    missing.push_back(numbers[i]);
+    at.push_back(i);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  const auto body_bytes = static_cast<size_t>(body_bytes_);
+  std::string& bytes = batch->from_disk.emplace_back(missing.size() * body_bytes, '\0');
+  std::vector<char*> bodies;
+  for (size_t i = 0; i < missing.size(); ++i) bodies.push_back(bytes.data() + i * body_bytes);
+  CAPSTAN_RETURN_IF_ERROR(cache_->ReadPast(missing, bodies));
+  for (size_t i = 0; i < at.size(); ++i) {
+    rows[at[i]] = RowOf(missing[i], reinterpret_cast<const float*>(bodies[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> SparseRows::AppendChanged(int64_t since, uint64_t place,
+                                                   RowBatch* batch) const {
+  const size_t begin = batch->rows.size();
+  CAPSTAN_ASSIGN_OR_RETURN(const uint64_t next, AppendRows(place, batch));
   const int64_t updates = version_ - since;
-  if (updates > kAgeMax) return place;
+  if (updates > kAgeMax) return next;
   const auto unchanged = [&](const Row& row) { return AgeOf(row.stamp, version_) >= updates; };
-  rows->erase(std::remove_if(rows->begin() + static_cast<int64_t>(begin), rows->end(), unchanged),
-              rows->end());
-  return place;
+  std::vector<Row>& rows = batch->rows;
+  rows.erase(std::remove_if(rows.begin() + static_cast<int64_t>(begin), rows.end(), unchanged),
+             rows.end());
+  return next;
 }
 
 absl::Status SparseRows::Put(const Row& row) {
+  CAPSTAN_RETURN_IF_ERROR(FitMemory());
   CAPSTAN_ASSIGN_OR_RETURN(const RowNumber number, AddRow(row.key));
   SetStamp(row.stamp, slab_.At(number));
   float* const weights = WeightsAt(number);

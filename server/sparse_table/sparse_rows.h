@@ -5,8 +5,11 @@
 // few dozen keys at a time: what they need is brought into the cache while the keys before them are
 // looked at. Keys in ascending order of their places are the fastest.
 //
-//   row = key (8 bytes), stamp (row_stamp.h), weights [dim], state, count of updates (Adam);
-//         a multiple of 8 bytes
+//   row = key (8 bytes), stamp (row_stamp.h), body; a multiple of 8 bytes
+//   body = weights [dim], state, count of updates (Adam)
+//
+// With a limit of memory, bodies beyond it lie on disk (body_cache.h), which changes nothing but
+// time. A failing disk ends the call; then the rows are not to be used any more.
 //
 // An update may refuse a key a row (row_admission.h): then its gradient is dropped. Afterwards rows
 // may leave (row_eviction.h): then their keys have their initial weights again. Both follow from
@@ -19,6 +22,9 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,8 +36,10 @@
 #include "common/wire/wire_values.h"
 #include "proto/parameter_server.pb.h"
 #include "server/optimizer/row_loops.h"
+#include "server/sparse_table/body_cache.h"
 #include "server/sparse_table/key_index.h"
 #include "server/sparse_table/row_admission.h"
+#include "server/sparse_table/row_disk.h"
 #include "server/sparse_table/row_eviction.h"
 #include "server/sparse_table/row_slab.h"
 #include "server/sparse_table/row_stamp.h"
@@ -49,13 +57,17 @@ class SparseRows {
     RowInitializer initializer;
     RowAdmission::Config admission;
     RowEviction::Config eviction;
+    // Rows and what belongs to them may take so much memory, 0: no limit; the rest lies on `disks`,
+    // which outlives the rows. Heads and index (20 to 30 bytes a row) are always in memory.
+    int64_t memory_bytes = 0;
+    RowDisks* disks = nullptr;
   };
 
   // Errors: kResourceExhausted  no memory.
   static absl::StatusOr<SparseRows> Make(const Config& config);
 
-  // Writes the weights of the rows of `keys` to out[keys.size(), dim].
-  void Read(absl::Span<const uint64_t> keys, float* out) const;
+  // Writes the weights of the rows of `keys` to out[keys.size(), dim]. Errors: of the disk.
+  absl::Status Read(absl::Span<const uint64_t> keys, float* out) const;
 
   int64_t CountMissing(absl::Span<const uint64_t> keys) const;  // That have no row.
 
@@ -67,7 +79,8 @@ class SparseRows {
   };
   // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
   // `gradients` [keys.size(), dim]. Makes version `step` + 1.
-  // Errors: kResourceExhausted  no memory for a row: some rows are updated, some are not.
+  // Errors: kResourceExhausted  no memory for a row; or of the disk. Some rows are updated, some
+  //         are not.
   absl::Status Update(int64_t step, absl::Span<const uint64_t> keys, const WireValues& gradients,
                       Effects* effects = nullptr);
 
@@ -78,20 +91,25 @@ class SparseRows {
     uint32_t count = 0;
     uint32_t stamp = 0;
   };
+  struct RowBatch {
+    std::vector<Row> rows;
+    std::deque<std::string> from_disk;  // What those of them point to that lie there.
+  };
   // For whoever goes through all rows: appends those from `place` on and below the result, in
   // ascending order of their places: some hundreds, or none. The result is the place to go on from;
-  // 0 after the last row. They are valid until the next update, places for ever: rows that are made
-  // or erased in between move no other row to where one has been already, or will not come again.
-  uint64_t AppendRows(uint64_t place, std::vector<Row>* rows) const;
+  // 0 after the last row. They are valid until the next update or Read, places for ever: rows that
+  // are made or erased in between move no other row to where one has been already, or will not come
+  // again. Errors: of the disk.
+  absl::StatusOr<uint64_t> AppendRows(uint64_t place, RowBatch* batch) const;
   // Likewise, only those that an update after version `since` has written; all if that is more than
   // kAgeMax versions ago. Rows that have left are not told: they are those that are no more there.
-  uint64_t AppendChanged(int64_t since, uint64_t place, std::vector<Row>* rows) const;
+  absl::StatusOr<uint64_t> AppendChanged(int64_t since, uint64_t place, RowBatch* batch) const;
   // So many rows more are about to be made, in the order of their places: where they are most of
   // all, the index grows at once, as that order would fill it from one end.
   // Errors: kResourceExhausted  no memory.
   absl::Status MakeRoom(int64_t more);
   // Makes a row with these numbers. REQUIRES: there is none of its key.
-  // Errors: kResourceExhausted  no memory.
+  // Errors: kResourceExhausted  no memory; or of the disk.
   absl::Status Put(const Row& row);
 
   // What the next update depends on beside the rows.
@@ -109,13 +127,16 @@ class SparseRows {
   int64_t state_floats() const { return state_floats_; }
   bool counts_updates() const { return CountsUpdates(config_.rule); }
   int64_t rows() const { return slab_.rows(); }
-  int64_t bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
+  int64_t rows_on_disk() const { return cache_ == nullptr ? 0 : rows() - cache_->bodies(); }
+  // In memory.
+  int64_t bytes() const { return fixed_bytes() + (cache_ == nullptr ? 0 : cache_->bytes()); }
   const RowAdmission& admission() const { return admission_; }
 
  private:
   static constexpr size_t kBatch = 64;
-  static constexpr int64_t kWeightsAt = kStampAt + int64_t{sizeof(uint32_t)};  // In a row.
+  static constexpr int64_t kBodyAt = kStampAt + int64_t{sizeof(uint32_t)};  // In a row.
   using Rows = std::array<RowNumber, kBatch>;
+  size_t BatchMax() const;  // Keys that are worked on at a time.
 
   SparseRows(const Config& config, KeyIndex index, RowAdmission admission);
 
@@ -126,24 +147,41 @@ class SparseRows {
   absl::Status LocateOrMake(absl::Span<const uint64_t> keys, int64_t version, Rows* rows);
   // Counts an update of each of these rows and stamps them.
   void Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights, uint32_t* counts);
-  void Evict(int64_t made, Effects* effects);  // After an update that made so many rows.
+  // After an update that made so many rows.
+  absl::Status Evict(int64_t made, Effects* effects);
   void RenewStamps();
   absl::StatusOr<RowNumber> AddRow(uint64_t key);  // Its numbers unspecified.
   absl::StatusOr<RowNumber> Create(uint64_t key);  // With its initial ones, unstamped.
-  const float* WeightsAt(RowNumber row) const {
-    return reinterpret_cast<const float*>(slab_.At(row) + kWeightsAt);
+  // REQUIRES: it is in memory.
+  float* WeightsAt(RowNumber row) const {
+    char* const head = slab_.At(row);
+    return reinterpret_cast<float*>(cache_ == nullptr ? head + kBodyAt : cache_->Of(head));
   }
-  float* WeightsAt(RowNumber row) {
-    return const_cast<float*>(std::as_const(*this).WeightsAt(row));
+  bool IsOnDisk(RowNumber row) const {
+    return cache_ != nullptr && BodyCache::IsOnDisk(slab_.At(row));
   }
+  Row RowOf(RowNumber row, const float* weights) const;
+
+  // ---- With a limit of memory; without one they do nothing.
+  int64_t fixed_bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
+  // Leaves the bodies what heads and index leave of the limit.
+  absl::Status FitMemory() const;
+  // Brings the bodies of the keys' rows into memory, where they stay until the next call.
+  absl::Status Hold(absl::Span<const uint64_t> keys) const;
+  // Likewise, a few thousand at a time, for who goes through all by BatchMax and is at `begin`.
+  absl::Status HoldFrom(absl::Span<const uint64_t> keys, size_t begin) const;
+  // Bodies of those of the batch's rows, numbered as here, whose weights are null.
+  absl::Status ReadFromDisk(absl::Span<const RowNumber> numbers, RowBatch* batch) const;
   uint32_t CountOf(const float* weights) const;
   void SetCount(uint32_t count, float* weights) const;
 
   Config config_;
   KeyIndex::Places places_;
   int64_t state_floats_;
-  int64_t row_bytes_;
-  RowSlab slab_;
+  int64_t body_bytes_;
+  std::unique_ptr<BodyCache> cache_;  // Null: the bodies are in the slab.
+  int64_t row_bytes_;                 // In the slab.
+  mutable RowSlab slab_;              // Reading moves bodies, which heads tell.
   KeyIndex index_;
   RowAdmission admission_;
   RowEviction eviction_;

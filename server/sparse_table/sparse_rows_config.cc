@@ -8,7 +8,7 @@
 namespace capstan::server {
 
 SparseRows::Config SparseRowsConfig(const v1::SparseSpec& spec, TableId table, uint64_t seed,
-                                    const OptimizerConfig& rule) {
+                                    const OptimizerConfig& rule, RowDisks* disks) {
   constexpr int64_t kAdmissionKeysDefault = 1 << 20;
   const int64_t buckets = spec.buckets();
   const int64_t counted = spec.admission_keys() > 0
@@ -26,7 +26,9 @@ SparseRows::Config SparseRowsConfig(const v1::SparseSpec& spec, TableId table, u
                     .probability = spec.has_admit_probability() ? spec.admit_probability() : 1.0f,
                     .stream = RowAdmission::StreamOf(seed, table)},
       .eviction = {.after = spec.evict_after_updates(),
-                   .rows_max = spec.rows_max() > 0 ? part(spec.rows_max()) : 0}};
+                   .rows_max = spec.rows_max() > 0 ? part(spec.rows_max()) : 0},
+      .memory_bytes = spec.memory_bytes() > 0 ? part(spec.memory_bytes()) : 0,
+      .disks = disks};
 }
 
 }  // namespace capstan::server

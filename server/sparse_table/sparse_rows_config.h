@@ -13,9 +13,10 @@
 
 namespace capstan::server {
 
+// `disks`: where rows lie beyond spec.memory_bytes, if it has a limit.
 // REQUIRES: ValidateTable (common/model/tables.h) accepts the table.
 SparseRows::Config SparseRowsConfig(const v1::SparseSpec& spec, TableId table, uint64_t seed,
-                                    const OptimizerConfig& rule);
+                                    const OptimizerConfig& rule, RowDisks* disks);
 
 }  // namespace capstan::server
 

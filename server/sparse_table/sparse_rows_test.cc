@@ -3,12 +3,15 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/random/philox.h"
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
 #include "server/optimizer/reference.h"
+#include "server/sparse_table/memory_row_disks.h"
 
 namespace capstan::server {
 namespace {
@@ -89,7 +92,7 @@ class NaiveRows {
 
 std::vector<float> ReadRows(const SparseRows& rows, const std::vector<uint64_t>& keys) {
   std::vector<float> out(keys.size() * static_cast<size_t>(rows.dim()));
-  rows.Read(keys, out.data());
+  REQUIRE_OK(rows.Read(keys, out.data()));
   return out;
 }
 
@@ -97,7 +100,10 @@ TEST_CASE("SparseRows: the same numbers as one row at a time in a map", "[server
   const Kind kind = GENERATE(Kind::kSgd, Kind::kMomentum, Kind::kAdagrad, Kind::kAdam, Kind::kFtrl);
   const int64_t dim = GENERATE(1, 5, 16, 100);
   CAPTURE(static_cast<int>(kind), dim);
-  const SparseRows::Config config = ConfigOf(kind, dim);
+  SparseRows::Config config = ConfigOf(kind, dim);
+  MemoryRowDisks disks;
+  config.memory_bytes = GENERATE(0, 1, 30'000);
+  config.disks = &disks;
   REQUIRE_OK_AND_ASSIGN(SparseRows rows, SparseRows::Make(config));
   NaiveRows expected(config);
   for (int64_t step = 0; step < 8; ++step) {
@@ -158,6 +164,80 @@ TEST_CASE("SparseRows: a row costs little beside its key, values and state", "[s
   CHECK(rows.rows() == kRows);
   const double needed = 8 + 2 * 16 * 4;
   CHECK(static_cast<double>(rows.bytes()) / kRows < 1.15 * needed);
+}
+
+// Of 20,000 rows of 16 floats and their state, named in a different order in every round.
+class LimitedRows {
+ public:
+  static constexpr uint64_t kRows = 20'000;
+
+  explicit LimitedRows(int64_t memory_bytes) {
+    SparseRows::Config config = ConfigOf(Kind::kAdagrad, 16);
+    config.memory_bytes = memory_bytes;
+    config.disks = &disks;
+    REQUIRE_OK_AND_ASSIGN(SparseRows made, SparseRows::Make(config));
+    rows.emplace(std::move(made));
+  }
+  absl::Status Update(int64_t step, uint64_t first, uint64_t count) {
+    std::vector<uint64_t> keys;
+    for (uint64_t i = 0; i < count; ++i) keys.push_back((first + i) % kRows);
+    return rows->Update(step, keys, WireValues(Gradients(1, static_cast<int64_t>(count) * 16)));
+  }
+
+  MemoryRowDisks disks;
+  std::optional<SparseRows> rows;
+};
+
+TEST_CASE("SparseRows: memory stays within its limit, as heads and index grow",
+          "[server][sparse]") {
+  constexpr int64_t kLimit = 1 << 20;  // All would be 3 MB; heads and index are nearly half of it.
+  LimitedRows limited(kLimit);
+  for (int64_t step = 0; step < 40; ++step) {
+    REQUIRE_OK(limited.Update(step, static_cast<uint64_t>(step) * 1000, 3000));
+    CHECK(limited.rows->bytes() < kLimit * 9 / 8);
+  }
+  CHECK(limited.rows->rows() == LimitedRows::kRows);
+  CHECK(limited.rows->rows_on_disk() > 12'000);
+  CHECK(limited.disks.read > 20'000);
+}
+
+TEST_CASE("SparseRows: what is used often stays in memory", "[server][sparse]") {
+  LimitedRows limited(2 << 20);
+  for (int64_t step = 0; step < 20; ++step) {
+    REQUIRE_OK(limited.Update(2 * step, 0, 1000));
+    REQUIRE_OK(limited.Update(2 * step + 1, 1000 + static_cast<uint64_t>(step) * 900, 900));
+  }
+  const int64_t read = limited.disks.read;
+  REQUIRE_OK(limited.Update(40, 0, 1000));
+  CHECK(limited.disks.read == read);
+}
+
+TEST_CASE("SparseRows: a body that did not change is not written again", "[server][sparse]") {
+  LimitedRows limited(1);
+  REQUIRE_OK(limited.Update(0, 0, 1000));
+  ReadRows(*limited.rows, {1, 2, 3});
+  const int64_t written = limited.disks.written;
+  for (uint64_t key = 0; key < 500; ++key) ReadRows(*limited.rows, {key});
+  CHECK(limited.disks.written - written <= 16);
+  CHECK(limited.disks.read > 400);
+}
+
+TEST_CASE("SparseRows: a failing disk ends the call and loses nothing", "[server][sparse]") {
+  LimitedRows limited(1);
+  REQUIRE_OK(limited.Update(0, 0, 1000));
+  const std::vector<float> row = ReadRows(*limited.rows, {5});
+  limited.disks.write_error = absl::ResourceExhaustedError("no space left");
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 0; key < 1000; ++key) keys.push_back(key);
+  CHECK(limited.Update(1, 2000, 1000).code() == absl::StatusCode::kResourceExhausted);
+  limited.disks.write_error = absl::OkStatus();
+  limited.disks.read_error = absl::DataLossError("damaged");
+  std::vector<float> out(keys.size() * 16);
+  CHECK(limited.rows->Read(keys, out.data()).code() == absl::StatusCode::kDataLoss);
+  SparseRows::RowBatch batch;
+  CHECK(limited.rows->AppendRows(0, &batch).status().code() == absl::StatusCode::kDataLoss);
+  limited.disks.read_error = absl::OkStatus();
+  CHECK(ReadRows(*limited.rows, {5}) == row);
 }
 
 }  // namespace

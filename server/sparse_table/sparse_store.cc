@@ -150,7 +150,7 @@ absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& pay
   std::vector<float> before;
   if (action.keep_previous) {
     before.resize(static_cast<size_t>(AnswerElements(gradient.shared_keys())));
-    rows_.Read(gradient.keys(), before.data());
+    CAPSTAN_RETURN_IF_ERROR(rows_.Read(gradient.keys(), before.data()));
   }
   SparseRows::Effects effects;
   CAPSTAN_RETURN_IF_ERROR(rows_.Update(action.step, gradient.keys(), gradient.values(),
@@ -200,12 +200,13 @@ Gradient SparseStore::ReadGradient(GradientId id, const Gradient& payload) const
   return id == kIncomingGradient ? payload : gradients_.at(id).gradient();
 }
 
-absl::Cord SparseStore::Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const {
-  auto rows = FloatBuffer::Allocate(AnswerElements(keys));
-  if (from == ReadFrom::kNothing || !rows.ok()) return {};
-  rows_.Read(*keys, rows->data());
-  if (from == ReadFrom::kPrevious) WritePrevious(*keys, rows->data());
-  return format == NumberFormat::kFp32 ? rows->Lend() : EncodedNumbers(format, rows->span());
+absl::StatusOr<absl::Cord> SparseStore::Lend(ReadFrom from, const RowKeys& keys,
+                                             NumberFormat format) const {
+  if (from == ReadFrom::kNothing) return absl::Cord();
+  CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer rows, FloatBuffer::Allocate(AnswerElements(keys)));
+  CAPSTAN_RETURN_IF_ERROR(rows_.Read(*keys, rows.data()));
+  if (from == ReadFrom::kPrevious) WritePrevious(*keys, rows.data());
+  return format == NumberFormat::kFp32 ? rows.Lend() : EncodedNumbers(format, rows.span());
 }
 
 void SparseStore::WritePrevious(const std::vector<uint64_t>& keys, float* rows) const {
@@ -230,10 +231,11 @@ absl::StatusOr<ScannedRows> SparseStore::Scan(uint64_t place, int64_t bytes_max)
   const auto fitting = static_cast<size_t>(std::max<int64_t>(bytes_max, 0)) /
                        static_cast<size_t>(kKeyBytes + weight_bytes);
   const size_t rows_max = std::clamp<size_t>(fitting, 1, kScanRowsMax);
-  std::vector<SparseRows::Row> rows;
+  SparseRows::RowBatch batch;
+  std::vector<SparseRows::Row>& rows = batch.rows;
   int runs = 0;
   do {
-    place = rows_.AppendRows(place, &rows);
+    CAPSTAN_ASSIGN_OR_RETURN(place, rows_.AppendRows(place, &batch));
   } while (place != 0 && rows.size() < rows_max && ++runs < kScanRunsMax);
   if (rows.size() > rows_max) {
     place = PlaceOf(KeyHash(rows[rows_max].key), config_.buckets).place;
@@ -247,7 +249,7 @@ absl::StatusOr<ScannedRows> SparseStore::Scan(uint64_t place, int64_t bytes_max)
   return scanned;
 }
 
-void SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
+absl::Status SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
   const int64_t floats = int64_t{sizeof(float)};
   std::string& values = *snapshot->mutable_values();
   std::string weights;
@@ -256,9 +258,9 @@ void SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
   std::string counts;
   uint64_t place = 0;
   do {
-    std::vector<SparseRows::Row> rows;
-    place = rows_.AppendRows(place, &rows);
-    for (const SparseRows::Row& row : rows) {
+    SparseRows::RowBatch batch;
+    CAPSTAN_ASSIGN_OR_RETURN(place, rows_.AppendRows(place, &batch));
+    for (const SparseRows::Row& row : batch.rows) {
       Append(&row.key, kKeyBytes, &values);
       Append(row.weights, rows_.dim() * floats, &weights);
       Append(row.weights + rows_.dim(), rows_.state_floats() * floats, &state);
@@ -271,6 +273,7 @@ void SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
   if (rows_.counts_updates()) *snapshot->add_optimizer_state() = std::move(counts);
   if (previous) previous_->gradient().AppendTo(snapshot->mutable_previous());
   SaveLife(rows_.life(), snapshot->mutable_bucket());
+  return absl::OkStatus();
 }
 
 absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {

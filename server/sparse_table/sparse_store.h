@@ -63,13 +63,15 @@ class SparseStore final : public ShardStore {
   void Release(const ReleasePrevious& action) override;
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
-  absl::Cord Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const override;
+  absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
+                                  NumberFormat format) const override;
   absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const override;
-  void Save(bool previous, v1::ShardSnapshot* snapshot) const override;
+  absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return rows_.rows() * rows_.dim(); }
   int64_t lasting_bytes() const override { return rows_.bytes(); }
   int64_t bytes() const override;
+  int64_t rows_on_disk() const override { return rows_.rows_on_disk(); }
   std::optional<v1::RowCounts> row_counts() const override { return rows_.life().counts; }
 
   const SparseRows& rows() const { return rows_; }

@@ -147,7 +147,8 @@ Gradient DenseStore::ReadGradient(GradientId id, const Gradient& payload) const 
   return Gradient(WireValues(gradients_.at(id).span()));
 }
 
-absl::Cord DenseStore::Lend(ReadFrom from, const RowKeys&, NumberFormat format) const {
+absl::StatusOr<absl::Cord> DenseStore::Lend(ReadFrom from, const RowKeys&,
+                                            NumberFormat format) const {
   const FloatBuffer& buffer = BufferOf(from);
   if (format == NumberFormat::kFp32) return buffer.Lend();
   return EncodedNumbers(format, buffer.span());
@@ -166,11 +167,12 @@ const FloatBuffer& DenseStore::BufferOf(ReadFrom from) const {
   return kNone;
 }
 
-void DenseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
+absl::Status DenseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const {
   snapshot->set_elements(size());
   snapshot->set_values(BytesOf(Read(ReadFrom::kCurrent)));
   if (previous) snapshot->set_previous(BytesOf(Read(ReadFrom::kPrevious)));
   for (const FloatBuffer& slot : state_) snapshot->add_optimizer_state(BytesOf(slot.span()));
+  return absl::OkStatus();
 }
 
 absl::Status DenseStore::CheckSnapshot(const v1::ShardSnapshot& snapshot) const {

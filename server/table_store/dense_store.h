@@ -63,9 +63,10 @@ class DenseStore final : public ShardStore {
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
   // fp32 is lent, other formats are made.
-  absl::Cord Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const override;
+  absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
+                                  NumberFormat format) const override;
   absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const override;
-  void Save(bool previous, v1::ShardSnapshot* snapshot) const override;
+  absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return size(); }
   int64_t lasting_bytes() const override;

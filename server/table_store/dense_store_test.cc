@@ -111,7 +111,7 @@ TEST_CASE("Dense store: values that are lent do not change under their reader", 
   const auto store = MakeStore(Rule(OptimizerKind::kSgd), values);
   const auto unread = MakeStore(Rule(OptimizerKind::kSgd), values);
   const int64_t bytes = store->bytes();
-  absl::Cord lent = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32);
+  absl::Cord lent = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32).value();
   CHECK(lent.TryFlat()->data() ==
         reinterpret_cast<const char*>(store->Read(ReadFrom::kCurrent).data()));
   for (int64_t step = 0; step < 2; ++step) {
@@ -126,10 +126,11 @@ TEST_CASE("Dense store: values that are lent do not change under their reader", 
 TEST_CASE("Dense store: no buffer that is lent is written again", "[server]") {
   const std::vector<float> gradient = Numbers(5, 100), values = Numbers(1, 100);
   const auto store = MakeStore(Rule(OptimizerKind::kMomentum), values);
-  const absl::Cord current = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32);
+  const absl::Cord current = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32).value();
   REQUIRE_OK(store->Keep({kA}, Gradient(gradient)));
   REQUIRE_OK(store->Apply({.gradient = kA, .step = 0, .keep_previous = true}, {}));
-  const absl::Cord previous = store->Lend(ReadFrom::kPrevious, nullptr, NumberFormat::kFp32);
+  const absl::Cord previous =
+      store->Lend(ReadFrom::kPrevious, nullptr, NumberFormat::kFp32).value();
   CHECK(previous == current);
   store->Release({});
   REQUIRE_OK(store->Keep({kA}, Gradient(gradient)));
@@ -137,8 +138,8 @@ TEST_CASE("Dense store: no buffer that is lent is written again", "[server]") {
   CHECK(std::memcmp(current.TryFlat()->data(), values.data(), current.size()) == 0);
   const auto another = MakeStore(Rule(OptimizerKind::kMomentum), Numbers(9, 100));
   v1::ShardSnapshot other;
-  another->Save(false, &other);
-  const absl::Cord now = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32);
+  REQUIRE_OK(another->Save(false, &other));
+  const absl::Cord now = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32).value();
   const std::string before(now);
   REQUIRE_OK(store->Restore(other));
   CHECK(now == before);
@@ -148,7 +149,7 @@ TEST_CASE("Dense store: a lent buffer outlives its store", "[server]") {
   absl::Cord lent;
   {
     const auto store = MakeStore(Rule(OptimizerKind::kSgd), {1.0f, 2.0f});
-    lent = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32);
+    lent = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32).value();
   }
   float second = 0;
   std::memcpy(&second, lent.TryFlat()->data() + sizeof(float), sizeof second);

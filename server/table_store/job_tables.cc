@@ -138,6 +138,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
     table.set_pushes_applied(table.pushes_applied() + shard.core().pushes_recorded());
     table.set_pushes_duplicate(table.pushes_duplicate() + shard.core().pushes_duplicate());
     if (const auto rows = shard.store().row_counts()) Add(*rows, table.mutable_rows());
+    table.set_rows_on_disk(table.rows_on_disk() + shard.store().rows_on_disk());
   }
   std::vector<v1::HeldTable> described;
   for (auto& [key, table] : tables) {

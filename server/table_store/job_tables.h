@@ -63,6 +63,7 @@ class JobTables {
 
   // Not OK: these tables have lost a push for want of memory and refuse everything.
   const absl::Status& failure() const { return failure_; }
+  void Fail(const absl::Status& status) { failure_.Update(status); }
 
   // One entry a table of which `counts` lets a shard through; job_id is left empty. `bytes` is of
   // all shards held here.

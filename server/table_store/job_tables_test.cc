@@ -69,7 +69,7 @@ class Answers final : public ReplySink {
   void OnPush(const ShardKey& key, const ReplyPush& reply) override { pushes[key] = reply; }
   void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) override {
     pulls[key] = reply;
-    const std::string bytes(store.Lend(reply.read_from, nullptr, NumberFormat::kFp32));
+    const std::string bytes(store.Lend(reply.read_from, nullptr, NumberFormat::kFp32).value());
     values[key].resize(bytes.size() / sizeof(float));
     if (!bytes.empty()) std::memcpy(values[key].data(), bytes.data(), bytes.size());
   }
@@ -199,7 +199,7 @@ TEST_CASE("Job tables: a copy that gets the records has the same bytes", "[serve
   Answers answers;
   primary.SetMembership(kFirst, {.generation = Generation(1), .members = {}}, answers);
   const HeldShard first = kAll[0];
-  REQUIRE_OK(replica.Install(first, primary.Find(kFirst)->Snapshot()));
+  REQUIRE_OK(replica.Install(first, primary.Find(kFirst)->Snapshot().value()));
   answers.records.clear();
   for (int64_t iteration = 0; iteration < 3; ++iteration) {
     for (int32_t slot = 0; slot < 2; ++slot) {
@@ -216,8 +216,8 @@ TEST_CASE("Job tables: a copy that gets the records has the same bytes", "[serve
   for (const v1::ShardRecord& record : answers.records.at(kFirst)) {
     REQUIRE_OK(replica.Replay(kFirst, record));
   }
-  v1::ShardSnapshot mine = replica.Find(kFirst)->Snapshot(),
-                    other = primary.Find(kFirst)->Snapshot();
+  v1::ShardSnapshot mine = replica.Find(kFirst)->Snapshot().value(),
+                    other = primary.Find(kFirst)->Snapshot().value();
   CHECK(other.optimizer_state_size() == 2);
   CHECK(mine.values() == other.values());
   CHECK(mine.previous() == other.previous());
@@ -262,7 +262,7 @@ TEST_CASE("Shard factory: a snapshot that does not fit the shard is refused", "[
   config.optimizer.kind = OptimizerKind::kMomentum;
   REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
   REQUIRE_OK_AND_ASSIGN(const TableShard shard, factory->Initial(kAll[0]));
-  const v1::ShardSnapshot good = shard.Snapshot();
+  const v1::ShardSnapshot good = shard.Snapshot().value();
   REQUIRE_OK(factory->FromSnapshot(kAll[0], good));
   CHECK_STATUS(factory->FromSnapshot(kAll[1], good), StatusCode::kDataLoss,
                "table 0 shard 1: a snapshot of 16 elements: expected 24");

@@ -108,7 +108,7 @@ void Push(JobTables& job, const JobTablesConfig& config, int64_t iteration, bool
 
 // Without the core's state: BSP's replicas do not know of slots.
 std::string BytesOfBucket(const JobTables& job) {
-  v1::ShardSnapshot snapshot = job.Find(kBucket)->Snapshot();
+  v1::ShardSnapshot snapshot = job.Find(kBucket)->Snapshot().value();
   snapshot.clear_state();
   return snapshot.SerializeAsString();
 }
@@ -127,7 +127,7 @@ TEST_CASE("Row life: replicas, and whoever replays the log, hold the same bytes"
   for (int64_t iteration = 0; iteration < kIterations; ++iteration) {
     Push(primary, config, iteration, /*reverse=*/iteration % 3 == 0, records);
     if (iteration == 50) {
-      REQUIRE_OK(replica.Install({kBucket, {0, 1}}, primary.Find(kBucket)->Snapshot()));
+      REQUIRE_OK(replica.Install({kBucket, {0, 1}}, primary.Find(kBucket)->Snapshot().value()));
       replica_has = records.all.size();
     }
   }
@@ -167,7 +167,8 @@ TEST_CASE("Row life: under BSP an iteration is one push of a key, whoever sends 
     }
     CHECK(CountsOf(two).held() == 2 * iteration);
   }
-  const v1::ShardSnapshot a = one.Find(kBucket)->Snapshot(), b = two.Find(kBucket)->Snapshot();
+  const v1::ShardSnapshot a = one.Find(kBucket)->Snapshot().value(),
+                          b = two.Find(kBucket)->Snapshot().value();
   CHECK((a.values() == b.values()));
   CHECK((a.bucket().SerializeAsString() == b.bucket().SerializeAsString()));
 }

@@ -24,6 +24,7 @@ absl::StatusOr<std::shared_ptr<const ShardFactory>> ShardFactory::Make(JobTables
     }
   }
   CAPSTAN_RETURN_IF_ERROR(factory->CheckSparseRule());
+  CAPSTAN_RETURN_IF_ERROR(factory->CheckDisks());
   CAPSTAN_RETURN_IF_ERROR(MakePolicy(factory->config_.consistency).status());
   return factory;
 }
@@ -40,6 +41,18 @@ absl::Status ShardFactory::CheckSparseRule() const {
     return absl::InvalidArgumentError(
         absl::StrCat("table ", table.table(), " (", table.name(),
                      "): a sparse table with ftrl has a schedule: expected a constant rate"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardFactory::CheckDisks() const {
+  if (config_.disks != nullptr) return absl::OkStatus();
+  for (const v1::TableSpec& table : config_.tables) {
+    if (table.sparse().memory_bytes() == 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("table ", table.table(), " (", table.name(), ") keeps rows on disk beyond ",
+                     table.sparse().memory_bytes(),
+                     " bytes: expected a server that was started with --data-dir"));
   }
   return absl::OkStatus();
 }
@@ -99,9 +112,9 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardFactory::MakeStore(const HeldSh
                                                                     Contents contents) const {
   const v1::TableSpec& table = tables_.at(shard.key.table);
   if (table.has_sparse()) {
-    return SparseStore::Make(
-        SparseRowsConfig(table.sparse(), shard.key.table, config_.seed, config_.optimizer),
-        shard.key.shard.value());
+    return SparseStore::Make(SparseRowsConfig(table.sparse(), shard.key.table, config_.seed,
+                                              config_.optimizer, config_.disks),
+                             shard.key.shard.value());
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<DenseStore> store,

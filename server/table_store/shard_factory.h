@@ -17,6 +17,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/core/consistency_policy.h"
 #include "server/optimizer/optimizer.h"
+#include "server/sparse_table/row_disk.h"
 #include "server/table_store/dense_store.h"
 #include "server/table_store/memory_budget.h"
 #include "server/table_store/shard_store.h"
@@ -38,6 +39,8 @@ struct JobTablesConfig {
   uint64_t seed = 0;
   JobId job;
   std::shared_ptr<MemoryBudget> budget;  // Shared with the server. Null: no limit.
+  // Outlives the shards. Null: no table may limit its memory.
+  RowDisks* disks = nullptr;
 };
 
 class ShardFactory {
@@ -45,7 +48,8 @@ class ShardFactory {
   // Elements of the largest shard: 4 MiB of fp32.
   static constexpr int64_t kShardElementsMax = 1 << 20;
 
-  // Errors: kInvalidArgument  a table that cannot be, or is given twice; names it.
+  // Errors: kInvalidArgument    a table that cannot be, or is given twice; names it.
+  //         kFailedPrecondition a table is to keep rows on disk, and there is none.
   static absl::StatusOr<std::shared_ptr<const ShardFactory>> Make(JobTablesConfig config);
 
   // Errors: kInvalidArgument    no such table, or a range that cannot be; names the shard.
@@ -65,6 +69,7 @@ class ShardFactory {
 
   absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
   absl::Status CheckSparseRule() const;
+  absl::Status CheckDisks() const;
   enum class Contents { kInitialValues, kToBeRestored };
   absl::StatusOr<std::unique_ptr<ShardStore>> MakeStore(const HeldShard& shard,
                                                         Contents contents) const;

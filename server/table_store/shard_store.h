@@ -43,7 +43,8 @@ class ShardStore {
   virtual int64_t AnswerElements(const RowKeys& keys) const = 0;
 
   // Each carries out the action of its argument; `payload` is the push being handled.
-  // Errors: kResourceExhausted  no memory for a gradient; the push is lost, the shard unusable.
+  // Errors: kResourceExhausted  no memory for a gradient or rows; or a disk's, for rows that lie
+  //         there. The push is lost, the shard unusable.
   virtual absl::Status Keep(const KeepGradient& action, const Gradient& payload) = 0;
   virtual absl::Status Add(const AddGradient& action, const Gradient& payload) = 0;
   virtual void Drop(const DropGradient& action) = 0;
@@ -54,16 +55,17 @@ class ShardStore {
   virtual Gradient ReadGradient(GradientId id, const Gradient& payload) const = 0;
 
   // What the answer to a pull carries: all elements of a dense shard, or the rows of `keys`; to be
-  // kept as long as the reader likes.
-  virtual absl::Cord Lend(ReadFrom from, const RowKeys& keys, NumberFormat format) const = 0;
+  // kept as long as the reader likes. Errors: as Apply.
+  virtual absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
+                                          NumberFormat format) const = 0;
 
   // The rows that exist from `place` on, as they are now: as many as `bytes_max` has room for, but
   // one at least, and not more than can be had in some milliseconds; where rows are far apart that
   // may be none. Errors: kInvalidArgument  a dense shard.
   virtual absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const = 0;
 
-  // Writes a copy of all numbers; `previous`: also those of ReadFrom::kPrevious.
-  virtual void Save(bool previous, v1::ShardSnapshot* snapshot) const = 0;
+  // Writes a copy of all numbers; `previous`: also those of ReadFrom::kPrevious. Errors: as Apply.
+  virtual absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const = 0;
   // Takes over what another store of this shard has saved; gradients that are kept are dropped.
   // Errors: kDataLoss           it does not fit the shard, or cannot be.
   //         kResourceExhausted  no memory; the store is unusable.
@@ -71,6 +73,7 @@ class ShardStore {
 
   // None: it has no rows that come and go.
   virtual std::optional<v1::RowCounts> row_counts() const { return std::nullopt; }
+  virtual int64_t rows_on_disk() const { return 0; }
   virtual int64_t elements()
       const = 0;  // Of values: those of a dense shard, or of rows that exist.
   virtual int64_t lasting_bytes() const = 0;  // Of values, optimizer state and what belongs to it.

@@ -22,7 +22,9 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 class NoReplies final : public ReplySink {
  public:
   void OnPush(const ShardKey&, const ReplyPush&) override {}
-  void OnPull(const ShardKey&, const ReplyPull&, const ShardStore&) override {}
+  absl::Status OnPull(const ShardKey&, const ReplyPull&, const ShardStore&) override {
+    return absl::OkStatus();
+  }
   void OnRecord(const ShardKey&, const MakeRecord&, const Gradient&) override {}
 };
 
@@ -51,7 +53,7 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
       },
       [&](const ApplyGradient& action) { return store_->Apply(action, payload); },
       [&](const ReplyPush& reply) { return sink.OnPush(key, reply), done; },
-      [&](const ReplyPull& reply) { return sink.OnPull(key, reply, *store_), done; }};
+      [&](const ReplyPull& reply) { return sink.OnPull(key, reply, *store_); }};
   for (const Action& action : actions) {
     CAPSTAN_RETURN_IF_ERROR(std::visit(carry_out, action));
   }
@@ -85,12 +87,12 @@ absl::Status TableShard::Replay(const ShardKey& key, const v1::ShardRecord& reco
   return CarryOut(key, actions, *gradient, nobody);
 }
 
-v1::ShardSnapshot TableShard::Snapshot() const {
+absl::StatusOr<v1::ShardSnapshot> TableShard::Snapshot() const {
   const ShardCoreState state = core_.Save();
   v1::ShardSnapshot snapshot;
   snapshot.set_position(state.position.value());
   *snapshot.mutable_state() = EncodeState(state);
-  store_->Save(state.previous_readable, &snapshot);
+  CAPSTAN_RETURN_IF_ERROR(store_->Save(state.previous_readable, &snapshot));
   return snapshot;
 }
 

@@ -31,7 +31,9 @@ class ReplySink {
   virtual ~ReplySink() = default;
   virtual void OnPush(const ShardKey& key, const ReplyPush& reply) = 0;
   // `store` has what the reply reads.
-  virtual void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) = 0;
+  // Errors: as of ShardStore::Lend.
+  virtual absl::Status OnPull(const ShardKey& key, const ReplyPull& reply,
+                              const ShardStore& store) = 0;
   // `gradient` is the record's; empty if it has none. The shard changes right after this call.
   virtual void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) = 0;
 };
@@ -47,8 +49,8 @@ class TableShard {
         accounted_(store_->lasting_bytes()) {}
 
   // `payload` is that of the push being handled.
-  // Errors: kResourceExhausted  no memory for a gradient or new rows: the push is lost, the shard
-  //         unusable.
+  // Errors: kResourceExhausted  no memory for a gradient or new rows; or a disk's, for rows that
+  //         lie there. The push is lost, the shard unusable.
   absl::Status CarryOut(const ShardKey& key, const Actions& actions, const Gradient& payload,
                         ReplySink& sink);
 
@@ -57,7 +59,8 @@ class TableShard {
   //         Then nothing changes. kResourceExhausted  as CarryOut.
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
-  v1::ShardSnapshot Snapshot() const;  // A copy of all of it.
+  // A copy of all of it. Errors: as of ShardStore::Save.
+  absl::StatusOr<v1::ShardSnapshot> Snapshot() const;
 
   const Range& elements() const { return elements_; }
   ShardCore& core() { return core_; }

@@ -77,7 +77,9 @@ class Ours final : public Table {
                                   .initializer = zeros}));
     return std::unique_ptr<Ours>(new Ours(std::move(rows)));
   }
-  void Read(const Keys& keys, float* out) const override { rows_.Read(keys, out); }
+  void Read(const Keys& keys, float* out) const override {
+    rows_.Read(keys, out).IgnoreError();  // There is no disk.
+  }
   absl::Status Update(const Keys& keys, const std::vector<float>& gradients) override {
     return rows_.Update(0, keys, WireValues(gradients));
   }

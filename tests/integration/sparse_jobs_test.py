@@ -12,6 +12,9 @@ import cluster
 
 BSP = {"consistency": "bsp {}", "training": "slots: 4", "epochs": 2, "train": 20000}
 SAFE = {**BSP, "resources": "replicas: 1 server_wait_seconds: 30"}
+# Names some 23,000 keys.
+MANY_KEYS = """format: CLICK_LOG click_log { fields: 6 keys_per_field: 4000 zipf_exponent: 0 }
+               train { examples: 20000 }"""
 
 
 def hashes(folder):
@@ -87,13 +90,11 @@ class SparseJobsTest(unittest.TestCase):
                 self.assertGreater(status["results"][-1]["testAuc"], 0.84)
 
     def test_rows_leave_beyond_their_limit(self):
-        data = """format: CLICK_LOG click_log { fields: 6 keys_per_field: 4000 zipf_exponent: 0 }
-                  train { examples: 20000 }"""
         model = f"{clicks.FACTORS} rows {{ rows_max: 1600 }}"
-        status = self.train(model=model, data=data, batch_size=50, epochs=1)
+        status = self.train(model=model, data=MANY_KEYS, batch_size=50, epochs=1)
         manifest = json.loads((pathlib.Path(status["outputDirectory"]) / "model.json").read_text())
         (rows,) = [table["rows"] for table in manifest["tables"] if "rows" in table]
-        # Some 23,000 keys were named; those of an update stay with it.
+        # Those of an update stay with it.
         self.assertLess(int(rows["count"]), 1600 + 6 * 50)
 
     def test_large_files_are_read_in_blocks(self):
@@ -133,6 +134,20 @@ class SparseFaultsTest(unittest.TestCase):
         job = self.cluster.submit(clicks.job(**SAFE))
         self.cluster.wait_iteration(job, 5)
         self.cluster.daemons["server-0"].kill()
+        self.assertEqual(hashes(self.finish(job)["outputDirectory"]), expected)
+
+    def test_rows_on_disk_change_nothing_and_outlive_their_server_in_a_log(self):
+        job = {**BSP, "data": MANY_KEYS, "resources": "durability: LOG server_wait_seconds: 60"}
+        factors = "factorization_machine { rank: 16 } rows { memory_mib: %d }"
+        text = clicks.job(**job, model=factors % 0)
+        expected = hashes(self.finish(self.cluster.submit(text))["outputDirectory"])
+        job = self.cluster.submit(clicks.job(**job, model=factors % 1))
+        self.cluster.wait_iteration(job, 80)
+        servers = self.cluster.json("table", "list", job)["servers"]
+        self.assertGreater(sum(int(table.get("rowsOnDisk", 0))
+                               for server in servers for table in server["tables"]), 5000)
+        self.cluster.daemons["server-0"].kill()
+        self.cluster.daemons["server-0"].start()
         self.assertEqual(hashes(self.finish(job)["outputDirectory"]), expected)
 
     def test_a_killed_task_loses_no_example(self):

@@ -93,6 +93,8 @@ const std::vector<Mutant>& AllMutants() {
       {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous",
        "a reader of the version before gets the present one"},
       {PlantedBug::kIgnoreMembership, "ignore-membership", "a server takes in no membership"},
+      {PlantedBug::kForgetChangedRow, "forget-changed-row",
+       "a row that was read from disk and then updated is not written back"},
       {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica",
        "a push is acknowledged before the replicas have it"},
       {PlantedBug::kPromoteStaleReplica, "promote-stale-replica",

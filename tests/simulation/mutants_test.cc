@@ -24,6 +24,7 @@ constexpr const char* kQuick[] = {
     "drop-fsync",
     "install-without-optimizer-state",
     "install-without-row-life",
+    "forget-changed-row",
 };
 
 TEST_CASE("Mutants: the simulation catches planted bugs", "[simulation]") {

@@ -103,6 +103,7 @@ void DrawSparse(Prng& prng, JobOptions& job) {
   job.sparse_dim = prng.Between(1, 4);
   job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
   if (prng.Chance(0.5)) DrawRowLife(prng, job);
+  if (prng.Chance(0.5)) job.sparse_memory = 1024 * job.sparse_buckets;  // Some rows in each.
 }
 
 std::string Describe(const RowLife& life) {
@@ -152,7 +153,7 @@ std::string Describe(const Options& options) {
       " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements",
       job.sparse_buckets > 0
           ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
-                         Describe(job.row_life), ")")
+                         Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory)")
           : "",
       ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
       ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",

@@ -69,7 +69,8 @@ struct JobOptions {
   int32_t sparse_buckets = 0;
   int64_t sparse_dim = 1;
   RowLife row_life;
-  int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
+  int64_t sparse_memory = 0;  // Bytes; 0: no limit.
+  int optimizer = 0;          // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
   int replicas = 0;
   bool log = false;
   int64_t checkpoint_iterations = 0;

@@ -23,6 +23,7 @@ absl::string_view ReachedName(Reached reached) {
       "two copies of a shard were compared",
       "a bucket had refused a key a row",
       "a bucket had evicted a row",
+      "a row was read from disk",
       "a checkpoint was completed",
       "a checkpoint was abandoned",
       "a job went back to a checkpoint",

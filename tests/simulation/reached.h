@@ -33,6 +33,7 @@ enum class Reached : uint8_t {
   kCopiesCompared,
   kRowRefused,
   kRowEvicted,
+  kRowReadFromDisk,
   kCheckpointComplete,
   kCheckpointAbandoned,
   kWentBackToCheckpoint,

@@ -72,9 +72,10 @@ class LivingRows {
       : batch_(*workload.keys()[0].batch), dim_(workload.keys()[0].dim) {
     const v1::TableSpec& table = workload.tables()[0];
     const v1::JobSpec& job = workload.job()->spec;
-    const server::SparseRows::Config config =
-        server::SparseRowsConfig(table.sparse(), TableId(0), job.training().seed(),
-                                 server::OptimizerFromProto(job.optimizer()).value());
+    server::SparseRows::Config config = server::SparseRowsConfig(
+        table.sparse(), TableId(0), job.training().seed(),
+        server::OptimizerFromProto(job.optimizer()).value(), /*disks=*/nullptr);
+    config.memory_bytes = 0;  // It changes nothing.
     for (int32_t b = 0; b < table.sparse().buckets(); ++b) {
       buckets_.push_back(server::SparseRows::Make(config).value());
     }
@@ -94,7 +95,7 @@ class LivingRows {
       buckets_[b].Update(step, keys, WireValues(gradient)).IgnoreError();
       const std::vector<uint64_t> all(batch_.keys.begin() + batch_.bucket_begin[b],
                                       batch_.keys.begin() + batch_.bucket_begin[b + 1]);
-      buckets_[b].Read(all, values->data() + batch_.bucket_begin[b] * dim_);
+      buckets_[b].Read(all, values->data() + batch_.bucket_begin[b] * dim_).IgnoreError();
     }
   }
 

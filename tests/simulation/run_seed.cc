@@ -89,6 +89,7 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   world.reached[Reached::kCopiesCompared] += replica_bytes->compared();
   world.reached[Reached::kRowRefused] += replica_bytes->refused();
   world.reached[Reached::kRowEvicted] += replica_bytes->evicted();
+  world.reached[Reached::kRowReadFromDisk] += world.row_disks.read;
   if (world.failure.empty()) {
     const std::optional<scheduler::JobView> job = cluster.scheduler().Job();
     const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;

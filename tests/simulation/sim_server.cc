@@ -84,6 +84,7 @@ void SimServer::MakeParts() {
   options.log = log_.get();
   options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();
+  options.row_disks = &world_->row_disks;
   options.checkpoints = writer_.get();
   options.on_change = [this] { process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); }); };
   options.schedule_tick = [this](Instant at) { ScheduleTick(at); };

@@ -41,6 +41,7 @@ v1::TableSpec MakeTable(int index, const JobOptions& job) {
     table.mutable_sparse()->set_buckets(job.sparse_buckets);
     *table.mutable_sparse()->mutable_initializer() = initializer;
     SetRowLife(job.row_life, table.mutable_sparse());
+    table.mutable_sparse()->set_memory_bytes(job.sparse_memory);
     return table;
   }
   table.set_elements(job.table_elements[static_cast<size_t>(index)]);

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/storage/sim_disk.h"
+#include "server/sparse_table/memory_row_disks.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/event_loop.h"
 #include "tests/simulation/fault.h"
@@ -60,6 +61,7 @@ struct World {
   SimNetwork network;
   SimDisk::Rates disk_rates;  // Of the servers' disks.
   SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
+  server::MemoryRowDisks row_disks;  // Of all servers: nothing outlives the rows.
   Workload workload;
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;

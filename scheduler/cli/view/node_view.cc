@@ -33,7 +33,7 @@ bool AnySparse(const TableListOutput& list) {
 void AddRowCounts(const v1::HeldTable& held, std::vector<std::string>* row) {
   const v1::RowCounts& rows = held.rows();
   for (const int64_t count : {rows.held(), rows.admitted(), rows.refused(), rows.evicted_by_age(),
-                              rows.evicted_by_limit()}) {
+                              rows.evicted_by_limit(), held.rows_on_disk()}) {
     row->push_back(held.has_rows() ? FormatCount(count) : "");
   }
 }
@@ -91,7 +91,7 @@ std::string HeldTableTable(const TableListOutput& list) {
                                             {"DUPLICATES", Align::kRight}};
   const bool sparse = AnySparse(list);
   if (sparse) {
-    for (const char* name : {"ROWS", "ADMITTED", "REFUSED", "TOO OLD", "TOO MANY"}) {
+    for (const char* name : {"ROWS", "ADMITTED", "REFUSED", "TOO OLD", "TOO MANY", "ON DISK"}) {
       columns.push_back({name, Align::kRight});
     }
   }

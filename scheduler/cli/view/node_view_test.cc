@@ -57,13 +57,14 @@ TEST_CASE("HeldTableTable: sparse tables say how many rows have come and gone", 
                     tables { job_id: "a-1" name: "rows" shards: 1 elements: 160 bytes: 2048
                              version_min: 9 version_max: 9 pushes_applied: 10
                              rows { held: 10 admitted: 1030 refused: 7 evicted_by_age: 20
-                                    evicted_by_limit: 1000 } } })")) ==
+                                    evicted_by_limit: 1000 }
+                             rows_on_disk: 6 } })")) ==
         "JOB  TABLE  SERVER    SHARDS  ELEMENTS   MEMORY  VERSION  PUSHES  DUPLICATES  ROWS  "
-        "ADMITTED  REFUSED  TOO OLD  TOO MANY\n"
+        "ADMITTED  REFUSED  TOO OLD  TOO MANY  ON DISK\n"
         "a-1  dense  server-1       2        10      0 B        0       0           0     -  "
-        "       -        -        -         -\n"
+        "       -        -        -         -        -\n"
         "a-1  rows   server-1       1       160  2.0 KiB        9      10           0    10  "
-        "   1,030        7       20     1,000\n");
+        "   1,030        7       20     1,000        6\n");
 }
 
 TEST_CASE("TrafficTable: a row a method that was called, times as bounds", "[cli]") {
