@@ -142,7 +142,7 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
        "batch_size, slots, seed, iterations_max"},
       {"model { layers { name: 'a' } layers { convolution { size: 3 } } }",
        "j:1:53: model.layers[1].convolution.size: no such field; model.layers[1].convolution has "
-       "filters, kernel, stride, padding, bias"},
+       "filters, kernel, stride, padding, bias, initial"},
       {"trainning { epochs: 1 seeds: 3 } nam: 'x'",
        "j:1:1: trainning: no such field; did you mean \"training\"? a job has name, model, data, "
        "training, optimizer, consistency, resources, output, durability, checkpoints, wire\n"

@@ -1,19 +1,19 @@
 #include "common/job/validate_model.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/validate_sparse_model.h"
+#include "common/model/zoo.h"
 
 namespace capstan {
 namespace {
 
-constexpr std::array<const char*, 4> kZoo = {"softmax_regression", "mlp", "lenet", "resnet20"};
 constexpr int kLayersMax = 10'000;
 constexpr size_t kLayerNameBytesMax = 128;
 constexpr int kClassesMax = 1'000'000;
@@ -39,6 +39,11 @@ void ValidatePooling(const v1::Pooling& pooling, FieldChecker check) {
   }
 }
 
+void ValidateInitial(const v1::InitialWeights& initial, FieldChecker check) {
+  if (!initial.has_normal_std()) return;
+  check.Real("normal_std", initial.normal_std(), AtLeast(0), Presence::kExplicit);
+}
+
 void ValidateConvolution(const v1::Convolution& convolution, FieldChecker check) {
   check.IntegerAtLeast("filters", convolution.filters(), 1, Presence::kImplicit);
   check.IntegerAtLeast("kernel", convolution.kernel(), 1, Presence::kImplicit);
@@ -48,6 +53,7 @@ void ValidateConvolution(const v1::Convolution& convolution, FieldChecker check)
   if (convolution.has_padding()) {
     check.IntegerAtLeast("padding", convolution.padding(), 0, Presence::kExplicit);
   }
+  ValidateInitial(convolution.initial(), check.In("initial"));
 }
 
 void ValidateBatchNormalization(const v1::BatchNormalization& layer, FieldChecker check) {
@@ -68,7 +74,8 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
     case v1::Layer::kFullyConnected:
       check.IntegerAtLeast("fully_connected.units", layer.fully_connected().units(), 1,
                            Presence::kImplicit);
-      return;
+      return ValidateInitial(layer.fully_connected().initial(),
+                             check.In("fully_connected.initial"));
     case v1::Layer::kBatchNormalization:
       return ValidateBatchNormalization(layer.batch_normalization(),
                                         check.In("batch_normalization"));
@@ -152,15 +159,17 @@ void ValidateModel(const v1::Model& model, FieldChecker check) {
     return ValidateSparseModel(model.sparse(), check.In("sparse"));
   }
   if (model.zoo().empty() && model.layers_size() == 0) {
-    check.Missing("", absl::StrCat("layers, sparse, or zoo: one of ", absl::StrJoin(kZoo, ", ")));
+    check.Missing("",
+                  absl::StrCat("layers, sparse, or zoo: one of ", absl::StrJoin(ZooNames(), ", ")));
     return;
   }
   if (model.has_classes()) {
     check.IntegerBetween("classes", model.classes(), 2, kClassesMax, Presence::kExplicit);
   }
   if (!model.zoo().empty()) {
-    if (std::find(kZoo.begin(), kZoo.end(), model.zoo()) == kZoo.end()) {
-      check.Wrong("zoo", Quote(model.zoo()), absl::StrCat("one of ", absl::StrJoin(kZoo, ", ")));
+    const std::vector<std::string> zoo = ZooNames();
+    if (std::find(zoo.begin(), zoo.end(), model.zoo()) == zoo.end()) {
+      check.Wrong("zoo", Quote(model.zoo()), absl::StrCat("one of ", absl::StrJoin(zoo, ", ")));
     }
     return;
   }

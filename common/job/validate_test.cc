@@ -85,9 +85,8 @@ TEST_CASE("ValidateJob: replicas, a log and checkpoints are accepted in their ra
 TEST_CASE("ValidateJob: an empty job names every part that is missing", "[job]") {
   CHECK(Errors({}) ==
         Lines{
-            "model: got nothing, expected layers, sparse, or zoo: one of softmax_regression, mlp, "
-            "lenet, "
-            "resnet20",
+            "model: got nothing, expected layers, sparse, or zoo: one of lenet, mlp, resnet18, "
+            "resnet20, resnet50, softmax_regression, vgg16",
             "data: got nothing, expected a format and the files to train on",
             "training: got nothing, expected epochs and batch_size",
             "optimizer: got nothing, expected a kind, such as sgd {}, and learning_rate",
@@ -252,6 +251,12 @@ TEST_CASE("ValidateJob: each layer setting out of its range is named by layer an
        "model.layers[0].convolution.stride: got 0, expected at least 1"},
       {"layers { name: 'a' convolution { filters: 2 kernel: 5 padding: -1 } }",
        "model.layers[0].convolution.padding: got -1, expected at least 0"},
+      {"layers { name: 'a' convolution { filters: 2 kernel: 5 initial { normal_std: -1 } } }",
+       "model.layers[0].convolution.initial.normal_std: got -1, expected a finite number of at "
+       "least 0"},
+      {"layers { name: 'a' fully_connected { units: 2 initial { normal_std: nan } } }",
+       "model.layers[0].fully_connected.initial.normal_std: got nan, expected a finite number of "
+       "at least 0"},
       {"layers { name: 'a' max_pooling { kernel: 0 } }",
        "model.layers[0].max_pooling.kernel: got 0 or nothing, expected at least 1"},
       {"layers { name: 'a' average_pooling { kernel: 2 padding: 2 } }",
@@ -269,7 +274,8 @@ TEST_CASE("ValidateJob: each layer setting out of its range is named by layer an
       {"layers { name: 'a' embedding { dim: 4 } }",
        "model.layers[0].embedding.rows: got 0 or nothing, expected at least 1"},
       {"zoo: 'lenett'",
-       "model.zoo: got \"lenett\", expected one of softmax_regression, mlp, lenet, resnet20"},
+       "model.zoo: got \"lenett\", expected one of lenet, mlp, resnet18, resnet20, resnet50, "
+       "softmax_regression, vgg16"},
   };
   for (const Case& c : cases) {
     INFO(c.change);

@@ -70,6 +70,10 @@ Initial UniformByFanIn(int64_t fan_in) {
   return {Initial::Kind::kUniform,
           static_cast<float>(1.0 / std::sqrt(static_cast<double>(fan_in)))};
 }
+Initial KaimingNormal(int64_t fan_out) {
+  return {Initial::Kind::kNormal,
+          static_cast<float>(std::sqrt(2.0 / static_cast<double>(fan_out)))};
+}
 
 // Turns layers into planned layers one after the other. `name_`, `kind_` and `layer_` are of the
 // layer being planned; errors speak of it.
@@ -238,6 +242,26 @@ class Planner {
     return absl::OkStatus();
   }
 
+  struct InitialPair {
+    Initial weight, bias;
+  };
+  absl::StatusOr<InitialPair> InitialOf(const v1::InitialWeights& spec, int64_t fan_in,
+                                        int64_t fan_out) const {
+    switch (spec.kind_case()) {
+      case v1::InitialWeights::kKaimingFanOut:
+        return InitialPair{KaimingNormal(fan_out), Constant(0)};
+      case v1::InitialWeights::kNormalStd:
+        if (!(spec.normal_std() >= 0) || !std::isfinite(spec.normal_std())) {
+          return FieldError("initial.normal_std", spec.normal_std(),
+                            ", expected a finite number of at least 0");
+        }
+        return InitialPair{{Initial::Kind::kNormal, spec.normal_std()}, Constant(0)};
+      case v1::InitialWeights::KIND_NOT_SET:
+        break;
+    }
+    return InitialPair{UniformByFanIn(fan_in), UniformByFanIn(fan_in)};
+  }
+
   absl::Status PlanConvolution(const v1::Convolution& spec) {
     layer_.kind = LayerKind::kConvolution;
     CAPSTAN_RETURN_IF_ERROR(CheckAtLeast("filters", spec.filters(), 1));
@@ -245,10 +269,12 @@ class Planner {
     CAPSTAN_RETURN_IF_ERROR(PlanWindow(spec.kernel(), stride, spec.padding()));
     layer_.out.c = spec.filters();
     const int64_t k = spec.kernel(), c = layer_.in.c;
-    const Initial initial = UniformByFanIn(MultiplyUpTo(k * k, c, kTableElementsMax));
+    const int64_t fan_in = MultiplyUpTo(k * k, c, kTableElementsMax);
+    const int64_t fan_out = MultiplyUpTo(k * k, spec.filters(), kTableElementsMax);
+    CAPSTAN_ASSIGN_OR_RETURN(const InitialPair initial, InitialOf(spec.initial(), fan_in, fan_out));
     CAPSTAN_ASSIGN_OR_RETURN(layer_.weight,
-                             AddParameter("weight", {spec.filters(), k, k, c}, initial));
-    return AddBias(spec.has_bias() ? spec.bias() : true, spec.filters(), initial);
+                             AddParameter("weight", {spec.filters(), k, k, c}, initial.weight));
+    return AddBias(spec.has_bias() ? spec.bias() : true, spec.filters(), initial.bias);
   }
 
   absl::Status PlanPooling(LayerKind kind, const v1::Pooling& spec) {
@@ -262,10 +288,11 @@ class Planner {
     CAPSTAN_RETURN_IF_ERROR(CheckAtLeast("units", spec.units(), 1));
     const int64_t inputs = layer_.in.count();
     layer_.out = {1, 1, spec.units()};
-    const Initial initial = UniformByFanIn(inputs);
+    CAPSTAN_ASSIGN_OR_RETURN(const InitialPair initial,
+                             InitialOf(spec.initial(), inputs, spec.units()));
     CAPSTAN_ASSIGN_OR_RETURN(layer_.weight,
-                             AddParameter("weight", {spec.units(), inputs}, initial));
-    return AddBias(spec.has_bias() ? spec.bias() : true, spec.units(), initial);
+                             AddParameter("weight", {spec.units(), inputs}, initial.weight));
+    return AddBias(spec.has_bias() ? spec.bias() : true, spec.units(), initial.bias);
   }
 
   absl::Status PlanBatchNormalization(const v1::BatchNormalization& spec) {
@@ -421,7 +448,7 @@ absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, i
   }
   std::vector<v1::Layer> layers(model.layers().begin(), model.layers().end());
   if (!model.zoo().empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(layers, ExpandZoo(model.zoo(), classes));
+    CAPSTAN_ASSIGN_OR_RETURN(layers, ExpandZoo(model.zoo(), input, classes));
   }
   if (layers.size() > kLayersMax) {
     return absl::InvalidArgumentError(

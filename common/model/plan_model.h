@@ -1,8 +1,9 @@
 // PlanModel: from a job's model to a plan with every shape known, or an error that names the layer.
 //
 // Parameters start as in PyTorch's defaults: weights and biases of convolutions and fully connected
-// layers uniform in [-b, b) with b = 1 / sqrt(inputs of one output), batch normalisation with scale
-// 1 and shift 0, embeddings normal with standard deviation 1. Thread safety: a pure function.
+// layers uniform in [-b, b) with b = 1 / sqrt(inputs of one output) unless the layer says another
+// `initial`, batch normalisation with scale 1 and shift 0, embeddings normal with standard
+// deviation 1. Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_MODEL_PLAN_MODEL_H_
 #define CAPSTAN_COMMON_MODEL_PLAN_MODEL_H_
 

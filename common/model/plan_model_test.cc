@@ -71,6 +71,24 @@ TEST_CASE("Model plan: initial values are PyTorch's defaults", "[common][model]"
   CHECK(plan.statistics[1].initial.value == 1.0f);
 }
 
+TEST_CASE("Model plan: a layer may say what its weights start with; its biases then start with 0",
+          "[common][model]") {
+  REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(R"(
+    layers { name: "c" convolution { filters: 50 kernel: 2 initial { kaiming_fan_out {} } } }
+    layers { name: "d" fully_connected { units: 8 initial { kaiming_fan_out {} } } }
+    layers { name: "f" fully_connected { units: 10 initial { normal_std: 0.01 } } })"));
+  REQUIRE(plan.parameters.size() == 6);
+  const float stds[] = {0.1f, 0.5f, 0.01f};  // sqrt(2 / (50 * 2 * 2)), sqrt(2 / 8).
+  for (size_t i = 0; i < 3; ++i) {
+    const Initial& weight = plan.parameters[2 * i].initial;
+    const Initial& bias = plan.parameters[2 * i + 1].initial;
+    CHECK(weight.kind == Initial::Kind::kNormal);
+    CHECK(weight.value == Approx(stds[i]));
+    CHECK(bias.kind == Initial::Kind::kConstant);
+    CHECK(bias.value == 0.0f);
+  }
+}
+
 TEST_CASE("Model plan: an embedding reads the network's input", "[common][model]") {
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(R"(
     layers { name: "e" embedding { rows: 100 dim: 4 } }
@@ -98,8 +116,7 @@ TEST_CASE("Model plan: an error in the list of layers names the layer and what w
   CheckRefused({
       {"", "model has neither zoo nor layers"},
       {"zoo: 'lenet' layers { name: 'f' relu {} }", "model has both zoo and layers"},
-      {"zoo: 'vgg'",
-       "model.zoo is \"vgg\", expected one of lenet, mlp, resnet20, softmax_regression"},
+      {"zoo: 'vgg'", "model.zoo is \"vgg\", expected one of lenet, mlp, resnet18, "},
       {"layers { relu {} }", "model.layers[0].name is \"\", expected 1 to 128 letters"},
       {"layers { name: 'a b' relu {} }", "model.layers[0].name is \"a b\""},
       {"layers { name: 'input' relu {} }", "names the network's input"},
@@ -136,6 +153,10 @@ TEST_CASE("Model plan: an error in a layer names its field, the value and what w
       {"layers { name: 'p' average_pooling { kernel: 2 padding: 2 } }",
        "average_pooling.padding is 2, expected less than the kernel, 2"},
       {"layers { name: 'f' fully_connected { units: -1 } }", "fully_connected.units is -1"},
+      {"layers { name: 'f' fully_connected { units: 1 initial { normal_std: -1 } } }",
+       "fully_connected.initial.normal_std is -1, expected a finite number of at least 0"},
+      {"layers { name: 'c' convolution { filters: 1 kernel: 1 initial { normal_std: inf } } }",
+       "convolution.initial.normal_std is inf"},
       {"layers { name: 'd' dropout { rate: 1 } }",
        "dropout.rate is 1, expected at least 0 and less than 1"},
       {"layers { name: 'd' dropout { rate: nan } }", "dropout.rate is nan"},

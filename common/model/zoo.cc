@@ -1,5 +1,6 @@
 #include "common/model/zoo.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -9,35 +10,47 @@
 namespace capstan {
 namespace {
 
+// Images below this many pixels have the CIFAR form of resnet18 and resnet50.
+constexpr int64_t kFullStemMin = 64;
+
 // Appends layers by name; a layer reads the one before it unless inputs are given.
 class LayerList {
  public:
+  enum class Initial { kDefault, kKaimingFanOut };
+  explicit LayerList(Initial initial = Initial::kDefault) : initial_(initial) {}
+
   v1::Layer& Add(const std::string& name, const std::vector<std::string>& inputs = {}) {
     v1::Layer& layer = layers_.emplace_back();
     layer.set_name(name);
     for (const std::string& input : inputs) layer.add_inputs(input);
     return layer;
   }
-  void FullyConnected(const std::string& name, int64_t units) {
-    Add(name).mutable_fully_connected()->set_units(static_cast<int32_t>(units));
+  v1::FullyConnected& FullyConnected(const std::string& name, int64_t units) {
+    v1::FullyConnected& fully_connected = *Add(name).mutable_fully_connected();
+    fully_connected.set_units(static_cast<int32_t>(units));
+    return fully_connected;
   }
   void Relu(const std::string& name) { Add(name).mutable_relu(); }
-  void MaxPool(const std::string& name, int kernel) {
-    Add(name).mutable_max_pooling()->set_kernel(kernel);
+  v1::Pooling& MaxPool(const std::string& name, int kernel) {
+    v1::Pooling& pooling = *Add(name).mutable_max_pooling();
+    pooling.set_kernel(kernel);
+    return pooling;
   }
-  void Convolution(const std::string& name, int filters, int kernel) {
-    v1::Convolution& convolution = *Add(name).mutable_convolution();
+  v1::Convolution& Convolution(const std::string& name, int filters, int kernel,
+                               const std::vector<std::string>& inputs = {}) {
+    v1::Convolution& convolution = *Add(name, inputs).mutable_convolution();
     convolution.set_filters(filters);
     convolution.set_kernel(kernel);
+    if (initial_ == Initial::kKaimingFanOut)
+      convolution.mutable_initial()->mutable_kaiming_fan_out();
+    return convolution;
   }
   // A convolution without bias (the normalisation's shift takes its part) that keeps the image's
   // size at stride 1, then batch normalisation.
   void NormalizedConvolution(const std::string& convolution_name,
                              const std::string& normalization_name, int filters, int kernel,
                              int stride, const std::vector<std::string>& inputs = {}) {
-    v1::Convolution& convolution = *Add(convolution_name, inputs).mutable_convolution();
-    convolution.set_filters(filters);
-    convolution.set_kernel(kernel);
+    v1::Convolution& convolution = Convolution(convolution_name, filters, kernel, inputs);
     convolution.set_stride(stride);
     convolution.set_padding(kernel / 2);
     convolution.set_bias(false);
@@ -46,16 +59,17 @@ class LayerList {
   std::vector<v1::Layer> Take() { return std::move(layers_); }
 
  private:
+  const Initial initial_;  // Of convolutions.
   std::vector<v1::Layer> layers_;
 };
 
-std::vector<v1::Layer> SoftmaxRegression(int64_t classes) {
+std::vector<v1::Layer> SoftmaxRegression(const SampleShape&, int64_t classes) {
   LayerList list;
   list.FullyConnected("fc", classes);
   return list.Take();
 }
 
-std::vector<v1::Layer> Mlp(int64_t classes) {
+std::vector<v1::Layer> Mlp(const SampleShape&, int64_t classes) {
   LayerList list;
   list.FullyConnected("fc1", 256);
   list.Relu("relu1");
@@ -65,7 +79,7 @@ std::vector<v1::Layer> Mlp(int64_t classes) {
   return list.Take();
 }
 
-std::vector<v1::Layer> Lenet(int64_t classes) {
+std::vector<v1::Layer> Lenet(const SampleShape&, int64_t classes) {
   LayerList list;
   list.Convolution("conv1", 20, 5);
   list.MaxPool("pool1", 2);
@@ -77,49 +91,141 @@ std::vector<v1::Layer> Lenet(int64_t classes) {
   return list.Take();
 }
 
-// Two 3x3 convolutions and a shortcut around them; returns the name of the block's output.
-std::string ResidualBlock(LayerList& list, const std::string& name, const std::string& input,
-                          int filters, int stride) {
-  list.NormalizedConvolution(name + ".conv1", name + ".bn1", filters, 3, stride, {input});
-  list.Relu(name + ".relu1");
-  list.NormalizedConvolution(name + ".conv2", name + ".bn2", filters, 3, 1);
-  std::string shortcut = input;
-  if (stride != 1) {
+// ---------------------------------------------------------------- residual networks
+
+// A block of a residual network: what its convolutions compute is added to what it reads.
+struct Block {
+  std::string name;
+  std::string input;  // A layer's name.
+  int filters = 0;
+  int stride = 1;
+  bool projects = false;  // The shortcut is a 1x1 convolution: the shape changes.
+};
+
+// The sum of `name`.bn`last` and the shortcut, and a ReLU; returns the name of the output.
+std::string CloseBlock(LayerList& list, const Block& block, int last, int filters_out) {
+  const std::string& name = block.name;
+  const std::string main = absl::StrCat(name, ".bn", last);
+  std::string shortcut = block.input;
+  if (block.projects) {
     shortcut = name + ".shortcut_bn";
-    list.NormalizedConvolution(name + ".shortcut_conv", shortcut, filters, 1, stride, {input});
+    list.NormalizedConvolution(name + ".shortcut_conv", shortcut, filters_out, 1, block.stride,
+                               {block.input});
   }
-  list.Add(name + ".add", {name + ".bn2", shortcut}).mutable_add();
-  list.Relu(name + ".relu2");
-  return name + ".relu2";
+  list.Add(name + ".add", {main, shortcut}).mutable_add();
+  const std::string output = absl::StrCat(name, ".relu", last);
+  list.Relu(output);
+  return output;
 }
 
-std::vector<v1::Layer> Resnet20(int64_t classes) {
-  LayerList list;
-  list.NormalizedConvolution("conv1", "bn1", 16, 3, 1);
-  list.Relu("relu1");
-  std::string output = "relu1";
-  for (int stage = 1; stage <= 3; ++stage) {
-    for (int block = 1; block <= 3; ++block) {
-      const int stride = stage > 1 && block == 1 ? 2 : 1;
-      output = ResidualBlock(list, absl::StrCat("stage", stage, ".block", block), output,
-                             8 << stage, stride);
+// Two 3x3 convolutions.
+std::string BasicBlock(LayerList& list, const Block& block) {
+  const std::string& name = block.name;
+  list.NormalizedConvolution(name + ".conv1", name + ".bn1", block.filters, 3, block.stride,
+                             {block.input});
+  list.Relu(name + ".relu1");
+  list.NormalizedConvolution(name + ".conv2", name + ".bn2", block.filters, 3, 1);
+  return CloseBlock(list, block, 2, block.filters);
+}
+
+// 1x1 to `filters`, 3x3 (with the stride: v1.5), 1x1 to 4 * `filters`.
+std::string BottleneckBlock(LayerList& list, const Block& block) {
+  const std::string& name = block.name;
+  list.NormalizedConvolution(name + ".conv1", name + ".bn1", block.filters, 1, 1, {block.input});
+  list.Relu(name + ".relu1");
+  list.NormalizedConvolution(name + ".conv2", name + ".bn2", block.filters, 3, block.stride);
+  list.Relu(name + ".relu2");
+  list.NormalizedConvolution(name + ".conv3", name + ".bn3", 4 * block.filters, 1, 1);
+  return CloseBlock(list, block, 3, 4 * block.filters);
+}
+
+using MakeBlock = std::string (*)(LayerList& list, const Block& block);
+
+// Stages of blocks on the list's last layer `output`; the filters double from stage to stage, and
+// but for the first stage the image is halved. Then pooling and the fully connected layer.
+void Stages(LayerList& list, std::string output, const std::vector<int>& blocks, int filters,
+            MakeBlock make_block, int64_t classes) {
+  const bool widens = make_block == BottleneckBlock;
+  for (size_t stage = 0; stage < blocks.size(); ++stage) {
+    for (int block = 0; block < blocks[stage]; ++block) {
+      const int stride = stage > 0 && block == 0 ? 2 : 1;
+      output = make_block(list, {.name = absl::StrCat("stage", stage + 1, ".block", block + 1),
+                                 .input = output,
+                                 .filters = filters << stage,
+                                 .stride = stride,
+                                 .projects = stride != 1 || (widens && block == 0)});
     }
   }
   list.Add("pool").mutable_global_average_pooling();
   list.FullyConnected("fc", classes);
+}
+
+std::vector<v1::Layer> Resnet20(const SampleShape&, int64_t classes) {
+  LayerList list;
+  list.NormalizedConvolution("conv1", "bn1", 16, 3, 1);
+  list.Relu("relu1");
+  Stages(list, "relu1", {3, 3, 3}, 16, BasicBlock, classes);
+  return list.Take();
+}
+
+// The first layers of resnet18 and resnet50; returns the name of their output.
+std::string Stem(LayerList& list, const SampleShape& input) {
+  const bool full = std::min(input.h, input.w) >= kFullStemMin;
+  list.NormalizedConvolution("conv1", "bn1", 64, full ? 7 : 3, full ? 2 : 1);
+  list.Relu("relu1");
+  if (!full) return "relu1";
+  v1::Pooling& pool = list.MaxPool("pool1", 3);
+  pool.set_stride(2);
+  pool.set_padding(1);
+  return "pool1";
+}
+
+std::vector<v1::Layer> Resnet18(const SampleShape& input, int64_t classes) {
+  LayerList list(LayerList::Initial::kKaimingFanOut);
+  Stages(list, Stem(list, input), {2, 2, 2, 2}, 64, BasicBlock, classes);
+  return list.Take();
+}
+
+std::vector<v1::Layer> Resnet50(const SampleShape& input, int64_t classes) {
+  LayerList list(LayerList::Initial::kKaimingFanOut);
+  Stages(list, Stem(list, input), {3, 4, 6, 3}, 64, BottleneckBlock, classes);
+  return list.Take();
+}
+
+// ---------------------------------------------------------------- VGG
+
+std::vector<v1::Layer> Vgg16(const SampleShape&, int64_t classes) {
+  LayerList list(LayerList::Initial::kKaimingFanOut);
+  const struct {
+    int convolutions, filters;
+  } groups[] = {{2, 64}, {2, 128}, {3, 256}, {3, 512}, {3, 512}};
+  int group = 0;
+  for (const auto& [convolutions, filters] : groups) {
+    ++group;
+    for (int i = 1; i <= convolutions; ++i) {
+      list.Convolution(absl::StrCat("conv", group, "_", i), filters, 3).set_padding(1);
+      list.Relu(absl::StrCat("relu", group, "_", i));
+    }
+    list.MaxPool(absl::StrCat("pool", group), 2);
+  }
+  for (const int i : {1, 2}) {
+    list.FullyConnected(absl::StrCat("fc", i), 4096).mutable_initial()->set_normal_std(0.01f);
+    list.Relu(absl::StrCat("fc", i, "_relu"));
+    list.Add(absl::StrCat("dropout", i)).mutable_dropout()->set_rate(0.5f);
+  }
+  list.FullyConnected("fc3", classes).mutable_initial()->set_normal_std(0.01f);
   return list.Take();
 }
 
 struct ZooEntry {
   const char* name;
-  std::vector<v1::Layer> (*layers)(int64_t classes);
+  std::vector<v1::Layer> (*layers)(const SampleShape& input, int64_t classes);
 };
 
 constexpr ZooEntry kZoo[] = {
-    {"lenet", Lenet},
-    {"mlp", Mlp},
-    {"resnet20", Resnet20},
-    {"softmax_regression", SoftmaxRegression},
+    {"lenet", Lenet},       {"mlp", Mlp},           {"resnet18", Resnet18},
+    {"resnet20", Resnet20}, {"resnet50", Resnet50}, {"softmax_regression", SoftmaxRegression},
+    {"vgg16", Vgg16},
 };
 
 }  // namespace
@@ -130,9 +236,10 @@ std::vector<std::string> ZooNames() {
   return names;
 }
 
-absl::StatusOr<std::vector<v1::Layer>> ExpandZoo(absl::string_view name, int64_t classes) {
+absl::StatusOr<std::vector<v1::Layer>> ExpandZoo(absl::string_view name, const SampleShape& input,
+                                                 int64_t classes) {
   for (const ZooEntry& entry : kZoo) {
-    if (name == entry.name) return entry.layers(classes);
+    if (name == entry.name) return entry.layers(input, classes);
   }
   return absl::InvalidArgumentError(absl::StrCat("model.zoo is \"", name, "\", expected one of ",
                                                  absl::StrJoin(ZooNames(), ", ")));

@@ -14,10 +14,10 @@
 namespace capstan {
 namespace {
 
-constexpr const char* kFiles[] = {"a9a_ftrl_ssp",      "cifar_resnet20_asp", "clicks_fm_asp",
-                                  "criteo_deepfm_asp", "fashion_layers_ssp", "fashion_lenet_ssp",
-                                  "fashion_mlp_bsp",   "fashion_mlp_safe",   "fashion_softmax_ftrl",
-                                  "ratings_mf_asp",    "words_skip_gram"};
+constexpr const char* kFiles[] = {
+    "a9a_ftrl_ssp",         "cifar_resnet20_asp",   "clicks_fm_asp",   "criteo_deepfm_asp",
+    "fashion_layers_ssp",   "fashion_lenet_ssp",    "fashion_mlp_bsp", "fashion_mlp_safe",
+    "fashion_resnet18_ssp", "fashion_softmax_ftrl", "ratings_mf_asp",  "words_skip_gram"};
 
 // Of a test run: the working directory is the workspace's root.
 std::string Path(const std::string& name) { return "deploy/jobs/" + name + ".textproto"; }
@@ -85,6 +85,13 @@ TEST_CASE("Example jobs: each shows the consistency and the schedule that its na
   // Apart from that it is the other: the trained models are the same.
   CHECK(safe.training().SerializeAsString() == mlp.training().SerializeAsString());
   CHECK(safe.optimizer().SerializeAsString() == mlp.optimizer().SerializeAsString());
+
+  const v1::JobSpec resnet = Load("fashion_resnet18_ssp");
+  CHECK(resnet.consistency().ssp().staleness_bound() == 1);
+  const int64_t pushes =
+      resnet.training().epochs() *
+      ((60000 + resnet.training().batch_size() - 1) / resnet.training().batch_size());
+  CHECK(resnet.optimizer().schedule().cosine().steps() == pushes);
 
   CHECK(Load("cifar_resnet20_asp").consistency().has_asp());
   CHECK(Load("fashion_layers_ssp").model().zoo().empty());

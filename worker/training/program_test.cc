@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/model/plan_model.h"
+#include "common/model/zoo.h"
 #include "common/testing/status_matchers.h"
 #include "proto/job.pb.h"
 
@@ -159,8 +160,8 @@ void CheckMemory(const Program& program) {
 }
 
 TEST_CASE("Program: every read finds what was written for it", "[worker][training]") {
-  for (const char* zoo : {"softmax_regression", "mlp", "lenet", "resnet20"}) {
-    const ModelPlan plan = Plan(std::string("zoo: '") + zoo + "'", {32, 32, 3});
+  for (const std::string& zoo : ZooNames()) {
+    const ModelPlan plan = Plan("zoo: '" + zoo + "'", {32, 32, 3});
     for (const ProgramKind kind : {ProgramKind::kTraining, ProgramKind::kEvaluation}) {
       INFO(zoo);
       CheckMemory(Build(plan, kind, 2));
