@@ -36,8 +36,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // "reference", "cpu".
+  // "reference", "cpu", "cuda".
   virtual std::string Name() const = 0;
+
+  // Of activations, their gradients and weights, as op_check.h names them; the rest is fp32.
+  virtual DataType TensorType() const { return DataType::kFloat32; }
 
   // Whether Prepare would accept `desc`.
   virtual bool Supports(const OpDesc& desc) const = 0;
@@ -48,7 +51,8 @@ class Backend {
   //         kResourceExhausted  no memory for the op's scratch.
   virtual absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) = 0;
 
-  // Enqueues the op on views in the order that op.h gives. Views are fp32 unless op.h says int32.
+  // Enqueues the op on views in the order that op.h gives. Views are fp32 (or TensorType()) unless
+  // op.h says int32.
   // REQUIRES: counts are those of the descriptor (checked: kInvalidArgument).
   // Asynchronous on devices; the CPU backends finish before they return.
   virtual absl::Status Run(Plan& plan, absl::Span<const TensorView> inputs,

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -309,7 +310,25 @@ absl::StatusOr<OpSignature> Dispatch(const OpDesc& d) {
   return OutOfRange("kind", static_cast<int64_t>(d.kind), "one of OpKind");
 }
 
-const char* TypeName(DataType dtype) { return dtype == DataType::kInt32 ? "int32" : "fp32"; }
+const char* TypeName(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat32:
+      return "fp32";
+    case DataType::kInt32:
+      return "int32";
+    case DataType::kBfloat16:
+      return "bf16";
+  }
+  return "of an unknown type";
+}
+
+bool IsTensor(absl::string_view name) {
+  for (const absl::string_view one :
+       {"x", "y", "dx", "dy", "a", "b", "weight", "logits", "dlogits"}) {
+    if (name == one) return true;
+  }
+  return false;
+}
 
 absl::Status CheckSide(const char* side, const Operand* operands, int operand_count,
                        absl::Span<const TensorView> views) {
@@ -342,6 +361,16 @@ absl::Status CheckSide(const char* side, const Operand* operands, int operand_co
 absl::StatusOr<OpSignature> MakeSignature(const OpDesc& desc) {
   absl::StatusOr<OpSignature> signature = Dispatch(desc);
   if (!signature.ok()) return Annotate(signature.status(), ToString(desc));
+  return signature;
+}
+
+OpSignature WithTensorType(OpSignature signature, DataType dtype) {
+  for (Operand& operand : signature.inputs) {
+    if (IsTensor(operand.name)) operand.dtype = dtype;
+  }
+  for (Operand& operand : signature.outputs) {
+    if (IsTensor(operand.name)) operand.dtype = dtype;
+  }
   return signature;
 }
 

@@ -40,6 +40,10 @@ struct OpSignature {
 // Errors: kInvalidArgument  names the op, the field, its value and what was expected.
 absl::StatusOr<OpSignature> MakeSignature(const OpDesc& desc);
 
+// The signature on a backend with such tensors: x, y, dx, dy, a, b, weight, logits and dlogits get
+// the type; row numbers, labels, losses and what belongs to parameters or channels keep theirs.
+OpSignature WithTensorType(OpSignature signature, DataType dtype);
+
 // Checks the views of a Run: number, element counts, types, and no null data where there are
 // elements. Allocates only when it fails. Errors: kInvalidArgument.
 absl::Status CheckViews(const OpSignature& signature, absl::Span<const TensorView> inputs,

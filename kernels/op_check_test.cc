@@ -138,6 +138,24 @@ TEST_CASE("Op views: number, counts, types and null pointers are checked", "[ker
                "input logits is null, expected 40 elements");
 }
 
+TEST_CASE("Op signature: a backend's tensor type is that of tensors alone", "[kernels]") {
+  REQUIRE_OK_AND_ASSIGN(const OpSignature plain, MakeSignature(Convolution()));
+  const OpSignature s = WithTensorType(plain, DataType::kBfloat16);
+  CHECK(s.inputs[0].dtype == DataType::kBfloat16);   // x
+  CHECK(s.inputs[1].dtype == DataType::kBfloat16);   // weight
+  CHECK(s.inputs[2].dtype == DataType::kFloat32);    // bias
+  CHECK(s.outputs[0].dtype == DataType::kBfloat16);  // y
+  REQUIRE_OK_AND_ASSIGN(const OpSignature softmax,
+                        MakeSignature(Matrix(OpKind::kSoftmaxCrossEntropyForward)));
+  const OpSignature loss = WithTensorType(softmax, DataType::kBfloat16);
+  CHECK(loss.inputs[0].dtype == DataType::kBfloat16);  // logits
+  CHECK(loss.inputs[1].dtype == DataType::kInt32);     // labels
+  CHECK(loss.outputs[0].dtype == DataType::kFloat32);  // probabilities
+  std::vector<float> floats(64 * 28 * 28);
+  const TensorView x = ViewOf(floats.data(), 64 * 28 * 28);
+  CHECK_STATUS(CheckViews(s, {x, x, x}, {x}), kInvalid, "input x is fp32, expected bf16");
+}
+
 TEST_CASE("Op data: labels and row numbers out of range are named", "[kernels]") {
   const std::vector<int32_t> labels = {0, 9, 10, -1};
   CHECK_STATUS(CheckLabels(labels, 10), kInvalid, "label 2 is 10, expected 0 <= label < 10");

@@ -18,7 +18,9 @@ inline int64_t ElementCount(const Shape& shape) {
   return count;
 }
 
-enum class DataType { kFloat32, kInt32 };
+enum class DataType { kFloat32, kInt32, kBfloat16 };
+
+constexpr int64_t BytesOf(DataType dtype) { return dtype == DataType::kBfloat16 ? 2 : 4; }
 
 // Memory of a backend: host memory for the CPU backends, device memory for CUDA.
 struct TensorView {
