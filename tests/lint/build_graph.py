@@ -118,6 +118,7 @@ class _Loader:
             if isinstance(node, ast.Name) and not hasattr(builtins, node.id):
                 scope[node.id] = self.rule(node.id)
         scope.update({
+            "attr": _Native(self),
             "exports_files": lambda *unused, **ignored: None,
             "fail": _fail,
             "glob": lambda *unused, **ignored: [],
@@ -126,6 +127,7 @@ class _Loader:
             "native": _Native(self),
             "package": self.package_defaults,
             "package_group": lambda **unused: None,
+            "rule": lambda *unused, **ignored: self.rule("rule"),
             "select": lambda choices, **unused: [
                 value for values in choices.values() for value in _strings(values)],
         })

@@ -66,6 +66,7 @@ LIBRARY_OF_HEADER = [
     (re.compile(r"zlib\.h$"), "@zlib//:"),
     (re.compile(r"zstd(_errors)?\.h$"), "@zstd//:"),
     (re.compile(r"dnnl|oneapi/dnnl"), "@onednn//:"),
+    (re.compile(r"(cuda_runtime(_api)?|cublasLt|cudnn)\.h$"), "@cuda//:"),
     (re.compile(r"CLI/"), "@cli11//:"),
     (re.compile(r"catch2/"), "@catch2//:"),
     (re.compile(r"(thread|mutex|condition_variable|future)$|pthread\.h$"), "@posix//:threads"),
