@@ -1,0 +1,312 @@
+#include "kernels/cuda/backend_impl.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "kernels/cuda/codec_kernels.h"
+#include "kernels/cuda/convolution.h"
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/element_kernels.h"
+#include "kernels/cuda/fully_connected.h"
+#include "kernels/cuda/own_plans.h"
+#include "kernels/cuda/status.h"
+
+namespace capstan::kernels::cuda {
+namespace {
+
+// A captured stream as an executable graph.
+class CudaGraph : public DeviceGraph {
+ public:
+  CudaGraph(Device& device, cudaGraphExec_t executable)
+      : device_(device), executable_(executable), workspace_(device.workspace_owner()) {}
+  ~CudaGraph() override {
+    if (device_.Enter().ok()) cudaGraphExecDestroy(executable_);
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  absl::Status Launch() override {
+    CAPSTAN_RETURN_IF_ERROR(device_.Enter());
+    CAPSTAN_CUDA_CHECK(cudaGraphLaunch(executable_, device_.stream()), "launching a graph");
+    return absl::OkStatus();
+  }
+
+ private:
+  Device& device_;
+  const cudaGraphExec_t executable_;
+  const std::shared_ptr<void> workspace_;  // What it was recorded with.
+};
+
+absl::Status CheckCount(const char* name, int64_t n, int64_t max) {
+  if (n >= 0 && n <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", n, ", expected 0 <= ", name, " <= ", max));
+}
+
+absl::Status CheckPointer(const char* op, const char* name, const void* pointer, int64_t count) {
+  if (pointer != nullptr || count == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, ": ", name, " is null, expected ", count, " elements"));
+}
+
+class CudaBackendImpl : public CudaBackend {
+ public:
+  explicit CudaBackendImpl(std::unique_ptr<Device> device)
+      : device_(std::move(device)), convolutions_(*device_), fully_connected_(*device_) {}
+
+  // ---------------------------------------------------------------- Backend
+  std::string Name() const override { return "cuda"; }
+  DataType TensorType() const override {
+    return device_->options().compute == Compute::kBf16 ? DataType::kBfloat16 : DataType::kFloat32;
+  }
+  bool Supports(const OpDesc& desc) const override { return MakeSignature(desc).ok(); }
+
+  absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override {
+    CAPSTAN_ASSIGN_OR_RETURN(const OpSignature plain, MakeSignature(desc));
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    if (device_->capturing()) {
+      return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
+    }
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<CudaPlan> plan,
+                             PlanOf(WithTensorType(plain, TensorType())));
+    return std::unique_ptr<Plan>(std::move(plan));
+  }
+
+  absl::Status Run(Plan& plan, absl::Span<const TensorView> inputs,
+                   absl::Span<const TensorView> outputs, const RunOptions& options) override {
+    auto* const cuda_plan = dynamic_cast<CudaPlan*>(&plan);
+    if (cuda_plan == nullptr) {
+      return absl::InvalidArgumentError("the plan was prepared by another backend");
+    }
+    CAPSTAN_RETURN_IF_ERROR(CheckViews(cuda_plan->signature(), inputs, outputs));
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    return cuda_plan->Execute(inputs, outputs, options);
+  }
+
+  void* Allocate(int64_t bytes) override {
+    const absl::StatusOr<void*> memory = TryAllocate(bytes);
+    return memory.ok() ? *memory : nullptr;
+  }
+  void Free(void* memory) override {
+    if (memory != nullptr && device_->Enter().ok()) cudaFree(memory);
+  }
+
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
+    if (device_->capturing()) {
+      return absl::FailedPreconditionError("a copy that waits cannot be recorded");
+    }
+    CAPSTAN_RETURN_IF_ERROR(CopyAsync(to, from, bytes));
+    CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(device_->stream()), "waiting for a copy");
+    return absl::OkStatus();
+  }
+
+  absl::Status Synchronize() override {
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    return device_->Synchronize();
+  }
+
+  // ---------------------------------------------------------------- GraphDevice
+  absl::Status BeginCapture() override {
+    if (device_->capturing()) return absl::FailedPreconditionError("work is already recorded");
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    CAPSTAN_CUDA_CHECK(cudaStreamBeginCapture(device_->stream(), cudaStreamCaptureModeThreadLocal),
+                       "beginning to record");
+    device_->set_capturing(true);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override {
+    if (!device_->capturing()) return absl::FailedPreconditionError("no work is being recorded");
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    device_->set_capturing(false);
+    cudaGraph_t graph = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(device_->stream(), &graph);
+    if (ended != cudaSuccess) {
+      cudaGetLastError();  // It would be reported by the next launch.
+      return absl::FailedPreconditionError(FromCuda(ended, "recording").message());
+    }
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    CAPSTAN_CUDA_CHECK(made, "making a graph of what was recorded");
+    return std::unique_ptr<DeviceGraph>(std::make_unique<CudaGraph>(*device_, executable));
+  }
+
+  // ---------------------------------------------------------------- CudaBackend
+  absl::StatusOr<CudaDeviceInfo> Info() override;
+
+  absl::StatusOr<void*> TryAllocate(int64_t bytes) override {
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    CAPSTAN_ASSIGN_OR_RETURN(DeviceMemory memory, device_->Allocate(bytes, "memory"));
+    return memory.release();
+  }
+
+  absl::StatusOr<void*> AllocatePinned(int64_t bytes) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("bytes", bytes, INT64_MAX));
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    void* memory = nullptr;
+    CAPSTAN_CUDA_CHECK(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
+                       absl::StrCat("allocating ", bytes, " bytes of pinned memory"));
+    return memory;
+  }
+  void FreePinned(void* memory) override {
+    if (memory != nullptr && device_->Enter().ok()) cudaFreeHost(memory);
+  }
+
+  absl::Status CopyAsync(void* to, const void* from, int64_t bytes) override {
+    if (bytes < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("copy of ", bytes, " bytes, expected >= 0"));
+    }
+    if (bytes == 0) return absl::OkStatus();
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    CAPSTAN_CUDA_CHECK(
+        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, device_->stream()),
+        absl::StrCat("copying ", bytes, " bytes"));
+    return absl::OkStatus();
+  }
+
+  absl::Status Zero(void* memory, int64_t bytes) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("bytes", bytes, INT64_MAX));
+    if (bytes == 0) return absl::OkStatus();
+    CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+    CAPSTAN_CUDA_CHECK(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), device_->stream()),
+                       absl::StrCat("clearing ", bytes, " bytes"));
+    return absl::OkStatus();
+  }
+
+  absl::Status Cast(const CastArgs& args) override;
+  absl::Status Update(const UpdateArgs& args) override;
+  absl::Status Norm(const NormArgs& args) override;
+  absl::Status Quantize(const QuantizeArgs& args) override;
+  absl::Status Dequantize(const DequantizeArgs& args) override;
+  absl::Status SelectTopK(const TopKArgs& args) override;
+
+ private:
+  absl::StatusOr<std::unique_ptr<CudaPlan>> PlanOf(const OpSignature& signature) {
+    if (signature.desc.n == 0) return MakeOwnPlan(signature, *device_);
+    switch (signature.desc.kind) {
+      case OpKind::kConvolutionForward:
+      case OpKind::kConvolutionBackwardData:
+      case OpKind::kConvolutionBackwardWeights:
+        return convolutions_.Prepare(signature);
+      case OpKind::kFullyConnectedForward:
+      case OpKind::kFullyConnectedBackwardData:
+      case OpKind::kFullyConnectedBackwardWeights:
+        return fully_connected_.Prepare(signature);
+      default:
+        return MakeOwnPlan(signature, *device_);
+    }
+  }
+
+  // Checks what all own operations have in common.
+  absl::Status Ready(const char* op, int64_t n, int64_t n_max,
+                     std::initializer_list<std::pair<const char*, const void*>> arrays) {
+    if (const absl::Status status = CheckCount("n", n, n_max); !status.ok()) {
+      return Annotate(status, op);
+    }
+    for (const auto& [name, pointer] : arrays) {
+      CAPSTAN_RETURN_IF_ERROR(CheckPointer(op, name, pointer, n));
+    }
+    return device_->Enter();
+  }
+
+  // The planners go first: what they hold uses the device.
+  const std::unique_ptr<Device> device_;
+  ConvolutionPlanner convolutions_;
+  FullyConnectedPlanner fully_connected_;
+};
+
+absl::StatusOr<CudaDeviceInfo> CudaBackendImpl::Info() {
+  CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+  cudaDeviceProp properties{};
+  const int device = device_->options().device;
+  CAPSTAN_CUDA_CHECK(cudaGetDeviceProperties(&properties, device), "asking for the GPU");
+  size_t free = 0;
+  size_t total = 0;
+  CAPSTAN_CUDA_CHECK(cudaMemGetInfo(&free, &total), "asking for the GPU's memory");
+  CudaDeviceInfo info;
+  info.name = properties.name;
+  info.device = device;
+  info.capability_major = properties.major;
+  info.capability_minor = properties.minor;
+  info.multiprocessors = properties.multiProcessorCount;
+  info.memory_bytes = static_cast<int64_t>(total);
+  info.memory_free_bytes = static_cast<int64_t>(free);
+  cudaDriverGetVersion(&info.driver);
+  cudaRuntimeGetVersion(&info.runtime);
+  info.cudnn = static_cast<int64_t>(cudnnGetVersion());
+  info.cublaslt = static_cast<int64_t>(cublasLtGetVersion());
+  return info;
+}
+
+absl::Status CudaBackendImpl::Cast(const CastArgs& a) {
+  CAPSTAN_RETURN_IF_ERROR(Ready("cast", a.n, INT64_MAX, {{"in", a.in}, {"out", a.out}}));
+  CAPSTAN_CUDA_CHECK(LaunchCast(a, device_->stream()), "launching cast");
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackendImpl::Update(const UpdateArgs& a) {
+  CAPSTAN_RETURN_IF_ERROR(
+      Ready("update", a.n, INT64_MAX, {{"weights", a.weights}, {"gradient", a.gradient}}));
+  const int slots = StateSlotsOf(a.rule);
+  if (slots > 0) CAPSTAN_RETURN_IF_ERROR(CheckPointer("update", "s0", a.s0, a.n));
+  if (slots > 1) CAPSTAN_RETURN_IF_ERROR(CheckPointer("update", "s1", a.s1, a.n));
+  CAPSTAN_CUDA_CHECK(LaunchUpdate(a, device_->stream()), "launching update");
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackendImpl::Norm(const NormArgs& a) {
+  CAPSTAN_RETURN_IF_ERROR(Ready("norm", a.n, INT64_MAX, {{"values", a.values}}));
+  CAPSTAN_RETURN_IF_ERROR(CheckPointer("norm", "result", a.result, 1));
+  CAPSTAN_RETURN_IF_ERROR(device_->ReserveWorkspace(NormScratchBytes()));
+  CAPSTAN_CUDA_CHECK(LaunchNorm(a, device_->workspace(), device_->stream()), "launching norm");
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackendImpl::Quantize(const QuantizeArgs& a) {
+  CAPSTAN_RETURN_IF_ERROR(Ready("quantize", a.n, kOperandElementsMax,
+                                {{"gradient", a.gradient},
+                                 {"residual", a.residual},
+                                 {"codes", a.codes},
+                                 {"scales", a.scales}}));
+  CAPSTAN_CUDA_CHECK(LaunchQuantize(a, device_->stream()), "launching quantize");
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackendImpl::Dequantize(const DequantizeArgs& a) {
+  CAPSTAN_RETURN_IF_ERROR(Ready("dequantize", a.n, kOperandElementsMax,
+                                {{"codes", a.codes}, {"scales", a.scales}, {"values", a.values}}));
+  CAPSTAN_CUDA_CHECK(LaunchDequantize(a, device_->stream()), "launching dequantize");
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackendImpl::SelectTopK(const TopKArgs& a) {
+  CAPSTAN_RETURN_IF_ERROR(Ready("top-k", a.n, kOperandElementsMax,
+                                {{"gradient", a.gradient}, {"residual", a.residual}}));
+  if (const absl::Status status = CheckCount("k", a.k, a.n); !status.ok()) {
+    return Annotate(status, "top-k");
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckPointer("top-k", "indices", a.indices, a.k));
+  CAPSTAN_RETURN_IF_ERROR(CheckPointer("top-k", "values", a.values, a.k));
+  CAPSTAN_RETURN_IF_ERROR(device_->ReserveWorkspace(TopKScratchBytes(a.n)));
+  CAPSTAN_CUDA_CHECK(LaunchTopK(a, device_->workspace(), device_->stream()), "launching top-k");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaBackend>> MakeCudaBackend(const CudaOptions& options) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::Open(options));
+  return std::unique_ptr<CudaBackend>(std::make_unique<CudaBackendImpl>(std::move(device)));
+}
+
+}  // namespace capstan::kernels::cuda

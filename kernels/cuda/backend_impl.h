@@ -1,0 +1,19 @@
+// The CUDA backend itself, inside the plugin.
+//
+// Thread safety: as Backend.
+#ifndef CAPSTAN_KERNELS_CUDA_BACKEND_IMPL_H_
+#define CAPSTAN_KERNELS_CUDA_BACKEND_IMPL_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/cuda_backend.h"
+
+namespace capstan::kernels::cuda {
+
+// Errors: those of OpenCudaBackend (loader.h) that are the card's or the driver's.
+absl::StatusOr<std::unique_ptr<CudaBackend>> MakeCudaBackend(const CudaOptions& options);
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_BACKEND_IMPL_H_

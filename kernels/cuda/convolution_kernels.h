@@ -1,0 +1,35 @@
+// Convolutions as plain loops: for shapes and modes for which cuDNN offers no plan that
+// cudnn_graph.h accepts. Right, not fast.
+//
+//   forward            y[n,oh,ow,o] = sum over the window and c of x * weight
+//   backward data      dx[n,h,w,c] = sum over the windows that hold (h, w), and o, of dy * weight
+//   backward weights   dweight[o,kh,kw,c] = sum over n, oh, ow of x * dy; one block an element
+//
+// Operands as in op.h, without bias and ReLU; dweight is fp32 whatever the type. One thread an
+// element, its sum in order: the same bits on every run. Compute bound: every product costs two
+// loads from the caches. Specification: kernels/reference/image_ops.h.
+// Thread safety: any stream of any thread.
+#ifndef CAPSTAN_KERNELS_CUDA_CONVOLUTION_KERNELS_H_
+#define CAPSTAN_KERNELS_CUDA_CONVOLUTION_KERNELS_H_
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/kernel_types.h"
+
+namespace capstan::kernels::cuda {
+
+struct ConvolutionArgs {
+  Element type = Element::kFloat;
+  WindowShape shape;
+  int out_c = 1;
+  void* x = nullptr;       // x or dx.
+  void* weight = nullptr;  // weight; dweight is fp32.
+  void* y = nullptr;       // y or dy.
+};
+cudaError_t LaunchConvolutionForward(const ConvolutionArgs& args, cudaStream_t stream);
+cudaError_t LaunchConvolutionBackwardData(const ConvolutionArgs& args, cudaStream_t stream);
+cudaError_t LaunchConvolutionBackwardWeights(const ConvolutionArgs& args, cudaStream_t stream);
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_CONVOLUTION_KERNELS_H_

@@ -1,0 +1,94 @@
+// CudaBackend: a Backend on one NVIDIA GPU, and what a trainer needs of the card besides ops.
+//
+//   absl::StatusOr<std::unique_ptr<CudaBackend>> gpu = OpenCudaBackend({.device = 0});  // loader.h
+//
+// It lives in the plugin libcapstan_cuda.so; this header and loader.h are all that others see.
+//
+// One stream: everything is enqueued in order and runs in order. Run, Copy*, Cast and the like
+// return at once; faults in flight, labels and row numbers out of range surface at Synchronize().
+// In the steady state nothing is allocated: Prepare reserves the workspace that all plans share.
+//
+// Types. x, y, dx, dy, a, b, weight, logits and dlogits have TensorType(): bf16 in Compute::kBf16,
+// fp32 otherwise. Everything else (bias, scale, shift, mean, variance, probabilities, loss, row
+// numbers and the gradients of parameters) is fp32 in every mode.
+// Alignment. Activations (x, y, dx, dy, a, b, logits) of convolutions and fully connected ops begin
+// at a multiple of 16 bytes; others and all parameters anywhere (Run copies those that do not).
+//
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_KERNELS_CUDA_CUDA_BACKEND_H_
+#define CAPSTAN_KERNELS_CUDA_CUDA_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/graph_recorder.h"
+
+namespace capstan::kernels::cuda {
+
+// What convolutions and matrix products compute with. Sums are fp32 in all three.
+enum class Compute {
+  kFp32,  // fp32 throughout: agrees with the reference to about 1e-5.
+  kTf32,  // fp32 operands, products of 10-bit mantissas: 1e-3.
+  kBf16,  // bf16 tensors in memory: 1e-2; half the traffic.
+};
+
+// How Prepare chooses among the plans that the libraries offer. Plans without run-to-run bits are
+// never taken.
+enum class PlanChoice {
+  kHeuristic,  // The library's first: the same on every run of this card and library.
+  kMeasured,   // The fastest of a few, timed: another run may choose, and round, differently.
+};
+
+struct CudaOptions {
+  int device = 0;  // Of those that the driver shows (CUDA_VISIBLE_DEVICES).
+  Compute compute = Compute::kFp32;
+  PlanChoice plan_choice = PlanChoice::kMeasured;
+  int64_t workspace_bytes_max = int64_t{1} << 30;  // Plans that want more are not taken.
+};
+
+struct CudaDeviceInfo {
+  std::string name;  // "NVIDIA H100 80GB HBM3".
+  int device = 0;
+  int capability_major = 0, capability_minor = 0;
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t memory_free_bytes = 0;  // When asked.
+  int driver = 0, runtime = 0;    // As CUDA counts: 13000 is 13.0.
+  int64_t cudnn = 0, cublaslt = 0;
+};
+
+class CudaBackend : public Backend, public GraphDevice {
+ public:
+  // Errors: kUnavailable  the device does not answer.
+  virtual absl::StatusOr<CudaDeviceInfo> Info() = 0;
+
+  // Allocate (backend.h) with the reason.
+  // Errors: kInvalidArgument  bytes is negative.
+  //         kResourceExhausted  no memory; says how much was wanted and how much is free.
+  virtual absl::StatusOr<void*> TryAllocate(int64_t bytes) = 0;
+
+  // Page-locked host memory, for copies that do not block.
+  virtual absl::StatusOr<void*> AllocatePinned(int64_t bytes) = 0;
+  virtual void FreePinned(void* memory) = 0;
+  // Copy without waiting. REQUIRES: the host's side is pinned, and lives until it is done.
+  virtual absl::Status CopyAsync(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status Zero(void* memory, int64_t bytes) = 0;
+
+  // Own operations; see device_ops.h.
+  // Errors: kInvalidArgument  a count or a pointer that cannot be; names it.
+  virtual absl::Status Cast(const CastArgs& args) = 0;
+  virtual absl::Status Update(const UpdateArgs& args) = 0;
+  virtual absl::Status Norm(const NormArgs& args) = 0;
+  virtual absl::Status Quantize(const QuantizeArgs& args) = 0;
+  virtual absl::Status Dequantize(const DequantizeArgs& args) = 0;
+  virtual absl::Status SelectTopK(const TopKArgs& args) = 0;
+};
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_CUDA_BACKEND_H_

@@ -1,0 +1,69 @@
+// CudaPlan: what every prepared op of the CUDA backend is, and what plans share.
+//
+// Thread safety: as Plan.
+#ifndef CAPSTAN_KERNELS_CUDA_CUDA_PLAN_H_
+#define CAPSTAN_KERNELS_CUDA_CUDA_PLAN_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/device.h"
+#include "kernels/op_check.h"
+
+namespace capstan::kernels::cuda {
+
+using Views = absl::Span<const TensorView>;
+
+// The libraries' plans are made for operands at such addresses.
+inline constexpr int64_t kAlignmentBytes = 16;
+// Parts of the workspace begin at multiples of it.
+constexpr int64_t RoundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+class CudaPlan : public Plan {
+ public:
+  // `signature` has the backend's tensor type (WithTensorType). The device outlives the plan.
+  CudaPlan(const OpSignature& signature, Device& device) : signature_(signature), device_(device) {}
+
+  const OpSignature& signature() const { return signature_; }
+
+  // Enqueues the op. REQUIRES: CheckViews(signature(), in, out) passed; the device is entered.
+  // Errors: kInvalidArgument  an operand that must be aligned is not; those of the libraries.
+  virtual absl::Status Execute(Views in, Views out, const RunOptions& options) = 0;
+
+ protected:
+  const OpDesc& desc() const { return signature_.desc; }
+  Device& device() const { return device_; }
+  cudaStream_t stream() const { return device_.stream(); }
+  Element element() const {
+    return device_.options().compute == Compute::kBf16 ? Element::kBf16 : Element::kFloat;
+  }
+  void* Workspace(int64_t offset) const { return static_cast<char*>(device_.workspace()) + offset; }
+  // FromCuda with the op in front.
+  absl::Status Launched(cudaError_t error) const;
+
+  // Refuses a view whose address is no multiple of kAlignmentBytes; `name` as in op.h.
+  absl::Status CheckAligned(const TensorView& view, const char* name) const;
+  // Where an input may be read from: its own place if that is aligned, else a copy in the workspace
+  // at `offset`.
+  absl::StatusOr<void*> AlignedInput(const TensorView& view, int64_t offset) const;
+
+ private:
+  const OpSignature signature_;
+  Device& device_;
+};
+
+inline bool IsAligned(const void* data) {
+  return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(kAlignmentBytes) == 0;
+}
+
+inline int64_t BytesOf(const TensorView& view) { return view.count * kernels::BytesOf(view.dtype); }
+inline int64_t BytesOf(const Operand& operand) {
+  return operand.count * kernels::BytesOf(operand.dtype);
+}
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_CUDA_PLAN_H_

@@ -1,0 +1,285 @@
+#include "kernels/cuda/cudnn_graph.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/status.h"
+
+namespace capstan::kernels::cuda {
+namespace {
+
+using Dimensions = std::array<int64_t, 4>;  // cuDNN's order: N, C, H, W.
+
+constexpr int64_t kXId = 'x';
+constexpr int64_t kWeightId = 'w';
+constexpr int64_t kYId = 'y';
+
+absl::StatusOr<Descriptor> Make(cudnnBackendDescriptorType_t type, const char* what) {
+  cudnnBackendDescriptor_t descriptor = nullptr;
+  CAPSTAN_CUDNN_CHECK(cudnnBackendCreateDescriptor(type, &descriptor),
+                      absl::StrCat("creating ", what));
+  return Descriptor(descriptor);
+}
+
+absl::Status Set(const Descriptor& descriptor, cudnnBackendAttributeName_t name,
+                 cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  CAPSTAN_CUDNN_CHECK(cudnnBackendSetAttribute(descriptor.get(), name, type, count, values),
+                      absl::StrCat("setting cuDNN's attribute ", static_cast<int>(name)));
+  return absl::OkStatus();
+}
+
+absl::Status SetDescriptor(const Descriptor& descriptor, cudnnBackendAttributeName_t name,
+                           const Descriptor& value) {
+  const cudnnBackendDescriptor_t raw = value.get();
+  return Set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
+}
+
+absl::Status Finalize(const Descriptor& descriptor, const char* what) {
+  CAPSTAN_CUDNN_CHECK(cudnnBackendFinalize(descriptor.get()), absl::StrCat("finalising ", what));
+  return absl::OkStatus();
+}
+
+// A tensor that lies in memory as [d0, d2, d3, d1]: NHWC, or OHWI of weights.
+absl::StatusOr<Descriptor> Tensor(int64_t id, const Dimensions& d, cudnnDataType_t type) {
+  const Dimensions strides = {d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]};
+  CAPSTAN_ASSIGN_OR_RETURN(Descriptor t, Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor"));
+  CAPSTAN_RETURN_IF_ERROR(Set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
+  CAPSTAN_RETURN_IF_ERROR(Set(t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, d.data()));
+  CAPSTAN_RETURN_IF_ERROR(Set(t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data()));
+  CAPSTAN_RETURN_IF_ERROR(Set(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id));
+  const int64_t alignment = kAlignmentBytes;
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(t, "a tensor"));
+  return t;
+}
+
+absl::StatusOr<Descriptor> Window(const OpDesc& desc) {
+  CAPSTAN_ASSIGN_OR_RETURN(Descriptor c,
+                           Make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "a convolution"));
+  const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  const int64_t axes = 2;
+  const std::array<int64_t, 2> dilation = {1, 1};
+  const std::array<int64_t, 2> stride = {desc.stride, desc.stride};
+  const std::array<int64_t, 2> padding = {desc.padding, desc.padding};
+  CAPSTAN_RETURN_IF_ERROR(Set(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
+  CAPSTAN_RETURN_IF_ERROR(Set(c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(c, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation.data()));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride.data()));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, padding.data()));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, padding.data()));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(c, "a convolution"));
+  return c;
+}
+
+// The names that one of the three operations has for its parts.
+struct Names {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t window, x, weight, y, alpha, beta;
+};
+
+Names NamesOf(OpKind kind) {
+  switch (kind) {
+    case OpKind::kConvolutionBackwardData:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case OpKind::kConvolutionBackwardWeights:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    default:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  }
+}
+
+// What a descriptor points to must live as long as it does: the graph and all in it.
+struct Graph {
+  Descriptor x, weight, y, window, operation, graph;
+};
+
+absl::StatusOr<Graph> GraphOf(cudnnHandle_t handle, const OpDesc& d, Compute compute) {
+  const cudnnDataType_t type = compute == Compute::kBf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+  Graph g;
+  CAPSTAN_ASSIGN_OR_RETURN(g.x, Tensor(kXId, {d.n, d.c, d.h, d.w}, type));
+  CAPSTAN_ASSIGN_OR_RETURN(g.weight, Tensor(kWeightId, {d.out_c, d.c, d.kernel, d.kernel}, type));
+  CAPSTAN_ASSIGN_OR_RETURN(g.y, Tensor(kYId, {d.n, d.out_c, d.out_h, d.out_w}, type));
+  CAPSTAN_ASSIGN_OR_RETURN(g.window, Window(d));
+  const Names names = NamesOf(d.kind);
+  CAPSTAN_ASSIGN_OR_RETURN(g.operation, Make(names.type, "an operation"));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.window, g.window));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.x, g.x));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.weight, g.weight));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.y, g.y));
+  const float alpha = 1.0f;
+  const float beta = 0.0f;
+  CAPSTAN_RETURN_IF_ERROR(Set(g.operation, names.alpha, CUDNN_TYPE_FLOAT, 1, &alpha));
+  CAPSTAN_RETURN_IF_ERROR(Set(g.operation, names.beta, CUDNN_TYPE_FLOAT, 1, &beta));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(g.operation, "an operation"));
+  CAPSTAN_ASSIGN_OR_RETURN(g.graph, Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "a graph"));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(g.graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, g.operation));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(g.graph, "a graph"));
+  return g;
+}
+
+// The engine configurations that one heuristic offers, best first.
+absl::StatusOr<std::vector<Descriptor>> ConfigsOf(const Graph& graph, cudnnBackendHeurMode_t mode) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor heuristic,
+                           Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "a heuristic"));
+  CAPSTAN_RETURN_IF_ERROR(
+      SetDescriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.graph));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(heuristic, "a heuristic"));
+  int64_t count = 0;
+  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+                      "counting plans");
+  std::vector<Descriptor> configs;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int64_t i = 0; i < count; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(Descriptor config,
+                             Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "a configuration"));
+    raw.push_back(config.get());
+    configs.push_back(std::move(config));
+  }
+  if (count == 0) return configs;
+  int64_t found = 0;
+  CAPSTAN_CUDNN_CHECK(
+      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &found, raw.data()),
+      "asking for plans");
+  if (found < count) configs.resize(static_cast<size_t>(found));
+  return configs;
+}
+
+absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> NotesOf(const Descriptor& config) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor engine,
+                           Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR, "an engine"));
+  cudnnBackendDescriptor_t raw = engine.get();
+  int64_t count = 0;
+  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
+                      "asking for an engine");
+  std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(
+                          engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()),
+                      "asking for an engine's notes");
+  notes.resize(static_cast<size_t>(count));
+  return notes;
+}
+
+// Compiles the configuration. Errors: kUnimplemented and others where cuDNN cannot, after all.
+absl::StatusOr<ConvolutionEngine> Compile(cudnnHandle_t handle, Descriptor config) {
+  ConvolutionEngine engine;
+  engine.config = std::move(config);
+  CAPSTAN_ASSIGN_OR_RETURN(engine.plan, Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan"));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(engine.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
+  CAPSTAN_RETURN_IF_ERROR(
+      SetDescriptor(engine.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine.config));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(engine.plan, "a plan"));
+  int64_t count = 0;
+  CAPSTAN_CUDNN_CHECK(
+      cudnnBackendGetAttribute(engine.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                               CUDNN_TYPE_INT64, 1, &count, &engine.workspace_bytes),
+      "asking for a plan's workspace");
+  return engine;
+}
+
+}  // namespace
+
+bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes) {
+  for (const cudnnBackendNumericalNote_t note : notes) {
+    switch (note) {
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+      case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+        return false;
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // On fp32 operands: TF32.
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+      case CUDNN_NUMERICAL_NOTE_FFT:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+        if (compute == Compute::kFp32) return false;
+        break;
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
+        return false;  // Its errors pass those of TF32.
+      default:
+        break;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, const OpDesc& desc,
+                                                          const CudaOptions& options,
+                                                          int count_max) {
+  CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute));
+  const auto graph = std::make_shared<const Graph>(std::move(made));
+  std::vector<ConvolutionEngine> engines;
+  absl::Status refusal = absl::UnimplementedError("cuDNN offers no plan");
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (!engines.empty()) break;  // The fallbacks are for what the heuristic does not know.
+    absl::StatusOr<std::vector<Descriptor>> configs = ConfigsOf(*graph, mode);
+    if (!configs.ok()) {
+      refusal = configs.status();
+      continue;
+    }
+    for (Descriptor& config : *configs) {
+      if (static_cast<int>(engines.size()) == count_max) break;
+      const auto notes = NotesOf(config);
+      if (!notes.ok() || !Accepts(options.compute, *notes)) continue;
+      absl::StatusOr<ConvolutionEngine> engine = Compile(handle, std::move(config));
+      if (!engine.ok()) {
+        refusal = engine.status();
+      } else if (engine->workspace_bytes <= options.workspace_bytes_max) {
+        engine->graph = graph;
+        engines.push_back(*std::move(engine));
+      }
+    }
+  }
+  if (engines.empty()) return absl::UnimplementedError(refusal.message());
+  return engines;
+}
+
+absl::StatusOr<Descriptor> PackOf(const ConvolutionPointers& pointers, void* workspace) {
+  const std::array<int64_t, 3> ids = {kXId, kWeightId, kYId};
+  const std::array<void*, 3> data = {pointers.x, pointers.weight, pointers.y};
+  CAPSTAN_ASSIGN_OR_RETURN(Descriptor pack,
+                           Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "a list of operands"));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids.data()));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data.data()));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(pack, "a list of operands"));
+  return pack;
+}
+
+}  // namespace capstan::kernels::cuda

@@ -1,0 +1,188 @@
+#include "kernels/cuda/device.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "kernels/cuda/element_rules.h"
+#include "kernels/cuda/status.h"
+
+namespace capstan::kernels::cuda {
+namespace {
+
+constexpr int kCapabilityMin = 8;  // Of the least card that build_defs/cuda.bzl compiles for.
+constexpr int64_t kWorkspaceBytesMin = int64_t{1} << 20;
+
+// 13020 -> "13.2".
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status CheckDriver() {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);  // 0 where there is no driver.
+  cudaRuntimeGetVersion(&runtime);
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (driver == 0) {
+    return absl::UnavailableError(absl::StrCat("no CUDA driver (libcuda.so.1) on this machine (",
+                                               cudaGetErrorName(error), ")"));
+  }
+  if (error == cudaErrorInsufficientDriver) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the CUDA driver is too old: it supports CUDA ", VersionText(driver),
+                     ", expected at least ", VersionText(runtime / 1000 * 1000)));
+  }
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
+    return absl::UnavailableError("the CUDA driver shows no GPU");
+  }
+  return FromCuda(error, "counting GPUs");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaOptions& options) {
+  if (options.workspace_bytes_max < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workspace_bytes_max is ", options.workspace_bytes_max, ", expected >= 0"));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckDriver());
+  std::unique_ptr<Device> device(new Device(options));
+  CAPSTAN_RETURN_IF_ERROR(device->CheckCard());
+  CAPSTAN_RETURN_IF_ERROR(device->Initialize());
+  return device;
+}
+
+absl::Status Device::CheckCard() {
+  int devices = 0;
+  CAPSTAN_CUDA_CHECK(cudaGetDeviceCount(&devices), "counting GPUs");
+  if (options_.device < 0 || options_.device >= devices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device is ", options_.device, ", expected 0 <= device < ", devices));
+  }
+  int major = 0;
+  CAPSTAN_CUDA_CHECK(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options_.device),
+      "asking for the compute capability");
+  if (major < kCapabilityMin) {
+    return absl::FailedPreconditionError(absl::StrCat("GPU ", options_.device,
+                                                      " has compute capability ", major,
+                                                      ".x, expected at least ", kCapabilityMin));
+  }
+  CAPSTAN_CUDA_CHECK(
+      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, options_.device),
+      "asking for the number of multiprocessors");
+  return absl::OkStatus();
+}
+
+absl::Status Device::Initialize() {
+  CAPSTAN_RETURN_IF_ERROR(Enter());
+  CAPSTAN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+                     "creating a stream");
+  CAPSTAN_CUDNN_CHECK(cudnnCreate(&cudnn_), "creating cuDNN's handle");
+  CAPSTAN_CUDNN_CHECK(cudnnSetStream(cudnn_, stream_), "setting cuDNN's stream");
+  CAPSTAN_CUBLAS_CHECK(cublasLtCreate(&cublaslt_), "creating cuBLASLt's handle");
+  CAPSTAN_ASSIGN_OR_RETURN(faults_, Allocate(sizeof(Faults), "fault words"));
+  void* seen = nullptr;
+  CAPSTAN_CUDA_CHECK(cudaMallocHost(&seen, sizeof(Faults)), "allocating pinned memory");
+  faults_seen_ = new (seen) Faults;
+  CAPSTAN_CUDA_CHECK(
+      cudaMemcpyAsync(faults_.get(), seen, sizeof(Faults), cudaMemcpyHostToDevice, stream_),
+      "clearing the fault words");
+  return ReserveWorkspace(kWorkspaceBytesMin);
+}
+
+Device::~Device() {
+  if (!Enter().ok()) return;  // The context is gone, and all that was in it.
+  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  workspace_.reset();
+  faults_.reset();
+  if (faults_seen_ != nullptr) cudaFreeHost(faults_seen_);
+  if (cublaslt_ != nullptr) cublasLtDestroy(cublaslt_);
+  if (cudnn_ != nullptr) cudnnDestroy(cudnn_);
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+absl::Status Device::Enter() const {
+  CAPSTAN_CUDA_CHECK(cudaSetDevice(options_.device),
+                     absl::StrCat("entering GPU ", options_.device));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DeviceMemory> Device::Allocate(int64_t bytes, absl::string_view what) const {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " is ", bytes, " bytes, expected >= 0"));
+  }
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // It would be reported by the next launch.
+    size_t free = 0;
+    size_t total = 0;
+    cudaMemGetInfo(&free, &total);
+    return absl::ResourceExhaustedError(absl::StrCat(what, " needs ", bytes, " bytes on GPU ",
+                                                     options_.device, ", free are ", free, " of ",
+                                                     total));
+  }
+  CAPSTAN_CUDA_CHECK(error, absl::StrCat("allocating ", what));
+  return DeviceMemory(memory);
+}
+
+absl::Status Device::ReserveWorkspace(int64_t bytes) {
+  if (bytes <= workspace_bytes_) return absl::OkStatus();
+  if (capturing_) {
+    return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
+  }
+  // cudaFree of the old one waits for the device, so what runs is done with it.
+  workspace_.reset();
+  workspace_bytes_ = 0;
+  CAPSTAN_ASSIGN_OR_RETURN(DeviceMemory memory, Allocate(bytes, "the workspace"));
+  workspace_ = std::shared_ptr<void>(std::move(memory));
+  workspace_bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+Faults* Device::ReportLabels(int64_t classes) {
+  classes_ = classes;
+  return static_cast<Faults*>(faults_.get());
+}
+
+Faults* Device::ReportRows(int64_t rows) {
+  rows_ = rows;
+  return static_cast<Faults*>(faults_.get());
+}
+
+absl::Status Device::Synchronize() {
+  if (capturing_) {
+    return absl::FailedPreconditionError("cannot wait while work is being recorded");
+  }
+  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream_), "waiting for the GPU");
+  return classes_ == 0 && rows_ == 0 ? absl::OkStatus() : TakeFaults();
+}
+
+absl::Status Device::TakeFaults() {
+  CAPSTAN_CUDA_CHECK(
+      cudaMemcpyAsync(faults_seen_, faults_.get(), sizeof(Faults), cudaMemcpyDeviceToHost, stream_),
+      "reading the fault words");
+  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream_), "waiting for the GPU");
+  const Faults seen = *faults_seen_;
+  if (seen.label == kNoFault && seen.row == kNoFault) return absl::OkStatus();
+  *faults_seen_ = Faults{};
+  CAPSTAN_CUDA_CHECK(
+      cudaMemcpyAsync(faults_.get(), faults_seen_, sizeof(Faults), cudaMemcpyHostToDevice, stream_),
+      "clearing the fault words");
+  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream_), "waiting for the GPU");
+  if (seen.label != kNoFault) {
+    return absl::InvalidArgumentError(absl::StrCat("label ", seen.label >> 32, " is ",
+                                                   static_cast<int32_t>(seen.label),
+                                                   ", expected 0 <= label < ", classes_));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("row number ", seen.row >> 32, " is ",
+                                                 FloatOf(static_cast<uint32_t>(seen.row)),
+                                                 ", expected a whole number, 0 <= row < ", rows_));
+}
+
+}  // namespace capstan::kernels::cuda

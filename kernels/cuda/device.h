@@ -1,0 +1,88 @@
+// Device: one GPU as the plans see it: stream, library handles, the workspace that they share, and
+// the fault words that kernels set when labels or row numbers are out of range.
+//
+// Thread safety: used by one thread at a time; Enter() before any call of CUDA on a thread.
+#ifndef CAPSTAN_KERNELS_CUDA_DEVICE_H_
+#define CAPSTAN_KERNELS_CUDA_DEVICE_H_
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/kernel_types.h"
+
+namespace capstan::kernels::cuda {
+
+// Device memory that frees itself.
+struct CudaFree {
+  void operator()(void* memory) const { cudaFree(memory); }
+};
+using DeviceMemory = std::unique_ptr<void, CudaFree>;
+
+class Device {
+ public:
+  // Errors: those of OpenCudaBackend (loader.h) that are the card's.
+  static absl::StatusOr<std::unique_ptr<Device>> Open(const CudaOptions& options);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const CudaOptions& options() const { return options_; }
+  cudaStream_t stream() const { return stream_; }
+  cudnnHandle_t cudnn() const { return cudnn_; }
+  cublasLtHandle_t cublaslt() const { return cublaslt_; }
+  int multiprocessors() const { return multiprocessors_; }
+
+  // Makes this device the calling thread's.
+  absl::Status Enter() const;
+
+  // Errors: kResourceExhausted  names `what`, the bytes wanted and those that are free.
+  absl::StatusOr<DeviceMemory> Allocate(int64_t bytes, absl::string_view what) const;
+
+  // At least `bytes` of scratch for the op that runs; no op keeps anything there. What was reserved
+  // before stays where it is for graphs that were recorded with it.
+  // Errors: as Allocate; kFailedPrecondition  work is being recorded.
+  absl::Status ReserveWorkspace(int64_t bytes);
+  void* workspace() const { return workspace_.get(); }
+  std::shared_ptr<void> workspace_owner() const { return workspace_; }
+
+  bool capturing() const { return capturing_; }
+  void set_capturing(bool capturing) { capturing_ = capturing; }
+
+  // Where kernels report; device memory. `classes` and `rows` are for the message.
+  Faults* ReportLabels(int64_t classes);
+  Faults* ReportRows(int64_t rows);
+
+  // Waits for the stream. Errors: kInvalidArgument  a label or a row number was out of range (the
+  // first one is named; told once); kInternal and others  a fault of the work.
+  absl::Status Synchronize();
+
+ private:
+  explicit Device(const CudaOptions& options) : options_(options) {}
+  absl::Status Initialize();
+  absl::Status CheckCard();
+  absl::Status TakeFaults();
+
+  const CudaOptions options_;
+  int multiprocessors_ = 0;
+  cudaStream_t stream_ = nullptr;
+  cudnnHandle_t cudnn_ = nullptr;
+  cublasLtHandle_t cublaslt_ = nullptr;
+  std::shared_ptr<void> workspace_;  // Shared with the graphs that were recorded with it.
+  int64_t workspace_bytes_ = 0;
+  DeviceMemory faults_;
+  Faults* faults_seen_ = nullptr;   // Pinned host memory.
+  int64_t classes_ = 0, rows_ = 0;  // Of the last op that may report; 0: none yet.
+  bool capturing_ = false;
+};
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_DEVICE_H_

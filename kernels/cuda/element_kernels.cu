@@ -1,0 +1,251 @@
+// Kernels without a sum; element_kernels.h has the maths, shapes and bytes of each.
+#include "kernels/cuda/element_kernels.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace capstan::kernels::cuda {
+namespace {
+
+template <typename T>
+struct ReluOp {
+  const T* x;
+  T* y;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    float v[N];
+    LoadN(x + i, v);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = Relu(v[k]);
+    StoreN(y + i, v);
+  }
+};
+
+template <typename T>
+struct ReluBackwardOp {
+  const T* y;
+  const T* dy;
+  T* dx;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    float v[N];
+    float g[N];
+    LoadN(y + i, v);
+    LoadN(dy + i, g);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = ReluGradient(v[k], g[k]);
+    StoreN(dx + i, v);
+  }
+};
+
+template <typename T>
+struct AddOp {
+  const T* a;
+  const T* b;
+  T* y;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    float v[N];
+    float u[N];
+    LoadN(a + i, v);
+    LoadN(b + i, u);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = v[k] + u[k];
+    StoreN(y + i, v);
+  }
+};
+
+template <typename T>
+struct DropoutOp {
+  const T* x;
+  T* y;
+  DropoutRule rule;
+  uint64_t key;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    float v[N];
+    LoadN(x + i, v);
+    const auto words = Philox4x32(key, static_cast<uint64_t>(i) / 4);  // N = 4: i % 4 is 0.
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      v[k] = Dropout(rule, words[N == 4 ? k : static_cast<unsigned>(i % 4)], v[k]);
+    }
+    StoreN(y + i, v);
+  }
+};
+
+template <typename T>
+struct BiasOp {
+  T* y;
+  const float* bias;
+  uint32_t c;
+  bool relu;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    float v[N];
+    LoadN(y + i, v);
+    uint32_t channel = static_cast<uint32_t>(i) % c;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      if (bias != nullptr) v[k] = v[k] + bias[channel];
+      if (relu) v[k] = Relu(v[k]);
+      if (++channel == c) channel = 0;
+    }
+    StoreN(y + i, v);
+  }
+};
+
+template <typename From, typename To>
+struct CastOp {
+  const From* in;
+  To* out;
+  float scale;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    float v[N];
+    LoadN(in + i, v);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = v[k] * scale;
+    StoreN(out + i, v);
+  }
+};
+
+template <UpdateRule kRule>
+struct UpdateOp {
+  UpdateScalars c;
+  float* w;
+  const float* g;
+  float* s0;
+  float* s1;
+  Bf16* half;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    float weight[N];
+    float gradient[N];
+    float state0[N] = {};
+    float state1[N] = {};
+    LoadN(w + i, weight);
+    LoadN(g + i, gradient);
+    if constexpr (StateSlotsOf(kRule) > 0) LoadN(s0 + i, state0);
+    if constexpr (StateSlotsOf(kRule) > 1) LoadN(s1 + i, state1);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      weight[k] = Updated<kRule>(c, weight[k], gradient[k], state0 + k, state1 + k);
+    }
+    StoreN(w + i, weight);
+    if constexpr (StateSlotsOf(kRule) > 0) StoreN(s0 + i, state0);
+    if constexpr (StateSlotsOf(kRule) > 1) StoreN(s1 + i, state1);
+    if (half != nullptr) StoreN(half + i, weight);
+  }
+};
+
+template <typename T>
+cudaError_t ReluOf(const MapArgs& args, cudaStream_t stream) {
+  const ReluOp<T> op{static_cast<const T*>(args.a), static_cast<T*>(args.y)};
+  return Map(op, args.n, IsAligned4(op.x) && IsAligned4(op.y), stream);
+}
+
+template <typename T>
+cudaError_t ReluBackwardOf(const MapArgs& args, cudaStream_t stream) {
+  const ReluBackwardOp<T> op{static_cast<const T*>(args.a), static_cast<const T*>(args.b),
+                             static_cast<T*>(args.y)};
+  const bool aligned = IsAligned4(op.y) && IsAligned4(op.dy) && IsAligned4(op.dx);
+  return Map(op, args.n, aligned, stream);
+}
+
+template <typename T>
+cudaError_t AddOf(const MapArgs& args, cudaStream_t stream) {
+  const AddOp<T> op{static_cast<const T*>(args.a), static_cast<const T*>(args.b),
+                    static_cast<T*>(args.y)};
+  return Map(op, args.n, IsAligned4(op.a) && IsAligned4(op.b) && IsAligned4(op.y), stream);
+}
+
+template <typename T>
+cudaError_t DropoutOf(const MapArgs& args, const DropoutRule& rule, uint64_t key,
+                      cudaStream_t stream) {
+  const DropoutOp<T> op{static_cast<const T*>(args.a), static_cast<T*>(args.y), rule, key};
+  return Map(op, args.n, IsAligned4(op.x) && IsAligned4(op.y), stream);
+}
+
+template <typename T>
+cudaError_t BiasOf(const BiasArgs& args, cudaStream_t stream) {
+  const BiasOp<T> op{static_cast<T*>(args.y), args.bias, static_cast<uint32_t>(args.c), args.relu};
+  return Map(op, args.n, IsAligned4(op.y), stream);
+}
+
+template <typename From, typename To>
+cudaError_t CastOf(const CastArgs& args, cudaStream_t stream) {
+  const CastOp<From, To> op{static_cast<const From*>(args.in), static_cast<To*>(args.out),
+                            args.scale};
+  return Map(op, args.n, IsAligned4(op.in) && IsAligned4(op.out), stream);
+}
+
+template <typename From>
+cudaError_t CastFrom(const CastArgs& args, cudaStream_t stream) {
+  switch (args.to) {
+    case Number::kFp32:
+      return CastOf<From, float>(args, stream);
+    case Number::kBf16:
+      return CastOf<From, Bf16>(args, stream);
+    case Number::kFp16:
+      return CastOf<From, Fp16>(args, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+template <UpdateRule kRule>
+cudaError_t UpdateOf(const UpdateArgs& args, cudaStream_t stream) {
+  // A slot that the rule does not have is never read.
+  const UpdateOp<kRule> op{args.scalars, args.weights, args.gradient,
+                           args.s0,      args.s1,      reinterpret_cast<Bf16*>(args.weights_bf16)};
+  const bool aligned = IsAligned4(op.w) && IsAligned4(op.g) && IsAligned4(op.s0) &&
+                       IsAligned4(op.s1) && IsAligned4(op.half);
+  return Map(op, args.n, aligned, stream);
+}
+
+}  // namespace
+
+cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream) {
+  return args.type == Element::kBf16 ? ReluOf<Bf16>(args, stream) : ReluOf<float>(args, stream);
+}
+cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream) {
+  return args.type == Element::kBf16 ? ReluBackwardOf<Bf16>(args, stream)
+                                     : ReluBackwardOf<float>(args, stream);
+}
+cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream) {
+  return args.type == Element::kBf16 ? AddOf<Bf16>(args, stream) : AddOf<float>(args, stream);
+}
+cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, uint64_t key,
+                          cudaStream_t stream) {
+  return args.type == Element::kBf16 ? DropoutOf<Bf16>(args, rule, key, stream)
+                                     : DropoutOf<float>(args, rule, key, stream);
+}
+cudaError_t LaunchBias(const BiasArgs& args, cudaStream_t stream) {
+  return args.type == Element::kBf16 ? BiasOf<Bf16>(args, stream) : BiasOf<float>(args, stream);
+}
+
+cudaError_t LaunchCast(const CastArgs& args, cudaStream_t stream) {
+  switch (args.from) {
+    case Number::kFp32:
+      return CastFrom<float>(args, stream);
+    case Number::kBf16:
+      return CastFrom<Bf16>(args, stream);
+    case Number::kFp16:
+      return CastFrom<Fp16>(args, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t LaunchUpdate(const UpdateArgs& args, cudaStream_t stream) {
+  switch (args.rule) {
+    case UpdateRule::kSgd:
+      return UpdateOf<UpdateRule::kSgd>(args, stream);
+    case UpdateRule::kMomentum:
+      return UpdateOf<UpdateRule::kMomentum>(args, stream);
+    case UpdateRule::kNesterov:
+      return UpdateOf<UpdateRule::kNesterov>(args, stream);
+    case UpdateRule::kAdam:
+      return UpdateOf<UpdateRule::kAdam>(args, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace capstan::kernels::cuda

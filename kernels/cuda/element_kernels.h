@@ -1,0 +1,54 @@
+// Kernels without a sum: activations, bias, dropout, casts, updates.
+//
+// Every launcher enqueues and returns the launch's error; n = 0 does nothing. Elements are
+// independent, so the bits depend on no launch geometry; the rules are those of element_rules.h.
+// All are memory bound; "B" is the traffic of an element of fp32 (bf16 tensors: half), and the
+// floor is B * n / bandwidth: for n = 25.6M at 3.35 TB/s (H100), 12 B take 92 us. None has been
+// timed on a card yet. Compared with kernels/reference by tests/gpu:conformance_test.
+// Thread safety: any stream of any thread.
+#ifndef CAPSTAN_KERNELS_CUDA_ELEMENT_KERNELS_H_
+#define CAPSTAN_KERNELS_CUDA_ELEMENT_KERNELS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/kernel_types.h"
+
+namespace capstan::kernels::cuda {
+
+struct MapArgs {
+  Element type = Element::kFloat;  // Of all operands.
+  int64_t n = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;  // Of kernels with two inputs.
+  void* y = nullptr;
+};
+cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream);          // y = relu(a)       8 B
+cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream);  // y = a > 0 ? b : 0 12 B
+cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream);           // y = a + b        12 B
+
+// y = keep(i) ? a * factor : 0, by Philox word i of the key; b is ignored. 8 B.
+cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, uint64_t key,
+                          cudaStream_t stream);
+
+// y[i] = act(y[i] + bias[i % c]), in place. 8 B.
+struct BiasArgs {
+  Element type = Element::kFloat;
+  int64_t n = 0;  // Elements of y, < 2^31; a multiple of c.
+  int c = 1;
+  const float* bias = nullptr;  // [c], or null: none.
+  bool relu = false;
+  void* y = nullptr;
+};
+cudaError_t LaunchBias(const BiasArgs& args, cudaStream_t stream);
+
+cudaError_t LaunchCast(const CastArgs& args, cudaStream_t stream);  // 6 B from fp32 to bf16.
+
+// SGD 12 B, momentum 20 B, Adam 28 B; 2 B more with weights_bf16.
+cudaError_t LaunchUpdate(const UpdateArgs& args, cudaStream_t stream);
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_ELEMENT_KERNELS_H_

@@ -1,0 +1,75 @@
+// Kernels of images [n, h, w, c]: pools, batch norm, and sums over positions (bias gradients).
+//
+// Every launcher enqueues and returns the launch's error. Sums have an order that shapes alone
+// decide: the same bits on every run. Specification: kernels/reference/image_ops.h; compared by
+// tests/gpu:conformance_test. All are memory bound; "B" is the traffic of an element of fp32 (bf16
+// tensors: half), the floor B * elements / bandwidth. None has been timed on a card yet.
+// Thread safety: any stream of any thread.
+#ifndef CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_
+#define CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/kernel_types.h"
+
+namespace capstan::kernels::cuda {
+
+// x [n,h,w,c], y [n,out_h,out_w,c], index as y: the winner's offset in its window. One thread an
+// output element; backward gathers, so nothing is added atomically. About 4 B of x and 8 of y.
+struct PoolArgs {
+  Element type = Element::kFloat;  // Of x, y, dx, dy.
+  WindowShape shape;
+  const void* from = nullptr;  // Forward x, backward dy.
+  void* to = nullptr;          // Forward y, backward dx.
+  int32_t* index = nullptr;    // Max pools: forward written, backward read.
+};
+cudaError_t LaunchMaxPoolForward(const PoolArgs& args, cudaStream_t stream);
+cudaError_t LaunchMaxPoolBackward(const PoolArgs& args, cudaStream_t stream);
+cudaError_t LaunchAveragePoolForward(const PoolArgs& args, cudaStream_t stream);
+cudaError_t LaunchAveragePoolBackward(const PoolArgs& args, cudaStream_t stream);
+
+// Scratch of the sums below, for a matrix [rows, c].
+int64_t ColumnSumsScratchBytes(int64_t rows, int c);
+
+// sums[j] = sum over i of dy[i, j].   4 B.
+struct ColumnSumsArgs {
+  Element type = Element::kFloat;  // Of dy.
+  int64_t rows = 0;                // >= 1.
+  int c = 1;
+  const void* dy = nullptr;  // [rows, c]
+  float* sums = nullptr;     // [c]
+  void* scratch = nullptr;   // ColumnSumsScratchBytes(rows, c)
+};
+cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream);
+
+// Per channel over `rows` positions, with inv = 1 / sqrt(variance + epsilon):
+//   forward   mean = E[x], variance = E[(x - mean)^2];  y = (x - mean) * inv * scale + shift
+//   backward  dshift = sum dy, dscale = sum dy * normal, normal = (x - mean) * inv;
+//             dx = scale * inv * (dy - dshift / rows - normal * dscale / rows)
+// Sums of x are taken about x[0], in fp32 within a thread and double between them.
+// Forward 12 B (x twice, y), inference 8 B, backward 20 B (x and dy twice, dx).
+struct BatchNormArgs {
+  Element type = Element::kFloat;  // Of x, y, dx, dy.
+  int64_t rows = 0;                // n * h * w, >= 1.
+  int c = 1;
+  float epsilon = 0.0f;
+  const void* x = nullptr;
+  const void* dy = nullptr;      // Backward.
+  const float* scale = nullptr;  // [c]; also shift, mean, variance, dscale and dshift.
+  const float* shift = nullptr;
+  float* mean = nullptr;      // Forward writes it, others read it.
+  float* variance = nullptr;  // Likewise.
+  float* dscale = nullptr;
+  float* dshift = nullptr;
+  void* out = nullptr;      // y or dx.
+  void* scratch = nullptr;  // ColumnSumsScratchBytes(rows, c); not for inference.
+};
+cudaError_t LaunchBatchNormForward(const BatchNormArgs& args, cudaStream_t stream);
+cudaError_t LaunchBatchNormInference(const BatchNormArgs& args, cudaStream_t stream);
+cudaError_t LaunchBatchNormBackward(const BatchNormArgs& args, cudaStream_t stream);
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_

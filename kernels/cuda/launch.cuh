@@ -1,0 +1,105 @@
+// What the .cu files share: vectors of four elements, grids, sums over a block.
+#ifndef CAPSTAN_KERNELS_CUDA_LAUNCH_CUH_
+#define CAPSTAN_KERNELS_CUDA_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/element_rules.h"
+#include "kernels/cuda/kernel_types.h"
+
+namespace capstan::kernels::cuda {
+
+inline constexpr int kBlockThreads = 256;
+inline constexpr int64_t kGridBlocksMax = 1 << 16;  // Loops over the grid cover the rest.
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr unsigned BlocksFor(int64_t items, int64_t items_of_block) {
+  const int64_t blocks = CeilDiv(items, items_of_block);
+  return static_cast<unsigned>(blocks < kGridBlocksMax ? blocks : kGridBlocksMax);
+}
+
+// Elements as they lie in memory.
+struct Bf16 {
+  uint16_t bits;
+};
+struct Fp16 {
+  uint16_t bits;
+};
+
+__device__ __forceinline__ float Load(const float* p) { return *p; }
+__device__ __forceinline__ float Load(const Bf16* p) { return FromBf16(p->bits); }
+__device__ __forceinline__ float Load(const Fp16* p) { return FromFp16(p->bits); }
+__device__ __forceinline__ void Store(float* p, float v) { *p = v; }
+__device__ __forceinline__ void Store(Bf16* p, float v) { p->bits = ToBf16(v); }
+__device__ __forceinline__ void Store(Fp16* p, float v) { p->bits = ToFp16(v); }
+
+// The unsigned type that holds four elements.
+template <typename T>
+struct FourOf {
+  using Type = uint2;
+};
+template <>
+struct FourOf<float> {
+  using Type = uint4;
+};
+
+// N is 1, or 4 and p is aligned for four elements.
+template <int N, typename T>
+__device__ __forceinline__ void LoadN(const T* p, float (&v)[N]) {
+  if constexpr (N == 1) {
+    v[0] = Load(p);
+  } else {
+    using Four = typename FourOf<T>::Type;
+    const Four packed = *reinterpret_cast<const Four*>(p);
+    T parts[4];
+    memcpy(parts, &packed, sizeof(parts));
+#pragma unroll
+    for (int k = 0; k < 4; ++k) v[k] = Load(parts + k);
+  }
+}
+template <int N, typename T>
+__device__ __forceinline__ void StoreN(T* p, const float (&v)[N]) {
+  if constexpr (N == 1) {
+    Store(p, v[0]);
+  } else {
+    using Four = typename FourOf<T>::Type;
+    T parts[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) Store(parts + k, v[k]);
+    Four packed;
+    memcpy(&packed, parts, sizeof(parts));
+    *reinterpret_cast<Four*>(p) = packed;
+  }
+}
+
+// Whether p may be read four elements at a time; null may.
+template <typename T>
+bool IsAligned4(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) == 0;
+}
+
+// op.Run<N>(i) for all elements: four at a time where `aligned`, one by one at the end.
+template <class Op>
+__global__ void __launch_bounds__(kBlockThreads) MapKernel(Op op, int64_t n, bool aligned) {
+  const int64_t stride = int64_t{gridDim.x} * kBlockThreads * 4;
+  for (int64_t i = (int64_t{blockIdx.x} * kBlockThreads + threadIdx.x) * 4; i < n; i += stride) {
+    if (aligned && i + 4 <= n) {
+      op.template Run<4>(i);
+    } else {
+      for (int64_t j = i; j < n && j < i + 4; ++j) op.template Run<1>(j);
+    }
+  }
+}
+template <class Op>
+cudaError_t Map(const Op& op, int64_t n, bool aligned, cudaStream_t stream) {
+  if (n == 0) return cudaSuccess;  // A grid of no blocks is itself an error.
+  MapKernel<<<BlocksFor(n, 4 * kBlockThreads), kBlockThreads, 0, stream>>>(op, n, aligned);
+  return cudaGetLastError();  // Of the launch; faults in flight surface at Synchronize().
+}
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_LAUNCH_CUH_

@@ -1,0 +1,45 @@
+// Choosing among the plans that a library offers: the first that works, or the fastest by timing.
+//
+// Thread safety: functions; the device is used by one thread at a time.
+#ifndef CAPSTAN_KERNELS_CUDA_MEASURE_H_
+#define CAPSTAN_KERNELS_CUDA_MEASURE_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/device.h"
+#include "kernels/op_check.h"
+
+namespace capstan::kernels::cuda {
+
+// Candidates that are timed; libraries order them by what they expect of each.
+inline constexpr int kCandidatesMax = 12;
+
+// Memory like an op's operands, for timing: inputs in order, then outputs. All zeros.
+class Rehearsal {
+ public:
+  // Errors: kResourceExhausted  no memory for them.
+  static absl::StatusOr<Rehearsal> Create(Device& device, const OpSignature& signature);
+  // Of operand `i`, inputs first.
+  void* operand(int i) const { return memory_[static_cast<size_t>(i)].get(); }
+
+ private:
+  std::vector<DeviceMemory> memory_;
+};
+
+// Milliseconds of the fastest of a few runs after a first one.
+// Errors: those of `run`, and of the device.
+absl::StatusOr<float> TimeOf(Device& device, const std::function<absl::Status()>& run);
+
+// The index of the fastest of `count` candidates; those whose run fails are left out. With
+// PlanChoice::kHeuristic, or a single candidate, the first.
+// Errors: kUnimplemented  count is 0; that of the last candidate, if all fail.
+absl::StatusOr<int> Choose(Device& device, int count,
+                           const std::function<absl::Status(int candidate)>& run);
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_MEASURE_H_
