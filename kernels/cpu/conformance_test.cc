@@ -19,6 +19,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
+#include "kernels/testing/op_cases.h"
 
 namespace capstan::kernels {
 namespace {
@@ -27,66 +28,6 @@ using K = OpKind;
 
 constexpr InstructionSet kInstructionSets[] = {InstructionSet::kBaseline, InstructionSet::kAvx2,
                                                InstructionSet::kAvx512};
-
-// Operands of one run in plain vectors; 4-byte elements of either type.
-struct Operands {
-  std::vector<std::vector<float>> values;
-  std::vector<DataType> types;
-
-  void Add(std::vector<float> value, DataType type) {
-    values.push_back(std::move(value));
-    types.push_back(type);
-  }
-  std::vector<TensorView> Views() {
-    std::vector<TensorView> views;
-    for (size_t i = 0; i < values.size(); ++i) {
-      views.push_back({values[i].data(), static_cast<int64_t>(values[i].size()), types[i]});
-    }
-    return views;
-  }
-};
-
-std::vector<float> Uniform(uint64_t key, int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = 2.0f * ToUnitFloat(PhiloxWord(key, i)) - 1.0f;
-  }
-  return values;
-}
-
-// Valid inputs: uniform in [-1, 1), but labels, indices, rows and variances in their ranges.
-Operands MakeInputs(const OpSignature& signature) {
-  const OpDesc& d = signature.desc;
-  Operands inputs;
-  for (int i = 0; i < signature.input_count; ++i) {
-    const Operand& operand = signature.inputs[static_cast<size_t>(i)];
-    const std::string name = operand.name;
-    std::vector<float> values = Uniform(MixKey(17, static_cast<uint64_t>(i)), operand.count);
-    for (size_t j = 0; j < values.size(); ++j) {
-      const uint32_t word = PhiloxWord(99, j);
-      if (name == "rows") values[j] = static_cast<float>(word % static_cast<uint64_t>(d.rows));
-      if (name == "variance") values[j] = 0.1f + std::fabs(values[j]);
-      if (operand.dtype == DataType::kInt32) {
-        const auto number = static_cast<int32_t>(word % static_cast<uint64_t>(d.c));
-        std::memcpy(&values[j], &number, 4);
-      }
-    }
-    inputs.Add(std::move(values), operand.dtype);
-  }
-  return inputs;
-}
-
-// Outputs start as NaN: an element that an op forgets is seen.
-Operands MakeOutputs(const OpSignature& signature) {
-  Operands outputs;
-  for (int i = 0; i < signature.output_count; ++i) {
-    const Operand& operand = signature.outputs[static_cast<size_t>(i)];
-    outputs.Add(std::vector<float>(static_cast<size_t>(operand.count),
-                                   std::numeric_limits<float>::quiet_NaN()),
-                operand.dtype);
-  }
-  return outputs;
-}
 
 Operands RunOp(Backend& backend, const OpDesc& desc, Operands& inputs, const RunOptions& options) {
   REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(desc));
@@ -220,39 +161,6 @@ void Conform(const OpDesc& desc, const RunOptions& options = {}) {
   }
 }
 
-struct WindowCase {
-  int64_t n, h, w, c, out_c, kernel, stride, padding;
-};
-
-OpDesc WindowDesc(K kind, const WindowCase& t, bool bias, bool relu) {
-  OpDesc d;
-  d.kind = kind;
-  d.n = t.n;
-  d.h = t.h;
-  d.w = t.w;
-  d.c = t.c;
-  d.out_c = t.out_c;
-  d.kernel = t.kernel;
-  d.stride = t.stride;
-  d.padding = t.padding;
-  d.out_h = (t.h + 2 * t.padding - t.kernel) / t.stride + 1;
-  d.out_w = (t.w + 2 * t.padding - t.kernel) / t.stride + 1;
-  d.has_bias = bias;
-  d.fuse_relu = relu;
-  return d;
-}
-
-// Batches of 0, 1 and odd sizes; channels below, at and above a vector and a panel of each
-// instruction set (4, 8, 16, 64 floats), single and many; windows that do and do not overlap or
-// cover the image.
-const WindowCase kWindowCases[] = {
-    {0, 5, 5, 3, 4, 3, 1, 1},     {1, 1, 1, 1, 1, 1, 1, 0},    {2, 28, 28, 1, 20, 5, 1, 0},
-    {3, 12, 12, 20, 50, 5, 1, 0}, {1, 7, 9, 3, 17, 3, 1, 1},   {2, 8, 8, 16, 32, 3, 2, 1},
-    {2, 9, 6, 33, 65, 3, 2, 1},   {1, 11, 5, 8, 130, 2, 3, 0}, {3, 4, 4, 64, 64, 1, 1, 0},
-    {2, 8, 8, 16, 32, 1, 2, 0},   {1, 6, 7, 5, 9, 4, 2, 3},    {2, 13, 13, 2, 5, 5, 4, 2},
-    {5, 3, 3, 40, 24, 3, 1, 0},   {1, 10, 1, 7, 3, 1, 1, 0},
-};
-
 TEST_CASE("CPU convolution: forward agrees with the reference", "[kernels][cpu]") {
   for (const WindowCase& t : kWindowCases) {
     for (const bool bias : {false, true}) {
@@ -327,15 +235,6 @@ TEST_CASE("CPU pools: ties go to the first, NaN wins", "[kernels][cpu]") {
       }
     }
   }
-}
-
-OpDesc MatrixDesc(K kind, int64_t n, int64_t c, int64_t out_c) {
-  OpDesc d;
-  d.kind = kind;
-  d.n = n;
-  d.c = c;
-  d.out_c = out_c;
-  return d;
 }
 
 TEST_CASE("CPU fully connected: forward and gradients agree with the reference", "[kernels][cpu]") {
