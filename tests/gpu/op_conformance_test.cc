@@ -1,0 +1,335 @@
+// Every op of op.h on the GPU against the reference, in fp32, TF32 and bf16.
+//
+// Tolerance: the largest error of an output is at most 1e-5 (fp32), 1e-3 (TF32) or 1e-2 (bf16) of
+// its largest value. Inputs are rounded to bf16 before both compute, so that only the GPU's own
+// rounding counts. In fp32 what only moves or selects values must agree to the bit. Every op runs
+// twice, and must give the same bits; parameters also lie at odd addresses.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "kernels/cuda/element_rules.h"
+#include "kernels/op_check.h"
+#include "kernels/reference/reference_backend.h"
+#include "kernels/testing/op_cases.h"
+#include "tests/gpu/gpu.h"
+#include "tests/gpu/test_gpu.h"
+
+namespace capstan::gpu {
+namespace {
+
+using kernels::DataType;
+using kernels::MatrixDesc;
+using kernels::OpDesc;
+using kernels::Operand;
+using kernels::Operands;
+using kernels::OpSignature;
+using kernels::RunOptions;
+using kernels::TensorView;
+using kernels::WindowCase;
+using kernels::WindowDesc;
+using kernels::cuda::Compute;
+using kernels::cuda::CudaBackend;
+using K = kernels::OpKind;
+
+constexpr Compute kComputes[] = {Compute::kFp32, Compute::kTf32, Compute::kBf16};
+
+double Tolerance(Compute compute) {
+  return compute == Compute::kFp32 ? 1e-5 : compute == Compute::kTf32 ? 1e-3 : 1e-2;
+}
+
+bool IsExact(K kind) {
+  return kind == K::kMaxPoolForward || kind == K::kReluForward || kind == K::kReluBackward ||
+         kind == K::kAdd || kind == K::kEmbeddingForward;
+}
+
+std::vector<uint16_t> ToHalves(const std::vector<float>& values) {
+  std::vector<uint16_t> halves;
+  halves.reserve(values.size());
+  for (const float value : values) halves.push_back(kernels::cuda::ToBf16(value));
+  return halves;
+}
+
+// Operands in the GPU's memory, converted to the types of its signature.
+class DeviceOperands {
+ public:
+  DeviceOperands(CudaBackend& backend, const Operand* operands, int count) : backend_(backend) {
+    for (int i = 0; i < count; ++i) {
+      const Operand& operand = operands[i];
+      const std::string name = operand.name;
+      // Parameters lie one element behind an aligned address.
+      const bool parameter = name == "weight" || name == "bias" || name == "dweight" ||
+                             name == "dbias" || name == "scale" || name == "shift";
+      const int64_t size = kernels::BytesOf(operand.dtype);
+      arrays_.push_back(
+          std::make_unique<Array>(backend_, operand.count * size, parameter ? size : 0));
+      views_.push_back({arrays_.back()->data(), operand.count, operand.dtype});
+    }
+  }
+
+  const std::vector<TensorView>& views() const { return views_; }
+
+  void Upload(const Operands& from) {
+    for (size_t i = 0; i < views_.size(); ++i) {
+      if (views_[i].dtype == DataType::kBfloat16) {
+        arrays_[i]->Upload(ToHalves(from.values[i]).data());
+      } else {
+        arrays_[i]->Upload(from.values[i].data());
+      }
+    }
+  }
+
+  void Download(Operands& to) const {
+    for (size_t i = 0; i < views_.size(); ++i) {
+      std::vector<float>& values = to.values[i];
+      if (views_[i].dtype != DataType::kBfloat16) {
+        arrays_[i]->Download(values.data());
+        continue;
+      }
+      std::vector<uint16_t> halves(values.size());
+      arrays_[i]->Download(halves.data());
+      for (size_t j = 0; j < halves.size(); ++j) values[j] = kernels::cuda::FromBf16(halves[j]);
+    }
+  }
+
+ private:
+  CudaBackend& backend_;
+  std::vector<std::unique_ptr<Array>> arrays_;
+  std::vector<TensorView> views_;
+};
+
+Operands RunReference(const OpSignature& signature, Operands& inputs, const RunOptions& options) {
+  const auto reference = kernels::MakeReferenceBackend();
+  REQUIRE_OK_AND_ASSIGN(const auto plan, reference->Prepare(signature.desc));
+  Operands outputs = kernels::MakeOutputs(signature);
+  REQUIRE_OK(reference->Run(*plan, inputs.Views(), outputs.Views(), options));
+  return outputs;
+}
+
+// `signature` has the GPU's types.
+Operands RunGpu(CudaBackend& gpu, const OpSignature& signature, const Operands& inputs,
+                const RunOptions& options) {
+  REQUIRE_OK_AND_ASSIGN(const auto plan, gpu.Prepare(signature.desc));
+  DeviceOperands in(gpu, signature.inputs.data(), signature.input_count);
+  DeviceOperands out(gpu, signature.outputs.data(), signature.output_count);
+  Operands first = kernels::MakeOutputs(signature);
+  in.Upload(inputs);
+  for (int run = 0; run < 2; ++run) {
+    Operands outputs = kernels::MakeOutputs(signature);
+    out.Upload(outputs);  // NaN: an element that the op forgets is seen.
+    REQUIRE_OK(gpu.Run(*plan, in.views(), out.views(), options));
+    REQUIRE_OK(gpu.Synchronize());
+    out.Download(outputs);
+    if (run == 0) {
+      first = outputs;
+      continue;
+    }
+    for (size_t i = 0; i < first.values.size(); ++i) {
+      INFO(ToString(signature.desc) << " output " << i << " of a second run");
+      const size_t bytes = first.values[i].size() * 4;
+      REQUIRE((bytes == 0 ||
+               std::memcmp(first.values[i].data(), outputs.values[i].data(), bytes) == 0));
+    }
+  }
+  return first;
+}
+
+void CheckSame(Compute compute, const OpDesc& desc, const Operands& expected,
+               const Operands& actual) {
+  for (size_t i = 0; i < expected.values.size(); ++i) {
+    const std::vector<float>& want = expected.values[i];
+    const std::vector<float>& got = actual.values[i];
+    const bool integers = expected.types[i] == DataType::kInt32;
+    const bool exact = integers || (IsExact(desc.kind) && compute != Compute::kBf16);
+    double largest = 0.0;
+    double worst = 0.0;
+    size_t where = 0;
+    for (size_t j = 0; j < want.size(); ++j) {
+      largest = std::max(largest, std::fabs(double{want[j]}));
+      if (std::memcmp(&want[j], &got[j], 4) == 0) continue;
+      const double error = integers ? 1.0 : std::fabs(double{want[j]} - double{got[j]});
+      if (error <= worst) continue;
+      worst = error;
+      where = j;
+      if (std::isnan(error)) break;
+    }
+    INFO(ToString(desc) << " compute " << static_cast<int>(compute) << " output " << i
+                        << " element " << where << " of " << want.size() << " error " << worst
+                        << " largest " << largest);
+    REQUIRE_FALSE(std::isnan(worst));
+    REQUIRE(worst <= (exact ? 0.0 : Tolerance(compute) * largest));
+  }
+}
+
+void RoundInputs(const OpSignature& signature, Operands& inputs) {
+  for (int i = 0; i < signature.input_count; ++i) {
+    if (signature.inputs[static_cast<size_t>(i)].dtype != DataType::kBfloat16) continue;
+    for (float& value : inputs.values[static_cast<size_t>(i)]) {
+      value = kernels::cuda::FromBf16(kernels::cuda::ToBf16(value));
+    }
+  }
+}
+
+// Compares one op in one mode; `given` are inputs (fp32), or null for those of MakeInputs.
+void ConformIn(Compute compute, const OpDesc& desc, const RunOptions& options = {},
+               const Operands* given = nullptr) {
+  CudaBackend* const gpu = TestGpu(compute);
+  if (gpu == nullptr) return;
+  REQUIRE_OK_AND_ASSIGN(const OpSignature plain, kernels::MakeSignature(desc));
+  const OpSignature signature = WithTensorType(plain, gpu->TensorType());
+  Operands inputs = given == nullptr ? kernels::MakeInputs(plain) : *given;
+  RoundInputs(signature, inputs);
+  const Operands expected = RunReference(plain, inputs, options);
+  CheckSame(compute, desc, expected, RunGpu(*gpu, signature, inputs, options));
+}
+
+// Own kernels know no TF32.
+void Conform(const OpDesc& desc, const RunOptions& options = {}) {
+  ConformIn(Compute::kFp32, desc, options);
+  ConformIn(Compute::kBf16, desc, options);
+}
+
+std::vector<WindowCase> Windows() {
+  std::vector<WindowCase> cases(std::begin(kernels::kWindowCases), std::end(kernels::kWindowCases));
+  if (IsSmall() || TestGpu(Compute::kFp32) == nullptr) return cases;
+  cases.push_back({2, 56, 56, 64, 64, 3, 1, 1});  // Of ResNet-50.
+  cases.push_back({2, 56, 56, 64, 256, 1, 1, 0});
+  cases.push_back({3, 28, 28, 128, 128, 3, 2, 1});
+  cases.push_back({2, 224, 224, 3, 64, 7, 2, 3});
+  return cases;
+}
+
+TEST_CASE("GPU convolution: all three ops agree with the reference", "[gpu]") {
+  for (const Compute compute : kComputes) {
+    for (const WindowCase& t : Windows()) {
+      ConformIn(compute, WindowDesc(K::kConvolutionForward, t, false, false));
+      ConformIn(compute, WindowDesc(K::kConvolutionForward, t, true, true));
+      ConformIn(compute, WindowDesc(K::kConvolutionBackwardData, t, false, false));
+      ConformIn(compute, WindowDesc(K::kConvolutionBackwardWeights, t, true, false));
+    }
+  }
+}
+
+TEST_CASE("GPU fully connected: all three ops agree with the reference", "[gpu]") {
+  for (const Compute compute : kComputes) {
+    for (const int64_t n : {0, 1, 3, 64, 257}) {
+      for (const int64_t c : {1, 64, 129}) {
+        for (const int64_t units : {1, 10, 97, 1000}) {
+          OpDesc d = MatrixDesc(K::kFullyConnectedForward, n, c, units);
+          ConformIn(compute, d);
+          d.has_bias = true;
+          ConformIn(compute, d);
+          d.fuse_relu = true;
+          ConformIn(compute, d);
+          d.kind = K::kFullyConnectedBackwardWeights;
+          ConformIn(compute, d);
+          ConformIn(compute, MatrixDesc(K::kFullyConnectedBackwardData, n, c, units));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU pools: forward and average gradients agree with the reference", "[gpu]") {
+  for (WindowCase t : Windows()) {
+    t.out_c = t.c;
+    Conform(WindowDesc(K::kMaxPoolForward, t, false, false));
+    Conform(WindowDesc(K::kAveragePoolForward, t, false, false));
+    Conform(WindowDesc(K::kAveragePoolBackward, t, false, false));
+  }
+}
+
+TEST_CASE("GPU pools: the gradient of a max pool goes to the winners", "[gpu]") {
+  for (WindowCase t : Windows()) {
+    t.out_c = t.c;
+    const OpDesc forward = WindowDesc(K::kMaxPoolForward, t, false, false);
+    OpDesc backward = forward;
+    backward.kind = K::kMaxPoolBackward;
+    REQUIRE_OK_AND_ASSIGN(const OpSignature signature, kernels::MakeSignature(forward));
+    Operands x = kernels::MakeInputs(signature);
+    const Operands y = RunReference(signature, x, {});
+    Operands inputs;
+    inputs.Add(kernels::Uniform(5, signature.outputs[0].count), DataType::kFloat32);
+    inputs.Add(y.values[1], DataType::kInt32);
+    ConformIn(Compute::kFp32, backward, {}, &inputs);
+    ConformIn(Compute::kBf16, backward, {}, &inputs);
+  }
+}
+
+TEST_CASE("GPU batch norm: all three ops agree with the reference", "[gpu]") {
+  for (const WindowCase& t : Windows()) {
+    // A lone position has no variance: its gradient is rounding noise times 1 / sqrt(epsilon).
+    if (t.n * t.h * t.w == 1) continue;
+    for (const K kind : {K::kBatchNormForward, K::kBatchNormInference, K::kBatchNormBackward}) {
+      OpDesc d = WindowDesc(kind, t, false, false);
+      d.epsilon = 1e-3f;
+      Conform(d);
+    }
+  }
+}
+
+TEST_CASE("GPU element-wise ops: results agree with the reference", "[gpu]") {
+  for (const int64_t n : {0, 1, 7, 600, 70001}) {
+    for (const int64_t c : {1, 3, 64}) {
+      for (const K kind : {K::kReluForward, K::kReluBackward, K::kAdd}) {
+        Conform(MatrixDesc(kind, n, c, 1));
+      }
+      for (const float rate : {0.0f, 0.25f, 0.9f}) {
+        OpDesc d = MatrixDesc(K::kDropoutForward, n, c, 1);
+        d.dropout_rate = rate;
+        Conform(d, {.random_key = 0x123456789abcdefu});
+        d.kind = K::kDropoutBackward;
+        Conform(d, {.random_key = 3});
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU softmax cross-entropy: both ops agree with the reference", "[gpu]") {
+  for (const int64_t n : {0, 1, 7, 257}) {
+    for (const int64_t classes : {1, 2, 10, 1000}) {
+      Conform(MatrixDesc(K::kSoftmaxCrossEntropyForward, n, classes, 1));
+      Conform(MatrixDesc(K::kSoftmaxCrossEntropyBackward, n, classes, 1), {.scale = 0.125f});
+    }
+  }
+}
+
+TEST_CASE("GPU embedding: both ops agree with the reference", "[gpu]") {
+  for (const int64_t n : {0, 1, 9, 1000, 5000}) {  // 3 rows a sample: 15000 are several tiles.
+    for (const int64_t dim : {1, 16, 37}) {
+      for (const int64_t rows : {1, 11, 5000}) {
+        OpDesc d = MatrixDesc(K::kEmbeddingForward, n, 3, dim);
+        d.rows = rows;
+        Conform(d);
+        d.kind = K::kEmbeddingBackward;
+        Conform(d);
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU ops: NaN passes through, so that divergence is seen", "[gpu]") {
+  const auto nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Compute compute : kComputes) {
+    CudaBackend* const gpu = TestGpu(compute);
+    if (gpu == nullptr) return;
+    OpDesc d = MatrixDesc(K::kFullyConnectedForward, 2, 8, 24);
+    d.fuse_relu = true;
+    REQUIRE_OK_AND_ASSIGN(const OpSignature plain, kernels::MakeSignature(d));
+    Operands inputs = kernels::MakeInputs(plain);
+    inputs.values[0][0] = nan;
+    const Operands y = RunGpu(*gpu, WithTensorType(plain, gpu->TensorType()), inputs, {});
+    for (size_t i = 0; i < 24; ++i) {
+      CHECK(std::isnan(y.values[0][i]));
+      CHECK_FALSE(std::isnan(y.values[0][24 + i]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace capstan::gpu
