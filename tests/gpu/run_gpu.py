@@ -1,0 +1,154 @@
+"""Runs the GPU's tests and benchmarks and prints one table of what came out.
+
+Needs .gpu/ (tests/gpu/pack), a CUDA driver, and CUDA's libraries: those that PyTorch brought, or a
+toolkit's. Without PyTorch the comparison with it is left out; without compute-sanitizer its checks.
+Exits with 0 if all passed, 1 if something failed, 3 if there is no GPU (or no library for it).
+"""
+
+import argparse
+import glob
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+_NO_GPU = 3
+_HERE = os.path.dirname(os.path.realpath(__file__))
+_ROOT = os.path.dirname(os.path.dirname(_HERE))
+_TOOLKIT = "/usr/local/cuda"
+
+
+def library_folders(pack):
+    """Where shared libraries are looked for: the pack, PyTorch's, the toolkit's."""
+    folders = [os.path.join(pack, "lib")]
+    torch = importlib.util.find_spec("torch")
+    if torch and torch.submodule_search_locations:
+        package = list(torch.submodule_search_locations)[0]
+        folders += sorted(glob.glob(os.path.join(os.path.dirname(package), "nvidia", "*", "lib")))
+        folders.append(os.path.join(package, "lib"))
+    folders += [os.path.join(_TOOLKIT, "lib64"), os.path.join(_TOOLKIT, "lib")]
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def environment(pack):
+    """The environment of what is packed."""
+    changed = dict(os.environ)
+    before = [changed["LD_LIBRARY_PATH"]] if changed.get("LD_LIBRARY_PATH") else []
+    changed["LD_LIBRARY_PATH"] = ":".join(library_folders(pack) + before)
+    changed["CAPSTAN_CUDA_PLUGIN"] = os.path.join(pack, "bin", "libcapstan_cuda.so")
+    changed["CAPSTAN_REQUIRE_GPU"] = "1"
+    return changed
+
+
+class Report:
+    """Rows of (check, outcome, seconds, note); anything but passed and skipped is a failure."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, check, outcome, seconds=0.0, note=""):
+        self.rows.append((check, outcome, seconds, note))
+        print(f"-- {check}: {outcome} {note}".rstrip(), flush=True)
+
+    def failed(self):
+        return any(outcome not in ("passed", "skipped") for _, outcome, _, _ in self.rows)
+
+    def table(self):
+        lines = ["| check | outcome | seconds | note |", "|---|---|---|---|"]
+        lines += [f"| {check} | {outcome} | {seconds:.1f} | {note} |"
+                  for check, outcome, seconds, note in self.rows]
+        return "\n".join(lines)
+
+
+def run(report, check, command, env, timeout):
+    """Runs a program that passes by exiting with 0; its output goes to ours."""
+    print(f"-- {check}: {' '.join(command)}", flush=True)
+    start = time.monotonic()
+    try:
+        code = subprocess.run(command, env=env, timeout=timeout, check=False).returncode
+        note = "" if code == 0 else f"exit code {code}"
+    except subprocess.TimeoutExpired:
+        code, note = 1, f"not done in {timeout} s"
+    report.add(check, "passed" if code == 0 else "failed", time.monotonic() - start, note)
+
+
+def sanitize(report, pack, env, timeout):
+    """compute-sanitizer over small sizes of the own kernels' tests and the ops'."""
+    tool = shutil.which("compute-sanitizer")
+    if not tool and os.path.exists(f"{_TOOLKIT}/bin/compute-sanitizer"):
+        tool = f"{_TOOLKIT}/bin/compute-sanitizer"
+    for name in ("memcheck", "racecheck"):
+        if not tool:
+            report.add(name, "skipped", note="compute-sanitizer is not on this machine")
+            continue
+        run(report, name,
+            [tool, "--tool", name, "--error-exitcode", "1",
+             os.path.join(pack, "bin", "conformance_test"), "[own]"],
+            dict(env, CAPSTAN_GPU_SMALL="1"), timeout)
+
+
+def compare(report, pack, env, timeout):
+    """Every mode's benchmark, beside PyTorch's times where there is PyTorch."""
+    tables = []
+    for mode in ("fp32", "tf32", "bf16"):
+        start = time.monotonic()
+        bench = [os.path.join(pack, "bin", "gpu_bench"), mode]
+        # PyTorch's Python keeps the libraries that it would have without us.
+        table = [sys.executable, "-B", os.path.join(_HERE, "compare_pytorch.py"), mode]
+        try:
+            ours = subprocess.run(bench, env=env, timeout=timeout, check=True,
+                                  stdout=subprocess.PIPE)
+            both = subprocess.run(table, input=ours.stdout, timeout=timeout, check=True,
+                                  stdout=subprocess.PIPE)
+            tables.append(both.stdout.decode())
+            outcome, note = "passed", ""
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            outcome, note = "failed", str(error)
+        report.add(f"benchmark {mode}", outcome, time.monotonic() - start, note)
+    return tables
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pack", default=os.path.join(_ROOT, ".gpu"),
+                        help="the folder that tests/gpu/pack made (%(default)s)")
+    parser.add_argument("--no-benchmarks", action="store_true", help="tests only")
+    parser.add_argument("--timeout", type=int, default=540, help="seconds of one program")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parse(arguments)
+    pack = os.path.realpath(options.pack)
+    bench = os.path.join(pack, "bin", "gpu_bench")
+    if not os.path.exists(bench):
+        print(f"run: {bench} is not there; run tests/gpu/pack first", file=sys.stderr)
+        return 1
+    env = environment(pack)
+    info = subprocess.run([bench, "--info"], env=env, check=False, capture_output=True)
+    if info.returncode != 0:
+        print("run: this machine cannot run the GPU's tests: "
+              + info.stderr.decode().strip().removeprefix("gpu_bench: "), file=sys.stderr)
+        return _NO_GPU
+    report = Report()
+    with open(os.path.join(pack, "commit"), encoding="utf-8") as file:
+        title = f"commit {file.read().strip()}; {info.stdout.decode().strip()}"
+    program = os.path.join(pack, "bin", "conformance_test")
+    run(report, "shared rules on the host", [os.path.join(pack, "bin", "element_rules_test")], env,
+        options.timeout)
+    run(report, "own kernels", [program, "[own]"], env, options.timeout)
+    run(report, "ops", [program, "~[own]"], env, options.timeout)
+    sanitize(report, pack, env, options.timeout)
+    tables = [] if options.no_benchmarks else compare(report, pack, env, options.timeout)
+    text = "\n\n".join([title, report.table()] + tables)
+    print("\n" + text)
+    with open(os.path.join(pack, "report.md"), "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    return 1 if report.failed() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
