@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/devices/devices_codec.h"
 #include "common/job/field_checker.h"
 #include "common/job/validate_data.h"
 #include "common/job/validate_model.h"
@@ -75,6 +76,32 @@ void ValidateReplicas(const v1::Resources& resources, FieldChecker check) {
                            resources.servers()));
 }
 
+void ValidateDevice(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Resources& resources = spec.resources();
+  const std::string device = Quote(resources.device());
+  const auto need = DeviceNeedOf(resources);
+  if (!need) {
+    check.Wrong("device", device,
+                absl::StrCat("\"auto\", \"cpu\", \"cuda\" or \"cuda:<index>\", index 0 to ",
+                             kGpusPerWorkerMax - 1));
+    return;
+  }
+  const int gpus = resources.gpus();
+  if (!check.IntegerBetween("gpus", gpus, 0, kGpusPerTaskMax, Presence::kExplicit)) return;
+  const bool cpu = need->kind == DeviceNeed::Kind::kCpu;
+  if (cpu && gpus > 0) {
+    check.Wrong("gpus", absl::StrCat(gpus), absl::StrCat("0, since device is ", device));
+  }
+  if (need->index >= 0 && gpus > 1) {
+    check.Wrong("gpus", absl::StrCat(gpus), absl::StrCat("1, since device is ", device));
+  }
+  if (!cpu && spec.model().has_sparse()) {
+    check.Wrong(resources.device().empty() ? "gpus" : "device",
+                resources.device().empty() ? absl::StrCat(gpus) : device,
+                "the CPU: no model.sparse is computed on GPUs");
+  }
+}
+
 void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Resources& resources = spec.resources();
   const bool workers =
@@ -101,6 +128,7 @@ void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
                          Presence::kExplicit);
   }
   ValidateReplicas(resources, check);
+  ValidateDevice(spec, check);
 }
 
 void ValidateWire(const v1::Wire& wire, FieldChecker check) {

@@ -98,6 +98,15 @@ TEST_CASE("ValidateJob: models belong to their data", "[job]") {
               "model.classes: got 3, expected nothing: sparse models have none"});
 }
 
+TEST_CASE("ValidateJob: sparse models are computed on the CPU", "[job]") {
+  CHECK(ErrorsAfter("resources { device: 'cpu' }") == Lines{});
+  CHECK(ErrorsAfter("resources { device: 'auto' }") ==
+        Lines{"resources.device: got \"auto\", expected the CPU: no model.sparse is computed on "
+              "GPUs"});
+  CHECK(ErrorsAfter("resources { gpus: 1 }") ==
+        Lines{"resources.gpus: got 1, expected the CPU: no model.sparse is computed on GPUs"});
+}
+
 TEST_CASE("ValidateJob: sparse models keep to their ranges", "[job]") {
   CHECK(ErrorsAfter("model { sparse { buckets: 5000 deep_fm { rank: 5000 hidden: 0 } } }") ==
         Lines{"model.sparse.buckets: got 5000, expected 1 to 4096",

@@ -148,6 +148,15 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
       {"resources { server_wait_seconds: -1 }",
        "resources.server_wait_seconds: got -1, expected at least 0"},
       {"resources { replicas: -1 }", "resources.replicas: got -1, expected 0 to 3"},
+      {"resources { device: 'gpu' }",
+       "resources.device: got \"gpu\", expected \"auto\", \"cpu\", \"cuda\" or "
+       "\"cuda:<index>\", index 0 to 63"},
+      {"resources { gpus: -1 }", "resources.gpus: got -1, expected 0 to 16"},
+      {"resources { gpus: 17 }", "resources.gpus: got 17, expected 0 to 16"},
+      {"resources { device: 'cpu' gpus: 2 }",
+       "resources.gpus: got 2, expected 0, since device is \"cpu\""},
+      {"resources { device: 'cuda:1' gpus: 2 }",
+       "resources.gpus: got 2, expected 1, since device is \"cuda:1\""},
       {"resources { replicas: 4 servers: 2 }", "resources.replicas: got 4, expected 0 to 3"},
       {"resources { replicas: 2 servers: 2 }",
        "resources.replicas: got 2, expected at most 1, as each copy is on a server of its own and "
