@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/devices/devices_codec.h"
 #include "common/job/check_job.h"
 #include "common/job/diagnostic.h"
 #include "common/status/status_macros.h"
@@ -70,6 +71,7 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   plan.checkpoint_iterations = spec.checkpoints().every_iterations();
   plan.checkpoint_interval = absl::Seconds(spec.checkpoints().every_seconds());
   plan.checkpoints_kept = spec.checkpoints().keep();
+  plan.device = DeviceNeedOf(spec.resources()).value_or(DeviceNeed());
   return plan;
 }
 
@@ -116,6 +118,11 @@ void FillDefaults(v1::JobSpec& spec) {
   if (!resources.has_server_wait_seconds()) {
     resources.set_server_wait_seconds(kDefaultServerWaitSeconds);
   }
+  const DeviceNeed device = DeviceNeedOf(resources).value_or(DeviceNeed());
+  if (resources.device().empty()) {
+    resources.set_device(device.kind == DeviceNeed::Kind::kCpu ? "cpu" : "cuda");
+  }
+  resources.set_gpus(device.gpus);
   v1::Checkpoints& checkpoints = *spec.mutable_checkpoints();
   if (!checkpoints.has_keep()) checkpoints.set_keep(kDefaultCheckpointsKept);
   v1::Consistency& consistency = *spec.mutable_consistency();

@@ -27,6 +27,8 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.tables[0].name() == "parameters");
   CHECK(job.spec.training().seed() == 1);
   CHECK(job.spec.training().slots() == 1);
+  CHECK(job.plan.device == DeviceNeed());
+  CHECK(job.spec.resources().device() == "cpu");
 
   REQUIRE_OK(NameJob(7, folder.path() + "/data", job));
   CHECK(job.plan.id == "small-7");
@@ -34,6 +36,20 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(std::filesystem::is_directory(job.output_directory));
   CHECK(job.plan.export_path == job.output_directory);
   CHECK(job.plan.checkpoint_folder == job.output_directory + "/checkpoints");
+}
+
+TEST_CASE("Admission: what tasks compute on is in the plan, and said in full", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+  spec.mutable_resources()->set_gpus(2);
+  REQUIRE_OK_AND_ASSIGN(const AdmittedJob two, AdmitJob(spec));
+  CHECK(two.plan.device == DeviceNeed{.kind = DeviceNeed::Kind::kGpu, .gpus = 2});
+  CHECK(two.spec.resources().device() == "cuda");
+  spec.mutable_resources()->set_gpus(0);
+  spec.mutable_resources()->set_device("auto");
+  REQUIRE_OK_AND_ASSIGN(const AdmittedJob any, AdmitJob(spec));
+  CHECK(any.plan.device == DeviceNeed{.kind = DeviceNeed::Kind::kAny, .gpus = 1});
+  CHECK(any.spec.resources().gpus() == 1);
 }
 
 TEST_CASE("Admission: what a job predicts follows from its model and loss", "[scheduler]") {

@@ -92,6 +92,7 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
     task_capacity: 3
     hostname: "host"
     pid: 77
+    devices { unusable: "no GPU" }
     version: "0.1"
     stored { job_id: "job-1" table: 2 shard: 3 term: 4 position: 55 })pb");
   REQUIRE_OK_AND_ASSIGN(const NodeInfo info, DecodeNodeInfo(request));
@@ -102,6 +103,7 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
   CHECK(info.hostname == "host");
   CHECK(info.pid == 77);
   CHECK(info.version == "0.1");
+  CHECK(info.devices.unusable == "no GPU");
   CHECK(info.stored ==
         std::vector<StoredShard>{{"job-1", {TableId(2), ShardId(3)}, Term(4), Position(55)}});
 
@@ -226,6 +228,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
        {CheckpointId(8), "/ckpt/8"}});
   reply.may_stop = true;
   reply.tasks.push_back({"job-1", Rank(1), Incarnation(7)});
+  reply.gpus.push_back({reply.tasks[0], {2, 3}});
   v1::SyncNodeResponse response;
   EncodeNodeReply(reply, jobs, response);
   CheckIs(response, std::string(R"pb(
@@ -252,7 +255,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
                                })pb") +
                         kSmallRouting + R"pb(
     }
-    tasks { job_id: "job-1" rank: 1 incarnation: 7
+    tasks { job_id: "job-1" rank: 1 incarnation: 7 gpus: 2 gpus: 3
             spec { name: "job" training { seed: 9 } optimizer { learning_rate: 0.5 sgd {} }
                    consistency { ssp { staleness_bound: 2 } } } })pb");
 }
@@ -463,28 +466,20 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
 
 TEST_CASE("Codec: a node's status", "[scheduler]") {
   NodeView view{.id = "worker-1",
-                .info = {"worker-1", Role::kWorker, "h:1", 4, "host", 77, "0.1", {}},
+                .info = {"worker-1", Role::kWorker, "h:1", 4, "host", 77, "0.1", {}, {{{3, "G"}}}},
                 .incarnation = Incarnation(3),
                 .alive = true,
                 .draining = true,
                 .last_seen = Instant::FromOrigin(absl::Seconds(9)),
                 .tasks = 2,
-                .shards = 5};
+                .shards = 5,
+                .gpus_taken = {3}};
   v1::NodeStatus status;
   EncodeNodeStatus(view, Instant::FromOrigin(absl::Seconds(10)), status);
-  CheckIs(status, R"pb(node_id: "worker-1"
-                       role: WORKER
-                       address: "h:1"
-                       hostname: "host"
-                       pid: 77
-                       incarnation: 3
-                       alive: true
-                       last_seen_ms: 1000
-                       task_capacity: 4
-                       tasks: 2
-                       shards: 5
-                       draining: true
-                       version: "0.1")pb");
+  CheckIs(status, R"(node_id: "worker-1" role: WORKER address: "h:1" hostname: "host" pid: 77
+                     incarnation: 3 alive: true last_seen_ms: 1000 task_capacity: 4 tasks: 2
+                     shards: 5 draining: true version: "0.1"
+                     gpus_taken: 3 devices { gpus { index: 3 name: "G" } })");
 }
 
 TEST_CASE("Codec: how far a node is drained", "[scheduler]") {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/devices/devices_codec.h"
 #include "common/status/status_macros.h"
 #include "scheduler/shared_codec.h"
 
@@ -107,6 +108,7 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
         absl::StrCat("role: ", static_cast<int>(request.role()), ", expected SERVER or WORKER"));
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<StoredShard> stored, DecodeStored(request));
+  CAPSTAN_ASSIGN_OR_RETURN(Devices devices, DevicesFromProto(request.devices()));
   return NodeInfo{.name = request.name(),
                   .role = request.role() == v1::SERVER ? Role::kServer : Role::kWorker,
                   .address = Cut(request.address(), kNameBytesMax),
@@ -114,7 +116,8 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
                   .hostname = Cut(request.hostname(), kNameBytesMax),
                   .pid = request.pid(),
                   .version = Cut(request.version(), kNameBytesMax),
-                  .stored = std::move(stored)};
+                  .stored = std::move(stored),
+                  .devices = std::move(devices)};
 }
 
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out) {
@@ -161,12 +164,16 @@ void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, v1::SyncN
   for (const TableAssignment& table : reply.tables) {
     EncodeTables(table, *jobs.at(table.routing->job), *out.add_tables());
   }
+  auto gpus = reply.gpus.begin();  // In the order of the tasks.
   for (const TaskKey& task : reply.tasks) {
     v1::TaskAssignment& assignment = *out.add_tasks();
     assignment.set_job_id(task.job);
     assignment.set_rank(task.rank.value());
     assignment.set_incarnation(task.incarnation.value());
     *assignment.mutable_spec() = jobs.at(task.job)->spec;
+    if (gpus == reply.gpus.end() || gpus->task != task) continue;
+    assignment.mutable_gpus()->Add(gpus->gpus.begin(), gpus->gpus.end());
+    ++gpus;
   }
 }
 

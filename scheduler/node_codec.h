@@ -11,9 +11,8 @@
 
 namespace capstan::scheduler {
 
-// Errors: kFailedPrecondition  another protocol version.   kInvalidArgument  no role, or more
-// stored
-//         shards than anybody has.
+// Errors: kFailedPrecondition  another protocol version.   kInvalidArgument  no role, more stored
+//         shards than anybody has, or GPUs as DevicesFromProto (common/devices) refuses them.
 absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request);
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out);
 

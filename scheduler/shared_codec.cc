@@ -32,6 +32,8 @@ Failure DecodeFailure(const v1::Failure& failure) {
       return {FailureReason::kServerLost, message};
     case v1::Failure::HANG:
       return {FailureReason::kHang, message};
+    case v1::Failure::DEVICE_LOST:
+      return {FailureReason::kDeviceLost, message};
     default:
       return {FailureReason::kInternal, message};
   }
@@ -69,6 +71,9 @@ void EncodeFailure(const Failure& failure, v1::Failure& out) {
       break;
     case FailureReason::kInternal:
       out.set_reason(v1::Failure::INTERNAL);
+      break;
+    case FailureReason::kDeviceLost:
+      out.set_reason(v1::Failure::DEVICE_LOST);
       break;
   }
 }

@@ -1,5 +1,6 @@
 #include "scheduler/status_codec.h"
 
+#include "common/devices/devices_codec.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/task_codec.h"
@@ -39,6 +40,7 @@ void EncodeTaskStatus(const TaskView& view, Instant now, v1::TaskStatus& out) {
   out.set_samples_total(view.samples);
   out.set_last_report_ms(absl::ToInt64Milliseconds(now - view.last_report));
   if (!view.wait.what.empty()) EncodeWait(view.wait, *out.mutable_wait());
+  out.mutable_gpus()->Add(view.gpus.begin(), view.gpus.end());
 }
 
 v1::Objective EncodeObjective(Objective objective) {
@@ -129,6 +131,10 @@ void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out) {
   out.set_shards(view.shards);
   out.set_version(view.info.version);
   out.set_draining(view.draining);
+  if (view.info.role != Role::kWorker) return;
+  DevicesToProto(view.info.devices, *out.mutable_devices());
+  out.mutable_gpus_taken()->Add(view.gpus_taken.begin(), view.gpus_taken.end());
+  out.mutable_gpus_lost()->Add(view.gpus_lost.begin(), view.gpus_lost.end());
 }
 
 void EncodeDrainReply(const DrainReply& reply, v1::DrainNodeResponse& out) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/devices/devices.h"
 #include "common/types/ids.h"
 #include "scheduler/core/placement.h"
 
@@ -51,6 +52,7 @@ struct JobPlan {
   int checkpoints_kept = 2;                        // >= 1.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
   Objective objective = Objective::kClasses;
+  DeviceNeed device;  // Of each task.
 
   // Servers that it cannot start without.
   int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
@@ -61,7 +63,7 @@ struct JobPlan {
     archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
             train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
-            checkpoint_folder, objective);
+            checkpoint_folder, objective, device);
   }
 };
 

@@ -13,19 +13,42 @@ std::string Count(int count, const char* noun) {
 
 const char* IsAre(int count) { return count == 1 ? " is " : " are "; }
 
+// "4 workers", "4 workers with 1 GPU each", "1 GPU".
+std::string Wanted(int workers, const DeviceNeed& need) {
+  if (need.kind != DeviceNeed::Kind::kGpu) return Count(workers, "worker");
+  const std::string gpus =
+      need.index >= 0 ? absl::StrCat("GPU ", need.index) : Count(need.gpus, "GPU");
+  return workers == 1 ? gpus : absl::StrCat(Count(workers, "worker"), " with ", gpus, " each");
+}
+
+std::string WhyNoWorkers(int workers, const DeviceNeed& need, const Supply& supply) {
+  const std::string needs = absl::StrCat("needs ", Wanted(workers, need));
+  if (need.kind != DeviceNeed::Kind::kGpu || supply.slots > 0) {
+    return absl::StrCat(needs, ", ", supply.slots_free, IsAre(supply.slots_free), "free of ",
+                        supply.slots, " alive");
+  }
+  const char* it = need.index >= 0 ? "it" : need.gpus == 1 ? "one" : "as many";
+  return absl::StrCat(needs, "; no live worker has ", it, supply.no_gpus.empty() ? "" : ": ",
+                      supply.no_gpus);
+}
+
 }  // namespace
 
-absl::Status JobQueue::Push(const JobId& job, int workers, int servers) {
+absl::Status JobQueue::Push(const JobId& job, int workers, int servers, const DeviceNeed& need) {
   if (waiting_.size() >= kPendingMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat(waiting_.size(), " jobs wait already; stop one or submit later"));
   }
-  waiting_.push_back({job, workers, std::max(servers, 1)});
+  waiting_.push_back({job, workers, std::max(servers, 1), need});
   return absl::OkStatus();
 }
 
 void JobQueue::Remove(const JobId& job) {
   std::erase_if(waiting_, [&job](const Waiting& waiting) { return waiting.job == job; });
+}
+
+DeviceNeed JobQueue::HeadNeed() const {
+  return waiting_.empty() ? DeviceNeed() : waiting_.front().need;
 }
 
 std::optional<JobId> JobQueue::Startable(const Supply& supply) const {
@@ -52,8 +75,7 @@ std::string JobQueue::WhyWaiting(const JobId& job, const Supply& supply) const {
   }
   std::string why;
   if (head.workers > supply.slots_free) {
-    absl::StrAppend(&why, "needs ", Count(head.workers, "worker"), ", ", supply.slots_free,
-                    IsAre(supply.slots_free), "free of ", supply.slots, " alive");
+    absl::StrAppend(&why, WhyNoWorkers(head.workers, head.need, supply));
   }
   if (head.servers > supply.servers) {
     absl::StrAppend(&why, why.empty() ? "" : "; ", "needs ", Count(head.servers, "server"), ", ",

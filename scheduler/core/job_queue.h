@@ -11,15 +11,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/devices/devices.h"
 #include "common/types/ids.h"
 
 namespace capstan::scheduler {
 
-// What the cluster can give now.
+// What the cluster can give now to a job whose tasks have a certain DeviceNeed.
 struct Supply {
-  int slots_free = 0;  // Task slots.
-  int slots = 0;       // Of live workers.
-  int servers = 0;     // Alive.
+  int slots_free = 0;   // Task slots, with the GPUs for a task in each.
+  int slots = 0;        // Of live workers, with GPUs likewise.
+  int servers = 0;      // Alive.
+  std::string no_gpus;  // GPUs are needed and slots is 0: what each worker lacks.
   friend bool operator==(const Supply&, const Supply&) = default;
 };
 
@@ -28,11 +30,13 @@ class JobQueue {
   static constexpr size_t kPendingMax = 1000;
 
   // Errors: kResourceExhausted  kPendingMax jobs wait.
-  absl::Status Push(const JobId& job, int workers,
-                    int servers);  // servers 0: any number, at least 1.
-  void Remove(const JobId& job);   // No effect if not waiting.
+  // servers 0: any number, at least 1.
+  absl::Status Push(const JobId& job, int workers, int servers, const DeviceNeed& need = {});
+  void Remove(const JobId& job);  // No effect if not waiting.
 
-  std::optional<JobId> Startable(const Supply& supply) const;  // The head, if it fits.
+  DeviceNeed HeadNeed() const;  // Of the head; the CPU if none waits.
+  // The head, if it fits. `supply` is for HeadNeed(), also below.
+  std::optional<JobId> Startable(const Supply& supply) const;
 
   // One sentence: why `job` waits. REQUIRES: it waits.
   std::string WhyWaiting(const JobId& job, const Supply& supply) const;
@@ -44,6 +48,7 @@ class JobQueue {
     JobId job;
     int workers = 0;
     int servers = 0;
+    DeviceNeed need;
   };
 
   std::deque<Waiting> waiting_;  // At most kPendingMax.

@@ -42,6 +42,31 @@ TEST_CASE("Job queue: it says in a sentence what is missing", "[scheduler][core]
   CHECK(queue.WhyWaiting("c-3", {}) == "waits behind a-1 and 1 more");
 }
 
+TEST_CASE("Job queue: it says which GPUs are missing, and what each worker lacks",
+          "[scheduler][core]") {
+  const auto why = [](int workers, const DeviceNeed& need, const Supply& supply) {
+    JobQueue queue;
+    REQUIRE_OK(queue.Push("a-1", workers, 1, need));
+    CHECK(queue.HeadNeed() == need);
+    CHECK_FALSE(queue.Startable(supply).has_value());
+    return queue.WhyWaiting("a-1", supply);
+  };
+  constexpr DeviceNeed kOne = {.kind = DeviceNeed::Kind::kGpu, .gpus = 1};
+  constexpr DeviceNeed kFour = {.kind = DeviceNeed::Kind::kGpu, .gpus = 4};
+  constexpr DeviceNeed kThird = {.kind = DeviceNeed::Kind::kGpu, .gpus = 1, .index = 2};
+  constexpr DeviceNeed kAny = {.kind = DeviceNeed::Kind::kAny, .gpus = 1};
+  const Supply none{.servers = 1, .no_gpus = "worker-1: no CUDA driver"};
+  CHECK(why(1, kOne, none) == "needs 1 GPU; no live worker has one: worker-1: no CUDA driver");
+  CHECK(why(2, kFour, none) ==
+        "needs 2 workers with 4 GPUs each; no live worker has as many: worker-1: no CUDA driver");
+  CHECK(why(1, kThird, none) == "needs GPU 2; no live worker has it: worker-1: no CUDA driver");
+  CHECK(why(1, kOne, {.servers = 1}) == "needs 1 GPU; no live worker has one");
+  CHECK(why(3, kOne, {.slots_free = 1, .slots = 2, .servers = 1}) ==
+        "needs 3 workers with 1 GPU each, 1 is free of 2 alive");
+  CHECK(why(3, kAny, {.slots_free = 1, .slots = 2, .servers = 1}) ==
+        "needs 3 workers, 1 is free of 2 alive");
+}
+
 TEST_CASE("Job queue: it is bounded", "[scheduler][core]") {
   JobQueue queue;
   for (size_t i = 0; i < JobQueue::kPendingMax; ++i) {

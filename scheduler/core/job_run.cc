@@ -101,6 +101,11 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
   tasks_.Renew(*task, now);
   ++revision_;
   const bool moved = TakeProgress(*task, report, now);
+  if (report.failure.reason == FailureReason::kDeviceLost) {
+    EndTask(task->rank, report.failure, phase_ != JobPhase::kFinishing, now, events);
+    Advance(now, events);
+    return absl::OkStatus();
+  }
   if (report.failure.happened()) {
     const std::string where = absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ");
     End(JobState::kFailed, {report.failure.reason, where + report.failure.message}, now, events);

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/devices/devices.h"
 #include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 #include "scheduler/core/placement.h"
@@ -35,6 +36,7 @@ enum class FailureReason {
   kServerLost,
   kHang,
   kInternal,
+  kDeviceLost,  // Ends the task, not the job.
 };
 
 struct Failure {
@@ -131,9 +133,10 @@ struct NodeInfo {
   int64_t pid = 0;
   std::string version;
   std::vector<StoredShard> stored = {};  // Servers, when they register.
+  Devices devices = {};                  // Workers.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(name, role, address, task_capacity, hostname, pid, version, stored);
+    archive(name, role, address, task_capacity, hostname, pid, version, stored, devices);
   }
 };
 
@@ -234,6 +237,12 @@ struct TableAssignment {
   CheckpointOrder checkpoint = {};
 };
 
+// The GPUs of a task's worker that are the task's own.
+struct TaskGpus {
+  TaskKey task;
+  std::vector<int> gpus;
+};
+
 struct NodeReply {
   Ticket ticket;
   absl::Status status;  // Not ok: the rest is empty.
@@ -241,7 +250,8 @@ struct NodeReply {
   bool changed = false;  // False: nothing newer than the node has; the lists are empty.
   std::vector<TableAssignment> tables;
   std::vector<TaskKey> tasks;
-  bool may_stop = false;  // It is to get nothing more, and nothing of a running job is on it.
+  std::vector<TaskGpus> gpus;  // Of those tasks that have some, in their order.
+  bool may_stop = false;       // It is to get nothing more, and nothing of a running job is on it.
 };
 
 // ---- tasks

@@ -42,7 +42,7 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
   nodes_[id] = NodeState{.generation = Generation(1), .desired = {}};
   const Node& node = *membership_.Find(id);
   if (info.role == Role::kWorker) {
-    slots_.AddNode(id, info.task_capacity);
+    slots_.AddNode(id, info.task_capacity, info.devices);
     if (node.closing()) slots_.CloseNode(id);
   } else {
     for (JobEntry* entry : Running()) {
@@ -100,14 +100,20 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
                                      Actions& actions) {
   JobRun* run = RunOf(report.task.job);
   if (run == nullptr) return NoSuchJob(report.task.job);
+  const Task* reporter = run->FindLife(report.task);
+  const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));
+  if (report.failure.reason == FailureReason::kDeviceLost) {
+    slots_.LoseGpus(node, report.task);
+    nodes_changed_ = true;
+  }
   AnswerTask(report.task, actions);  // One held before: the caller gave up on it.
   held_tasks_[report.task] = {.ticket = ticket,
                               .assignment_seen = report.assignment_seen,
                               .routing_seen = report.routing_seen,
                               .hold_until = now + options_.sync_interval};
-  // A Failure that ended the job was taken in: the task is not to be told otherwise.
-  if (run->ended()) AnswerTask(report.task, actions);
+  // A Failure that ended the job or the task was taken in: the task is not to be told otherwise.
+  if (run->ended() || report.failure.happened()) AnswerTask(report.task, actions);
   Settle(now, actions);
   const Task* task = run->FindLife(report.task);
   const bool hold = task != nullptr && task->idle && !run->HasUnfinishedWork(*task) &&
@@ -121,7 +127,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
 
 absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
                                       const std::optional<RestoreFrom>& restore) {
-  CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, plan.servers_needed()));
+  CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, plan.servers_needed(), plan.device));
   JobEntry& entry = jobs_[plan.id];
   entry.plan = plan;
   entry.number = next_job_number_++;
@@ -258,6 +264,9 @@ JobView SchedulerCore::ViewOf(const JobEntry& entry, Instant now) const {
   JobView view;
   if (entry.run != nullptr) {
     view = entry.run->View(now);
+    for (TaskView& task : view.tasks) {
+      task.gpus = slots_.GpusOf(task.node, {view.id, task.rank, task.incarnation});
+    }
   } else {
     view.id = entry.plan.id;
     view.state = entry.stopped ? JobState::kStopped : JobState::kPending;
@@ -296,7 +305,9 @@ std::vector<NodeView> SchedulerCore::Nodes() const {
                      .draining = node->closing(),
                      .last_seen = node->last_seen,
                      .tasks = slots_.Taken(node->id),
-                     .shards = ShardsOn(node->id)});
+                     .shards = ShardsOn(node->id),
+                     .gpus_taken = slots_.GpusTaken(node->id),
+                     .gpus_lost = slots_.GpusLost(node->id)});
   }
   return views;
 }

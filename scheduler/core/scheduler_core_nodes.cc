@@ -65,7 +65,7 @@ void SchedulerCore::NoteClosing(const Node& node, Instant now, Actions& actions)
 
 // A task leaves a drained daemon if another has a free slot, or if its job goes on with the others.
 bool SchedulerCore::MayMoveTask(const TaskKey& key) const {
-  if (slots_.free() > 0) return true;
+  if (slots_.free(jobs_.at(key.job).plan.device) > 0) return true;
   const JobRun& run = *RunOf(key.job);
   const std::vector<TaskKey> placed = run.PlacedTasks();
   return std::any_of(placed.begin(), placed.end(), [&](const TaskKey& other) {

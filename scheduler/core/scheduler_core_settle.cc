@@ -86,23 +86,30 @@ void SchedulerCore::ReleaseSlots(Actions& actions) {
 void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
   for (JobEntry* entry : Running()) {
     for (const Rank rank : entry->run->UnplacedRanks()) {
-      const std::optional<NodeId> node = slots_.Choose();
-      if (!node) return;
+      const std::optional<WorkerSlots::Place> place = slots_.Choose(entry->plan.device);
+      if (!place) break;  // A younger job may want less of a worker.
       const TaskKey key{entry->plan.id, rank, next_incarnation_};
       ++next_incarnation_;
-      slots_.Take(*node, key);
+      slots_.Take(*place, key);
       nodes_changed_ = true;
-      entry->run->PlaceTask(rank, key.incarnation, *node, membership_.Find(*node)->info.address,
-                            now, actions.events);
+      entry->run->PlaceTask(rank, key.incarnation, place->node,
+                            membership_.Find(place->node)->info.address, now, actions.events);
       desired_changed_ = true;
     }
   }
 }
 
+// For the job that is to start next.
 Supply SchedulerCore::CurrentSupply() const {
-  return {.slots_free = slots_.free(),
-          .slots = slots_.capacity(),
-          .servers = static_cast<int>(membership_.Available(Role::kServer).size())};
+  const DeviceNeed need = queue_.HeadNeed();
+  Supply supply{.slots_free = slots_.free(need),
+                .slots = slots_.capacity(need),
+                .servers = static_cast<int>(membership_.Available(Role::kServer).size()),
+                .no_gpus = ""};
+  if (need.kind == DeviceNeed::Kind::kGpu && supply.slots == 0) {
+    supply.no_gpus = slots_.WhyNoGpus(need);
+  }
+  return supply;
 }
 
 void SchedulerCore::StartJobs(Instant now, Actions& actions) {
@@ -117,10 +124,10 @@ void SchedulerCore::StartJobs(Instant now, Actions& actions) {
 void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   const JobPlan& plan = entry.plan;
   auto routing = std::make_shared<const Routing>(
-      entry.restore ? PlaceRanges(plan.id, Generation(JobRun::kRestoreTerm.value()),
-                                  entry.restore->shards, ChooseServers(plan), plan.replicas)
-                    : PlaceShards(plan.id, Generation(1), plan.tables, ChooseServers(plan),
-                                  plan.replicas));
+      entry.restore
+          ? PlaceRanges(plan.id, Generation(JobRun::kRestoreTerm.value()), entry.restore->shards,
+                        ChooseServers(plan), plan.replicas)
+          : PlaceShards(plan.id, Generation(1), plan.tables, ChooseServers(plan), plan.replicas));
   JobStarted started{plan.id, {}};
   for (const ServerRef& server : routing->servers) started.servers.push_back(server.node);
   actions.events.push_back(std::move(started));
@@ -274,7 +281,8 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     }
   }
   for (const auto& [number, entry] : waiting) {
-    queue_.Push(entry->plan.id, entry->plan.workers, entry->plan.servers_needed()).IgnoreError();
+    const JobPlan& plan = entry->plan;
+    queue_.Push(plan.id, plan.workers, plan.servers_needed(), plan.device).IgnoreError();
   }
   queue_changed_ = true;
   desired_changed_ = true;
@@ -297,6 +305,10 @@ void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& acti
           {run.routing(), run.membership(), run.restore_source(), run.checkpoint_order()});
     }
     reply.tasks = state.desired.tasks;
+    for (const TaskKey& task : reply.tasks) {
+      std::vector<int> gpus = slots_.GpusOf(id, task);
+      if (!gpus.empty()) reply.gpus.push_back({task, std::move(gpus)});
+    }
   }
   actions.node_replies.push_back(std::move(reply));
 }

@@ -21,9 +21,10 @@ struct Desk {
   Actions actions;
   std::vector<Registration> servers;
 
-  Registration Join(const std::string& name, Role role, int capacity = 1) {
-    const NodeInfo info{
-        .name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
+  Registration Join(const std::string& name, Role role, int capacity = 1,
+                    const Devices& devices = {}) {
+    NodeInfo info{.name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
+    info.devices = devices;
     const Registration node = core.Register(info, now, actions).value();
     if (role == Role::kServer) servers.push_back(node);
     return node;
@@ -262,6 +263,97 @@ TEST_CASE("Scheduler: a reported failure is acknowledged, the job's other tasks 
   CHECK(desk.actions.task_replies[0].status.ok());
   CHECK_STATUS(desk.actions.task_replies[1].status, absl::StatusCode::kAborted, "not wanted");
   CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kFailed);
+}
+
+JobPlan GpuPlan(const std::string& id) {
+  JobPlan plan = Plan(id, 1);
+  plan.device = {.kind = DeviceNeed::Kind::kGpu, .gpus = 1};
+  return plan;
+}
+
+Devices OneGpu() {
+  Devices devices;
+  devices.gpus.push_back({.index = 0, .name = "fake"});
+  return devices;
+}
+
+TEST_CASE("Scheduler: a job that needs a GPU waits for one, and its task is told which it has",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  Devices none;
+  none.unusable = "no CUDA driver";
+  desk.Join("worker-1", Role::kWorker, 4, none);
+  REQUIRE_OK(desk.core.SubmitJob(GpuPlan("job-1"), desk.now, desk.actions));
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-2", 1), desk.now, desk.actions));
+  JobView view = *desk.core.Job("job-1", desk.now);
+  CHECK(view.state == JobState::kPending);
+  CHECK(view.detail == "needs 1 GPU; no live worker has one: worker-1: no CUDA driver");
+  CHECK(desk.core.Job("job-2", desk.now)->detail == "waits behind job-1");
+
+  const Registration worker = desk.Join("worker-2", Role::kWorker, 2, OneGpu());
+  view = *desk.core.Job("job-1", desk.now);
+  CHECK(view.state == JobState::kRunning);
+  REQUIRE(view.tasks.size() == 1);
+  CHECK(view.tasks[0].node == "worker-2");
+  CHECK(view.tasks[0].gpus == std::vector<int>{0});
+  CHECK(desk.core.Job("job-2", desk.now)->tasks[0].node == "worker-1");
+  CHECK(desk.core.Nodes()[2].gpus_taken == std::vector<int>{0});
+  desk.Take();
+  REQUIRE_OK(desk.Sync(worker, 7, 0));
+  const std::vector<NodeReply> replies = desk.Take();
+  REQUIRE(replies.size() == 1);
+  REQUIRE(replies[0].gpus.size() == 1);
+  CHECK(replies[0].gpus[0].task == replies[0].tasks[0]);
+  CHECK(replies[0].gpus[0].gpus == std::vector<int>{0});
+}
+
+TEST_CASE("Scheduler: a task whose GPU is lost starts again on another worker's",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  desk.Join("worker-1", Role::kWorker, 4, OneGpu());
+  JobPlan plan = GpuPlan("job-1");
+  plan.max_restarts = 1;
+  REQUIRE_OK(desk.core.SubmitJob(plan, desk.now, desk.actions));
+  const auto lose = [&](uint64_t ticket) {
+    const TaskView task = desk.core.Job("job-1", desk.now)->tasks[0];
+    TaskReport report;
+    report.task = {"job-1", task.rank, task.incarnation};
+    report.failure = {FailureReason::kDeviceLost, "GPU 0: it does not answer"};
+    REQUIRE_OK(desk.core.SyncTask(Ticket(ticket), report, desk.now, desk.actions));
+  };
+  lose(1);
+  REQUIRE(desk.actions.task_replies.size() == 1);
+  CHECK(desk.actions.task_replies[0].status.ok());
+  CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kRunning);
+  CHECK(desk.core.Job("job-1", desk.now)->tasks[0].state == "dead");  // The slots are free, though.
+  CHECK(desk.core.Nodes()[1].gpus_lost == std::vector<int>{0});
+
+  desk.Join("worker-2", Role::kWorker, 1, OneGpu());
+  CHECK(desk.core.Job("job-1", desk.now)->tasks[0].node == "worker-2");
+  lose(2);  // One too many.
+  const JobView view = *desk.core.Job("job-1", desk.now);
+  CHECK(view.state == JobState::kFailed);
+  CHECK(view.failure.reason == FailureReason::kDeviceLost);
+  CHECK(view.failure.message ==
+        "task 0 on worker-1: GPU 0: it does not answer (the first of 2 crashes; max_restarts is "
+        "1)");
+}
+
+TEST_CASE("Scheduler: a running job that waits for a GPU keeps none from a plain slot",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  desk.Join("worker-1", Role::kWorker, 1, OneGpu());
+  desk.Join("worker-2", Role::kWorker, 1);
+  REQUIRE_OK(desk.core.SubmitJob(GpuPlan("job-1"), desk.now, desk.actions));
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-2", 1), desk.now, desk.actions));
+  CHECK(desk.core.Job("job-2", desk.now)->tasks[0].node == "worker-2");
+  desk.Join("worker-1", Role::kWorker, 1);  // Its machine came back without the GPU.
+  desk.Join("worker-2", Role::kWorker, 1);
+  CHECK(desk.core.Job("job-1", desk.now)->tasks[0].state == "dead");
+  CHECK(desk.core.Job("job-2", desk.now)->tasks[0].state == "starting");
 }
 
 }  // namespace

@@ -39,6 +39,40 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   return plan;
 }
 
+// Half of the workers have GPUs. Returns how many.
+int DrawGpus(FakeCluster& cluster, Dice& dice, int workers) {
+  int with_gpus = 0;
+  for (int i = 1; i <= workers; ++i) {
+    const int gpus = static_cast<int>(dice.Below(4)) - 1;
+    if (gpus > 0) ++with_gpus;
+    cluster.SetGpus(absl::StrCat("worker-", i), std::max(gpus, 0));
+  }
+  return with_gpus;
+}
+
+DeviceNeed DrawNeed(Dice& dice, bool enough_gpus) {
+  if (enough_gpus && dice.Chance(0.5)) return {.kind = DeviceNeed::Kind::kGpu, .gpus = 1};
+  if (dice.Chance(0.5)) return {.kind = DeviceNeed::Kind::kAny, .gpus = 1};
+  return {};
+}
+
+void LoseSomeGpu(FakeCluster& cluster, Dice& dice) {
+  const auto tasks = cluster.RunningTasks();
+  if (tasks.empty()) return;
+  const auto& [job, rank] = tasks[dice.Below(static_cast<uint32_t>(tasks.size()))];
+  cluster.LoseGpu(job, rank);
+}
+
+// Workers whose GPUs were lost are started anew, once all that is lost has been said.
+void RepairGpus(FakeCluster& cluster) {
+  cluster.Run(absl::Seconds(3));
+  for (const NodeView& node : cluster.core().Nodes()) {
+    if (node.gpus_lost.empty() || !node.alive) continue;
+    cluster.Kill(node.id);
+    cluster.AddWorker(node.id, 2);
+  }
+}
+
 // Something happens to a server: it dies, comes back, is drained, or taken into use again. Of one
 // cluster, servers are either killed or drained: what a drained one leaves may be too little for a
 // death more.
@@ -122,10 +156,13 @@ std::string RunSeed(uint64_t seed) {
   for (int i = 1; i <= workers; ++i)
     cluster.AddWorker(absl::StrCat("worker-", i), 1 + static_cast<int>(dice.Below(2)));
 
+  Dice devices(seed + 2'000'000);
+  const int with_gpus = DrawGpus(cluster, devices, workers);
   std::vector<JobPlan> plans;
   const int jobs = 1 + static_cast<int>(dice.Below(2));
   for (int i = 1; i <= jobs; ++i) {
     plans.push_back(DrawPlan(dice, i, workers, servers));
+    plans.back().device = DrawNeed(devices, with_gpus >= plans.back().workers);
     if (!cluster.Submit(plans.back()).ok()) return "a job was refused";
   }
   const auto all_ended = [&] {
@@ -140,12 +177,14 @@ std::string RunSeed(uint64_t seed) {
     cluster.Run(absl::Milliseconds(dice.Below(600)));
     Misfortune(cluster, killed);
     if (dice.Chance(0.5)) MoveServers(cluster, drain, killed_servers);
+    if (devices.Chance(0.3)) LoseSomeGpu(cluster, devices);
   }
   // From here on nothing bad happens: every job must end.
   cluster.set_network({});
   for (const std::string& name : killed) cluster.AddWorker(name, 2);
   for (const std::string& name : killed_servers) cluster.AddServer(name);
   cluster.AwaitScheduler();
+  if (with_gpus > 0) RepairGpus(cluster);
   for (int i = 1; i <= servers; ++i) cluster.Drain(absl::StrCat("server-", i), /*cancel=*/true);
   if (!cluster.RunUntil(all_ended, absl::Minutes(15)) && cluster.error().empty()) {
     for (const JobPlan& plan : plans) {
@@ -174,7 +213,7 @@ std::string RunSeed(uint64_t seed) {
 
 TEST_CASE(
     "Scheduler: whatever happens, every sample is leased once an epoch, jobs end, the dead get no "
-    "work and generations only grow",
+    "work, no GPU has two tasks and generations only grow",
     "[scheduler][core]") {
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
     const std::string error = RunSeed(seed);

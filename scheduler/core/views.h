@@ -24,6 +24,7 @@ struct TaskView {
   int64_t samples = 0;
   Instant last_report;
   Wait wait;
+  std::vector<int> gpus = {};  // Of its worker, that are its own.
 };
 
 struct JobView {
@@ -56,8 +57,10 @@ struct NodeView {
   bool alive = false;
   bool draining = false;  // Also: it is about to stop.
   Instant last_seen;
-  int tasks = 0;   // Worker: slots taken.
-  int shards = 0;  // Server: held for running jobs, as primary or replica.
+  int tasks = 0;                     // Worker: slots taken.
+  int shards = 0;                    // Server: held for running jobs, as primary or replica.
+  std::vector<int> gpus_taken = {};  // Worker: of info.devices, by tasks.
+  std::vector<int> gpus_lost = {};   // Worker: likewise, given to nobody.
 };
 
 }  // namespace capstan::scheduler

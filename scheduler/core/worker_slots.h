@@ -1,22 +1,26 @@
-// WorkerSlots: which task slots of which worker daemon are taken, and by what.
+// WorkerSlots: which task slots and which GPUs of which worker daemon are taken, and by what.
 //
-// A slot is free again only when the daemon says that the process is gone, so two tasks never run
-// in one:
+// A slot, and the GPUs of the task in it, are free again only when the daemon says that the process
+// is gone, so two tasks never run in one slot or on one GPU:
 //
 //   free --Take--> taken --Release--> releasing --the daemon says that it is gone--> free
 //
 // Processes that a daemon reports and nobody asked for (a scheduler restarted) take slots too.
+// A GPU that a task reported as lost is given to nobody until its daemon registers again.
 // Thread safety: thread-compatible.
-// Invariant: a task holds at most one slot.
+// Invariants: (1) a task holds at most one slot.
+//             (2) a GPU is held by at most one task, which has a slot.
 #ifndef CAPSTAN_SCHEDULER_CORE_WORKER_SLOTS_H_
 #define CAPSTAN_SCHEDULER_CORE_WORKER_SLOTS_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/types/span.h"
+#include "common/devices/devices.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages.h"
 
@@ -24,15 +28,23 @@ namespace capstan::scheduler {
 
 class WorkerSlots {
  public:
-  void AddNode(const NodeId& node, int capacity);
+  void AddNode(const NodeId& node, int capacity, const Devices& devices = {});
   void RemoveNode(const NodeId& node);  // Dead: its slots and what ran in them are gone.
   void CloseNode(const NodeId& node);   // Leaving or drained: nothing new is placed on it.
   void OpenNode(const NodeId& node);    // Takes that back.
 
-  // The daemon with the most free slots; the first name of several. Nothing if none is free.
-  std::optional<NodeId> Choose() const;
-  void Take(const NodeId& node, const TaskKey& task);
+  struct Place {
+    NodeId node;
+    std::vector<int> gpus;  // For the task, ascending; empty: it computes on the CPU.
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  // The daemon with the most free slots that meets `need`, of several the one with the fewest free
+  // GPUs, then the first name; there the lowest free GPUs. Nothing if no daemon does.
+  std::optional<Place> Choose(const DeviceNeed& need = {}) const;
+  void Take(const Place& place, const TaskKey& task);
   void Release(const NodeId& node, const TaskKey& task);
+  // The task reported that its GPUs are lost.
+  void LoseGpus(const NodeId& node, const TaskKey& task);
 
   // What a daemon runs. `current`: the daemon has seen its newest desired state, so what that does
   // not hold and the report does not list is gone.
@@ -40,10 +52,17 @@ class WorkerSlots {
 
   // What the daemon is to run, in order.
   std::vector<TaskKey> Desired(const NodeId& node) const;
+  std::vector<int> GpusOf(const NodeId& node, const TaskKey& task) const;  // Empty: it has none.
 
-  int free() const;      // On open daemons.
-  int capacity() const;  // Of open daemons.
-  int Taken(const NodeId& node) const;
+  // Tasks with this need that can be placed now, and that could be if nothing ran: on open daemons.
+  int free(const DeviceNeed& need = {}) const;
+  int capacity(const DeviceNeed& need = {}) const;
+  int Taken(const NodeId& node) const;                   // Slots.
+  std::vector<int> GpusTaken(const NodeId& node) const;  // Ascending, as are the lost.
+  std::vector<int> GpusLost(const NodeId& node) const;
+  // Of open daemons, what each lacks: "worker-1: no CUDA driver; worker-2: has 1 GPU". At most
+  // three are named. REQUIRES: need.kind is kGpu, capacity(need) is 0.
+  std::string WhyNoGpus(const DeviceNeed& need) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
@@ -57,15 +76,24 @@ class WorkerSlots {
     bool open = true;
     absl::btree_set<TaskKey> taken;      // Desired.
     absl::btree_set<TaskKey> releasing;  // No longer desired; the process may still run.
+    std::vector<int> gpus;               // That tasks can use, ascending.
+    std::string no_gpus;                 // Why they cannot use those there are.
+    absl::btree_set<int> lost;
+    absl::btree_map<TaskKey, std::vector<int>> held;  // GPUs, of tasks in `taken` or `releasing`.
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(capacity, open, taken, releasing);
+      archive(capacity, open, taken, releasing, gpus, no_gpus, lost, held);
     }
     int free() const {
       const int used = static_cast<int>(taken.size() + releasing.size());
       return open && used < capacity ? capacity - used : 0;
     }
+    std::vector<int> UsableGpus() const;  // Taken ones, too.
+    std::vector<int> FreeGpus() const;
+    void DropHeld();  // Of tasks without a slot.
   };
+
+  const Slots* Find(const NodeId& node) const;  // Null: not there.
 
   absl::btree_map<NodeId, Slots> nodes_;
 };

@@ -8,7 +8,7 @@ FORBIDDEN_TO_CORES = ("@grpc//...", "@protobuf//...", "@spdlog//...", "@sqlite3/
                       "@posix//:threads", "@absl//:synchronization", "//proto/...")
 
 _PURE_ABSL = r"@absl//:(btree|container|numeric|span|status|strings|time)$"
-_PURE_COMMON = r"//common/(metrics|model|planted|random|status|time|types):(?!clock$)"
+_PURE_COMMON = r"//common/(devices|metrics|model|planted|random|status|time|types):(?!clock$)"
 # Labels of source files; what they include is checked apart.
 FILES = re.compile(r"//[^:]*:.*\.\w+$")
 

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
@@ -22,6 +24,18 @@ int List(const Settings& settings) {
   return kExitDone;
 }
 
+int Describe(const Settings& settings, const std::string& name) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto nodes = scheduler.ListNodes();
+  if (!nodes.ok()) return Fail(nodes.status());
+  for (const v1::NodeStatus& node : nodes->nodes()) {
+    if (node.node_id() != name) continue;
+    Print(settings.format() == OutputFormat::kJson ? ToJson(node) : DescribeNode(node));
+    return kExitDone;
+  }
+  return Fail(absl::NotFoundError(absl::StrCat("there is no node \"", name, "\"")));
+}
+
 struct DrainArguments {
   std::string node;
   bool cancel = false;
@@ -39,6 +53,12 @@ int Drain(const Settings& settings, const DrainArguments& arguments) {
 void AddNodeCommands(CLI::App& node, CommandLine& line) {
   AddCommand(node, "list", "The cluster's servers and workers, and those that died lately",
              "  capstan node list\n  capstan node list -o json", line, List);
+  auto name = std::make_shared<std::string>();
+  AddCommand(node, "describe", "A daemon in full, with its GPUs or why it has none",
+             "  capstan node describe worker-1", line,
+             [name](const Settings& settings) { return Describe(settings, *name); })
+      ->add_option("NODE", *name, "Name of the node, as `capstan node list` shows it")
+      ->required();
   auto arguments = std::make_shared<DrainArguments>();
   CLI::App* drain = AddCommand(
       node, "drain", "Move what a daemon has elsewhere, and return when it is safe to stop it",

@@ -1,4 +1,4 @@
-// `capstan node list|drain`.
+// `capstan node list|describe|drain`.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_NODE_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_NODE_COMMAND_H_
 

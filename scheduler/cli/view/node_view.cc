@@ -1,5 +1,6 @@
 #include "scheduler/cli/view/node_view.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,49 @@ std::string StateOf(const v1::NodeStatus& node) {
   return node.draining() ? "draining" : "alive";
 }
 
+// "2/8"; "0", with the reason in DescribeNode, where tasks can use none.
+std::string GpusText(const v1::NodeStatus& node) {
+  if (node.role() != v1::WORKER) return "";
+  const v1::Devices& devices = node.devices();
+  if (!devices.unusable().empty() || devices.gpus_size() == 0) return "0";
+  return absl::StrCat(node.gpus_taken_size(), "/", devices.gpus_size());
+}
+
+bool AnyGpus(const v1::ListNodesResponse& nodes) {
+  return std::any_of(nodes.nodes().begin(), nodes.nodes().end(),
+                     [](const auto& node) { return node.devices().gpus_size() > 0; });
+}
+
+std::string StateOfGpu(const v1::NodeStatus& node, int index) {
+  const auto among = [index](const auto& gpus) {
+    return std::find(gpus.begin(), gpus.end(), index) != gpus.end();
+  };
+  if (!node.devices().unusable().empty()) return "unusable";
+  if (among(node.gpus_lost())) return "lost";
+  return among(node.gpus_taken()) ? "taken" : "free";
+}
+
+std::string GpuTable(const v1::NodeStatus& node) {
+  TextTable table({{"GPU", Align::kRight},
+                   {"NAME"},
+                   {"MEMORY", Align::kRight},
+                   {"FREE AT START", Align::kRight},
+                   {"COMPUTE"},
+                   {"STATE"}});
+  for (const v1::Gpu& gpu : node.devices().gpus()) {
+    table.AddRow({absl::StrCat(gpu.index()), gpu.name(), FormatBytes(gpu.memory_bytes()),
+                  gpu.memory_free_bytes() == 0 ? "" : FormatBytes(gpu.memory_free_bytes()),
+                  gpu.compute_capability(), StateOfGpu(node, gpu.index())});
+  }
+  return table.ToString();
+}
+
+// A line "name       value"; none for an empty value.
+void AddField(std::string* text, absl::string_view name, const std::string& value) {
+  if (value.empty()) return;
+  absl::StrAppend(text, absl::StrFormat("%-11s", name), Printable(value), "\n");
+}
+
 std::string ServerName(const v1::RoutingTable& routing, int server) {
   const bool known = server >= 0 && server < routing.servers_size();
   return known ? routing.servers(server).node_id() : absl::StrCat("server ", server);
@@ -58,25 +102,54 @@ std::string Percentile(const v1::PathHistogram& histogram, double share) {
 
 std::string NodeTable(const v1::ListNodesResponse& nodes) {
   if (nodes.nodes_size() == 0) return "No servers and no workers have registered.\n";
-  TextTable table({{"NODE"},
-                   {"ROLE"},
-                   {"STATE"},
-                   {"ADDRESS"},
-                   {"TASKS", Align::kRight},
-                   {"SHARDS", Align::kRight},
-                   {"LAST SEEN", Align::kRight},
-                   {"VERSION"},
-                   {"HOST"},
-                   {"PID", Align::kRight}});
+  const bool gpus = AnyGpus(nodes);
+  std::vector<TextTable::Column> columns = {
+      {"NODE"}, {"ROLE"}, {"STATE"}, {"ADDRESS"}, {"TASKS", Align::kRight}};
+  if (gpus) columns.push_back({"GPUS", Align::kRight});
+  columns.insert(columns.end(), {{"SHARDS", Align::kRight},
+                                 {"LAST SEEN", Align::kRight},
+                                 {"VERSION"},
+                                 {"HOST"},
+                                 {"PID", Align::kRight}});
+  TextTable table(columns);
   for (const v1::NodeStatus& node : nodes.nodes()) {
     const bool worker = node.role() == v1::WORKER;
-    table.AddRow({node.node_id(), RoleName(node.role()), StateOf(node), node.address(),
-                  worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : "",
-                  worker ? "" : FormatCount(node.shards()),
-                  DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),
-                  node.hostname(), absl::StrCat(node.pid())});
+    std::vector<std::string> row = {
+        node.node_id(), RoleName(node.role()), StateOf(node), node.address(),
+        worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : ""};
+    if (gpus) row.push_back(GpusText(node));
+    row.insert(row.end(), {worker ? "" : FormatCount(node.shards()),
+                           DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),
+                           node.hostname(), absl::StrCat(node.pid())});
+    table.AddRow(row);
   }
   return table.ToString();
+}
+
+std::string DescribeNode(const v1::NodeStatus& node) {
+  const v1::Devices& devices = node.devices();
+  const bool worker = node.role() == v1::WORKER;
+  std::string text = absl::StrCat(Printable(node.node_id()), ": ", RoleName(node.role()), ", ",
+                                  StateOf(node), "\n");
+  AddField(&text, "address", node.address());
+  AddField(&text, "process", absl::StrCat(node.pid(), " on ", node.hostname()));
+  AddField(&text, "version", node.version());
+  AddField(&text, "last seen", DurationText(absl::Milliseconds(node.last_seen_ms())));
+  if (!worker) {
+    AddField(&text, "shards", FormatCount(node.shards()));
+    return text;
+  }
+  AddField(&text, "tasks", absl::StrCat(node.tasks(), " in ", node.task_capacity(), " slots"));
+  AddField(&text, "driver", devices.driver_version());
+  AddField(&text, "CUDA", devices.cuda_version());
+  const std::string none = devices.unusable().empty() ? "no GPU" : devices.unusable();
+  if (devices.gpus_size() == 0) {
+    AddField(&text, "GPUs", absl::StrCat("none: ", none));
+  } else {
+    if (!devices.unusable().empty()) AddField(&text, "GPUs", absl::StrCat("unusable: ", none));
+    absl::StrAppend(&text, "\n", GpuTable(node));
+  }
+  return text;
 }
 
 std::string HeldTableTable(const TableListOutput& list) {

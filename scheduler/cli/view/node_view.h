@@ -14,6 +14,9 @@ namespace capstan::cli {
 // One row a daemon.
 std::string NodeTable(const v1::ListNodesResponse& nodes);
 
+// A daemon in full, with a row a GPU.
+std::string DescribeNode(const v1::NodeStatus& node);
+
 // One row a table and server.
 std::string HeldTableTable(const TableListOutput& list);
 

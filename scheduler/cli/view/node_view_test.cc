@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/strings/str_cat.h"
+
 namespace capstan::cli {
 namespace {
 
@@ -32,6 +34,55 @@ TEST_CASE("NodeTable: a node that is drained says so, unless it is dead", "[cli]
       nodes { node_id: "server-2" role: SERVER draining: true })"));
   CHECK_THAT(table, Catch::Contains("server-1  server  draining"));
   CHECK_THAT(table, Catch::Contains("server-2  server  dead"));
+}
+
+constexpr char kGpuWorker[] = R"(
+    node_id: "worker-1" role: WORKER address: "h:2" hostname: "h" pid: 11 alive: true
+    last_seen_ms: 100 task_capacity: 2 tasks: 1 version: "0.1.0"
+    gpus_taken: 0 gpus_lost: 2
+    devices { driver_version: "580.82.07" cuda_version: "13.0"
+              gpus { index: 0 name: "NVIDIA L4" memory_bytes: 25769803776
+                     memory_free_bytes: 24696061952 compute_capability: "8.9" }
+              gpus { index: 1 name: "NVIDIA L4" memory_bytes: 25769803776
+                     compute_capability: "8.9" }
+              gpus { index: 2 name: "NVIDIA L4" memory_bytes: 25769803776
+                     compute_capability: "8.9" } })";
+
+TEST_CASE("NodeTable: GPUs have a column where a worker has some", "[cli]") {
+  const std::string table =
+      NodeTable(Parse<v1::ListNodesResponse>(absl::StrCat("nodes { ", kGpuWorker, "}", R"(
+      nodes { node_id: "worker-2" role: WORKER alive: true task_capacity: 1
+              devices { unusable: "no CUDA driver" } }
+      nodes { node_id: "server-1" role: SERVER alive: true })")));
+  CHECK_THAT(table, Catch::Contains("TASKS  GPUS  SHARDS"));
+  CHECK_THAT(table, Catch::Contains("h:2        1/2   1/3       -"));
+  CHECK_THAT(table, Catch::Contains("0/1     0       -"));
+  CHECK_THAT(table, Catch::Contains("-     -       0"));
+}
+
+TEST_CASE("DescribeNode: a worker with its GPUs, or with the reason why it has none", "[cli]") {
+  CHECK(DescribeNode(Parse<v1::NodeStatus>(kGpuWorker)) ==
+        "worker-1: worker, alive\n"
+        "address    h:2\n"
+        "process    11 on h\n"
+        "version    0.1.0\n"
+        "last seen  0.1 s\n"
+        "tasks      1 in 2 slots\n"
+        "driver     580.82.07\n"
+        "CUDA       13.0\n"
+        "\n"
+        "GPU  NAME         MEMORY  FREE AT START  COMPUTE  STATE\n"
+        "  0  NVIDIA L4  24.0 GiB       23.0 GiB  8.9      taken\n"
+        "  1  NVIDIA L4  24.0 GiB              -  8.9      free\n"
+        "  2  NVIDIA L4  24.0 GiB              -  8.9      lost\n");
+  CHECK_THAT(DescribeNode(Parse<v1::NodeStatus>(
+                 "role: WORKER devices { unusable: 'no CUDA driver (libcuda.so.1)' }")),
+             Catch::EndsWith("GPUs       none: no CUDA driver (libcuda.so.1)\n"));
+  CHECK_THAT(DescribeNode(Parse<v1::NodeStatus>(
+                 "role: WORKER devices { unusable: 'no backend' gpus { name: 'A' } }")),
+             Catch::Contains("GPUs       unusable: no backend\n") && Catch::Contains("unusable\n"));
+  CHECK_THAT(DescribeNode(Parse<v1::NodeStatus>("role: SERVER shards: 7")),
+             Catch::EndsWith("shards     7\n"));
 }
 
 TEST_CASE("HeldTableTable: a row a table and server, versions as a range where they differ",

@@ -368,7 +368,8 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
                         .task_capacity = node.capacity,
                         .hostname = "",
                         .version = "",
-                        .stored = disks_[node.name]};
+                        .stored = disks_[node.name],
+                        .devices = devices_[node.name]};
     const auto registration = core_->Register(info, now_, actions);
     if (!Perform(actions)) return;
     node.registered = true;
@@ -477,6 +478,7 @@ void FakeCluster::ApplyTasks(FakeNode& node, const NodeReply& reply) {
     if (dead_.contains(key)) Fail(absl::StrCat(key.job, ": a dead task is to be run"));
     node.tasks[key] = FakeTask{.key = key, .node = node.name};
   }
+  ApplyGpus(node, reply);
   if (static_cast<int>(node.tasks.size()) > node.capacity) {
     Fail(absl::StrCat(node.name, " runs ", node.tasks.size(), " tasks in ", node.capacity,
                       " slots"));

@@ -67,6 +67,7 @@ class FakeCluster {
   // ---- people
   void AddServer(const std::string& name);
   void AddWorker(const std::string& name, int capacity);
+  void SetGpus(const std::string& name, int count);  // Of that worker, from its next start on.
   void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
   void Leave(const std::string& name);  // A daemon is told to stop; it is gone when it may.
   void Drain(const std::string& name, bool cancel);  // No effect while the scheduler is away.
@@ -75,6 +76,7 @@ class FakeCluster {
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
   void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
+  void LoseGpu(const JobId& job, int rank);    // It says that its GPU is lost, and exits.
   absl::Status Submit(const JobPlan& plan,
                       const std::optional<RestoreFrom>& restore = std::nullopt);
   void AskCheckpoint(const JobId& job);
@@ -133,6 +135,8 @@ class FakeCluster {
     TaskExit exit;
     bool hung = false;
     bool slow = false;
+    bool gpu_lost = false;
+    std::vector<int> gpus;
     bool refused = false;
     std::optional<Instant> dying_until;  // The daemon ends it; it still takes its slot.
     Assignment assignment;
@@ -226,6 +230,7 @@ class FakeCluster {
   void TakeReply(const TaskReply& reply);
   void ApplyTables(FakeNode& node, const NodeReply& reply);
   void ApplyTasks(FakeNode& node, const NodeReply& reply);
+  void ApplyGpus(FakeNode& node, const NodeReply& reply);
   void TakeAssignment(FakeTask& task, const Assignment& assignment);
   void NoteLeases(const TaskReply& reply);
   void NoteReported(const TaskReport& report);
@@ -245,6 +250,7 @@ class FakeCluster {
   Instant now_;
   absl::btree_map<NodeId, FakeNode> nodes_;
   absl::btree_map<NodeId, std::vector<StoredShard>> disks_;  // Logs of dead servers.
+  absl::btree_map<NodeId, Devices> devices_;
   std::vector<Request> flying_;
   uint64_t next_ticket_ = 1;
   absl::btree_set<Ticket> owed_;                // Accepted, not answered.

@@ -25,6 +25,40 @@ JobPlan Plan(const std::string& id, int workers, Mode mode) {
 
 // ---------------------------------------------------------------- tasks
 
+void FakeCluster::SetGpus(const std::string& name, int count) {
+  devices_[name].gpus.clear();
+  for (int i = 0; i < count; ++i) devices_[name].gpus.push_back({.index = i, .name = "fake"});
+}
+
+void FakeCluster::LoseGpu(const JobId& job, int rank) {
+  FakeTask* task = FindRank(job, rank);
+  if (task != nullptr && !task->gpus.empty()) task->gpu_lost = true;
+}
+
+// Each task has what its job needs, of this worker, for itself alone.
+void FakeCluster::ApplyGpus(FakeNode& node, const NodeReply& reply) {
+  for (const TaskGpus& given : reply.gpus) {
+    const auto task = node.tasks.find(given.task);
+    if (task == node.tasks.end()) return Fail("GPUs for a task that is not to run");
+    if (task->second.gpus.empty()) task->second.gpus = given.gpus;
+    if (task->second.gpus != given.gpus) Fail("the GPUs of a task have changed");
+  }
+  absl::btree_set<int> taken;
+  for (const auto& [key, task] : node.tasks) {
+    if (task.exited) continue;
+    const DeviceNeed& need = jobs_[key.job].plan.device;
+    const int count = static_cast<int>(task.gpus.size());
+    const bool none = need.kind != DeviceNeed::Kind::kGpu && count == 0;
+    if (!none && count != need.gpus) Fail(absl::StrCat(key.job, ": a task has ", count, " GPUs"));
+    for (const int gpu : task.gpus) {
+      const bool there = gpu < static_cast<int>(devices_[node.name].gpus.size());
+      if (!there || !taken.insert(gpu).second) {
+        Fail(absl::StrCat(node.name, ": GPU ", gpu, there ? " has two tasks" : " is not there"));
+      }
+    }
+  }
+}
+
 void FakeCluster::SyncTask(FakeTask& task) {
   if (task.waiting && now_ < task.give_up) return;
   if (task.finished || task.refused) {
@@ -41,6 +75,7 @@ void FakeCluster::SyncTask(FakeTask& task) {
   report.totals = task.totals;
   report.exported = task.exported;
   report.idle = AllDone(task);
+  if (task.gpu_lost) report.failure = {FailureReason::kDeviceLost, "GPU 0 fell off the bus"};
   Request request{.ticket = Ticket(next_ticket_++), .task = std::move(report)};
   task.waiting = request.ticket;
   task.give_up = now_ + kGiveUp;
@@ -57,6 +92,11 @@ void FakeCluster::TakeReply(const TaskReply& reply) {
   task->waiting.reset();
   if (!reply.status.ok()) {
     task->refused = true;
+    return;
+  }
+  if (task->gpu_lost) {
+    task->exited = true;
+    task->exit.exit_code = 1;
     return;
   }
   if (reply.routing != nullptr) task->routing_seen = reply.routing->generation;
