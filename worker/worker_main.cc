@@ -15,9 +15,11 @@
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
+#include "worker/daemon/device_probe.h"
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_supervisor.h"
 #include "worker/daemon/worker_service.h"
+#include "worker/task/backend.h"
 #include "worker/task/run_task.h"
 
 namespace capstan::worker {
@@ -96,11 +98,24 @@ absl::StatusOr<std::string> MakeWorkDir(const std::string& work_dir) {
   return absl::UnavailableError(absl::StrCat("--work-dir=", work_dir, ": ", error.message()));
 }
 
+Devices FindDevices() {
+  DeviceProbe probe({.backend_problem = GpuBackendProblem()});
+  Devices devices = probe.Find();
+  for (const Gpu& gpu : devices.gpus) {
+    LogInfo({}, "GPU {}: {}, {} MiB, compute capability {}", gpu.index, gpu.name,
+            gpu.memory_bytes >> 20, gpu.compute_capability);
+  }
+  for (const std::string& gpu : probe.left_out()) LogWarning({}, "{}", gpu);
+  if (!devices.unusable.empty()) LogInfo({}, "tasks compute on the CPU: {}", devices.unusable);
+  return devices;
+}
+
 absl::Status Daemon::Start() {
   TaskSupervisor::Options options;
   CAPSTAN_ASSIGN_OR_RETURN(options.work_dir, MakeWorkDir(flags_.work_dir));
   options.scheduler = flags_.node.scheduler;
   options.log_format = flags_.node.daemon.log_format;
+  options.devices = FindDevices();
   options.on_change = [this] { node_->Wake(); };  // There are no tasks before the node starts.
   tasks_ = std::make_unique<TaskSupervisor>(options);
   CAPSTAN_RETURN_IF_ERROR(tasks_->Start());

@@ -2,6 +2,7 @@
 
 import array
 import json
+import re
 import struct
 import unittest
 
@@ -75,6 +76,23 @@ class JobsTest(unittest.TestCase):
         done = self.cluster.run("job", "submit", str(path))
         self.assertEqual(done.returncode, 0)
         self.assertIn("SUCCEEDED", done.stdout + done.stderr)
+
+    def test_auto_computes_on_the_cpu_where_no_gpu_is_free(self):
+        status = self.cluster.wait(self.cluster.submit(self.job(resources='device: "auto"')))
+        self.assertEqual(status["state"], "SUCCEEDED", status)
+        self.assertEqual(status["spec"]["resources"]["gpus"], 1)
+
+    def test_a_job_that_needs_a_gpu_waits_and_says_what_each_worker_lacks(self):
+        node = self.cluster.run("node", "describe", "worker-0").stdout
+        reason = re.search(r"^GPUs +(?:none|unusable): (.+)$", node, re.MULTILINE)
+        if reason is None:
+            self.skipTest("the workers have GPUs that tasks can use")
+        job = self.cluster.submit(self.job(name="gpu", workers=1, resources="gpus: 1"))
+        status = self.cluster.status(job)
+        self.assertEqual(status["state"], "PENDING")
+        lacks = "; ".join(f"worker-{n}: {reason.group(1)}" for n in (0, 1))
+        self.assertEqual(status["detail"], f"needs 1 GPU; no live worker has one: {lacks}")
+        self.cluster.run("job", "stop", job)
 
     def test_two_jobs_run_one_after_the_other(self):
         first = self.cluster.submit(self.job(name="first", epochs=20))

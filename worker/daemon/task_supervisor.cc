@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/devices/devices_codec.h"
 #include "common/observability/log.h"
 #include "common/process/last_lines.h"
 #include "common/status/status_macros.h"
@@ -78,6 +79,10 @@ int TaskSupervisor::StopTasks() {
 bool TaskSupervisor::IsRunning(const TaskName& task) const {
   absl::MutexLock lock(&mutex_);
   return table_.IsRunning(task);
+}
+
+void TaskSupervisor::FillRegistration(v1::RegisterRequest& request) {
+  DevicesToProto(options_.devices, *request.mutable_devices());
 }
 
 void TaskSupervisor::Restarted(const NodeId& node_id, Incarnation) {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/devices/devices.h"
 #include "common/net/node_agent.h"
 #include "common/process/process_supervisor.h"
 #include "worker/daemon/task_files.h"
@@ -32,6 +33,7 @@ class TaskSupervisor final : public NodeHandler {
     std::string program = "/proc/self/exe";
     int ended_tasks_kept = 20;                     // Whose spec and log stay on the disk.
     absl::Duration stop_grace = absl::Seconds(2);  // From SIGTERM to SIGKILL.
+    Devices devices;                               // Of this host; told at each registration.
     std::function<void()> on_change;               // The state changed: NodeAgent::Wake.
   };
 
@@ -45,6 +47,7 @@ class TaskSupervisor final : public NodeHandler {
   // True while that task's process runs.
   bool IsRunning(const TaskName& task) const;
 
+  void FillRegistration(v1::RegisterRequest& request) override;
   void Restarted(const NodeId& node_id, Incarnation incarnation) override;
   void FillState(v1::SyncNodeRequest& request) override;
   void TakeDesired(const v1::SyncNodeResponse& response) override;

@@ -42,6 +42,7 @@ class Worker {
     options.scheduler = scheduler.address();
     options.program = program;
     options.ended_tasks_kept = 2;
+    options.devices.unusable = "no CUDA driver";
     options.on_change = [this] { agent->Wake(); };
     supervisor = std::make_unique<TaskSupervisor>(options);
     NodeAgent::Options agent_options;
@@ -90,6 +91,7 @@ constexpr char kForever[] = "exec sleep 1000";
 TEST_CASE("Task supervisor: a task gets its spec, scheduler, threads and log", "[worker]") {
   Worker worker(R"(echo "$@"; echo "threads $OMP_NUM_THREADS" >&2)");
   worker.Want("lenet-1", 7, 3);
+  CHECK(worker.scheduler.WaitForRegister(1)->devices().unusable() == "no CUDA driver");
   const auto task = worker.WaitForTask(7, true);
   REQUIRE(task.has_value());
   CHECK(task->job_id() == "lenet-1");

@@ -34,6 +34,7 @@ TEST_CASE("capstan-worker: registers what it is and where it is reached", "[work
   CHECK(registered->task_capacity() == 3);
   CHECK(registered->pid() == worker->pid());
   CHECK_FALSE(registered->hostname().empty());
+  CHECK(registered->has_devices());
   CHECK(worker.port_file() == registered->address() + "\n");
   CHECK(std::filesystem::is_directory(work));
 
@@ -64,6 +65,26 @@ TEST_CASE("capstan-worker: a task whose spec cannot be read ends with 2 and its 
   const DaemonProcess task(kProgram, "127.0.0.1:1", {"--task", "--spec=/proc/none/task.textproto"});
   CHECK(task->Wait(kProcessPatience) == ExitStatus{.code = 2, .signal = 0});
   CHECK_THAT(task.log(), Catch::Contains("/proc/none/task.textproto"));
+}
+
+TEST_CASE("capstan-worker: a task that is given a GPU which it cannot open says so", "[worker]") {
+  testing::FakeScheduler scheduler;
+  const DaemonProcess worker(kProgram, scheduler.address(),
+                             {"--work-dir=" + testing::TestPath("gpu_work")});
+  v1::SyncNodeResponse desired;
+  v1::TaskAssignment& task = *desired.add_tasks();
+  task.set_job_id("lenet-1");
+  task.set_incarnation(7);
+  task.mutable_spec()->mutable_model()->set_zoo("lenet");
+  task.add_gpus(1000);
+  scheduler.SetDesired(desired);
+  const auto ended = scheduler.WaitForSync([](const v1::SyncNodeRequest& sync) {
+    return sync.tasks_size() == 1 && sync.tasks(0).exited();
+  });
+  INFO(worker.log());
+  REQUIRE(ended.has_value());
+  CHECK(ended->tasks(0).exit_code() == 3);  // This scheduler takes no reports of tasks.
+  CHECK_THAT(ended->tasks(0).last_lines(), Catch::Contains("GPU 1000 cannot be opened"));
 }
 
 }  // namespace

@@ -1,15 +1,17 @@
 #include "worker/task/computation.h"
 
 #include <memory>
+#include <vector>
 
 #include "worker/task/dense_computation.h"
 #include "worker/task/sparse_computation.h"
 
 namespace capstan::worker {
 
-absl::StatusOr<std::unique_ptr<Computation>> Computation::Create(const v1::JobSpec& job) {
+absl::StatusOr<std::unique_ptr<Computation>> Computation::Create(const v1::JobSpec& job,
+                                                                 const std::vector<int>& gpus) {
   if (job.model().has_sparse()) return SparseComputation::Create(job);
-  return DenseComputation::Create(job);
+  return DenseComputation::Create(job, gpus);
 }
 
 }  // namespace capstan::worker

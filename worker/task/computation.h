@@ -24,10 +24,12 @@ using GradientPartReady = std::function<void(int64_t first)>;
 
 class Computation {
  public:
-  // Loads the job's data and makes its model.
+  // Opens the task's device, loads the job's data and makes its model.
+  //   gpus  indices of those that are the task's own; empty: the CPU
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
-  // Errors: those of Trainer::Create or SparseTrainer::Create.
-  static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job);
+  // Errors: those of MakeBackend and Trainer::Create, or of SparseTrainer::Create.
+  static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job,
+                                                             const std::vector<int>& gpus);
   virtual ~Computation() = default;
 
   virtual const std::vector<v1::TableSpec>& tables() const = 0;  // By index.

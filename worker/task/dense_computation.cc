@@ -4,6 +4,7 @@
 
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
+#include "worker/task/backend.h"
 
 namespace capstan::worker {
 namespace {
@@ -19,8 +20,13 @@ WorkResult ResultOf(const Work& work, const BatchResult& batch) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(const v1::JobSpec& job) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, Trainer::Create(job));
+absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(
+    const v1::JobSpec& job, const std::vector<int>& gpus) {
+  const int threads = job.resources().has_threads() ? job.resources().threads() : 1;
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> backend,
+                           MakeBackend({.gpus = gpus, .threads = threads}));
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                           Trainer::Create(job, std::move(backend)));
   return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer)));
 }
 

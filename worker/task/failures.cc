@@ -27,9 +27,10 @@ v1::Failure::Reason ReasonOf(absl::StatusCode code) {
 
 }  // namespace
 
-v1::Failure FailureOf(const absl::Status& status) {
+v1::Failure FailureOf(const absl::Status& status, FailedAt at) {
   v1::Failure failure;
-  failure.set_reason(ReasonOf(status.code()));
+  const bool device = at == FailedAt::kComputingOnGpu && absl::IsUnavailable(status);
+  failure.set_reason(device ? v1::Failure::DEVICE_LOST : ReasonOf(status.code()));
   failure.set_message(std::string(status.message()));
   return failure;
 }

@@ -1,5 +1,6 @@
 // FailureOf: which named reason a status of a task means; the words that a user reads when
 // a job fails.
+// Thread safety: a pure function.
 #ifndef CAPSTAN_WORKER_TASK_FAILURES_H_
 #define CAPSTAN_WORKER_TASK_FAILURES_H_
 
@@ -10,8 +11,10 @@ namespace capstan::worker {
 
 // kInvalidArgument, kUnimplemented -> USER_ERROR; kDataLoss, kNotFound, kPermissionDenied ->
 // BAD_DATA; kOutOfRange -> DIVERGED (a loss or gradient that is not finite); kResourceExhausted ->
-// OUT_OF_MEMORY; kDeadlineExceeded -> HANG; anything else -> INTERNAL. REQUIRES: !status.ok().
-v1::Failure FailureOf(const absl::Status& status);
+// OUT_OF_MEMORY; kDeadlineExceeded -> HANG; kUnavailable while computing on a GPU -> DEVICE_LOST;
+// anything else -> INTERNAL. REQUIRES: !status.ok().
+enum class FailedAt { kAnything, kComputingOnGpu };
+v1::Failure FailureOf(const absl::Status& status, FailedAt at = FailedAt::kAnything);
 
 }  // namespace capstan::worker
 

@@ -9,7 +9,6 @@
 #include "common/row_export/grpc_row_source.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
-#include "worker/task/failures.h"
 #include "worker/task/task_messages.h"
 #include "worker/task/task_options.h"
 
@@ -46,7 +45,7 @@ int Task::Run() {
   if (!status.ok()) {
     LogError({.job = assignment_.job_id()}, "{}", std::string(status.message()));
     absl::MutexLock lock(&mutex_);
-    failure_ = FailureOf(status);
+    failure_ = FailureOf(status, failed_at_);
   }
   // The last word: the totals of the last batches, or why the task gives up.
   const absl::Status told = link_.ReportOnce(Report());
@@ -64,11 +63,18 @@ absl::Status Task::Loop() {
 }
 
 absl::Status Task::Prepare() {
-  CAPSTAN_ASSIGN_OR_RETURN(computation_, Computation::Create(assignment_.spec()));
+  const std::vector<int> gpus(assignment_.gpus().begin(), assignment_.gpus().end());
+  absl::StatusOr<std::unique_ptr<Computation>> made = Computation::Create(assignment_.spec(), gpus);
+  NoteComputed(made.status());
+  CAPSTAN_ASSIGN_OR_RETURN(computation_, std::move(made));
   UseBoard([this](TaskBoard& board) { board.SetTrainSamples(computation_->train_samples()); });
   LogInfo({.job = assignment_.job_id()}, "ready: {} training samples",
           computation_->train_samples());
   return absl::OkStatus();
+}
+
+void Task::NoteComputed(const absl::Status& status) {
+  if (!status.ok() && assignment_.gpus_size() > 0) failed_at_ = FailedAt::kComputingOnGpu;
 }
 
 void Task::UseBoard(const std::function<void(TaskBoard&)>& use) {
@@ -128,6 +134,7 @@ bool Task::Train(const Work& work, const std::vector<Work>& ahead, OpId push,
   *result = computation_->Train(
       work, ahead, parameters_, gradient.get(),
       [this, push](int64_t first) { client_.Release(push, TableId(kParametersTable), first); });
+  NoteComputed(result->status());
   if (!result->ok()) return true;
   for (const v1::TableSpec& table : computation_->tables()) {
     client_.Release(push, TableId(table.table()), 0);
@@ -145,6 +152,7 @@ std::shared_ptr<TableArrays> Task::FreeGradient() {
 
 bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
   *result = computation_->Evaluate(work, parameters_);
+  NoteComputed(result->status());
   return true;
 }
 

@@ -27,6 +27,7 @@
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
 #include "worker/task/computation.h"
+#include "worker/task/failures.h"
 #include "worker/task/scheduler_link.h"
 
 namespace capstan::worker {
@@ -42,6 +43,8 @@ class Task final : private TaskPort {
  private:
   absl::Status Loop();  // All but the last word. OK: finished or fenced off.
   absl::Status Prepare();
+  // Takes note of where the computation failed, if it did.
+  void NoteComputed(const absl::Status& status);
 
   // TaskPort, on the loop's thread.
   void UseBoard(const std::function<void(TaskBoard&)>& use) override;
@@ -74,6 +77,7 @@ class Task final : private TaskPort {
   const Clock& clock_;
 
   // Used by the loop alone.
+  FailedAt failed_at_ = FailedAt::kAnything;
   std::unique_ptr<Computation> computation_;
   TableArrays parameters_;
   std::vector<std::shared_ptr<TableArrays>> gradients_;  // A pool; free when nobody else holds one.

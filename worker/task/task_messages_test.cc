@@ -113,6 +113,11 @@ TEST_CASE("Failures: each code has its named reason", "[worker][task]") {
   CHECK(FailureOf(absl::NotFoundError("x")).reason() == v1::Failure::BAD_DATA);
   CHECK(FailureOf(absl::InvalidArgumentError("x")).reason() == v1::Failure::USER_ERROR);
   CHECK(FailureOf(absl::ResourceExhaustedError("x")).reason() == v1::Failure::OUT_OF_MEMORY);
+  CHECK(FailureOf(absl::UnavailableError("x")).reason() == v1::Failure::INTERNAL);
+  CHECK(FailureOf(absl::UnavailableError("x"), FailedAt::kComputingOnGpu).reason() ==
+        v1::Failure::DEVICE_LOST);
+  CHECK(FailureOf(absl::OutOfRangeError("x"), FailedAt::kComputingOnGpu).reason() ==
+        v1::Failure::DIVERGED);
   CHECK(FailureOf(absl::DeadlineExceededError("x")).reason() == v1::Failure::HANG);
   CHECK(FailureOf(absl::InternalError("why")).message() == "why");
 }

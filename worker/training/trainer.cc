@@ -44,13 +44,12 @@ struct Split {
 
 class TrainerImpl final : public Trainer {
  public:
-  TrainerImpl(const v1::JobSpec& job, ModelPlan plan, std::unique_ptr<Split> train,
-              std::unique_ptr<Split> test)
+  TrainerImpl(std::unique_ptr<kernels::Backend> backend, ModelPlan plan,
+              std::unique_ptr<Split> train, std::unique_ptr<Split> test)
       : plan_(std::move(plan)),
         train_(std::move(train)),
         test_(std::move(test)),
-        backend_(kernels::MakeCpuBackend(
-            {.threads = job.resources().has_threads() ? job.resources().threads() : 1})) {}
+        backend_(std::move(backend)) {}
 
   absl::Status Prepare(const v1::JobSpec& job) {
     CAPSTAN_ASSIGN_OR_RETURN(
@@ -130,6 +129,10 @@ class TrainerImpl final : public Trainer {
   std::unique_ptr<GradientStep> step_;
 };
 
+int ThreadsOf(const v1::JobSpec& job) {
+  return job.resources().has_threads() ? job.resources().threads() : 1;
+}
+
 bool HasSplit(const v1::Split& split) {
   return !split.images().empty() || !split.labels().empty() || split.files_size() > 0;
 }
@@ -144,6 +147,11 @@ absl::Status CheckTestData(const Dataset& train, const Dataset& test) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job) {
+  return Create(job, kernels::MakeCpuBackend({.threads = ThreadsOf(job)}));
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
+    const v1::JobSpec& job, std::unique_ptr<kernels::Backend> backend) {
   const v1::Data& data = job.data();
   CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data.format(), data.train()));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : train.classes;
@@ -160,8 +168,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job)
   }
   auto train_split = std::make_unique<Split>(std::move(train), seed, augmentation,
                                              DatasetDecoder::Mode::kTraining);
-  auto trainer = std::make_unique<TrainerImpl>(job, std::move(plan), std::move(train_split),
-                                               std::move(test_split));
+  auto trainer = std::make_unique<TrainerImpl>(std::move(backend), std::move(plan),
+                                               std::move(train_split), std::move(test_split));
   CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job));
   return trainer;
 }

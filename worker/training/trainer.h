@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "common/types/ids.h"
+#include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "worker/training/gradient_step.h"
 #include "worker/training/network.h"
@@ -27,10 +28,13 @@ class Trainer {
  public:
   using Tables = std::vector<std::vector<float>>;
 
-  // Loads the job's data and prepares its model on the CPU backend with resources.threads threads.
+  // Loads the job's data and prepares its model on `backend`, whose memory is the host's.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of LoadDataset, PlanModel and MakeAugmentation; kInvalidArgument  the test images
   // differ in shape from the training images.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,
+                                                         std::unique_ptr<kernels::Backend> backend);
+  // On the CPU backend with resources.threads threads.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job);
   virtual ~Trainer() = default;
 
