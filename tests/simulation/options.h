@@ -78,6 +78,12 @@ struct JobOptions {
   int max_restarts = 1000;
   absl::Duration worker_wait = absl::Minutes(10);
   absl::Duration server_wait = absl::Minutes(2);
+
+  // Tasks pull the rows of the next batch while one is computed (worker/task/task_options.h).
+  bool early_pulls() const {
+    return sparse_buckets > 0 &&
+           (mode == Mode::kAsp || (mode == Mode::kSsp && staleness_bound > 0));
+  }
 };
 
 struct Options {

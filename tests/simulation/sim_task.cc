@@ -39,8 +39,8 @@ worker::TaskBoard::Options BoardOptions(const World& world, const v1::JobSpec& s
           .train_samples = world.options.job.train_count};
 }
 
-worker::PushPullSession::Options SessionOptions(const v1::JobSpec& spec) {
-  worker::PushPullSession::Options options;
+worker::PushPullSession::Options SessionOptions(const World& world, const v1::JobSpec& spec) {
+  worker::PushPullSession::Options options{.early_pulls = world.options.job.early_pulls()};
   // A few shards a message, so that one push is several messages.
   options.chunk_bytes_min = options.chunk_bytes_max = 128;
   options.acknowledgement = AcknowledgementOf(spec);
@@ -73,7 +73,7 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       caller_{life_.job, life_.rank, life_.incarnation},
       exited_(std::move(exited)),
       board_(BoardOptions(*world, assignment.spec())),
-      session_(SessionOptions(assignment.spec())),
+      session_(SessionOptions(*world, assignment.spec())),
       parameters_(world->workload.Zeros()),
       report_delay_(kReportInterval) {}
 
@@ -81,7 +81,8 @@ void SimTask::Start() {
   Report();
   loop_ = std::make_unique<worker::TaskLoop>(
       worker::TaskLoop::Options{.acknowledgement = AcknowledgementOf(assignment_.spec()),
-                                .keyed = !world_->workload.keys().empty()},
+                                .keyed = !world_->workload.keys().empty(),
+                                .early_pulls = world_->options.job.early_pulls()},
       *this);
   loop_->Start();
   FinishIfEnded();

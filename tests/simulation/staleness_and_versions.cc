@@ -27,8 +27,10 @@ void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, co
                                             Version version) {
   if (job_.mode == Mode::kBsp) return;  // Slots may be recomputed after their iteration.
   if (history_.IsOld(life)) return;
-  Version& seen = seen_[{life, shard}];
-  seen = std::max(seen, version);
+  if (!job_.early_pulls()) {
+    Version& seen = seen_[{life, shard}];
+    seen = std::max(seen, version);
+  }
   Version& newest = acknowledged_[shard];
   newest = std::max(newest, version);
 }
@@ -109,7 +111,9 @@ void StalenessAndVersions::CheckStaleness(const std::string& server, const v1::C
   const Life reader{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
   const Asked& asked = asked_[{reader, shard}];
   for (const scheduler::Member& member : membership_.members) {
-    if (!member.active || member.rank.value() == caller.rank()) continue;
+    // Where a worker reads its writes, its own pushes are before its pull.
+    const bool own = member.rank.value() == caller.rank();
+    if (!member.active || (own && !job_.early_pulls())) continue;
     const Life life{caller.job_id(), member.rank, member.incarnation};
     const auto work = work_.find(life);
     if (work == work_.end() || work->second.leases == 0) continue;

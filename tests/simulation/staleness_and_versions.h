@@ -3,9 +3,10 @@
 // Staleness: when a server's answer to a pull at iteration c leaves, every other task that holds
 // work has itself finished iteration c - 1 - bound, or was started beyond it. The checker knows how
 // far a task is from its pushes and its assignment, not from what servers count.
+// Of its own pushes an early pull may miss as many as of anybody's.
 // Versions: to one life of one task, a shard's version never decreases, and is at least the one
-// with which a server has acknowledged a push of that life (SSP, ASP). A pull that is sent after
-// anybody's push was acknowledged sees that push.
+// with which a server has acknowledged a push of that life (SSP, ASP without early pulls). A pull
+// that is sent after anybody's push was acknowledged sees that push.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_

@@ -179,14 +179,20 @@ bool PushPullSession::HasShard(const Chunk& chunk, const Op& op, ShardState stat
 
 bool PushPullSession::MaySend(const Chunk& chunk, OpKind kind) const {
   if (Planted(PlantedBug::kReadBeforeOwnWrites) && kind == OpKind::kPull) return chunk.pulls == 0;
+  if (options_.early_pulls) return (kind == OpKind::kPush ? chunk.pushes : chunk.pulls) == 0;
   if (!AwaitsIterations()) return chunk.pushes + chunk.pulls == 0;
   return kind == OpKind::kPush || chunk.pulls == 0;
 }
 
 OpId PushPullSession::NextOpOf(const Chunk& chunk) const {
+  bool held = false;  // An earlier push waits for its values: only early pulls overtake it.
   for (const auto& [id, op] : ops_) {
-    if (HasShard(chunk, op, ShardState::kTodo) && MaySend(chunk, op.request.kind)) return id;
-    if (HasShard(chunk, op, ShardState::kHeld)) break;  // Later ones must not overtake it.
+    const bool may_pass = !held || op.request.kind == OpKind::kPull;
+    if (may_pass && HasShard(chunk, op, ShardState::kTodo) && MaySend(chunk, op.request.kind)) {
+      return id;
+    }
+    held = held || HasShard(chunk, op, ShardState::kHeld);
+    if (held && !options_.early_pulls) break;
   }
   return OpId(0);
 }

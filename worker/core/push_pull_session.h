@@ -9,10 +9,11 @@
 // Invariants:
 // (1) a pull of a shard is sent only after every earlier push of that shard was acknowledged (a
 //     worker reads its writes), or, where acknowledgements wait for whole iterations, was sent: the
-//     pull's own iteration then says what it must see.
+//     pull's own iteration then says what it must see. Early pulls are sent at once.
 // (2) chunks are at most chunk_bytes_max, unless one shard is larger. Of a chunk, one message is in
-//     flight, so that a shard's pushes arrive in order; where acknowledgements wait for whole
-//     iterations, one pull and every released push (they arrive in any order; slots have no order).
+//     flight, so that a shard's pushes arrive in order; with early pulls, one push and one pull;
+//     where acknowledgements wait for whole iterations, one pull and every released push (they
+//     arrive in any order; slots have no order).
 // (3) a repeated push carries the sequence of the first attempt.
 // (4) an operation ends only with replies of primaries of the newest routing table held.
 //
@@ -169,6 +170,10 @@ class PushPullSession {
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
     Acknowledgement acknowledgement = Acknowledgement::kEachPush;
+    // Pulls pass the pushes before them, also those that are held: what they must see is the
+    // servers' rule alone, by the pull's iteration (SSP counts this worker's pushes, too).
+    // REQUIRES: kEachPush.
+    bool early_pulls = false;
     // Snapshots come in another number format: what one kind of pull holds is of no use to the
     // other.
     bool exact_snapshots = false;

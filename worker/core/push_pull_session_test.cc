@@ -85,6 +85,35 @@ TEST_CASE("Session: a pull follows the acknowledgement of the push before it", "
   CHECK(pulls[0].server == 1);
 }
 
+TEST_CASE(
+    "Session: an early pull passes pushes that are held or on their way, and no push passes one",
+    "[worker][core]") {
+  Story story({.early_pulls = true});
+  REQUIRE_OK(story.session.Start(OpId(1), {.kind = OpKind::kPush, .held = true}, story.now,
+                                 &story.actions));
+  story.Pull(2, 1);
+  const auto pulls = story.Sent();
+  REQUIRE(pulls.size() == 2);
+  CHECK(pulls[0].request.kind == OpKind::kPull);
+  CHECK(pulls[0].request.iteration == Iteration(1));  // By which SSP's servers let it wait.
+  story.Push(3, 1);
+  CHECK(story.Sent().empty());  // Not before the one that is held.
+  story.session.Release(OpId(1), TableId(0), 0, story.now, &story.actions);
+  const auto pushes = story.Sent();
+  REQUIRE(pushes.size() == 2);  // The pulls, which are not answered, keep no push from going.
+  CHECK(pushes[0].op == OpId(1));
+  story.Answer(pushes[0]);
+  const auto later = story.Sent();
+  REQUIRE(later.size() == 1);  // One push of a chunk at a time.
+  CHECK(later[0].op == OpId(3));
+  CHECK(later[0].shards[0].sequence == Sequence(2));
+  story.Answer(pulls[0]);
+  story.Pull(4, 2);
+  CHECK(story.Sent().size() == 1);  // One pull of a chunk at a time: that of beta is on its way.
+  story.Answer(pulls[1]);
+  CHECK(story.Ended().size() == 1);
+}
+
 TEST_CASE("Session: a lost message is repeated with the same sequence after a delay",
           "[worker][core]") {
   Story story;

@@ -134,7 +134,7 @@ Coroutine<absl::Status> TaskLoop::EnsureParameters(const Work& work) {
   if (!held_.has_value() || !SameParameters(*held_, work)) {
     held_snapshot_.reset();
     if (pull_.has_value() && !SameParameters(pull_->second, work)) GivePullUp();
-    if (!AwaitsIterations()) {
+    if (!AwaitsIterations() && !options_.early_pulls) {
       Coroutine<absl::Status> pushes = AwaitPushes(0);
       const absl::Status acknowledged = co_await pushes;
       if (!acknowledged.ok()) co_return acknowledged;

@@ -17,7 +17,8 @@
 //           ended
 //
 // Overlap: push and pull are started before there is a gradient. Its parts leave while the backward
-// pass goes on, and the next parameters take the place of those that it has done with.
+// pass goes on, and the next parameters take the place of those that it has done with. Early pulls
+// do not wait for the push: they are answered while the gradient is computed.
 //
 // Pure: no threads, sockets, clock or logging. Thread safety: thread-compatible.
 // Invariants: (1) the parameters are written by at most one pull at a time;
@@ -99,6 +100,8 @@ class TaskLoop {
     Acknowledgement acknowledgement = Acknowledgement::kEachPush;
     // Parameters are rows that a batch names: each batch has its own pull, evaluation too.
     bool keyed = false;
+    // As PushPullSession's. The port lets what was pulled for the work before be written over.
+    bool early_pulls = false;
   };
   TaskLoop(const Options& options, TaskPort& port);  // `port` outlives the loop.
   TaskLoop(const TaskLoop&) = delete;

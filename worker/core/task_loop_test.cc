@@ -129,17 +129,17 @@ class Servers {
 // A task without threads: whatever takes time suspends the loop until Settle() finds it done.
 class Story final : public TaskPort {
  public:
-  explicit Story(int slots, bool keyed = false)
+  explicit Story(int slots, TaskLoop::Options options = {})
       : servers(slots),
         board({.bsp = slots > 0,
                .slots = std::max(slots, 1),
                .batch_size = 4,
                .evaluation_batch_size = 8,
                .train_samples = 1000}),
-        session_({.acknowledgement = ModeOf(slots)}) {
+        session_({.acknowledgement = ModeOf(slots), .early_pulls = options.early_pulls}) {
     Route(RoutingOf(1, {0, 1}, {1, 1}));
-    loop = std::make_unique<TaskLoop>(
-        TaskLoop::Options{.acknowledgement = ModeOf(slots), .keyed = keyed}, *this);
+    options.acknowledgement = ModeOf(slots);
+    loop = std::make_unique<TaskLoop>(options, *this);
     loop->Start();
   }
 
@@ -169,8 +169,7 @@ class Story final : public TaskPort {
     Settle();
   }
 
-  // Until nothing goes on by itself.
-  void Settle() {
+  void Settle() {  // Until nothing goes on by itself.
     for (bool progress = true; progress;) {
       progress = false;
       for (const SendMessage& m : std::exchange(actions_.send, {})) servers.Take(m);
@@ -218,7 +217,8 @@ class Story final : public TaskPort {
   bool Train(const Work& work, const std::vector<Work>&, OpId push,
              absl::StatusOr<WorkResult>* result) override {
     trained.push_back(absl::StrCat(work.iteration.value(), "/", work.slots.begin));
-    session_.Release(push, TableId(0), 0, now_, &actions_);
+    computed_ = push;
+    if (!computing_blocked) Release();
     *result = train_status.ok() ? absl::StatusOr<WorkResult>(WorkResult{work.positions.size()})
                                 : absl::StatusOr<WorkResult>(train_status);
     call_ = Call::kCompute;
@@ -253,6 +253,7 @@ class Story final : public TaskPort {
   static Acknowledgement ModeOf(int slots) {
     return slots > 0 ? Acknowledgement::kWholeIteration : Acknowledgement::kEachPush;
   }
+  void Release() { session_.Release(computed_, TableId(0), 0, now_, &actions_); }
   absl::StatusOr<OpId> Start(const OpRequest& request) {
     const OpId op(++ops_);
     const absl::Status status = session_.Start(op, request, now_, &actions_);
@@ -264,6 +265,7 @@ class Story final : public TaskPort {
       case Call::kWork:
         return fenced || TaskLoop::HasWork(board, true);
       case Call::kCompute:
+        if (!computing_blocked) Release();  // Of what was blocked.
         return !computing_blocked;
       case Call::kNone:
         return false;
@@ -294,6 +296,7 @@ class Story final : public TaskPort {
   bool interrupted_ = false;
   Call call_ = Call::kNone;
   OpId op_;
+  OpId computed_;  // The push of what Train computes.
   OpDone* done_ = nullptr;
   std::coroutine_handle<> suspended_;
 };
@@ -302,7 +305,6 @@ SlotLease Slot(int slot, int64_t begin, int64_t end) {
   return {SlotId(slot), Iteration(begin), Iteration(end)};
 }
 using Names = std::vector<std::string>;
-
 TEST_CASE(
     "TaskLoop: one task with every slot of an iteration computes them all before the first "
     "push is acknowledged",
@@ -343,7 +345,7 @@ TEST_CASE(
 TEST_CASE("TaskLoop: where parameters are rows that a batch names, each batch has its own pull",
           "[worker][core]") {
   const bool keyed = GENERATE(false, true);
-  Story story(2, keyed);
+  Story story(2, {.keyed = keyed});
   story.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
   CHECK(story.trained == Names{"0/0", "0/1", "1/0", "1/1"});
   CHECK(story.asked_for ==
@@ -353,6 +355,21 @@ TEST_CASE("TaskLoop: where parameters are rows that a batch names, each batch ha
   CHECK(story.asked_for == (keyed ? Names{"snapshot0/0:0", "snapshot0/0:8", "snapshot0/0:16"}
                                   : Names{"snapshot0/0:0"}));
   CHECK(story.board.sample_progress()[0].loss_sum == 3.0);
+}
+
+TEST_CASE("TaskLoop: early pulls are answered while the batch before is computed",
+          "[worker][core]") {
+  const bool early = GENERATE(false, true);
+  Story story(0, {.keyed = true, .early_pulls = early});
+  story.computing_blocked = true;
+  story.Samples({{LeaseId(1), {0, 12}}});
+  CHECK(story.servers.pushed.empty());
+  CHECK(story.servers.pulled.size() == kShards * (early ? 2 : 1));  // Of the second batch, too.
+  story.computing_blocked = false;
+  story.Settle();
+  CHECK(story.trained == Names{"0/0", "1/0", "2/0"});
+  CHECK(story.asked_for == Names{"0/0:0", "1/0:4", "2/0:8"});  // No row is asked for twice.
+  CHECK(story.most_outstanding <= 2);
 }
 
 TEST_CASE("TaskLoop: a slot that others have completed is skipped to where it can be read",

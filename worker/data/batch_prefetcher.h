@@ -1,4 +1,5 @@
-// BatchPrefetcher: decodes batches in background threads ahead of their use, in order, in bounds.
+// Prefetcher: makes batches of parts of the data in background threads, ahead of their use, in
+// order, in bounds. BatchPrefetcher decodes ranges of images.
 //
 //   DatasetDecoder decoder(dataset, seed, augmentation, DatasetDecoder::Mode::kTraining);
 //   BatchPrefetcher prefetcher(
@@ -19,16 +20,21 @@
 #ifndef CAPSTAN_WORKER_DATA_BATCH_PREFETCHER_H_
 #define CAPSTAN_WORKER_DATA_BATCH_PREFETCHER_H_
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
@@ -48,21 +54,27 @@ struct DecodedBatch {
   std::vector<int32_t> labels;  // [end - begin]
 };
 
-class BatchPrefetcher {
+std::string NameOf(const BatchRange& range);  // For messages.
+
+struct PrefetchOptions {
+  int threads = 1;              // >= 1.
+  int batches_ahead_max = 4;    // >= 1. Bounds the memory: batches that wait to be taken.
+  size_t ranges_max = 1 << 20;  // Bounds the list of ranges that wait to be decoded.
+};
+
+// `Part` is a value with NameOf(part), `Batch` is cheap to swap.
+template <typename Part, typename Batch>
+class Prefetcher {
  public:
-  // Fills a batch for a range, reusing the batch's memory. Called by several threads at a time.
-  using Decoder = std::function<absl::Status(const BatchRange&, DecodedBatch&)>;
+  // Fills a batch for a part, reusing the batch's memory. Called by options.threads at a time.
+  using Decoder = std::function<absl::Status(const Part&, Batch&)>;
+  using Options = PrefetchOptions;
 
-  struct Options {
-    int threads = 1;              // >= 1.
-    int batches_ahead_max = 4;    // >= 1. Bounds the memory: batches that wait to be taken.
-    size_t ranges_max = 1 << 20;  // Bounds the list of ranges that wait to be decoded.
-  };
-
-  BatchPrefetcher(Decoder decoder, const Options& options);
-  BatchPrefetcher(const BatchPrefetcher&) = delete;
-  BatchPrefetcher& operator=(const BatchPrefetcher&) = delete;
-  ~BatchPrefetcher();  // Stops.
+  Prefetcher(Decoder decoder, const Options& options)
+      : decoder_(std::move(decoder)), options_(options) {}
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+  ~Prefetcher() { Stop(); }
 
   // Starts the threads. Errors: kFailedPrecondition  started or stopped before.
   absl::Status Start();
@@ -70,7 +82,7 @@ class BatchPrefetcher {
   // Appends ranges to be decoded.
   // Errors (nothing is appended): kResourceExhausted  more than ranges_max would wait.
   //                               kCancelled          stopped.
-  absl::Status Add(absl::Span<const BatchRange> ranges);
+  absl::Status Add(absl::Span<const Part> ranges);
 
   // Waits for the next batch in order and swaps it into `batch`, whose old memory is reused.
   // Errors (`batch` is unchanged):
@@ -78,7 +90,7 @@ class BatchPrefetcher {
   //   kDeadlineExceeded  not decoded within `timeout`; names the range. Ask again.
   //   kCancelled         stopped, before or during the wait.
   //   the decoder's      of the next range; the same from then on.
-  absl::Status Next(absl::Duration timeout, DecodedBatch& batch);
+  absl::Status Next(absl::Duration timeout, Batch& batch);
 
   // Batches that have been decoded and not taken.
   int64_t ready_count() const;
@@ -91,10 +103,16 @@ class BatchPrefetcher {
   struct Entry {
     enum class State { kWaiting, kDecoding, kReady, kFailed };
     State state = State::kWaiting;
-    BatchRange range;
-    DecodedBatch batch;   // kReady.
+    Part range;
+    Batch batch;          // kReady.
     absl::Status status;  // kFailed.
   };
+
+  // std::condition_variable adds a timeout to the time now: an infinite one would overflow.
+  static constexpr absl::Duration kTimeoutMax = absl::Hours(24);
+  static absl::Status Stopped() {
+    return absl::CancelledError("the batch prefetcher has been stopped");
+  }
 
   void DecodeLoop();
   // The entry to be decoded next, or null while none may be started.
@@ -113,11 +131,124 @@ class BatchPrefetcher {
   bool failed_ = false;       // Some entry is kFailed: nothing more is started.
   bool running_ = false;
   bool stopping_ = false;
-  std::vector<DecodedBatch> spare_;  // Memory to be reused.
+  std::vector<Batch> spare_;  // Memory to be reused.
 
   std::mutex join_mutex_;  // Held while joining, so that a second Stop waits for the first.
   std::vector<std::thread> threads_;
 };
+
+using BatchPrefetcher = Prefetcher<BatchRange, DecodedBatch>;
+
+// ---------------------------------------------------------------- implementation
+
+template <typename Part, typename Batch>
+absl::Status Prefetcher<Part, Batch>::Start() {
+  const std::lock_guard join_lock(join_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (running_ || stopping_) {
+      return absl::FailedPreconditionError("the batch prefetcher has been started before");
+    }
+    running_ = true;
+  }
+  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { DecodeLoop(); });
+  return absl::OkStatus();
+}
+
+template <typename Part, typename Batch>
+absl::Status Prefetcher<Part, Batch>::Add(absl::Span<const Part> ranges) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return Stopped();
+    if (ranges.size() > options_.ranges_max - std::min(options_.ranges_max, entries_.size())) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(ranges.size(), " batches added to the ", entries_.size(),
+                       " that wait, expected at most ", options_.ranges_max, " together"));
+    }
+    for (const Part& range : ranges) entries_.emplace_back().range = range;
+  }
+  work_changed_.notify_all();
+  return absl::OkStatus();
+}
+
+template <typename Part, typename Batch>
+absl::Status Prefetcher<Part, Batch>::Next(absl::Duration timeout, Batch& batch) {
+  {
+    std::unique_lock lock(mutex_);
+    const auto may_return = [this] {
+      return stopping_ || entries_.empty() || entries_.front().state == Entry::State::kReady ||
+             entries_.front().state == Entry::State::kFailed;
+    };
+    const auto limit = absl::ToChronoNanoseconds(std::min(timeout, kTimeoutMax));
+    if (!front_changed_.wait_for(lock, limit, may_return)) {
+      return absl::DeadlineExceededError(absl::StrCat(NameOf(entries_.front().range),
+                                                      " was not decoded within ",
+                                                      absl::FormatDuration(timeout)));
+    }
+    if (stopping_) return Stopped();
+    if (entries_.empty()) return absl::OutOfRangeError("every batch has been taken");
+    if (entries_.front().state == Entry::State::kFailed) return entries_.front().status;
+    std::swap(batch, entries_.front().batch);
+    spare_.push_back(std::move(entries_.front().batch));
+    entries_.pop_front();
+    --started_count_;
+  }
+  work_changed_.notify_one();
+  return absl::OkStatus();
+}
+
+template <typename Part, typename Batch>
+int64_t Prefetcher<Part, Batch>::ready_count() const {
+  const std::lock_guard lock(mutex_);
+  return std::count_if(entries_.begin(),
+                       entries_.begin() + static_cast<std::ptrdiff_t>(started_count_),
+                       [](const Entry& entry) { return entry.state == Entry::State::kReady; });
+}
+
+template <typename Part, typename Batch>
+void Prefetcher<Part, Batch>::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_changed_.notify_all();
+  front_changed_.notify_all();
+  const std::lock_guard join_lock(join_mutex_);
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+template <typename Part, typename Batch>
+typename Prefetcher<Part, Batch>::Entry* Prefetcher<Part, Batch>::TakeWaitingLocked() {
+  const auto ahead_max = static_cast<size_t>(options_.batches_ahead_max);
+  if (failed_ || started_count_ >= std::min(ahead_max, entries_.size())) return nullptr;
+  Entry& entry = entries_[started_count_++];
+  entry.state = Entry::State::kDecoding;
+  if (!spare_.empty()) {
+    entry.batch = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  return &entry;
+}
+
+template <typename Part, typename Batch>
+void Prefetcher<Part, Batch>::DecodeLoop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    Entry* entry = nullptr;
+    work_changed_.wait(
+        lock, [this, &entry] { return stopping_ || (entry = TakeWaitingLocked()) != nullptr; });
+    if (stopping_) return;
+    lock.unlock();
+    // A kDecoding entry belongs to this thread: nobody removes it or looks into its batch.
+    const absl::Status status = decoder_(entry->range, entry->batch);
+    lock.lock();
+    entry->state = status.ok() ? Entry::State::kReady : Entry::State::kFailed;
+    entry->status = status;
+    if (!status.ok()) failed_ = true;
+    if (entry == &entries_.front()) front_changed_.notify_all();
+  }
+}
 
 }  // namespace capstan::worker
 

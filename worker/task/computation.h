@@ -37,10 +37,15 @@ class Computation {
 
   // What `work` needs is about to be pulled: makes room in *parameters and returns which rows.
   // What was pulled before is lost, unless it has been given to BeginTraining.
-  virtual absl::StatusOr<AllTableKeys> BeginPull(const Work& work, TableArrays* parameters) = 0;
+  //   upcoming  `work` and what is planned to come after it, so that its data can be made ready
+  //             meanwhile; any other list if `work` is in no plan
+  virtual absl::StatusOr<AllTableKeys> BeginPull(const Work& work,
+                                                 const std::vector<Work>& upcoming,
+                                                 TableArrays* parameters) = 0;
 
   // `work`, for which *parameters were pulled, is about to be trained: makes room in *gradient and
-  // returns which rows it is of. Rows leave *parameters for those of the next work.
+  // returns which rows it is of. Where parameters are rows, what was pulled is kept aside, and the
+  // next work's may be pulled meanwhile.
   virtual AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                                      TableArrays* gradient) = 0;
 

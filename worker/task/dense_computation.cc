@@ -40,7 +40,8 @@ void DenseComputation::MakeRoom(TableArrays* arrays) const {
   }
 }
 
-absl::StatusOr<AllTableKeys> DenseComputation::BeginPull(const Work&, TableArrays* parameters) {
+absl::StatusOr<AllTableKeys> DenseComputation::BeginPull(const Work&, const std::vector<Work>&,
+                                                         TableArrays* parameters) {
   MakeRoom(parameters);
   return AllTableKeys();
 }

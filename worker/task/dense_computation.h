@@ -18,7 +18,8 @@ class DenseComputation final : public Computation {
 
   const std::vector<v1::TableSpec>& tables() const override { return tables_; }
   int64_t train_samples() const override { return trainer_->train_samples(); }
-  absl::StatusOr<AllTableKeys> BeginPull(const Work& work, TableArrays* parameters) override;
+  absl::StatusOr<AllTableKeys> BeginPull(const Work& work, const std::vector<Work>& upcoming,
+                                         TableArrays* parameters) override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                              TableArrays* gradient) override;
   absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,

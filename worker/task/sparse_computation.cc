@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/sparse_models/sparse_model.h"
@@ -9,6 +10,21 @@
 
 namespace capstan::worker {
 namespace {
+
+// Two batches beside the one that is computed and the one that is pulled: reading is as fast as
+// computing, about, and blocks of a file come at once. One thread: examples are read in order.
+constexpr PrefetchOptions kPrefetch = {.threads = 1, .batches_ahead_max = 2};
+
+ExamplePart PartOf(const Work& work) {
+  switch (work.kind) {
+    case Work::Kind::kTrain:
+      return {.epoch = work.epoch, .positions = work.positions};
+    case Work::Kind::kEvaluate:
+      return {.test = true, .epoch = {}, .positions = work.positions};
+    default:
+      return {.epoch = work.epoch, .positions = {}};  // An export's rows are not pulled.
+  }
+}
 
 absl::Span<const float> DenseOf(const TableArrays& arrays) {
   return arrays.size() > kDenseTable ? arrays[kDenseTable] : absl::Span<const float>();
@@ -21,6 +37,12 @@ WorkResult ResultOf(const SparseBatch& batch, const BatchResult& result) {
 
 }  // namespace
 
+std::string NameOf(const ExamplePart& part) {
+  return absl::StrCat("the batch of ", part.test ? "test examples [" : "positions [",
+                      part.positions.begin, ", ", part.positions.end, ") of epoch ",
+                      part.epoch.value());
+}
+
 absl::StatusOr<std::unique_ptr<Computation>> SparseComputation::Create(const v1::JobSpec& job) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SparseTrainer> trainer, SparseTrainer::Create(job));
   return std::unique_ptr<Computation>(new SparseComputation(job, std::move(trainer)));
@@ -28,18 +50,15 @@ absl::StatusOr<std::unique_ptr<Computation>> SparseComputation::Create(const v1:
 
 SparseComputation::SparseComputation(const v1::JobSpec& job, std::unique_ptr<SparseTrainer> trainer)
     : trainer_(std::move(trainer)),
-      tables_(MakeSparseTables(job.model().sparse(), trainer_->shape())) {}
-
-absl::StatusOr<SparseBatch> SparseComputation::Load(const Work& work) {
-  switch (work.kind) {
-    case Work::Kind::kTrain:
-      return trainer_->LoadTraining(work.epoch, work.positions);
-    case Work::Kind::kEvaluate:
-      return trainer_->LoadTest(work.positions);
-    default:
-      return trainer_->LoadTraining(work.epoch, {});  // An export's rows are not pulled.
-  }
-}
+      tables_(MakeSparseTables(job.model().sparse(), trainer_->shape())),
+      batches_(
+          [this](const ExamplePart& part, SparseBatch& batch) {
+            auto loaded = part.test ? trainer_->LoadTest(part.positions)
+                                    : trainer_->LoadTraining(part.epoch, part.positions);
+            if (loaded.ok()) batch = *std::move(loaded);
+            return loaded.status();
+          },
+          kPrefetch) {}
 
 AllTableKeys SparseComputation::KeysOf(const SparseBatch& batch) const {
   return {{.batch = batch.keys, .dim = trainer_->shape().row_dim}};
@@ -58,8 +77,14 @@ void SparseComputation::MakeRoom(const SparseBatch& batch, TableArrays* arrays) 
 }
 
 absl::StatusOr<AllTableKeys> SparseComputation::BeginPull(const Work& work,
+                                                          const std::vector<Work>& upcoming,
                                                           TableArrays* parameters) {
-  CAPSTAN_ASSIGN_OR_RETURN(pulled_, Load(work));
+  std::vector<ExamplePart> parts = {PartOf(work)};
+  if (!upcoming.empty() && upcoming.front() == work) {
+    for (size_t i = 1; i < upcoming.size(); ++i) parts.push_back(PartOf(upcoming[i]));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(SparseBatch * batch, batches_.Get(parts));
+  std::swap(pulled_, *batch);
   pulled_is_taken_ = false;
   MakeRoom(pulled_, parameters);
   return KeysOf(pulled_);
@@ -71,21 +96,22 @@ AllTableKeys SparseComputation::BeginTraining(const Work&, TableArrays* paramete
   if (!std::exchange(pulled_is_taken_, true)) {
     std::swap(training_, pulled_);
     rows_.swap((*parameters)[kRowsTable]);
+    // Copied: servers send it again only if it has changed.
+    if (parameters->size() > kDenseTable) dense_ = (*parameters)[kDenseTable];
   }
   MakeRoom(training_, gradient);
   return KeysOf(training_);
 }
 
 absl::StatusOr<WorkResult> SparseComputation::Train(const Work& work, const std::vector<Work>&,
-                                                    const TableArrays& parameters,
-                                                    TableArrays* gradient,
+                                                    const TableArrays&, TableArrays* gradient,
                                                     const GradientPartReady&) {
   const absl::Span<float> dense_gradients = gradient->size() > kDenseTable
                                                 ? absl::MakeSpan((*gradient)[kDenseTable])
                                                 : absl::Span<float>();
   CAPSTAN_ASSIGN_OR_RETURN(
       const BatchResult result,
-      trainer_->Train(training_, work.gradient_samples, rows_, DenseOf(parameters),
+      trainer_->Train(training_, work.gradient_samples, rows_, dense_,
                       absl::MakeSpan((*gradient)[kRowsTable]), dense_gradients));
   return ResultOf(training_, result);
 }

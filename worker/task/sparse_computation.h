@@ -1,22 +1,33 @@
 // SparseComputation: models on examples: each batch names the rows that are pulled for it and that
 // its gradient is of (worker/training/sparse_trainer.h).
 //
-//            BeginPull                BeginTraining                      Train
-//   (none) -----------> pulled batch ---------------> batch in training -------> its gradient
-//                       rows in *parameters           rows here, so that the next batch's can be
-//                                                     pulled meanwhile
+//                   BeginPull              BeginTraining                    Train
+//   batches made ----------> pulled batch ---------------> batch in training ------> its gradient
+//   ready by a               rows in *parameters           parameters here, so that the
+//   thread of their own                                    next can be pulled meanwhile
 //
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_
 #define CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "worker/data/batch_source.h"
 #include "worker/task/computation.h"
 #include "worker/training/sparse_trainer.h"
 
 namespace capstan::worker {
+
+// Examples that become a batch: positions of an epoch, or numbers of test examples.
+struct ExamplePart {
+  bool test = false;
+  Epoch epoch;
+  Range positions;
+  friend bool operator==(const ExamplePart&, const ExamplePart&) = default;
+};
+std::string NameOf(const ExamplePart& part);  // For messages.
 
 class SparseComputation final : public Computation {
  public:
@@ -25,7 +36,8 @@ class SparseComputation final : public Computation {
   const std::vector<v1::TableSpec>& tables() const override { return tables_; }
   int64_t train_samples() const override { return trainer_->train_samples(); }
   // Errors: those of SparseTrainer::LoadTraining and LoadTest.
-  absl::StatusOr<AllTableKeys> BeginPull(const Work& work, TableArrays* parameters) override;
+  absl::StatusOr<AllTableKeys> BeginPull(const Work& work, const std::vector<Work>& upcoming,
+                                         TableArrays* parameters) override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                              TableArrays* gradient) override;
   absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
@@ -35,7 +47,6 @@ class SparseComputation final : public Computation {
 
  private:
   SparseComputation(const v1::JobSpec& job, std::unique_ptr<SparseTrainer> trainer);
-  absl::StatusOr<SparseBatch> Load(const Work& work);
   AllTableKeys KeysOf(const SparseBatch& batch) const;
   size_t RowElements(const SparseBatch& batch) const;
   void MakeRoom(const SparseBatch& batch, TableArrays* arrays) const;
@@ -45,7 +56,9 @@ class SparseComputation final : public Computation {
   bool pulled_is_taken_ = true;  // By BeginTraining.
   SparseBatch pulled_;
   SparseBatch training_;
-  std::vector<float> rows_;  // Of training_.
+  std::vector<float> rows_, dense_;  // Of training_.
+  // Declared last: its thread uses the trainer's data.
+  PrefetchedSource<ExamplePart, SparseBatch> batches_;
 };
 
 }  // namespace capstan::worker

@@ -13,6 +13,12 @@
 #include "worker/task/task_options.h"
 
 namespace capstan::worker {
+namespace {
+
+constexpr int kBatchesPlanned = 4;  // Told to the computation, the one to be pulled included.
+
+}  // namespace
+
 Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, const Clock& clock)
     : assignment_(assignment),
       clock_(clock),
@@ -56,7 +62,8 @@ int Task::Run() {
 absl::Status Task::Loop() {
   CAPSTAN_RETURN_IF_ERROR(Prepare());
   TaskLoop loop({.acknowledgement = AcknowledgementOf(assignment_.spec()),
-                 .keyed = assignment_.spec().model().has_sparse()},
+                 .keyed = assignment_.spec().model().has_sparse(),
+                 .early_pulls = EarlyPulls(assignment_.spec())},
                 *this);
   loop.Start();
   return loop.outcome();
@@ -98,7 +105,10 @@ absl::StatusOr<OpId> Task::Push(const Work& work) {
 }
 
 absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
-  CAPSTAN_ASSIGN_OR_RETURN(AllTableKeys keys, computation_->BeginPull(work, &parameters_));
+  std::vector<Work> upcoming;
+  UseBoard([&upcoming](TaskBoard& board) { upcoming = board.Upcoming(kBatchesPlanned); });
+  CAPSTAN_ASSIGN_OR_RETURN(AllTableKeys keys,
+                           computation_->BeginPull(work, upcoming, &parameters_));
   return client_.Pull(work.iteration, snapshot ? PullMode::kSnapshot : PullMode::kTrain,
                       &parameters_, std::move(keys));
 }

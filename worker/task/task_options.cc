@@ -65,8 +65,16 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job) {
   return IsBsp(job) && committed ? Acknowledgement::kWholeIteration : Acknowledgement::kEachPush;
 }
 
+bool EarlyPulls(const v1::JobSpec& job) {
+  const v1::Consistency& consistency = job.consistency();
+  if (!job.model().has_sparse()) return false;
+  if (consistency.has_ssp()) return consistency.ssp().staleness_bound() > 0;
+  return consistency.has_asp() && !consistency.asp().read_own_pushes();
+}
+
 PushPullSession::Options SessionOptions(const v1::JobSpec& job) {
-  PushPullSession::Options options{.acknowledgement = AcknowledgementOf(job)};
+  PushPullSession::Options options{.acknowledgement = AcknowledgementOf(job),
+                                   .early_pulls = EarlyPulls(job)};
   // A task may hold every slot of an iteration, be given slots of another one, and pull.
   options.operations_max = std::max(kOperationsMin, 2 * Slots(job) + 2);
   options.exact_snapshots = job.wire().parameters() != v1::FP32;

@@ -16,6 +16,9 @@ namespace capstan::worker {
 
 // BSP with replicas or a log: servers hold a push back until its iteration is committed.
 Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
+// SSP and ASP on sparse models: the next batch's rows are read while one is computed. Not where
+// the job wants its own pushes read, and under SSP(0), whose servers would wait for the push.
+bool EarlyPulls(const v1::JobSpec& job);
 PushPullSession::Options SessionOptions(const v1::JobSpec& job);
 // By table: the job's formats for its parameters, fp32 for its statistics.
 Formats WireFormats(const v1::JobSpec& job);

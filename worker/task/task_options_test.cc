@@ -27,6 +27,24 @@ TEST_CASE("Task options: acknowledgements wait for iterations only where BSP com
   CHECK(AcknowledgementOf(job) == Acknowledgement::kEachPush);
 }
 
+TEST_CASE("Task options: rows are pulled early where the rule lets a worker miss its last push",
+          "[worker][task]") {
+  v1::JobSpec job = Job(2, 0);
+  job.mutable_consistency()->mutable_asp();
+  CHECK_FALSE(EarlyPulls(job));  // Layers are pulled whole, into the place of those in use.
+  job.mutable_model()->mutable_sparse()->mutable_logistic_regression();
+  CHECK(EarlyPulls(job));
+  CHECK(SessionOptions(job).early_pulls);
+  job.mutable_consistency()->mutable_asp()->set_read_own_pushes(true);
+  CHECK_FALSE(EarlyPulls(job));
+  job.mutable_consistency()->mutable_ssp()->set_staleness_bound(0);
+  CHECK_FALSE(EarlyPulls(job));
+  job.mutable_consistency()->mutable_ssp()->set_staleness_bound(1);
+  CHECK(EarlyPulls(job));
+  job.mutable_consistency()->mutable_bsp();
+  CHECK_FALSE(EarlyPulls(job));
+}
+
 TEST_CASE("Task options: one task may hold every slot of an iteration", "[worker][task]") {
   v1::JobSpec job = Job(4, 1);
   CHECK(SessionOptions(job).operations_max == 64);

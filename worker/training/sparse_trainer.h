@@ -5,7 +5,7 @@
 //   ... rows of batch.keys and the dense parameters are pulled ...
 //   trainer.Train(batch, gradient_samples, rows, dense, ...)      gradients to be pushed
 //
-// Thread safety: used by one thread at a time.
+// Thread safety: batches are loaded by one thread at a time, and used by one; the two may differ.
 #ifndef CAPSTAN_WORKER_TRAINING_SPARSE_TRAINER_H_
 #define CAPSTAN_WORKER_TRAINING_SPARSE_TRAINER_H_
 
