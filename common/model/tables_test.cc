@@ -84,6 +84,21 @@ TEST_CASE("Tables: a table from the network is checked before it is believed", "
   }
 }
 
+TEST_CASE("Tables: memory has room for some rows of each bucket", "[common][model]") {
+  v1::TableSpec table;
+  table.set_rule(v1::OPTIMIZER);
+  table.set_elements(16);
+  table.mutable_sparse()->set_dim(8);
+  table.mutable_sparse()->set_buckets(16);
+  const int64_t least = SparseMemoryMin(table.sparse());
+  table.mutable_sparse()->set_memory_bytes(least - 1);
+  const std::string expected =
+      absl::StrCat("sparse.memory_bytes is ", least - 1, ", expected ", least, " to ");
+  CHECK_STATUS(ValidateTable(table), absl::StatusCode::kInvalidArgument, expected.c_str());
+  table.mutable_sparse()->set_memory_bytes(least);
+  REQUIRE_OK(ValidateTable(table));
+}
+
 TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][model]") {
   v1::TableSpec table;
   table.set_table(2);
@@ -131,15 +146,6 @@ TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][
     table.mutable_sparse()->set_rows_max(-1);
     check("sparse.rows_max is -1, expected 0 to 1099511627776");
     table.mutable_sparse()->set_rows_max(1);
-    REQUIRE_OK(ValidateTable(table));
-  }
-  SECTION("memory") {
-    const int64_t least = SparseMemoryMin(table.sparse());
-    table.mutable_sparse()->set_memory_bytes(least - 1);
-    const std::string expected =
-        absl::StrCat("sparse.memory_bytes is ", least - 1, ", expected ", least, " to ");
-    check(expected.c_str());
-    table.mutable_sparse()->set_memory_bytes(least);
     REQUIRE_OK(ValidateTable(table));
   }
   SECTION("elements") {
