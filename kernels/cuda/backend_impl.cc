@@ -76,9 +76,10 @@ class CudaBackendImpl : public CudaBackend {
     if (device_->capturing()) {
       return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
     }
-    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<CudaPlan> plan,
-                             PlanOf(WithTensorType(plain, TensorType())));
-    return std::unique_ptr<Plan>(std::move(plan));
+    absl::StatusOr<std::unique_ptr<CudaPlan>> plan = PlanOf(WithTensorType(plain, TensorType()));
+    cudaGetLastError();  // Libraries leave one behind where they tried what they cannot do.
+    CAPSTAN_RETURN_IF_ERROR(plan.status());
+    return std::unique_ptr<Plan>(*std::move(plan));
   }
 
   absl::Status Run(Plan& plan, absl::Span<const TensorView> inputs,
@@ -131,7 +132,6 @@ class CudaBackendImpl : public CudaBackend {
     cudaGraph_t graph = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(device_->stream(), &graph);
     if (ended != cudaSuccess) {
-      cudaGetLastError();  // It would be reported by the next launch.
       return absl::FailedPreconditionError(FromCuda(ended, "recording").message());
     }
     cudaGraphExec_t executable = nullptr;
@@ -227,8 +227,8 @@ class CudaBackendImpl : public CudaBackend {
 
 absl::StatusOr<CudaDeviceInfo> CudaBackendImpl::Info() {
   CAPSTAN_RETURN_IF_ERROR(device_->Enter());
-  cudaDeviceProp properties{};
   const int device = device_->options().device;
+  cudaDeviceProp properties{};
   CAPSTAN_CUDA_CHECK(cudaGetDeviceProperties(&properties, device), "asking for the GPU");
   size_t free = 0;
   size_t total = 0;

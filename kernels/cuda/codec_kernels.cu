@@ -136,21 +136,17 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (counts[threadIdx.x] != 0) atomicAdd(&s->histogram[threadIdx.x], counts[threadIdx.x]);
 }
 
-// Takes the digit that holds the k-th value, and clears the histogram. One thread: 256 steps.
-__global__ void PickKernel(int shift, Selection* s) {
-  uint32_t wanted = s->wanted;
-  bool found = false;
-  for (int digit = kDigits - 1; digit >= 0; --digit) {
-    const uint32_t count = s->histogram[digit];
-    s->histogram[digit] = 0;
-    if (found) continue;
-    if (count >= wanted) {
-      found = true;
-      s->prefix |= static_cast<uint32_t>(digit) << shift;
-    } else {
-      wanted -= count;
-    }
-  }
+// Takes the digit that holds the k-th value, and clears the histogram. One block.
+__global__ void __launch_bounds__(kDigits) PickKernel(int shift, Selection* s) {
+  __shared__ uint32_t counts[kDigits];
+  counts[threadIdx.x] = s->histogram[threadIdx.x];
+  s->histogram[threadIdx.x] = 0;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  uint32_t wanted = s->wanted;  // At most the sum of the counts.
+  int digit = kDigits - 1;
+  for (; digit > 0 && counts[digit] < wanted; --digit) wanted -= counts[digit];
+  s->prefix |= static_cast<uint32_t>(digit) << shift;
   s->mask |= static_cast<uint32_t>(kDigits - 1) << shift;
   s->wanted = wanted;
 }
@@ -265,7 +261,7 @@ cudaError_t LaunchTopK(const TopKArgs& args, void* scratch, cudaStream_t stream)
   StartKernel<<<1, kDigits, 0, stream>>>(selection, static_cast<uint32_t>(args.k));
   for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
     HistogramKernel<<<blocks, kBlockThreads, 0, stream>>>(args.n, args.residual, shift, selection);
-    PickKernel<<<1, 1, 0, stream>>>(shift, selection);
+    PickKernel<<<1, kDigits, 0, stream>>>(shift, selection);
   }
   CountTilesKernel<<<TilesOf(args.n), kTile, 0, stream>>>(args.n, args.residual, selection, tiles);
   ScanTilesKernel<<<1, kTile, 0, stream>>>(int64_t{TilesOf(args.n)}, tiles);

@@ -38,6 +38,18 @@ Order OrderOf(const OpSignature& s) {
   }
 }
 
+absl::StatusOr<int> Fastest(Device& device, const OpSignature& signature,
+                            const Rehearsal& rehearsal,
+                            const std::vector<ConvolutionEngine>& engines) {
+  const Order order = OrderOf(signature);
+  const ConvolutionPointers pointers = {rehearsal.operand(order.x), rehearsal.operand(order.weight),
+                                        rehearsal.operand(order.y)};
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor pack, PackOf(pointers, device.workspace()));
+  return Choose(device, static_cast<int>(engines.size()), [&](int candidate) {
+    return Execute(device, engines[static_cast<size_t>(candidate)], pack);
+  });
+}
+
 // Workspace: what cuDNN wants; then the weights where they are not aligned, or dweight as cuDNN
 // writes it. The sums of dbias come after the convolution, over its part.
 class ConvolutionPlan : public CudaPlan {
@@ -170,15 +182,12 @@ absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::EngineOf(
     int64_t bytes = 0;
     for (const ConvolutionEngine& engine : engines) bytes = std::max(bytes, engine.workspace_bytes);
     CAPSTAN_RETURN_IF_ERROR(device_.ReserveWorkspace(bytes));
-    CAPSTAN_ASSIGN_OR_RETURN(const Rehearsal rehearsal, Rehearsal::Create(device_, signature));
-    const Order order = OrderOf(signature);
-    const ConvolutionPointers pointers = {
-        rehearsal.operand(order.x), rehearsal.operand(order.weight), rehearsal.operand(order.y)};
-    CAPSTAN_ASSIGN_OR_RETURN(const Descriptor pack, PackOf(pointers, device_.workspace()));
-    CAPSTAN_ASSIGN_OR_RETURN(
-        best, Choose(device_, static_cast<int>(engines.size()), [&](int candidate) {
-          return Execute(device_, engines[static_cast<size_t>(candidate)], pack);
-        }));
+    const absl::StatusOr<Rehearsal> rehearsal = Rehearsal::Create(device_, signature);
+    // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
+    if (!absl::IsResourceExhausted(rehearsal.status())) {
+      CAPSTAN_RETURN_IF_ERROR(rehearsal.status());
+      CAPSTAN_ASSIGN_OR_RETURN(best, Fastest(device_, signature, *rehearsal, engines));
+    }
   }
   return std::make_shared<const ConvolutionEngine>(std::move(engines[static_cast<size_t>(best)]));
 }

@@ -220,15 +220,16 @@ bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> note
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:  // To fp16, whose range is smaller.
         return false;
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // On fp32 operands: TF32.
-      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
       case CUDNN_NUMERICAL_NOTE_FFT:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD:
         if (compute == Compute::kFp32) return false;
         break;
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
-        return false;  // Its errors pass those of TF32.
+        return false;  // Their errors pass those of TF32.
       default:
         break;
     }

@@ -45,8 +45,9 @@ struct ConvolutionEngine {
   int64_t workspace_bytes = 0;
 };
 
-// Whether a plan with these notes may be taken. None whose bits change from run to run; in fp32
-// none that uses less than fp32, nor transforms (Winograd, FFT) whose errors pass 1e-5.
+// Whether a plan with these notes may be taken. None whose bits change from run to run, or that
+// loses more than its mode says; in fp32 no tensor cores (TF32) and no transforms (Winograd, FFT),
+// whose errors pass 1e-5.
 bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes);
 
 // The plans that cuDNN offers for `desc` (kind: one of the three convolutions), best first by its

@@ -20,7 +20,8 @@ std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-absl::Status CheckDriver() {
+// How many GPUs the driver shows, >= 1.
+absl::StatusOr<int> CountDevices() {
   int driver = 0;
   int runtime = 0;
   cudaDriverGetVersion(&driver);  // 0 where there is no driver.
@@ -39,7 +40,8 @@ absl::Status CheckDriver() {
   if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
     return absl::UnavailableError("the CUDA driver shows no GPU");
   }
-  return FromCuda(error, "counting GPUs");
+  CAPSTAN_CUDA_CHECK(error, "counting GPUs");
+  return devices;
 }
 
 }  // namespace
@@ -49,7 +51,6 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaOptions& options)
     return absl::InvalidArgumentError(
         absl::StrCat("workspace_bytes_max is ", options.workspace_bytes_max, ", expected >= 0"));
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckDriver());
   std::unique_ptr<Device> device(new Device(options));
   CAPSTAN_RETURN_IF_ERROR(device->CheckCard());
   CAPSTAN_RETURN_IF_ERROR(device->Initialize());
@@ -57,8 +58,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaOptions& options)
 }
 
 absl::Status Device::CheckCard() {
-  int devices = 0;
-  CAPSTAN_CUDA_CHECK(cudaGetDeviceCount(&devices), "counting GPUs");
+  CAPSTAN_ASSIGN_OR_RETURN(const int devices, CountDevices());
   if (options_.device < 0 || options_.device >= devices) {
     return absl::InvalidArgumentError(
         absl::StrCat("device is ", options_.device, ", expected 0 <= device < ", devices));

@@ -149,12 +149,17 @@ absl::StatusOr<std::shared_ptr<MatrixProduct>> Chosen(Device& device,
                            Offered(device, signature.desc, measured ? kCandidatesMax : 1));
   if (product->candidates() > 1) {
     CAPSTAN_RETURN_IF_ERROR(device.ReserveWorkspace(product->workspace_bytes()));
-    CAPSTAN_ASSIGN_OR_RETURN(const Rehearsal rehearsal, Rehearsal::Create(device, signature));
-    const ProductPointers pointers = RehearsalPointers(signature, rehearsal, product->epilogue());
-    CAPSTAN_ASSIGN_OR_RETURN(const int best,
-                             Choose(device, product->candidates(), [&](int candidate) {
-                               return product->Run(device, pointers, candidate);
-                             }));
+    const absl::StatusOr<Rehearsal> rehearsal = Rehearsal::Create(device, signature);
+    int best = 0;
+    // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
+    if (!absl::IsResourceExhausted(rehearsal.status())) {
+      CAPSTAN_RETURN_IF_ERROR(rehearsal.status());
+      const ProductPointers pointers =
+          RehearsalPointers(signature, *rehearsal, product->epilogue());
+      CAPSTAN_ASSIGN_OR_RETURN(best, Choose(device, product->candidates(), [&](int candidate) {
+                                 return product->Run(device, pointers, candidate);
+                               }));
+    }
     product->Keep(best);
   }
   return std::shared_ptr<MatrixProduct>(std::move(product));

@@ -69,28 +69,36 @@ absl::StatusOr<Plugin> Load(const PluginSearch& search) {
       absl::StrCat("no CUDA plugin could be loaded: ", absl::StrJoin(refusals, "; ")));
 }
 
+// Calls the plugin.
+absl::Status Call(const PluginSearch& search, PluginCall* call) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Plugin plugin, Load(search));
+  plugin.open(call);
+  if (call->plugin_version != kPluginVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(plugin.path, " is a CUDA plugin of version ", call->plugin_version,
+                     ", expected ", kPluginVersion, ": build both from the same sources"));
+  }
+  if (call->status_code == 0) return absl::OkStatus();
+  call->message[kPluginMessageBytes - 1] = 0;
+  return absl::Status(static_cast<absl::StatusCode>(call->status_code), call->message);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaBackend>> OpenCudaBackend(const CudaOptions& options,
                                                              const PluginSearch& search) {
-  CAPSTAN_ASSIGN_OR_RETURN(const Plugin plugin, Load(search));
   PluginCall call;
   call.options = options;
-  plugin.open(&call);
-  if (call.plugin_version != kPluginVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(plugin.path, " is a CUDA plugin of version ", call.plugin_version,
-                     ", expected ", kPluginVersion, ": build both from the same sources"));
-  }
+  CAPSTAN_RETURN_IF_ERROR(Call(search, &call));
   std::unique_ptr<CudaBackend> backend(call.backend);
-  if (call.status_code != 0) {
-    call.message[kPluginMessageBytes - 1] = 0;
-    return absl::Status(static_cast<absl::StatusCode>(call.status_code), call.message);
-  }
-  if (backend == nullptr) {
-    return absl::InternalError(absl::StrCat(plugin.path, " answered with no backend"));
-  }
+  if (backend == nullptr) return absl::InternalError("the CUDA plugin answered with no backend");
   return backend;
+}
+
+absl::Status CheckCudaPlugin(const PluginSearch& search) {
+  PluginCall call;
+  call.check_only = true;
+  return Call(search, &call);
 }
 
 }  // namespace capstan::kernels::cuda

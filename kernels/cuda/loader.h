@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/cuda_backend.h"
 
@@ -28,9 +29,13 @@ struct PluginSearch {
 //                         kernels.
 //   kUnavailable          no CUDA driver, or no GPU.
 //   kInvalidArgument      options.device is not one of the GPUs.
-//   kResourceExhausted    the card has no memory for the context; says what is free.
+//   kResourceExhausted    the card has no memory for the context.
 absl::StatusOr<std::unique_ptr<CudaBackend>> OpenCudaBackend(const CudaOptions& options = {},
                                                              const PluginSearch& search = {});
+
+// Whether there is a plugin that OpenCudaBackend would use. Asks no driver and opens no GPU.
+// Errors: kNotFound and kFailedPrecondition, as OpenCudaBackend, but for those of driver and card.
+absl::Status CheckCudaPlugin(const PluginSearch& search = {});
 
 }  // namespace capstan::kernels::cuda
 

@@ -41,6 +41,8 @@ TEST_CASE("CUDA loader: a library that is no plugin is refused", "[kernels][cuda
 TEST_CASE("CUDA loader: a plugin of another version is refused, naming both", "[kernels][cuda]") {
   CHECK_STATUS(OpenCudaBackend({}, {.path = kOldPlugin}), absl::StatusCode::kFailedPrecondition,
                "version 4294967295, expected 1");
+  CHECK_STATUS(CheckCudaPlugin({.path = kOldPlugin}), absl::StatusCode::kFailedPrecondition,
+               "expected 1");
 }
 
 TEST_CASE("CUDA loader: the plugin opens a GPU, or says why not", "[kernels][cuda]") {
@@ -51,6 +53,7 @@ TEST_CASE("CUDA loader: the plugin opens a GPU, or says why not", "[kernels][cud
     WARN("SKIPPED: built without a CUDA toolkit");
     return;
   }
+  REQUIRE_OK(CheckCudaPlugin({.path = kPlugin}));
   const auto backend = OpenCudaBackend({}, {.path = kPlugin});
   if (backend.ok()) {
     CHECK((*backend)->Name() == "cuda");

@@ -25,6 +25,7 @@ struct PluginCall {
   char message[kPluginMessageBytes] = {};  // Out: of the status, ends with 0.
   CudaBackend* backend = nullptr;  // Out: owned by the caller; null unless the status is OK.
   CudaOptions options;             // In; read only where the versions are the same.
+  bool check_only = false;         // In: compares the versions, and opens nothing.
 };
 
 // Fills in the outputs. A plugin of another version sets plugin_version and nothing else.

@@ -36,6 +36,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
 
 absl::Status FromCuda(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // Told here; the next launch would report it as its own.
   return absl::Status(CodeOf(error), absl::StrCat(what, ": ", cudaGetErrorName(error), ": ",
                                                   cudaGetErrorString(error)));
 }
