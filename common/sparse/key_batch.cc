@@ -80,6 +80,16 @@ KeyBatch MakeKeyBatch(absl::Span<const uint64_t> keys, int32_t buckets,
   return batch;
 }
 
+void NameLists(KeyBatch* batch) {
+  batch->names.clear();
+  const absl::Span<const uint64_t> keys = batch->keys;
+  for (size_t bucket = 0; bucket + 1 < batch->bucket_begin.size(); ++bucket) {
+    const Range part = batch->InBucket(static_cast<int64_t>(bucket));
+    batch->names.push_back(NameOfKeys(
+        keys.subspan(static_cast<size_t>(part.begin), static_cast<size_t>(part.size()))));
+  }
+}
+
 std::vector<float> SumByKey(absl::Span<const float> gradients, absl::Span<const uint32_t> places,
                             int64_t batch_keys, int64_t dim) {
   std::vector<float> sums(static_cast<size_t>(batch_keys * dim));

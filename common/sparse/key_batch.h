@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/sparse/key_list_name.h"
 #include "common/types/ids.h"
 
 namespace capstan {
@@ -20,6 +21,7 @@ namespace capstan {
 struct KeyBatch {
   std::vector<uint64_t> keys;
   std::vector<int64_t> bucket_begin;  // [buckets + 1], of `keys`.
+  std::vector<KeyListName> names;     // [buckets], of the keys of each; or none.
 
   int64_t size() const { return static_cast<int64_t>(keys.size()); }
   // The keys of one bucket.
@@ -33,6 +35,9 @@ struct KeyBatch {
 // where keys[i] stands in the batch. Cost: some 20 ns a key (a radix sort by hash).
 KeyBatch MakeKeyBatch(absl::Span<const uint64_t> keys, int32_t buckets,
                       std::vector<uint32_t>* places = nullptr);
+
+// Gives the lists of the batch's buckets their names.
+void NameLists(KeyBatch* batch);
 
 // Adds up the gradients of keys that stand several times: sums[places[i]] += gradients[i], rows of
 // `dim`, in the order of i. Returns [batch keys, dim].

@@ -66,5 +66,31 @@ TEST_CASE("KeyBatch: gradients of a repeated key are added up", "[common][sparse
   CHECK(sums[2 * places[3] + 1] == 8.0f);
 }
 
+TEST_CASE("Key batch: lists of the same keys have the same name, others another", "[sparse]") {
+  const auto named = [](std::vector<uint64_t> keys) {
+    KeyBatch batch = MakeKeyBatch(keys, 3);
+    NameLists(&batch);
+    return batch.names;
+  };
+  const std::vector<KeyListName> names = named({5, 900, 7, 1, 2, 3, 4});
+  REQUIRE(names.size() == 3);
+  CHECK(names == named({4, 3, 2, 1, 7, 900, 5, 5}));
+  CHECK(names[0].count + names[1].count + names[2].count == 7);
+  CHECK(names != named({5, 900, 7, 1, 2, 3, 8}));
+  // Every bit of every key counts, and so does their order.
+  const std::vector<uint64_t> keys = {0, 1, 2, 3};
+  std::set<KeyListName> seen = {NameOfKeys(keys), NameOfKeys(std::vector<uint64_t>{1, 0, 2, 3}),
+                                NameOfKeys(std::vector<uint64_t>{0, 1, 2})};
+  CHECK(seen.size() == 3);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    for (int bit = 0; bit < 64; ++bit) {
+      std::vector<uint64_t> other = keys;
+      other[i] ^= uint64_t{1} << bit;
+      CHECK(seen.insert(NameOfKeys(other)).second);
+    }
+  }
+  CHECK(NameOfKeys({}).low != NameOfKeys({}).high);
+}
+
 }  // namespace
 }  // namespace capstan

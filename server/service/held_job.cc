@@ -12,6 +12,21 @@
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
+namespace {
+
+KeyListName NameOf(const v1::KeyListName& name) {
+  return {.low = name.low(), .high = name.high(), .count = name.count()};
+}
+
+// What lists take is on the job's account.
+KeyLists::Account AccountOf(const ShardFactory& factory) {
+  absl::StatusOr<MemoryBudget::Reservation> opened = factory.OpenAccount();
+  if (!opened.ok()) return [status = opened.status()](int64_t) { return status; };
+  auto memory = std::make_shared<MemoryBudget::Reservation>(*std::move(opened));
+  return [memory](int64_t bytes) { return memory->Grow(bytes); };
+}
+
+}  // namespace
 
 HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
     : options_(std::move(options)),
@@ -20,7 +35,8 @@ HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
                     .safe_replies = options_.safe_replies,
                     .log = options_.log},
       factory_(std::move(factory)),
-      tables_(factory_) {}
+      tables_(factory_),
+      key_lists_(options_.key_lists, AccountOf(*factory_)) {}
 
 std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushResponse* response,
                                              Done done) {
@@ -33,7 +49,10 @@ std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushRe
     sink.SetPushCall(call);
     const auto gradients = CheckPushLocked(push);
     absl::Status status = gradients.status();
-    if (status.ok()) status = PushLocked(push.head, *gradients, response, sink);
+    if (status.ok() && !gradients->has_value()) response->set_unknown_key_list(true);
+    if (status.ok() && gradients->has_value()) {
+      status = PushLocked(push.head, **gradients, response, sink);
+    }
     status = Annotate(status, absl::StrCat("push to ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -51,7 +70,10 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Pul
     Sink sink(this, &effects.ended);
     const auto keys = CheckPullLocked(request);
     absl::Status status = keys.status();
-    if (status.ok()) status = PullLocked(request, *keys, call, answer, sink, &effects);
+    if (status.ok() && !keys->has_value()) answer->head.set_unknown_key_list(true);
+    if (status.ok() && keys->has_value()) {
+      status = PullLocked(request, **keys, call, answer, sink, &effects);
+    }
     status = Annotate(status, absl::StrCat("pull from ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -71,8 +93,15 @@ std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
     const auto gradients = CheckPushLocked(message.push);
     const auto keys = CheckPullLocked(message.pull);
     absl::Status status = gradients.ok() ? keys.status() : gradients.status();
-    if (status.ok()) status = PushLocked(message.push.head, *gradients, &answer->push, sink);
-    if (status.ok()) status = PullLocked(message.pull, *keys, call, &answer->pull, sink, &effects);
+    if (status.ok() && !(gradients->has_value() && keys->has_value())) {
+      answer->push.set_unknown_key_list(true);
+      answer->pull.head.set_unknown_key_list(true);
+    } else if (status.ok()) {
+      status = PushLocked(message.push.head, **gradients, &answer->push, sink);
+      if (status.ok()) {
+        status = PullLocked(message.pull, **keys, call, &answer->pull, sink, &effects);
+      }
+    }
     status = Annotate(status, absl::StrCat("push-pull at ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
@@ -151,7 +180,8 @@ absl::Status HeldJob::CheckPrimaryLocked(const ShardKey& key) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Gradient>> HeldJob::CheckPushLocked(const PushMessage& push) const {
+absl::StatusOr<std::optional<std::vector<Gradient>>> HeldJob::CheckPushLocked(
+    const PushMessage& push) {
   const v1::PushRequest& request = push.head;
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
   if (request.caller().rank() == kReaderRank.value()) {
@@ -166,17 +196,44 @@ absl::StatusOr<std::vector<Gradient>> HeldJob::CheckPushLocked(const PushMessage
     CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
     const absl::StatusOr<NumberFormat> format = FormatOf(shard.value_type());
     if (!format.ok()) return Annotate(format.status(), NameOf(key));
+    RowKeys listed;
+    if (shard.has_key_list()) {
+      listed = key_lists_.Find(Rank(request.caller().rank()),
+                               Incarnation(request.caller().incarnation()), key,
+                               NameOf(shard.key_list()));
+      if (listed == nullptr) return std::nullopt;
+    }
     CAPSTAN_ASSIGN_OR_RETURN(
         Gradient gradient,
-        tables_.ParseGradient(key, push.values[static_cast<size_t>(i)], *format));
+        tables_.ParseGradient(key, push.values[static_cast<size_t>(i)], *format, listed));
     gradients.push_back(std::move(gradient));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, DecodePush(request, shard)));
   }
   return gradients;
 }
 
-absl::StatusOr<std::vector<RowKeys>> HeldJob::CheckPullLocked(
-    const v1::PullRequest& request) const {
+absl::StatusOr<RowKeys> HeldJob::KeysOfLocked(const v1::Caller& caller,
+                                              const v1::ShardPull& shard) {
+  const ShardKey key = KeyOf(shard);
+  const Rank rank(caller.rank());
+  const Incarnation incarnation(caller.incarnation());
+  const KeyListName name = NameOf(shard.key_list());
+  if (shard.has_key_list() && shard.keys().empty()) {
+    return key_lists_.Find(rank, incarnation, key, name);
+  }
+  absl::StatusOr<RowKeys> keys = tables_.Find(key)->store().ParseKeys(shard.keys());
+  if (!keys.ok()) return Annotate(keys.status(), NameOf(key));
+  if (!shard.has_key_list()) return keys;
+  if (name.count != std::ssize(**keys)) {
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(key), ": a list of ", name.count,
+                                                   " keys comes with ", (*keys)->size()));
+  }
+  if (rank != kReaderRank) key_lists_.Keep(rank, incarnation, key, name, *keys);
+  return keys;
+}
+
+absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::CheckPullLocked(
+    const v1::PullRequest& request) {
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
   CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards(), kShardsPerMessageMax));
   if (request.wait_limit_ms() < 0 || request.wait_limit_ms() > kWaitLimitMsMax) {
@@ -189,15 +246,15 @@ absl::StatusOr<std::vector<RowKeys>> HeldJob::CheckPullLocked(
   for (const v1::ShardPull& shard : request.shards()) {
     const ShardKey key = KeyOf(shard);
     CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
-    key_bytes += static_cast<int64_t>(shard.keys().size());
-    const ShardStore& store = tables_.Find(key)->store();
-    absl::StatusOr<RowKeys> keys = store.ParseKeys(shard.keys());
-    if (!keys.ok()) return Annotate(keys.status(), NameOf(key));
-    answer_bytes += store.AnswerElements(*keys) * static_cast<int64_t>(sizeof(float));
-    all_keys.push_back(*std::move(keys));
     const absl::StatusOr<PullHead> head = DecodePull(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, *head));
+    CAPSTAN_ASSIGN_OR_RETURN(RowKeys keys, KeysOfLocked(request.caller(), shard));
+    if (shard.has_key_list() && shard.keys().empty() && keys == nullptr) return std::nullopt;
+    if (keys != nullptr) key_bytes += static_cast<int64_t>(keys->size() * sizeof(uint64_t));
+    const ShardStore& store = tables_.Find(key)->store();
+    answer_bytes += store.AnswerElements(keys) * static_cast<int64_t>(sizeof(float));
+    all_keys.push_back(std::move(keys));
   }
   if (answer_bytes > kAnswerBytesMax) {
     return absl::InvalidArgumentError(

@@ -38,6 +38,7 @@
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/core/membership.h"
+#include "server/service/key_lists.h"
 #include "server/service/record_sink.h"
 #include "server/service/replica_transport.h"
 #include "server/service/shard_link.h"
@@ -104,6 +105,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     const Clock* clock = nullptr;           // Outlives the job.
     ReplicaTransport* transport = nullptr;  // Outlives the job. Null: no routing names replicas.
     RecordSink* log = nullptr;              // Outlives the job. Null: the job has no log.
+    KeyLists::Limits key_lists;
     // A Tick is due at that time, earlier than told before. Called under no lock of this class.
     std::function<void(Instant)> schedule_tick;
     // ReplicaStates() or failure() has changed. Likewise.
@@ -201,10 +203,14 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // ---- held_job.cc: pushes and pulls.
   absl::Status CheckCallerLocked(const v1::Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the message brings for each of its shards; the keys that it asks each for.
-  absl::StatusOr<std::vector<Gradient>> CheckPushLocked(const PushMessage& push) const
+  // What the message brings for each of its shards; the keys that it asks each for. None: it names
+  // a list of keys that is not kept.
+  absl::StatusOr<std::optional<std::vector<Gradient>>> CheckPushLocked(const PushMessage& push)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<RowKeys>> CheckPullLocked(const v1::PullRequest& request) const
+  absl::StatusOr<std::optional<std::vector<RowKeys>>> CheckPullLocked(
+      const v1::PullRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The keys that the shard's part of a pull means, kept if it has named them; null as above.
+  absl::StatusOr<RowKeys> KeysOfLocked(const v1::Caller& caller, const v1::ShardPull& shard)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // OK: the shard's primary is here.
   absl::Status CheckPrimaryLocked(const ShardKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -260,6 +266,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   JobTables tables_ ABSL_GUARDED_BY(mutex_);
   Links links_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
   WaitingCalls calls_ ABSL_GUARDED_BY(mutex_);
+  KeyLists key_lists_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);

@@ -170,6 +170,7 @@ void HeldJob::SetMembership(const Membership& membership) {
   {
     absl::MutexLock lock(&mutex_);
     if (membership.generation > membership_.generation) membership_ = membership;
+    key_lists_.SetMembership(membership_);
     Sink sink(this, &effects.ended);
     for (const auto& [key, link] : links_) {
       if (link->is_primary()) tables_.SetMembership(key, membership_, sink);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/wire_values.h"
 #include "server/service/test_job.h"
@@ -282,6 +283,93 @@ TEST_CASE("Held job: a bad pull is refused, naming what was expected", "[server]
     pull.mutable_caller()->set_rank(-1);
     CHECK_STATUS(Pull(*job, pull), invalid, "may only pull snapshots");
   }
+}
+
+constexpr int32_t kBuckets = 2;
+
+// A pull of these rows of table 1 with the names of their lists; `by_name`: the names alone.
+v1::PullRequest ListPullOf(const KeyBatch& batch, bool by_name, uint64_t incarnation = 1) {
+  v1::PullRequest request;
+  *request.mutable_caller() = CallerOf(0, incarnation);
+  for (int32_t bucket = 0; bucket < kBuckets; ++bucket) {
+    const Range part = batch.InBucket(bucket);
+    const KeyListName& name = batch.names[static_cast<size_t>(bucket)];
+    v1::ShardPull* shard = request.add_shards();
+    shard->set_table(1);
+    shard->set_shard(bucket);
+    shard->set_held_version(-1);
+    shard->mutable_key_list()->set_low(name.low);
+    shard->mutable_key_list()->set_high(name.high);
+    shard->mutable_key_list()->set_count(name.count);
+    if (by_name) continue;
+    shard->set_keys(batch.keys.data() + part.begin,
+                    static_cast<size_t>(part.size()) * sizeof(uint64_t));
+  }
+  return request;
+}
+
+// The same push with the names of its lists in place of the keys.
+v1::PushRequest ByName(v1::PushRequest push, const KeyBatch& batch) {
+  for (v1::ShardPush& shard : *push.mutable_shards()) {
+    *shard.mutable_key_list() = ListPullOf(batch, true).shards(shard.shard()).key_list();
+    shard.mutable_values()->erase(0, static_cast<size_t>(shard.key_list().count()) * 8);
+  }
+  return push;
+}
+
+TEST_CASE("Held job: keys that a pull has named are known by their name to its worker's life",
+          "[server]") {
+  const auto job = MakeTestJob({.consistency = kSsp0, .buckets = kBuckets});
+  const std::vector<uint64_t> keys = {3, 14, 15, 92, 65, 35};
+  KeyBatch batch = MakeKeyBatch(keys, kBuckets);
+  NameLists(&batch);
+  const auto pulled = [&](const v1::PullRequest& request) {
+    PullCall call;
+    call.Start(*job, request);
+    REQUIRE(call.ended.has_value());
+    REQUIRE_OK(*call.ended);
+    return call.response;
+  };
+  const v1::PushRequest whole = RowPushOf(0, kBuckets, keys, 1.0f);
+  v1::PushResponse response;
+  REQUIRE_OK(PushInto(*job, ByName(whole, batch), &response));
+  CHECK(response.unknown_key_list());
+  CHECK(response.shards().empty());
+  CHECK(pulled(ListPullOf(batch, /*by_name=*/true)).head.unknown_key_list());
+
+  const PullAnswer first = pulled(ListPullOf(batch, /*by_name=*/false));
+  REQUIRE(first.values.size() == kBuckets);
+  CHECK(pulled(ListPullOf(batch, /*by_name=*/true)).values == first.values);
+  CHECK(pulled(ListPullOf(batch, true, /*incarnation=*/2)).head.unknown_key_list());
+  response.Clear();
+  REQUIRE_OK(PushInto(*job, ByName(whole, batch), &response));
+  REQUIRE(response.shards_size() == kBuckets);
+  CHECK(response.shards(0).outcome() == v1::ShardPushResult::RECORDED);
+  const PullAnswer second = pulled(ListPullOf(batch, /*by_name=*/true));
+  CHECK(second.values[0] != first.values[0]);
+  CHECK(second.values[1] != first.values[1]);
+  // The same push with its keys: as after a server that did not know the list.
+  response.Clear();
+  REQUIRE_OK(PushInto(*job, whole, &response));
+  CHECK(response.shards(0).outcome() == v1::ShardPushResult::DUPLICATE);
+  CHECK(pulled(ListPullOf(batch, /*by_name=*/true)).values == second.values);
+}
+
+TEST_CASE("Held job: a list that does not fit what comes with it is refused", "[server]") {
+  const auto job = MakeTestJob({.consistency = kSsp0, .buckets = kBuckets});
+  KeyBatch batch = MakeKeyBatch(std::vector<uint64_t>{3, 14, 15, 92, 65, 35}, kBuckets);
+  NameLists(&batch);
+  v1::PullRequest wrong = ListPullOf(batch, /*by_name=*/false);
+  wrong.mutable_shards(0)->mutable_key_list()->set_count(77);
+  CHECK_STATUS(Pull(*job, wrong), StatusCode::kInvalidArgument, "a list of 77 keys comes with");
+  REQUIRE_OK(Pull(*job, ListPullOf(batch, /*by_name=*/false)));
+  v1::PushRequest push = ByName(RowPushOf(0, kBuckets, batch.keys, 1.0f), batch);
+  push.mutable_shards(1)->mutable_values()->pop_back();
+  CHECK_STATUS(Push(*job, push), StatusCode::kInvalidArgument, "bytes of rows: expected");
+  v1::PullRequest reader = ListPullOf(batch, /*by_name=*/false);
+  reader.set_snapshot(true);
+  *reader.mutable_caller() = SnapshotOf().caller();
+  REQUIRE_OK(Pull(*job, reader));  // Reads, and nothing is kept for it.
 }
 
 }  // namespace

@@ -116,6 +116,18 @@ absl::StatusOr<Gradient> SparseStore::ParseRows(const absl::Cord& payload,
   return Gradient(std::move(keys), WireValues(payload, format, key_bytes));
 }
 
+absl::StatusOr<Gradient> SparseStore::ParseListed(const RowKeys& keys, const absl::Cord& rows,
+                                                  NumberFormat format) const {
+  const auto expected = AnswerElements(keys) * BytesOf(format);
+  if (static_cast<int64_t>(rows.size()) != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(rows.size(), " bytes of rows: expected ",
+                                                   expected, " of the ", keys->size(),
+                                                   " keys of the list"));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckRoom(*keys));
+  return Gradient(keys, WireValues(rows, format));
+}
+
 absl::StatusOr<RowKeys> SparseStore::ParseKeys(absl::string_view bytes) const {
   if (bytes.size() % sizeof(uint64_t) != 0) {
     return absl::InvalidArgumentError(

@@ -55,6 +55,8 @@ class SparseStore final : public ShardStore {
                                                            int32_t bucket);
 
   absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
+  absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
+                                       NumberFormat format) const override;
   absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const override;
   int64_t AnswerElements(const RowKeys& keys) const override;
   absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;

@@ -366,5 +366,20 @@ TEST_CASE("SparseStore: with a limit of memory, the same answers and snapshots",
   }
 }
 
+TEST_CASE("SparseStore: rows of keys that are known already are the same gradient", "[server]") {
+  const auto store = MakeStore();
+  const std::vector<uint64_t> keys = {7, 8, 9};
+  const Pushed whole(*store, keys, 1.5f);
+  const absl::Cord rows = whole.bytes.Subcord(keys.size() * sizeof(uint64_t), whole.bytes.size());
+  REQUIRE_OK_AND_ASSIGN(const Gradient listed, store->ParseListed(whole.gradient.shared_keys(),
+                                                                  rows, NumberFormat::kFp32));
+  std::string expected, bytes;  // As records carry them: replicas and logs need no list.
+  whole.gradient.AppendTo(&expected);
+  listed.AppendTo(&bytes);
+  CHECK(bytes == expected);
+  CHECK_STATUS(store->ParseListed(whole.gradient.shared_keys(), whole.bytes, NumberFormat::kFp32),
+               kInvalid, "48 bytes of rows: expected 24 of the 3 keys of the list");
+}
+
 }  // namespace
 }  // namespace capstan::server

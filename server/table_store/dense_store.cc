@@ -60,6 +60,11 @@ absl::StatusOr<Gradient> DenseStore::Parse(const absl::Cord& payload, NumberForm
                    v1::ValueType_Name(TypeOf(format)), ", got ", payload.size()));
 }
 
+absl::StatusOr<Gradient> DenseStore::ParseListed(const RowKeys&, const absl::Cord&,
+                                                 NumberFormat) const {
+  return absl::InvalidArgumentError("names a list of keys: expected none, the table is dense");
+}
+
 absl::StatusOr<RowKeys> DenseStore::ParseKeys(absl::string_view bytes) const {
   if (bytes.empty()) return nullptr;
   return absl::InvalidArgumentError(

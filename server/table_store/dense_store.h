@@ -53,6 +53,8 @@ class DenseStore final : public ShardStore {
                                                           std::vector<UpdateSegment> segments);
 
   absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
+  absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
+                                       NumberFormat format) const override;
   absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const override;
   int64_t AnswerElements(const RowKeys&) const override { return size(); }
 

@@ -42,8 +42,11 @@ absl::Status JobTables::CheckPull(const ShardKey& key, const PullHead& pull) con
 }
 
 absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const absl::Cord& payload,
-                                                  NumberFormat format) const {
-  absl::StatusOr<Gradient> gradient = shards_.at(key).store().Parse(payload, format);
+                                                  NumberFormat format,
+                                                  const RowKeys& listed) const {
+  const ShardStore& store = shards_.at(key).store();
+  absl::StatusOr<Gradient> gradient =
+      listed == nullptr ? store.Parse(payload, format) : store.ParseListed(listed, payload, format);
   if (!gradient.ok()) return Annotate(gradient.status(), NameOf(key));
   return gradient;
 }

@@ -46,9 +46,10 @@ class JobTables {
   absl::Status Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                     ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
-  // What a message brings for a shard: as ShardStore::Parse, with the shard's name.
+  // What a message brings for a shard: as ShardStore::Parse, or ParseListed if there are keys, with
+  // the shard's name.
   absl::StatusOr<Gradient> ParseGradient(const ShardKey& key, const absl::Cord& payload,
-                                         NumberFormat format) const;
+                                         NumberFormat format, const RowKeys& listed = {}) const;
   void CancelPull(const ShardKey& key, PullToken token);  // Ignored if the shard is not held.
   void SetMembership(const ShardKey& key, const Membership& membership, ReplySink& sink);
   void MakeBarrier(const ShardKey& key, ReplySink& sink);

@@ -138,6 +138,12 @@ absl::StatusOr<ShardFactory::Room> ShardFactory::MakeRoom(const HeldShard& shard
   return room;
 }
 
+absl::StatusOr<MemoryBudget::Reservation> ShardFactory::OpenAccount() const {
+  if (config_.budget == nullptr) return MemoryBudget::Reservation();
+  constexpr ShardKey kNoShard{TableId(-1), ShardId(0)};
+  return config_.budget->Reserve(config_.job, kNoShard, 0);
+}
+
 absl::StatusOr<TableShard> ShardFactory::Initial(const HeldShard& shard) const {
   CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard, Contents::kInitialValues));
   CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, ShardCore::Make(config_.consistency));

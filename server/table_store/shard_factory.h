@@ -62,6 +62,10 @@ class ShardFactory {
   absl::StatusOr<TableShard> FromSnapshot(const HeldShard& shard,
                                           const v1::ShardSnapshot& snapshot) const;
 
+  // An account in the job's budget for what is no shard; it has nothing on it. Errors: those of
+  // MemoryBudget::Reserve.
+  absl::StatusOr<MemoryBudget::Reservation> OpenAccount() const;
+
   const std::string& NameOfTable(TableId table) const { return tables_.at(table).name(); }
 
  private:

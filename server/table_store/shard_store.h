@@ -37,6 +37,10 @@ class ShardStore {
   // What a push or a record brings, which must live as long as the result.
   // Errors: kInvalidArgument  it does not fit the shard; says what was expected.
   virtual absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const = 0;
+  // What a push brings for `keys`, which a pull has named before: their rows alone.
+  // Errors: likewise; kInvalidArgument  a dense shard.
+  virtual absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
+                                               NumberFormat format) const = 0;
   // The keys that a pull names (fixed64 each); null for a dense shard. Errors: likewise.
   virtual absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const = 0;
   // Numbers in the answer to a pull of these keys.

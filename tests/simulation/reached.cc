@@ -11,6 +11,7 @@ absl::string_view ReachedName(Reached reached) {
       "a reader read from a primary",
       "a caller was fenced off",
       "a stale routing table was refused",
+      "a server did not know a list of keys",
       "a task was replaced",
       "a task's crash was counted",
       "a worker daemon died",

@@ -21,6 +21,7 @@ enum class Reached : uint8_t {
   kReaderRead,
   kCallerFenced,
   kStaleRoutingRefused,
+  kKeyListUnknown,
   kTaskReplaced,
   kTaskCrashCounted,
   kWorkerDaemonDied,

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/simulation/evaluation.h"
 #include "tests/simulation/methods.h"
+#include "tests/simulation/sim_task_options.h"
 #include "worker/task/failures.h"
 #include "worker/task/task_messages.h"
 
@@ -20,46 +20,6 @@ constexpr absl::Duration kPullWaitLimit = absl::Milliseconds(500);
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(1);
 constexpr int kReleaseSteps = 3;  // Parts in which a gradient becomes ready.
-
-bool IsBsp(const v1::JobSpec& spec) {
-  return !spec.consistency().has_ssp() && !spec.consistency().has_asp();
-}
-
-worker::Acknowledgement AcknowledgementOf(const v1::JobSpec& spec) {
-  const bool safe = spec.resources().replicas() > 0 || spec.durability() == v1::LOG;
-  return safe && IsBsp(spec) ? worker::Acknowledgement::kWholeIteration
-                             : worker::Acknowledgement::kEachPush;
-}
-
-worker::TaskBoard::Options BoardOptions(const World& world, const v1::JobSpec& spec) {
-  return {.bsp = IsBsp(spec),
-          .slots = spec.training().slots(),
-          .batch_size = spec.training().batch_size(),
-          .evaluation_batch_size = 4,
-          .train_samples = world.options.job.train_count};
-}
-
-worker::PushPullSession::Options SessionOptions(const World& world, const v1::JobSpec& spec) {
-  worker::PushPullSession::Options options{.early_pulls = world.options.job.early_pulls()};
-  // A few shards a message, so that one push is several messages.
-  options.chunk_bytes_min = options.chunk_bytes_max = 128;
-  options.acknowledgement = AcknowledgementOf(spec);
-  return options;
-}
-
-worker::WorkResult EvaluationOf(const worker::Work& work) {
-  const Evaluated evaluated = Evaluate(work.epoch, work.positions);
-  return {.samples = work.positions.size(),
-          .loss_sum = evaluated.loss_sum,
-          .correct = evaluated.correct,
-          .scores = evaluated.scores};
-}
-
-worker::WorkResult ResultOf(const worker::Work& work) {
-  return {.samples = work.positions.size(),
-          .loss_sum = static_cast<double>(work.positions.size()),
-          .correct = work.positions.size()};
-}
 
 }  // namespace
 
@@ -290,11 +250,17 @@ void SimTask::ArmSession() {
 }
 
 void SimTask::Send(const worker::SendMessage& message) {
-  const auto endpoint = World::EndpointOf(routing_.servers(message.server).address());
+  const std::string& address = routing_.servers(message.server).address();
+  const auto endpoint = World::EndpointOf(address);
+  worker::KnownKeyLists& known =
+      known_lists_.try_emplace(address, worker::KnownKeyLists::Options{.keys_min = 1})
+          .first->second;
   if (message.request.kind == worker::OpKind::kPush) {
     const Gradient& gradient = gradients_.at(message.op);
     const Workload::Named named = world_->workload.NamedRows(gradient.values);
-    const PushMessage push = worker::EncodePush(caller_, message, named.values, {}, named.keys);
+    const std::vector<worker::KeyForm> forms = known.Forms(message, named.keys);
+    const PushMessage push =
+        worker::EncodePush(caller_, message, named.values, {}, named.keys, forms);
     for (const worker::SendMessage::Shard& shard : message.shards) {
       if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
       const std::vector<float>& table =
@@ -308,10 +274,11 @@ void SimTask::Send(const worker::SendMessage& message) {
                                static_cast<size_t>(part.begin), static_cast<size_t>(part.size()))};
       world_->Tell([&](Checker& checker) { checker.PushSent(sent); });
     }
-    world_->network.Call(self_, endpoint, kPush, std::string(Encode(push)), kCallTimeout,
-                         [this, message](const absl::Status& status, const std::string& answer) {
-                           OnPushReply(message, status, answer);
-                         });
+    world_->network.Call(
+        self_, endpoint, kPush, std::string(Encode(push)), kCallTimeout,
+        [this, message, forms, address](const absl::Status& status, const std::string& answer) {
+          OnPushReply(message, {address, forms}, status, answer);
+        });
     return;
   }
   for (const worker::SendMessage::Shard& shard : message.shards) {
@@ -319,15 +286,29 @@ void SimTask::Send(const worker::SendMessage& message) {
         [&](Checker& checker) { checker.PullSent(life_, shard.key, message.request.iteration); });
   }
   v1::PullRequest request;
-  worker::EncodePull(caller_, message, kPullWaitLimit, &request, {}, world_->workload.keys());
-  world_->network.Call(self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
-                       [this, message](const absl::Status& status, const std::string& answer) {
-                         OnPullReply(message, status, answer);
-                       });
+  const worker::AllTableKeys& keys = world_->workload.keys();
+  const std::vector<worker::KeyForm> forms = known.Forms(message, keys);
+  worker::EncodePull(caller_, message, kPullWaitLimit, &request, {}, keys, forms);
+  world_->network.Call(
+      self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
+      [this, message, forms, address](const absl::Status& status, const std::string& answer) {
+        OnPullReply(message, {address, forms}, status, answer);
+      });
 }
 
-void SimTask::OnPushReply(const worker::SendMessage& message, const absl::Status& status,
-                          const std::string& answer) {
+// What the answer says of the lists of keys that were named.
+void SimTask::LearnLists(const worker::SendMessage& message, const KeysSent& sent,
+                         const worker::DecodedReply& reply) {
+  worker::KnownKeyLists& known = known_lists_.at(sent.address);
+  if (!reply.unknown_key_list) {
+    return known.Answered(message, world_->workload.keys(), sent.forms);
+  }
+  known.Forget();
+  ++world_->reached[Reached::kKeyListUnknown];
+}
+
+void SimTask::OnPushReply(const worker::SendMessage& message, const KeysSent& sent,
+                          const absl::Status& status, const std::string& answer) {
   if (!session_.Expects(message.message)) return;
   absl::Status outcome = status;
   worker::DecodedReply decoded;
@@ -341,7 +322,9 @@ void SimTask::OnPushReply(const worker::SendMessage& message, const absl::Status
     if (read.ok()) decoded = *std::move(read);
   }
   if (absl::IsFailedPrecondition(outcome)) ++world_->reached[Reached::kStaleRoutingRefused];
-  for (size_t i = 0; outcome.ok() && i < message.shards.size(); ++i) {
+  if (outcome.ok()) LearnLists(message, sent, decoded);
+  const bool taken = outcome.ok() && !decoded.unknown_key_list;
+  for (size_t i = 0; taken && i < message.shards.size(); ++i) {
     if (response.shards(static_cast<int>(i)).outcome() == v1::ShardPushResult::DUPLICATE) {
       ++world_->reached[Reached::kPushDuplicateAnswered];
     }
@@ -356,8 +339,8 @@ void SimTask::OnPushReply(const worker::SendMessage& message, const absl::Status
   Perform(std::move(actions));
 }
 
-void SimTask::OnPullReply(const worker::SendMessage& message, const absl::Status& status,
-                          const std::string& answer) {
+void SimTask::OnPullReply(const worker::SendMessage& message, const KeysSent& sent,
+                          const absl::Status& status, const std::string& answer) {
   if (!session_.Expects(message.message)) return;
   absl::Status outcome = status;
   worker::DecodedReply decoded;
@@ -369,6 +352,7 @@ void SimTask::OnPullReply(const worker::SendMessage& message, const absl::Status
     if (read.ok()) decoded = *std::move(read);
   }
   if (absl::IsFailedPrecondition(outcome)) ++world_->reached[Reached::kStaleRoutingRefused];
+  if (outcome.ok()) LearnLists(message, sent, decoded);
   for (size_t i = 0; outcome.ok() && i < message.shards.size(); ++i) {
     if (decoded.shards[i].outcome == worker::ShardReply::Outcome::kNotReady) {
       ++world_->reached[Reached::kPullNotReady];

@@ -22,6 +22,7 @@
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_network.h"
 #include "tests/simulation/world.h"
+#include "worker/client/known_key_lists.h"
 #include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/core/task_board.h"
@@ -64,16 +65,23 @@ class SimTask final : public worker::TaskPort {
     std::shared_ptr<Arrays> values;
   };
 
+  struct KeysSent {  // How a message named its keys, and to whom.
+    std::string address;
+    std::vector<worker::KeyForm> forms;
+  };
+
   void NoteWork();  // Tells the checkers what there is to do.
   void Resume();    // Later: never inside a call of the loop's.
   void Changed();   // Something that the loop may wait for has happened.
   void FinishIfEnded();
   void Perform(worker::SessionActions actions);
   void Send(const worker::SendMessage& message);
-  void OnPushReply(const worker::SendMessage& message, const absl::Status& status,
-                   const std::string& answer);
-  void OnPullReply(const worker::SendMessage& message, const absl::Status& status,
-                   const std::string& answer);
+  void LearnLists(const worker::SendMessage& message, const KeysSent& sent,
+                  const worker::DecodedReply& reply);
+  void OnPushReply(const worker::SendMessage& message, const KeysSent& sent,
+                   const absl::Status& status, const std::string& answer);
+  void OnPullReply(const worker::SendMessage& message, const KeysSent& sent,
+                   const absl::Status& status, const std::string& answer);
   void ArmSession();
   void AskRouting(int server);
   void TakeRouting(const v1::RoutingTable& routing);
@@ -100,6 +108,7 @@ class SimTask final : public worker::TaskPort {
   v1::RoutingTable routing_;
   Arrays parameters_;
   absl::btree_map<worker::OpId, Gradient> gradients_;
+  absl::btree_map<std::string, worker::KnownKeyLists> known_lists_;  // By the server's address.
   absl::btree_map<worker::OpId, worker::OpDone> ended_;
   absl::btree_map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
   absl::btree_map<std::pair<ShardKey, Sequence>, int> sent_;

@@ -53,14 +53,19 @@ v1::TableSpec MakeTable(int index, const JobOptions& job) {
   return table;
 }
 
+std::shared_ptr<const KeyBatch> NamedBatch(const std::vector<uint64_t>& keys, int32_t buckets) {
+  KeyBatch batch = MakeKeyBatch(keys, buckets);
+  NameLists(&batch);
+  return std::make_shared<const KeyBatch>(std::move(batch));
+}
+
 worker::AllTableKeys MakeKeys(const JobOptions& job) {
   if (job.sparse_buckets == 0) return {};
   std::vector<uint64_t> keys;
   for (int64_t i = 0; i < job.table_elements[0] / job.sparse_dim; ++i) {
     keys.push_back(static_cast<uint64_t>(i));
   }
-  return {{.batch = std::make_shared<const KeyBatch>(MakeKeyBatch(keys, job.sparse_buckets)),
-           .dim = job.sparse_dim}};
+  return {{.batch = NamedBatch(keys, job.sparse_buckets), .dim = job.sparse_dim}};
 }
 
 void SetOptimizer(const JobOptions& options, v1::Optimizer* optimizer) {
@@ -189,9 +194,7 @@ Workload::Named Workload::NamedRows(std::shared_ptr<const Arrays> gradient) cons
     (*values)[0].insert((*values)[0].end(), begin, begin + dim);
   }
   const int32_t buckets = options_.job.sparse_buckets;
-  return {.values = std::move(values),
-          .keys = {{.batch = std::make_shared<const KeyBatch>(MakeKeyBatch(keys, buckets)),
-                    .dim = dim}}};
+  return {.values = std::move(values), .keys = {{.batch = NamedBatch(keys, buckets), .dim = dim}}};
 }
 
 // About half of a sparse table's rows are not in a batch.

@@ -69,15 +69,35 @@ absl::string_view BytesOf(absl::Span<const uint64_t> keys) {
   return {reinterpret_cast<const char*>(keys.data()), keys.size() * sizeof(uint64_t)};
 }
 
+KeyForm FormIn(KeyForms forms, size_t shard) {
+  return shard < forms.size() ? forms[shard] : KeyForm::kKeys;
+}
+
+// REQUIRES: the shard's keys have a name.
+void EncodeName(const TableKeys& keys, const SendMessage::Shard& shard, v1::KeyListName* encoded) {
+  const KeyListName& name = keys.batch->names[static_cast<size_t>(shard.elements.begin)];
+  encoded->set_low(name.low);
+  encoded->set_high(name.high);
+  encoded->set_count(name.count);
+}
+
+// Nothing was done: nothing is ready.
+DecodedReply UnknownKeyList(const SendMessage& message) {
+  DecodedReply reply{.unknown_key_list = true};
+  reply.shards.assign(message.shards.size(), {.outcome = ShardReply::Outcome::kNotReady});
+  return reply;
+}
+
+// `with_keys`: they stand in front.
 absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
                     const SendMessage::Shard& shard, NumberFormat format,
-                    const AllTableKeys& all_keys) {
+                    const AllTableKeys& all_keys, bool with_keys) {
   const Range part = PartOf(shard, all_keys);
   if (part.empty()) return {};
   const auto count = static_cast<size_t>(part.size());
   const float* values = (*arrays)[static_cast<size_t>(shard.key.table.value())].data() + part.begin;
   absl::Cord encoded;
-  if (const TableKeys keys = KeysOf(shard, all_keys); keys.batch != nullptr) {
+  if (const TableKeys keys = KeysOf(shard, all_keys); with_keys && keys.batch != nullptr) {
     encoded = absl::MakeCordFromExternal(BytesOf(KeysIn(keys, shard)), [batch = keys.batch] {});
   }
   if (format != NumberFormat::kFp32) {
@@ -131,11 +151,12 @@ Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
 }
 
 std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats,
-                                const AllTableKeys& keys) {
+                                const AllTableKeys& keys, KeyForms forms) {
   std::vector<int64_t> sizes;
   for (const SendMessage::Shard& shard : message.shards) {
+    const bool with_keys = FormIn(forms, sizes.size()) != KeyForm::kName;
     int64_t bytes = PartOf(shard, keys).size() * BytesOf(FormatIn(message, shard, formats));
-    if (message.request.kind == OpKind::kPush) {
+    if (message.request.kind == OpKind::kPush && with_keys) {
       bytes += static_cast<int64_t>(BytesOf(KeysIn(KeysOf(shard, keys), shard)).size());
     }
     sizes.push_back(bytes);
@@ -162,7 +183,7 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
 
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
                        const std::shared_ptr<const TableArrays>& gradient, const Formats& formats,
-                       const AllTableKeys& keys) {
+                       const AllTableKeys& keys, KeyForms forms) {
   PushMessage encoded;
   v1::PushRequest& request = encoded.head;
   EncodeCaller(caller, message, request.mutable_caller());
@@ -177,31 +198,37 @@ PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
     push->set_sequence_low_water(shard.sequence_low_water.value());
     const NumberFormat format = FormatIn(message, shard, formats);
     push->set_value_type(TypeOf(format));
-    encoded.values.push_back(ValuesOf(gradient, shard, format, keys));
+    const bool named = FormIn(forms, encoded.values.size()) == KeyForm::kName;
+    if (named) EncodeName(KeysOf(shard, keys), shard, push->mutable_key_list());
+    encoded.values.push_back(ValuesOf(gradient, shard, format, keys, !named));
   }
   return encoded;
 }
 
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
-                v1::PullRequest* request, const Formats& formats, const AllTableKeys& all_keys) {
+                v1::PullRequest* request, const Formats& formats, const AllTableKeys& all_keys,
+                KeyForms forms) {
   EncodeCaller(caller, message, request->mutable_caller());
   request->set_iteration(message.request.iteration.value());
   request->set_snapshot(message.request.snapshot);
   request->set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait_limit)));
   for (const SendMessage::Shard& shard : message.shards) {
+    const KeyForm form = FormIn(forms, static_cast<size_t>(request->shards_size()));
     v1::ShardPull* pull = request->add_shards();
     pull->set_table(shard.key.table.value());
     pull->set_shard(shard.key.shard.value());
     const TableKeys keys = KeysOf(shard, all_keys);
     // What is held are other rows, of the pull before.
     pull->set_held_version(keys.batch == nullptr ? shard.held_version : -1);
-    pull->set_keys(std::string(BytesOf(KeysIn(keys, shard))));
+    if (form != KeyForm::kName) pull->set_keys(std::string(BytesOf(KeysIn(keys, shard))));
+    if (form != KeyForm::kKeys) EncodeName(keys, shard, pull->mutable_key_list());
     pull->set_value_type(TypeOf(FormatIn(message, shard, formats)));
   }
 }
 
 absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
                                         const v1::PushResponse& response) {
+  if (response.unknown_key_list()) return UnknownKeyList(message);
   CAPSTAN_RETURN_IF_ERROR(CheckCount(message, response.shards_size()));
   DecodedReply reply;
   for (const v1::ShardPushResult& result : response.shards()) {
@@ -213,6 +240,7 @@ absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
 absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
                                         TableArrays* destination, const AllTableKeys& keys) {
   const v1::PullResponse& response = answer.head;
+  if (response.unknown_key_list()) return UnknownKeyList(message);
   CAPSTAN_RETURN_IF_ERROR(CheckCount(message, response.shards_size()));
   DecodedReply reply;
   for (size_t i = 0; i < message.shards.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/sparse/key_batch.h"
 #include "common/types/ids.h"
 #include "common/wire/number_format.h"
@@ -30,6 +31,11 @@ struct TableKeys {
   int64_t dim = 0;
 };
 using AllTableKeys = std::vector<TableKeys>;  // By table id; tables beyond it are dense.
+
+// How a message carries the keys of a shard. A pull that brings their name, too, lets the server
+// keep them; then the name alone will do (proto/rows.proto, KeyListName).
+enum class KeyForm : uint8_t { kKeys, kKeysAndName, kName };
+using KeyForms = absl::Span<const KeyForm>;  // By shard of the message; none: all kKeys.
 
 // Where a shard's values are in its table's array.
 Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
@@ -52,12 +58,15 @@ using Formats = std::vector<TableFormats>;  // By table id; tables beyond it: fp
 struct DecodedReply {
   std::vector<ShardReply> shards;
   std::vector<Waiting> waiting;
+  // The server does not keep a list that the message names, and has done nothing: no shard is
+  // ready, and all are to be asked for once more, with keys.
+  bool unknown_key_list = false;
 };
 
 // Bytes of the values of each shard of a message, in its direction, with keys that stand in front
 // of them.
 std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats,
-                                const AllTableKeys& keys = {});
+                                const AllTableKeys& keys = {}, KeyForms forms = {});
 
 // Errors: kInvalidArgument  a shard names a server or a range that is not there.
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
@@ -66,11 +75,12 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
 // REQUIRES: the arrays of `gradient` cover the message's shards, and do not change any more there.
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
                        const std::shared_ptr<const TableArrays>& gradient,
-                       const Formats& formats = {}, const AllTableKeys& keys = {});
+                       const Formats& formats = {}, const AllTableKeys& keys = {},
+                       KeyForms forms = {});
 // `wait_limit`: longest time that the server holds the pull. REQUIRES: `request` is empty.
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
                 v1::PullRequest* request, const Formats& formats = {},
-                const AllTableKeys& keys = {});
+                const AllTableKeys& keys = {}, KeyForms forms = {});
 
 // Both check the response against the message that it answers.
 // Errors: kInternal  another number of shards, an unknown outcome or value type, or values of

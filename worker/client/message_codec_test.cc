@@ -208,5 +208,51 @@ TEST_CASE("Codec: a routing table that cannot be is refused", "[worker][client]"
   CHECK_STATUS(DecodeRouting(table), absl::StatusCode::kInvalidArgument, "[5, 0)");
 }
 
+TEST_CASE("Codec: keys go with their name, by it alone, or without", "[worker][client]") {
+  std::vector<uint64_t> all;
+  for (uint64_t key = 0; key < 12; ++key) all.push_back(key);
+  KeyBatch batch = MakeKeyBatch(all, 2);
+  NameLists(&batch);
+  const AllTableKeys keys = {{.batch = std::make_shared<const KeyBatch>(batch), .dim = 1}};
+  const auto rows = std::make_shared<const TableArrays>(TableArrays{std::vector<float>(12, 3.0f)});
+  SendMessage message = TwoShards(OpKind::kPull);
+  for (int i = 0; i < 2; ++i) {
+    message.shards[static_cast<size_t>(i)].key = {TableId(0), ShardId(i)};
+    message.shards[static_cast<size_t>(i)].elements = {i, i + 1};
+  }
+  const std::vector<KeyForm> forms = {KeyForm::kKeysAndName, KeyForm::kName};
+  v1::PullRequest pull;
+  EncodePull(kCaller, message, absl::Milliseconds(250), &pull, {}, keys, forms);
+  CHECK(static_cast<int64_t>(pull.shards(0).keys().size()) == 8 * batch.names[0].count);
+  CHECK(pull.shards(0).key_list().low() == batch.names[0].low);
+  CHECK(pull.shards(1).keys().empty());
+  CHECK(pull.shards(1).key_list().high() == batch.names[1].high);
+  CHECK(pull.shards(1).key_list().count() == batch.names[1].count);
+  message.request.kind = OpKind::kPush;
+  const PushMessage push = EncodePush(kCaller, message, rows, {}, keys, forms);
+  const std::vector<int64_t> sizes = ValueSizes(message, {}, keys, forms);
+  CHECK_FALSE(push.head.shards(0).has_key_list());
+  CHECK(push.head.shards(1).key_list().low() == batch.names[1].low);
+  CHECK(sizes == std::vector<int64_t>{12 * batch.names[0].count, 4 * batch.names[1].count});
+  CHECK(static_cast<int64_t>(push.values[0].size()) == sizes[0]);
+  CHECK(static_cast<int64_t>(push.values[1].size()) == sizes[1]);
+}
+
+TEST_CASE("Codec: a server that does not know a list has no shard ready", "[worker][client]") {
+  v1::PushResponse response;
+  response.set_unknown_key_list(true);
+  REQUIRE_OK_AND_ASSIGN(const DecodedReply reply, DecodePush(TwoShards(OpKind::kPush), response));
+  CHECK(reply.unknown_key_list);
+  REQUIRE(reply.shards.size() == 2);
+  CHECK(reply.shards[1].outcome == ShardReply::Outcome::kNotReady);
+  PullAnswer answer;
+  answer.head.set_unknown_key_list(true);
+  TableArrays destination;
+  REQUIRE_OK_AND_ASSIGN(const DecodedReply pulled,
+                        DecodePull(TwoShards(OpKind::kPull), answer, &destination));
+  CHECK(pulled.unknown_key_list);
+  CHECK(pulled.shards[0].outcome == ShardReply::Outcome::kNotReady);
+}
+
 }  // namespace
 }  // namespace capstan::worker

@@ -25,6 +25,7 @@ struct PushPullClient::Call {
   grpc::ClientContext context;
   std::shared_ptr<const TableArrays> gradient;  // Push, until it is encoded.
   std::shared_ptr<const AllTableKeys> keys;
+  std::vector<KeyForm> forms;  // By shard.
   std::vector<int64_t> sizes;  // Bytes of values, by shard.
   int64_t pushing = 0;         // Push: bytes that count as on their way.
   SharedLane::Lease lease;     // Where they go, if that is in shared memory.

@@ -1,4 +1,5 @@
 // PushPullClient's messages: how they are placed, sent and read.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -52,7 +53,10 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
   const Payload& payload = payloads_.at(message.op);
   call->gradient = payload.gradient;
   call->keys = payload.keys;
-  call->sizes = ValueSizes(message, options_.formats, *call->keys);
+  KnownKeyLists& known =
+      known_lists_.try_emplace(call->peer.get(), options_.key_lists).first->second;
+  call->forms = known.Forms(message, *call->keys);
+  call->sizes = ValueSizes(message, options_.formats, *call->keys, call->forms);
   if (call->peer->lane().WantsOffer(clock_.Now())) offers_.push_back(call->peer);
   calls_.insert(call);
   return call;
@@ -84,14 +88,15 @@ void PushPullClient::PlaceLocked(Call& call) {
 void PushPullClient::Encode(Call& call) const {
   if (call.message.request.kind == OpKind::kPush) {
     PushMessage push =
-        EncodePush(caller_, call.message, call.gradient, options_.formats, *call.keys);
+        EncodePush(caller_, call.message, call.gradient, options_.formats, *call.keys, call.forms);
     if (call.lease) PutValues(call.lease.room(), &push);
     call.request = ToByteBuffer(capstan::Encode(push));
     call.gradient.reset();
     return;
   }
   v1::PullRequest pull;
-  EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats, *call.keys);
+  EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats, *call.keys,
+             call.forms);
   if (call.lease) NameRoom(call.lease.room(), call.sizes, &pull);
   call.request = ToByteBuffer(absl::Cord(pull.SerializeAsString()));
 }
@@ -198,6 +203,20 @@ bool PushPullClient::BeginRead(const Call& call, TableArrays** destination) {
   return true;
 }
 
+absl::Status PushPullClient::LearnListsLocked(const Call& call, const DecodedReply& reply) {
+  KnownKeyLists& known = known_lists_.at(call.peer.get());
+  const auto named = std::count(call.forms.begin(), call.forms.end(), KeyForm::kName);
+  if (!reply.unknown_key_list) {
+    counts_.named_lists += named;
+    known.Answered(call.message, *call.keys, call.forms);
+    return absl::OkStatus();
+  }
+  ++counts_.unknown_lists;
+  known.Forget();
+  if (named > 0) return absl::OkStatus();
+  return absl::InternalError("does not know a key list, in answer to a message that names none");
+}
+
 void PushPullClient::EndReadLocked(const Call& call) {
   const auto readers = readers_.find(call.message.op);
   if (--readers->second == 0) readers_.erase(readers);
@@ -219,7 +238,8 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
       session_.ForgetHeld(call->message);
     }
     if (!closing_ && session_.Expects(call->message.message)) {
-      const absl::Status outcome = status.ok() ? reply.status() : status;
+      absl::Status outcome = status.ok() ? reply.status() : status;
+      if (outcome.ok()) outcome = LearnListsLocked(*call, *reply);
       if (!reply.ok()) reply = DecodedReply();
       SessionActions actions;
       session_.OnReply(call->message.message, outcome, reply->shards, reply->waiting, clock_.Now(),

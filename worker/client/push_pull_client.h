@@ -31,6 +31,7 @@
 #include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/known_key_lists.h"
 #include "worker/client/message_codec.h"
 #include "worker/client/server_peer.h"
 #include "worker/client/shared_lane.h"
@@ -57,6 +58,8 @@ struct OpResult {
 struct PathCounts {
   int64_t messages = 0;         // Pushes and pulls that were started.
   int64_t shared_messages = 0;  // Of them, those with values in shared memory.
+  int64_t named_lists = 0;      // Lists of keys of which the name went alone.
+  int64_t unknown_lists = 0;    // Messages that were sent again as a server did not know a list.
 };
 
 class PushPullClient {
@@ -80,6 +83,7 @@ class PushPullClient {
     // Most memory that is shared with one server, if it is on this host: bytes of both directions
     // together, less where the server holds little. 0: none is.
     int64_t shared_memory_bytes = SharedLane::kBytesDefault;
+    KnownKeyLists::Options key_lists;
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
     absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait there included.
@@ -171,6 +175,9 @@ class PushPullClient {
   std::shared_ptr<Call> TakeLocked(Calls* calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MustWaitLocked(const Call& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PlaceLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the answer says of the lists that the call has named. Errors: kInternal  it named none.
+  absl::Status LearnListsLocked(const Call& call, const DecodedReply& reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Encode(Call& call) const;
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
@@ -207,6 +214,7 @@ class PushPullClient {
   std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<const ServerPeer*, int64_t> pushing_ ABSL_GUARDED_BY(mutex_);  // Bytes.
+  absl::btree_map<const ServerPeer*, KnownKeyLists> known_lists_ ABSL_GUARDED_BY(mutex_);
   PathCounts counts_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
   int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;                   // Above 0: no reader may begin.

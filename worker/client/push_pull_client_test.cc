@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/grpc_server.h"
+#include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::worker {
@@ -319,6 +320,96 @@ TEST_CASE("Client: a routing table that names no server is refused", "[worker][c
   routing.set_generation(2);
   routing.add_shards()->set_server(3);
   CHECK_STATUS(f.client.SetRouting(routing), absl::StatusCode::kInvalidArgument, "names server 3");
+}
+
+// A server of one bucket that keeps lists of keys, until it is told to forget them.
+class ListServer final : public v1::ParameterServer::Service {
+ public:
+  grpc::Status Push(grpc::ServerContext*, const v1::PushRequest* request,
+                    v1::PushResponse* response) override {
+    const v1::ShardPush& shard = request->shards(0);
+    absl::MutexLock lock(&mutex_);
+    said_.push_back(absl::StrCat("push ", shard.sequence(), shard.has_key_list() ? " name" : " ",
+                                 shard.values().size()));
+    if (shard.has_key_list() && !known_) {
+      response->set_unknown_key_list(true);
+      return grpc::Status::OK;
+    }
+    response->add_shards()->set_version(1);
+    return grpc::Status::OK;
+  }
+  grpc::Status Pull(grpc::ServerContext*, const v1::PullRequest* request,
+                    v1::PullResponse* response) override {
+    const v1::ShardPull& shard = request->shards(0);
+    absl::MutexLock lock(&mutex_);
+    said_.push_back(
+        absl::StrCat("pull ", shard.keys().size(), shard.has_key_list() ? " name" : ""));
+    if (shard.keys().empty() && !known_) {
+      response->set_unknown_key_list(true);
+      return grpc::Status::OK;
+    }
+    known_ = true;
+    v1::ShardValues* out = response->add_shards();
+    out->set_outcome(v1::ShardValues::VALUES);
+    out->set_value_type(v1::FLOAT32);
+    out->set_values(std::string(static_cast<size_t>(shard.key_list().count()) * 4, 0));
+    return grpc::Status::OK;
+  }
+  void Forget() {
+    absl::MutexLock lock(&mutex_);
+    known_ = false;
+  }
+  std::vector<std::string> Said() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(said_, {});
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool known_ = false;
+  std::vector<std::string> said_;
+};
+
+TEST_CASE("PushPullClient: keys go over the wire once, and again where a server has lost them",
+          "[worker][client]") {
+  SteadyClock clock;
+  ListServer fake;
+  REQUIRE_OK_AND_ASSIGN(const auto server, GrpcServer::Start({.services = {&fake}}));
+  TableArrays rows = {std::vector<float>(100)};
+  PushPullClient client({.job = "job-1", .rank = Rank(0), .incarnation = Incarnation(1)}, clock);
+  v1::RoutingTable routing;
+  routing.set_generation(1);
+  routing.add_servers()->set_address(server->address());
+  routing.add_shards()->set_element_end(1);
+  REQUIRE_OK(client.SetRouting(routing));
+  std::vector<uint64_t> hundred;
+  for (uint64_t key = 0; key < 100; ++key) hundred.push_back(key);
+  KeyBatch batch = MakeKeyBatch(hundred, 1);
+  NameLists(&batch);
+  const AllTableKeys keys = {{.batch = std::make_shared<const KeyBatch>(batch), .dim = 1}};
+  const auto pull = [&] {
+    REQUIRE_OK_AND_ASSIGN(const OpId op, client.Pull(Iteration(0), PullMode::kTrain, &rows, keys));
+    REQUIRE_OK(client.Wait(op));
+  };
+  const auto push = [&] {
+    REQUIRE_OK_AND_ASSIGN(const OpId op,
+                          client.Push(Iteration(0), {}, std::make_shared<const TableArrays>(rows),
+                                      PushStart::kNow, keys));
+    REQUIRE_OK(client.Wait(op));
+  };
+  using Said = std::vector<std::string>;
+  pull();
+  push();
+  pull();
+  CHECK(fake.Said() == Said{"pull 800 name", "push 1 name400", "pull 0 name"});
+  fake.Forget();
+  push();  // The same sequence, with the keys.
+  CHECK(fake.Said() == Said{"push 2 name400", "push 2 1200"});
+  pull();
+  push();
+  CHECK(fake.Said() == Said{"pull 800 name", "push 3 name400"});
+  CHECK(client.counts().named_lists == 3);
+  CHECK(client.counts().unknown_lists == 1);
 }
 
 }  // namespace

@@ -77,7 +77,9 @@ absl::StatusOr<SparseBatch> SparseTrainer::LoadTest(Range positions) {
 absl::Status SparseTrainer::FindKeys(SparseBatch* batch) const {
   std::vector<uint64_t> keys;
   CAPSTAN_RETURN_IF_ERROR(model_->AppendKeys(batch->examples, batch->draws, &keys));
-  batch->keys = std::make_shared<const KeyBatch>(MakeKeyBatch(keys, buckets_, &batch->places));
+  KeyBatch merged = MakeKeyBatch(keys, buckets_, &batch->places);
+  NameLists(&merged);
+  batch->keys = std::make_shared<const KeyBatch>(std::move(merged));
   return absl::OkStatus();
 }
 

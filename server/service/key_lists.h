@@ -1,0 +1,80 @@
+// KeyLists: lists of keys that workers have named in pulls, to be meant by their names later.
+//
+// A list lives as long as the worker's life that named it, or until it makes room for newer ones:
+// of each worker those that were used longest ago leave. All of a job together take at most
+// Limits::bytes, in equal parts for the workers, and no more than the job's memory budget lets them
+// have; what does not fit is not kept. Losing a list costs a round trip, never more.
+//
+// Thread safety: thread-compatible.
+// Invariants: (1) of each rank, lists are of one incarnation. (2) no worker has more than its part.
+#ifndef CAPSTAN_SERVER_SERVICE_KEY_LISTS_H_
+#define CAPSTAN_SERVER_SERVICE_KEY_LISTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "common/sparse/key_list_name.h"
+#include "common/types/ids.h"
+#include "server/core/membership.h"
+#include "server/table_store/gradient.h"
+
+namespace capstan::server {
+
+class KeyLists {
+ public:
+  struct Limits {
+    int64_t bytes = 128 << 20;  // Of keys, with kOverheadBytes for each list.
+    int parts = 4;              // Of which each worker has one, or fewer if there are more workers.
+  };
+  static constexpr int64_t kOverheadBytes = 160;
+  // Accounts for so many bytes from now on. An error: then nothing changes.
+  using Account = std::function<absl::Status(int64_t bytes)>;
+
+  // `account` may be empty: no limit but this one's.
+  KeyLists(const Limits& limits, Account account) : limits_(limits), account_(std::move(account)) {}
+
+  // Null: not kept, or no longer.
+  RowKeys Find(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name);
+
+  // Keeps the list if there is room. A life that is not the rank's newest keeps nothing.
+  void Keep(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name,
+            const RowKeys& keys);
+
+  // Drops the lists of lives that it does not list.
+  void SetMembership(const Membership& membership);
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  using Id = std::pair<ShardKey, KeyListName>;
+  struct List {
+    Id id;
+    RowKeys keys;
+  };
+  using Order = std::list<List>;  // The one used last first.
+  struct Worker {
+    Incarnation incarnation;
+    Order order;
+    absl::btree_map<Id, Order::iterator> lists;
+    int64_t bytes = 0;
+  };
+
+  static int64_t BytesOf(const RowKeys& keys);
+  int64_t PartBytes() const;
+  void DropLast(Worker& worker);
+  void DropAll(Worker& worker);
+  void Settle();  // With the account: less than before.
+
+  const Limits limits_;
+  const Account account_;
+  absl::btree_map<Rank, Worker> workers_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SERVICE_KEY_LISTS_H_

@@ -1,0 +1,57 @@
+// What a simulated task's cores are told of its job, as worker/task/task_options.h tells real ones,
+// and what its batches come to. Pure functions; of SimTask alone.
+#ifndef CAPSTAN_TESTS_SIMULATION_SIM_TASK_OPTIONS_H_
+#define CAPSTAN_TESTS_SIMULATION_SIM_TASK_OPTIONS_H_
+
+#include "proto/job.pb.h"
+#include "tests/simulation/evaluation.h"
+#include "tests/simulation/world.h"
+#include "worker/core/push_pull_session.h"
+#include "worker/core/task_board.h"
+
+namespace capstan::sim {
+
+inline bool IsBsp(const v1::JobSpec& spec) {
+  return !spec.consistency().has_ssp() && !spec.consistency().has_asp();
+}
+
+inline worker::Acknowledgement AcknowledgementOf(const v1::JobSpec& spec) {
+  const bool safe = spec.resources().replicas() > 0 || spec.durability() == v1::LOG;
+  return safe && IsBsp(spec) ? worker::Acknowledgement::kWholeIteration
+                             : worker::Acknowledgement::kEachPush;
+}
+
+inline worker::TaskBoard::Options BoardOptions(const World& world, const v1::JobSpec& spec) {
+  return {.bsp = IsBsp(spec),
+          .slots = spec.training().slots(),
+          .batch_size = spec.training().batch_size(),
+          .evaluation_batch_size = 4,
+          .train_samples = world.options.job.train_count};
+}
+
+inline worker::PushPullSession::Options SessionOptions(const World& world,
+                                                       const v1::JobSpec& spec) {
+  worker::PushPullSession::Options options{.early_pulls = world.options.job.early_pulls()};
+  // A few shards a message, so that one push is several messages.
+  options.chunk_bytes_min = options.chunk_bytes_max = 128;
+  options.acknowledgement = AcknowledgementOf(spec);
+  return options;
+}
+
+inline worker::WorkResult EvaluationOf(const worker::Work& work) {
+  const Evaluated evaluated = Evaluate(work.epoch, work.positions);
+  return {.samples = work.positions.size(),
+          .loss_sum = evaluated.loss_sum,
+          .correct = evaluated.correct,
+          .scores = evaluated.scores};
+}
+
+inline worker::WorkResult ResultOf(const worker::Work& work) {
+  return {.samples = work.positions.size(),
+          .loss_sum = static_cast<double>(work.positions.size()),
+          .correct = work.positions.size()};
+}
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_SIM_TASK_OPTIONS_H_
