@@ -50,18 +50,24 @@ std::string DescribeCulprit(const v1::WaitingFor& waiting) {
 }
 
 std::string TaskTable(const v1::JobStatus& job) {
-  TextTable table({{"RANK", Align::kRight},
-                   {"NODE"},
-                   {"STATE"},
-                   {"ITERATION", Align::kRight},
-                   {"SAMPLES", Align::kRight},
-                   {"LAST REPORT", Align::kRight},
-                   {"WAITS FOR"}});
+  const bool gpus = std::any_of(job.tasks().begin(), job.tasks().end(),
+                                [](const v1::TaskStatus& task) { return task.gpus_size() > 0; });
+  std::vector<TextTable::Column> columns = {{"RANK", Align::kRight}, {"NODE"}};
+  if (gpus) columns.push_back({"GPUS"});
+  columns.insert(columns.end(), {{"STATE"},
+                                 {"ITERATION", Align::kRight},
+                                 {"SAMPLES", Align::kRight},
+                                 {"LAST REPORT", Align::kRight},
+                                 {"WAITS FOR"}});
+  TextTable table(columns);
   for (const v1::TaskStatus& task : job.tasks()) {
-    table.AddRow({absl::StrCat(task.rank()), task.node_id(), task.state(),
-                  FormatCount(task.iteration()), FormatCount(task.samples_total()),
-                  DurationText(absl::Milliseconds(task.last_report_ms())),
-                  DescribeWait(task.wait())});
+    std::vector<std::string> row = {absl::StrCat(task.rank()), task.node_id()};
+    if (gpus) row.push_back(absl::StrJoin(task.gpus(), ","));
+    row.insert(
+        row.end(),
+        {task.state(), FormatCount(task.iteration()), FormatCount(task.samples_total()),
+         DurationText(absl::Milliseconds(task.last_report_ms())), DescribeWait(task.wait())});
+    table.AddRow(row);
   }
   return table.ToString();
 }
@@ -129,13 +135,6 @@ bool AnyOf(const v1::ListJobsResponse& jobs, v1::Objective objective) {
   return std::any_of(jobs.jobs().begin(), jobs.jobs().end(), [objective](const auto& job) {
     return job.objective() == objective && LastTested(job) != nullptr;
   });
-}
-
-// A line "name       value" after `indent`; none for an empty value.
-void AddField(std::string* text, absl::string_view name, const std::string& value,
-              absl::string_view indent = "") {
-  if (value.empty()) return;
-  absl::StrAppend(text, indent, absl::StrFormat("%-11s", name), Printable(value), "\n");
 }
 
 }  // namespace

@@ -60,6 +60,16 @@ TEST_CASE("DescribeJob: shows state, progress, who waits for whom, and results",
         "    1      0.7000         75.00 %     0.6000        79.00 %  12 s\n");
 }
 
+TEST_CASE("DescribeJob: says which GPUs its tasks have, if any has one", "[cli]") {
+  v1::JobStatus job = Running();
+  job.mutable_tasks(0)->add_gpus(0);
+  job.mutable_tasks(0)->add_gpus(3);
+  const std::string text = DescribeJob(job, absl::FromUnixMillis(1030000));
+  CHECK_THAT(text, Catch::Contains("RANK  NODE      GPUS  STATE "));
+  CHECK_THAT(text, Catch::Contains("   0  worker-1  0,3   training"));
+  CHECK_THAT(text, Catch::Contains("   1  worker-2  -     waiting"));
+}
+
 TEST_CASE("DescribeJob: a failed job names its reason and the first error", "[cli]") {
   const auto job = Parse<v1::JobStatus>(R"text(
     job_id: "a-1" state: FAILED

@@ -81,12 +81,6 @@ std::string GpuTable(const v1::NodeStatus& node) {
   return table.ToString();
 }
 
-// A line "name       value"; none for an empty value.
-void AddField(std::string* text, absl::string_view name, const std::string& value) {
-  if (value.empty()) return;
-  absl::StrAppend(text, absl::StrFormat("%-11s", name), Printable(value), "\n");
-}
-
 std::string ServerName(const v1::RoutingTable& routing, int server) {
   const bool known = server >= 0 && server < routing.servers_size();
   return known ? routing.servers(server).node_id() : absl::StrCat("server ", server);

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace capstan::cli {
 namespace {
@@ -22,6 +24,12 @@ std::string Printable(std::string text) {
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
   }
   return text;
+}
+
+void AddField(std::string* text, absl::string_view name, const std::string& value,
+              absl::string_view indent) {
+  if (value.empty()) return;
+  absl::StrAppend(text, indent, absl::StrFormat("%-11s", name), Printable(value), "\n");
 }
 
 TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace capstan::cli {
 
 class TextTable {
@@ -36,6 +38,10 @@ class TextTable {
 
 // Bytes below 0x20 and 0x7f become spaces, so that what a peer sent cannot steer a terminal.
 std::string Printable(std::string text);
+
+// Appends the line "name       value" after `indent`; none for an empty value.
+void AddField(std::string* text, absl::string_view name, const std::string& value,
+              absl::string_view indent = "");
 
 }  // namespace capstan::cli
 
