@@ -152,19 +152,20 @@ std::vector<int> WorkerSlots::GpusOf(const NodeId& node, const TaskKey& task) co
 }
 
 int WorkerSlots::free(const DeviceNeed& need) const {
+  const bool plain = need.kind != DeviceNeed::Kind::kGpu;  // Often asked: no list is made.
   int sum = 0;
   for (const auto& [id, slots] : nodes_) {
-    const int free = slots.free();
-    if (free > 0)
-      sum += need.kind == DeviceNeed::Kind::kGpu ? TasksOn(need, free, slots.FreeGpus()) : free;
+    sum += plain ? slots.free() : TasksOn(need, slots.free(), slots.FreeGpus());
   }
   return sum;
 }
 
 int WorkerSlots::capacity(const DeviceNeed& need) const {
+  const bool plain = need.kind != DeviceNeed::Kind::kGpu;
   int sum = 0;
   for (const auto& [id, slots] : nodes_) {
-    if (slots.open) sum += TasksOn(need, slots.capacity, slots.UsableGpus());
+    if (slots.open)
+      sum += plain ? slots.capacity : TasksOn(need, slots.capacity, slots.UsableGpus());
   }
   return sum;
 }
