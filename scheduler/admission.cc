@@ -72,6 +72,7 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   plan.checkpoint_interval = absl::Seconds(spec.checkpoints().every_seconds());
   plan.checkpoints_kept = spec.checkpoints().keep();
   plan.device = DeviceNeedOf(spec.resources()).value_or(DeviceNeed());
+  plan.checkpoints_incremental = spec.checkpoints().incremental();
   return plan;
 }
 
@@ -125,6 +126,7 @@ void FillDefaults(v1::JobSpec& spec) {
   resources.set_gpus(device.gpus);
   v1::Checkpoints& checkpoints = *spec.mutable_checkpoints();
   if (!checkpoints.has_keep()) checkpoints.set_keep(kDefaultCheckpointsKept);
+  if (!checkpoints.has_incremental()) checkpoints.set_incremental(true);
   v1::Consistency& consistency = *spec.mutable_consistency();
   if (consistency.mode_case() == v1::Consistency::MODE_NOT_SET) consistency.mutable_bsp();
 }

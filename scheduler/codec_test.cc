@@ -225,7 +225,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
       {SmallRouting(),
        {Generation(3), {{Rank(1), Incarnation(7), true, Iteration(12)}}},
        {.restore_term = Term(5), .restore_folder = "/ckpt/4", .log_term = Term(6)},
-       {CheckpointId(8), "/ckpt/8"}});
+       {CheckpointId(8), "/ckpt/8", CheckpointId(7)}});
   reply.may_stop = true;
   reply.tasks.push_back({"job-1", Rank(1), Incarnation(7)});
   reply.gpus.push_back({reply.tasks[0], {2, 3}});
@@ -248,7 +248,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
                                restore_term: 5
                                restore_folder: "/ckpt/4"
                                log_term: 6
-                               checkpoint { checkpoint_id: 8 folder: "/ckpt/8" }
+                               checkpoint { checkpoint_id: 8 folder: "/ckpt/8" base_id: 7 }
                                membership {
                                  generation: 3
                                  members { rank: 1 incarnation: 7 active: true start_iteration: 12 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_folder.h"
@@ -47,10 +48,35 @@ std::vector<std::string> Differences(const v1::JobSpec& saved, const v1::JobSpec
   return wrong;
 }
 
+// Names the files that the parts of `manifest` rest on.
+absl::Status AddBases(const v1::CheckpointManifest& base, v1::CheckpointManifest& manifest) {
+  absl::btree_map<std::pair<int32_t, int32_t>, const v1::CheckpointPart*> by_shard;
+  for (const v1::CheckpointPart& part : base.parts())
+    by_shard[{part.table(), part.shard()}] = &part;
+  for (v1::CheckpointPart& part : *manifest.mutable_parts()) {
+    if (part.base_id() == 0) continue;
+    const auto found = by_shard.find({part.table(), part.shard()});
+    if (found == by_shard.end() || part.base_id() != base.checkpoint_id()) {
+      return absl::DataLossError(absl::StrCat("table ", part.table(), " shard ", part.shard(),
+                                              " rests on checkpoint ", part.base_id(),
+                                              ", which has no such part"));
+    }
+    *part.mutable_bases() = found->second->bases();
+    v1::PartBase& last = *part.add_bases();
+    last.set_checkpoint_id(part.base_id());
+    last.set_version(found->second->version());
+    last.set_file(found->second->file());
+    last.set_bytes(found->second->bytes());
+    last.set_crc32c(found->second->crc32c());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const AdmittedJob& job,
-                                    int64_t unix_ms) {
+absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& publish,
+                                                    const AdmittedJob& job, int64_t unix_ms,
+                                                    const v1::CheckpointManifest& base) {
   v1::CheckpointManifest manifest;
   manifest.set_format(kManifestFormat);
   manifest.set_job_id(publish.job);
@@ -60,6 +86,7 @@ v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const Admi
   if (job.plan.mode != Mode::kBsp) manifest.mutable_spec()->mutable_training()->clear_slots();
   for (const v1::TableSpec& table : job.tables) *manifest.add_tables() = table;
   for (const CheckpointPart& part : publish.parts) EncodePart(part, *manifest.add_parts());
+  CAPSTAN_RETURN_IF_ERROR(AddBases(base, manifest));
   manifest.set_epoch(publish.at.epoch.value());
   manifest.set_iteration(publish.at.iteration.value());
   for (const Range& range : publish.at.untrained) {
@@ -76,8 +103,15 @@ v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const Admi
 
 absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
                                int64_t unix_ms) {
-  CAPSTAN_RETURN_IF_ERROR(WriteManifest(disk, publish.folder, MakeManifest(publish, job, unix_ms)));
-  RemoveOldest(disk, publish.job_folder, publish.keep).status().IgnoreError();
+  v1::CheckpointManifest base;
+  if (publish.base != CheckpointId(0)) {
+    CAPSTAN_ASSIGN_OR_RETURN(base,
+                             ReadManifest(disk, CheckpointPath(publish.job_folder, publish.base)));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest,
+                           MakeManifest(publish, job, unix_ms, base));
+  CAPSTAN_RETURN_IF_ERROR(WriteManifest(disk, publish.folder, manifest));
+  RemoveOthers(disk, publish.job_folder, publish.staying).status().IgnoreError();
   return absl::OkStatus();
 }
 

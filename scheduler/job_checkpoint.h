@@ -18,12 +18,16 @@
 
 namespace capstan::scheduler {
 
-v1::CheckpointManifest MakeManifest(const CheckpointPublish& publish, const AdmittedJob& job,
-                                    int64_t unix_ms);
+// `base`: the manifest of publish.base, if there is one: what its parts rest on, and they
+// themselves, is what those of the new checkpoint rest on.
+// Errors: kDataLoss  the base does not have a part that one of the new checkpoint rests on.
+absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& publish,
+                                                    const AdmittedJob& job, int64_t unix_ms,
+                                                    const v1::CheckpointManifest& base);
 
-// Makes the checkpoint complete, durably, then removes those that are too many. What cannot be
+// Makes the checkpoint complete, durably, then removes those that do not stay. What cannot be
 // removed stays, and is no error.
-// Errors: those of WriteManifest.
+// Errors: those of MakeManifest, WriteManifest, and ReadManifest of the base.
 absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
                                int64_t unix_ms);
 

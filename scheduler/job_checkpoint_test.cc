@@ -24,7 +24,8 @@ struct Fixture {
     CheckpointPublish publish{.job = job.plan.id, .id = CheckpointId(id), .parts = {}, .at = {}};
     publish.job_folder = job.plan.checkpoint_folder;
     publish.folder = publish.job_folder + "/checkpoint-" + std::to_string(id);
-    publish.keep = 2;
+    publish.staying = {publish.id};
+    if (id > 1) publish.staying.push_back(CheckpointId(id - 1));
     publish.parts.push_back({.shard = {}, .elements = {0, 170}, .version = Version(5)});
     publish.parts.back().file = "table-0-shard-0.part";
     publish.parts.back().bytes = 1;
@@ -69,6 +70,37 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   CHECK(restore.at.membership == Generation(9));
   CHECK(restore.at.incarnation == Incarnation(12));
   CHECK(restore.shards == std::vector<ShardRange>{{{TableId(0), ShardId(0)}, {0, 170}}});
+}
+
+TEST_CASE("Job checkpoint: parts name all that they rest on", "[scheduler]") {
+  Fixture f;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    CheckpointPublish publish = f.Publish(id);
+    if (id > 1) publish.base = publish.parts.back().base = CheckpointId(id - 1);
+    publish.parts.back().bytes = static_cast<int64_t>(100 * id);
+    publish.staying = {CheckpointId(1), CheckpointId(2), CheckpointId(3)};
+    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
+    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+  }
+  REQUIRE_OK_AND_ASSIGN(const auto left, ListCheckpoints(f.disk, f.job.plan.checkpoint_folder));
+  REQUIRE(left.size() == 3);
+  const v1::CheckpointPart& part = left[0].manifest.parts(0);
+  REQUIRE(part.bases_size() == 2);
+  CHECK(part.bases(0).checkpoint_id() == 1);
+  CHECK(part.bases(0).bytes() == 100);
+  CHECK(part.bases(1).checkpoint_id() == 2);
+  CHECK(part.bases(1).file() == "table-0-shard-0.part");
+  CHECK(RestsOn(left[0].manifest) == CheckpointId(1));
+
+  // A base whose manifest is damaged or does not have the shard is none.
+  CheckpointPublish next = f.Publish(4);
+  next.base = next.parts.back().base = CheckpointId(3);
+  next.parts.back().shard.shard = ShardId(1);
+  CHECK_STATUS(PublishCheckpoint(f.disk, next, f.job, 77), absl::StatusCode::kDataLoss,
+               "table 0 shard 1 rests on checkpoint 3, which has no such part");
+  REQUIRE_OK(f.disk.Remove(left[0].path + "/manifest.pb"));
+  CHECK_STATUS(PublishCheckpoint(f.disk, next, f.job, 77), absl::StatusCode::kNotFound,
+               "checkpoint-3/manifest.pb");
 }
 
 TEST_CASE("Job checkpoint: a job that is another one is refused, with what differs",

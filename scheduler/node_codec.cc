@@ -47,6 +47,7 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   if (assignment.checkpoint.id == CheckpointId(0)) return;
   out.mutable_checkpoint()->set_checkpoint_id(assignment.checkpoint.id.value());
   out.mutable_checkpoint()->set_folder(assignment.checkpoint.folder);
+  out.mutable_checkpoint()->set_base_id(assignment.checkpoint.base.value());
 }
 
 // What a newer program says of a replica in words that this one does not know is passed over.

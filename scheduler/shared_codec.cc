@@ -109,7 +109,8 @@ CheckpointPart DecodePart(const v1::CheckpointPart& part) {
           .version = Version(part.version()),
           .file = part.file(),
           .bytes = part.bytes(),
-          .crc32c = part.crc32c()};
+          .crc32c = part.crc32c(),
+          .base = CheckpointId(part.base_id())};
 }
 
 void EncodePart(const CheckpointPart& part, v1::CheckpointPart& out) {
@@ -121,6 +122,7 @@ void EncodePart(const CheckpointPart& part, v1::CheckpointPart& out) {
   out.set_file(part.file);
   out.set_bytes(part.bytes);
   out.set_crc32c(part.crc32c);
+  out.set_base_id(part.base.value());
 }
 
 absl::Status CheckProtocolVersion(v1::ProtocolVersion version) {

@@ -1,6 +1,7 @@
 // The power is cut at every step of writing, publishing and removing checkpoints.
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/checkpoint/checkpoint_folder.h"
@@ -17,13 +18,19 @@ using Unsynced = SimDisk::Unsynced;
 
 constexpr uint64_t kCheckpoints = 4;
 
+// The newest one, and the one before.
+std::vector<CheckpointId> Newest(uint64_t id, int keep) {
+  if (keep == 1) return {CheckpointId(id)};
+  return {CheckpointId(id - 1), CheckpointId(id)};
+}
+
 // Checkpoint 1 is there before. Returns the newest that was acknowledged.
 uint64_t RunScript(SimDisk& disk) {
   uint64_t acknowledged = 1;
   for (uint64_t id = 2; id <= kCheckpoints; ++id) {
     if (!WriteTestCheckpoint(disk, "f", id).ok()) return acknowledged;
     acknowledged = id;
-    if (!RemoveOldest(disk, "f", /*keep=*/id == 4 ? 1 : 2).ok()) return acknowledged;
+    if (!RemoveOthers(disk, "f", Newest(id, id == 4 ? 1 : 2)).ok()) return acknowledged;
   }
   return acknowledged;
 }
@@ -38,7 +45,7 @@ void CheckRecovery(SimDisk& disk, uint64_t acknowledged) {
   REQUIRE_OK(CheckTestCheckpoint(disk, found.path, found.manifest));
   // The folder is fit for use: the next checkpoint is written over what is left.
   REQUIRE_OK(WriteTestCheckpoint(disk, "f", id + 1));
-  REQUIRE_OK(RemoveOldest(disk, "f", 1));
+  REQUIRE_OK(RemoveOthers(disk, "f", Newest(id + 1, 1)));
   REQUIRE_OK_AND_ASSIGN(const FoundCheckpoint next, NewestComplete(disk, "f"));
   REQUIRE(next.manifest.checkpoint_id() == id + 1);
 }

@@ -3,46 +3,49 @@
 #include <algorithm>
 #include <cassert>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/checkpoint/manifest.h"
-#include "common/checkpoint/shard_file.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
 namespace {
 
-constexpr absl::string_view kPrefix = "checkpoint-";
-
 absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-}  // namespace
-
-std::string CheckpointPath(const std::string& folder, CheckpointId id) {
-  return absl::StrCat(folder, "/", kPrefix, id.value());
+// Of all in `folder`, complete or not, newest first.
+absl::StatusOr<std::vector<CheckpointId>> IdsIn(Disk& disk, const std::string& folder) {
+  absl::StatusOr<std::vector<std::string>> names = disk.List(folder);
+  if (absl::IsNotFound(names.status())) return std::vector<CheckpointId>();
+  if (!names.ok()) return names.status();
+  std::vector<CheckpointId> ids;
+  for (absl::string_view name : *names) {
+    uint64_t id = 0;
+    const bool named = absl::ConsumePrefix(&name, kCheckpointPrefix) &&
+                       absl::SimpleAtoi(name, &id) && absl::StrCat(id) == name;
+    if (named && id > 0) ids.push_back(CheckpointId(id));
+  }
+  std::sort(ids.rbegin(), ids.rend());
+  return ids;
 }
+
+}  // namespace
 
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Disk& disk,
                                                              const std::string& folder) {
-  absl::StatusOr<std::vector<std::string>> names = disk.List(folder);
-  if (absl::IsNotFound(names.status())) return std::vector<CheckpointEntry>();
-  if (!names.ok()) return names.status();
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointId> ids, IdsIn(disk, folder));
   std::vector<CheckpointEntry> entries;
-  for (const std::string& name : *names) {
-    uint64_t id = 0;
-    if (!absl::StartsWith(name, kPrefix) ||
-        !absl::SimpleAtoi(absl::string_view(name).substr(kPrefix.size()), &id) || id == 0) {
-      continue;
-    }
-    CheckpointEntry entry{.id = CheckpointId(id), .path = absl::StrCat(folder, "/", name)};
+  for (const CheckpointId id : ids) {
+    CheckpointEntry entry{.id = id, .path = CheckpointPath(folder, id)};
     absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(disk, entry.path);
-    if (manifest.ok() && manifest->checkpoint_id() != id) {
+    if (manifest.ok() && manifest->checkpoint_id() != id.value()) {
       manifest = absl::DataLossError(absl::StrCat(entry.path, "/", kManifestFile,
                                                   ": it is that of checkpoint ",
                                                   manifest->checkpoint_id()));
@@ -54,15 +57,13 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Disk& disk,
     }
     entries.push_back(std::move(entry));
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.id > b.id; });
   return entries;
 }
 
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(Disk& disk, const std::string& path) {
   CAPSTAN_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(disk, path));
   for (const v1::CheckpointPart& part : manifest.parts()) {
-    CAPSTAN_RETURN_IF_ERROR(ReadShardFile(disk, path, manifest.job_id(), part).status());
+    CAPSTAN_RETURN_IF_ERROR(ReadPart(disk, path, manifest.job_id(), part).status());
   }
   return manifest;
 }
@@ -102,22 +103,17 @@ absl::Status RemoveCheckpoint(Disk& disk, const std::string& path) {
   return IgnoreMissing(disk.Remove(path));
 }
 
-absl::StatusOr<std::vector<std::string>> RemoveOldest(Disk& disk, const std::string& folder,
-                                                      int keep) {
-  assert(keep >= 1);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries,
-                           ListCheckpoints(disk, folder));
+absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::string& folder,
+                                                      absl::Span<const CheckpointId> staying) {
+  assert(!staying.empty());
+  const CheckpointId newest = *std::max_element(staying.begin(), staying.end());
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointId> ids, IdsIn(disk, folder));
   std::vector<std::string> removed;
-  int complete = 0;
-  for (const CheckpointEntry& entry : entries) {
-    const bool ok = entry.status.ok();
-    // An error of the disk says nothing about the checkpoint: it stays.
-    if (!ok && !absl::IsNotFound(entry.status) && !absl::IsDataLoss(entry.status)) continue;
-    const bool remove = ok ? complete >= keep : complete > 0;
-    complete += ok;
-    if (!remove) continue;
-    CAPSTAN_RETURN_IF_ERROR(RemoveCheckpoint(disk, entry.path));
-    removed.push_back(entry.path);
+  for (const CheckpointId id : ids) {  // Newest first: what rests on others goes before them.
+    const bool stays = std::find(staying.begin(), staying.end(), id) != staying.end();
+    if (stays || id > newest) continue;
+    removed.push_back(CheckpointPath(folder, id));
+    CAPSTAN_RETURN_IF_ERROR(RemoveCheckpoint(disk, removed.back()));
   }
   return removed;
 }

@@ -14,14 +14,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/storage/disk.h"
 #include "common/types/ids.h"
 #include "proto/checkpoint.pb.h"
 
 namespace capstan {
-
-// "<folder>/checkpoint-7".
-std::string CheckpointPath(const std::string& folder, CheckpointId id);
 
 struct CheckpointEntry {
   CheckpointId id;
@@ -35,8 +34,8 @@ struct CheckpointEntry {
 // All in `folder`, newest first. A folder that is missing holds none. Errors: the disk's.
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Disk& disk, const std::string& folder);
 
-// Reads the checkpoint at `path` and checks every byte of every part. Its manifest if all is well.
-// Errors: as ReadManifest and ReadShardFile.
+// Reads the checkpoint at `path`, and what its parts rest on in the checkpoints beside it, and
+// checks every byte of it. Its manifest if all is well. Errors: as ReadManifest and ReadPart.
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(Disk& disk, const std::string& path);
 
 struct FoundCheckpoint {
@@ -54,11 +53,12 @@ absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& fo
 // not complete. One that is missing is removed. Errors: the disk's.
 absl::Status RemoveCheckpoint(Disk& disk, const std::string& path);
 
-// Removes all complete ones in `folder` but the newest `keep`, and the incomplete ones that are
-// older than the newest complete one (a newer one may still be being written). Returns the paths of
-// those removed. REQUIRES: keep >= 1. Errors: the disk's; those already removed stay so.
-absl::StatusOr<std::vector<std::string>> RemoveOldest(Disk& disk, const std::string& folder,
-                                                      int keep);
+// Removes all checkpoints in `folder` that are older than the newest of `staying` and not among
+// them; a newer one may still be being written. Returns the paths of those removed.
+// REQUIRES: `staying` has all that they rest on; it is not empty.
+// Errors: the disk's; those already removed stay so.
+absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::string& folder,
+                                                      absl::Span<const CheckpointId> staying);
 
 }  // namespace capstan
 

@@ -78,16 +78,17 @@ TEST_CASE("CheckpointFolder: torn and damaged checkpoints are passed over, with 
   CHECK_STATUS(NewestComplete(f.disk, "g"), absl::StatusCode::kNotFound, "in g");
 }
 
-TEST_CASE("CheckpointFolder: the oldest go beyond those to be kept", "[common][checkpoint]") {
+TEST_CASE("CheckpointFolder: older ones go that are not to stay", "[common][checkpoint]") {
   Fixture f;
   REQUIRE_OK(f.disk.Remove("f/checkpoint-9/manifest.pb"));  // Never finished, and old.
   REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-11"));         // In the making.
-  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> removed, RemoveOldest(f.disk, "f", 2));
+  const std::vector<CheckpointId> two{CheckpointId(2), CheckpointId(10)};
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> removed, RemoveOthers(f.disk, "f", two));
   CHECK(removed == std::vector<std::string>{"f/checkpoint-9", "f/checkpoint-1"});
   CHECK(f.Ids() == std::vector<uint64_t>{11, 10, 2});
-  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> again, RemoveOldest(f.disk, "f", 2));
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> again, RemoveOthers(f.disk, "f", two));
   CHECK(again.empty());
-  REQUIRE_OK(RemoveOldest(f.disk, "f", 1));
+  REQUIRE_OK(RemoveOthers(f.disk, "f", {CheckpointId(10)}));
   CHECK(f.Ids() == std::vector<uint64_t>{11, 10});
   REQUIRE_OK(RemoveCheckpoint(f.disk, "f/checkpoint-77"));
 }
@@ -110,7 +111,7 @@ TEST_CASE("CheckpointFolder: what cannot be read is not removed", "[common][chec
   SimDisk::Rates rates;
   rates.read_error = 1;
   f.disk.SetRates(rates);
-  CHECK_STATUS(RemoveOldest(f.disk, "f", 1), absl::StatusCode::kUnavailable, "f");
+  CHECK_STATUS(RemoveOthers(f.disk, "f", {CheckpointId(10)}), absl::StatusCode::kUnavailable, "f");
   f.disk.SetRates({});
   CHECK(f.Ids() == std::vector<uint64_t>{10, 9, 2, 1});
 }

@@ -18,7 +18,33 @@ constexpr absl::string_view kMagic = "CAPCKPT1";
 constexpr size_t kHeadBytes = 16;
 constexpr size_t kCrcBytes = 4;
 
+bool IsFileName(const std::string& name) {
+  return !name.empty() && name.find('/') == std::string::npos;
+}
+
 std::string PathOf(const std::string& folder) { return absl::StrCat(folder, "/", kManifestFile); }
+
+// What a part rests on: earlier checkpoints, in their order.
+absl::Status CheckBases(const v1::CheckpointPart& part, uint64_t checkpoint) {
+  uint64_t id = 0;
+  int64_t version = 0;
+  for (const v1::PartBase& base : part.bases()) {
+    const bool in_order = base.checkpoint_id() > id && base.checkpoint_id() < checkpoint &&
+                          base.version() >= version && base.version() <= part.version();
+    const bool is_file = IsFileName(base.file()) && base.bytes() > 0;
+    if (!in_order || !is_file) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rests on checkpoint ", base.checkpoint_id(), " at version ", base.version(), ", file '",
+          base.file(), "' of ", base.bytes(), " bytes: expected a file of one behind ", id,
+          " and before ", checkpoint, ", at version ", version, " to ", part.version()));
+    }
+    id = base.checkpoint_id();
+    version = base.version();
+  }
+  if (part.base_id() == id) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rests on checkpoint ", part.base_id(),
+                                                 ", its files end with ", id, " (0: it has all)"));
+}
 
 absl::Status CheckParts(const v1::CheckpointManifest& manifest) {
   int table = 0;
@@ -40,11 +66,12 @@ absl::Status CheckParts(const v1::CheckpointManifest& manifest) {
       return absl::InvalidArgumentError(absl::StrCat(where, ": expected table ", table, ", shard ",
                                                      shard, ", elements from ", end));
     }
-    if (part.file().empty() || part.file().find('/') != std::string::npos || part.bytes() <= 0) {
+    if (!IsFileName(part.file()) || part.bytes() <= 0) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": file '", part.file(), "' of ", part.bytes(),
                        " bytes, expected a name without '/' and at least 1 byte"));
     }
+    CAPSTAN_RETURN_IF_ERROR(Annotate(CheckBases(part, manifest.checkpoint_id()), where));
     ++shard;
     end = part.element_end();
   }

@@ -42,7 +42,7 @@ TEST_CASE("Manifest: one that cannot be is refused before it is written", "[comm
     std::string text;
     std::function<void(v1::CheckpointManifest&)> change;
   } cases[] = {
-      {"format is 2, expected 1", [](auto& m) { m.set_format(2); }},
+      {"format is 3, expected 2", [](auto& m) { m.set_format(3); }},
       {"job_id is empty", [](auto& m) { m.clear_job_id(); }},
       {"checkpoint_id is 0", [](auto& m) { m.set_checkpoint_id(0); }},
       {"tables[1] is table 2", [](auto& m) { m.mutable_tables(1)->set_table(2); }},

@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::string_view kMagic = "CAPSHRD1";
 constexpr absl::string_view kFooterMagic = "CAPSHEND";
-constexpr uint32_t kFormat = 2;
+constexpr uint32_t kFormat = 3;
 constexpr size_t kFixedHeaderBytes = 72;  // Before the job's name.
 constexpr size_t kFooterBytes = 20;
 constexpr size_t kCrcBytes = 4;
@@ -175,6 +175,10 @@ absl::StatusOr<v1::ShardSnapshot> Decode(absl::string_view file, const JobId& jo
       snapshot.state().version() != header.version || snapshot.position() != header.position) {
     return Loss("the blocks do not hold the snapshot that the header describes");
   }
+  if (snapshot.since().checkpoint_id() != part.base_id()) {
+    return Loss(absl::StrCat("the file rests on checkpoint ", snapshot.since().checkpoint_id(),
+                             ", the manifest says ", part.base_id(), " (0: it has all)"));
+  }
   return snapshot;
 }
 
@@ -223,6 +227,7 @@ absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string&
   part.set_file(name);
   part.set_bytes(file_bytes);
   part.set_crc32c(Crc32cOf(file));
+  part.set_base_id(snapshot.since().checkpoint_id());
   return part;
 }
 

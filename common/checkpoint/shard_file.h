@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "common/storage/disk.h"
 #include "common/types/ids.h"
-#include "proto/parameter_server.pb.h"
-#include "proto/scheduler.pb.h"
+#include "proto/checkpoint_part.pb.h"
+#include "proto/shard_state.pb.h"
 
 namespace capstan {
 

@@ -12,7 +12,7 @@
 #include "common/storage/disk.h"
 #include "common/types/ids.h"
 #include "proto/checkpoint.pb.h"
-#include "proto/parameter_server.pb.h"
+#include "proto/shard_state.pb.h"
 
 namespace capstan::testing {
 

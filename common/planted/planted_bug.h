@@ -48,6 +48,7 @@ enum class PlantedBug : uint8_t {
   kInstallWithoutMarks,
   kInstallWithoutOptimizerState,
   kInstallWithoutRowLife,
+  kSaveWithoutRemoved,
   kReadWithoutLease,
   // Logs.
   kDropFsync,

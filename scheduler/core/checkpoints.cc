@@ -27,6 +27,9 @@ Checkpoints::Checkpoints(const JobPlan& plan)
       every_steps_(plan.checkpoint_iterations),
       every_(plan.checkpoint_interval),
       kept_(plan.checkpoints_kept),
+      incremental_(plan.checkpoints_incremental &&
+                   std::any_of(plan.tables.begin(), plan.tables.end(),
+                               [](const TableSize& table) { return table.sparse; })),
       folder_(plan.checkpoint_folder),
       due_steps_(kNever) {}
 
@@ -56,6 +59,7 @@ void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, I
   StartClock(steps, now);
   asked_ = false;
   ++last_begun_;
+  base_ = NextBase();
   state_ = State::kCapturing;
   deadline_ = now + kCaptureLimit;
   routing_ = routing;
@@ -121,6 +125,10 @@ std::string Checkpoints::TakeParts(const NodeId& server, const std::vector<Check
       return absl::StrCat(Name(route.key), " is at version ", part.version.value(),
                           ", expected that of iteration ", at_.iteration.value());
     }
+    if (part.base != CheckpointId(0) && part.base != base_) {
+      return absl::StrCat(Name(route.key), " rests on checkpoint ", part.base.value(),
+                          ", expected ", base_.value(), " or all of it");
+    }
     parts_[route.key] = part;
   }
   return "";
@@ -155,11 +163,68 @@ void Checkpoints::Abandon(const std::string& why) {
 void Checkpoints::Published(CheckpointId id, const absl::Status& status) {
   if (!MustPublish() || id != last_begun_) return;
   if (status.ok()) {
-    complete_.push_back({FolderOf(id), at_});
-    if (complete_.size() > static_cast<size_t>(kept_)) complete_.erase(complete_.begin());
+    const std::vector<CheckpointId> staying = StayingWith(id, RestsOn());
+    AddToChain();
+    complete_.push_back({.folder = FolderOf(id), .at = at_, .id = id, .rests_on = RestsOn()});
+    std::erase_if(complete_, [&staying](const RestoreFrom& one) {
+      return std::find(staying.begin(), staying.end(), one.id) == staying.end();
+    });
+  } else {
+    chain_ = {};  // Its base may be what is wrong.
   }
   End(std::string(status.message()));
 }
+
+// ---------------------------------------------------------------- chains
+
+CheckpointId Checkpoints::NextBase() const {
+  const bool full = chain_.length == 0 || chain_.length >= kChainMax ||
+                    2 * chain_.added_bytes > chain_.first_bytes;
+  return !incremental_ || full || complete_.empty() ? CheckpointId(0) : complete_.back().id;
+}
+
+CheckpointId Checkpoints::RestsOn() const {
+  const bool rests = std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) {
+    return entry.second.base != CheckpointId(0);
+  });
+  // As the base is the newest complete one.
+  return rests ? complete_.back().rests_on : last_begun_;
+}
+
+void Checkpoints::AddToChain() {
+  int64_t all = 0;
+  int64_t added = 0;
+  for (const auto& [key, part] : parts_) {
+    all += part.bytes;
+    if (part.base != CheckpointId(0)) added += part.bytes;
+  }
+  if (RestsOn() == last_begun_) chain_ = {.length = 0, .first_bytes = all, .added_bytes = 0};
+  ++chain_.length;
+  chain_.added_bytes += added;
+}
+
+std::vector<CheckpointId> Checkpoints::StayingWith(CheckpointId present,
+                                                   CheckpointId rests_on) const {
+  std::vector<CheckpointId> staying = {present};
+  int chains = 1;
+  CheckpointId needed = rests_on;  // All from here on up.
+  for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
+    if (it->id < needed) {
+      if (chains == kept_) break;
+      ++chains;
+      needed = it->rests_on;
+    }
+    staying.push_back(it->id);
+  }
+  return staying;
+}
+
+void Checkpoints::ForgetNewest() {
+  complete_.pop_back();
+  chain_ = {};
+}
+
+// ---------------------------------------------------------------- ends
 
 void Checkpoints::End(const std::string& why) {
   state_ = State::kIdle;
@@ -174,7 +239,7 @@ std::string Checkpoints::FolderOf(CheckpointId id) const {
 // Once all is written nobody may touch it: a server that comes anew would capture again.
 CheckpointOrder Checkpoints::order() const {
   if (!IsCapturing() && state_ != State::kWriting) return {};
-  return {last_begun_, FolderOf(last_begun_)};
+  return {last_begun_, FolderOf(last_begun_), base_};
 }
 
 CheckpointPublish Checkpoints::ToPublish() const {
@@ -182,7 +247,8 @@ CheckpointPublish Checkpoints::ToPublish() const {
                             .id = last_begun_,
                             .folder = FolderOf(last_begun_),
                             .job_folder = folder_,
-                            .keep = kept_,
+                            .staying = StayingWith(last_begun_, RestsOn()),
+                            .base = base_,
                             .parts = {},
                             .at = at_};
   for (const auto& [key, part] : parts_) publish.parts.push_back(part);

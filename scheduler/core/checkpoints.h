@@ -5,6 +5,13 @@
 //      any --a server failed, died, took too long, or lost a shard's primacy--> IDLE, abandoned
 //
 // The job stands still only while CAPTURING. A new one is not begun before the last has ended.
+//
+// Chains. Of sparse tables servers may write what changed since the newest complete one, the base;
+// then the new one rests on that and on all that it rests on. A chain ends, and the next one has
+// all of everything, when it has kChainMax checkpoints, when the increments together are more than
+// half of its first one, and when something is wrong with it. Of a job the newest `keep` complete
+// ones stay, with all that they rest on; those of one chain count as one, so that damage to a file
+// leaves another one to go back to.
 // Thread safety: thread-compatible.
 // Invariants: (1) ids grow.   (2) at most one is under way.
 //             (3) a complete one has one part of each shard, all of the same moment.
@@ -34,9 +41,10 @@ namespace capstan::scheduler {
 struct CheckpointPublish {
   JobId job;
   CheckpointId id;
-  std::string folder;      // Of this checkpoint.
-  std::string job_folder;  // Of all of the job: beyond the newest `keep` they are removed.
-  int keep = 1;
+  std::string folder;                 // Of this checkpoint.
+  std::string job_folder;             // Of all of the job.
+  std::vector<CheckpointId> staying;  // Once this one is complete; the others are removed.
+  CheckpointId base;                  // That parts may rest on; 0: none does.
   std::vector<CheckpointPart> parts;  // By shard.
   ResumePoint at;
 };
@@ -46,6 +54,7 @@ class Checkpoints {
   // A limit for the servers to capture, and another one to write.
   static constexpr absl::Duration kCaptureLimit = absl::Seconds(60);
   static constexpr absl::Duration kWriteLimit = absl::Minutes(30);
+  static constexpr int kChainMax = 8;  // What a restore may have to read.
 
   explicit Checkpoints(const JobPlan& plan);
 
@@ -80,16 +89,16 @@ class Checkpoints {
   // ---- ends
   // That ended since the last call, in order.
   std::vector<CheckpointEnded> TakeEnded();
-  // Complete ones, oldest first, at most checkpoints_kept.
+  // Complete ones that stay, oldest first.
   const std::vector<RestoreFrom>& complete() const { return complete_; }
-  void ForgetNewest() { complete_.pop_back(); }  // It cannot be read.
+  void ForgetNewest();  // It cannot be read.
 
   // ---- durable state, in the form of scheduler/store/archive.h
   uint64_t changes() const { return changes_; }  // Grows with whatever must be durable.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, asked_, due_steps_, due_at_, last_begun_, deadline_, routing_, progress_,
-            parts_, at_, complete_);
+            parts_, at_, complete_, base_, chain_);
   }
   void Restored(Instant now);
 
@@ -98,7 +107,22 @@ class Checkpoints {
 
   enum class Progress { kNone, kCaptured, kWritten };
 
+  // The chain of the newest complete one. Length 0: the next one has all of everything.
+  struct Chain {
+    int length = 0;
+    int64_t first_bytes = 0;
+    int64_t added_bytes = 0;  // Of all increments.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(length, first_bytes, added_bytes);
+    }
+  };
+
   bool AllAtLeast(Progress progress) const;
+  CheckpointId NextBase() const;
+  CheckpointId RestsOn() const;  // The present one, all of whose parts are written.
+  std::vector<CheckpointId> StayingWith(CheckpointId present, CheckpointId rests_on) const;
+  void AddToChain();
   std::string TakeParts(const NodeId& server, const std::vector<CheckpointPart>& parts);
   std::string FolderOf(CheckpointId id) const;
   void End(const std::string& why);
@@ -108,6 +132,7 @@ class Checkpoints {
   const int64_t every_steps_;
   const absl::Duration every_;
   const int kept_;
+  const bool incremental_;
   const std::string folder_;
 
   State state_ = State::kIdle;
@@ -121,6 +146,8 @@ class Checkpoints {
   absl::btree_map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;
   std::vector<RestoreFrom> complete_;
+  CheckpointId base_;  // Of the present one; 0: none.
+  Chain chain_;
   std::vector<CheckpointEnded> ended_;
   uint64_t changes_ = 0;
 };

@@ -103,7 +103,7 @@ TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complet
   REQUIRE(f.checkpoints.MustPublish());
   const CheckpointPublish publish = f.checkpoints.ToPublish();
   CHECK(publish.folder == "/c/checkpoint-1");
-  CHECK(publish.keep == 2);
+  CHECK(publish.staying == std::vector<CheckpointId>{CheckpointId(1)});
   CHECK(publish.at.iteration == Iteration(7));
   REQUIRE(publish.parts.size() == 2);
   CHECK(publish.parts[0].file == "shard-0");
@@ -126,6 +126,136 @@ TEST_CASE("Checkpoints: only the newest are remembered", "[scheduler][core]") {
   CHECK(checkpoints.complete()[0].folder == "/c/checkpoint-2");
   checkpoints.ForgetNewest();
   CHECK(checkpoints.complete().back().folder == "/c/checkpoint-2");
+}
+
+// A job with a sparse table of one bucket, on a.
+class Chained {
+ public:
+  Chained() : checkpoints(SparsePlan()) {}
+
+  static JobPlan SparsePlan() {
+    JobPlan plan = Plan();
+    plan.tables = {TableSize(1, true)};
+    return plan;
+  }
+  CheckpointId Begin() {
+    checkpoints.Begin(PlaceRanges("job-1", Generation(1), {{{TableId(0), ShardId(0)}, {0, 1}}},
+                                  {{"a", "a:1", Incarnation(1)}}, 0),
+                      {.iteration = Iteration(7)}, 7, kNow);
+    return checkpoints.order().base;
+  }
+  // Written as the order says unless `whole`.
+  void Write(int64_t bytes, bool whole = false) {
+    CheckpointPart part = Part(0, 0, 1);
+    part.bytes = bytes;
+    if (!whole) part.base = checkpoints.order().base;
+    checkpoints.OnReport("a", Report(Id(), CheckpointReport::State::kWritten, {part}), kNow);
+  }
+  void Complete() { checkpoints.Published(checkpoints.last_begun(), absl::OkStatus()); }
+  void Take(int64_t bytes, bool whole = false) {
+    Begin();
+    Write(bytes, whole);
+    Complete();
+  }
+  std::vector<uint64_t> Kept() const {
+    std::vector<uint64_t> ids;
+    for (const RestoreFrom& one : checkpoints.complete()) ids.push_back(one.id.value());
+    return ids;
+  }
+  uint64_t Id() const { return checkpoints.last_begun().value(); }
+
+  Checkpoints checkpoints;
+};
+
+TEST_CASE("Checkpoints: of sparse tables the next one is of what changed, until a chain is full",
+          "[scheduler][core]") {
+  Chained f;
+  CHECK(f.Begin() == CheckpointId(0));
+  f.Write(1000);
+  f.Complete();
+  for (uint64_t id = 2; id <= Checkpoints::kChainMax; ++id) {
+    CHECK(f.Begin() == CheckpointId(id - 1));
+    f.Write(10);
+    CHECK(f.checkpoints.ToPublish().staying.size() == id);
+    f.Complete();
+    CHECK(f.checkpoints.complete().back().rests_on == CheckpointId(1));
+  }
+  CHECK(f.Begin() == CheckpointId(0));
+  f.Write(1000);
+  f.Complete();
+  CHECK(f.Kept() == std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
+  // The next one with all of everything: of the chain before the last nothing is needed.
+  for (int i = 1; i < Checkpoints::kChainMax; ++i) f.Take(10);
+  f.Take(1000);
+  CHECK(f.Kept() == std::vector<uint64_t>{9, 10, 11, 12, 13, 14, 15, 16, 17});
+}
+
+TEST_CASE("Checkpoints: a chain ends when its increments weigh half of its first one",
+          "[scheduler][core]") {
+  Chained f;
+  f.Take(1000);
+  f.Take(400);
+  f.Take(100);
+  CHECK(f.Begin() == CheckpointId(3));
+  f.Write(1);
+  f.Complete();
+  CHECK(f.Begin() == CheckpointId(0));
+}
+
+TEST_CASE("Checkpoints: one whose servers wrote all begins a chain", "[scheduler][core]") {
+  Chained f;
+  f.Take(1000);
+  f.Take(10);
+  f.Take(900, /*whole=*/true);
+  CHECK(f.checkpoints.complete().back().rests_on == CheckpointId(3));
+  CHECK(f.Kept() == std::vector<uint64_t>{1, 2, 3});
+  f.Take(1000, /*whole=*/true);
+  CHECK(f.Kept() == std::vector<uint64_t>{3, 4});
+}
+
+TEST_CASE("Checkpoints: what is wrong with a chain ends it", "[scheduler][core]") {
+  Chained f;
+  f.Take(1000);
+  f.Take(10);
+  SECTION("one that is given up does not: the base stays") {
+    f.Begin();
+    f.checkpoints.Abandon("enough");
+    CHECK(f.Begin() == CheckpointId(2));
+  }
+  SECTION("its manifest cannot be written") {
+    f.Begin();
+    f.Write(10);
+    f.checkpoints.Published(CheckpointId(3), absl::DataLossError("the base is damaged"));
+    CHECK(f.Begin() == CheckpointId(0));
+  }
+  SECTION("the newest cannot be read") {
+    f.checkpoints.ForgetNewest();
+    CHECK(f.Begin() == CheckpointId(0));
+    f.Write(1000);
+    CHECK(f.checkpoints.ToPublish().staying ==
+          std::vector<CheckpointId>{CheckpointId(3), CheckpointId(1)});
+  }
+  SECTION("a part rests on another one than was ordered") {
+    f.Begin();
+    CheckpointPart part = Part(0, 0, 1);
+    part.base = CheckpointId(1);
+    f.checkpoints.OnReport("a", Report(3, CheckpointReport::State::kWritten, {part}), kNow);
+    const std::vector<CheckpointEnded> ended = f.checkpoints.TakeEnded();
+    CHECK(ended.back().why == "a: table 0 shard 0 rests on checkpoint 1, expected 2 or all of it");
+  }
+}
+
+TEST_CASE("Checkpoints: dense tables and jobs that do not want it have all of everything",
+          "[scheduler][core]") {
+  JobPlan plan = Chained::SparsePlan();
+  SECTION("dense") { plan.tables = {TableSize(1)}; }
+  SECTION("not wanted") { plan.checkpoints_incremental = false; }
+  Checkpoints checkpoints(plan);
+  for (uint64_t id = 1; id <= 2; ++id) {
+    checkpoints.Begin(Routing{}, {}, 0, kNow);
+    CHECK(checkpoints.ToPublish().base == CheckpointId(0));
+    checkpoints.Published(CheckpointId(id), absl::OkStatus());
+  }
 }
 
 TEST_CASE("Checkpoints: what goes wrong gives the present one up, and says why",

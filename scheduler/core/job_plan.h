@@ -50,6 +50,7 @@ struct JobPlan {
   int64_t checkpoint_iterations = 0;               // Between two checkpoints; 0: not by count.
   absl::Duration checkpoint_interval;              // Likewise; zero: not by time.
   int checkpoints_kept = 2;                        // >= 1.
+  bool checkpoints_incremental = true;             // Where it has sparse tables.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
   Objective objective = Objective::kClasses;
   DeviceNeed device;  // Of each task.
@@ -63,7 +64,7 @@ struct JobPlan {
     archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
             train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
-            checkpoint_folder, objective, device);
+            checkpoints_incremental, checkpoint_folder, objective, device);
   }
 };
 

@@ -166,11 +166,12 @@ struct CheckpointPart {
   Version version;
   std::string file;  // Relative to the checkpoint's folder.
   int64_t bytes = 0;
-  uint32_t crc32c = 0;  // Of the whole file.
+  uint32_t crc32c = 0;     // Of the whole file.
+  CheckpointId base = {};  // The file has what changed since that one; 0: it has all.
   friend bool operator==(const CheckpointPart&, const CheckpointPart&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(shard, elements, version, file, bytes, crc32c);
+    archive(shard, elements, version, file, bytes, crc32c, base);
   }
 };
 
@@ -224,8 +225,9 @@ struct RestoreSource {
 
 // Every server captures the shards whose primary it is, then writes them. The job is quiet.
 struct CheckpointOrder {
-  CheckpointId id;     // 0: none is wanted.
-  std::string folder;  // Of this checkpoint.
+  CheckpointId id;         // 0: none is wanted.
+  std::string folder;      // Of this checkpoint.
+  CheckpointId base = {};  // What changed since that one will do. 0: all is to be written.
   friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
 };
 

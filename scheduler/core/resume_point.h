@@ -43,9 +43,12 @@ struct RestoreFrom {
   std::string folder;  // Of one complete checkpoint.
   ResumePoint at;
   std::vector<ShardRange> shards = {};  // As it has them; of another job's checkpoint.
+  // Of the job's own: the checkpoint, and the lowest one whose files it needs.
+  CheckpointId id = {};
+  CheckpointId rests_on = {};
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(folder, at, shards);
+    archive(folder, at, shards, id, rests_on);
   }
 };
 

@@ -32,6 +32,7 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   plan.log = dice.Chance(0.3);
   plan.server_wait = absl::Minutes(10);
   plan.tables = {1 + dice.Below(3'000'000), dice.Below(1000)};
+  if (dice.Chance(0.5)) plan.tables[1] = TableSize(1 + dice.Below(8), /*is_sparse=*/true);
   plan.export_path = "/out";
   plan.checkpoint_folder = absl::StrCat("/checkpoints/", plan.id);
   if (dice.Chance(0.3)) plan.checkpoint_iterations = 1 + dice.Below(100);

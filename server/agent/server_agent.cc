@@ -398,7 +398,7 @@ void ServerAgent::Capture(const Order& order) {
     return CheckpointWritten(order, checkpoint.checkpoint_id(),
                              absl::FailedPreconditionError("this server writes no checkpoints"));
   }
-  absl::StatusOr<std::vector<CapturedShard>> shards = job->Capture();
+  absl::StatusOr<std::vector<CapturedShard>> shards = job->Capture(checkpoint);
   if (!shards.ok()) {
     CheckpointWritten(order, checkpoint.checkpoint_id(), shards.status());
     return options_.on_change();

@@ -323,14 +323,34 @@ absl::Status HeldJob::ScanLocked(const v1::ScanRowsRequest& request, CallId call
                         .deadline = {}};
   CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, reader));
   const TableShard& shard = *tables_.Find(key);
-  absl::StatusOr<ScannedRows> scanned = shard.store().Scan(request.place(), request.bytes_max());
+  RowScan scan{.place = request.place(), .bytes_max = request.bytes_max()};
+  if (request.has_since()) {
+    CAPSTAN_RETURN_IF_ERROR(CheckSinceLocked(request.since(), shard.core().version()));
+    scan.since = request.since().version();
+    scan.unchanged_keys = request.since().unchanged_keys();
+  }
+  absl::StatusOr<ScannedRows> scanned = shard.store().Scan(scan);
   if (!scanned.ok()) return Annotate(scanned.status(), NameOf(key));
   response->set_version(shard.core().version().value());
   response->set_rows(std::move(scanned->rows));
+  response->set_unchanged(std::move(scanned->unchanged));
+  response->set_timeline(timeline_);
   response->set_end(!scanned->next.has_value());
   response->set_next_place(scanned->next.value_or(0));
   sink.HoldRead(key, call, shard.core().version());
   return absl::OkStatus();
+}
+
+absl::Status HeldJob::CheckSinceLocked(const v1::ScanSince& since, Version present) const {
+  if (since.timeline() != timeline_) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "version ", since.version(), " is of timeline ", since.timeline(), ", the present one is ",
+        timeline_, ": the job has gone back to a checkpoint since; ask for all rows"));
+  }
+  if (since.version() >= 0 && since.version() <= present.value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rows since version ", since.version(),
+                                                 ": expected 0 to ", present.value(),
+                                                 ", the present one"));
 }
 
 std::optional<HeldJob::CallId> HeldJob::FinishLocked(CallId call, const absl::Status& status,

@@ -75,7 +75,8 @@ struct HeldCopy {
   v1::ShardSnapshot snapshot;
 };
 
-// A shard's state at one moment. The snapshot is shared with whoever writes it.
+// A shard's state at one moment, or what of it has changed (`since`). The snapshot is shared with
+// whoever writes it.
 struct CapturedShard {
   HeldShard shard;
   std::shared_ptr<const v1::ShardSnapshot> snapshot;
@@ -166,10 +167,10 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // Every shard that is held here and can be read, as primary or as replica, for those who compare
   // copies.
   std::vector<HeldCopy> Copies() const;
-  // Copies of all shards whose primary is here: of one moment, as it is called when the job is
-  // quiet. Others come in between shards.
+  // Copies of all shards whose primary is here, or of what changed since the order's base: of one
+  // moment, as it is called when the job is quiet. Others come in between shards.
   // Errors: a shard cannot be read.
-  absl::StatusOr<std::vector<CapturedShard>> Capture() const;
+  absl::StatusOr<std::vector<CapturedShard>> Capture(const v1::CheckpointOrder& order);
 
   const JobId& job() const { return options_.job; }
   Incarnation incarnation() const { return options_.incarnation; }
@@ -223,6 +224,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   absl::Status ScanLocked(const v1::ScanRowsRequest& request, CallId call,
                           v1::ScanRowsResponse* response, Sink& sink)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // OK: what changed since then is to be told.
+  absl::Status CheckSinceLocked(const v1::ScanSince& since, Version present) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends what an operation has begun: the call's id if it waits.
   std::optional<CallId> FinishLocked(CallId call, const absl::Status& status, Sink& sink,
                                      Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -264,6 +268,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);
   Membership membership_ ABSL_GUARDED_BY(mutex_);
   JobTables tables_ ABSL_GUARDED_BY(mutex_);
+  // Of the shards' versions: the membership's incarnation floor, when their routing table came. It
+  // rises when the job goes back to a checkpoint, and those shards are read.
+  uint64_t timeline_ ABSL_GUARDED_BY(mutex_) = 0;
   Links links_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
   WaitingCalls calls_ ABSL_GUARDED_BY(mutex_);
   KeyLists key_lists_ ABSL_GUARDED_BY(mutex_);

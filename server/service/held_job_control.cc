@@ -75,6 +75,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
     absl::MutexLock lock(&mutex_);
     if (!closed_.ok() || routing.generation() <= routing_.generation()) return;
     routing_ = routing;
+    timeline_ = membership_.incarnation_floor.value();
     for (MadeShard& each : made) {
       const ShardKey key = each.order.shard.key;
       EndWaitingForLocked(key,
@@ -136,6 +137,7 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
   }
   link.SetRole(role, std::move(servers), tables_.Find(key), &effects->ended);
   if (was_primary && !link.is_primary()) {
+    tables_.ForgetCaptures(key);
     EndWaitingForLocked(key,
                         absl::FailedPreconditionError(
                             absl::StrCat(NameOf(key),
@@ -259,7 +261,7 @@ std::vector<HeldCopy> HeldJob::Copies() const {
   return copies;
 }
 
-absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture() const {
+absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::CheckpointOrder& order) {
   std::vector<ShardKey> keys;
   {
     absl::MutexLock lock(&mutex_);
@@ -278,9 +280,11 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture() const {
     }
     const auto link = links_.find(key);
     if (link == links_.end() || !link->second->is_primary()) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.Find(key)->Snapshot());
+    CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
+                             tables_.Capture(key, CheckpointId(order.checkpoint_id()),
+                                             CheckpointId(order.base_id())));
     auto snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy));
-    bytes += static_cast<int64_t>(snapshot->values().size());
+    bytes += tables_.Find(key)->store().elements() * int64_t{sizeof(float)};  // All were looked at.
     captured.push_back({.shard = link->second->shard(), .snapshot = std::move(snapshot)});
   }
   return captured;

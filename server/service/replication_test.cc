@@ -248,7 +248,7 @@ v1::ShardSnapshot TrainThroughFailover(ConsistencyConfig mode, bool lose) {
     cluster.Deliver();
     REQUIRE_OK(*flights.back()->ended);
   }
-  const std::vector<CapturedShard> captured = cluster[primary].Capture().value();
+  const std::vector<CapturedShard> captured = cluster[primary].Capture({}).value();
   REQUIRE(captured.size() == 2);
   CHECK(captured[0].snapshot->state().version() == captured[1].snapshot->state().version());
   return *captured[1].snapshot;
@@ -292,9 +292,9 @@ TEST_CASE("Replication: a replica is filled while pushes go on, then counts and 
   CHECK(states[0].node_id() == "server-2");
   CHECK(states[0].term() == 1);
   cluster.Route(Takeover(3, "server-2"), {"server-2"});
-  for (const CapturedShard& each : cluster["server-2"].Capture().value()) {
+  for (const CapturedShard& each : cluster["server-2"].Capture({}).value()) {
     const v1::ShardSnapshot other = *cluster["server-1"]
-                                         .Capture()
+                                         .Capture({})
                                          .value()[static_cast<size_t>(each.shard.key.shard.value())]
                                          .snapshot;
     CHECK(each.snapshot->state().version() == 3);

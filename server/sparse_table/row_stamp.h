@@ -25,6 +25,12 @@ constexpr int64_t AgeOf(uint32_t stamp, int64_t version) {
   return static_cast<uint32_t>(StampOf(version) - stamp);
 }
 
+// Whether the stamp is of a version after `since`, at `version`; also if that is too long ago to
+// tell.
+constexpr bool ChangedSince(int64_t since, uint32_t stamp, int64_t version) {
+  return version - since > kAgeMax || AgeOf(stamp, version) < version - since;
+}
+
 inline uint32_t StampAt(const char* row) {
   uint32_t stamp;
   std::memcpy(&stamp, row + kStampAt, sizeof(stamp));

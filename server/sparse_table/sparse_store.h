@@ -30,6 +30,7 @@
 #include "common/wire/number_format.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
+#include "server/sparse_table/removed_keys.h"
 #include "server/sparse_table/sparse_rows.h"
 #include "server/sparse_table/sparse_sum.h"
 #include "server/table_store/gradient.h"
@@ -67,8 +68,11 @@ class SparseStore final : public ShardStore {
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                   NumberFormat format) const override;
-  absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const override;
+  absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
+  absl::StatusOr<bool> SaveSince(int64_t since, bool previous,
+                                 v1::ShardSnapshot* snapshot) const override;
+  void KeepRemovedSince(int64_t version) override;
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return rows_.rows() * rows_.dim(); }
   int64_t lasting_bytes() const override { return rows_.bytes(); }
@@ -96,6 +100,7 @@ class SparseStore final : public ShardStore {
   absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);
   // Errors: kDataLoss  what belongs to so many rows is of another size.
   absl::Status CheckSizes(const v1::ShardSnapshot& snapshot, size_t rows) const;
+  void SaveRest(bool previous, v1::ShardSnapshot* snapshot) const;  // All but rows.
   // Over rows that were read from the present: what they were before.
   void WritePrevious(const std::vector<uint64_t>& keys, float* rows) const;
 
@@ -104,6 +109,7 @@ class SparseStore final : public ShardStore {
   SparseRows rows_;
   absl::btree_map<GradientId, SparseSum> gradients_;
   std::optional<SparseSum> previous_;  // Of rows that the last update changed, as they were.
+  RemovedKeys removed_;                // Since it was captured, where that is known.
 };
 
 }  // namespace capstan::server

@@ -116,7 +116,8 @@ std::map<uint64_t, float> ScanAll(const SparseStore& store, int64_t bytes_max,
   std::map<uint64_t, float> rows;
   uint64_t place = 0, last = 0, scans = 0;
   for (;;) {
-    REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned, store.Scan(place, bytes_max));
+    REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned,
+                          store.Scan({.place = place, .bytes_max = bytes_max}));
     const size_t count = scanned.rows.size() / (8 + kDim * 4);
     REQUIRE(scanned.rows.size() % (8 + kDim * 4) == 0);
     REQUIRE(count <= std::max<size_t>(1, static_cast<size_t>(bytes_max) / (8 + kDim * 4)));
@@ -181,10 +182,11 @@ TEST_CASE("Sparse store: a scan of a row larger than was asked for brings that r
           "[server][sparse]") {
   const auto store = MakeStore();
   REQUIRE_OK(store->Apply({.gradient = kIncomingGradient}, Pushed(*store, {7}, 2.0f).gradient));
-  REQUIRE_OK_AND_ASSIGN(const ScannedRows first, store->Scan(0, 1));
+  REQUIRE_OK_AND_ASSIGN(const ScannedRows first, store->Scan({.bytes_max = 1}));
   CHECK(first.rows.size() == 8 + kDim * 4);
   CHECK_FALSE(first.next.has_value());
-  REQUIRE_OK_AND_ASSIGN(const ScannedRows behind, store->Scan(KeyHash(7) + 1, 1));
+  REQUIRE_OK_AND_ASSIGN(const ScannedRows behind,
+                        store->Scan({.place = KeyHash(7) + 1, .bytes_max = 1}));
   CHECK(behind.rows.empty());
   CHECK_FALSE(behind.next.has_value());
 }

@@ -1,8 +1,8 @@
 #include "server/storage/disk_table_source.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/checkpoint/manifest.h"
-#include "common/checkpoint/shard_file.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::server {
@@ -30,7 +30,7 @@ absl::StatusOr<v1::ShardSnapshot> DiskTableSource::FromCheckpoint(const std::str
     job = job_;
     part = entry->second;
   }
-  return ReadShardFile(*disk_, folder, job, part);
+  return ReadPart(*disk_, folder, job, part);
 }
 
 absl::Status DiskTableSource::FromLog(const JobId& job, const ShardKey& shard,

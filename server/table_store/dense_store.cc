@@ -71,7 +71,7 @@ absl::StatusOr<RowKeys> DenseStore::ParseKeys(absl::string_view bytes) const {
       absl::StrCat("a dense table is asked for ", bytes.size(), " bytes of keys: expected none"));
 }
 
-absl::StatusOr<ScannedRows> DenseStore::Scan(uint64_t, int64_t) const {
+absl::StatusOr<ScannedRows> DenseStore::Scan(const RowScan&) const {
   return absl::InvalidArgumentError("a dense table has no rows by key: expected a sparse one");
 }
 

@@ -67,8 +67,13 @@ class DenseStore final : public ShardStore {
   // fp32 is lent, other formats are made.
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                   NumberFormat format) const override;
-  absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const override;
+  absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
+  // An update changes all of it.
+  absl::StatusOr<bool> SaveSince(int64_t, bool, v1::ShardSnapshot*) const override {
+    return false;
+  }
+  void KeepRemovedSince(int64_t) override {}
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return size(); }
   int64_t lasting_bytes() const override;

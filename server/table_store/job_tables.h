@@ -62,6 +62,13 @@ class JobTables {
   absl::Status Install(const HeldShard& shard, const v1::ShardSnapshot& snapshot);
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
+  // As TableShard's. REQUIRES: the shard is held.
+  absl::StatusOr<v1::ShardSnapshot> Capture(const ShardKey& key, CheckpointId id,
+                                            CheckpointId base) {
+    return shards_.at(key).Capture(id, base);
+  }
+  void ForgetCaptures(const ShardKey& key) { shards_.at(key).ForgetCaptures(); }
+
   // Not OK: these tables have lost a push for want of memory and refuse everything.
   const absl::Status& failure() const { return failure_; }
   void Fail(const absl::Status& status) { failure_.Update(status); }

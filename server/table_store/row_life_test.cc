@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/checkpoint/row_delta.h"
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
@@ -143,6 +144,108 @@ TEST_CASE("Row life: replicas, and whoever replays the log, hold the same bytes"
   CHECK(counts.held() == counts.admitted() - counts.evicted_by_age() - counts.evicted_by_limit());
   CHECK(counts.refused() > 100);
   CHECK(counts.evicted_by_age() > 100);
+}
+
+// Some hundred rows, of which an iteration changes a tenth; it makes some, and some leave.
+v1::SparseSpec SlowChange() {
+  v1::SparseSpec life;
+  life.set_admit_after(2);
+  life.set_admission_keys(200);
+  life.set_evict_after_updates(20);
+  life.set_rows_max(300);
+  return life;
+}
+
+TEST_CASE("Row life: what changed between captures, put together, is the whole bucket",
+          "[server]") {
+  const auto mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
+  const JobTablesConfig config = Config(mode, SlowChange());
+  JobTables job = MakeTables(config);
+  Records unused;
+  v1::ShardSnapshot saved;  // As the checkpoint `base`, put together, has it.
+  uint64_t base = 0;
+  int deltas = 0;
+  size_t removed = 0;
+  for (int64_t iteration = 0; iteration < 300; ++iteration) {
+    Push(job, config, iteration, iteration % 3 == 0, unused);
+    if (iteration % 2 == 0) continue;
+    const auto id = static_cast<uint64_t>(iteration) + 1;
+    v1::ShardSnapshot captured = job.Capture(kBucket, CheckpointId(id), CheckpointId(base));
+    if (iteration % 7 == 0) continue;  // Abandoned: the next one has the same base.
+    if (captured.has_since()) {
+      CHECK(captured.since().checkpoint_id() == base);
+      ++deltas;
+      removed += captured.since().removed().size() / sizeof(uint64_t);
+      CHECK(captured.values().size() <= job.Find(kBucket)->Snapshot().values().size() / 2);
+      REQUIRE_OK(ApplyRowDelta(std::move(captured), &saved));
+    } else {
+      saved = std::move(captured);
+    }
+    REQUIRE((saved.SerializeAsString() == job.Find(kBucket)->Snapshot().SerializeAsString()));
+    base = id;
+  }
+  CHECK(deltas > 80);
+  CHECK(removed > 300);
+}
+
+TEST_CASE("Row life: all is captured where what changed is not known, or is most of it",
+          "[server]") {
+  const JobTablesConfig config = Config(ConsistencyMode::kAsp, SlowChange());
+  JobTables job = MakeTables(config);
+  Records unused;
+  int64_t iteration = 0;
+  const auto push = [&](int64_t count) {
+    for (int64_t i = 0; i < count; ++i) Push(job, config, iteration++, false, unused);
+  };
+  const auto is_delta = [&](uint64_t id, uint64_t base) {
+    return job.Capture(kBucket, CheckpointId(id), CheckpointId(base)).has_since();
+  };
+  push(50);
+  CHECK_FALSE(is_delta(1, 0));
+  push(1);
+  SECTION("the base is known") { CHECK(is_delta(2, 1)); }
+  SECTION("another base") { CHECK_FALSE(is_delta(2, 7)); }
+  SECTION("none is wanted, and from then on this one counts") {
+    CHECK_FALSE(is_delta(2, 0));
+    CHECK_FALSE(is_delta(3, 1));
+    CHECK(is_delta(4, 3));
+  }
+  SECTION("of several that came to nothing only the newest may be the base") {
+    CHECK(is_delta(2, 1));
+    CHECK(is_delta(3, 1));
+    CHECK_FALSE(is_delta(4, 2));
+  }
+  SECTION("another server was primary in between") {
+    job.ForgetCaptures(kBucket);
+    CHECK_FALSE(is_delta(2, 1));
+  }
+  SECTION("the shard was made anew") {
+    REQUIRE_OK(job.Install({kBucket, {0, 1}}, job.Find(kBucket)->Snapshot()));
+    CHECK_FALSE(is_delta(2, 1));
+  }
+  SECTION("most rows have changed") {
+    push(20);
+    CHECK_FALSE(is_delta(2, 1));
+    CHECK(is_delta(3, 2));
+  }
+  SECTION("more have left than are remembered") {
+    push(200);  // Then few rows change, and more than a thousand have left.
+    CHECK_FALSE(is_delta(2, 1));
+    push(1);
+    CHECK(is_delta(3, 2));
+  }
+}
+
+TEST_CASE("Row life: a snapshot of what changed is no shard", "[server]") {
+  const JobTablesConfig config = Config(ConsistencyMode::kAsp, SlowChange());
+  JobTables job = MakeTables(config);
+  Records unused;
+  for (int64_t i = 0; i < 20; ++i) Push(job, config, i, false, unused);
+  job.Capture(kBucket, CheckpointId(1), CheckpointId(0));
+  const v1::ShardSnapshot delta = job.Capture(kBucket, CheckpointId(2), CheckpointId(1));
+  REQUIRE(delta.has_since());
+  CHECK_STATUS(job.Install({kBucket, {0, 1}}, delta), absl::StatusCode::kDataLoss,
+               "a snapshot of what changed since version 40: expected all rows");
 }
 
 TEST_CASE("Row life: under BSP an iteration is one push of a key, whoever sends its slots",

@@ -21,9 +21,18 @@
 
 namespace capstan::server {
 
-// Rows of one bucket, in ascending order of their places (common/sparse/key_hash.h).
+// Which rows of one bucket are asked for.
+struct RowScan {
+  uint64_t place = 0;            // The lowest (common/sparse/key_hash.h).
+  int64_t bytes_max = 0;         // Of keys and rows; one row comes all the same.
+  std::optional<int64_t> since;  // Only those that an update after this version has written.
+  bool unchanged_keys = false;   // With `since`: of the others the keys.
+};
+
+// In ascending order of their places.
 struct ScannedRows {
   std::string rows;              // Keys (fixed64), then a row of fp32 for each.
+  std::string unchanged;         // Keys (fixed64).
   std::optional<uint64_t> next;  // The place to go on from; none: there are no more.
 };
 
@@ -63,13 +72,20 @@ class ShardStore {
   virtual absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                           NumberFormat format) const = 0;
 
-  // The rows that exist from `place` on, as they are now: as many as `bytes_max` has room for, but
-  // one at least, and not more than can be had in some milliseconds; where rows are far apart that
-  // may be none. Errors: kInvalidArgument  a dense shard.
-  virtual absl::StatusOr<ScannedRows> Scan(uint64_t place, int64_t bytes_max) const = 0;
+  // The rows that exist from a place on, as they are now: as many as there is room for, and not
+  // more than can be had in some milliseconds; where they are far apart that may be none.
+  // Errors: kInvalidArgument  a dense shard.
+  virtual absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const = 0;
 
   // Writes a copy of all numbers; `previous`: also those of ReadFrom::kPrevious. Errors: as Apply.
   virtual absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const = 0;
+  // As Save, but of the rows only those that changed after version `since`, and the keys that left
+  // (snapshot->since, without a checkpoint's id). False: it cannot tell, or most rows would be
+  // named; nothing is written. What left is known since KeepRemovedSince(`since` or earlier).
+  virtual absl::StatusOr<bool> SaveSince(int64_t since, bool previous,
+                                         v1::ShardSnapshot* snapshot) const = 0;
+  // Whoever leaves after `version` of now or before is to be remembered, within bounds.
+  virtual void KeepRemovedSince(int64_t version) = 0;
   // Takes over what another store of this shard has saved; gradients that are kept are dropped.
   // Errors: kDataLoss           it does not fit the shard, or cannot be.
   //         kResourceExhausted  no memory; the store is unusable.

@@ -87,13 +87,41 @@ absl::Status TableShard::Replay(const ShardKey& key, const v1::ShardRecord& reco
   return CarryOut(key, actions, *gradient, nobody);
 }
 
-absl::StatusOr<v1::ShardSnapshot> TableShard::Snapshot() const {
+v1::ShardSnapshot TableShard::SaveState() const {
   const ShardCoreState state = core_.Save();
   v1::ShardSnapshot snapshot;
   snapshot.set_position(state.position.value());
   *snapshot.mutable_state() = EncodeState(state);
-  CAPSTAN_RETURN_IF_ERROR(store_->Save(state.previous_readable, &snapshot));
   return snapshot;
 }
+
+absl::StatusOr<v1::ShardSnapshot> TableShard::Snapshot() const {
+  v1::ShardSnapshot snapshot = SaveState();
+  CAPSTAN_RETURN_IF_ERROR(store_->Save(snapshot.state().previous_readable(), &snapshot));
+  return snapshot;
+}
+
+absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, CheckpointId base) {
+  v1::ShardSnapshot snapshot = SaveState();
+  const bool previous = snapshot.state().previous_readable();
+  const Captured now{.id = id, .version = snapshot.state().version()};
+  // Those between the base and this one have come to nothing.
+  std::erase_if(captured_, [base](const Captured& captured) { return captured.id != base; });
+  bool differs = base != CheckpointId(0) && !captured_.empty();
+  if (differs) {
+    CAPSTAN_ASSIGN_OR_RETURN(
+        differs, store_->SaveSince(captured_.front().version, previous, &snapshot));
+  }
+  if (differs) {
+    snapshot.mutable_since()->set_checkpoint_id(base.value());
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(store_->Save(previous, &snapshot));
+  }
+  captured_.push_back(now);
+  store_->KeepRemovedSince(captured_.front().version);
+  return snapshot;
+}
+
+void TableShard::ForgetCaptures() { captured_.clear(); }
 
 }  // namespace capstan::server

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -61,6 +62,11 @@ class TableShard {
 
   // A copy of all of it. Errors: as of ShardStore::Save.
   absl::StatusOr<v1::ShardSnapshot> Snapshot() const;
+  // For checkpoint `id`: a copy of all of it, or of what changed since it was captured for
+  // checkpoint `base` (0: none), where that is known and less than half of all. Later captures may
+  // name `id` or `base` as theirs. Errors: likewise.
+  absl::StatusOr<v1::ShardSnapshot> Capture(CheckpointId id, CheckpointId base);
+  void ForgetCaptures();  // What is captured next is all of it.
 
   const Range& elements() const { return elements_; }
   ShardCore& core() { return core_; }
@@ -68,13 +74,20 @@ class TableShard {
   const ShardStore& store() const { return *store_; }
 
  private:
-  absl::Status Account();  // What the store has grown by.
+  struct Captured {
+    CheckpointId id;
+    int64_t version = 0;
+  };
+
+  absl::Status Account();               // What the store has grown by.
+  v1::ShardSnapshot SaveState() const;  // Without its numbers.
 
   Range elements_;
   ShardCore core_;
   std::unique_ptr<ShardStore> store_;
   MemoryBudget::Reservation memory_;  // Of the store.
   int64_t accounted_;                 // Bytes of it.
+  std::vector<Captured> captured_;    // That may be a base: at most two, the older one first.
 };
 
 }  // namespace capstan::server

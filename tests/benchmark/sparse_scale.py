@@ -1,8 +1,9 @@
 """A table of very many rows on one server: trained, checkpointed, lost, restored, exported.
 
 Keys of the examples are drawn alike over --keys of them, so that nearly every one is a row that no
-cache holds. Half-way through the job's examples a checkpoint is saved, then the server is killed
-and started again: the job goes back to the checkpoint and ends. Prints what each step took.
+cache holds. Half-way through the job's examples a checkpoint is saved, and a little later one of
+what changed since; then the server is killed and started again: the job goes back to that and ends.
+Prints what each step took.
 """
 
 import argparse
@@ -74,13 +75,13 @@ class Scale:
             at_most=f"{most:.2f}",
         )
 
-    def checkpoint(self):
+    def checkpoint(self, what):
         began = time.monotonic()
         folder = pathlib.Path(self.live.json("checkpoint", "save", self.job)["folder"])
         seconds = time.monotonic() - began
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         _, most = memory(self.server.process.pid)
-        self.say("checkpoint", seconds=f"{seconds:.1f}", gib=f"{size / 2**30:.2f}",
+        self.say(what, seconds=f"{seconds:.1f}", gib=f"{size / 2**30:.2f}",
                  memory_at_most=f"{most:.2f}")
 
     def lose_and_restore(self):
@@ -116,7 +117,9 @@ def main():
         scale = Scale(live, flags.keys, flags.examples, flags.rank, flags.buckets)
         batches = flags.examples // BATCH
         scale.train_until(batches // 2)
-        scale.checkpoint()
+        scale.checkpoint("checkpoint")
+        scale.train_until(batches * 17 // 32)
+        scale.checkpoint("incremental checkpoint")
         scale.lose_and_restore()
         scale.train_until(batches - 1)
         scale.finish()

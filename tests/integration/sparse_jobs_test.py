@@ -169,6 +169,39 @@ class SparseFaultsTest(unittest.TestCase):
             "checkpoint", "restore", folder, "--no-wait", "--servers", "3")["jobId"]
         self.assertEqual(hashes(self.finish(restored)["outputDirectory"]), expected)
 
+    def test_a_job_goes_back_to_an_incremental_checkpoint_and_ends_with_the_same_bits(self):
+        # An iteration changes a twelfth of the rows; some come, some leave.
+        changing = {
+            **BSP,
+            "data": """format: CLICK_LOG
+                       click_log { fields: 6 keys_per_field: 4000 zipf_exponent: 0 }
+                       train { examples: 20000 }""",
+            "model": f"{clicks.FACTORS} rows {{ rows_max: 14000 }}",
+            "batch_size": 50,
+            "resources": "server_wait_seconds: 30",
+        }
+        status = self.finish(self.cluster.submit(clicks.job(**changing)))
+        expected = hashes(status["outputDirectory"])
+        often = clicks.job(**changing, rest="checkpoints { every_iterations: 4 }")
+        job = self.cluster.submit(often)
+        folder = str(self.cluster.output(job) / "checkpoints")
+        newest = cluster.until("one rests on another", lambda: self.incremental(folder))
+        self.cluster.daemons["server-0"].kill()
+        self.assertEqual(hashes(self.finish(job)["outputDirectory"]), expected)
+        log = self.cluster.daemons["scheduler"].log.read_text()
+        self.assertRegex(log, "goes back to .*/checkpoint-")
+        verified = self.cluster.json("checkpoint", "verify", folder)["checkpoints"]
+        whole = [int(one["bytes"]) for one in verified if one["restsOn"] == one["checkpointId"]]
+        self.assertLess(int(newest["bytes"]), max(whole) / 2)
+
+    def incremental(self, folder):
+        """The newest complete checkpoint, if it rests on another one."""
+        done = self.cluster.run("checkpoint", "list", folder, "-o", "json", check=False)
+        listed = json.loads(done.stdout)["checkpoints"] if done.returncode == 0 else []
+        complete = [one for one in listed if one["state"] == "complete"]
+        newest = complete[0] if complete else None
+        return newest if newest and newest["restsOn"] != newest["checkpointId"] else None
+
 
 @unittest.skipUnless(os.environ.get("CAPSTAN_TEST_DATA"),
                      "CAPSTAN_TEST_DATA names no folder of real data")

@@ -28,6 +28,8 @@ absl::string_view ReachedName(Reached reached) {
       "a checkpoint was completed",
       "a checkpoint was abandoned",
       "a job went back to a checkpoint",
+      "a checkpoint had what changed since another one",
+      "a job went back to one that had",
       "a job began anew: it had not trained",
       "a server failed to one job",
       "a server's log failed",

@@ -38,6 +38,8 @@ enum class Reached : uint8_t {
   kCheckpointComplete,
   kCheckpointAbandoned,
   kWentBackToCheckpoint,
+  kCheckpointIncremental,
+  kWentBackToIncremental,
   kBegunAnew,
   kServerFailed,
   kLogFailed,

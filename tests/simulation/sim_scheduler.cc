@@ -1,5 +1,6 @@
 #include "tests/simulation/sim_scheduler.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -211,6 +212,11 @@ void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
   process_.After(world_->prng.Between(kCommitMin, kCommitMax), [this, publish] {
     const absl::Status status =
         scheduler::PublishCheckpoint(world_->shared_disk, publish, *jobs_.at(publish.job), 0);
+    const bool rests = std::any_of(
+        publish.parts.begin(), publish.parts.end(),
+        [](const scheduler::CheckpointPart& part) { return part.base != CheckpointId(0); });
+    if (status.ok() && rests) incremental_.insert(publish.folder);
+    if (status.ok() && rests) ++world_->reached[Reached::kCheckpointIncremental];
     scheduler::Actions actions;
     core_->CheckpointPublished(publish.job, publish.id, status, process_.Now(), actions);
     Commit(std::move(actions));
@@ -296,6 +302,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                      saved->why.empty() ? "is complete" : saved->why));
   } else if (const auto* back = std::get_if<scheduler::WentBack>(&event)) {
     ++world_->reached[back->folder.empty() ? Reached::kBegunAnew : Reached::kWentBackToCheckpoint];
+    if (incremental_.contains(back->folder)) ++world_->reached[Reached::kWentBackToIncremental];
     world_->went_back = true;
     world_->trace.Story(absl::StrCat("scheduler: the job goes back to \"", back->folder, "\""));
   } else if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {

@@ -62,7 +62,8 @@ class SimScheduler {
   Process process_;
   const SimNetwork::EndpointId endpoint_;
   scheduler::MemoryStore store_;
-  bool submitted_ = false;  // Durably.
+  bool submitted_ = false;                    // Durably.
+  absl::btree_set<std::string> incremental_;  // Complete checkpoints' folders.
 
   // Of this life.
   scheduler::AdmittedJobs jobs_;

@@ -122,7 +122,8 @@ void AddShow(CLI::App& checkpoint, const std::string& name, const std::string& d
 void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line) {
   AddShow(checkpoint, "list", "The checkpoints in a folder, newest first; reads their manifests",
           "  capstan checkpoint list out/checkpoints\n"
-          "  capstan checkpoint list out/checkpoints -o json",
+          "  capstan checkpoint list out/checkpoints -o json\n"
+          "KIND: full, or incremental on the oldest one whose files it needs. SIZE: of its own.",
           line, Depth::kManifests);
   AddShow(checkpoint, "verify", "Read every byte of the checkpoints in a folder",
           "  capstan checkpoint verify out/checkpoints\n"

@@ -40,6 +40,7 @@ CheckpointOutput Describe(Disk& disk, const CheckpointEntry& entry, Depth depth)
   int64_t bytes = 0;
   for (const v1::CheckpointPart& part : entry.manifest.parts()) bytes += part.bytes();
   output.set_bytes(bytes);
+  output.set_rests_on(RestsOn(entry.manifest).value());
   return output;
 }
 

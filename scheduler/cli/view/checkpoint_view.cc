@@ -11,6 +11,7 @@ std::string CheckpointTable(const CheckpointListOutput& list) {
   using Align = TextTable::Align;
   TextTable table({{"CHECKPOINT", Align::kRight},
                    {"STATE"},
+                   {"KIND"},
                    {"JOB"},
                    {"EPOCH", Align::kRight},
                    {"ITERATION", Align::kRight},
@@ -22,8 +23,11 @@ std::string CheckpointTable(const CheckpointListOutput& list) {
   for (const CheckpointOutput& checkpoint : list.checkpoints()) {
     const bool known = !checkpoint.job_id().empty();
     const auto show = [&](const std::string& cell) { return known ? cell : ""; };
-    table.AddRow({absl::StrCat(checkpoint.checkpoint_id()), checkpoint.state(), checkpoint.job_id(),
-                  show(FormatCount(checkpoint.epoch())), show(FormatCount(checkpoint.iteration())),
+    const bool full = checkpoint.rests_on() == checkpoint.checkpoint_id();
+    table.AddRow({absl::StrCat(checkpoint.checkpoint_id()), checkpoint.state(),
+                  show(full ? "full" : absl::StrCat("incremental on ", checkpoint.rests_on())),
+                  checkpoint.job_id(), show(FormatCount(checkpoint.epoch())),
+                  show(FormatCount(checkpoint.iteration())),
                   show(TimeText(checkpoint.saved_unix_ms())),
                   show(FormatCount(checkpoint.shards())), show(FormatBytes(checkpoint.bytes())),
                   checkpoint.path()});

@@ -18,17 +18,22 @@ TEST_CASE("CheckpointTable: a row a checkpoint, and what is damaged in words", "
                   detail: "/c/checkpoint-11/manifest.pb: bad\x1b" }
     checkpoints { checkpoint_id: 9 path: "/c/checkpoint-9" state: "complete" job_id: "mlp-1"
                   epoch: 2 iteration: 1500 saved_unix_ms: 1700000000000 shards: 16
-                  bytes: 3145728 })",
+                  bytes: 3145728 rests_on: 8 }
+    checkpoints { checkpoint_id: 8 path: "/c/checkpoint-8" state: "complete" job_id: "mlp-1"
+                  epoch: 2 iteration: 1400 saved_unix_ms: 1700000000000 shards: 16
+                  bytes: 4194304 rests_on: 8 })",
                                                         &list));
   CHECK(CheckpointTable(list) ==
-        "CHECKPOINT  STATE       JOB    EPOCH  ITERATION  SAVED                SHARDS     SIZE  "
-        "PATH\n"
-        "        12  unfinished  -          -          -  -                         -        -  "
-        "/c/checkpoint-12\n"
-        "        11  damaged     -          -          -  -                         -        -  "
-        "/c/checkpoint-11\n"
-        "         9  complete    mlp-1      2      1,500  2023-11-14 22:13:20      16  3.0 MiB  "
-        "/c/checkpoint-9\n"
+        "CHECKPOINT  STATE       KIND              JOB    EPOCH  ITERATION  SAVED                "
+        "SHARDS     SIZE  PATH\n"
+        "        12  unfinished  -                 -          -          -  -                    "
+        "     -        -  /c/checkpoint-12\n"
+        "        11  damaged     -                 -          -          -  -                    "
+        "     -        -  /c/checkpoint-11\n"
+        "         9  complete    incremental on 8  mlp-1      2      1,500  2023-11-14 22:13:20  "
+        "    16  3.0 MiB  /c/checkpoint-9\n"
+        "         8  complete    full              mlp-1      2      1,400  2023-11-14 22:13:20  "
+        "    16  4.0 MiB  /c/checkpoint-8\n"
         "checkpoint 11 is damaged: /c/checkpoint-11/manifest.pb: bad \n");
 }
 

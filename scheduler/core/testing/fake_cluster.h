@@ -188,6 +188,7 @@ class FakeCluster {
     absl::btree_map<std::pair<Rank, Incarnation>, int64_t> clocks;
     absl::btree_map<CheckpointId, absl::btree_set<int64_t>> pushes_captured;
     std::vector<CheckpointPublish> complete;
+    absl::btree_set<CheckpointId> gone;  // Of those.
     std::optional<RestoreFrom> begins_at;
     Term restored_term;   // From the checkpoint; 0: the job's beginning.
     ResumePoint resumed;  // Where training began last.
@@ -225,6 +226,7 @@ class FakeCluster {
   std::vector<CheckpointPart> PartsOf(const FakeNode& node, const FakeTables& tables);
   void NoteRestore(const TableAssignment& assignment);
   void PublishDue();
+  void KeepStaying(JobLedger& ledger, const CheckpointPublish& publish);
   void NoteCheckpoint(const CheckpointEnded& ended);
   void TakeReply(const NodeReply& reply);
   void TakeReply(const TaskReply& reply);

@@ -62,6 +62,8 @@ std::vector<CheckpointPart> FakeCluster::PartsOf(const FakeNode& node, const Fak
     if (routing.servers[static_cast<size_t>(route.server)].node != node.name) continue;
     parts.push_back({.shard = route.key, .elements = route.elements});
     parts.back().version = Version(ledger.version);
+    if (dice_.Chance(0.8)) parts.back().base = tables.order.base;  // Else it does not know what.
+    parts.back().bytes = parts.back().base == CheckpointId(0) ? 1000 : 100;
     parts.back().file = absl::StrCat("table-", route.key.table.value(), "-shard-",
                                      route.key.shard.value(), ".part");
   }
@@ -114,8 +116,24 @@ void FakeCluster::PublishDue() {
     if (status.ok() && (complete.empty() || complete.back().id != publish.id)) {
       complete.push_back(publish);
     }
+    if (status.ok()) KeepStaying(jobs_.at(publish.job), publish);
     core_->CheckpointPublished(publish.job, publish.id, status, now_, actions);
     if (!Perform(actions)) return;
+  }
+}
+
+// Those that do not stay go: what one rests on that stays must stay as well.
+void FakeCluster::KeepStaying(JobLedger& ledger, const CheckpointPublish& publish) {
+  const auto stays = [&publish](CheckpointId id) {
+    return std::find(publish.staying.begin(), publish.staying.end(), id) != publish.staying.end();
+  };
+  for (const CheckpointPublish& one : ledger.complete) {
+    if (!stays(one.id)) ledger.gone.insert(one.id);
+    for (const CheckpointPart& part : one.parts) {
+      if (!stays(one.id) || part.base == CheckpointId(0) || stays(part.base)) continue;
+      Fail(absl::StrCat(publish.job, " checkpoint ", one.id.value(), " stays, its base ",
+                        part.base.value(), " goes"));
+    }
   }
 }
 
@@ -141,6 +159,7 @@ void FakeCluster::NoteRestore(const TableAssignment& assignment) {
       return Fail(absl::StrCat(ledger.plan.id, " begins anew: it has trained"));
     ledger.begins_at.reset();
   } else if (found != ledger.complete.end()) {
+    if (ledger.gone.contains(found->id)) Fail(absl::StrCat(found->folder, " is gone"));
     ledger.begins_at = RestoreFrom{found->folder, found->at};
   } else if (!ledger.begins_at || ledger.begins_at->folder != assignment.restore.restore_folder) {
     return Fail(absl::StrCat(ledger.plan.id, " is restored from ",
