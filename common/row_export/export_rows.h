@@ -14,16 +14,33 @@
 #include "common/row_export/table_scan.h"
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
+#include "proto/checkpoint.pb.h"
 #include "proto/parameter_server.pb.h"
 
 namespace capstan {
 
+// An earlier export of the same table, which a delta is applied to.
+struct EarlierExport {
+  std::string folder;
+  v1::SavedRows rows;
+};
+
+// That of `table` in `folder`, whose manifest this is.
+// Errors: kInvalidArgument  of another job or table, or it cannot be the base of a delta; says why.
+absl::StatusOr<EarlierExport> FindEarlierExport(const std::string& folder,
+                                                const v1::ModelManifest& manifest,
+                                                const std::string& job_id,
+                                                const v1::TableSpec& table);
+
 // Writes rows-<table>.safetensors into `directory`, which is made if missing; on failure it is as
 // it was. Memory: some answers. Returns what the manifest says; it borrows `table`.
-// Errors: those of ScanTable, RowFileName and RowFileWriter.
+// With `earlier` only rows that have changed since, and where rows may leave, the keys of those
+// that have, removed-<table>.safetensors.
+// Errors: those of ScanTable, RowFileName, RowFileWriter and RemovedRows.
 absl::StatusOr<TableRows> ExportRows(const TableScan::Options& options, const v1::TableSpec& table,
                                      const v1::RoutingTable& routing, const std::string& directory,
-                                     const Clock& clock, RowSource& source);
+                                     const Clock& clock, RowSource& source,
+                                     const EarlierExport* earlier = nullptr);
 
 }  // namespace capstan
 

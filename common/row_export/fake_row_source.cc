@@ -21,6 +21,7 @@ FakeRowSource::FakeRowSource(int32_t buckets, int32_t dim) : keys_(static_cast<s
 void FakeRowSource::Put(uint64_t key) {
   const KeyPlace at = PlaceOf(KeyHash(key), table_.sparse().buckets());
   keys_[static_cast<size_t>(at.bucket)][at.place] = key;
+  written_[key] = advanced_;
 }
 
 void FakeRowSource::Erase(uint64_t key) {
@@ -75,18 +76,30 @@ absl::StatusOr<v1::ScanRowsResponse> FakeRowSource::ScanRows(const v1::ServerAdd
   absl::Status status = before(calls++);
   if (status.ok()) status = Check(server, request);
   if (!status.ok()) return status;
+  const int64_t version = 10 + request.shard() + advanced_;
+  const int64_t since =
+      request.has_since() ? advanced_ - (version - request.since().version()) : -1;
+  if (request.has_since() && request.since().timeline() != timeline) {
+    return absl::OutOfRangeError("the job has gone back");
+  }
   const auto& keys = keys_[static_cast<size_t>(request.shard())];
   const auto rows_max = std::max<int64_t>(1, request.bytes_max() / (8 + 4 * table_.sparse().dim()));
   v1::ScanRowsResponse response;
   std::string values;
   auto at = keys.lower_bound(request.place());
   for (int64_t i = 0; i < rows_max && at != keys.end(); ++i, ++at) {
+    if (written_.at(at->second) <= since) {
+      if (!request.since().unchanged_keys()) continue;
+      response.mutable_unchanged()->append(reinterpret_cast<const char*>(&at->second), 8);
+      continue;
+    }
     const std::vector<float> row = Row(at->second);
     response.mutable_rows()->append(reinterpret_cast<const char*>(&at->second), 8);
     values.append(reinterpret_cast<const char*>(row.data()), 4 * row.size());
   }
   response.mutable_rows()->append(values);
-  response.set_version(10 + request.shard());
+  response.set_version(version);
+  response.set_timeline(timeline);
   response.set_end(at == keys.end());
   if (!response.end()) response.set_next_place(at->first);
   spoil(&response);

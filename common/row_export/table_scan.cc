@@ -51,6 +51,13 @@ absl::StatusOr<TableScan> TableScan::Make(Options options, const v1::TableSpec& 
     return absl::InvalidArgumentError(
         absl::StrCat("table ", table.name(), " is dense: expected a sparse one"));
   }
+  const auto buckets = static_cast<size_t>(table.sparse().buckets());
+  if (options.since.has_value() &&
+      (options.since->versions.size() != buckets || options.since->timelines.size() != buckets)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table ", table.name(), ": what changed since versions of ", options.since->versions.size(),
+        " buckets and timelines of ", options.since->timelines.size(), ": expected ", buckets));
+  }
   TableScan scan(std::move(options), table);
   CAPSTAN_ASSIGN_OR_RETURN(const bool taken, scan.SetRouting(routing));
   if (!taken) {
@@ -93,6 +100,12 @@ TableScan::Question TableScan::Next() const {
   question.request.set_shard(bucket_);
   question.request.set_place(place_);
   question.request.set_bytes_max(options_.bytes_max);
+  if (options_.since.has_value()) {
+    v1::ScanSince& since = *question.request.mutable_since();
+    since.set_version(options_.since->versions[static_cast<size_t>(bucket_)]);
+    since.set_timeline(options_.since->timelines[static_cast<size_t>(bucket_)]);
+    since.set_unchanged_keys(options_.since->unchanged_keys);
+  }
   return question;
 }
 
@@ -119,17 +132,34 @@ absl::StatusOr<RowBatch> TableScan::Take(const v1::ScanRowsResponse& response) {
     std::memcpy(rows.keys.data(), bytes.data(), key_bytes);
     std::memcpy(rows.values.data(), bytes.data() + key_bytes, bytes.size() - key_bytes);
   }
-  CAPSTAN_RETURN_IF_ERROR(Annotate(CheckPlaces(rows.keys, response), Where()));
+  const std::string& unchanged = response.unchanged();
+  if (unchanged.size() % sizeof(uint64_t) != 0) {
+    return absl::DataLossError(absl::StrCat(Where(), ": got ", unchanged.size(),
+                                            " bytes of keys, expected a multiple of ",
+                                            sizeof(uint64_t)));
+  }
+  rows.unchanged.resize(unchanged.size() / sizeof(uint64_t));
+  if (!unchanged.empty()) std::memcpy(rows.unchanged.data(), unchanged.data(), unchanged.size());
+  CAPSTAN_RETURN_IF_ERROR(Annotate(CheckPlaces(rows, response), Where()));
   failing_since_.reset();
-  version_ = std::min(version_.value_or(response.version()), response.version());
+  NoteVersion(response);
   rows_ += static_cast<int64_t>(rows.keys.size());
   place_ = response.end() ? 0 : response.next_place();
   if (response.end()) ++bucket_;
   return rows;
 }
 
-absl::Status TableScan::CheckPlaces(absl::Span<const uint64_t> keys,
-                                    const v1::ScanRowsResponse& response) const {
+// What was read first decides what a later scan has to read again.
+void TableScan::NoteVersion(const v1::ScanRowsResponse& response) {
+  version_ = std::min(version_.value_or(response.version()), response.version());
+  if (versions_.size() == static_cast<size_t>(bucket_)) {
+    versions_.push_back(response.version());
+    timelines_.push_back(response.timeline());
+  }
+  versions_.back() = std::min(versions_.back(), response.version());
+}
+
+absl::StatusOr<uint64_t> TableScan::CheckPlaces(absl::Span<const uint64_t> keys) const {
   std::optional<uint64_t> last;
   for (const uint64_t key : keys) {
     const KeyPlace at = PlaceOf(KeyHash(key), buckets_);
@@ -141,7 +171,14 @@ absl::Status TableScan::CheckPlaces(absl::Span<const uint64_t> keys,
     }
     last = at.place;
   }
-  const uint64_t above = last.value_or(place_);
+  return last.value_or(place_);
+}
+
+absl::Status TableScan::CheckPlaces(const RowBatch& rows,
+                                    const v1::ScanRowsResponse& response) const {
+  CAPSTAN_ASSIGN_OR_RETURN(const uint64_t changed, CheckPlaces(rows.keys));
+  CAPSTAN_ASSIGN_OR_RETURN(const uint64_t unchanged, CheckPlaces(rows.unchanged));
+  const uint64_t above = std::max(changed, unchanged);
   if (response.end() || response.next_place() > above) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("is to be asked from place ", response.next_place(),
                                           " on: expected one above ", above));
@@ -173,9 +210,12 @@ absl::StatusOr<ScannedTable> ScanTable(const TableScan::Options& options,
     }
     pause = kPauseMin;
     CAPSTAN_ASSIGN_OR_RETURN(const RowBatch rows, scan.Take(*answer));
-    if (!rows.keys.empty()) CAPSTAN_RETURN_IF_ERROR(sink(rows));
+    if (!rows.keys.empty() || !rows.unchanged.empty()) CAPSTAN_RETURN_IF_ERROR(sink(rows));
   }
-  return ScannedTable{.version = scan.version(), .rows = scan.rows()};
+  return ScannedTable{.version = scan.version(),
+                      .rows = scan.rows(),
+                      .versions = scan.versions(),
+                      .timelines = scan.timelines()};
 }
 
 }  // namespace capstan

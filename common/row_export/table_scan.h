@@ -31,23 +31,32 @@ namespace capstan {
 struct RowBatch {
   std::vector<uint64_t> keys;
   std::vector<float> values;
+  std::vector<uint64_t> unchanged;  // Keys of rows that were not asked for; Since::unchanged_keys.
 };
 
 class TableScan {
  public:
+  // Where an earlier scan stood; by bucket, as ScannedTable told it.
+  struct Since {
+    std::vector<int64_t> versions;
+    std::vector<uint64_t> timelines;
+    bool unchanged_keys = false;
+  };
   struct Options {
     // Who asks: a reader (rank -1), or a task. The routing generation is filled in.
     v1::Caller caller;
     int32_t bytes_max = 1 << 20;  // Of rows in one answer, 1 to 4 MiB.
     // So long a bucket is asked for in vain before the scan gives up.
     absl::Duration patience = absl::Seconds(60);
+    std::optional<Since> since = {};  // Only rows that have changed. None: all.
   };
   struct Question {
     v1::ServerAddress server;
     v1::ScanRowsRequest request;
   };
 
-  // Errors: kInvalidArgument  the table is not sparse, or cannot be (ValidateTable).
+  // Errors: kInvalidArgument  the table is not sparse, or cannot be (ValidateTable); `since` is of
+  //                           another number of buckets.
   //         kDataLoss         as SetRouting.
   static absl::StatusOr<TableScan> Make(Options options, const v1::TableSpec& table,
                                         const v1::RoutingTable& routing);
@@ -69,6 +78,9 @@ class TableScan {
 
   int64_t version() const { return version_.value_or(0); }  // The lowest of all answers.
   int64_t rows() const { return rows_; }                    // That were taken.
+  // Of the buckets that were read: the lowest version and the first timeline of their answers.
+  const std::vector<int64_t>& versions() const { return versions_; }
+  const std::vector<uint64_t>& timelines() const { return timelines_; }
 
  private:
   TableScan(Options options, const v1::TableSpec& table)
@@ -79,8 +91,10 @@ class TableScan {
         buckets_(table.sparse().buckets()) {}
 
   std::string Where() const;  // Table, bucket and server, for messages.
-  absl::Status CheckPlaces(absl::Span<const uint64_t> keys,
-                           const v1::ScanRowsResponse& response) const;
+  // The place of the last one; `place_` if there is none.
+  absl::StatusOr<uint64_t> CheckPlaces(absl::Span<const uint64_t> keys) const;
+  absl::Status CheckPlaces(const RowBatch& rows, const v1::ScanRowsResponse& response) const;
+  void NoteVersion(const v1::ScanRowsResponse& response);
 
   Options options_;
   int32_t table_;
@@ -93,6 +107,8 @@ class TableScan {
   uint64_t place_ = 0;
   std::optional<Instant> failing_since_;
   std::optional<int64_t> version_;
+  std::vector<int64_t> versions_;
+  std::vector<uint64_t> timelines_;
   int64_t rows_ = 0;
 };
 
@@ -115,10 +131,14 @@ using RowSink = std::function<absl::Status(const RowBatch& rows)>;
 struct ScannedTable {
   int64_t version = 0;  // The lowest of the buckets'.
   int64_t rows = 0;
+  std::vector<int64_t> versions = {};  // TableScan's.
+  std::vector<uint64_t> timelines = {};
 };
 
-// Hands all rows of `table` to `sink`, in the order of buckets and places.
-// Errors: those of TableScan, RowSource and the sink.
+// Hands all rows of `table` to `sink`, or those that have changed, in the order of buckets and
+// places.
+// Errors: those of TableScan, RowSource and the sink; kOutOfRange  the job has gone back to a
+// checkpoint since `since`.
 absl::StatusOr<ScannedTable> ScanTable(const TableScan::Options& options,
                                        const v1::TableSpec& table, const v1::RoutingTable& routing,
                                        const Clock& clock, RowSource& source, const RowSink& sink);

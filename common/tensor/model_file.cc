@@ -44,6 +44,14 @@ absl::Status AddRows(const TableRows& table, v1::ModelManifest* manifest) {
   saved.mutable_rows()->set_file(file);
   saved.mutable_rows()->set_count(table.count);
   saved.mutable_rows()->set_dim(table.spec->sparse().dim());
+  saved.mutable_rows()->mutable_bucket_versions()->Assign(table.bucket_versions.begin(),
+                                                          table.bucket_versions.end());
+  saved.mutable_rows()->mutable_bucket_timelines()->Assign(table.bucket_timelines.begin(),
+                                                           table.bucket_timelines.end());
+  if (!table.removed.has_value()) return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(*saved.mutable_rows()->mutable_removed_file(),
+                           RemovedFileName(table.spec->name()));
+  saved.mutable_rows()->set_removed_count(*table.removed);
   return absl::OkStatus();
 }
 
@@ -86,13 +94,15 @@ absl::Status WriteManifest(const std::string& path, const v1::ModelManifest& man
 
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
                              const v1::JobSpec& job, absl::Span<const TableValues> tables,
-                             absl::Span<const TableRows> sparse_tables) {
+                             absl::Span<const TableRows> sparse_tables,
+                             const std::string& since_folder) {
   std::vector<NamedTensorView> tensors;
   for (const TableValues& table : tables) {
     CAPSTAN_RETURN_IF_ERROR(CheckTable(table));
     AddTensors(table, &tensors);
   }
   v1::ModelManifest manifest = MakeManifest(job_id, job, tables);
+  manifest.set_since_folder(since_folder);
   for (const TableRows& table : sparse_tables) {
     CAPSTAN_RETURN_IF_ERROR(AddRows(table, &manifest));
   }
@@ -102,25 +112,32 @@ absl::Status WriteModelFiles(const std::string& directory, const std::string& jo
   return WriteManifest(folder / kModelManifestFile, manifest);
 }
 
-absl::StatusOr<std::vector<std::string>> ModelFilesIn(const std::string& directory) {
+absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory) {
   const std::string path = std::filesystem::path(directory) / kModelManifestFile;
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
   const std::string json{std::istreambuf_iterator<char>(file), {}};
   v1::ModelManifest manifest;
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, &manifest);
-  if (!parsed.ok()) {
-    return absl::DataLossError(absl::StrCat(path, " is no manifest: ", parsed.ToString()));
-  }
+  if (parsed.ok()) return manifest;
+  return absl::DataLossError(absl::StrCat(path, " is no manifest: ", parsed.ToString()));
+}
+
+absl::StatusOr<std::vector<std::string>> ModelFilesIn(const std::string& directory) {
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::ModelManifest manifest, ReadModelManifest(directory));
   std::vector<std::string> files = {kModelTensorsFile};
   for (const v1::SavedTable& table : manifest.tables()) {
     if (!table.has_rows()) continue;
-    const std::string& name = table.rows().file();
-    if (name.empty() || std::filesystem::path(name).filename() != name || name == "..") {
-      return absl::DataLossError(absl::StrCat(path, ": table ", table.name(), " has its rows in \"",
-                                              name, "\", expected a file of the same folder"));
+    std::vector<std::string> names = {table.rows().file()};
+    if (!table.rows().removed_file().empty()) names.push_back(table.rows().removed_file());
+    for (const std::string& name : names) {
+      if (name.empty() || std::filesystem::path(name).filename() != name || name == "..") {
+        return absl::DataLossError(absl::StrCat(directory, "/", kModelManifestFile, ": table ",
+                                                table.name(), " has its rows in \"", name,
+                                                "\", expected a file of the same folder"));
+      }
+      files.push_back(name);
     }
-    files.push_back(name);
   }
   files.push_back(kModelManifestFile);
   return files;

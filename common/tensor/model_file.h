@@ -12,6 +12,7 @@
 #define CAPSTAN_COMMON_TENSOR_MODEL_FILE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,16 +40,26 @@ struct TableRows {
   const v1::TableSpec* spec = nullptr;  // As ValidateTable accepts it.
   int64_t version = 0;                  // The lowest over its buckets.
   int64_t count = 0;                    // Rows.
+  // By bucket: the lowest version and the timeline; what a delta since then begins with.
+  std::vector<int64_t> bucket_versions = {};
+  std::vector<uint64_t> bucket_timelines = {};
+  // Of a delta: keys whose rows have left, in the file of RemovedFileName. None: there is no file.
+  std::optional<int64_t> removed = {};
 };
 
 // Writes model.safetensors and model.json into `directory`, which is made if missing; the manifest
 // last, so that a manifest's tensors are always there. It names dense tables first, then sparse.
-//   job_id  empty for a model made without a cluster
+//   job_id        empty for a model made without a cluster
+//   since_folder  of the export that rows are a delta since; empty: they are all
 // Errors: kInvalidArgument  a table's values do not fit its spec; RowFileName's.
 //         else              those of WriteFileDurably and MakeDirectories.
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
                              const v1::JobSpec& job, absl::Span<const TableValues> tables,
-                             absl::Span<const TableRows> sparse_tables = {});
+                             absl::Span<const TableRows> sparse_tables = {},
+                             const std::string& since_folder = "");
+
+// Errors: kNotFound  no manifest there; kDataLoss  it is none.
+absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory);
 
 // The files of a model that its manifest, the last of them, names. Their names have no folder.
 // Errors: kNotFound  no manifest there; kDataLoss  it is none, or names a file elsewhere.

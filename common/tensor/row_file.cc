@@ -48,15 +48,23 @@ bool IsPlain(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> RowFileName(const std::string& table) {
+absl::StatusOr<std::string> FileName(absl::string_view prefix, const std::string& table) {
   if (!table.empty() && std::all_of(table.begin(), table.end(), IsPlain)) {
-    return absl::StrCat("rows-", table, ".safetensors");
+    return absl::StrCat(prefix, table, ".safetensors");
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "table \"", table,
       "\": no file can be named by it, expected letters, digits, \"_\", \"-\", \".\""));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RowFileName(const std::string& table) {
+  return FileName("rows-", table);
+}
+
+absl::StatusOr<std::string> RemovedFileName(const std::string& table) {
+  return FileName("removed-", table);
 }
 
 absl::StatusOr<RowFileWriter> RowFileWriter::Create(const std::string& path, int64_t dim) {

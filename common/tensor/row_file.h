@@ -1,6 +1,7 @@
 // RowFileWriter: the rows of a sparse table as a safetensors file, written as they come.
 //
 //   rows-<table>.safetensors   "keys" U64 [n], "rows" F32 [n, dim]: row i is that of keys[i]
+//   removed-<table>.safetensors  of a delta: keys whose rows have left; dim is 0
 //
 // The header is padded with spaces to the same length for any n, and written last; rows wait in a
 // temporary file beside it until all keys are written (keys stand in front, so that both tensors
@@ -26,10 +27,12 @@ namespace capstan {
 // Errors: kInvalidArgument  the table's name has other characters than letters, digits, "_", "-"
 //                           and ".", which file names need not take.
 absl::StatusOr<std::string> RowFileName(const std::string& table);
+// Likewise that of the keys that have left.
+absl::StatusOr<std::string> RemovedFileName(const std::string& table);
 
 class RowFileWriter {
  public:
-  // `dim`: floats a row, at least 1. Until Finish, or if it is never called, `path` is as it was;
+  // `dim`: floats a row; 0: none. Until Finish, or if it is never called, `path` is as it was;
   // on failure nothing is left beside it.
   // Errors of all: those of WriteFileDurably; then the writer can only be let go.
   static absl::StatusOr<RowFileWriter> Create(const std::string& path, int64_t dim);

@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "common/tensor/row_key_reader.h"
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
@@ -170,6 +172,35 @@ TEST_CASE("Row file: a table whose name is no file's is refused", "[common][tens
     CHECK_STATUS(RowFileName(name), absl::StatusCode::kInvalidArgument,
                  "no file can be named by it");
   }
+}
+
+TEST_CASE("RowKeyReader: all keys come, also more than a block, and of a file without numbers",
+          "[common]") {
+  const size_t count = GENERATE(0, 1, 8192, 20000);
+  const int64_t dim = GENERATE(0, 2);
+  const std::string path = TestPath("keys.safetensors");
+  std::vector<uint64_t> keys;
+  for (uint64_t i = 0; i < count; ++i) keys.push_back(i * 7 + 1);
+  const std::vector<float> rows(count * static_cast<size_t>(dim), 0.5f);
+  REQUIRE_OK_AND_ASSIGN(RowFileWriter file, RowFileWriter::Create(path, dim));
+  REQUIRE_OK(file.Add(keys, rows));
+  REQUIRE_OK(file.Finish());
+  REQUIRE_OK_AND_ASSIGN(RowKeyReader reader, RowKeyReader::Open(path));
+  size_t read = 0;
+  for (; reader.key().has_value(); ++read) {
+    REQUIRE(*reader.key() == keys[read]);
+    REQUIRE_OK(reader.Next());
+  }
+  CHECK(read == count);
+}
+
+TEST_CASE("RowKeyReader: what is no file of rows is refused by name", "[common]") {
+  const std::string path = TestPath("none.safetensors");
+  CHECK_STATUS(RowKeyReader::Open(path), absl::StatusCode::kNotFound, path);
+  std::ofstream(path) << "short";
+  CHECK_STATUS(RowKeyReader::Open(path), absl::StatusCode::kDataLoss, path);
+  std::ofstream(path) << "12345678901234567890";
+  CHECK_STATUS(RowKeyReader::Open(path), absl::StatusCode::kDataLoss, "a header of");
 }
 
 }  // namespace

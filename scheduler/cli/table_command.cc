@@ -4,18 +4,23 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
 #include "common/status/status_macros.h"
+#include "common/storage/posix_disk.h"
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/operations/checkpoint_export.h"
 #include "scheduler/cli/table_export.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/node_view.h"
@@ -23,6 +28,8 @@
 
 namespace capstan::cli {
 namespace {
+
+constexpr absl::Duration kSaveWait = absl::Seconds(60);  // The longest that the protocol allows.
 
 // The servers to ask, as (node id, address): those that hold the job, or all that are alive.
 using Servers = std::vector<std::pair<std::string, std::string>>;
@@ -96,11 +103,35 @@ absl::StatusOr<v1::RoutingTable> RoutingOfRunning(SchedulerClient& scheduler,
   return tables.routing();
 }
 
+struct ExportArguments {
+  std::string job;
+  std::string directory;
+  std::string since;  // Folder of an earlier export. Empty: all rows are wanted.
+  bool consistent = false;
+};
+
+// Those of arguments.since, by the order of the sparse tables; nothing if all rows are wanted.
+absl::StatusOr<std::vector<EarlierExport>> FindEarlier(const ExportArguments& arguments,
+                                                       const v1::GetTablesResponse& response) {
+  std::vector<EarlierExport> earlier;
+  if (arguments.since.empty()) return earlier;
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::ModelManifest manifest, ReadModelManifest(arguments.since));
+  for (const v1::TableSpec& table : response.tables()) {
+    if (!table.has_sparse()) continue;
+    CAPSTAN_ASSIGN_OR_RETURN(EarlierExport found,
+                             FindEarlierExport(arguments.since, manifest, arguments.job, table));
+    earlier.push_back(std::move(found));
+  }
+  return earlier;
+}
+
 // Reads the rows of all sparse tables of `response`, and writes their files.
 absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& scheduler,
-                                                          const std::string& job_id,
-                                                          const v1::GetTablesResponse& response,
-                                                          const std::string& directory) {
+                                                          const ExportArguments& arguments,
+                                                          const v1::GetTablesResponse& response) {
+  const std::string& job_id = arguments.job;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<EarlierExport> earlier,
+                           FindEarlier(arguments, response));
   const SteadyClock clock;
   GrpcRowSource source({.newest_routing = [&] { return RoutingOfRunning(scheduler, job_id); }});
   TableScan::Options options;
@@ -109,19 +140,20 @@ absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& sched
   std::vector<TableRows> exported;
   for (const v1::TableSpec& table : response.tables()) {
     if (!table.has_sparse()) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(const TableRows rows, ExportRows(options, table, response.routing(),
-                                                              directory, clock, source));
-    exported.push_back(rows);
+    const EarlierExport* since = earlier.empty() ? nullptr : &earlier[exported.size()];
+    CAPSTAN_ASSIGN_OR_RETURN(TableRows rows, ExportRows(options, table, response.routing(),
+                                                        arguments.directory, clock, source, since));
+    exported.push_back(std::move(rows));
   }
   return exported;
 }
 
 absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& scheduler,
                                                        const v1::JobStatus& job,
-                                                       const std::string& directory) {
+                                                       const ExportArguments& arguments) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto found, scheduler.GetTables(job.job_id()));
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TableRows> rows,
-                           ExportSparseTables(scheduler, job.job_id(), found, directory));
+                           ExportSparseTables(scheduler, arguments, found));
   // Again: that took a while.
   CAPSTAN_ASSIGN_OR_RETURN(const auto response, scheduler.GetTables(job.job_id()));
   std::vector<std::unique_ptr<ServerClient>> servers;
@@ -136,8 +168,11 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
   for (const PulledTable& table : tables) {
     values.push_back({&table.spec, table.version, table.values});
   }
-  CAPSTAN_RETURN_IF_ERROR(WriteModelFiles(directory, job.job_id(), job.spec(), values, rows));
-  return ModelFilesIn(directory);
+  const std::string since =
+      arguments.since.empty() ? "" : std::filesystem::absolute(arguments.since).string();
+  CAPSTAN_RETURN_IF_ERROR(
+      WriteModelFiles(arguments.directory, job.job_id(), job.spec(), values, rows, since));
+  return ModelFilesIn(arguments.directory);
 }
 
 int Placement(const Settings& settings, const std::string& job_id) {
@@ -148,18 +183,44 @@ int Placement(const Settings& settings, const std::string& job_id) {
   return kExitDone;
 }
 
-struct ExportArguments {
-  std::string job;
-  std::string directory;
-};
+// By a checkpoint, which all servers capture while the job is quiet.
+absl::StatusOr<std::vector<std::string>> ExportConsistent(SchedulerClient& scheduler,
+                                                          const ExportArguments& arguments) {
+  CAPSTAN_ASSIGN_OR_RETURN(const v1::SaveCheckpointResponse saved,
+                           scheduler.SaveCheckpoint(arguments.job, kSaveWait));
+  if (saved.checkpoint_id() == 0) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the checkpoint of ", arguments.job, " is not complete after ",
+                     DurationText(kSaveWait), "; it goes on, nothing was exported"));
+  }
+  PosixDisk disk;
+  return ExportCheckpoint(disk, saved.folder(), arguments.directory);
+}
+
+// Errors: kInvalidArgument, kFailedPrecondition  nothing can be exported since that folder's.
+absl::Status CheckSince(const ExportArguments& arguments, const v1::JobStatus& job) {
+  if (arguments.since.empty()) return absl::OkStatus();
+  std::error_code missing;
+  if (std::filesystem::equivalent(arguments.since, arguments.directory, missing)) {
+    return absl::InvalidArgumentError(absl::StrCat("--since and --directory are both ",
+                                                   arguments.since, ": expected two folders"));
+  }
+  if (!HasEnded(job.state())) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(arguments.job, " has ended, and no server knows any more what changed since ",
+                   arguments.since, ": export it without --since"));
+}
 
 int Export(const Settings& settings, const ExportArguments& arguments) {
   SchedulerClient scheduler(settings.scheduler);
   const auto job = scheduler.GetJob(arguments.job);
   if (!job.ok()) return Fail(job.status());
+  const absl::Status possible = CheckSince(arguments, *job);
+  if (!possible.ok()) return Fail(possible);
   const auto files = HasEnded(job->state())
                          ? CopyModelFiles(job->output_directory(), arguments.directory)
-                         : ExportRunning(scheduler, *job, arguments.directory);
+                     : arguments.consistent ? ExportConsistent(scheduler, arguments)
+                                            : ExportRunning(scheduler, *job, arguments);
   if (!files.ok()) return Fail(files.status());
   const std::filesystem::path directory = std::filesystem::absolute(arguments.directory);
   TableExportOutput output;
@@ -171,6 +232,8 @@ int Export(const Settings& settings, const ExportArguments& arguments) {
       output.set_tensors(path);
     } else if (file == kModelManifestFile) {
       output.set_manifest(path);
+    } else if (absl::StartsWith(file, "removed-")) {
+      output.add_removed(path);
     } else {
       output.add_rows(path);
     }
@@ -214,10 +277,15 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
   CLI::App* command = AddCommand(
       table, "export", "Write a job's model as safetensors, also while it trains",
       "  capstan table export lenet-1 --directory model\n"
+      "  capstan table export ctr-1 -O delta-1 --since model    # rows that changed since then\n"
       "A running job's shards are read one after the other: they may differ by a few updates.\n"
       "Each sparse table becomes a file of its own, rows-NAME.safetensors, with \"keys\" and "
       "\"rows\";\nmodel.json names it. While it is written the folder needs room for the rows "
-      "twice.",
+      "twice.\nWith --since only rows that changed since the export in that folder, and in "
+      "removed-NAME.safetensors the\nkeys whose rows have left; common/tensor/README.md says how "
+      "to apply them.\nWith --consistent a checkpoint is taken, which all servers copy while the "
+      "job is quiet, and exported:\nunder BSP all is of one iteration. This machine must see its "
+      "folder; it stays as others do.",
       line, [arguments](const Settings& settings) { return Export(settings, *arguments); });
   command->add_option("JOB", arguments->job, "Id of the job")->required();
   command
@@ -226,6 +294,12 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
           "Folder for model.safetensors, rows-*.safetensors and model.json; made if missing")
       ->required()
       ->type_name("FOLDER");
+  command
+      ->add_option("--since", arguments->since,
+                   "Folder of an earlier export of the job: only what changed of its rows")
+      ->type_name("FOLDER")
+      ->excludes(command->add_flag("--consistent", arguments->consistent,
+                                   "All tables at one moment: by way of a new checkpoint"));
 }
 
 }  // namespace capstan::cli

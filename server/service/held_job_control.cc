@@ -280,9 +280,9 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
     }
     const auto link = links_.find(key);
     if (link == links_.end() || !link->second->is_primary()) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
-                             tables_.Capture(key, CheckpointId(order.checkpoint_id()),
-                                             CheckpointId(order.base_id())));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        v1::ShardSnapshot copy,
+        tables_.Capture(key, CheckpointId(order.checkpoint_id()), CheckpointId(order.base_id())));
     auto snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy));
     bytes += tables_.Find(key)->store().elements() * int64_t{sizeof(float)};  // All were looked at.
     captured.push_back({.shard = link->second->shard(), .snapshot = std::move(snapshot)});

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,9 +55,10 @@ absl::Status EndOf(HeldJob& job, const v1::ScanRowsRequest& request) {
   return *scan.ended;
 }
 
-void PushRows(HeldJob& job, const std::vector<uint64_t>& keys, uint64_t sequence = 1) {
+void PushRows(HeldJob& job, const std::vector<uint64_t>& keys, uint64_t sequence = 1,
+              int32_t buckets = kBuckets) {
   v1::PushResponse response;
-  job.Push(Detach(RowPushOf(0, kBuckets, keys, 1.0f, sequence)), &response,
+  job.Push(Detach(RowPushOf(0, buckets, keys, 1.0f, sequence)), &response,
            [](const absl::Status&) {});
 }
 
@@ -167,6 +169,61 @@ TEST_CASE("Scan: what cannot be is refused by name", "[server]") {
   CHECK_STATUS(EndOf(*job, caller), kInvalid, "rank -2");
   job->Close(absl::NotFoundError("the job has ended"));
   CHECK_STATUS(EndOf(*job, ScanOf(0)), StatusCode::kNotFound, "the job has ended");
+}
+
+TEST_CASE("Scan: what changed since a version is told, of the rest the keys", "[server]") {
+  const auto job = MakeTestJob(TestJobOptions{.consistency = kAsp, .buckets = 1});
+  PushRows(*job, Keys(500), 1, 1);
+  PushRows(*job, {5, 6, 900}, 2, 1);
+  v1::ScanRowsRequest request = ScanOf(0);
+  request.mutable_since()->set_version(1);
+  {
+    const Scan scan(*job, request);
+    REQUIRE_OK(*scan.ended);
+    CHECK(scan.keys().size() == 3);
+    CHECK(scan.response.unchanged().empty());
+    CHECK(scan.response.version() == 2);
+  }
+  request.mutable_since()->set_unchanged_keys(true);
+  request.set_bytes_max(8 + kTestDim * 4);  // One row at a time.
+  std::set<uint64_t> changed, unchanged;
+  for (bool end = false; !end;) {
+    const Scan scan(*job, request);
+    REQUIRE_OK(*scan.ended);
+    REQUIRE(scan.keys().size() <= 1);
+    for (const uint64_t key : scan.keys()) REQUIRE(changed.insert(key).second);
+    const std::string& bytes = scan.response.unchanged();
+    for (size_t at = 0; at < bytes.size(); at += 8) {
+      uint64_t key;
+      std::memcpy(&key, bytes.data() + at, 8);
+      REQUIRE(PlaceOf(KeyHash(key), 1).place >= request.place());
+      REQUIRE(unchanged.insert(key).second);
+    }
+    end = scan.response.end();
+    request.set_place(scan.response.next_place());
+  }
+  CHECK(changed == std::set<uint64_t>{5, 6, 900});
+  CHECK(unchanged.size() == 498);
+}
+
+TEST_CASE("Scan: versions of the time before the job went back mean nothing", "[server]") {
+  const auto job = MakeTestJob(TestJobOptions{.consistency = kAsp, .buckets = 1});
+  PushRows(*job, Keys(5), 1, 1);
+  v1::ScanRowsRequest request = ScanOf(0);
+  request.mutable_since()->set_version(2);
+  CHECK_STATUS(EndOf(*job, request), StatusCode::kInvalidArgument,
+               "rows since version 2: expected 0 to 1");
+  request.mutable_since()->set_version(1);
+  REQUIRE_OK(EndOf(*job, request));
+  // Its membership comes before the routing table of the shards that are read from a checkpoint.
+  job->SetMembership({.generation = Generation(1), .incarnation_floor = Incarnation(4)});
+  REQUIRE_OK(EndOf(*job, request));
+  v1::RoutingTable routing = TestRouting(2);
+  AddBuckets(&routing, 1);
+  TakeRouting(*job, routing);
+  request.mutable_caller()->set_routing_generation(2);
+  CHECK_STATUS(EndOf(*job, request), StatusCode::kOutOfRange,
+               "version 1 is of timeline 0, the present one is 4");
 }
 
 TEST_CASE("Scan: a task may ask, one whose life is over may not", "[server]") {

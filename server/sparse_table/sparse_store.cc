@@ -308,8 +308,7 @@ absl::StatusOr<ScannedRows> SparseStore::Scan(const RowScan& scan) const {
         unchanged.push_back(row.key);
       }
     }
-  } while (place != 0 && rows.size() < rows_max && looked < kScanRowsMax &&
-           ++runs < kScanRunsMax);
+  } while (place != 0 && rows.size() < rows_max && looked < kScanRowsMax && ++runs < kScanRunsMax);
   if (rows.size() > rows_max) {
     place = place_of(rows[rows_max].key);
     rows.resize(rows_max);

@@ -70,9 +70,7 @@ class DenseStore final : public ShardStore {
   absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   // An update changes all of it.
-  absl::StatusOr<bool> SaveSince(int64_t, bool, v1::ShardSnapshot*) const override {
-    return false;
-  }
+  absl::StatusOr<bool> SaveSince(int64_t, bool, v1::ShardSnapshot*) const override { return false; }
   void KeepRemovedSince(int64_t) override {}
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return size(); }

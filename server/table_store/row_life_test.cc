@@ -170,18 +170,19 @@ TEST_CASE("Row life: what changed between captures, put together, is the whole b
     Push(job, config, iteration, iteration % 3 == 0, unused);
     if (iteration % 2 == 0) continue;
     const auto id = static_cast<uint64_t>(iteration) + 1;
-    v1::ShardSnapshot captured = job.Capture(kBucket, CheckpointId(id), CheckpointId(base));
+    v1::ShardSnapshot captured = job.Capture(kBucket, CheckpointId(id), CheckpointId(base)).value();
     if (iteration % 7 == 0) continue;  // Abandoned: the next one has the same base.
     if (captured.has_since()) {
       CHECK(captured.since().checkpoint_id() == base);
       ++deltas;
       removed += captured.since().removed().size() / sizeof(uint64_t);
-      CHECK(captured.values().size() <= job.Find(kBucket)->Snapshot().values().size() / 2);
+      CHECK(captured.values().size() <= job.Find(kBucket)->Snapshot().value().values().size() / 2);
       REQUIRE_OK(ApplyRowDelta(std::move(captured), &saved));
     } else {
       saved = std::move(captured);
     }
-    REQUIRE((saved.SerializeAsString() == job.Find(kBucket)->Snapshot().SerializeAsString()));
+    REQUIRE(
+        (saved.SerializeAsString() == job.Find(kBucket)->Snapshot().value().SerializeAsString()));
     base = id;
   }
   CHECK(deltas > 80);
@@ -198,7 +199,7 @@ TEST_CASE("Row life: all is captured where what changed is not known, or is most
     for (int64_t i = 0; i < count; ++i) Push(job, config, iteration++, false, unused);
   };
   const auto is_delta = [&](uint64_t id, uint64_t base) {
-    return job.Capture(kBucket, CheckpointId(id), CheckpointId(base)).has_since();
+    return job.Capture(kBucket, CheckpointId(id), CheckpointId(base)).value().has_since();
   };
   push(50);
   CHECK_FALSE(is_delta(1, 0));
@@ -220,7 +221,7 @@ TEST_CASE("Row life: all is captured where what changed is not known, or is most
     CHECK_FALSE(is_delta(2, 1));
   }
   SECTION("the shard was made anew") {
-    REQUIRE_OK(job.Install({kBucket, {0, 1}}, job.Find(kBucket)->Snapshot()));
+    REQUIRE_OK(job.Install({kBucket, {0, 1}}, job.Find(kBucket)->Snapshot().value()));
     CHECK_FALSE(is_delta(2, 1));
   }
   SECTION("most rows have changed") {
@@ -241,8 +242,8 @@ TEST_CASE("Row life: a snapshot of what changed is no shard", "[server]") {
   JobTables job = MakeTables(config);
   Records unused;
   for (int64_t i = 0; i < 20; ++i) Push(job, config, i, false, unused);
-  job.Capture(kBucket, CheckpointId(1), CheckpointId(0));
-  const v1::ShardSnapshot delta = job.Capture(kBucket, CheckpointId(2), CheckpointId(1));
+  REQUIRE_OK(job.Capture(kBucket, CheckpointId(1), CheckpointId(0)));
+  const v1::ShardSnapshot delta = job.Capture(kBucket, CheckpointId(2), CheckpointId(1)).value();
   REQUIRE(delta.has_since());
   CHECK_STATUS(job.Install({kBucket, {0, 1}}, delta), absl::StatusCode::kDataLoss,
                "a snapshot of what changed since version 40: expected all rows");

@@ -109,8 +109,8 @@ absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, Checkpoin
   std::erase_if(captured_, [base](const Captured& captured) { return captured.id != base; });
   bool differs = base != CheckpointId(0) && !captured_.empty();
   if (differs) {
-    CAPSTAN_ASSIGN_OR_RETURN(
-        differs, store_->SaveSince(captured_.front().version, previous, &snapshot));
+    CAPSTAN_ASSIGN_OR_RETURN(differs,
+                             store_->SaveSince(captured_.front().version, previous, &snapshot));
   }
   if (differs) {
     snapshot.mutable_since()->set_checkpoint_id(base.value());

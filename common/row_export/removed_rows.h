@@ -1,0 +1,49 @@
+// RemovedRows: the keys of an earlier export that are no more there, found while a scan goes by.
+//
+// Both stand in the order of buckets and places, so that one pass over the earlier file is enough.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_COMMON_ROW_EXPORT_REMOVED_ROWS_H_
+#define CAPSTAN_COMMON_ROW_EXPORT_REMOVED_ROWS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/tensor/row_file.h"
+#include "common/tensor/row_key_reader.h"
+
+namespace capstan {
+
+class RemovedRows {
+ public:
+  // `earlier`: the file of the earlier export. `path`: where the keys go that are no more there, as
+  // a file of rows of no numbers; it is there once Finish has returned.
+  // Errors: those of RowKeyReader::Open and RowFileWriter::Create.
+  static absl::StatusOr<RemovedRows> Create(const std::string& earlier, const std::string& path);
+
+  // All keys that are there from those told before on up to the last of these; each list ascends by
+  // hash, none is in both. Errors: those of RowKeyReader and RowFileWriter.
+  absl::Status Pass(absl::Span<const uint64_t> changed, absl::Span<const uint64_t> unchanged);
+  // There are no more keys. Returns how many are no more there. Errors: likewise.
+  absl::StatusOr<int64_t> Finish();
+
+ private:
+  RemovedRows(RowKeyReader earlier, RowFileWriter file)
+      : earlier_(std::move(earlier)), file_(std::move(file)) {}
+
+  absl::Status PassKey(uint64_t key);
+  absl::Status Remove();  // The earlier key that is next.
+  absl::Status Flush();
+
+  RowKeyReader earlier_;
+  RowFileWriter file_;
+  std::vector<uint64_t> gone_;  // To be written.
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_ROW_EXPORT_REMOVED_ROWS_H_
