@@ -46,7 +46,7 @@ std::vector<uint64_t> KeysOf(const SparseBatch& batch) { return batch.keys->keys
 
 TEST_CASE("Computation: whatever is made ready ahead, a batch has the rows of its own work",
           "[worker][task]") {
-  REQUIRE_OK_AND_ASSIGN(const auto computation, Computation::Create(JobOf(kClicks)));
+  REQUIRE_OK_AND_ASSIGN(const auto computation, Computation::Create(JobOf(kClicks), {}));
   REQUIRE_OK_AND_ASSIGN(const auto trainer, SparseTrainer::Create(JobOf(kClicks)));
   TableArrays parameters;
   const auto pull = [&](const Work& work, const std::vector<Work>& upcoming) {
@@ -73,7 +73,7 @@ TEST_CASE("Computation: whatever is made ready ahead, a batch has the rows of it
 TEST_CASE("Computation: what is pulled while a batch is trained does not change its gradient",
           "[worker][task]") {
   const bool early = GENERATE(false, true);
-  REQUIRE_OK_AND_ASSIGN(const auto computation, Computation::Create(JobOf(kClicks)));
+  REQUIRE_OK_AND_ASSIGN(const auto computation, Computation::Create(JobOf(kClicks), {}));
   TableArrays parameters, gradient;
   const Work work = Train(0, 10);
   REQUIRE_OK(computation->BeginPull(work, {work, Train(10, 20)}, &parameters));
@@ -99,7 +99,7 @@ TEST_CASE("Computation: what is pulled while a batch is trained does not change 
 
 TEST_CASE("Computation: what cannot be made ready fails its own work, not those before or another",
           "[worker][task]") {
-  REQUIRE_OK_AND_ASSIGN(const auto computation, Computation::Create(JobOf(kClicks)));
+  REQUIRE_OK_AND_ASSIGN(const auto computation, Computation::Create(JobOf(kClicks), {}));
   TableArrays parameters;
   REQUIRE_OK(computation->BeginPull(Train(40, 50), {Train(40, 50), Train(50, 70)}, &parameters));
   CHECK_STATUS(computation->BeginPull(Train(50, 70), {Train(50, 70), Train(0, 10)}, &parameters),
