@@ -48,7 +48,6 @@ enum class PlantedBug : uint8_t {
   kInstallWithoutMarks,
   kInstallWithoutOptimizerState,
   kInstallWithoutRowLife,
-  kSaveWithoutRemoved,
   kReadWithoutLease,
   // Logs.
   kDropFsync,

@@ -355,9 +355,7 @@ absl::StatusOr<bool> SparseStore::SaveSince(int64_t since, bool previous,
   SaveRest(previous, snapshot);
   v1::RowsSince& named = *snapshot->mutable_since();
   named.set_version(since);
-  if (evicts && !Planted(PlantedBug::kSaveWithoutRemoved)) {
-    AppendKeys(removed_.Since(since), named.mutable_removed());
-  }
+  if (evicts) AppendKeys(removed_.Since(since), named.mutable_removed());
   return true;
 }
 

@@ -67,11 +67,13 @@ JobTables MakeTables(const JobTablesConfig& config, const std::vector<HeldShard>
 class Answers final : public ReplySink {
  public:
   void OnPush(const ShardKey& key, const ReplyPush& reply) override { pushes[key] = reply; }
-  void OnPull(const ShardKey& key, const ReplyPull& reply, const ShardStore& store) override {
+  absl::Status OnPull(const ShardKey& key, const ReplyPull& reply,
+                      const ShardStore& store) override {
     pulls[key] = reply;
     const std::string bytes(store.Lend(reply.read_from, nullptr, NumberFormat::kFp32).value());
     values[key].resize(bytes.size() / sizeof(float));
     if (!bytes.empty()) std::memcpy(values[key].data(), bytes.data(), bytes.size());
+    return absl::OkStatus();
   }
   void OnRecord(const ShardKey& key, const MakeRecord& made, const Gradient& gradient) override {
     records[key].push_back(EncodeRecord(made.record, gradient));

@@ -60,7 +60,9 @@ JobTables MakeTables(const JobTablesConfig& config) {
 class Records final : public ReplySink {
  public:
   void OnPush(const ShardKey&, const ReplyPush&) override {}
-  void OnPull(const ShardKey&, const ReplyPull&, const ShardStore&) override {}
+  absl::Status OnPull(const ShardKey&, const ReplyPull&, const ShardStore&) override {
+    return absl::OkStatus();
+  }
   void OnRecord(const ShardKey&, const MakeRecord& made, const Gradient& gradient) override {
     all.push_back(EncodeRecord(made.record, gradient));
   }

@@ -107,8 +107,6 @@ const std::vector<Mutant>& AllMutants() {
        "a copied shard has a wrong optimizer state"},
       {PlantedBug::kInstallWithoutRowLife, "install-without-row-life",
        "a copied bucket has lost how often keys were pushed that have no row"},
-      {PlantedBug::kSaveWithoutRemoved, "save-without-removed",
-       "an incremental checkpoint has lost whose rows have left"},
       {PlantedBug::kReadWithoutLease, "read-without-lease",
        "a primary that was cut off goes on answering reads"},
       {PlantedBug::kDropFsync, "drop-fsync", "the log calls durable what was never synced"},
