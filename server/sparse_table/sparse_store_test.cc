@@ -350,7 +350,7 @@ TEST_CASE("SparseStore: with a limit of memory, the same answers and snapshots",
         for (const float value : Read(*stores[s], keys, from))
           absl::StrAppend(&seen[s], value, " ");
       }
-      REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned, stores[s]->Scan(0, 10'000));
+      REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned, stores[s]->Scan({.bytes_max = 10'000}));
       seen[s] += scanned.rows;
     }
   }
