@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -104,7 +105,8 @@ absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& pub
 absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
                                int64_t unix_ms) {
   v1::CheckpointManifest base;
-  if (publish.base != CheckpointId(0)) {
+  const auto rests = [](const CheckpointPart& part) { return part.base != CheckpointId(0); };
+  if (std::any_of(publish.parts.begin(), publish.parts.end(), rests)) {
     CAPSTAN_ASSIGN_OR_RETURN(base,
                              ReadManifest(disk, CheckpointPath(publish.job_folder, publish.base)));
   }

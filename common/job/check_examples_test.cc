@@ -95,7 +95,7 @@ TEST_CASE("CheckJob: examples, batch and model must fit together", "[job]") {
              Catch::StartsWith("j:4:") && Catch::Contains("data.columns: column 3"));
   CHECK(
       folder.Errors("rank: 3 } buckets: 5", "rank: 4000 } buckets: 4096 rows { memory_mib: 1 }") ==
-      "j:1:84: model.sparse.rows.memory_mib: got 1, expected at least 752, some rows of 4001 "
+      "j:1:75: model.sparse.rows.memory_mib: got 1, expected at least 751, some rows of 4001 "
       "floats in each of 4096 buckets");
 }
 

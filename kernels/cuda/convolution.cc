@@ -181,8 +181,9 @@ absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::EngineOf(
   if (engines.size() > 1) {
     int64_t bytes = 0;
     for (const ConvolutionEngine& engine : engines) bytes = std::max(bytes, engine.workspace_bytes);
-    CAPSTAN_RETURN_IF_ERROR(device_.ReserveWorkspace(bytes));
-    const absl::StatusOr<Rehearsal> rehearsal = Rehearsal::Create(device_, signature);
+    const absl::Status room = device_.ReserveWorkspace(bytes);
+    const absl::StatusOr<Rehearsal> rehearsal =
+        room.ok() ? Rehearsal::Create(device_, signature) : room;
     // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
     if (!absl::IsResourceExhausted(rehearsal.status())) {
       CAPSTAN_RETURN_IF_ERROR(rehearsal.status());

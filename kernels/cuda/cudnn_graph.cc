@@ -243,12 +243,12 @@ absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, 
   CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute));
   const auto graph = std::make_shared<const Graph>(std::move(made));
   std::vector<ConvolutionEngine> engines;
-  absl::Status refusal = absl::UnimplementedError("cuDNN offers no plan");
+  absl::Status failure;  // The first one that is more than a plan that does not fit.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     if (!engines.empty()) break;  // The fallbacks are for what the heuristic does not know.
     absl::StatusOr<std::vector<Descriptor>> configs = ConfigsOf(*graph, mode);
     if (!configs.ok()) {
-      refusal = configs.status();
+      if (!absl::IsUnimplemented(configs.status())) failure.Update(configs.status());
       continue;
     }
     for (Descriptor& config : *configs) {
@@ -257,15 +257,16 @@ absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, 
       if (!notes.ok() || !Accepts(options.compute, *notes)) continue;
       absl::StatusOr<ConvolutionEngine> engine = Compile(handle, std::move(config));
       if (!engine.ok()) {
-        refusal = engine.status();
+        if (!absl::IsUnimplemented(engine.status())) failure.Update(engine.status());
       } else if (engine->workspace_bytes <= options.workspace_bytes_max) {
         engine->graph = graph;
         engines.push_back(*std::move(engine));
       }
     }
   }
-  if (engines.empty()) return absl::UnimplementedError(refusal.message());
-  return engines;
+  if (!engines.empty()) return engines;
+  CAPSTAN_RETURN_IF_ERROR(failure);
+  return absl::UnimplementedError("cuDNN offers no plan that is accepted");
 }
 
 absl::StatusOr<Descriptor> PackOf(const ConvolutionPointers& pointers, void* workspace) {

@@ -137,12 +137,18 @@ absl::Status Device::ReserveWorkspace(int64_t bytes) {
     return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
   }
   // cudaFree of the old one waits for the device, so what runs is done with it.
+  const int64_t before = std::exchange(workspace_bytes_, 0);
   workspace_.reset();
-  workspace_bytes_ = 0;
-  CAPSTAN_ASSIGN_OR_RETURN(DeviceMemory memory, Allocate(bytes, "the workspace"));
-  workspace_ = std::shared_ptr<void>(std::move(memory));
+  absl::StatusOr<DeviceMemory> memory = Allocate(bytes, "the workspace");
+  const absl::Status status = memory.status();
+  if (!status.ok()) {  // Plans that are prepared count on what there was.
+    bytes = before;
+    memory = Allocate(bytes, "the workspace");
+    if (!memory.ok()) return memory.status();
+  }
+  workspace_ = std::shared_ptr<void>(*std::move(memory));
   workspace_bytes_ = bytes;
-  return absl::OkStatus();
+  return status;
 }
 
 Faults* Device::ReportLabels(int64_t classes) {

@@ -148,8 +148,9 @@ absl::StatusOr<std::shared_ptr<MatrixProduct>> Chosen(Device& device,
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<MatrixProduct> product,
                            Offered(device, signature.desc, measured ? kCandidatesMax : 1));
   if (product->candidates() > 1) {
-    CAPSTAN_RETURN_IF_ERROR(device.ReserveWorkspace(product->workspace_bytes()));
-    const absl::StatusOr<Rehearsal> rehearsal = Rehearsal::Create(device, signature);
+    const absl::Status room = device.ReserveWorkspace(product->workspace_bytes());
+    const absl::StatusOr<Rehearsal> rehearsal =
+        room.ok() ? Rehearsal::Create(device, signature) : room;
     int best = 0;
     // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
     if (!absl::IsResourceExhausted(rehearsal.status())) {

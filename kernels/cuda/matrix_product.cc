@@ -63,6 +63,10 @@ absl::StatusOr<Preference> PreferenceOf(const CudaOptions& options) {
   const auto bytes = static_cast<uint64_t>(options.workspace_bytes_max);
   CAPSTAN_RETURN_IF_ERROR(
       SetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes));
+  // Partial sums are never rounded to bf16.
+  const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  CAPSTAN_RETURN_IF_ERROR(
+      SetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction));
   const auto alignment = static_cast<uint32_t>(kAlignmentBytes);
   for (const auto name :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

@@ -16,6 +16,9 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorDevicesUnavailable:
     case cudaErrorDeviceUninitialized:
     case cudaErrorSystemNotReady:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
       return absl::StatusCode::kUnavailable;
     case cudaErrorInvalidDevice:
       return absl::StatusCode::kInvalidArgument;

@@ -94,7 +94,8 @@ absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, Shard
         if (!status.ok()) return status;
         link.TookRecord(request.records(i), *tables_.Find(key));
       }
-      return absl::OkStatus();
+      tables_.Fail(link.failure());
+      return link.failure();
     case Kind::kNothing:
       return absl::OkStatus();
   }
@@ -144,6 +145,7 @@ void HeldJob::SettleLocked(Sink& sink, Effects* effects) {
     sink.Touch(key);
   }
   for (const ShardKey& key : sink.touched()) SettleLinkLocked(*links_.at(key), effects);
+  if (!tables_.failure().ok()) effects->report = true;
 }
 
 void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
@@ -169,7 +171,11 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   const Instant now = options_.clock->Now();
   while (const auto message = link.replication().NextMessage(now, MayInstallLocked())) {
     auto request = link.MessageFor(*message, Generation(routing_.generation()), *tables_.Find(key));
-    if (request == nullptr) return tables_.Fail(link.failure());
+    if (request == nullptr) {
+      tables_.Fail(link.failure());
+      effects->report = true;
+      return;
+    }
     if (message->install) ++installs_in_flight_;
     effects->sends.push_back({.shard = key,
                               .message = *message,

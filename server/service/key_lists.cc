@@ -30,13 +30,14 @@ void KeyLists::Keep(Rank rank, Incarnation incarnation, const ShardKey& shard,
   if (incarnation > worker.incarnation) DropAll(worker);
   worker.incarnation = incarnation;
   if (worker.lists.contains({shard, name})) return;
+  const int64_t part = PartBytes();
   const int64_t bytes = BytesOf(keys);
-  if (bytes > PartBytes()) return Settle();
+  const bool fits = bytes <= part;
   for (auto& [each, other] : workers_) {  // A new worker makes the parts of others smaller.
-    const int64_t room = PartBytes() - (each == rank ? bytes : 0);
+    const int64_t room = part - (fits && each == rank ? bytes : 0);
     while (!other.order.empty() && other.bytes > room) DropLast(other);
   }
-  if (account_ && !account_(bytes_ + bytes).ok()) return Settle();
+  if (!fits || (account_ && !account_(bytes_ + bytes).ok())) return Settle();
   worker.order.push_front({.id = {shard, name}, .keys = keys});
   worker.lists[{shard, name}] = worker.order.begin();
   worker.bytes += bytes;

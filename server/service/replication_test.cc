@@ -292,11 +292,11 @@ TEST_CASE("Replication: a replica is filled while pushes go on, then counts and 
   CHECK(states[0].node_id() == "server-2");
   CHECK(states[0].term() == 1);
   cluster.Route(Takeover(3, "server-2"), {"server-2"});
-  for (const CapturedShard& each : cluster["server-2"].Capture({}).value()) {
-    const v1::ShardSnapshot other = *cluster["server-1"]
-                                         .Capture({})
-                                         .value()[static_cast<size_t>(each.shard.key.shard.value())]
-                                         .snapshot;
+  REQUIRE_OK_AND_ASSIGN(const auto first, cluster["server-1"].Capture({}));
+  REQUIRE_OK_AND_ASSIGN(const auto second, cluster["server-2"].Capture({}));
+  for (const CapturedShard& each : second) {
+    const v1::ShardSnapshot& other =
+        *first[static_cast<size_t>(each.shard.key.shard.value())].snapshot;
     CHECK(each.snapshot->state().version() == 3);
     CHECK(each.snapshot->values() == other.values());
     CHECK(each.snapshot->optimizer_state(1) == other.optimizer_state(1));

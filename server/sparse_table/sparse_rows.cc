@@ -224,6 +224,8 @@ absl::Status SparseRows::Evict(int64_t made, Effects* effects) {
     for (const RowEviction::Victim& victim : victims) {
       effects->evicted.push_back(slab_.KeyAt(victim.row));
     }
+  }
+  if (effects != nullptr && effects->want_weights) {
     effects->evicted_weights.resize(victims.size() * static_cast<size_t>(config_.dim));
     CAPSTAN_RETURN_IF_ERROR(Read(effects->evicted, effects->evicted_weights.data()));
   }
@@ -288,6 +290,16 @@ SparseRows::Row SparseRows::RowOf(RowNumber row, const float* weights) const {
 }
 
 absl::StatusOr<uint64_t> SparseRows::AppendRows(uint64_t place, RowBatch* batch) const {
+  return Append(std::nullopt, place, batch);
+}
+
+absl::StatusOr<uint64_t> SparseRows::AppendChanged(int64_t since, uint64_t place,
+                                                   RowBatch* batch) const {
+  return Append(since, place, batch);
+}
+
+absl::StatusOr<uint64_t> SparseRows::Append(std::optional<int64_t> since, uint64_t place,
+                                            RowBatch* batch) const {
   std::vector<RowNumber> numbers;
   const uint64_t next = index_.AppendRun(place, &numbers);
   for (const RowNumber row : numbers) Prefetch(slab_.At(row), kCacheLine);
@@ -300,6 +312,7 @@ absl::StatusOr<uint64_t> SparseRows::AppendRows(uint64_t place, RowBatch* batch)
   std::sort(order.begin(), order.end());
   numbers.clear();
   for (const auto& [unused_place, row] : order) {
+    if (since && !ChangedSince(*since, StampAt(slab_.At(row)), version_)) continue;
     numbers.push_back(row);
     batch->rows.push_back(RowOf(row, IsOnDisk(row) ? nullptr : WeightsAt(row)));
   }
@@ -327,19 +340,6 @@ absl::Status SparseRows::ReadFromDisk(absl::Span<const RowNumber> numbers, RowBa
     rows[at[i]] = RowOf(missing[i], reinterpret_cast<const float*>(bodies[i]));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<uint64_t> SparseRows::AppendChanged(int64_t since, uint64_t place,
-                                                   RowBatch* batch) const {
-  const size_t begin = batch->rows.size();
-  CAPSTAN_ASSIGN_OR_RETURN(const uint64_t next, AppendRows(place, batch));
-  const int64_t updates = version_ - since;
-  if (updates > kAgeMax) return next;
-  const auto unchanged = [&](const Row& row) { return AgeOf(row.stamp, version_) >= updates; };
-  std::vector<Row>& rows = batch->rows;
-  rows.erase(std::remove_if(rows.begin() + static_cast<int64_t>(begin), rows.end(), unchanged),
-             rows.end());
-  return next;
 }
 
 absl::Status SparseRows::Put(const Row& row) {

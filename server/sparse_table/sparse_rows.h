@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +74,7 @@ class SparseRows {
 
   // What an update has done beside updating rows.
   struct Effects {
+    bool want_weights = true;       // Else evicted_weights stays empty: they may be on disk.
     std::vector<size_t> refused;    // Places in its keys, ascending, of those that have no row.
     std::vector<uint64_t> evicted;  // Keys, in ascending order of their places, and
     std::vector<float> evicted_weights;  // [evicted, dim], as they were.
@@ -161,6 +163,9 @@ class SparseRows {
     return cache_ != nullptr && BodyCache::IsOnDisk(slab_.At(row));
   }
   Row RowOf(RowNumber row, const float* weights) const;
+  // Both of AppendRows and AppendChanged.
+  absl::StatusOr<uint64_t> Append(std::optional<int64_t> since, uint64_t place,
+                                  RowBatch* batch) const;
 
   // ---- With a limit of memory; without one they do nothing.
   int64_t fixed_bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }

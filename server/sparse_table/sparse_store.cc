@@ -209,7 +209,7 @@ absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& pay
     before.resize(static_cast<size_t>(AnswerElements(gradient.shared_keys())));
     CAPSTAN_RETURN_IF_ERROR(rows_.Read(gradient.keys(), before.data()));
   }
-  SparseRows::Effects effects;
+  SparseRows::Effects effects{.want_weights = action.keep_previous};
   const bool tell = action.keep_previous || removed_.keeping();
   CAPSTAN_RETURN_IF_ERROR(
       rows_.Update(action.step, gradient.keys(), gradient.values(), tell ? &effects : nullptr));

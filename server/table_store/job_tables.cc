@@ -74,7 +74,8 @@ void JobTables::CancelPull(const ShardKey& key, PullToken token) {
   if (it != shards_.end()) it->second.core().CancelPull(token);
 }
 
-// What follows from memberships, barriers and deadlines needs no memory: nothing can fail.
+// What follows from memberships, barriers and deadlines fails only where rows that a pull waits for
+// cannot be read; failure() has it then.
 
 void JobTables::SetMembership(const ShardKey& key, const Membership& membership, ReplySink& sink) {
   TableShard& shard = shards_.at(key);
@@ -113,8 +114,12 @@ absl::Status JobTables::Install(const HeldShard& shard, const v1::ShardSnapshot&
 
 absl::Status JobTables::Replay(const ShardKey& key, const v1::ShardRecord& record) {
   CAPSTAN_RETURN_IF_ERROR(failure_);
-  const absl::Status status = Annotate(shards_.at(key).Replay(key, record), NameOf(key));
-  if (absl::IsResourceExhausted(status)) failure_ = status;
+  TableShard& shard = shards_.at(key);
+  const Position before = shard.core().position();
+  const absl::Status status = Annotate(shard.Replay(key, record), NameOf(key));
+  // Its head was taken in, its numbers were not: this copy must never count as one that has it.
+  const bool half_done = !status.ok() && shard.core().position() != before;
+  if (half_done || absl::IsResourceExhausted(status)) failure_ = status;
   return status;
 }
 

@@ -11,6 +11,7 @@
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.pb.h"
+#include "server/sparse_table/memory_row_disks.h"
 #include "server/table_store/job_tables.h"
 #include "server/table_store/state_codec.h"
 
@@ -146,6 +147,26 @@ TEST_CASE("Row life: replicas, and whoever replays the log, hold the same bytes"
   CHECK(counts.held() == counts.admitted() - counts.evicted_by_age() - counts.evicted_by_limit());
   CHECK(counts.refused() > 100);
   CHECK(counts.evicted_by_age() > 100);
+}
+
+TEST_CASE("Row life: a copy whose disk fails never counts as one that has the record", "[server]") {
+  v1::SparseSpec limited;
+  limited.set_memory_bytes(1000);
+  JobTablesConfig config = Config(ConsistencyMode::kAsp, limited);
+  MemoryRowDisks disks;
+  config.disks = &disks;
+  JobTables primary = MakeTables(config), replica = MakeTables(config);
+  Records records;
+  for (int64_t iteration = 0; iteration < 20; ++iteration) {
+    Push(primary, config, iteration, false, records);
+  }
+  const size_t last = records.all.size() - 1;
+  for (size_t i = 0; i < last; ++i) REQUIRE_OK(replica.Replay(kBucket, records.all[i]));
+  disks.read_error = GENERATE(absl::UnavailableError("no answer"), absl::DataLossError("damaged"));
+  CHECK(replica.Replay(kBucket, records.all[last]).code() == disks.read_error.code());
+  CHECK(replica.failure().code() == disks.read_error.code());
+  disks.read_error = absl::OkStatus();
+  CHECK_FALSE(replica.Replay(kBucket, records.all[last]).ok());
 }
 
 // Some hundred rows, of which an iteration changes a tenth; it makes some, and some leave.

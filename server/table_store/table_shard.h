@@ -57,7 +57,8 @@ class TableShard {
 
   // Applies a record that another shard of this key has made.
   // Errors: kInvalidArgument  its gradient or its head does not fit. kDataLoss  it does not follow.
-  //         Then nothing changes. kResourceExhausted  as CarryOut.
+  //         Then nothing changes. As CarryOut: then the core has taken it in and its position with
+  //         it, and the shard is unusable.
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
   // A copy of all of it. Errors: as of ShardStore::Save.

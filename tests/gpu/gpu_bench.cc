@@ -211,7 +211,7 @@ int Main(int argc, char** argv) {
                         cuda::PlanChoice::kMeasured);
   if (!gpu.ok()) {
     std::fprintf(stderr, "gpu_bench: %s\n", gpu.status().ToString().c_str());
-    return kNoGpuExit;
+    return absl::IsUnavailable(gpu.status()) ? kNoGpuExit : 1;
   }
   const auto card = (*gpu)->Info();
   if (info && card.ok()) std::printf("%s\n", Describe(*card).c_str());

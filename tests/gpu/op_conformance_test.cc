@@ -55,19 +55,22 @@ std::vector<uint16_t> ToHalves(const std::vector<float>& values) {
   return halves;
 }
 
+// kUnaligned: one element behind an aligned address.
+enum class Parameters { kAligned, kUnaligned };
+
 // Operands in the GPU's memory, converted to the types of its signature.
 class DeviceOperands {
  public:
-  DeviceOperands(CudaBackend& backend, const Operand* operands, int count) : backend_(backend) {
+  DeviceOperands(CudaBackend& backend, const Operand* operands, int count, Parameters lie)
+      : backend_(backend) {
     for (int i = 0; i < count; ++i) {
       const Operand& operand = operands[i];
       const std::string name = operand.name;
-      // Parameters lie one element behind an aligned address.
       const bool parameter = name == "weight" || name == "bias" || name == "dweight" ||
                              name == "dbias" || name == "scale" || name == "shift";
       const int64_t size = kernels::BytesOf(operand.dtype);
-      arrays_.push_back(
-          std::make_unique<Array>(backend_, operand.count * size, parameter ? size : 0));
+      arrays_.push_back(std::make_unique<Array>(
+          backend_, operand.count * size, parameter && lie == Parameters::kUnaligned ? size : 0));
       views_.push_back({arrays_.back()->data(), operand.count, operand.dtype});
     }
   }
@@ -113,10 +116,10 @@ Operands RunReference(const OpSignature& signature, Operands& inputs, const RunO
 
 // `signature` has the GPU's types.
 Operands RunGpu(CudaBackend& gpu, const OpSignature& signature, const Operands& inputs,
-                const RunOptions& options) {
+                const RunOptions& options, Parameters lie = Parameters::kAligned) {
   REQUIRE_OK_AND_ASSIGN(const auto plan, gpu.Prepare(signature.desc));
-  DeviceOperands in(gpu, signature.inputs.data(), signature.input_count);
-  DeviceOperands out(gpu, signature.outputs.data(), signature.output_count);
+  DeviceOperands in(gpu, signature.inputs.data(), signature.input_count, lie);
+  DeviceOperands out(gpu, signature.outputs.data(), signature.output_count, lie);
   Operands first = kernels::MakeOutputs(signature);
   in.Upload(inputs);
   for (int run = 0; run < 2; ++run) {
@@ -185,7 +188,9 @@ void ConformIn(Compute compute, const OpDesc& desc, const RunOptions& options = 
   Operands inputs = given == nullptr ? kernels::MakeInputs(plain) : *given;
   RoundInputs(signature, inputs);
   const Operands expected = RunReference(plain, inputs, options);
-  CheckSame(compute, desc, expected, RunGpu(*gpu, signature, inputs, options));
+  for (const Parameters lie : {Parameters::kAligned, Parameters::kUnaligned}) {
+    CheckSame(compute, desc, expected, RunGpu(*gpu, signature, inputs, options, lie));
+  }
 }
 
 // Own kernels know no TF32.

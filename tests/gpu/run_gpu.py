@@ -134,7 +134,7 @@ def main(arguments):
     if info.returncode != 0:
         print("run: this machine cannot run the GPU's tests: "
               + info.stderr.decode().strip().removeprefix("gpu_bench: "), file=sys.stderr)
-        return _NO_GPU
+        return _NO_GPU if info.returncode == _NO_GPU else 1
     report = Report()
     with open(os.path.join(pack, "commit"), encoding="utf-8") as file:
         title = f"commit {file.read().strip()}; {info.stdout.decode().strip()}"

@@ -303,7 +303,7 @@ void SimTask::LearnLists(const worker::SendMessage& message, const KeysSent& sen
   if (!reply.unknown_key_list) {
     return known.Answered(message, world_->workload.keys(), sent.forms);
   }
-  known.Forget();
+  known.Forget(message, world_->workload.keys(), sent.forms);
   ++world_->reached[Reached::kKeyListUnknown];
 }
 

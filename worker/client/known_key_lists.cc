@@ -59,7 +59,14 @@ void KnownKeyLists::Answered(const SendMessage& message, const AllTableKeys& key
   }
 }
 
-void KnownKeyLists::Forget() {
+void KnownKeyLists::Forget(const SendMessage& message, const AllTableKeys& keys,
+                           absl::Span<const KeyForm> forms) {
+  bool believed = false;
+  for (size_t i = 0; i < forms.size() && !believed; ++i) {
+    const SendMessage::Shard& shard = message.shards[i];
+    believed = forms[i] == KeyForm::kName && known_.contains({shard.key, *NameOf(shard, keys)});
+  }
+  if (!believed) return;
   known_.clear();
   order_.clear();
   bytes_ = 0;

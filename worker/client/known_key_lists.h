@@ -3,8 +3,8 @@
 //   forms = known.Forms(message, keys)        of each shard: the keys, with or without their name,
 //                                             or the name alone
 //   known.Answered(message, keys, forms)      the server has taken the message
-//   known.Forget()                            it did not know a name: whatever is believed may be
-//                                             wrong, and less is believed from now on
+//   known.Forget(message, keys, forms)        it did not know a name that the message has: whatever
+//                                             is believed may be wrong, and less is from now on
 //
 // A pull brings keys with their name; the push of its rows, a pull that is asked again and a later
 // batch of the same keys name them. Thread safety: thread-compatible.
@@ -41,7 +41,10 @@ class KnownKeyLists {
   // REQUIRES: `forms` is what Forms has said of the message.
   void Answered(const SendMessage& message, const AllTableKeys& keys,
                 absl::Span<const KeyForm> forms);
-  void Forget();
+  // Likewise. Does nothing where none of the names has been believed since they were forgotten:
+  // many messages may have been under way.
+  void Forget(const SendMessage& message, const AllTableKeys& keys,
+              absl::Span<const KeyForm> forms);
 
   int64_t bytes_max() const { return bytes_max_; }
 

@@ -212,7 +212,7 @@ absl::Status PushPullClient::LearnListsLocked(const Call& call, const DecodedRep
     return absl::OkStatus();
   }
   ++counts_.unknown_lists;
-  known.Forget();
+  known.Forget(call.message, *call.keys, call.forms);
   if (named > 0) return absl::OkStatus();
   return absl::InternalError("does not know a key list, in answer to a message that names none");
 }

@@ -1,6 +1,7 @@
 // DeviceProbe: which GPUs the tasks of this daemon can use, or why they can use none.
 //
-// Found once, when the daemon starts. A GPU that does not answer is left out, and named in `why`.
+// Found once, when the daemon starts. A GPU that does not answer is left out, and named in
+// left_out().
 // Thread safety: functions.
 #ifndef CAPSTAN_WORKER_DAEMON_DEVICE_PROBE_H_
 #define CAPSTAN_WORKER_DAEMON_DEVICE_PROBE_H_
