@@ -47,15 +47,34 @@ void JobQueue::Remove(const JobId& job) {
   std::erase_if(waiting_, [&job](const Waiting& waiting) { return waiting.job == job; });
 }
 
-DeviceNeed JobQueue::HeadNeed() const {
-  return waiting_.empty() ? DeviceNeed() : waiting_.front().need;
+std::vector<DeviceNeed> JobQueue::Needs() const {
+  std::vector<DeviceNeed> needs;
+  for (const Waiting& waiting : waiting_) {
+    if (std::find(needs.begin(), needs.end(), waiting.need) == needs.end()) {
+      needs.push_back(waiting.need);
+    }
+  }
+  return needs;
 }
 
-std::optional<JobId> JobQueue::Startable(const Supply& supply) const {
-  if (waiting_.empty()) return std::nullopt;
-  const Waiting& head = waiting_.front();
-  if (head.workers > supply.slots_free || head.servers > supply.servers) return std::nullopt;
-  return head.job;
+const Supply& JobQueue::SupplyOf(const Waiting& waiting, const Supplies& supplies) {
+  return std::find_if(supplies.begin(), supplies.end(),
+                      [&waiting](const auto& each) { return each.first == waiting.need; })
+      ->second;
+}
+
+bool JobQueue::IsPassedOver(const Waiting& waiting, const Supplies& supplies) {
+  return waiting.need.kind == DeviceNeed::Kind::kGpu && SupplyOf(waiting, supplies).slots == 0;
+}
+
+std::optional<JobId> JobQueue::Startable(const Supplies& supplies) const {
+  for (const Waiting& waiting : waiting_) {
+    if (IsPassedOver(waiting, supplies)) continue;
+    const Supply& supply = SupplyOf(waiting, supplies);
+    const bool fits = waiting.workers <= supply.slots_free && waiting.servers <= supply.servers;
+    return fits ? std::optional<JobId>(waiting.job) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 std::vector<JobId> JobQueue::Jobs() const {
@@ -64,21 +83,23 @@ std::vector<JobId> JobQueue::Jobs() const {
   return jobs;
 }
 
-std::string JobQueue::WhyWaiting(const JobId& job, const Supply& supply) const {
-  const Waiting& head = waiting_.front();
-  if (head.job != job) {
-    const auto it = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [&job](const Waiting& waiting) { return waiting.job == job; });
-    const auto ahead = it - waiting_.begin();
-    return absl::StrCat("waits behind ", head.job,
-                        ahead > 1 ? absl::StrCat(" and ", ahead - 1, " more") : "");
+std::string JobQueue::WhyWaiting(const JobId& job, const Supplies& supplies) const {
+  std::vector<JobId> ahead;
+  auto it = waiting_.begin();
+  for (; it->job != job; ++it) {
+    if (!IsPassedOver(*it, supplies)) ahead.push_back(it->job);
+  }
+  const Supply& supply = SupplyOf(*it, supplies);
+  if (!ahead.empty() && !IsPassedOver(*it, supplies)) {
+    return absl::StrCat("waits behind ", ahead.front(),
+                        ahead.size() > 1 ? absl::StrCat(" and ", ahead.size() - 1, " more") : "");
   }
   std::string why;
-  if (head.workers > supply.slots_free) {
-    absl::StrAppend(&why, WhyNoWorkers(head.workers, head.need, supply));
+  if (it->workers > supply.slots_free) {
+    absl::StrAppend(&why, WhyNoWorkers(it->workers, it->need, supply));
   }
-  if (head.servers > supply.servers) {
-    absl::StrAppend(&why, why.empty() ? "" : "; ", "needs ", Count(head.servers, "server"), ", ",
+  if (it->servers > supply.servers) {
+    absl::StrAppend(&why, why.empty() ? "" : "; ", "needs ", Count(it->servers, "server"), ", ",
                     supply.servers, IsAre(supply.servers), "alive");
   }
   return why.empty() ? "is about to start" : why;

@@ -1,6 +1,8 @@
 // JobQueue: jobs that wait for a place, first come first served, each started whole (gang start).
 //
-// Only the head may start; a small job behind a large one waits, so no job starves.
+// Only the head may start; a small job behind a large one waits, so no job starves. A job is passed
+// over while no live worker has the GPUs of even one of its tasks: it would hold up the others for
+// as long as none comes.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_QUEUE_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_QUEUE_H_
@@ -8,6 +10,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +27,8 @@ struct Supply {
   std::string no_gpus;  // GPUs are needed and slots is 0: what each worker lacks.
   friend bool operator==(const Supply&, const Supply&) = default;
 };
+// For every need that JobQueue::Needs() names.
+using Supplies = std::vector<std::pair<DeviceNeed, Supply>>;
 
 class JobQueue {
  public:
@@ -34,12 +39,12 @@ class JobQueue {
   absl::Status Push(const JobId& job, int workers, int servers, const DeviceNeed& need = {});
   void Remove(const JobId& job);  // No effect if not waiting.
 
-  DeviceNeed HeadNeed() const;  // Of the head; the CPU if none waits.
-  // The head, if it fits. `supply` is for HeadNeed(), also below.
-  std::optional<JobId> Startable(const Supply& supply) const;
+  std::vector<DeviceNeed> Needs() const;  // Of the jobs that wait, each once.
+  // The head, if it fits.
+  std::optional<JobId> Startable(const Supplies& supplies) const;
 
   // One sentence: why `job` waits. REQUIRES: it waits.
-  std::string WhyWaiting(const JobId& job, const Supply& supply) const;
+  std::string WhyWaiting(const JobId& job, const Supplies& supplies) const;
 
   std::vector<JobId> Jobs() const;  // By submission.
 
@@ -50,6 +55,8 @@ class JobQueue {
     int servers = 0;
     DeviceNeed need;
   };
+  static const Supply& SupplyOf(const Waiting& waiting, const Supplies& supplies);
+  static bool IsPassedOver(const Waiting& waiting, const Supplies& supplies);
 
   std::deque<Waiting> waiting_;  // At most kPendingMax.
 };

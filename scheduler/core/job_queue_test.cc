@@ -1,6 +1,7 @@
 #include "scheduler/core/job_queue.h"
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
@@ -8,20 +9,23 @@
 namespace capstan::scheduler {
 namespace {
 
+// For jobs that need no GPU.
+Supplies Cpu(const Supply& supply) { return {{DeviceNeed(), supply}}; }
+
 TEST_CASE("Job queue: a job starts when all its workers and servers are there",
           "[scheduler][core]") {
   JobQueue queue;
   REQUIRE_OK(queue.Push("a-1", 4, 2));
-  CHECK_FALSE(queue.Startable({.slots_free = 3, .slots = 4, .servers = 2}).has_value());
-  CHECK_FALSE(queue.Startable({.slots_free = 4, .slots = 4, .servers = 1}).has_value());
-  CHECK(queue.Startable({.slots_free = 4, .slots = 4, .servers = 2}) == "a-1");
+  CHECK_FALSE(queue.Startable(Cpu({.slots_free = 3, .slots = 4, .servers = 2})).has_value());
+  CHECK_FALSE(queue.Startable(Cpu({.slots_free = 4, .slots = 4, .servers = 1})).has_value());
+  CHECK(queue.Startable(Cpu({.slots_free = 4, .slots = 4, .servers = 2})) == "a-1");
 }
 
 TEST_CASE("Job queue: a small job does not overtake a large one", "[scheduler][core]") {
   JobQueue queue;
   REQUIRE_OK(queue.Push("large-1", 8, 0));
   REQUIRE_OK(queue.Push("small-2", 1, 0));
-  const Supply supply{.slots_free = 2, .slots = 4, .servers = 1};
+  const Supplies supply = Cpu({.slots_free = 2, .slots = 4, .servers = 1});
   CHECK_FALSE(queue.Startable(supply).has_value());
   CHECK(queue.WhyWaiting("small-2", supply) == "waits behind large-1");
   queue.Remove("large-1");
@@ -33,13 +37,13 @@ TEST_CASE("Job queue: it says in a sentence what is missing", "[scheduler][core]
   REQUIRE_OK(queue.Push("a-1", 4, 2));
   REQUIRE_OK(queue.Push("b-2", 1, 0));
   REQUIRE_OK(queue.Push("c-3", 1, 0));
-  CHECK(queue.WhyWaiting("a-1", {.slots_free = 2, .slots = 2, .servers = 2}) ==
+  CHECK(queue.WhyWaiting("a-1", Cpu({.slots_free = 2, .slots = 2, .servers = 2})) ==
         "needs 4 workers, 2 are free of 2 alive");
-  CHECK(queue.WhyWaiting("a-1", {.slots_free = 4, .slots = 4, .servers = 1}) ==
+  CHECK(queue.WhyWaiting("a-1", Cpu({.slots_free = 4, .slots = 4, .servers = 1})) ==
         "needs 2 servers, 1 is alive");
-  CHECK(queue.WhyWaiting("a-1", {.slots_free = 1, .slots = 4, .servers = 0}) ==
+  CHECK(queue.WhyWaiting("a-1", Cpu({.slots_free = 1, .slots = 4, .servers = 0})) ==
         "needs 4 workers, 1 is free of 4 alive; needs 2 servers, 0 are alive");
-  CHECK(queue.WhyWaiting("c-3", {}) == "waits behind a-1 and 1 more");
+  CHECK(queue.WhyWaiting("c-3", Cpu({})) == "waits behind a-1 and 1 more");
 }
 
 TEST_CASE("Job queue: it says which GPUs are missing, and what each worker lacks",
@@ -47,9 +51,10 @@ TEST_CASE("Job queue: it says which GPUs are missing, and what each worker lacks
   const auto why = [](int workers, const DeviceNeed& need, const Supply& supply) {
     JobQueue queue;
     REQUIRE_OK(queue.Push("a-1", workers, 1, need));
-    CHECK(queue.HeadNeed() == need);
-    CHECK_FALSE(queue.Startable(supply).has_value());
-    return queue.WhyWaiting("a-1", supply);
+    CHECK(queue.Needs() == std::vector<DeviceNeed>{need});
+    const Supplies supplies = {{need, supply}};
+    CHECK_FALSE(queue.Startable(supplies).has_value());
+    return queue.WhyWaiting("a-1", supplies);
   };
   constexpr DeviceNeed kOne = {.kind = DeviceNeed::Kind::kGpu, .gpus = 1};
   constexpr DeviceNeed kFour = {.kind = DeviceNeed::Kind::kGpu, .gpus = 4};
@@ -65,6 +70,28 @@ TEST_CASE("Job queue: it says which GPUs are missing, and what each worker lacks
         "needs 3 workers with 1 GPU each, 1 is free of 2 alive");
   CHECK(why(3, kAny, {.slots_free = 1, .slots = 2, .servers = 1}) ==
         "needs 3 workers, 1 is free of 2 alive");
+}
+
+TEST_CASE("Job queue: a job whose GPUs nobody has holds nobody up", "[scheduler][core]") {
+  constexpr DeviceNeed kGpu = {.kind = DeviceNeed::Kind::kGpu, .gpus = 1};
+  JobQueue queue;
+  REQUIRE_OK(queue.Push("gpu-1", 1, 1, kGpu));
+  REQUIRE_OK(queue.Push("cpu-2", 1, 1));
+  REQUIRE_OK(queue.Push("cpu-3", 1, 1));
+  REQUIRE_OK(queue.Push("gpu-4", 1, 1, kGpu));
+  const Supply free{.slots_free = 1, .slots = 1, .servers = 1};
+  const Supply taken{.slots_free = 0, .slots = 1, .servers = 1};
+  const Supplies none = {{kGpu, {.servers = 1}}, {DeviceNeed(), free}};
+  CHECK(queue.Needs() == std::vector<DeviceNeed>{kGpu, DeviceNeed()});
+  CHECK(queue.Startable(none) == "cpu-2");
+  CHECK(queue.WhyWaiting("cpu-2", none) == "is about to start");
+  CHECK(queue.WhyWaiting("cpu-3", none) == "waits behind cpu-2");
+  CHECK(queue.WhyWaiting("gpu-4", none) == "needs 1 GPU; no live worker has one");
+  // A worker that has one, though in use: order again.
+  const Supplies some = {{kGpu, taken}, {DeviceNeed(), free}};
+  CHECK_FALSE(queue.Startable(some).has_value());
+  CHECK(queue.WhyWaiting("cpu-2", some) == "waits behind gpu-1");
+  CHECK(queue.WhyWaiting("gpu-4", some) == "waits behind gpu-1 and 2 more");
 }
 
 TEST_CASE("Job queue: it is bounded", "[scheduler][core]") {

@@ -257,7 +257,7 @@ class SchedulerCore {
   std::vector<ServerRef> ChooseServers(const JobPlan& plan) const;
   std::vector<JobEntry*> Running();  // By submission.
   int ShardsOn(const NodeId& node) const;
-  Supply CurrentSupply() const;
+  Supplies CurrentSupplies() const;
   const JobRun* RunOf(const JobId& job) const;  // Null: no such job, or it never started.
   JobRun* RunOf(const JobId& job);
   JobView ViewOf(const JobEntry& entry, Instant now) const;
@@ -278,7 +278,7 @@ class SchedulerCore {
   std::vector<Watch> watches_;                    // At most watches_max.
   std::vector<DrainWatch> drain_watches_;         // Likewise.
   std::vector<CheckpointWait> checkpoint_waits_;  // Likewise.
-  Supply explained_supply_;                       // That the pending jobs' reasons were made of.
+  Supplies explained_supplies_;                   // That the pending jobs' reasons were made of.
   bool queue_changed_ = false;                    // Since then.
   bool desired_changed_ = false;                  // Since the nodes' desired states were made.
   Instant due_ = Instant::InfiniteFuture();       // When the timer was to come, since it came last.

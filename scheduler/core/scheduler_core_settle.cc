@@ -99,21 +99,24 @@ void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
   }
 }
 
-// For the job that is to start next.
-Supply SchedulerCore::CurrentSupply() const {
-  const DeviceNeed need = queue_.HeadNeed();
-  Supply supply{.slots_free = slots_.free(need),
-                .slots = slots_.capacity(need),
-                .servers = static_cast<int>(membership_.Available(Role::kServer).size()),
-                .no_gpus = ""};
-  if (need.kind == DeviceNeed::Kind::kGpu && supply.slots == 0) {
-    supply.no_gpus = slots_.WhyNoGpus(need);
+// For the jobs that wait.
+Supplies SchedulerCore::CurrentSupplies() const {
+  Supplies supplies;
+  for (const DeviceNeed& need : queue_.Needs()) {
+    Supply supply{.slots_free = slots_.free(need),
+                  .slots = slots_.capacity(need),
+                  .servers = static_cast<int>(membership_.Available(Role::kServer).size()),
+                  .no_gpus = ""};
+    if (need.kind == DeviceNeed::Kind::kGpu && supply.slots == 0) {
+      supply.no_gpus = slots_.WhyNoGpus(need);
+    }
+    supplies.emplace_back(need, std::move(supply));
   }
-  return supply;
+  return supplies;
 }
 
 void SchedulerCore::StartJobs(Instant now, Actions& actions) {
-  while (const std::optional<JobId> job = queue_.Startable(CurrentSupply())) {
+  while (const std::optional<JobId> job = queue_.Startable(CurrentSupplies())) {
     queue_.Remove(*job);
     queue_changed_ = true;
     StartJob(jobs_.at(*job), now, actions);
@@ -165,13 +168,13 @@ int SchedulerCore::ShardsOn(const NodeId& node) const {
 }
 
 void SchedulerCore::ExplainPending() {
-  const Supply supply = CurrentSupply();
-  if (supply == explained_supply_ && !queue_changed_) return;
-  explained_supply_ = supply;
+  const Supplies supplies = CurrentSupplies();
+  if (supplies == explained_supplies_ && !queue_changed_) return;
+  explained_supplies_ = supplies;
   queue_changed_ = false;
   for (const JobId& job : queue_.Jobs()) {
     JobEntry& entry = jobs_.at(job);
-    std::string why = queue_.WhyWaiting(job, supply);
+    std::string why = queue_.WhyWaiting(job, supplies);
     if (why == entry.why_pending) continue;
     entry.why_pending = std::move(why);
     ++entry.pending_revision;

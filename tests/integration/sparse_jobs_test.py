@@ -137,15 +137,16 @@ class SparseFaultsTest(unittest.TestCase):
         self.assertEqual(hashes(self.finish(job)["outputDirectory"]), expected)
 
     def test_rows_on_disk_change_nothing_and_outlive_their_server_in_a_log(self):
-        job = {**BSP, "data": MANY_KEYS, "resources": "durability: LOG server_wait_seconds: 60"}
+        job = {**BSP, "epochs": 12, "data": MANY_KEYS, "resources": "server_wait_seconds: 60",
+               "rest": "durability: LOG"}
         factors = "factorization_machine { rank: 16 } rows { memory_mib: %d }"
         text = clicks.job(**job, model=factors % 0)
         expected = hashes(self.finish(self.cluster.submit(text))["outputDirectory"])
         job = self.cluster.submit(clicks.job(**job, model=factors % 1))
-        self.cluster.wait_iteration(job, 80)
+        self.cluster.wait_iteration(job, 40)
         servers = self.cluster.json("table", "list", job)["servers"]
         self.assertGreater(sum(int(table.get("rowsOnDisk", 0))
-                               for server in servers for table in server["tables"]), 5000)
+                               for server in servers for table in server["tables"]), 1000)
         self.cluster.daemons["server-0"].kill()
         self.cluster.daemons["server-0"].start()
         self.assertEqual(hashes(self.finish(job)["outputDirectory"]), expected)
