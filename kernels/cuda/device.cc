@@ -72,9 +72,6 @@ absl::Status Device::CheckCard() {
                                                       " has compute capability ", major,
                                                       ".x, expected at least ", kCapabilityMin));
   }
-  CAPSTAN_CUDA_CHECK(
-      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, options_.device),
-      "asking for the number of multiprocessors");
   return absl::OkStatus();
 }
 

@@ -38,7 +38,6 @@ class Device {
   cudaStream_t stream() const { return stream_; }
   cudnnHandle_t cudnn() const { return cudnn_; }
   cublasLtHandle_t cublaslt() const { return cublaslt_; }
-  int multiprocessors() const { return multiprocessors_; }
 
   // Makes this device the calling thread's.
   absl::Status Enter() const;
@@ -71,7 +70,6 @@ class Device {
   absl::Status TakeFaults();
 
   const CudaOptions options_;
-  int multiprocessors_ = 0;
   cudaStream_t stream_ = nullptr;
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublaslt_ = nullptr;

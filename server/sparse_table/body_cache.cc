@@ -70,8 +70,8 @@ absl::Status BodyCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
   std::vector<Slot> slots;
   std::vector<char*> bodies;
   absl::Status status;
-  for (size_t i = 0; i < missing.size() && status.ok(); ++i) {
-    const absl::StatusOr<Slot> slot = Take(missing[i]);
+  for (const RowNumber row : missing) {
+    const absl::StatusOr<Slot> slot = Take(row);
     status = slot.status();
     if (!slot.ok()) break;
     slots.push_back(*slot);

@@ -63,7 +63,6 @@ class BodyCache {
 
   int64_t bodies() const { return static_cast<int64_t>(entries_.size() - free_.size()); }
   int64_t bytes() const;
-  int64_t body_bytes() const { return static_cast<int64_t>(body_bytes_); }
 
  private:
   static constexpr uint8_t kUsesMax = 3;
