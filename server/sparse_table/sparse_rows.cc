@@ -42,8 +42,7 @@ SparseRows::SparseRows(const Config& config, KeyIndex index, RowAdmission admiss
       state_floats_(StateFloats(config.rule, config.dim)),
       body_bytes_(BodyBytes(config.dim, config.rule)),
       cache_(CacheOf(config, body_bytes_)),
-      row_bytes_(cache_ == nullptr ? RowBytes(kBodyAt, body_bytes_) : BodyCache::kHeadBytes),
-      slab_(row_bytes_),
+      slab_(cache_ == nullptr ? RowBytes(kBodyAt, body_bytes_) : BodyCache::kHeadBytes),
       index_(std::move(index)),
       admission_(std::move(admission)),
       eviction_(config.eviction, places_) {}

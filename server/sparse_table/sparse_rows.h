@@ -185,7 +185,6 @@ class SparseRows {
   int64_t state_floats_;
   int64_t body_bytes_;
   std::unique_ptr<BodyCache> cache_;  // Null: the bodies are in the slab.
-  int64_t row_bytes_;                 // In the slab.
   mutable RowSlab slab_;              // Reading moves bodies, which heads tell.
   KeyIndex index_;
   RowAdmission admission_;
