@@ -1,4 +1,6 @@
-"""Macros around the native C++ rules: they set warnings, and nothing else."""
+"""Macros around the native C++ rules: they set warnings and the precompiled header."""
+
+load("//common/build_defs:precompiled.bzl", "precompiled_copts", "precompiled_deps")
 
 _COPTS = [
     "-Wall",
@@ -12,13 +14,26 @@ _COPTS = [
     "-Werror",
 ]
 
-def capstan_cc_library(name, copts = [], **kwargs):
-    """A cc_library with the project's warnings as errors."""
-    native.cc_library(name = name, copts = _COPTS + copts, **kwargs)
+_LIBRARY_COPTS = _COPTS + precompiled_copts("library_headers")
+_TEST_COPTS = _COPTS + ["-O1"] + precompiled_copts("test_headers")
 
-def capstan_cc_binary(name, copts = [], **kwargs):
+def capstan_cc_library(name, copts = [], deps = [], **kwargs):
+    """A cc_library with the project's warnings as errors."""
+    native.cc_library(
+        name = name,
+        copts = _LIBRARY_COPTS + copts,
+        deps = deps + precompiled_deps("library_headers"),
+        **kwargs
+    )
+
+def capstan_cc_binary(name, copts = [], deps = [], **kwargs):
     """A cc_binary with the project's warnings as errors."""
-    native.cc_binary(name = name, copts = _COPTS + copts, **kwargs)
+    native.cc_binary(
+        name = name,
+        copts = _LIBRARY_COPTS + copts,
+        deps = deps + precompiled_deps("library_headers"),
+        **kwargs
+    )
 
 def capstan_cc_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
     """A Catch2 test: links the shared main, so that a test file holds only its cases."""
@@ -27,7 +42,7 @@ def capstan_cc_test(name, srcs, deps = [], copts = [], size = "small", **kwargs)
         size = size,
         srcs = srcs,
         # Cases run once: compiling them well takes longer than they run.
-        copts = _COPTS + ["-O1"] + copts,
-        deps = deps + ["//common/testing:catch2_main"],
+        copts = _TEST_COPTS + copts,
+        deps = deps + ["//common/testing:catch2_main"] + precompiled_deps("test_headers"),
         **kwargs
     )

@@ -1,5 +1,7 @@
 """C++ libraries from .proto files by the system's protoc: no download, no toolchain."""
 
+load("//common/build_defs:precompiled.bzl", "precompiled_copts", "precompiled_deps")
+
 def _generate(name, src, imports, outs, plugin_flags):
     native.genrule(
         name = name,
@@ -31,7 +33,8 @@ def capstan_proto_library(name, src, deps = [], imports = [], visibility = None)
         name = name,
         srcs = [base + ".pb.cc"],
         hdrs = [base + ".pb.h"],
-        deps = deps + ["@protobuf//:protobuf"],
+        copts = precompiled_copts("library_headers"),
+        deps = deps + ["@protobuf//:protobuf"] + precompiled_deps("library_headers"),
         visibility = visibility,
     )
 
@@ -57,6 +60,7 @@ def capstan_grpc_library(name, src, proto, imports = [], visibility = None):
         name = name,
         srcs = [base + ".grpc.pb.cc"],
         hdrs = [base + ".grpc.pb.h"],
-        deps = [proto, "@grpc//:grpc++"],
+        copts = precompiled_copts("library_headers"),
+        deps = [proto, "@grpc//:grpc++"] + precompiled_deps("library_headers"),
         visibility = visibility,
     )

@@ -57,6 +57,10 @@ cc_library(
 )
 """
 
+# Abseil's, for Windows. A macro that only some targets define makes GCC refuse a precompiled header
+# that knows its name, and Catch2's does.
+_WITHOUT_EFFECT = ["-DNOMINMAX"]
+
 def _flags(ctx, modules, kind):
     result = ctx.execute(["pkg-config", kind] + modules)
     if result.return_code != 0:
@@ -74,7 +78,11 @@ def _system_library_impl(ctx):
         linkopts = _flags(ctx, modules, "--libs") + ctx.attr.linkopts.get(name, [])
         build += _LIBRARY.format(
             name = name,
-            defines = [flag[2:] for flag in cflags if flag.startswith("-D")],
+            defines = [
+                flag[2:]
+                for flag in cflags
+                if flag.startswith("-D") and flag not in _WITHOUT_EFFECT
+            ],
             linkopts = linkopts,
         )
     for name, linkopts in ctx.attr.plain_targets.items():

@@ -1,0 +1,85 @@
+"""Headers parsed once for all: two thirds of a compilation would go into reading them anew.
+
+A rule makes the .gch of a header, with the flags of every other C++ file of the same configuration;
+the macros of capstan.bzl and proto.bzl put it in front of each file by PRECOMPILED_COPTS. GCC takes
+it or reads the header beside it instead (-Winvalid-pch says why); `--define=precompiled=off` reads
+no such header at all, and so finds a file that does not include what it uses.
+"""
+
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+def _command(ctx, source, output):
+    toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    variables = cc_common.create_compile_variables(
+        cc_toolchain = toolchain,
+        feature_configuration = features,
+        output_file = output.path,
+        source_file = source.path,
+        use_pic = True,
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts +
+                             ["-iquote", ".", "-x", "c++-header"],
+    )
+    return struct(
+        tool = cc_common.get_tool_for_action(
+            action_name = ACTION_NAMES.cpp_compile,
+            feature_configuration = features,
+        ),
+        arguments = cc_common.get_memory_inefficient_command_line(
+            action_name = ACTION_NAMES.cpp_compile,
+            feature_configuration = features,
+            variables = variables,
+        ),
+        files = toolchain.all_files,
+    )
+
+def _precompiled_header_impl(ctx):
+    # In a folder of its own: GCC looks for a .gch beside the first header of that name.
+    header = ctx.actions.declare_file("precompiled/" + ctx.file.src.basename)
+    compiled = ctx.actions.declare_file("precompiled/" + ctx.file.src.basename + ".gch")
+    ctx.actions.symlink(output = header, target_file = ctx.file.src)
+    command = _command(ctx, ctx.file.src, compiled)
+    ctx.actions.run(
+        arguments = command.arguments,
+        executable = command.tool,
+        inputs = depset([ctx.file.src] + ctx.files.includes, transitive = [command.files]),
+        mnemonic = "CppPrecompile",
+        outputs = [compiled],
+        progress_message = "Precompiling " + ctx.file.src.short_path,
+        use_default_shell_env = True,
+    )
+    return [CcInfo(compilation_context = cc_common.create_compilation_context(
+        headers = depset([header, compiled] + ctx.files.includes),
+    ))]
+
+precompiled_header = rule(
+    implementation = _precompiled_header_impl,
+    attrs = {
+        "includes": attr.label_list(allow_files = [".h"]),  # Headers of ours that src includes.
+        "src": attr.label(allow_single_file = [".h"], mandatory = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    doc = "A header of the system's libraries, and nothing of ours, to put in front of C++ files.",
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
+
+def precompiled_deps(name):
+    """The deps of a target that compiles with the precompiled header //common/build_defs:<name>."""
+    return select({
+        "//common/build_defs:nothing_precompiled": [],
+        "//conditions:default": ["//common/build_defs:" + name],
+    })
+
+def precompiled_copts(name):
+    """The copts of such a target."""
+    return select({
+        "//common/build_defs:nothing_precompiled": [],
+        "//conditions:default": ["-include", "common/build_defs/precompiled/{}.h".format(name)],
+    })
