@@ -48,12 +48,12 @@ class Survivor {
 };
 
 void TryVariants(Survivor& survivor, const std::string& seed) {
-  // What formats are made of, and what they are not.
-  const std::string bytes = std::string("\0", 1) + " \t\n\r\"#:,+-.0519aefxnXq\x7f\x80\xff";
+  // What formats are made of, and what they are not; the zero at its end, too.
+  constexpr char kBytes[] = " \t\n\r\"#:,+-.0519aefxnXq\x7f\x80\xff";
   for (size_t i = 0; i <= seed.size(); ++i) {
     survivor.Try(seed.substr(0, i));
     survivor.Try(seed.substr(i));
-    for (const char byte : bytes) {
+    for (const char byte : kBytes) {
       survivor.Try(seed.substr(0, i) + byte + seed.substr(i));
       if (i < seed.size()) survivor.Try(seed.substr(0, i) + byte + seed.substr(i + 1));
     }
