@@ -31,7 +31,8 @@ JobPlan Plan(Mode mode) {
 }
 
 struct Story : FakeCluster {
-  explicit Story(double checkpoint_fails = 0) : FakeCluster(Given(checkpoint_fails)) {
+  explicit Story(double checkpoint_fails = 0) : Story(Given(checkpoint_fails)) {}
+  explicit Story(const Options& options) : FakeCluster(options) {
     AddServer("server-1");
     AddServer("server-2");
     AddWorker("worker-1", 1);
@@ -153,6 +154,31 @@ TEST_CASE("Job checkpoints: a job whose shards are lost goes back to its newest 
   story.End();
   CHECK(story.Entered(JobPhase::kRecovering) == 1);
   CHECK(story.View("job-1").results.size() == 2);
+  story.CheckTrained(plan);
+}
+
+TEST_CASE("Job checkpoints: a job goes back to one whose manifest is being written",
+          "[scheduler][core]") {
+  FakeCluster::Options options = Story::Given(0);
+  options.publishing_ms = 20'000;
+  Story story(options);
+  JobPlan plan = Plan(Mode::kAsp);
+  plan.checkpoint_interval = absl::Milliseconds(700);
+  plan.epochs = 20;
+  plan.checkpoints_kept = 1;  // It removes the one before.
+  REQUIRE_OK(story.Submit(plan));
+  REQUIRE(story.RunUntil([&] { return story.Count() == 1; }, absl::Minutes(1)));
+  REQUIRE(story.RunUntil([&] { return story.IsPublishing(); }, absl::Minutes(1)));
+  story.Kill("server-2");
+  REQUIRE(
+      story.RunUntil([&] { return story.Entered(JobPhase::kRecovering) == 1; }, absl::Minutes(1)));
+  CHECK(story.IsPublishing());
+  story.End();
+  const auto back_to_it = [](const Event& event) {
+    const auto* back = std::get_if<WentBack>(&event);
+    return back != nullptr && back->folder == "/checkpoints/checkpoint-2";
+  };
+  CHECK(std::any_of(story.events().begin(), story.events().end(), back_to_it));
   story.CheckTrained(plan);
 }
 

@@ -166,6 +166,8 @@ void JobRun::BeginRecovery(Instant now, Events& events) {
 void JobRun::Recover(Instant now, Events& events) {
   const bool late = now >= recovery_->since + plan_.server_wait;
   const bool found = WaitsForLog() && shards_.RecoverFromLog(now);
+  // A checkpoint that becomes complete removes others: only then is it known which are there.
+  if (!found && checkpoints_.MustPublish()) return;
   if (found || ((late || !WaitsForLog()) && GoBack(now, events))) {
     recovery_->waiting = false;
     TakeRouting(now, events);

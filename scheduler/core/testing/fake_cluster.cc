@@ -331,7 +331,8 @@ bool FakeCluster::Perform(Actions& actions) {
     if (reply.id > CheckpointId(0)) checkpoint_replies_.push_back(std::move(reply));
   }
   for (CheckpointPublish& publish : actions.publishes) {
-    publishes_.push_back({std::move(publish), now_ + absl::Milliseconds(dice_.Below(300))});
+    publishes_.push_back(
+        {std::move(publish), now_ + absl::Milliseconds(dice_.Below(options_.publishing_ms))});
   }
   for (const JobId& job : actions.changes.jobs) {
     for (auto& [id, lease] : jobs_.at(job).leases) lease.durable = lease.done;

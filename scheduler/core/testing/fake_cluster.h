@@ -58,9 +58,10 @@ class FakeCluster {
     uint64_t seed = 1;
     SchedulerCore::Options core;
     Network network;
-    int staleness_bound = 2;      // Of SSP jobs.
-    int batches_per_step = 3;     // That a task trains in 10 ms, at most.
-    double checkpoint_fails = 0;  // Chance of each part, and of each manifest.
+    int staleness_bound = 2;       // Of SSP jobs.
+    int batches_per_step = 3;      // That a task trains in 10 ms, at most.
+    double checkpoint_fails = 0;   // Chance of each part, and of each manifest.
+    uint32_t publishing_ms = 300;  // A manifest takes less.
   };
   explicit FakeCluster(const Options& options);
 
@@ -109,6 +110,7 @@ class FakeCluster {
   void CheckAllAnswered();
   const std::string& error() const { return error_; }
   const std::vector<CheckpointReply>& checkpoint_replies() const { return checkpoint_replies_; }
+  bool IsPublishing() const { return !publishes_.empty(); }  // A manifest is being written.
   // The complete checkpoints of a job, oldest first.
   const std::vector<CheckpointPublish>& Complete(const JobId& job) { return jobs_[job].complete; }
 
