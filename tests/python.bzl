@@ -18,8 +18,7 @@ def capstan_python_test(name, src, data = [], size = "medium", tags = [], args =
       src: the program.
       data: files that it needs; the cluster's binaries are always there.
       size: Bazel's test size; sets the timeout.
-      tags: as usual. Tests of whole clusters are "exclusive": they measure time and share few
-        cores.
+      tags: as usual.
       args: passed to the program.
       **kwargs: as usual.
     """
