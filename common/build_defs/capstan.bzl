@@ -17,12 +17,24 @@ _COPTS = [
 _LIBRARY_COPTS = _COPTS + precompiled_copts("library_headers")
 _TEST_COPTS = _COPTS + ["-O1"] + precompiled_copts("test_headers")
 
+def _is_optimized_by_itself(copts):
+    # GCC takes a precompiled header for a file of another -O, and compiles it by the header's.
+    return len([flag for flag in copts if flag.startswith("-O")]) > 0
+
+def _library_copts(copts):
+    return (_COPTS if _is_optimized_by_itself(copts) else _LIBRARY_COPTS) + copts
+
+def _library_deps(copts, deps):
+    if _is_optimized_by_itself(copts):
+        return deps
+    return deps + precompiled_deps("library_headers")
+
 def capstan_cc_library(name, copts = [], deps = [], **kwargs):
     """A cc_library with the project's warnings as errors."""
     native.cc_library(
         name = name,
-        copts = _LIBRARY_COPTS + copts,
-        deps = deps + precompiled_deps("library_headers"),
+        copts = _library_copts(copts),
+        deps = _library_deps(copts, deps),
         **kwargs
     )
 
@@ -30,8 +42,8 @@ def capstan_cc_binary(name, copts = [], deps = [], **kwargs):
     """A cc_binary with the project's warnings as errors."""
     native.cc_binary(
         name = name,
-        copts = _LIBRARY_COPTS + copts,
-        deps = deps + precompiled_deps("library_headers"),
+        copts = _library_copts(copts),
+        deps = _library_deps(copts, deps),
         **kwargs
     )
 
