@@ -1,0 +1,157 @@
+#include "common/net/data_caller.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+// The thread in Run looks that often for deadlines and a silent peer, so that starting a call need
+// not wake it.
+constexpr absl::Duration kTickInterval = absl::Seconds(1);
+constexpr int64_t kNoBound =
+    std::numeric_limits<int64_t>::max();  // The caller bounds its requests.
+
+}  // namespace
+
+DataCaller::DataCaller(Descriptor socket, const Clock* clock)
+    : clock_(clock), connection_(std::move(socket), kNoBound, clock), quiet_since_(clock->Now()) {}
+
+absl::Status DataCaller::Run() {
+  const absl::Status status = connection_.Run(this);
+  absl::flat_hash_map<CallId, Pending> lost;
+  {
+    absl::MutexLock lock(&mutex_);
+    ended_ = true;
+    lost.swap(pending_);
+    deadlines_.clear();
+  }
+  const absl::Status unavailable =
+      absl::UnavailableError(absl::StrCat("the data connection is lost: ", status.message()));
+  for (auto& [id, call] : lost) call.done(unavailable);
+  return status;
+}
+
+std::optional<DataCaller::CallId> DataCaller::Start(DataMethod method, absl::Cord request,
+                                                    absl::Duration timeout, absl::Duration patience,
+                                                    Done done) {
+  const Instant deadline = clock_->Now() + timeout;
+  CallId id = 0;
+  bool wake = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_) return std::nullopt;
+    id = next_call_++;
+    pending_[id] = {.done = std::move(done), .deadline = deadline};
+    deadlines_.emplace(deadline, id);
+    wake = deadline < next_tick_;
+  }
+  if (wake) connection_.Wake();
+  connection_.Send({.kind = FrameKind::kRequest, .what = static_cast<uint8_t>(method), .call = id},
+                   std::move(request), patience);
+  return id;
+}
+
+void DataCaller::Cancel(CallId call) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!pending_.contains(call)) return;
+    cancelled_.push_back(call);
+  }
+  connection_.Wake();
+}
+
+std::optional<DataCaller::Pending> DataCaller::Take(CallId call) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = pending_.find(call);
+  if (found == pending_.end()) return std::nullopt;
+  Pending pending = std::move(found->second);
+  pending_.erase(found);
+  deadlines_.erase({pending.deadline, call});
+  return pending;
+}
+
+absl::Status DataCaller::OnFrame(const FrameHead& head, absl::Cord body) {
+  switch (head.kind) {
+    case FrameKind::kAnswer:
+    case FrameKind::kError: {
+      std::optional<Pending> call = Take(head.call);
+      if (!call.has_value()) return absl::OkStatus();  // Nobody waits for it any more.
+      if (head.kind == FrameKind::kAnswer) {
+        call->done(std::move(body));
+      } else {
+        call->done(ErrorOf(head, std::string(body)));
+      }
+      return absl::OkStatus();
+    }
+    case FrameKind::kPong:
+      return absl::OkStatus();  // Its bytes were what counts.
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("a server sent a frame of kind ", static_cast<int>(head.kind)));
+  }
+}
+
+std::vector<std::pair<DataCaller::CallId, absl::Status>> DataCaller::TakeOverdue(Instant now) {
+  std::vector<std::pair<CallId, absl::Status>> overdue;
+  absl::MutexLock lock(&mutex_);
+  for (const CallId call : cancelled_)
+    overdue.emplace_back(call, absl::CancelledError("cancelled"));
+  cancelled_.clear();
+  for (const auto& [deadline, call] : deadlines_) {
+    if (now < deadline) break;
+    overdue.emplace_back(call, absl::DeadlineExceededError("no answer within the call's time"));
+  }
+  next_tick_ = now + kTickInterval;
+  for (const auto& [deadline, call] : deadlines_) {
+    if (deadline <= now) continue;
+    next_tick_ = std::min(next_tick_, deadline);
+    break;
+  }
+  return overdue;
+}
+
+void DataCaller::GiveUp(CallId call, const absl::Status& status) {
+  std::optional<Pending> pending = Take(call);
+  if (!pending.has_value()) return;
+  connection_.Send({.kind = FrameKind::kCancel, .call = call}, absl::Cord());
+  pending->done(status);
+}
+
+absl::Status DataCaller::CheckPeer(Instant now, bool moved) {
+  bool waits;
+  {
+    absl::MutexLock lock(&mutex_);
+    waits = !pending_.empty();
+  }
+  const bool ping_itself = std::exchange(just_pinged_, false);
+  if ((moved && !ping_itself) || !waits) {
+    quiet_since_ = now;
+    pinged_.reset();
+    return absl::OkStatus();
+  }
+  if (!pinged_.has_value()) {
+    if (now - quiet_since_ < kPingAfter) return absl::OkStatus();
+    connection_.Send({.kind = FrameKind::kPing}, absl::Cord());
+    pinged_ = now;
+    just_pinged_ = true;
+    return absl::OkStatus();
+  }
+  if (now - *pinged_ < kPongWithin) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the peer has said nothing for ", absl::FormatDuration(now - quiet_since_)));
+}
+
+absl::Status DataCaller::OnTick(Instant now, bool moved, Instant* next) {
+  CAPSTAN_RETURN_IF_ERROR(CheckPeer(now, moved));
+  for (const auto& [call, status] : TakeOverdue(now)) GiveUp(call, status);
+  absl::MutexLock lock(&mutex_);
+  *next = next_tick_;
+  return absl::OkStatus();
+}
+
+}  // namespace capstan

@@ -1,0 +1,91 @@
+// DataCaller: calls over one data connection, as a client makes them.
+//
+//   (none) --Start--> PENDING --answer, error-----------> done(it)
+//                        |------Cancel------------------> done(kCancelled), the server is told
+//                        |------deadline----------------> done(kDeadlineExceeded), likewise
+//                        '------connection lost, Close--> done(kUnavailable)
+//
+// A server that says nothing for kPingAfter while calls are pending is asked for a sign of life;
+// if none comes in kPongWithin, the connection is lost. Thread safety: thread-safe.
+#ifndef CAPSTAN_COMMON_NET_DATA_CALLER_H_
+#define CAPSTAN_COMMON_NET_DATA_CALLER_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/net/data_connection.h"
+#include "common/net/frame.h"
+#include "common/storage/descriptor.h"
+#include "common/time/clock.h"
+#include "common/time/instant.h"
+
+namespace capstan {
+
+class DataCaller final : private DataConnection::Handler {
+ public:
+  // As gRPC's pings (common/net/channel.cc).
+  static constexpr absl::Duration kPingAfter = absl::Seconds(10);
+  static constexpr absl::Duration kPongWithin = absl::Seconds(5);
+
+  // Called once, by the thread in Run, under no lock.
+  using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
+  using CallId = uint64_t;
+
+  // `socket` is greeted (data_socket.h); `clock` outlives this.
+  DataCaller(Descriptor socket, const Clock* clock);
+
+  // Until the connection ends; says why. All calls have ended when it returns.
+  absl::Status Run();
+  void Close() { connection_.Close(); }  // Makes Run return. May be called before it.
+
+  // Starts a call that ends `timeout` from now at the latest. Waits for the socket where it takes
+  // no more, `patience` in all; then the thread in Run sends the rest. None: Run has ended; `done`
+  // is not called.
+  std::optional<CallId> Start(DataMethod method, absl::Cord request, absl::Duration timeout,
+                              absl::Duration patience, Done done);
+  void Cancel(CallId call);  // Returns at once; calls that have ended are ignored.
+
+ private:
+  struct Pending {
+    Done done;
+    Instant deadline;
+  };
+
+  absl::Status OnFrame(const FrameHead& head, absl::Cord body) override;
+  absl::Status OnTick(Instant now, bool moved, Instant* next) override;
+  // Takes a call out of the books; nothing if it has ended.
+  std::optional<Pending> Take(CallId call);
+  void GiveUp(CallId call, const absl::Status& status);
+  std::vector<std::pair<CallId, absl::Status>> TakeOverdue(Instant now);
+  absl::Status CheckPeer(Instant now, bool moved);
+
+  const Clock* const clock_;
+  DataConnection connection_;
+
+  absl::Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  CallId next_call_ ABSL_GUARDED_BY(mutex_) = 1;
+  absl::flat_hash_map<CallId, Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<Instant, CallId>> deadlines_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CallId> cancelled_ ABSL_GUARDED_BY(mutex_);
+  Instant next_tick_ ABSL_GUARDED_BY(mutex_);
+  // Of the thread in Run: since when nothing has moved though calls are pending; when it asked.
+  Instant quiet_since_;
+  std::optional<Instant> pinged_;
+  bool just_pinged_ = false;  // What has moved since is the question itself.
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_DATA_CALLER_H_

@@ -1,0 +1,99 @@
+#include "common/net/data_connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+// Another thread writes, and what is queued is still too much: it does not say when it is less.
+constexpr absl::Duration kWriterPause = absl::Milliseconds(1);
+
+// For poll; rounded up, so that a deadline has passed when it returns.
+int MillisUntil(Instant until, Instant now) {
+  if (until == Instant::InfiniteFuture()) return -1;
+  const absl::Duration left = std::max(until - now, absl::ZeroDuration());
+  return static_cast<int>(
+      absl::ToInt64Milliseconds(std::min(absl::Ceil(left, absl::Milliseconds(1)), absl::Hours(1))));
+}
+
+}  // namespace
+
+DataConnection::DataConnection(Descriptor socket, int64_t queued_bytes_max, const Clock* clock)
+    : socket_(std::move(socket)),
+      queued_bytes_max_(queued_bytes_max),
+      clock_(clock),
+      writer_(socket_.get()) {}
+
+void DataConnection::Send(const FrameHead& head, absl::Cord body, absl::Duration patience) {
+  // The thread in Run looks for itself before it sleeps, but it may be asleep.
+  if (writer_.Send(head, std::move(body), patience)) wake_up_.Wake();
+}
+
+void DataConnection::Wake() { wake_up_.Wake(); }
+
+void DataConnection::Close() {
+  closed_ = true;
+  shutdown(socket_.get(), SHUT_RDWR);
+  wake_up_.Wake();
+}
+
+absl::Status DataConnection::Run(Handler* handler) {
+  const absl::Status status = Loop(handler);
+  closed_ = true;
+  shutdown(socket_.get(), SHUT_RDWR);
+  writer_.Close();
+  return status;
+}
+
+absl::Status DataConnection::Loop(Handler* handler) {
+  for (;;) {
+    if (closed_) return absl::UnavailableError("the connection was closed here");
+    CAPSTAN_RETURN_IF_ERROR(writer_.error());
+    if (writer_.stalled()) writer_.Flush();
+    size_t received = 0;
+    if (MayRead()) {
+      CAPSTAN_RETURN_IF_ERROR(HandleFrames(handler));
+      if (MayRead()) {
+        CAPSTAN_ASSIGN_OR_RETURN(received, reader_.Receive(socket_.get()));
+      }
+    }
+    received_bytes_ += static_cast<int64_t>(received);
+    if (received == 0 || wake_up_.woken()) {
+      CAPSTAN_RETURN_IF_ERROR(WaitForMore(handler, /*wait=*/received == 0));
+    }
+  }
+}
+
+absl::Status DataConnection::HandleFrames(Handler* handler) {
+  while (!closed_ && MayRead()) {
+    CAPSTAN_ASSIGN_OR_RETURN(std::optional<FrameReader::Frame> frame, reader_.Next());
+    if (!frame.has_value()) return absl::OkStatus();
+    CAPSTAN_RETURN_IF_ERROR(handler->OnFrame(frame->head, std::move(frame->body)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataConnection::WaitForMore(Handler* handler, bool wait) {
+  const int64_t moved = received_bytes_ + writer_.sent_bytes();
+  Instant next = Instant::InfiniteFuture();
+  const Instant now = clock_->Now();
+  CAPSTAN_RETURN_IF_ERROR(handler->OnTick(now, std::exchange(moved_bytes_, moved) != moved, &next));
+  const bool stalled = writer_.stalled();
+  if (!MayRead() && !stalled) next = std::min(next, now + kWriterPause);
+  pollfd files[] = {{.fd = socket_.get(), .events = 0, .revents = 0},
+                    {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
+  if (MayRead()) files[0].events |= POLLIN;
+  if (stalled) files[0].events |= POLLOUT;
+  poll(files, 2, wait ? MillisUntil(next, now) : 0);
+  wake_up_.Clear();
+  return absl::OkStatus();
+}
+
+}  // namespace capstan

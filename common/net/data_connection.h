@@ -1,0 +1,71 @@
+// DataConnection: frames both ways over one socket, read by one thread.
+//
+// The thread in Run reads frames and hands them to its handler; any thread sends. What the socket
+// does not take at once the thread in Run writes as it takes more, beside reading: a sender never
+// waits longer than its patience in all. While more is queued than `queued_bytes_max`, nothing is
+// read: so a peer that asks and does not read answers holds no more than that and what its calls
+// hold.
+// Thread safety: thread-safe; Run is for one thread, once.
+#ifndef CAPSTAN_COMMON_NET_DATA_CONNECTION_H_
+#define CAPSTAN_COMMON_NET_DATA_CONNECTION_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/time/time.h"
+#include "common/net/frame.h"
+#include "common/net/frame_reader.h"
+#include "common/net/frame_writer.h"
+#include "common/net/wake_up.h"
+#include "common/storage/descriptor.h"
+#include "common/time/clock.h"
+#include "common/time/instant.h"
+
+namespace capstan {
+
+class DataConnection {
+ public:
+  // Called by the thread in Run, under no lock.
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    // Errors end the connection.
+    virtual absl::Status OnFrame(const FrameHead& head, absl::Cord body) = 0;
+    // Before the thread sleeps, and after Wake; `moved`: bytes have come or gone since the last
+    // one. *next: when it is to be called again at the latest. Errors end the connection.
+    virtual absl::Status OnTick(Instant now, bool moved, Instant* next) = 0;
+  };
+
+  // The socket is connected, and greeted. `clock` outlives the connection.
+  DataConnection(Descriptor socket, int64_t queued_bytes_max, const Clock* clock);
+
+  // Until the connection ends; says why: kUnavailable, or what a handler or DecodeFrameHead said.
+  absl::Status Run(Handler* handler);
+
+  // Frames are dropped once the connection has ended. `head.length` is set to the body's.
+  void Send(const FrameHead& head, absl::Cord body, absl::Duration patience = absl::ZeroDuration());
+  void Wake();   // Makes Run call OnTick.
+  void Close();  // Makes Run return, soon. May be called before Run.
+
+ private:
+  absl::Status Loop(Handler* handler);
+  absl::Status HandleFrames(Handler* handler);
+  absl::Status WaitForMore(Handler* handler, bool wait);
+  bool MayRead() const { return writer_.queued_bytes() <= queued_bytes_max_; }
+
+  const Descriptor socket_;
+  const int64_t queued_bytes_max_;
+  const Clock* const clock_;
+  std::atomic<bool> closed_ = false;
+  WakeUp wake_up_;
+  FrameWriter writer_;
+  // Of the thread in Run.
+  FrameReader reader_;
+  int64_t received_bytes_ = 0, moved_bytes_ = 0;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_DATA_CONNECTION_H_

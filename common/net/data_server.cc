@@ -1,0 +1,239 @@
+#include "common/net/data_server.h"
+
+#include <poll.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/net/channel.h"
+#include "common/net/data_connection.h"
+#include "common/observability/log.h"
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+constexpr int kNoDescriptorsMillis = 100;  // Until another attempt to accept.
+
+bool IsMethod(uint8_t what) {
+  return what >= static_cast<uint8_t>(DataMethod::kPush) &&
+         what <= static_cast<uint8_t>(DataMethod::kPushPull);
+}
+
+// Worth a line: it is no client of ours, or one with a bug.
+bool IsGarbage(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status);
+}
+
+}  // namespace
+
+// One connection and its open calls.
+class DataServer::Peer final : public DataConnection::Handler,
+                               public std::enable_shared_from_this<Peer> {
+ public:
+  Peer(Descriptor socket, const DataServer::Handler* handler, const Clock* clock)
+      : handler_(handler),
+        socket_(socket.get()),
+        connection_(std::move(socket), kMessageBytesMax, clock) {}
+
+  int socket() const { return socket_; }
+  void Close() { connection_.Close(); }
+  // Until the connection and all its calls have ended.
+  absl::Status Run() {
+    const absl::Status status = connection_.Run(this);
+    absl::flat_hash_map<uint64_t, Cancel> open;
+    {
+      absl::MutexLock lock(&mutex_);
+      open = open_;
+    }
+    for (const auto& [call, cancel] : open) {
+      if (cancel != nullptr) cancel();
+    }
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(
+        +[](absl::flat_hash_map<uint64_t, Cancel>* calls) { return calls->empty(); }, &open_));
+    return status;
+  }
+
+  absl::Status OnFrame(const FrameHead& head, absl::Cord body) override {
+    switch (head.kind) {
+      case FrameKind::kRequest:
+        return StartCall(head, std::move(body));
+      case FrameKind::kCancel:
+        CancelCall(head.call);
+        return absl::OkStatus();
+      case FrameKind::kPing:
+        connection_.Send({.kind = FrameKind::kPong}, absl::Cord());
+        return absl::OkStatus();
+      default:
+        return absl::InvalidArgumentError(
+            absl::StrCat("a client sent a frame of kind ", static_cast<int>(head.kind)));
+    }
+  }
+  absl::Status OnTick(Instant, bool, Instant*) override { return absl::OkStatus(); }
+
+ private:
+  absl::Status StartCall(const FrameHead& head, absl::Cord body) {
+    if (!IsMethod(head.what)) {
+      Answer(head.call, absl::UnimplementedError(absl::StrCat("method ", head.what)));
+      return absl::OkStatus();
+    }
+    bool room;
+    {
+      absl::MutexLock lock(&mutex_);
+      room = open_.size() < kOpenCallsMax;
+      if (room && !open_.try_emplace(head.call).second) {
+        return absl::InvalidArgumentError(absl::StrCat("call ", head.call, " is open already"));
+      }
+    }
+    if (!room) {
+      Answer(head.call, absl::ResourceExhaustedError(absl::StrCat(
+                            "more than ", kOpenCallsMax, " calls of one connection are open")));
+      return absl::OkStatus();
+    }
+    Cancel cancel = (*handler_)(
+        static_cast<DataMethod>(head.what), std::move(body),
+        [self = shared_from_this(), call = head.call](absl::StatusOr<absl::Cord> answer) {
+          self->Finish(call, std::move(answer));
+        });
+    absl::MutexLock lock(&mutex_);
+    const auto open = open_.find(head.call);
+    if (open != open_.end()) open->second = std::move(cancel);
+    return absl::OkStatus();
+  }
+
+  void CancelCall(uint64_t call) {
+    Cancel cancel;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto open = open_.find(call);
+      if (open != open_.end()) cancel = open->second;
+    }
+    if (cancel != nullptr) cancel();
+  }
+
+  void Answer(uint64_t call, absl::StatusOr<absl::Cord> answer) {
+    if (answer.ok() && answer->size() > static_cast<size_t>(kMessageBytesMax)) {
+      answer = absl::ResourceExhaustedError(absl::StrCat(
+          "an answer of ", answer->size(), " bytes, expected at most ", kMessageBytesMax));
+    }
+    if (answer.ok()) {
+      connection_.Send({.kind = FrameKind::kAnswer, .call = call}, *std::move(answer));
+    } else {
+      connection_.Send(ErrorHead(call, answer.status()), absl::Cord(ErrorText(answer.status())));
+    }
+  }
+
+  void Finish(uint64_t call, absl::StatusOr<absl::Cord> answer) {
+    Answer(call, std::move(answer));
+    Cancel cancel;  // Dies under no lock.
+    absl::MutexLock lock(&mutex_);
+    const auto open = open_.find(call);
+    cancel = std::move(open->second);
+    open_.erase(open);
+  }
+
+  const DataServer::Handler* const handler_;
+  const int socket_;
+  DataConnection connection_;
+  absl::Mutex mutex_;
+  // What cancels each; null as long as the handler runs.
+  absl::flat_hash_map<uint64_t, Cancel> open_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::StatusOr<std::unique_ptr<DataServer>> DataServer::Start(Options options) {
+  CAPSTAN_ASSIGN_OR_RETURN(ListeningSocket listening, ListenForData(options.listen));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string token, MakeToken());
+  std::unique_ptr<DataServer> server(
+      new DataServer(std::move(options), std::move(listening), std::move(token)));
+  server->acceptor_ = std::thread([raw = server.get()] { raw->Accept(); });
+  return server;
+}
+
+DataServer::DataServer(Options options, ListeningSocket listening, std::string token)
+    : options_(std::move(options)), listening_(std::move(listening)), token_(std::move(token)) {}
+
+void DataServer::Accept() {
+  for (;;) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopped_) return;
+    }
+    pollfd files[] = {{.fd = listening_.socket.get(), .events = POLLIN, .revents = 0},
+                      {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
+    poll(files, 2, -1);
+    wake_up_.Clear();
+    JoinEnded();
+    if (files[0].revents != 0) AcceptOne();
+  }
+}
+
+void DataServer::AcceptOne() {
+  Descriptor socket = AcceptData(listening_.socket.get());
+  if (!socket.ok()) {
+    if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
+    pollfd wake{.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0};
+    poll(&wake, 1, kNoDescriptorsMillis);
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  if (stopped_ || std::ssize(connections_) >= options_.connections_max) return;
+  const int number = next_number_++;
+  Connection& connection = connections_[number];
+  connection.peer = std::make_shared<Peer>(std::move(socket), &options_.handler, &clock_);
+  connection.thread = std::thread([this, number, peer = connection.peer] { Serve(number, peer); });
+}
+
+void DataServer::Serve(int number, const std::shared_ptr<Peer>& peer) {
+  const std::string name = PeerName(peer->socket());
+  absl::Status status = GreetClient(peer->socket(), token_, kGreetingWithin, stop_.descriptor());
+  if (status.ok()) {
+    ++serving_;
+    status = peer->Run();
+    --serving_;
+  } else {
+    peer->Close();
+  }
+  if (IsGarbage(status)) {
+    LogWarning({}, "data connection from {} ends: {}", name, std::string(status.message()));
+  }
+  absl::MutexLock lock(&mutex_);
+  ended_.push_back(number);
+  wake_up_.Wake();
+}
+
+void DataServer::JoinEnded() {
+  std::vector<Connection> ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const int number : ended_) {
+      ended.push_back(std::move(connections_.at(number)));
+      connections_.erase(number);
+    }
+    ended_.clear();
+  }
+  for (Connection& connection : ended) connection.thread.join();
+}
+
+void DataServer::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_) return;
+    stopped_ = true;
+    for (auto& [number, connection] : connections_) connection.peer->Close();
+  }
+  stop_.Wake();
+  wake_up_.Wake();
+  acceptor_.join();
+  absl::btree_map<int, Connection> rest;
+  {
+    absl::MutexLock lock(&mutex_);
+    rest.swap(connections_);
+    ended_.clear();
+  }
+  for (auto& [number, connection] : rest) connection.thread.join();
+}
+
+}  // namespace capstan

@@ -1,0 +1,94 @@
+// DataServer: answers calls that come over data connections (frame.h), beside a gRPC server.
+//
+//   connection:  accepted --greeting, token--> SERVING --peer gone, garbage, Stop--> its calls are
+//                    \--none in 5 s, another token--> closed                    cancelled, closed
+//
+// One thread a connection reads its requests and runs the handler itself; answers are written by
+// whoever finishes the call, and what the socket does not take by the connection's thread. So a
+// slow reader holds up only itself: nothing more is read of it while 64 MiB of answers wait.
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_COMMON_NET_DATA_SERVER_H_
+#define CAPSTAN_COMMON_NET_DATA_SERVER_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/net/data_socket.h"
+#include "common/net/frame.h"
+#include "common/net/wake_up.h"
+#include "common/time/clock.h"
+
+namespace capstan {
+
+class DataServer {
+ public:
+  // Of one connection: those beyond are answered with kResourceExhausted.
+  static constexpr size_t kOpenCallsMax = 65'536;
+  static constexpr absl::Duration kGreetingWithin = absl::Seconds(5);
+
+  // Called exactly once per call, from any thread.
+  using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
+  using Cancel = std::function<void()>;
+  // Begins a call; `done` may be called before it returns. If it is not, returns what ends the call
+  // soon, which does nothing if it has ended meanwhile. Does not wait.
+  using Handler = std::function<Cancel(DataMethod, absl::Cord, Done)>;
+
+  struct Options {
+    std::string listen;  // host:port; port 0 picks a free one.
+    Handler handler;
+    int connections_max = 4096;  // More are closed at once.
+  };
+  // Errors: those of ListenForData and MakeToken.
+  static absl::StatusOr<std::unique_ptr<DataServer>> Start(Options options);
+  ~DataServer() { Stop(); }
+
+  int port() const { return listening_.port; }
+  const std::string& token() const { return token_; }  // For who may connect.
+  int connections() const { return serving_; }         // Greeted and open.
+
+  // Closes all connections; no call of the handler runs, and none is open, from then on.
+  // Idempotent.
+  void Stop();
+
+ private:
+  class Peer;
+  struct Connection {
+    std::shared_ptr<Peer> peer;  // Shared with the calls that it has open.
+    std::thread thread;
+  };
+
+  DataServer(Options options, ListeningSocket listening, std::string token);
+  void Accept();
+  void AcceptOne();
+  void Serve(int number, const std::shared_ptr<Peer>& peer);
+  void JoinEnded();
+
+  const Options options_;
+  const ListeningSocket listening_;
+  const std::string token_;
+  const SteadyClock clock_;
+  std::atomic<int> serving_ = 0;
+  WakeUp wake_up_;  // Of the thread that accepts.
+  WakeUp stop_;     // Of those that greet; never cleared.
+
+  absl::Mutex mutex_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  int next_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::btree_map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> ended_ ABSL_GUARDED_BY(mutex_);  // To be joined.
+  std::thread acceptor_;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_DATA_SERVER_H_

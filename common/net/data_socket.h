@@ -1,0 +1,49 @@
+// TCP sockets of data connections: listening, connecting, and the greeting (frame.h).
+//
+// A dead peer that cannot say so is noticed by the kernel within some 15 s, as gRPC's pings do.
+// Thread safety: functions without state.
+#ifndef CAPSTAN_COMMON_NET_DATA_SOCKET_H_
+#define CAPSTAN_COMMON_NET_DATA_SOCKET_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/net/host_port.h"
+#include "common/storage/descriptor.h"
+
+namespace capstan {
+
+struct ListeningSocket {
+  Descriptor socket;
+  int port = 0;  // The real one.
+};
+// Errors: kInvalidArgument  `listen` is not host:port, or the host is not known.
+//         kAlreadyExists    the port is in use, or the address is not this host's; names it.
+absl::StatusOr<ListeningSocket> ListenForData(const std::string& listen);
+
+// One connection, without waiting; below 0: none waits. It is set up as both ends of a data
+// connection are.
+Descriptor AcceptData(int listening);
+
+// Connects, presents `token` and waits for the greeting. `stop` becoming readable ends that.
+// Errors: kUnavailable  it cannot be reached, closes or says something else within `timeout`, or
+// the wait was stopped; says what happened.
+absl::StatusOr<Descriptor> ConnectForData(const HostPort& server, absl::string_view token,
+                                          absl::Duration timeout, int stop);
+
+// The server's side of the greeting. Errors: kUnavailable  as above; kInvalidArgument  it is none;
+// kPermissionDenied  another token.
+absl::Status GreetClient(int socket, absl::string_view token, absl::Duration timeout, int stop);
+
+// host:port of the other end, for people.
+std::string PeerName(int socket);
+
+// Errors: kInternal  the system has no random numbers.
+absl::StatusOr<std::string> MakeToken();
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_DATA_SOCKET_H_

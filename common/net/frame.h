@@ -1,0 +1,68 @@
+// Frames: how calls with values travel on a data connection, beside gRPC.
+//
+// A connection begins with a greeting: the client's kGreeting and a token of 128 bits that the
+// server has told it over gRPC, then the server's kGreeting. From then on frames go both ways, in
+// any order; each is a head and a body:
+//
+//   byte  0  1     2     4       8         16
+//        kind what flags length  call id   body: `length` bytes
+//
+// Numbers are little-endian; flags are 0. The body of a request or an answer is the protobuf
+// message that gRPC would carry, that of an error is text. A client numbers its calls; a server
+// answers each once, with an answer or an error, also after a cancel.
+// Thread safety: functions without state; values.
+#ifndef CAPSTAN_COMMON_NET_FRAME_H_
+#define CAPSTAN_COMMON_NET_FRAME_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace capstan {
+
+enum class FrameKind : uint8_t {
+  kRequest = 1,  // `what` is a DataMethod.
+  kAnswer = 2,
+  kError = 3,   // `what` is an absl::StatusCode.
+  kCancel = 4,  // Of a call: nobody waits for it any more. Without a body, as those below.
+  kPing = 5,
+  kPong = 6,
+};
+
+// Methods of v1::ParameterServer. Servers answer others with kUnimplemented.
+enum class DataMethod : uint8_t { kPush = 1, kPull = 2, kPushPull = 3 };
+
+struct FrameHead {
+  FrameKind kind = FrameKind::kPing;
+  uint8_t what = 0;
+  uint64_t call = 0;
+  uint32_t length = 0;  // Of the body, at most kMessageBytesMax; of an error's, kErrorBytesMax.
+};
+
+inline constexpr size_t kFrameHeadBytes = 16;
+inline constexpr uint32_t kErrorBytesMax = 64 << 10;
+inline constexpr char kGreeting[] = "CAPSTAN";  // With its zero: 8 bytes.
+inline constexpr size_t kTokenBytes = 16;
+
+std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head);
+// REQUIRES: kFrameHeadBytes bytes. Errors: kInvalidArgument  an unknown kind, flags, or a length
+// that the kind does not allow; names what was found and expected.
+absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes);
+
+// The frame of a status that is not OK, and its text, cut to kErrorBytesMax; and back. A code that
+// is none is kUnknown.
+FrameHead ErrorHead(uint64_t call, const absl::Status& status);
+std::string ErrorText(const absl::Status& status);
+absl::Status ErrorOf(const FrameHead& head, const std::string& text);
+
+// Whether both are the same; takes as long wherever they differ.
+bool SameToken(absl::string_view a, absl::string_view b);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_FRAME_H_

@@ -1,0 +1,107 @@
+#include "common/net/frame_reader.h"
+
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "common/storage/descriptor.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+struct Pair {
+  Pair() { REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0); }
+  ~Pair() {
+    close(files[0]);
+    close(files[1]);
+  }
+  void Write(const std::string& bytes) {
+    REQUIRE(write(files[1], bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+  }
+  int files[2];
+};
+
+std::string FrameOf(uint64_t call, const std::string& body) {
+  const auto head = EncodeFrameHead({.kind = FrameKind::kRequest,
+                                     .what = 1,
+                                     .call = call,
+                                     .length = static_cast<uint32_t>(body.size())});
+  return std::string(head.begin(), head.end()) + body;
+}
+
+TEST_CASE("Frame reader: frames come out whole, wherever they were torn", "[net][frame]") {
+  const std::string body(300, 'x');
+  const std::string bytes = FrameOf(1, "") + FrameOf(2, body) + FrameOf(3, "abc");
+  for (const size_t step : {size_t{1}, size_t{7}, size_t{16}, size_t{100}, bytes.size()}) {
+    Pair pair;
+    FrameReader reader;
+    std::vector<FrameReader::Frame> frames;
+    for (size_t at = 0; at < bytes.size(); at += step) {
+      pair.Write(bytes.substr(at, step));
+      REQUIRE_OK(reader.Receive(pair.files[0]));
+      for (;;) {
+        REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next());
+        if (!frame.has_value()) break;
+        frames.push_back(*std::move(frame));
+      }
+    }
+    CAPTURE(step);
+    REQUIRE(frames.size() == 3);
+    CHECK(frames[0].head.call == 1);
+    CHECK(frames[0].body.empty());
+    CHECK(frames[1].body == body);
+    CHECK(frames[2].head.call == 3);
+    CHECK(frames[2].body == "abc");
+  }
+}
+
+TEST_CASE("Frame reader: a long body comes in pieces, with the frame behind it", "[net][frame]") {
+  std::string body(FrameReader::kPieceBytes * 2 + 5, '\0');
+  for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 31 >> 8);
+  const std::string bytes = FrameOf(1, body) + FrameOf(2, "next");
+  Pair pair;
+  FrameReader reader;
+  std::vector<FrameReader::Frame> frames;
+  for (size_t at = 0; at < bytes.size(); at += 100'000) {
+    pair.Write(bytes.substr(at, 100'000));
+    for (bool more = true; more;) {
+      REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(pair.files[0]));
+      more = received > 0;
+      for (;;) {
+        REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next());
+        if (!frame.has_value()) break;
+        frames.push_back(*std::move(frame));
+      }
+    }
+  }
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].body == body);
+  CHECK(frames[1].body == "next");
+}
+
+TEST_CASE("Frame reader: a head that cannot be ends it", "[net][frame]") {
+  Pair pair;
+  FrameReader reader;
+  pair.Write("GET / HTTP/1.1\r\nHost: a\r\n");
+  REQUIRE_OK(reader.Receive(pair.files[0]));
+  CHECK_STATUS(reader.Next(), absl::StatusCode::kInvalidArgument, "kind 71, expected 1 to 6");
+}
+
+TEST_CASE("Frame reader: a peer that closes in mid-frame is an error", "[net][frame]") {
+  Pair pair;
+  FrameReader reader;
+  pair.Write(FrameOf(1, "abcdef").substr(0, 19));
+  REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(pair.files[0]));
+  CHECK(received == 19);
+  REQUIRE_OK_AND_ASSIGN(const auto frame, reader.Next());
+  CHECK_FALSE(frame.has_value());
+  REQUIRE_OK_AND_ASSIGN(const size_t none, reader.Receive(pair.files[0]));
+  CHECK(none == 0);
+  shutdown(pair.files[1], SHUT_RDWR);
+  CHECK_STATUS(reader.Receive(pair.files[0]), absl::StatusCode::kUnavailable, "closed");
+}
+
+}  // namespace
+}  // namespace capstan

@@ -1,0 +1,148 @@
+#include "common/net/frame_writer.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+
+namespace capstan {
+namespace {
+
+constexpr size_t kPiecesMax = 64;  // In one call to the kernel.
+
+}  // namespace
+
+bool FrameWriter::Send(FrameHead head, absl::Cord body, absl::Duration patience) {
+  head.length = static_cast<uint32_t>(body.size());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closed_ || !error_.ok()) return false;
+    queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + body.size());
+    queue_.push_back({.head = EncodeFrameHead(head), .body = std::move(body)});
+    if (busy_ || stalled_) return false;  // Somebody writes it, or was told that it is stalled.
+    busy_ = true;
+  }
+  return Write(patience);
+}
+
+bool FrameWriter::Flush() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!stalled_ || busy_) return false;
+    stalled_ = false;
+    busy_ = true;
+  }
+  return Write(absl::ZeroDuration());
+}
+
+void FrameWriter::Close() {
+  std::deque<Frame> queued, begun;  // Let go of under no lock.
+  absl::MutexLock lock(&mutex_);
+  closed_ = true;
+  stalled_ = false;  // Nothing is left to be written.
+  queued.swap(queue_);
+  if (!busy_) begun.swap(writing_);
+}
+
+absl::Status FrameWriter::error() const {
+  absl::MutexLock lock(&mutex_);
+  return error_;
+}
+
+bool FrameWriter::TakeQueued() {
+  std::deque<Frame> queued, begun;
+  absl::MutexLock lock(&mutex_);
+  if (closed_ || !error_.ok()) {
+    queued.swap(queue_);
+    begun.swap(writing_);
+  }
+  if (writing_.empty() && queue_.empty()) {
+    busy_ = false;
+    return false;
+  }
+  for (Frame& frame : queue_) writing_.push_back(std::move(frame));
+  queue_.clear();
+  return true;
+}
+
+bool FrameWriter::Write(absl::Duration patience) {
+  while (TakeQueued()) {
+    const Step step = WriteSome();
+    if (step != Step::kFull || WaitForRoom(&patience)) continue;
+    absl::MutexLock lock(&mutex_);
+    if (closed_) continue;  // It drops what is left.
+    busy_ = false;
+    stalled_ = true;
+    return true;
+  }
+  return false;
+}
+
+FrameWriter::Step FrameWriter::WriteSome() {
+  std::array<iovec, kPiecesMax> pieces;
+  size_t count = 0;
+  for (auto frame = writing_.begin(); frame != writing_.end() && count < kPiecesMax; ++frame) {
+    if (frame->head_sent < kFrameHeadBytes) {
+      pieces[count++] = {.iov_base = frame->head.data() + frame->head_sent,
+                         .iov_len = kFrameHeadBytes - frame->head_sent};
+    }
+    for (const absl::string_view chunk : frame->body.Chunks()) {
+      if (count == kPiecesMax) break;
+      pieces[count++] = {.iov_base = const_cast<char*>(chunk.data()), .iov_len = chunk.size()};
+    }
+  }
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  const ssize_t sent = sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent >= 0) {
+    Advance(static_cast<size_t>(sent));
+    return Step::kGoOn;
+  }
+  if (errno == EINTR) return Step::kGoOn;
+  if (errno == EAGAIN || errno == ENOBUFS) return Step::kFull;
+  Fail(absl::UnavailableError(absl::StrCat("sending: ", std::strerror(errno))));
+  return Step::kBroken;
+}
+
+void FrameWriter::Advance(size_t bytes) {
+  queued_bytes_ -= static_cast<int64_t>(bytes);
+  sent_bytes_ += static_cast<int64_t>(bytes);
+  while (!writing_.empty()) {
+    Frame& frame = writing_.front();
+    const size_t of_head = std::min(bytes, kFrameHeadBytes - frame.head_sent);
+    frame.head_sent += of_head;
+    bytes -= of_head;
+    const size_t of_body = std::min(bytes, frame.body.size());
+    if (of_body < frame.body.size() || frame.head_sent < kFrameHeadBytes) {
+      frame.body.RemovePrefix(of_body);
+      return;
+    }
+    bytes -= of_body;
+    writing_.pop_front();
+  }
+}
+
+bool FrameWriter::WaitForRoom(absl::Duration* patience) const {
+  if (*patience <= absl::ZeroDuration()) return false;
+  pollfd ready{.fd = socket_, .events = POLLOUT, .revents = 0};
+  const absl::Time begin = absl::Now();
+  const int found = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(*patience)) + 1);
+  *patience -= absl::Now() - begin;
+  return found > 0;
+}
+
+void FrameWriter::Fail(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  error_ = status;
+}
+
+}  // namespace capstan

@@ -1,0 +1,76 @@
+// FrameWriter: puts frames on a socket, from any thread, without waiting for a slow reader.
+//
+//            Send                            socket takes no more
+//   IDLE ----------> a thread of Send or Flush writes ----------> STALLED
+//    ^                  |           ^                                |
+//    '----all written---'           '-------------Flush--------------'
+//
+// One thread writes at a time: what others send meanwhile it writes, too. Nobody writes while it is
+// stalled; whoever polls the socket then calls Flush. Bodies are sent from where they lie.
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_COMMON_NET_FRAME_WRITER_H_
+#define CAPSTAN_COMMON_NET_FRAME_WRITER_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/net/frame.h"
+
+namespace capstan {
+
+class FrameWriter {
+ public:
+  explicit FrameWriter(int socket) : socket_(socket) {}  // It outlives the writer.
+
+  // Adds a frame; `head.length` is set to the body's. Writes if nobody does, and waits for the
+  // socket where it takes no more, `patience` in all. True: it has become stalled.
+  bool Send(FrameHead head, absl::Cord body, absl::Duration patience);
+  // Goes on if it is stalled, without waiting. True: it is again.
+  bool Flush();
+
+  bool stalled() const { return stalled_.load(std::memory_order_acquire); }
+  int64_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
+  int64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
+  // Drops what is queued, and later frames. What is lent to bodies is let go of, at the latest as
+  // the thread that writes notices.
+  void Close();
+  absl::Status error() const;  // Why the socket takes no more for good; OK: it does.
+
+ private:
+  struct Frame {
+    std::array<char, kFrameHeadBytes> head;
+    size_t head_sent = 0;
+    absl::Cord body;  // What is still to be sent of it.
+  };
+  enum class Step { kGoOn, kFull, kBroken };
+
+  bool Write(absl::Duration patience);
+  bool TakeQueued();
+  Step WriteSome();
+  void Advance(size_t bytes);
+  bool WaitForRoom(absl::Duration* patience) const;
+  void Fail(const absl::Status& status);
+
+  const int socket_;
+  std::deque<Frame> writing_;  // Of the thread that writes.
+  std::atomic<bool> stalled_ = false;
+  std::atomic<int64_t> queued_bytes_ = 0, sent_bytes_ = 0;
+
+  mutable absl::Mutex mutex_;
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;  // A thread writes.
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Frame> queue_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_FRAME_WRITER_H_

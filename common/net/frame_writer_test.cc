@@ -1,0 +1,129 @@
+#include "common/net/frame_writer.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/net/frame_reader.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan {
+namespace {
+
+struct Pair {
+  Pair() { REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0); }
+  ~Pair() {
+    close(files[0]);
+    close(files[1]);
+  }
+  // What there is now.
+  std::vector<FrameReader::Frame> Read() {
+    std::vector<FrameReader::Frame> frames;
+    for (;;) {
+      auto received = reader.Receive(files[0]);
+      if (!received.ok() || *received == 0) return frames;
+      for (;;) {
+        REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next());
+        if (!frame.has_value()) break;
+        frames.push_back(*std::move(frame));
+      }
+    }
+  }
+  int files[2];
+  FrameReader reader;
+};
+
+constexpr absl::Duration kNone = absl::ZeroDuration();
+constexpr FrameHead kHead = {.kind = FrameKind::kAnswer, .call = 5};
+
+TEST_CASE("Frame writer: what is sent arrives", "[net][frame]") {
+  Pair pair;
+  FrameWriter writer(pair.files[1]);
+  absl::Cord body("abc");
+  body.Append(std::string(5000, 'x'));
+  CHECK_FALSE(writer.Send(kHead, body, kNone));
+  CHECK_FALSE(writer.Send(kHead, absl::Cord(), kNone));
+  CHECK(writer.queued_bytes() == 0);
+  const auto frames = pair.Read();
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].body == body);
+  CHECK(frames[1].head.call == 5);
+}
+
+TEST_CASE("Frame writer: a socket that takes no more stalls it, and Flush goes on",
+          "[net][frame]") {
+  Pair pair;
+  FrameWriter writer(pair.files[1]);
+  const absl::Cord body(std::string(4 << 20, 'x'));
+  CHECK(writer.Send(kHead, body, kNone));
+  CHECK(writer.stalled());
+  CHECK_FALSE(writer.Send(kHead, absl::Cord("behind"), kNone));  // Queued.
+  CHECK(writer.queued_bytes() > 0);
+  std::vector<FrameReader::Frame> frames;
+  while (writer.stalled()) {
+    for (auto& frame : pair.Read()) frames.push_back(std::move(frame));
+    writer.Flush();
+  }
+  for (auto& frame : pair.Read()) frames.push_back(std::move(frame));
+  CHECK(writer.queued_bytes() == 0);
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].body == body);
+  CHECK(frames[1].body == "behind");
+}
+
+TEST_CASE("Frame writer: frames of many threads are not mixed up", "[net][frame]") {
+  Pair pair;
+  FrameWriter writer(pair.files[1]);
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&writer, t] {
+      for (int i = 0; i < 50; ++i) {
+        writer.Send({.kind = FrameKind::kAnswer, .call = t},
+                    absl::Cord(std::string(20'000, static_cast<char>('a' + t))), kNone);
+      }
+    });
+  }
+  size_t count = 0;
+  while (count < 200) {
+    if (writer.stalled()) writer.Flush();
+    for (const auto& frame : pair.Read()) {
+      const auto letter = static_cast<char>('a' + frame.head.call);
+      REQUIRE(frame.body == std::string(20'000, letter));
+      ++count;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(writer.queued_bytes() == 0);
+}
+
+TEST_CASE("Frame writer: lets go of bodies when it is closed or the peer is gone", "[net][frame]") {
+  Pair pair;
+  FrameWriter writer(pair.files[1]);
+  auto alive = std::make_shared<std::string>(4 << 20, 'x');
+  const std::weak_ptr<std::string> watch = alive;
+  absl::Cord body = absl::MakeCordFromExternal(*alive, [alive] {});
+  alive.reset();
+  CHECK(writer.Send(kHead, std::move(body), kNone));
+  body = absl::Cord();
+  CHECK_FALSE(watch.expired());
+  SECTION("closed") {
+    writer.Close();
+    CHECK(watch.expired());
+  }
+  SECTION("peer gone") {
+    shutdown(pair.files[0], SHUT_RDWR);
+    writer.Flush();
+    CHECK(watch.expired());
+    CHECK_STATUS(writer.error(), absl::StatusCode::kUnavailable, "sending");
+  }
+  CHECK_FALSE(writer.Send(kHead, absl::Cord("late"), kNone));
+  CHECK_FALSE(writer.stalled());
+}
+
+}  // namespace
+}  // namespace capstan
