@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/net/daemon.h"
+#include "common/net/host_port.h"
 #include "common/net/node_daemon.h"
 #include "common/observability/log.h"
 #include "common/process/keep_memory.h"
@@ -33,11 +34,13 @@ namespace capstan::server {
 namespace {
 
 constexpr absl::Duration kGraceMax = absl::Hours(24);
+constexpr char kOff[] = "off";
 
 struct Flags {
   NodeFlags node;
   std::string data_dir;
   std::string grace = "30s";
+  std::string data_listen;  // Empty: any port of the host of --listen; "off": none.
   MemoryBudget::Limits memory;
 };
 
@@ -49,12 +52,22 @@ std::string CheckGrace(const std::string& text) {
   return absl::StrCat("got \"", text, "\", expected a time of at most 24h such as 30s, or 0");
 }
 
+// For CLI11, likewise.
+std::string CheckDataListen(const std::string& text) {
+  if (text == kOff) return "";
+  return std::string(ParseHostPort(text).status().message());
+}
+
 void AddFlags(CLI::App& app, Flags* flags) {
   AddNodeFlags(app, "capstan-server", &flags->node);
   app.add_option(
       "--data-dir", flags->data_dir,
       "Folder of this server alone, for the write-ahead logs of jobs with durability LOG "
       "and rows of tables with memory_mib; without it such jobs are refused");
+  app.add_option("--data-listen", flags->data_listen,
+                 "host:port for data connections, by which workers push and pull beside gRPC; "
+                 "default: any free port of the host of --listen; off: none, gRPC carries all")
+      ->check(CheckDataListen);
   app.add_option("--memory-limit", flags->memory.all,
                  "Bytes (or 500MB, 64GB, ...) that values and optimizer state of all jobs may take "
                  "here; shards beyond are refused. 0: no limit")
@@ -94,6 +107,7 @@ class Daemon final : public NodeProgram {
   ServerAgent::Options TableOptions();
   absl::Status OpenFolder(const std::string& folder);
   absl::Status OpenLog(const std::string& folder);
+  absl::Status ListenForData();
 
   const Flags flags_;
   NodeDaemon* const node_;
@@ -140,6 +154,7 @@ Daemon::~Daemon() {
   checkpoints_.Stop();                      // before anything goes.
   jobs_.DropAll(absl::UnavailableError("this server stops"));
   service_.CloseSegments();
+  service_.CloseDataConnections();
   timer_.Stop();
   transport_.Stop();
   if (log_ != nullptr) log_->Stop();
@@ -172,10 +187,24 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   return absl::OkStatus();
 }
 
+absl::Status Daemon::ListenForData() {
+  if (flags_.data_listen == kOff) return absl::OkStatus();
+  if (!flags_.data_listen.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(const HostPort wished, ParseHostPort(flags_.data_listen));
+    // One that is not this host's name for others is not told.
+    const HostPort told = AdvertisedAddress(wished, "");
+    return service_.ListenForData(flags_.data_listen, told.host);
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(HostPort any, ParseHostPort(flags_.node.daemon.listen));
+  any.port = 0;
+  return service_.ListenForData(FormatHostPort(any));
+}
+
 absl::Status Daemon::Start() {
   if (!flags_.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenFolder(flags_.data_dir));
   source_ = std::make_unique<DiskTableSource>(&disk_, log_.get());
   tables_ = std::make_unique<ServerAgent>(TableOptions());
+  CAPSTAN_RETURN_IF_ERROR(ListenForData());
   timer_.Start();
   tables_->Start();
   return node_->Start(v1::SERVER, /*task_capacity=*/0, {&service_}, tables_.get());
@@ -188,6 +217,7 @@ void Daemon::Stop() {
   node_->StopSyncing();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
   service_.CloseSegments();
+  service_.CloseDataConnections();
   node_->StopServing();
 }
 

@@ -11,10 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "common/net/cord_buffer.h"
+#include "common/net/frame.h"
 #include "common/net/grpc_status.h"
-#include "common/shared_memory/shared_values.h"
 #include "common/status/status_macros.h"
-#include "common/wire/tensor_message.h"
 
 namespace capstan::server {
 namespace {
@@ -46,54 +45,9 @@ class WaitingCall : public grpc::ServerUnaryReactor {
   std::optional<HeldJob::CallId> waits_;
 };
 
-absl::Cord Encode(const v1::PushResponse& response) {
-  return absl::Cord(response.SerializeAsString());
-}
-
-// Where a caller wants the values of its pull.
-struct Rooms {
-  std::shared_ptr<SharedSegment> segment;  // Null: in the answer.
-  v1::PullRequest request;
-};
-
-absl::StatusOr<Rooms> RoomsOf(const SharedSegments& segments, const v1::PullRequest& request) {
-  Rooms rooms;
-  CAPSTAN_ASSIGN_OR_RETURN(rooms.segment, segments.Find(request.segment()));
-  if (rooms.segment == nullptr) return rooms;
-  CAPSTAN_RETURN_IF_ERROR(CheckRooms(*rooms.segment, request));
-  rooms.request = request;
-  for (v1::ShardPull& shard : *rooms.request.mutable_shards()) shard.clear_keys();
-  return rooms;
-}
-
-int64_t BytesOf(const std::vector<absl::Cord>& values) {
-  int64_t bytes = 0;
-  for (const absl::Cord& each : values) bytes += static_cast<int64_t>(each.size());
-  return bytes;
-}
-
-// The values of a push that came another way than in its message; counts them either way.
-absl::Status TakeShared(const SharedSegments& segments, PushMessage* push, MethodMetrics* metrics) {
-  CAPSTAN_ASSIGN_OR_RETURN(const auto segment, segments.Find(push->head.segment()));
-  if (segment != nullptr) CAPSTAN_RETURN_IF_ERROR(TakeValues(segment, push));
-  const int64_t bytes = BytesOf(push->values);
-  metrics->CountValues(bytes, segment == nullptr ? 0 : bytes);
-  return absl::OkStatus();
-}
-
-void PutIn(const Rooms&, v1::PushResponse*, MethodMetrics*) {}  // It has no values.
-void PutIn(const Rooms& rooms, PullAnswer* answer, MethodMetrics* metrics) {
-  const int64_t bytes = BytesOf(answer->values);
-  if (rooms.segment != nullptr) PutValues(rooms.segment, rooms.request, answer);
-  metrics->CountValues(bytes, bytes - BytesOf(answer->values));
-}
-void PutIn(const Rooms& rooms, PushPullAnswer* answer, MethodMetrics* metrics) {
-  PutIn(rooms, &answer->pull, metrics);
-}
-
 // What is counted of one call, from its arrival.
 struct Arrival {
-  explicit Arrival(MethodMetrics* of) : metrics(of), begin(of->Begin()) {}
+  explicit Arrival(MethodMetrics* of) : metrics(of), begin(of->Begin(CallPath::kGrpc)) {}
   // Ends it: with an error, before it has become a call of a job.
   grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
                                    const absl::Status& status) const {
@@ -105,69 +59,32 @@ struct Arrival {
   int64_t begin;
 };
 
-// One whose answer is encoded by hand, once the job has filled it in.
-template <typename Answer>
-class AnsweredCall final : public WaitingCall {
+// A call with values. The order of gRPC's calls is as for WaitingCall.
+class BytesCall final : public grpc::ServerUnaryReactor {
  public:
-  AnsweredCall(std::shared_ptr<HeldJob> job, const Arrival& arrival, Rooms rooms,
-               grpc::ByteBuffer* response)
-      : WaitingCall(std::move(job)),
-        arrival_(arrival),
-        rooms_(std::move(rooms)),
-        response_(response) {}
-
-  Answer* answer() { return &answer_; }
-  HeldJob::Done Finisher() {
-    return [this](const absl::Status& status) {
-      if (status.ok()) {
-        PutIn(rooms_, &answer_, arrival_.metrics);
-        *response_ = ToByteBuffer(Encode(answer_));
-      }
-      arrival_.metrics->End(arrival_.begin, status.ok());
-      Finish(ToGrpcStatus(status));
-    };
+  static grpc::ServerUnaryReactor* Start(ValueCalls& calls, DataMethod method,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) {
+    absl::Cord bytes = ToCord(*request);
+    // What is wanted of it is in the Cord, which the call lets go of before it waits.
+    const_cast<grpc::ByteBuffer*>(request)->Clear();
+    auto* call = new BytesCall;
+    call->cancel_ = calls.Start(method, CallPath::kGrpc, std::move(bytes),
+                                [call, response](const absl::StatusOr<absl::Cord>& answer) {
+                                  if (answer.ok()) *response = ToByteBuffer(*answer);
+                                  call->Finish(ToGrpcStatus(answer.status()));
+                                });
+    return call;
   }
+
+  void OnCancel() override {
+    if (cancel_ != nullptr) cancel_();
+  }
+  void OnDone() override { delete this; }
 
  private:
-  const Arrival arrival_;
-  const Rooms rooms_;
-  grpc::ByteBuffer* const response_;
-  Answer answer_;
+  ValueCalls::Cancel cancel_;
 };
-
-// Lets go of a request before the call ends: what is wanted of it is in the message by now.
-void Free(const grpc::ByteBuffer* request) { const_cast<grpc::ByteBuffer*>(request)->Clear(); }
-
-absl::StatusOr<v1::PullRequest> DecodePull(const grpc::ByteBuffer& request) {
-  v1::PullRequest pull;
-  if (pull.ParseFromString(std::string(ToCord(request)))) return pull;
-  return absl::InvalidArgumentError("the message is not a valid capstan.v1.PullRequest");
-}
-
-// Runs `start(call)`, which returns the id of a call that waits, for the job of `caller`.
-template <typename Answer, typename Start>
-grpc::ServerUnaryReactor* Begin(HeldJobs& jobs, grpc::CallbackServerContext* context,
-                                const Arrival& arrival, const v1::Caller& caller,
-                                absl::StatusOr<Rooms> rooms, grpc::ByteBuffer* response,
-                                Start start) {
-  if (!rooms.ok()) return arrival.Refuse(context, rooms.status());
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
-  if (!job.ok()) return arrival.Refuse(context, job.status());
-  auto* call = new AnsweredCall<Answer>(*std::move(job), arrival, *std::move(rooms), response);
-  call->SetWaits(start(*call));
-  arrival.metrics->CarriedOut(arrival.begin);
-  return call;
-}
-
-absl::Status CheckOneCaller(const PushPullMessage& message) {
-  const v1::Caller& pusher = message.push.head.caller();
-  const v1::Caller& puller = message.pull.caller();
-  if (pusher.job_id() == puller.job_id() && pusher.rank() == puller.rank() &&
-      pusher.incarnation() == puller.incarnation()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("push-pull: the callers of push and pull differ: expected one");
-}
 
 }  // namespace
 
@@ -205,44 +122,22 @@ ParameterService::ParameterService(HeldJobs* jobs)
 
 ParameterService::~ParameterService() = default;
 
-grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext*,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
-  const Arrival arrival(&metrics_.push);
-  absl::StatusOr<PushMessage> push = DecodePush(ToCord(*request));
-  Free(request);
-  if (!push.ok()) return arrival.Refuse(context, push.status());
-  const absl::Status shared = TakeShared(segments_, &*push, &metrics_.push);
-  if (!shared.ok()) return arrival.Refuse(context, shared);
-  return Begin<v1::PushResponse>(
-      *jobs_, context, arrival, push->head.caller(), Rooms(), response,
-      [&](auto& call) { return call.job().Push(*push, call.answer(), call.Finisher()); });
+  return BytesCall::Start(calls_, DataMethod::kPush, request, response);
 }
 
-grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext*,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
-  const Arrival arrival(&metrics_.pull);
-  const absl::StatusOr<v1::PullRequest> pull = DecodePull(*request);
-  if (!pull.ok()) return arrival.Refuse(context, pull.status());
-  return Begin<PullAnswer>(
-      *jobs_, context, arrival, pull->caller(), RoomsOf(segments_, *pull), response,
-      [&](auto& call) { return call.job().Pull(*pull, call.answer(), call.Finisher()); });
+  return BytesCall::Start(calls_, DataMethod::kPull, request, response);
 }
 
-grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext*,
                                                      const grpc::ByteBuffer* request,
                                                      grpc::ByteBuffer* response) {
-  const Arrival arrival(&metrics_.push_pull);
-  absl::StatusOr<PushPullMessage> message = DecodePushPull(ToCord(*request));
-  Free(request);
-  if (!message.ok()) return arrival.Refuse(context, message.status());
-  absl::Status status = CheckOneCaller(*message);
-  if (status.ok()) status = TakeShared(segments_, &message->push, &metrics_.push_pull);
-  if (!status.ok()) return arrival.Refuse(context, status);
-  return Begin<PushPullAnswer>(
-      *jobs_, context, arrival, message->pull.caller(), RoomsOf(segments_, message->pull), response,
-      [&](auto& call) { return call.job().PushPull(*message, call.answer(), call.Finisher()); });
+  return BytesCall::Start(calls_, DataMethod::kPushPull, request, response);
 }
 
 grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext* context,
@@ -281,6 +176,34 @@ grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory
   return streams_.Open(*request);
 }
 
+grpc::ServerUnaryReactor* ParameterService::OpenDataPath(grpc::CallbackServerContext* context,
+                                                         const v1::OpenDataPathRequest*,
+                                                         v1::OpenDataPathResponse* response) {
+  if (data_server_ == nullptr) {
+    return FinishNow(context, absl::UnimplementedError("this server has no data connections"));
+  }
+  response->set_host(data_host_);
+  response->set_port(data_server_->port());
+  response->set_token(data_server_->token());
+  return FinishNow(context, absl::OkStatus());
+}
+
+absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host) {
+  CAPSTAN_ASSIGN_OR_RETURN(
+      data_server_, DataServer::Start({.listen = listen,
+                                       .handler = [this](DataMethod method, absl::Cord request,
+                                                         DataServer::Done done) {
+                                         return calls_.Start(method, CallPath::kDataConnection,
+                                                             std::move(request), std::move(done));
+                                       }}));
+  data_host_ = host;
+  return absl::OkStatus();
+}
+
+void ParameterService::CloseDataConnections() {
+  if (data_server_ != nullptr) data_server_->Stop();
+}
+
 grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerContext* context,
                                                        const v1::GetRoutingRequest* request,
                                                        v1::GetRoutingResponse* response) {
@@ -298,6 +221,7 @@ grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerCon
     *response->add_methods() = method->Describe();
   }
   response->set_shared_segments(static_cast<int64_t>(segments_.size()));
+  if (data_server_ != nullptr) response->set_data_connections(data_server_->connections());
   return FinishNow(context, absl::OkStatus());
 }
 

@@ -1,9 +1,9 @@
-// ParameterService: the data plane over gRPC's callback API; a thin shell around HeldJobs.
+// ParameterService: the data plane over gRPC's callback API, and over data connections where it
+// listens for them; a thin shell around HeldJobs.
 //
 // No call holds a thread: one that waits is an entry in its HeldJob, and is forgotten when its
-// caller cancels. Answers are sent outside the jobs' mutexes. Messages with values are parsed and
-// encoded by hand (common/wire): gradients are read where gRPC received them, parameters are sent
-// from where they lie. A caller on this host may leave them in memory that it shares instead.
+// caller cancels. Answers are sent outside the jobs' mutexes. Calls with values are the same, and
+// cost no copy, by either way (value_calls.h).
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
 #define CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
@@ -11,12 +11,16 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
+#include "common/net/data_server.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/held_jobs.h"
 #include "server/service/path_metrics.h"
 #include "server/service/segment_streams.h"
 #include "server/service/shared_segments.h"
+#include "server/service/value_calls.h"
 
 namespace capstan::server {
 
@@ -26,7 +30,8 @@ using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
         v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_Replicate<
     v1::ParameterServer::WithCallbackMethod_ScanRows<
-        v1::ParameterServer::WithCallbackMethod_ShareMemory<Descriptions>>>;
+        v1::ParameterServer::WithCallbackMethod_ShareMemory<
+            v1::ParameterServer::WithCallbackMethod_OpenDataPath<Descriptions>>>>;
 using ParameterMethods =
     v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
         v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
@@ -53,6 +58,9 @@ class ParameterService final : public ParameterMethods {
                                       v1::ReplicateResponse* response) override;
   grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ShareMemory(
       grpc::CallbackServerContext* context, const v1::ShareMemoryRequest* request) override;
+  grpc::ServerUnaryReactor* OpenDataPath(grpc::CallbackServerContext* context,
+                                         const v1::OpenDataPathRequest* request,
+                                         v1::OpenDataPathResponse* response) override;
   grpc::ServerUnaryReactor* GetRouting(grpc::CallbackServerContext* context,
                                        const v1::GetRoutingRequest* request,
                                        v1::GetRoutingResponse* response) override;
@@ -62,6 +70,13 @@ class ParameterService final : public ParameterMethods {
   grpc::ServerUnaryReactor* DescribeTables(grpc::CallbackServerContext* context,
                                            const v1::DescribeTablesRequest* request,
                                            v1::DescribeTablesResponse* response) override;
+
+  // Listens for data connections, and tells callers of OpenDataPath that their host is `host`;
+  // empty: the one at which they reach this service. REQUIRES: before calls come, once.
+  // Errors: those of DataServer::Start.
+  absl::Status ListenForData(const std::string& listen, const std::string& host = "");
+  // Their callers go on over gRPC. Calls that came over them have ended when it returns.
+  void CloseDataConnections();
 
   // Closes all shared memory: its callers send values in messages, and go elsewhere.
   void CloseSegments() { streams_.Close(); }
@@ -74,6 +89,9 @@ class ParameterService final : public ParameterMethods {
   PathMetrics metrics_;
   SharedSegments segments_;
   SegmentStreams streams_{&segments_};
+  ValueCalls calls_{jobs_, &segments_, &metrics_};
+  std::string data_host_;
+  std::unique_ptr<DataServer> data_server_;            // Null: it does not listen.
   const std::unique_ptr<FreeingAllocator> allocator_;  // Of Replicate.
 };
 

@@ -12,7 +12,8 @@ void Fill(const LogHistogram& histogram, v1::PathHistogram* proto) {
 
 }  // namespace
 
-int64_t MethodMetrics::Begin() {
+int64_t MethodMetrics::Begin(CallPath path) {
+  if (path == CallPath::kDataConnection) data_calls_.fetch_add(1, kRelaxed);
   const int64_t open = open_.fetch_add(1, kRelaxed) + 1;
   int64_t most = open_max_.load(kRelaxed);
   while (open > most && !open_max_.compare_exchange_weak(most, open, kRelaxed)) {
@@ -41,6 +42,7 @@ v1::PathMethod MethodMetrics::Describe() const {
   method.set_open_max(open_max_.load(kRelaxed));
   method.set_bytes(bytes_.load(kRelaxed));
   method.set_shared_bytes(shared_bytes_.load(kRelaxed));
+  method.set_data_calls(data_calls_.load(kRelaxed));
   Fill(apply_, method.mutable_apply());
   Fill(answer_, method.mutable_answer());
   return method;

@@ -14,12 +14,14 @@
 
 namespace capstan::server {
 
+enum class CallPath { kGrpc, kDataConnection };
+
 class MethodMetrics {
  public:
   explicit MethodMetrics(const char* name) : name_(name) {}
 
   // One call, from its arrival. Begins and ends once each; carried out in between.
-  int64_t Begin();  // The time, for the two below.
+  int64_t Begin(CallPath path);  // The time, for the two below.
   void CarriedOut(int64_t begin) { apply_.Record(MicrosSince(begin)); }
   void End(int64_t begin, bool ok);
   // Bytes of values, and how many of them went through shared memory.
@@ -31,7 +33,7 @@ class MethodMetrics {
   static int64_t MicrosSince(int64_t begin) { return (absl::GetCurrentTimeNanos() - begin) / 1000; }
 
   const char* const name_;
-  std::atomic<int64_t> calls_ = 0, refused_ = 0, open_ = 0, open_max_ = 0;
+  std::atomic<int64_t> calls_ = 0, refused_ = 0, open_ = 0, open_max_ = 0, data_calls_ = 0;
   std::atomic<int64_t> bytes_ = 0, shared_bytes_ = 0;
   LogHistogram apply_, answer_;  // Microseconds.
 };

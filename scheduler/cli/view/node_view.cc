@@ -185,6 +185,7 @@ std::string TrafficTable(const TrafficOutput& traffic) {
   TextTable table({{"SERVER"},
                    {"METHOD"},
                    {"CALLS", Align::kRight},
+                   {"BY GRPC", Align::kRight},
                    {"REFUSED", Align::kRight},
                    {"OPEN", Align::kRight},
                    {"MOST", Align::kRight},
@@ -197,12 +198,13 @@ std::string TrafficTable(const TrafficOutput& traffic) {
   for (const ServerTraffic& server : traffic.servers()) {
     for (const v1::PathMethod& method : server.path().methods()) {
       if (method.calls() == 0 && method.open() == 0) continue;
+      const int64_t by_grpc = method.calls() + method.open() - method.data_calls();
       table.AddRow({server.server(), method.name(), FormatCount(method.calls()),
-                    FormatCount(method.refused()), FormatCount(method.open()),
-                    FormatCount(method.open_max()), FormatBytes(method.bytes()),
-                    FormatBytes(method.shared_bytes()), Percentile(method.apply(), 0.5),
-                    Percentile(method.apply(), 0.99), Percentile(method.answer(), 0.5),
-                    Percentile(method.answer(), 0.99)});
+                    FormatCount(std::max<int64_t>(by_grpc, 0)), FormatCount(method.refused()),
+                    FormatCount(method.open()), FormatCount(method.open_max()),
+                    FormatBytes(method.bytes()), FormatBytes(method.shared_bytes()),
+                    Percentile(method.apply(), 0.5), Percentile(method.apply(), 0.99),
+                    Percentile(method.answer(), 0.5), Percentile(method.answer(), 0.99)});
     }
   }
   return table.empty() ? "No calls.\n" : table.ToString();

@@ -1,0 +1,191 @@
+#include "server/service/value_calls.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/shared_memory/shared_values.h"
+#include "common/status/status_macros.h"
+#include "common/wire/tensor_message.h"
+
+namespace capstan::server {
+namespace {
+
+absl::Cord Encode(const v1::PushResponse& response) {
+  return absl::Cord(response.SerializeAsString());
+}
+
+// Where a caller wants the values of its pull.
+struct Rooms {
+  std::shared_ptr<SharedSegment> segment;  // Null: in the answer.
+  v1::PullRequest request;
+};
+
+absl::StatusOr<Rooms> RoomsOf(const SharedSegments& segments, const v1::PullRequest& request) {
+  Rooms rooms;
+  CAPSTAN_ASSIGN_OR_RETURN(rooms.segment, segments.Find(request.segment()));
+  if (rooms.segment == nullptr) return rooms;
+  CAPSTAN_RETURN_IF_ERROR(CheckRooms(*rooms.segment, request));
+  rooms.request = request;
+  for (v1::ShardPull& shard : *rooms.request.mutable_shards()) shard.clear_keys();
+  return rooms;
+}
+
+int64_t BytesOf(const std::vector<absl::Cord>& values) {
+  int64_t bytes = 0;
+  for (const absl::Cord& each : values) bytes += static_cast<int64_t>(each.size());
+  return bytes;
+}
+
+// The values of a push that came another way than in its message; counts them either way.
+absl::Status TakeShared(const SharedSegments& segments, PushMessage* push, MethodMetrics* metrics) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto segment, segments.Find(push->head.segment()));
+  if (segment != nullptr) CAPSTAN_RETURN_IF_ERROR(TakeValues(segment, push));
+  const int64_t bytes = BytesOf(push->values);
+  metrics->CountValues(bytes, segment == nullptr ? 0 : bytes);
+  return absl::OkStatus();
+}
+
+void PutIn(const Rooms&, v1::PushResponse*, MethodMetrics*) {}  // It has no values.
+void PutIn(const Rooms& rooms, PullAnswer* answer, MethodMetrics* metrics) {
+  const int64_t bytes = BytesOf(answer->values);
+  if (rooms.segment != nullptr) PutValues(rooms.segment, rooms.request, answer);
+  metrics->CountValues(bytes, bytes - BytesOf(answer->values));
+}
+void PutIn(const Rooms& rooms, PushPullAnswer* answer, MethodMetrics* metrics) {
+  PutIn(rooms, &answer->pull, metrics);
+}
+
+// What is counted of one call, from its arrival, and who waits for it.
+class Arrival {
+ public:
+  Arrival(MethodMetrics* metrics, CallPath path, ValueCalls::Done done)
+      : metrics_(metrics), begin_(metrics->Begin(path)), done_(std::move(done)) {}
+
+  MethodMetrics* metrics() const { return metrics_; }
+  void CarriedOut() const { metrics_->CarriedOut(begin_); }
+  void End(absl::StatusOr<absl::Cord> answer) const {
+    metrics_->End(begin_, answer.ok());
+    done_(std::move(answer));
+  }
+  // Ends it before it has become a call of a job.
+  ValueCalls::Cancel Refuse(const absl::Status& status) const {
+    End(status);
+    return nullptr;
+  }
+
+ private:
+  MethodMetrics* const metrics_;
+  const int64_t begin_;
+  const ValueCalls::Done done_;
+};
+
+// A call of a job, whose answer is encoded once the job has filled it in.
+template <typename Answer>
+struct Call {
+  Arrival arrival;
+  Rooms rooms;
+  Answer answer;
+
+  void End(const absl::Status& status) {
+    if (!status.ok()) return arrival.End(status);
+    PutIn(rooms, &answer, arrival.metrics());
+    arrival.End(Encode(answer));
+  }
+};
+
+absl::StatusOr<v1::PullRequest> DecodePull(const absl::Cord& request) {
+  v1::PullRequest pull;
+  if (pull.ParseFromString(std::string(request))) return pull;
+  return absl::InvalidArgumentError("the message is not a valid capstan.v1.PullRequest");
+}
+
+// Runs `start(job, answer, done)`, which returns the id of a call that waits, for the job of
+// `caller`.
+template <typename Answer, typename Start>
+ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival& arrival, const v1::Caller& caller,
+                         absl::StatusOr<Rooms> rooms, Start start) {
+  if (!rooms.ok()) return arrival.Refuse(rooms.status());
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
+  if (!job.ok()) return arrival.Refuse(job.status());
+  // Shared with the job until it has ended.
+  auto call = std::make_shared<Call<Answer>>(
+      Call<Answer>{.arrival = arrival, .rooms = *std::move(rooms), .answer = {}});
+  const std::optional<HeldJob::CallId> waits =
+      start(**job, &call->answer, [call](const absl::Status& status) { call->End(status); });
+  arrival.CarriedOut();
+  if (!waits.has_value()) return nullptr;
+  return [job = *job, id = *waits] { job->Cancel(id); };
+}
+
+absl::Status CheckOneCaller(const PushPullMessage& message) {
+  const v1::Caller& pusher = message.push.head.caller();
+  const v1::Caller& puller = message.pull.caller();
+  if (pusher.job_id() == puller.job_id() && pusher.rank() == puller.rank() &&
+      pusher.incarnation() == puller.incarnation()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("push-pull: the callers of push and pull differ: expected one");
+}
+
+}  // namespace
+
+ValueCalls::Cancel ValueCalls::Start(DataMethod method, CallPath path, absl::Cord request,
+                                     Done done) {
+  switch (method) {
+    case DataMethod::kPush:
+      return Push(path, std::move(request), std::move(done));
+    case DataMethod::kPull:
+      return Pull(path, std::move(request), std::move(done));
+    case DataMethod::kPushPull:
+      return PushPull(path, std::move(request), std::move(done));
+  }
+  done(absl::UnimplementedError(absl::StrCat("method ", static_cast<int>(method))));
+  return nullptr;
+}
+
+ValueCalls::Cancel ValueCalls::Push(CallPath path, absl::Cord request, Done done) {
+  const Arrival arrival(&metrics_->push, path, std::move(done));
+  absl::StatusOr<PushMessage> push = DecodePush(request);
+  request.Clear();
+  if (!push.ok()) return arrival.Refuse(push.status());
+  const absl::Status shared = TakeShared(*segments_, &*push, arrival.metrics());
+  if (!shared.ok()) return arrival.Refuse(shared);
+  return Begin<v1::PushResponse>(*jobs_, arrival, push->head.caller(), Rooms(),
+                                 [&](HeldJob& job, v1::PushResponse* answer, HeldJob::Done ended) {
+                                   return job.Push(*push, answer, std::move(ended));
+                                 });
+}
+
+ValueCalls::Cancel ValueCalls::Pull(CallPath path, absl::Cord request, Done done) {
+  const Arrival arrival(&metrics_->pull, path, std::move(done));
+  const absl::StatusOr<v1::PullRequest> pull = DecodePull(request);
+  request.Clear();
+  if (!pull.ok()) return arrival.Refuse(pull.status());
+  return Begin<PullAnswer>(*jobs_, arrival, pull->caller(), RoomsOf(*segments_, *pull),
+                           [&](HeldJob& job, PullAnswer* answer, HeldJob::Done ended) {
+                             return job.Pull(*pull, answer, std::move(ended));
+                           });
+}
+
+ValueCalls::Cancel ValueCalls::PushPull(CallPath path, absl::Cord request, Done done) {
+  const Arrival arrival(&metrics_->push_pull, path, std::move(done));
+  absl::StatusOr<PushPullMessage> message = DecodePushPull(request);
+  request.Clear();
+  if (!message.ok()) return arrival.Refuse(message.status());
+  absl::Status status = CheckOneCaller(*message);
+  if (status.ok()) status = TakeShared(*segments_, &message->push, arrival.metrics());
+  if (!status.ok()) return arrival.Refuse(status);
+  return Begin<PushPullAnswer>(*jobs_, arrival, message->pull.caller(),
+                               RoomsOf(*segments_, message->pull),
+                               [&](HeldJob& job, PushPullAnswer* answer, HeldJob::Done ended) {
+                                 return job.PushPull(*message, answer, std::move(ended));
+                               });
+}
+
+}  // namespace capstan::server
