@@ -138,10 +138,12 @@ void ValidateWire(const v1::Wire& wire, FieldChecker check) {
   };
   is_format("gradients", wire.gradients());
   is_format("parameters", wire.parameters());
-  if (!v1::SharedMemory_IsValid(wire.shared_memory())) {
-    check.Wrong("shared_memory", absl::StrCat(static_cast<int>(wire.shared_memory())),
-                "AUTO or OFF");
-  }
+  const auto is_use = [&check](const char* field, v1::PathUse use) {
+    if (v1::PathUse_IsValid(use)) return;
+    check.Wrong(field, absl::StrCat(static_cast<int>(use)), "AUTO or OFF");
+  };
+  is_use("shared_memory", wire.shared_memory());
+  is_use("data_connections", wire.data_connections());
 }
 
 void ValidateDurability(const v1::JobSpec& spec, FieldChecker check) {

@@ -117,6 +117,7 @@ absl::Status Contender::StartServers(const std::string& folder) {
     options.name = absl::StrCat("server-", i);
     options.folder = absl::StrCat(folder, "/", options.name);
     options.log = config_.durability == v1::LOG;
+    options.data_listen = config_.data_listen;
     std::filesystem::create_directories(options.folder);
     CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LiveServer> server, LiveServer::Start(options));
     servers_.push_back(std::move(server));
@@ -138,6 +139,7 @@ absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
         .session = {.exact_snapshots = config_.format != NumberFormat::kFp32},
         .formats = {{.gradients = config_.format, .parameters = config_.format}}};
     if (!config_.shared_memory) options.shared_memory_bytes = 0;
+    options.data_connections = config_.data_connections;
     if (mode_ == Mode::kBsp && committed) {
       options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
     }
@@ -206,10 +208,15 @@ double Contender::Processor() const {
   return seconds;
 }
 
-int64_t Contender::SharedMessages() const {
-  int64_t messages = 0;
-  for (const Worker& worker : workers_) messages += worker.client->counts().shared_messages;
-  return messages;
+worker::PathCounts Contender::Counts() const {
+  worker::PathCounts sum;
+  for (const Worker& worker : workers_) {
+    const worker::PathCounts counts = worker.client->counts();
+    sum.messages += counts.messages;
+    sum.shared_messages += counts.shared_messages;
+    sum.data_messages += counts.data_messages;
+  }
+  return sum;
 }
 
 absl::Status Contender::CheckRecorded() const {

@@ -51,7 +51,9 @@ struct Config {
   bool tensor_shards = false;                 // Each tensor is a shard; else as the scheduler cuts.
   // Gradients leave one after the other, the last first, as a backward pass makes them.
   bool layer_by_layer = false;
-  bool shared_memory = false;                 // Between workers and servers, instead of TCP.
+  bool shared_memory = false;    // Between workers and servers, instead of TCP.
+  bool data_connections = true;  // Beside gRPC: whether workers ask for them, and
+  std::string data_listen = {};  // what --data-listen of servers says.
 };
 
 class Contender {
@@ -78,7 +80,7 @@ class Contender {
   // Errors: a push was recorded more or less often than once.
   absl::Status CheckRecorded() const;
 
-  int64_t SharedMessages() const;  // Of all workers: those with values in shared memory.
+  worker::PathCounts Counts() const;  // Of all workers.
 
   const Config& config() const { return config_; }
   const LiveServer& server(size_t index) const { return *servers_[index]; }

@@ -27,6 +27,9 @@ absl::StatusOr<std::unique_ptr<LiveServer>> LiveServer::Start(const Options& opt
   spawn.args = {absl::StrCat("--scheduler=", server->scheduler_.address()),
                 absl::StrCat("--name=", options.name)};
   if (options.log) spawn.args.push_back(absl::StrCat("--data-dir=", options.folder, "/data"));
+  if (!options.data_listen.empty()) {
+    spawn.args.push_back(absl::StrCat("--data-listen=", options.data_listen));
+  }
   spawn.output_file = absl::StrCat(options.folder, "/log");
   CAPSTAN_ASSIGN_OR_RETURN(server->process_, Subprocess::Spawn(spawn));
   const std::optional<v1::RegisterRequest> registered = server->scheduler_.WaitForRegister(1);

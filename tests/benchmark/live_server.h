@@ -21,10 +21,11 @@ namespace capstan::benchmark {
 class LiveServer {
  public:
   struct Options {
-    std::string program;  // Path of capstan-server.
-    std::string name;     // Node id.
-    std::string folder;   // Exists; its log file and its data go there.
-    bool log = false;     // With a folder for write-ahead logs.
+    std::string program;      // Path of capstan-server.
+    std::string name;         // Node id.
+    std::string folder;       // Exists; its log file and its data go there.
+    bool log = false;         // With a folder for write-ahead logs.
+    std::string data_listen;  // Empty: as the server does by itself.
   };
   // Returns once the server has registered.
   // Errors: kUnavailable  it does not start, or not within 20 s; says what it wrote.

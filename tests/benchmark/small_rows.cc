@@ -14,12 +14,23 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/net/channel.h"
+#include "common/net/data_caller.h"
+#include "common/net/data_socket.h"
+#include "common/net/frame.h"
 #include "common/net/grpc_status.h"
+#include "common/net/host_port.h"
+#include "common/net/wake_up.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
+#include "common/storage/descriptor.h"
+#include "common/time/clock.h"
+#include "common/wire/tensor_message.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/benchmark/baseline/zmq_fleet.h"
 #include "tests/benchmark/contender.h"
@@ -105,11 +116,51 @@ absl::Status CompareRows(const Flags& flags, const std::string& folder, Report* 
   return ours.CheckSums();
 }
 
-// Pulls one small shard, again and again, as a client that has nothing to do with the other one.
+// Pulls one small shard, again and again, as a client that has nothing to do with the other one:
+// over a data connection of its own.
 class LonePuller {
  public:
-  explicit LonePuller(const v1::ServerAddress& server)
-      : stub_(v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData))) {
+  static absl::StatusOr<std::unique_ptr<LonePuller>> Connect(const std::string& server) {
+    const auto stub = v1::ParameterServer::NewStub(MakeChannel(server, ChannelKind::kControl));
+    grpc::ClientContext context;
+    SetDeadline(context, kPatience);
+    v1::OpenDataPathResponse told;
+    CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub->OpenDataPath(&context, {}, &told)));
+    CAPSTAN_ASSIGN_OR_RETURN(HostPort place, ParseHostPort(server));
+    place.port = told.port();
+    WakeUp never;
+    CAPSTAN_ASSIGN_OR_RETURN(Descriptor socket,
+                             ConnectForData(place, told.token(), kPatience, never.descriptor()));
+    return std::unique_ptr<LonePuller>(new LonePuller(std::move(socket)));
+  }
+  ~LonePuller() {
+    caller_.Close();
+    thread_.join();
+  }
+
+  // Returns the seconds that it took.
+  absl::StatusOr<double> Pull() {
+    absl::Notification there;
+    absl::StatusOr<absl::Cord> answer;
+    const double begin = WallSeconds();
+    caller_.Start(DataMethod::kPull, absl::Cord(request_.SerializeAsString()), kPatience,
+                  absl::ZeroDuration(), [&](absl::StatusOr<absl::Cord> bytes) {
+                    answer = std::move(bytes);
+                    there.Notify();
+                  });
+    if (!there.WaitForNotificationWithTimeout(2 * kPatience)) {
+      return absl::UnavailableError("the data connection is lost");
+    }
+    const double seconds = WallSeconds() - begin;
+    CAPSTAN_RETURN_IF_ERROR(answer.status());
+    CAPSTAN_ASSIGN_OR_RETURN(const PullAnswer parsed, DecodePullAnswer(*answer));
+    if (parsed.values.size() == 1 && parsed.values[0].size() == 1024) return seconds;
+    return absl::InternalError("the pull did not bring 1 KiB");
+  }
+
+ private:
+  explicit LonePuller(Descriptor socket)
+      : caller_(std::move(socket), &clock_), thread_([this] { caller_.Run().IgnoreError(); }) {
     request_.mutable_caller()->set_job_id(kContenderJob);
     request_.mutable_caller()->set_rank(-1);
     request_.mutable_caller()->set_routing_generation(1);
@@ -117,28 +168,17 @@ class LonePuller {
     request_.add_shards()->set_held_version(-1);
   }
 
-  // Returns the seconds that it took.
-  absl::StatusOr<double> Pull() {
-    grpc::ClientContext context;
-    SetDeadline(context, kPatience);
-    v1::PullResponse response;
-    const double begin = WallSeconds();
-    CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub_->Pull(&context, request_, &response)));
-    const double seconds = WallSeconds() - begin;
-    if (response.shards_size() == 1 && response.shards(0).values().size() == 1024) return seconds;
-    return absl::InternalError("the pull did not bring 1 KiB");
-  }
-
- private:
-  const std::unique_ptr<v1::ParameterServer::Stub> stub_;
+  const SteadyClock clock_;
   v1::PullRequest request_;
+  DataCaller caller_;
+  std::thread thread_;
 };
 
 absl::StatusOr<std::vector<double>> PullAlone(const v1::ServerAddress& server, int count) {
-  LonePuller puller(server);
+  CAPSTAN_ASSIGN_OR_RETURN(const auto puller, LonePuller::Connect(server.address()));
   std::vector<double> seconds;
   for (int i = 0; i < kWarmUpPulls + count; ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(const double took, puller.Pull());
+    CAPSTAN_ASSIGN_OR_RETURN(const double took, puller->Pull());
     if (i >= kWarmUpPulls) seconds.push_back(took);
   }
   return seconds;

@@ -3,7 +3,6 @@
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CALL_H_
 
 #include <grpcpp/client_context.h>
-#include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "worker/client/push_pull_client.h"
 #include "worker/client/server_peer.h"
 #include "worker/client/shared_lane.h"
+#include "worker/client/value_call.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -22,15 +22,13 @@ namespace capstan::worker {
 struct PushPullClient::Call {
   SendMessage message;
   std::shared_ptr<ServerPeer> peer;
-  grpc::ClientContext context;
+  ValueCall transfer;
   std::shared_ptr<const TableArrays> gradient;  // Push, until it is encoded.
   std::shared_ptr<const AllTableKeys> keys;
   std::vector<KeyForm> forms;  // By shard.
   std::vector<int64_t> sizes;  // Bytes of values, by shard.
   int64_t pushing = 0;         // Push: bytes that count as on their way.
   SharedLane::Lease lease;     // Where they go, if that is in shared memory.
-  grpc::ByteBuffer request;
-  grpc::ByteBuffer response;
 };
 
 // A server is being asked for its routing table.

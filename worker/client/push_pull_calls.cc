@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/net/channel.h"
-#include "common/net/cord_buffer.h"
+#include "common/net/frame.h"
 #include "common/net/grpc_status.h"
 #include "common/shared_memory/shared_values.h"
 #include "common/status/status_macros.h"
@@ -16,8 +16,9 @@ namespace capstan::worker {
 namespace {
 
 constexpr int64_t kSharedBytesMin = 16 << 10;  // Of a message; smaller ones gain nothing.
-constexpr char kPushMethod[] = "/capstan.v1.ParameterServer/Push";
-constexpr char kPullMethod[] = "/capstan.v1.ParameterServer/Pull";
+// The sender waits that long for a socket that takes no more, before it leaves the rest of a
+// message to the connection's thread: other servers' messages are not to wait for this one.
+constexpr absl::Duration kSenderPatience = absl::Milliseconds(5);
 
 SharedLane::Direction DirectionOf(const SendMessage& message) {
   return message.request.kind == OpKind::kPush ? SharedLane::Direction::kPush
@@ -57,7 +58,10 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
       known_lists_.try_emplace(call->peer.get(), options_.key_lists).first->second;
   call->forms = known.Forms(message, *call->keys);
   call->sizes = ValueSizes(message, options_.formats, *call->keys, call->forms);
-  if (call->peer->lane().WantsOffer(clock_.Now())) offers_.push_back(call->peer);
+  const Instant now = clock_.Now();
+  if (call->peer->lane().WantsOffer(now) || call->peer->data_lane().WantsOffer(now)) {
+    offers_.push_back(call->peer);
+  }
   calls_.insert(call);
   return call;
 }
@@ -85,20 +89,19 @@ void PushPullClient::PlaceLocked(Call& call) {
   if (call.lease) ++counts_.shared_messages;
 }
 
-void PushPullClient::Encode(Call& call) const {
+absl::Cord PushPullClient::Encode(Call& call) const {
   if (call.message.request.kind == OpKind::kPush) {
     PushMessage push =
         EncodePush(caller_, call.message, call.gradient, options_.formats, *call.keys, call.forms);
     if (call.lease) PutValues(call.lease.room(), &push);
-    call.request = ToByteBuffer(capstan::Encode(push));
     call.gradient.reset();
-    return;
+    return capstan::Encode(push);
   }
   v1::PullRequest pull;
   EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats, *call.keys,
              call.forms);
   if (call.lease) NameRoom(call.lease.room(), call.sizes, &pull);
-  call.request = ToByteBuffer(absl::Cord(pull.SerializeAsString()));
+  return absl::Cord(pull.SerializeAsString());
 }
 
 void PushPullClient::AskLocked(int server) {
@@ -178,19 +181,25 @@ void PushPullClient::SendQueued() {
             OnAskDone(ask, FromGrpcStatus(status));
           });
     }
-    if (task.offer != nullptr) task.offer->lane().Offer(clock_.Now());
-    if (task.call != nullptr) StartCalls({task.call});
+    if (task.offer != nullptr) {
+      task.offer->lane().Offer(clock_.Now());
+      task.offer->data_lane().Offer(clock_.Now());
+    }
+    if (task.call != nullptr) StartCalls({task.call}, kSenderPatience);
   }
 }
 
-void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls) {
+void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
+                                absl::Duration patience) {
   for (const std::shared_ptr<Call>& call : calls) {
-    Encode(*call);
-    SetDeadline(call->context, options_.call_timeout);
-    const bool push = call->message.request.kind == OpKind::kPush;
-    call->peer->NextData().UnaryCall(
-        &call->context, push ? kPushMethod : kPullMethod, {}, &call->request, &call->response,
-        [this, call](const grpc::Status& status) { OnCallDone(call, FromGrpcStatus(status)); });
+    const DataMethod method =
+        call->message.request.kind == OpKind::kPush ? DataMethod::kPush : DataMethod::kPull;
+    ServerPeer& peer = *call->peer;
+    const bool data = call->transfer.Start(
+        peer.data_lane().For(method), peer.NextData(), method, Encode(*call), options_.call_timeout,
+        patience,
+        [this, call](const absl::StatusOr<absl::Cord>& answer) { OnCallDone(call, answer); });
+    if (data) data_messages_.fetch_add(1, std::memory_order_relaxed);
   }
 }
 
@@ -223,11 +232,13 @@ void PushPullClient::EndReadLocked(const Call& call) {
   changed_.SignalAll();
 }
 
-void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status) {
+void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
+                                const absl::StatusOr<absl::Cord>& answer) {
+  const absl::Status& status = answer.status();
   absl::StatusOr<DecodedReply> reply = DecodedReply();
   TableArrays* destination = nullptr;
   const bool read = status.ok() && BeginRead(*call, &destination);
-  if (read) reply = Read(*call, destination);
+  if (read) reply = Read(*call, *answer, destination);
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
@@ -255,18 +266,18 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call, const absl::S
   StartCalls(calls);
 }
 
-absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, TableArrays* destination) {
-  const absl::Cord bytes = ToCord(call.response);
+absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, const absl::Cord& answer,
+                                                  TableArrays* destination) {
   if (call.message.request.kind == OpKind::kPush) {
     v1::PushResponse response;
-    if (!response.ParseFromString(std::string(bytes))) {
+    if (!response.ParseFromString(std::string(answer))) {
       return absl::InternalError("answered what is no PushResponse");
     }
     return DecodePush(call.message, response);
   }
-  CAPSTAN_ASSIGN_OR_RETURN(PullAnswer answer, DecodePullAnswer(bytes));
-  if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &answer));
-  return DecodePull(call.message, answer, destination, *call.keys);
+  CAPSTAN_ASSIGN_OR_RETURN(PullAnswer parsed, DecodePullAnswer(answer));
+  if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &parsed));
+  return DecodePull(call.message, parsed, destination, *call.keys);
 }
 
 }  // namespace capstan::worker

@@ -63,14 +63,17 @@ PushPullClient::~PushPullClient() {
     }
     for (const std::shared_ptr<Ask>& ask : ask_queue_) asks_.erase(ask);
     ask_queue_.clear();
-    for (const std::shared_ptr<Call>& call : calls_) call->context.TryCancel();
+    for (const std::shared_ptr<Call>& call : calls_) call->transfer.Cancel();
     for (const std::shared_ptr<Ask>& ask : asks_) ask->context.TryCancel();
     // A cancelled call ends at once.
     while (!calls_.empty() || !asks_.empty()) changed_.Wait(&mutex_);
     peers = std::move(peer_by_address_);
   }
   tracker_.WaitUntilGone();
-  for (const auto& [address, peer] : peers) peer->lane().Close();  // They call on_change no more.
+  for (const auto& [address, peer] : peers) {
+    peer->lane().Close();  // They call on_change no more.
+    peer->data_lane().Close();
+  }
 }
 
 absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
@@ -98,7 +101,7 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
     SessionActions actions;
     session_.SetRouting(routing, clock_.Now(), &actions);
     for (const std::shared_ptr<Call>& call : calls_) {
-      if (!session_.Expects(call->message.message)) call->context.TryCancel();
+      if (!session_.Expects(call->message.message)) call->transfer.Cancel();
     }
     calls = TakeActionsLocked(actions);
     changed_.SignalAll();
@@ -114,8 +117,8 @@ std::vector<std::shared_ptr<ServerPeer>> PushPullClient::PeersLocked(
     auto& peer = peer_by_address_[server.address()];
     if (peer == nullptr) {
       // The sender looks at what may go whenever the mutex is released.
-      peer =
-          std::make_shared<ServerPeer>(server.address(), [this] { absl::MutexLock lock(&mutex_); });
+      peer = std::make_shared<ServerPeer>(server.address(), &clock_, options_.data_connections,
+                                          [this] { absl::MutexLock lock(&mutex_); });
     }
     peers.push_back(peer);
   }
@@ -254,7 +257,7 @@ void PushPullClient::CancelPull(OpId op) {
     payloads_.erase(op);
     ended_.erase(op);
     for (const std::shared_ptr<Call>& call : calls_) {
-      if (call->message.op == op) call->context.TryCancel();
+      if (call->message.op == op) call->transfer.Cancel();
     }
     calls = TakeActionsLocked(actions);
   }
@@ -274,7 +277,9 @@ SessionWait PushPullClient::CurrentWait() const {
 
 PathCounts PushPullClient::counts() const {
   absl::MutexLock lock(&mutex_);
-  return counts_;
+  PathCounts counts = counts_;
+  counts.data_messages = data_messages_;
+  return counts;
 }
 
 Generation PushPullClient::routing_generation() const {

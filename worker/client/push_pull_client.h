@@ -6,14 +6,15 @@
 //   client.Pull(Iteration(0), PullMode::kTrain, &parameters) -> op;  client.Wait(op);
 //   client.Push(Iteration(0), {0, 1}, gradient) -> op;  client.Wait(op);
 //
-// The gRPC shell around PushPullSession: it owns channels and calls. Gradients are sent from where
-// they lie; parameters are copied once, from where gRPC received them to their places. A server of
+// The shell around PushPullSession: it owns connections and calls. Gradients are sent from where
+// they lie; parameters are copied once, from where they were received to their places. A server of
 // the table is asked for a newer routing table when the session says so.
 // Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor
 // cancels what is in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/call_tracker.h"
 #include "common/time/clock.h"
@@ -58,6 +60,7 @@ struct OpResult {
 struct PathCounts {
   int64_t messages = 0;         // Pushes and pulls that were started.
   int64_t shared_messages = 0;  // Of them, those with values in shared memory.
+  int64_t data_messages = 0;    // Of them, those over data connections; the others went by gRPC.
   int64_t named_lists = 0;      // Lists of keys of which the name went alone.
   int64_t unknown_lists = 0;    // Messages that were sent again as a server did not know a list.
 };
@@ -83,6 +86,8 @@ class PushPullClient {
     // Most memory that is shared with one server, if it is on this host: bytes of both directions
     // together, less where the server holds little. 0: none is.
     int64_t shared_memory_bytes = SharedLane::kBytesDefault;
+    // Beside gRPC, where a server has them (data_lane.h).
+    bool data_connections = true;
     KnownKeyLists::Options key_lists;
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
@@ -145,7 +150,7 @@ class PushPullClient {
   struct Task {
     std::shared_ptr<Call> call;
     std::shared_ptr<Ask> ask;
-    std::shared_ptr<ServerPeer> offer;  // Of shared memory.
+    std::shared_ptr<ServerPeer> offer;  // Of shared memory, or to open data connections.
   };
   using Calls = std::deque<std::shared_ptr<Call>>;
   struct Payload {
@@ -178,9 +183,11 @@ class PushPullClient {
   // What the answer says of the lists that the call has named. Errors: kInternal  it named none.
   absl::Status LearnListsLocked(const Call& call, const DecodedReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Encode(Call& call) const;
-  void StartCalls(const std::vector<std::shared_ptr<Call>>& calls);
-  void OnCallDone(const std::shared_ptr<Call>& call, const absl::Status& status);
+  absl::Cord Encode(Call& call) const;
+  // `patience`: as DataCaller's.
+  void StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
+                  absl::Duration patience = absl::ZeroDuration());
+  void OnCallDone(const std::shared_ptr<Call>& call, const absl::StatusOr<absl::Cord>& answer);
   // Values of a reply are written to their places under no lock, between BeginRead, which is false
   // if nobody expects the reply any more, and EndReadLocked; the session learns of them as the
   // reading ends. A pull is cancelled, a routing table taken in, and the end of an operation told
@@ -188,13 +195,15 @@ class PushPullClient {
   // versions are held.
   bool BeginRead(const Call& call, TableArrays** destination);
   void EndReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static absl::StatusOr<DecodedReply> Read(const Call& call, TableArrays* destination);
+  static absl::StatusOr<DecodedReply> Read(const Call& call, const absl::Cord& answer,
+                                           TableArrays* destination);
 
   const Options options_;  // Constant after construction.
   const CallerId caller_;
   const Clock& clock_;
 
   CallTracker tracker_;  // Of calls and questions.
+  std::atomic<int64_t> data_messages_ = 0;
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
   PushPullSession session_ ABSL_GUARDED_BY(mutex_);
@@ -215,7 +224,7 @@ class PushPullClient {
   std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<const ServerPeer*, int64_t> pushing_ ABSL_GUARDED_BY(mutex_);  // Bytes.
   absl::btree_map<const ServerPeer*, KnownKeyLists> known_lists_ ABSL_GUARDED_BY(mutex_);
-  PathCounts counts_ ABSL_GUARDED_BY(mutex_);
+  PathCounts counts_ ABSL_GUARDED_BY(mutex_);                   // Without data_messages.
   absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
   int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;                   // Above 0: no reader may begin.
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
@@ -223,7 +232,7 @@ class PushPullClient {
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Starts the calls of pushes, which may take long (gRPC writes to the socket meanwhile): the
+  // Starts the calls of pushes, which may take long (they are written to the socket meanwhile): the
   // thread that computes the gradient goes on. Declared last: it dies first.
   std::thread sender_;
 };

@@ -15,17 +15,24 @@
 #include <utility>
 
 #include "common/net/channel.h"
+#include "common/time/clock.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/data_lane.h"
 #include "worker/client/shared_lane.h"
 
 namespace capstan::worker {
 
 class ServerPeer {
  public:
-  // `on_change`: see SharedLane.
-  ServerPeer(const std::string& address, std::function<void()> on_change)
+  // `on_change`: see SharedLane. `clock` outlives it. Without data connections gRPC carries all.
+  ServerPeer(const std::string& address, const Clock* clock, bool data_connections,
+             std::function<void()> on_change)
       : control_(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kControl))),
-        lane_({.stub = control_.get(), .server = address, .on_change = std::move(on_change)}) {
+        lane_({.stub = control_.get(), .server = address, .on_change = std::move(on_change)}),
+        data_lane_({.stub = control_.get(),
+                    .server = address,
+                    .clock = clock,
+                    .enabled = data_connections}) {
     for (std::unique_ptr<grpc::GenericStub>& stub : data_) {
       stub = std::make_unique<grpc::GenericStub>(MakeChannel(address, ChannelKind::kData));
     }
@@ -34,6 +41,7 @@ class ServerPeer {
   grpc::GenericStub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
   v1::ParameterServer::Stub& control() { return *control_; }
   SharedLane& lane() { return lane_; }
+  DataLane& data_lane() { return data_lane_; }
 
  private:
   static constexpr size_t kConnections = 2;  // gRPC serves one by one thread at a time.
@@ -42,6 +50,7 @@ class ServerPeer {
   std::atomic<size_t> next_ = 0;
   const std::unique_ptr<v1::ParameterServer::Stub> control_;
   SharedLane lane_;
+  DataLane data_lane_;
 };
 
 }  // namespace capstan::worker

@@ -1,0 +1,86 @@
+// DataLane: the data connections of a client to one server (common/net/frame.h), beside gRPC.
+//
+//               Offer           port, token: a thread connects, greets     a connection lost
+//   (nothing) ---------> ASKED over gRPC -----------------------> OPEN ------------> (nothing)
+//      ^                  |  '--the server has none: (nothing), for good               |
+//      |                  '--failed, cannot connect: (nothing)                         |
+//      '--------- asked again after 1 s, doubling up to 30 s while it does not open ---'
+//
+// Two connections, so that a small request to read never waits behind gradients: one for pushes,
+// one for pulls. Each has a thread that reads its answers. Either one's end is that of both: the
+// calls on them end as unavailable, and are sent again over gRPC by whoever repeats them.
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_WORKER_CLIENT_DATA_LANE_H_
+#define CAPSTAN_WORKER_CLIENT_DATA_LANE_H_
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/net/call_tracker.h"
+#include "common/net/data_caller.h"
+#include "common/net/frame.h"
+#include "common/net/wake_up.h"
+#include "common/time/clock.h"
+#include "common/time/instant.h"
+#include "proto/parameter_server.grpc.pb.h"
+
+namespace capstan::worker {
+
+class DataLane {
+ public:
+  struct Options {
+    v1::ParameterServer::Stub* stub = nullptr;  // Outlives the lane.
+    std::string server;                         // host:port of its gRPC service.
+    const Clock* clock = nullptr;               // Outlives the lane.
+    bool enabled = true;
+  };
+  explicit DataLane(Options options);
+  ~DataLane() { Close(); }
+  DataLane(const DataLane&) = delete;
+  DataLane& operator=(const DataLane&) = delete;
+
+  bool WantsOffer(Instant now) const;  // It is time for Offer.
+  void Offer(Instant now);             // Asks the server, and returns at once.
+  // Ends the connections and waits until they are gone. Later offers are not made. Idempotent.
+  void Close();
+
+  // The open connection for calls of this method; null: there is none.
+  std::shared_ptr<DataCaller> For(DataMethod method) const;
+
+ private:
+  // The question, then both connections.
+  struct Opening;
+  struct Open {  // Shared with calls on their way.
+    std::shared_ptr<DataCaller> pushes, pulls;
+  };
+
+  void OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Status& status);
+  void Serve(const std::shared_ptr<Opening>& opening);
+  absl::StatusOr<Open> Connect(const Opening& opening);
+  absl::Status RunBoth(const Open& open);
+  void OnEnd(const absl::Status& status, bool was_open);
+  void Join();
+
+  const Options options_;
+  CallTracker tracker_;  // Of questions.
+  WakeUp stop_;          // Ends connecting; never cleared.
+
+  mutable absl::Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool refused_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<Opening> opening_ ABSL_GUARDED_BY(mutex_);  // Null: nothing is asked or open.
+  Open open_ ABSL_GUARDED_BY(mutex_);
+  Instant next_offer_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);  // Of the last opening; may have ended.
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CLIENT_DATA_LANE_H_

@@ -1,0 +1,374 @@
+// Data connections: the client against a fake server that it can lose them to, and against the real
+// service.
+#include "worker/client/data_lane.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/synchronization/mutex.h"
+#include "common/net/data_server.h"
+#include "common/net/grpc_server.h"
+#include "common/net/grpc_status.h"
+#include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
+#include "server/service/deadline_timer.h"
+#include "server/service/held_jobs.h"
+#include "server/service/parameter_service.h"
+#include "server/service/test_job.h"
+#include "worker/client/push_pull_client.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+std::shared_ptr<const TableArrays> Ones(size_t count) {
+  return std::make_shared<const TableArrays>(TableArrays{std::vector<float>(count, 1.0f)});
+}
+
+// Adds the first value of each new push, by either way; drops data connections as it is told.
+class FakeServer final : public v1::ParameterServer::Service {
+ public:
+  ~FakeServer() override { CloseData(); }
+
+  grpc::Status Push(grpc::ServerContext*, const v1::PushRequest* request,
+                    v1::PushResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    ++grpc_calls_;
+    *response = AddLocked(*request);
+    return grpc::Status::OK;
+  }
+  grpc::Status Pull(grpc::ServerContext*, const v1::PullRequest*,
+                    v1::PullResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    ++grpc_calls_;
+    *response = SumLocked();
+    return grpc::Status::OK;
+  }
+  grpc::Status OpenDataPath(grpc::ServerContext*, const v1::OpenDataPathRequest*,
+                            v1::OpenDataPathResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    ++asked_;
+    if (!answer_.ok()) return ToGrpcStatus(answer_);
+    if (data_ == nullptr) OpenLocked();
+    response->set_port(port_ > 0 ? port_ : data_->port());
+    response->set_token(data_->token());
+    return grpc::Status::OK;
+  }
+
+  void Refuse(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    answer_ = status;
+  }
+  void TellPort(int port) {
+    absl::MutexLock lock(&mutex_);
+    port_ = port;
+  }
+  // The next push that comes by a data connection is recorded, and then its connection is lost.
+  void LoseNextAnswer() {
+    absl::MutexLock lock(&mutex_);
+    lose_ = true;
+  }
+  void HoldPulls() {
+    absl::MutexLock lock(&mutex_);
+    hold_pulls_ = true;
+  }
+  // Returns once all calls that came by data connections have ended.
+  void CloseData() {
+    std::unique_ptr<DataServer> closed;
+    {
+      absl::MutexLock lock(&mutex_);
+      closed = std::move(data_);
+    }
+  }
+  void Await(const std::function<bool(const FakeServer&)>& condition) {
+    absl::MutexLock lock(&mutex_);
+    auto holds = [&] { return condition(*this); };
+    REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&holds), kPatience));
+  }
+  // Read in Await's condition, or once nothing runs.
+  int grpc_calls() const { return grpc_calls_; }
+  int data_calls() const { return data_calls_; }
+  int asked() const { return asked_; }
+  int held() const { return held_; }
+  int cancelled() const { return cancelled_; }
+  const std::vector<uint64_t>& sequences() const { return sequences_; }
+  float sum() const { return sum_; }
+
+ private:
+  void OpenLocked() {
+    auto started = DataServer::Start(
+        {.listen = "127.0.0.1:0",
+         .handler = [this](DataMethod method, absl::Cord body, DataServer::Done done) {
+           return StartData(method, body, std::move(done));
+         }});
+    REQUIRE_OK(started);
+    data_ = *std::move(started);
+  }
+  DataServer::Cancel StartData(DataMethod method, const absl::Cord& body, DataServer::Done done) {
+    std::string answer;
+    {
+      absl::MutexLock lock(&mutex_);
+      ++data_calls_;
+      if (method == DataMethod::kPull && hold_pulls_) {
+        ++held_;
+        return [this, done] {
+          absl::MutexLock inner(&mutex_);
+          if (cancelled_++ == 0) done(absl::CancelledError("as it was told"));
+        };
+      }
+      if (method == DataMethod::kPush) {
+        v1::PushRequest request;
+        REQUIRE(request.ParseFromString(std::string(body)));
+        answer = AddLocked(request).SerializeAsString();
+        if (std::exchange(lose_, false)) {
+          lost_ = done;
+          return [this] { std::exchange(lost_, nullptr)(absl::CancelledError("lost")); };
+        }
+      } else {
+        answer = SumLocked().SerializeAsString();
+      }
+    }
+    done(absl::Cord(answer));
+    return nullptr;
+  }
+  v1::PushResponse AddLocked(const v1::PushRequest& request) {
+    v1::PushResponse response;
+    const v1::ShardPush& shard = request.shards(0);
+    const bool known = !sequences_.empty() && sequences_.back() == shard.sequence();
+    sequences_.push_back(shard.sequence());
+    if (!known) sum_ += *reinterpret_cast<const float*>(shard.values().data());
+    response.add_shards()->set_version(1);
+    return response;
+  }
+  v1::PullResponse SumLocked() const {
+    v1::PullResponse response;
+    v1::ShardValues* shard = response.add_shards();
+    shard->set_outcome(v1::ShardValues::VALUES);
+    shard->set_value_type(v1::FLOAT32);
+    const std::vector<float> values(4, sum_);
+    shard->set_values(values.data(), values.size() * sizeof(float));
+    return response;
+  }
+
+  absl::Mutex mutex_;
+  absl::Status answer_;
+  int port_ = 0;
+  bool lose_ = false, hold_pulls_ = false;
+  DataServer::Done lost_;
+  int grpc_calls_ = 0, data_calls_ = 0, asked_ = 0, held_ = 0, cancelled_ = 0;
+  float sum_ = 0;
+  std::vector<uint64_t> sequences_;
+  std::unique_ptr<DataServer> data_;
+};
+
+v1::RoutingTable OneShard(const std::string& address) {
+  v1::RoutingTable routing;
+  routing.set_generation(1);
+  routing.add_servers()->set_address(address);
+  routing.add_shards()->set_element_end(4);
+  return routing;
+}
+
+struct Fixture {
+  Fixture() {
+    auto started = GrpcServer::Start({.services = {&fake}});
+    REQUIRE_OK(started);
+    server = *std::move(started);
+  }
+  // To be called once the fake server is told what to do.
+  void Connect(bool data_connections = true) {
+    client = std::make_unique<PushPullClient>(
+        PushPullClient::Options{.job = "job-1",
+                                .rank = Rank(0),
+                                .incarnation = Incarnation(1),
+                                .data_connections = data_connections},
+        clock);
+    REQUIRE_OK(client->SetRouting(OneShard(server->address())));
+  }
+  void Push() {
+    REQUIRE_OK_AND_ASSIGN(const OpId op, client->Push(Iteration(0), {}, Ones(4)));
+    REQUIRE_OK(client->Wait(op));
+    ++pushes;
+  }
+  void Pull() {
+    REQUIRE_OK_AND_ASSIGN(const OpId op, client->Pull(Iteration(1), PullMode::kTrain, &parameters));
+    REQUIRE_OK(client->Wait(op));
+    CHECK(parameters[0] == std::vector<float>(4, static_cast<float>(pushes)));
+  }
+  void PushUntilData() {
+    const int64_t before = client->counts().data_messages;
+    const Instant give_up = clock.Now() + kPatience;
+    while (client->counts().data_messages == before) {
+      REQUIRE(clock.Now() < give_up);
+      Push();
+    }
+  }
+
+  SteadyClock clock;
+  FakeServer fake;
+  std::unique_ptr<GrpcServer> server;
+  TableArrays parameters = {std::vector<float>(4)};
+  std::unique_ptr<PushPullClient> client;
+  int pushes = 0;
+};
+
+TEST_CASE("Data lane: calls go over data connections once these are open", "[worker][client]") {
+  Fixture f;
+  f.Connect();
+  f.PushUntilData();
+  const int by_grpc = f.fake.grpc_calls();
+  f.Push();
+  f.Pull();
+  CHECK(f.fake.grpc_calls() == by_grpc);
+  CHECK(f.fake.asked() == 1);
+  f.client.reset();
+  f.server.reset();
+  CHECK(f.fake.sum() == static_cast<float>(f.pushes));
+}
+
+TEST_CASE("Data lane: a server that has none is asked once, one that does not want to again",
+          "[worker][client]") {
+  Fixture f;
+  SECTION("unimplemented") { f.fake.Refuse(absl::UnimplementedError("none here")); }
+  SECTION("a port where nobody listens") { f.fake.TellPort(1); }
+  f.Connect();
+  for (int i = 0; i < 20; ++i) f.Push();
+  f.Pull();
+  f.fake.Await([](const FakeServer& fake) { return fake.asked() >= 1; });
+  f.client.reset();
+  CHECK(f.fake.data_calls() == 0);
+  CHECK(f.fake.grpc_calls() == 21);
+}
+
+TEST_CASE("Data lane: not asked for, nothing is opened", "[worker][client]") {
+  Fixture f;
+  f.Connect(/*data_connections=*/false);
+  for (int i = 0; i < 5; ++i) f.Push();
+  f.client.reset();
+  f.server.reset();
+  CHECK(f.fake.asked() == 0);
+}
+
+TEST_CASE("Data lane: a push whose answer is lost goes again with its sequence, over gRPC",
+          "[worker][client]") {
+  Fixture f;
+  f.Connect();
+  f.PushUntilData();
+  f.fake.LoseNextAnswer();
+  const auto count = f.fake.sequences().size();
+  REQUIRE_OK_AND_ASSIGN(const OpId op, f.client->Push(Iteration(0), {}, Ones(4)));
+  f.fake.Await([&](const FakeServer& fake) { return fake.sequences().size() > count; });
+  f.fake.CloseData();
+  REQUIRE_OK(f.client->Wait(op));
+  ++f.pushes;
+  f.Pull();
+  const auto& sequences = f.fake.sequences();
+  REQUIRE(sequences.size() == count + 2);
+  CHECK(sequences[count] == sequences[count + 1]);
+}
+
+TEST_CASE("Data lane: connections that were lost are opened again, a while later",
+          "[worker][client]") {
+  Fixture f;
+  f.Connect();
+  f.PushUntilData();
+  f.fake.CloseData();
+  f.PushUntilData();
+  f.Pull();
+  CHECK(f.fake.asked() == 2);
+}
+
+TEST_CASE("Data lane: a pull that is given up is cancelled at the server", "[worker][client]") {
+  Fixture f;
+  f.Connect();
+  f.PushUntilData();
+  f.fake.HoldPulls();
+  REQUIRE_OK_AND_ASSIGN(const OpId op,
+                        f.client->Pull(Iteration(1), PullMode::kTrain, &f.parameters));
+  f.fake.Await([](const FakeServer& fake) { return fake.held() == 1; });
+  SECTION("by its operation") { f.client->CancelPull(op); }
+  SECTION("by the end of the client") { f.client.reset(); }
+  f.fake.Await([](const FakeServer& fake) { return fake.cancelled() == 1; });
+}
+
+// The real service with a job of two shards under ASP.
+class RealServer {
+ public:
+  RealServer() : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }) {
+    timer_.Start();
+    REQUIRE_OK(service_.ListenForData("127.0.0.1:0"));
+    auto started = GrpcServer::Start({.services = {&service_}});
+    REQUIRE_OK(started);
+    server_ = *std::move(started);
+    server::TestJobOptions options{.consistency = {.mode = server::ConsistencyMode::kAsp}};
+    options.clock = &clock_;
+    options.schedule_tick = [this](Instant at) { timer_.Schedule(at); };
+    job_ = server::MakeTestJob(options);
+    jobs_.Add(job_);
+  }
+  ~RealServer() {
+    jobs_.DropAll(absl::UnavailableError("the server stops"));
+    server_.reset();
+    timer_.Stop();
+  }
+  v1::RoutingTable Routing() const {
+    v1::RoutingTable routing = server::TestRouting(1);
+    routing.mutable_servers(0)->set_address(server_->address());
+    return routing;
+  }
+  server::ParameterService& service() { return service_; }
+  int64_t Recorded() const { return job_->Describe().at(0).pushes_applied(); }
+
+ private:
+  SteadyClock clock_;
+  server::HeldJobs jobs_;
+  server::DeadlineTimer timer_;
+  std::shared_ptr<server::HeldJob> job_;
+  server::ParameterService service_{&jobs_};
+  std::unique_ptr<GrpcServer> server_;
+};
+
+TEST_CASE("Data lane: pushes are applied once each though the path is lost under them",
+          "[worker][client]") {
+  RealServer server;
+  SteadyClock clock;
+  PushPullClient client({.job = "lenet-1",
+                         .rank = Rank(0),
+                         .incarnation = Incarnation(1),
+                         .session = {.chunk_bytes_min = 16, .chunk_bytes_max = 32},
+                         .shared_memory_bytes = 0},
+                        clock);
+  REQUIRE_OK(client.SetRouting(server.Routing()));
+  int pushes = 0;
+  const auto push = [&] {
+    REQUIRE_OK_AND_ASSIGN(const OpId op, client.Push(Iteration(pushes), {}, Ones(24)));
+    ++pushes;
+    return op;
+  };
+  const Instant give_up = clock.Now() + kPatience;
+  while (client.counts().data_messages == 0) {
+    REQUIRE(clock.Now() < give_up);
+    REQUIRE_OK(client.Wait(push()));
+  }
+  std::vector<OpId> begun;
+  for (int i = 0; i < 8; ++i) begun.push_back(push());
+  server.service().CloseDataConnections();
+  for (const OpId op : begun) REQUIRE_OK(client.Wait(op));
+  for (int i = 0; i < 8; ++i) REQUIRE_OK(client.Wait(push()));
+  TableArrays values = {std::vector<float>(24)};
+  REQUIRE_OK_AND_ASSIGN(const OpId pull, client.Pull(Iteration(0), PullMode::kTrain, &values));
+  REQUIRE_OK(client.Wait(pull));
+  CHECK(values[0] == std::vector<float>(24, -static_cast<float>(pushes)));
+  CHECK(server.Recorded() == 2 * pushes);
+  CHECK(client.counts().data_messages < client.counts().messages);
+}
+
+}  // namespace
+}  // namespace capstan::worker

@@ -1,0 +1,65 @@
+#include "worker/client/value_call.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/net/channel.h"
+#include "common/net/cord_buffer.h"
+#include "common/net/grpc_status.h"
+
+namespace capstan::worker {
+namespace {
+
+const char* PathOf(DataMethod method) {
+  switch (method) {
+    case DataMethod::kPush:
+      return "/capstan.v1.ParameterServer/Push";
+    case DataMethod::kPull:
+      return "/capstan.v1.ParameterServer/Pull";
+    case DataMethod::kPushPull:
+      return "/capstan.v1.ParameterServer/PushPull";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc, DataMethod method,
+                      absl::Cord request, absl::Duration timeout, absl::Duration patience,
+                      Done done) {
+  if (data != nullptr) {
+    const std::optional<DataCaller::CallId> id =
+        data->Start(method, request, timeout, patience, done);
+    if (id.has_value()) {
+      absl::MutexLock lock(&mutex_);
+      if (cancelled_) data->Cancel(*id);
+      data_ = std::move(data);
+      id_ = *id;
+      return true;
+    }
+  }
+  request_ = ToByteBuffer(request);
+  request.Clear();
+  SetDeadline(context_, timeout);
+  grpc.UnaryCall(&context_, PathOf(method), {}, &request_, &response_,
+                 [this, done = std::move(done)](const grpc::Status& status) {
+                   if (status.ok()) {
+                     done(ToCord(response_));
+                   } else {
+                     done(FromGrpcStatus(status));
+                   }
+                 });
+  return false;
+}
+
+void ValueCall::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  cancelled_ = true;
+  if (data_ != nullptr) {
+    data_->Cancel(id_);
+  } else {
+    context_.TryCancel();
+  }
+}
+
+}  // namespace capstan::worker
