@@ -26,7 +26,7 @@
 #include "server/service/parameter_service.h"
 #include "server/storage/checkpoint_writer.h"
 #include "server/storage/disk_table_source.h"
-#include "server/storage/rocks_row_disks.h"
+#include "server/storage/file_row_disks.h"
 #include "server/storage/server_log.h"
 #include "server/table_store/memory_budget.h"
 
@@ -114,7 +114,7 @@ class Daemon final : public NodeProgram {
   SteadyClock clock_;
   PosixDisk disk_;
   std::optional<FolderLock> folder_lock_;
-  std::unique_ptr<RocksRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
+  std::unique_ptr<FileRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
   HeldJobs jobs_;
   DeadlineTimer timer_;
   GrpcReplicaTransport transport_;
@@ -164,7 +164,7 @@ Daemon::~Daemon() {
 absl::Status Daemon::OpenFolder(const std::string& folder) {
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(folder));
   CAPSTAN_ASSIGN_OR_RETURN(folder_lock_, FolderLock::Take(folder));
-  CAPSTAN_ASSIGN_OR_RETURN(row_disks_, RocksRowDisks::Create(folder + "/rows"));
+  CAPSTAN_ASSIGN_OR_RETURN(row_disks_, FileRowDisks::Create(folder + "/rows"));
   return OpenLog(folder);
 }
 

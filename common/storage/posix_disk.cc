@@ -14,29 +14,13 @@
 #include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/disk_error.h"
 
 namespace capstan {
 namespace {
 
 constexpr size_t kTransferBytesMax = size_t{1} << 30;  // Linux moves at most 2 GiB - 4 KiB a call.
 constexpr size_t kStartBytes = 1 << 20;
-
-// Of errno, which it reads first.
-absl::Status DiskError(absl::string_view what, const std::string& path) {
-  const int error = errno;
-  const std::string message(
-      absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path)).message());
-  switch (error) {
-    case ENOENT:
-      return absl::NotFoundError(message);
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-      return absl::ResourceExhaustedError(message);
-    default:
-      return absl::UnavailableError(message);
-  }
-}
 
 int OpenAgain(const std::string& path, int flags) {
   int fd = -1;

@@ -23,7 +23,6 @@ _PKG_CONFIG_LIBRARIES = {
     "grpc": {"grpc++": ["grpc++"], "reflection": ["grpc++"]},
     "isal": {"isal": ["libisal"]},
     "protobuf": {"protobuf": ["protobuf"]},
-    "rocksdb": {"rocksdb": ["rocksdb"]},
     "spdlog": {"spdlog": ["spdlog"]},
     "sqlite3": {"sqlite3": ["sqlite3"]},
     "zlib": {"zlib": ["zlib"]},

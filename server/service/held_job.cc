@@ -1,6 +1,8 @@
 #include "server/service/held_job.h"
 
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -9,6 +11,7 @@
 #include "server/service/codec.h"
 #include "server/service/held_job_sink.h"
 #include "server/service/message_checks.h"
+#include "server/sparse_table/row_disk.h"
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
@@ -62,6 +65,7 @@ std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushRe
 
 std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, PullAnswer* answer,
                                              Done done) {
+  FetchRows(request);
   Effects effects;
   std::optional<CallId> waits;
   {
@@ -83,6 +87,7 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Pul
 
 std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
                                                  PushPullAnswer* answer, Done done) {
+  FetchRows(message.pull);
   Effects effects;
   std::optional<CallId> waits;
   {
@@ -267,6 +272,32 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::CheckPullLocked(
                                                      ": expected at most ", kWaitingKeyBytesMax));
   }
   return all_keys;
+}
+
+void HeldJob::FetchRows(const v1::PullRequest& request) {
+  if (!factory_->MayKeepRowsOnDisk()) return;
+  std::vector<std::pair<ShardKey, std::unique_ptr<RowFetch>>> fetches;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto keys = CheckPullLocked(request);
+    if (!keys.ok() || !keys->has_value()) return;
+    int64_t bytes = 0;
+    for (int i = 0; i < request.shards_size() && bytes < kFetchBytesMax; ++i) {
+      const ShardKey key = KeyOf(request.shards(i));
+      auto fetch = tables_.Find(key)->store().BeginFetch((**keys)[static_cast<size_t>(i)]);
+      if (fetch == nullptr) continue;
+      bytes += fetch->bytes();
+      fetches.emplace_back(key, std::move(fetch));
+    }
+  }
+  if (fetches.empty()) return;
+  for (const auto& [key, fetch] : fetches) fetch->Start();
+  for (const auto& [key, fetch] : fetches) fetch->Finish();
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, fetch] : fetches) {
+    const TableShard* const shard = tables_.Find(key);
+    if (shard != nullptr) shard->store().TakeIn(*fetch).IgnoreError();  // The pull will meet it.
+  }
 }
 
 absl::Status HeldJob::PushLocked(const v1::PushRequest& push,

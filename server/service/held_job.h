@@ -215,6 +215,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // OK: the shard's primary is here.
   absl::Status CheckPrimaryLocked(const ShardKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reads what the pull will need from disk, without the mutex: other calls go on. It decides
+  // nothing: what has changed meanwhile, or cannot be read, is left to the pull.
+  void FetchRows(const v1::PullRequest& request);
   absl::Status PushLocked(const v1::PushRequest& push, const std::vector<Gradient>& gradients,
                           v1::PushResponse* response, Sink& sink)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -258,6 +261,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void SettleLocked(Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Bodies of rows that are read ahead for one pull.
+  static constexpr int64_t kFetchBytesMax = 64 << 20;
 
   // Constant after construction.
   const Options options_;

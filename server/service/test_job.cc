@@ -40,6 +40,10 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
   JobTablesConfig config;
   config.tables = {TestTable()};
   if (options.buckets > 0) config.tables.push_back(TestSparseTable(options.buckets));
+  if (options.memory_bytes > 0) {
+    config.tables.back().mutable_sparse()->set_memory_bytes(options.memory_bytes);
+  }
+  config.disks = options.disks;
   config.optimizer.kind = options.optimizer;
   config.optimizer.learning_rate = 1.0f;
   config.consistency = options.consistency;
@@ -176,6 +180,23 @@ v1::PushRequest RowPushOf(int32_t rank, int32_t buckets, const std::vector<uint6
                                     static_cast<size_t>(range.size()) * sizeof(uint64_t));
     shard->mutable_values()->append(reinterpret_cast<const char*>(rows.data()),
                                     rows.size() * sizeof(float));
+  }
+  return request;
+}
+
+v1::PullRequest RowPullOf(int32_t rank, int32_t buckets, const std::vector<uint64_t>& keys) {
+  v1::PullRequest request;
+  *request.mutable_caller() = CallerOf(rank, 1);
+  const KeyBatch batch = MakeKeyBatch(keys, buckets);
+  for (int32_t bucket = 0; bucket < buckets; ++bucket) {
+    const Range range = batch.InBucket(bucket);
+    if (range.size() == 0) continue;
+    v1::ShardPull* shard = request.add_shards();
+    shard->set_table(1);
+    shard->set_shard(bucket);
+    shard->set_value_type(v1::FLOAT32);
+    shard->mutable_keys()->append(reinterpret_cast<const char*>(batch.keys.data() + range.begin),
+                                  static_cast<size_t>(range.size()) * sizeof(uint64_t));
   }
   return request;
 }

@@ -16,6 +16,7 @@
 #include "proto/scheduler.pb.h"
 #include "server/core/consistency_policy.h"
 #include "server/service/held_job.h"
+#include "server/sparse_table/row_disk.h"
 
 namespace capstan::server {
 
@@ -30,6 +31,8 @@ struct TestJobOptions {
   ConsistencyConfig consistency;
   OptimizerKind optimizer = OptimizerKind::kSgd;  // Of learning rate 1.
   int32_t buckets = 0;                            // Above 0: there is table 1, of rows of kTestDim.
+  int64_t memory_bytes = 0;                       // Of table 1; beyond it rows are on `disks`.
+  RowDisks* disks = nullptr;
   NodeId node = "server-1";
   uint64_t incarnation = 1;
   bool safe_replies = false;
@@ -60,6 +63,8 @@ v1::Caller CallerOf(int32_t rank, uint64_t incarnation);
 // sequence.
 v1::PushRequest PushOf(int32_t rank, int64_t iteration, int32_t slot, float gradient,
                        uint64_t sequence = 1);
+// A pull of rows of table 1, from all buckets that have one of `keys`.
+v1::PullRequest RowPullOf(int32_t rank, int32_t buckets, const std::vector<uint64_t>& keys);
 // ASP: a push of rows of table 1, every element `gradient`, to all buckets that have one of `keys`.
 v1::PushRequest RowPushOf(int32_t rank, int32_t buckets, const std::vector<uint64_t>& keys,
                           float gradient, uint64_t sequence = 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -21,14 +22,14 @@ BodyCache::BodyCache(int64_t body_bytes, std::unique_ptr<RowDisk> disk)
       disk_(std::move(disk)) {}
 
 int64_t BodyCache::bytes() const {
-  return static_cast<int64_t>(entries_.size() * (body_bytes_ + sizeof(Entry)));
+  return static_cast<int64_t>(entries_.size() * (body_bytes_ + sizeof(Entry))) + disk_->bytes();
 }
 
 absl::Status BodyCache::SetMemory(int64_t bytes, RowSlab* heads) {
   ++turn_;
-  const size_t slots =
-      static_cast<size_t>(std::max<int64_t>(bytes, 0)) / (body_bytes_ + sizeof(Entry));
-  slots_max_ = std::clamp(slots, kSlotsMin, size_t{kOnDisk});
+  const size_t slots = static_cast<size_t>(std::max<int64_t>(bytes - disk_->bytes(), 0)) /
+                       (body_bytes_ + sizeof(Entry));
+  slots_max_ = std::clamp(slots, kSlotsMin, size_t{kOnDisk - 1});
   if (slots_max_ >= entries_.size()) return absl::OkStatus();
   // Whole blocks are given back, when there are some; until then there are too many slots.
   const size_t kept = ((slots_max_ + block_mask_) >> block_bits_) << block_bits_;
@@ -47,7 +48,6 @@ absl::Status BodyCache::Truncate(size_t slots, RowSlab* heads) {
               free_.end());
   entries_.resize(slots);
   blocks_.resize(slots >> block_bits_);
-  if (hand_ >= slots) hand_ = 0;
   return absl::OkStatus();
 }
 
@@ -55,23 +55,23 @@ absl::Status BodyCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
   ++turn_;
   std::vector<RowNumber> missing;
   for (const RowNumber row : rows) {
-    const Slot slot = SlotOf(heads->At(row));
-    if (slot == kOnDisk) {
+    const char* const head = heads->At(row);
+    if (IsOnDisk(head)) {
       missing.push_back(row);
       continue;
     }
-    Entry& entry = entries_[slot];
+    Entry& entry = entries_[SlotOf(head)];
     entry.turn = turn_;
-    entry.uses = std::min<uint8_t>(kUsesMax, entry.uses + 1);
+    if (!entry.fetched) entry.uses = std::min<uint8_t>(kUsesMax, entry.uses + 1);
+    entry.fetched = false;
   }
   if (missing.empty()) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(MakeFree(missing.size(), heads));
-  std::sort(missing.begin(), missing.end());
   std::vector<Slot> slots;
   std::vector<char*> bodies;
   absl::Status status;
   for (const RowNumber row : missing) {
-    const absl::StatusOr<Slot> slot = Take(row);
+    const absl::StatusOr<Slot> slot = Take(row, *heads);
     status = slot.status();
     if (!slot.ok()) break;
     slots.push_back(*slot);
@@ -88,17 +88,47 @@ absl::Status BodyCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
   return status;
 }
 
+std::unique_ptr<RowFetch> BodyCache::BeginFetch(absl::Span<const RowNumber> rows,
+                                                const RowSlab& heads) const {
+  std::vector<RowNumber> missing;
+  for (const RowNumber row : rows) {
+    if (IsOnDisk(heads.At(row)) && missing.size() < held_max()) missing.push_back(row);
+  }
+  return missing.empty() ? nullptr : disk_->BeginFetch(missing);
+}
+
+absl::Status BodyCache::TakeIn(const RowFetch& fetch, RowSlab* heads) {
+  ++turn_;
+  std::vector<FetchedBody> arrived = disk_->Arrived(fetch);
+  // Another call may have brought it in meanwhile, and SetMemory made room for fewer.
+  arrived.erase(std::remove_if(arrived.begin(), arrived.end(),
+                               [&](const FetchedBody& it) { return !IsOnDisk(heads->At(it.row)); }),
+                arrived.end());
+  arrived.resize(std::min(arrived.size(), held_max()));
+  CAPSTAN_RETURN_IF_ERROR(MakeFree(arrived.size(), heads));
+  for (const FetchedBody& it : arrived) {
+    CAPSTAN_ASSIGN_OR_RETURN(const Slot slot, Take(it.row, *heads));
+    entries_[slot].fetched = true;
+    std::memcpy(At(slot), it.body, body_bytes_);
+    SetSlot(slot, heads->At(it.row));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BodyCache::Add(RowNumber row, RowSlab* heads) {
-  SetSlot(kOnDisk, heads->At(row));
+  SetSlot(LongAgo(), heads->At(row));
   CAPSTAN_RETURN_IF_ERROR(MakeFree(1, heads));
-  CAPSTAN_ASSIGN_OR_RETURN(const Slot slot, Take(row));
+  CAPSTAN_ASSIGN_OR_RETURN(const Slot slot, Take(row, *heads));
   entries_[slot].changed = true;
+  entries_[slot].uses = 1;  // The push that makes the row.
   SetSlot(slot, heads->At(row));
   return absl::OkStatus();
 }
 
-void BodyCache::Free(const char* head) {
+void BodyCache::Free(RowNumber row, const RowSlab& heads) {
+  const char* const head = heads.At(row);
   if (!IsOnDisk(head)) Release(SlotOf(head));
+  disk_->Forget(row);
 }
 
 absl::Status BodyCache::MakeFree(size_t count, RowSlab* heads) {
@@ -108,46 +138,87 @@ absl::Status BodyCache::MakeFree(size_t count, RowSlab* heads) {
   return Spill(Victims(std::max(count - free_.size() - unused, several)), heads);
 }
 
-// At least half of the slots are held by nobody, and each time round takes a use from them.
+// At least half of the slots are held by nobody.
 std::vector<BodyCache::Slot> BodyCache::Victims(size_t count) {
   std::vector<Slot> victims;
-  const size_t looks_max = entries_.size() * (kUsesMax + 1);
-  for (size_t looks = 0; looks < looks_max && victims.size() < count; ++looks) {
-    const auto slot = static_cast<Slot>(hand_);
-    hand_ = hand_ + 1 == entries_.size() ? 0 : hand_ + 1;
+  size_t looks = 3 * entries_.size();
+  for (; looks > 0 && victims.size() < count; --looks) {
+    Slot slot;
+    if (LookAtFirst(ShortIsNext() ? &short_ : &long_, &slot)) victims.push_back(slot);
+  }
+  // A queue of bodies that are held, or that are used all the time: then whoever may.
+  for (Slot slot = 0; slot < entries_.size() && victims.size() < count; ++slot) {
     Entry& entry = entries_[slot];
     if (!entry.taken || entry.turn == turn_) continue;
-    if (entry.uses > 0) {
-      --entry.uses;
-    } else {
-      entry.turn = turn_;  // The hand may come by once more.
-      victims.push_back(slot);
-    }
+    entry.turn = turn_;
+    victims.push_back(slot);
   }
   return victims;
 }
 
-absl::Status BodyCache::Spill(const std::vector<Slot>& victims, RowSlab* heads) {
-  std::vector<std::pair<RowNumber, const char*>> changed;
-  for (const Slot slot : victims) {
-    if (entries_[slot].changed) changed.emplace_back(entries_[slot].row, At(slot));
+// A body that was pulled has a push to come, for which it should be here.
+bool BodyCache::ShortIsNext() const {
+  if (long_.size == 0) return true;
+  if (short_.size <= slots_max_ / kShortShare) return false;
+  return entries_[short_.first].changed || short_.size > slots_max_ / kShortShareMax;
+}
+
+bool BodyCache::LookAtFirst(Queue* queue, Slot* slot) {
+  *slot = queue->first;
+  Entry& entry = entries_[*slot];
+  Leave(*slot);
+  const bool is_held = entry.turn == turn_;
+  const bool is_used = entry.uses >= (entry.is_long ? 1 : kUsesToStay);
+  // Read, and not changed yet: its push may still be to come, so that it goes round once more.
+  const bool is_spared = !is_used && entry.is_long && !entry.changed && !entry.spared;
+  if (!is_held) {
+    entry.spared = is_spared;
+    if (is_used) entry.uses = entry.is_long ? entry.uses - 1 : 1;
   }
-  std::sort(changed.begin(), changed.end());
+  Join(*slot, entry.is_long || (is_used && !is_held));
+  if (is_held || is_used || is_spared) return false;
+  entry.turn = turn_;  // So that it is not looked at once more.
+  return true;
+}
+
+void BodyCache::Join(Slot slot, bool is_long) {
+  Entry& entry = entries_[slot];
+  entry.is_long = is_long;
+  Queue& queue = *QueueOf(entry);
+  entry.before = queue.last;
+  entry.behind = kNobody;
+  (queue.last == kNobody ? queue.first : entries_[queue.last].behind) = slot;
+  queue.last = slot;
+  ++queue.size;
+}
+
+void BodyCache::Leave(Slot slot) {
+  const Entry& entry = entries_[slot];
+  Queue& queue = *QueueOf(entry);
+  (entry.before == kNobody ? queue.first : entries_[entry.before].behind) = entry.behind;
+  (entry.behind == kNobody ? queue.last : entries_[entry.behind].before) = entry.before;
+  --queue.size;
+}
+
+absl::Status BodyCache::Spill(const std::vector<Slot>& victims, RowSlab* heads) {
   std::vector<RowNumber> rows;
   std::vector<const char*> bodies;
-  for (const auto& [row, body] : changed) {
-    rows.push_back(row);
-    bodies.push_back(body);
+  for (const Slot slot : victims) {
+    if (!entries_[slot].changed) continue;
+    rows.push_back(entries_[slot].row);
+    bodies.push_back(At(slot));
   }
   if (!rows.empty()) CAPSTAN_RETURN_IF_ERROR(disk_->Write(rows, bodies));
   for (const Slot slot : victims) {
-    SetSlot(kOnDisk, heads->At(entries_[slot].row));
+    const Entry& entry = entries_[slot];
+    if (!entry.is_long) ++left_;
+    SetSlot(entry.is_long ? LongAgo() : left_ | kOnDisk, heads->At(entry.row));
     Release(slot);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<BodyCache::Slot> BodyCache::Take(RowNumber row) {
+absl::StatusOr<BodyCache::Slot> BodyCache::Take(RowNumber row, const RowSlab& heads) {
   Slot slot = 0;
   if (!free_.empty()) {
     slot = free_.back();
@@ -161,26 +232,16 @@ absl::StatusOr<BodyCache::Slot> BodyCache::Take(RowNumber row) {
     }
     entries_.emplace_back();
   }
-  entries_[slot] = {.row = row, .turn = turn_, .taken = true};
+  const bool is_long = LeftLately(heads.At(row));
+  entries_[slot] = {.row = row, .turn = turn_, .uses = is_long, .taken = true};
+  Join(slot, is_long);
   return slot;
 }
 
 void BodyCache::Release(Slot slot) {
+  Leave(slot);
   entries_[slot].taken = false;
   free_.push_back(slot);
-}
-
-absl::Status BodyCache::ReadPast(std::vector<RowNumber> rows,
-                                 absl::Span<char* const> bodies) const {
-  std::vector<std::pair<RowNumber, char*>> order;
-  for (size_t i = 0; i < rows.size(); ++i) order.emplace_back(rows[i], bodies[i]);
-  std::sort(order.begin(), order.end());
-  std::vector<char*> to;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = order[i].first;
-    to.push_back(order[i].second);
-  }
-  return disk_->Read(rows, to);
 }
 
 }  // namespace capstan::server

@@ -2,12 +2,16 @@
 // the others are on disk.
 //
 //   head in the slab: key (8 bytes), stamp (4), slot (4) --> body in memory
-//                                            kOnDisk     --> body on disk, under the row's number
+//                                   or when it left --> body on disk, under the row's number
 //
-// Which bodies are in memory changes nothing that anyone can see. When there is no room, a hand
-// goes round the slots and takes away what was not used lately (GCLOCK: Smith, "Sequentiality and
-// prefetching in database systems", TODS 1978): a use counts up to kUsesMax, the hand counts down,
-// and who has none left goes; to disk, if it changed since it was read.
+// Which bodies are in memory changes nothing that anyone can see. Who leaves when there is no room
+// follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023): a
+// body that comes in has a tenth of the room to show that it is used again; most do not.
+//
+//   read, new --> short queue --used again--> long queue --used since--> its end once more
+//                     | no                        ^    | no
+//                     v                           |    v
+//              leaves, and is read again soon ----'  leaves; to disk, if it changed meanwhile
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_BODY_CACHE_H_
 #define CAPSTAN_SERVER_SPARSE_TABLE_BODY_CACHE_H_
@@ -29,7 +33,6 @@ namespace capstan::server {
 class BodyCache {
  public:
   using Slot = uint32_t;
-  static constexpr Slot kOnDisk = ~Slot{0};
   static constexpr int64_t kSlotAt = 12;  // In a head.
   static constexpr int64_t kHeadBytes = 16;
   // There are so many whatever the memory.
@@ -47,33 +50,66 @@ class BodyCache {
   // Brings the bodies of `rows`, which differ, into memory, where they stay until the next call.
   // Errors: of the disk; kResourceExhausted  no memory.
   absl::Status Hold(absl::Span<const RowNumber> rows, RowSlab* heads);
+  // Of the bodies that Hold would have to read for `rows`, up to held_max(), to be read ahead of
+  // it. Null: there are none.
+  std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows,
+                                       const RowSlab& heads) const;
+  // Takes in what has arrived, where it still is what Hold would read; it stays until the next
+  // call. Errors: as Hold.
+  absl::Status TakeIn(const RowFetch& fetch, RowSlab* heads);
   // A body, unspecified, for a row that is new. It stays until the next Hold. Errors: as Hold.
   absl::Status Add(RowNumber row, RowSlab* heads);
-  void Free(const char* head);  // The row's body is not needed any more.
+  void Free(RowNumber row, const RowSlab& heads);  // Its body is not needed any more.
 
   // REQUIRES: it is in memory.
   char* Of(const char* head) const { return At(SlotOf(head)); }
   void SetChanged(const char* head) {
-    if (!Planted(PlantedBug::kForgetChangedRow)) entries_[SlotOf(head)].changed = true;
+    Entry& entry = entries_[SlotOf(head)];
+    if (entry.changed || Planted(PlantedBug::kForgetChangedRow)) return;
+    entry.changed = true;
+    disk_->Forget(entry.row);
   }
-  static bool IsOnDisk(const char* head) { return SlotOf(head) == kOnDisk; }
+  static bool IsOnDisk(const char* head) { return (SlotOf(head) & kOnDisk) != 0; }
 
-  // Bodies of rows that are on disk, one after the other, past the cache. `rows`: any order.
-  absl::Status ReadPast(std::vector<RowNumber> rows, absl::Span<char* const> bodies) const;
+  // Bodies of rows that are on disk, past the cache. Errors: of the disk.
+  absl::Status ReadPast(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) const {
+    return disk_->Read(rows, bodies);
+  }
 
   int64_t bodies() const { return static_cast<int64_t>(entries_.size() - free_.size()); }
   int64_t bytes() const;
 
  private:
-  static constexpr uint8_t kUsesMax = 3;
+  // Of the slot in the head of a body on disk; the others count the bodies that had left the short
+  // queue when it did.
+  static constexpr Slot kOnDisk = Slot{1} << 31;
+  // Of the slots: one of so many is for the short queue; and what it may have if it must.
+  static constexpr size_t kShortShare = 10;
+  static constexpr size_t kShortShareMax = 3;
+  static constexpr uint8_t kUsesMax = 7;
+  // A pull and the push that follows it are two, of which reading the body is none.
+  static constexpr uint8_t kUsesToStay = 2;
   static constexpr size_t kSpillMin = 256;  // Bodies that are written at a time, if there are.
 
+  static constexpr Slot kNobody = ~Slot{0};
+  using Turn = uint16_t;  // One of 65,536 turns ago is taken for this one, and its bodies stay.
   struct Entry {
     RowNumber row = 0;
-    uint32_t turn = 0;  // In which it was held last.
+    Slot before = kNobody;  // In its queue.
+    Slot behind = kNobody;
+    Turn turn = 0;  // In which it was held last.
     uint8_t uses = 0;
-    bool changed = false;
-    bool taken = false;
+    bool fetched : 1 = false;  // Ahead of use: the next one is that which it was read for.
+    bool is_long : 1 = false;
+    bool changed : 1 = false;
+    bool spared : 1 = false;  // Once, in the long queue.
+    bool taken : 1 = false;
+  };
+  static_assert(sizeof(Entry) == 16);
+  struct Queue {
+    Slot first = kNobody;
+    Slot last = kNobody;
+    size_t size = 0;
   };
 
   static Slot SlotOf(const char* head) {
@@ -89,10 +125,21 @@ class BodyCache {
   // So many slots are free, or can be had without taking a body away.
   absl::Status MakeFree(size_t count, RowSlab* heads);
   std::vector<Slot> Victims(size_t count);
+  bool ShortIsNext() const;  // To be looked at.
+  // Looks at the first of a queue, which goes to the end of one if it stays. True: it leaves.
+  bool LookAtFirst(Queue* queue, Slot* slot);
+  void Join(Slot slot, bool is_long);
+  void Leave(Slot slot);  // Its queue.
+  Queue* QueueOf(const Entry& entry) { return entry.is_long ? &long_ : &short_; }
+  // Whether a body that lies on disk has left the short queue so lately that it should not have.
+  bool LeftLately(const char* head) const {
+    return ((left_ - SlotOf(head)) & ~kOnDisk) < slots_max_;
+  }
+  Slot LongAgo() const { return (left_ - (kOnDisk >> 1)) | kOnDisk; }
   // Writes those that changed, then frees all.
   absl::Status Spill(const std::vector<Slot>& victims, RowSlab* heads);
   absl::Status Truncate(size_t slots, RowSlab* heads);
-  absl::StatusOr<Slot> Take(RowNumber row);  // REQUIRES: MakeFree.
+  absl::StatusOr<Slot> Take(RowNumber row, const RowSlab& heads);  // REQUIRES: MakeFree.
   void Release(Slot slot);
 
   const size_t body_bytes_;
@@ -103,8 +150,10 @@ class BodyCache {
   std::vector<Entry> entries_;
   std::vector<Slot> free_;
   std::vector<std::unique_ptr<char[]>> blocks_;
-  size_t hand_ = 0;
-  uint32_t turn_ = 1;
+  Queue short_;
+  Queue long_;
+  uint32_t left_ = 0;  // Bodies that have left the short queue.
+  Turn turn_ = 1;
 };
 
 }  // namespace capstan::server

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,25 +17,50 @@
 
 namespace capstan::server {
 
+// Bodies that are read ahead of time, while their RowDisk is used by others, or has gone.
+class RowFetch {
+ public:
+  virtual ~RowFetch() = default;
+  // Each once, in this order, by any thread. What cannot be read does not arrive.
+  virtual void Start() = 0;  // Asks for all of them, and waits for none.
+  virtual void Finish() = 0;
+  virtual int64_t bytes() const = 0;  // Of the bodies.
+};
+
+struct FetchedBody {
+  RowNumber row = 0;
+  const char* body = nullptr;  // As long as the fetch is there.
+};
+
 class RowDisk {
  public:
   virtual ~RowDisk() = default;  // Its bodies are gone.
 
-  // A body for each of `rows`, which ascend; in the place of one that is there.
+  // A body for each of `rows`, which differ; in the place of one that is there.
   // Errors: kResourceExhausted  no space; kUnavailable  another error of the disk. Some are
   //         written, some are not.
   virtual absl::Status Write(absl::Span<const RowNumber> rows,
                              absl::Span<const char* const> bodies) = 0;
-  // REQUIRES: `rows` ascend; each was written.
-  // Errors: kDataLoss  one is not what was written, or cannot be read; names the row.
+  // REQUIRES: each was written, and not forgotten since.
+  // Errors: kDataLoss  one is not what was written; names the row. kUnavailable  another error of
+  //         the disk.
   virtual absl::Status Read(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) = 0;
+  // Of the bodies as they are now. REQUIRES: as Read.
+  virtual std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows) const = 0;
+  // Those that have arrived and are what Read would bring now. `fetch`: of this RowDisk, or of one
+  // that was in its place before.
+  virtual std::vector<FetchedBody> Arrived(const RowFetch& fetch) const = 0;
+  // The row's body, if there is one, will not be read any more.
+  virtual void Forget(RowNumber row) = 0;
+  virtual int64_t bytes() const = 0;  // Of memory, for what it knows of the rows.
 };
 
 // Makes one for each bucket. Outlives them.
 class RowDisks {
  public:
   virtual ~RowDisks() = default;
-  virtual std::unique_ptr<RowDisk> Open(int64_t body_bytes) = 0;  // Empty.
+  // Empty. Errors: of the disk.
+  virtual absl::StatusOr<std::unique_ptr<RowDisk>> Open(int64_t body_bytes) = 0;
 };
 
 }  // namespace capstan::server

@@ -25,9 +25,11 @@ int64_t RowBytes(int64_t head, int64_t body) {
   return (head + body + kKey - 1) / kKey * kKey;
 }
 
-std::unique_ptr<BodyCache> CacheOf(const SparseRows::Config& config, int64_t body_bytes) {
+absl::StatusOr<std::unique_ptr<BodyCache>> CacheOf(const SparseRows::Config& config) {
   if (config.memory_bytes == 0) return nullptr;
-  return std::make_unique<BodyCache>(body_bytes, config.disks->Open(body_bytes));
+  const int64_t body_bytes = BodyBytes(config.dim, config.rule);
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<RowDisk> disk, config.disks->Open(body_bytes));
+  return std::make_unique<BodyCache>(body_bytes, std::move(disk));
 }
 
 void Prefetch(const char* data, int64_t bytes) {
@@ -36,21 +38,23 @@ void Prefetch(const char* data, int64_t bytes) {
 
 }  // namespace
 
-SparseRows::SparseRows(const Config& config, KeyIndex index, RowAdmission admission)
+SparseRows::SparseRows(const Config& config, std::unique_ptr<BodyCache> cache, KeyIndex index,
+                       RowAdmission admission)
     : config_(config),
       places_{config.buckets},
       state_floats_(StateFloats(config.rule, config.dim)),
       body_bytes_(BodyBytes(config.dim, config.rule)),
-      cache_(CacheOf(config, body_bytes_)),
+      cache_(std::move(cache)),
       slab_(cache_ == nullptr ? RowBytes(kBodyAt, body_bytes_) : BodyCache::kHeadBytes),
       index_(std::move(index)),
       admission_(std::move(admission)),
       eviction_(config.eviction, places_) {}
 
 absl::StatusOr<SparseRows> SparseRows::Make(const Config& config) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<BodyCache> cache, CacheOf(config));
   CAPSTAN_ASSIGN_OR_RETURN(KeyIndex index, KeyIndex::Make({config.buckets}));
   CAPSTAN_ASSIGN_OR_RETURN(RowAdmission admission, RowAdmission::Make(config.admission));
-  return SparseRows(config, std::move(index), std::move(admission));
+  return SparseRows(config, std::move(cache), std::move(index), std::move(admission));
 }
 
 // Three passes, each of which asks for the memory that the next one needs.
@@ -88,18 +92,31 @@ size_t SparseRows::BatchMax() const {
   return cache_ == nullptr ? block : std::min(block, cache_->held_max());
 }
 
-absl::Status SparseRows::Hold(absl::Span<const uint64_t> keys) const {
-  std::vector<RowNumber> held;
-  held.reserve(keys.size());
+std::vector<RowNumber> SparseRows::RowsOf(absl::Span<const uint64_t> keys) const {
+  std::vector<RowNumber> found;
+  found.reserve(keys.size());
   Rows rows;
   for (; !keys.empty(); keys.remove_prefix(std::min(kBatch, keys.size()))) {
     const absl::Span<const uint64_t> batch = keys.subspan(0, kBatch);
     Locate(batch, 0, &rows);
     for (size_t i = 0; i < batch.size(); ++i) {
-      if (rows[i] != KeyIndex::kNone) held.push_back(rows[i]);
+      if (rows[i] != KeyIndex::kNone) found.push_back(rows[i]);
     }
   }
-  return cache_->Hold(held, &slab_);
+  return found;
+}
+
+absl::Status SparseRows::Hold(absl::Span<const uint64_t> keys) const {
+  return cache_->Hold(RowsOf(keys), &slab_);
+}
+
+std::unique_ptr<RowFetch> SparseRows::BeginFetch(absl::Span<const uint64_t> keys) const {
+  return cache_ == nullptr ? nullptr : cache_->BeginFetch(RowsOf(keys), slab_);
+}
+
+absl::Status SparseRows::TakeIn(const RowFetch& fetch) const {
+  CAPSTAN_RETURN_IF_ERROR(FitMemory());
+  return cache_ == nullptr ? absl::OkStatus() : cache_->TakeIn(fetch, &slab_);
 }
 
 absl::Status SparseRows::HoldFrom(absl::Span<const uint64_t> keys, size_t begin) const {
@@ -229,7 +246,7 @@ absl::Status SparseRows::Evict(int64_t made, Effects* effects) {
     CAPSTAN_RETURN_IF_ERROR(Read(effects->evicted, effects->evicted_weights.data()));
   }
   for (const RowEviction::Victim& victim : victims) {
-    if (cache_ != nullptr) cache_->Free(slab_.At(victim.row));
+    if (cache_ != nullptr) cache_->Free(victim.row, slab_);
     index_.Erase(victim.place, victim.row);
     slab_.Free(victim.row);
     if (victim.by_age) {
@@ -264,7 +281,7 @@ absl::StatusOr<RowNumber> SparseRows::AddRow(uint64_t key) {
   if (added.ok()) {
     added = index_.Insert(places_.Of(key), row, slab_);
     if (added.ok()) return row;
-    if (cache_ != nullptr) cache_->Free(slab_.At(row));
+    if (cache_ != nullptr) cache_->Free(row, slab_);
   }
   slab_.Free(row);
   return added;

@@ -64,11 +64,16 @@ class SparseRows {
     RowDisks* disks = nullptr;
   };
 
-  // Errors: kResourceExhausted  no memory.
+  // Errors: kResourceExhausted  no memory; or of the disk.
   static absl::StatusOr<SparseRows> Make(const Config& config);
 
   // Writes the weights of the rows of `keys` to out[keys.size(), dim]. Errors: of the disk.
   absl::Status Read(absl::Span<const uint64_t> keys, float* out) const;
+
+  // Rows of `keys` that Read would have to read from disk, to be read ahead of it. Null: none.
+  std::unique_ptr<RowFetch> BeginFetch(absl::Span<const uint64_t> keys) const;
+  // Takes in what has arrived, as far as nothing has changed it since. Errors: of the disk.
+  absl::Status TakeIn(const RowFetch& fetch) const;
 
   int64_t CountMissing(absl::Span<const uint64_t> keys) const;  // That have no row.
 
@@ -140,7 +145,8 @@ class SparseRows {
   using Rows = std::array<RowNumber, kBatch>;
   size_t BatchMax() const;  // Keys that are worked on at a time.
 
-  SparseRows(const Config& config, KeyIndex index, RowAdmission admission);
+  SparseRows(const Config& config, std::unique_ptr<BodyCache> cache, KeyIndex index,
+             RowAdmission admission);
 
   // The rows of at most kBatch keys; KeyIndex::kNone where there is none. Their first `bytes` are
   // on their way into the cache.
@@ -171,6 +177,7 @@ class SparseRows {
   int64_t fixed_bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
   // Leaves the bodies what heads and index leave of the limit.
   absl::Status FitMemory() const;
+  std::vector<RowNumber> RowsOf(absl::Span<const uint64_t> keys) const;  // That there are.
   // Brings the bodies of the keys' rows into memory, where they stay until the next call.
   absl::Status Hold(absl::Span<const uint64_t> keys) const;
   // Likewise, a few thousand at a time, for who goes through all by BatchMax and is at `begin`.

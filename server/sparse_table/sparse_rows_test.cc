@@ -212,6 +212,91 @@ TEST_CASE("SparseRows: what is used often stays in memory", "[server][sparse]") 
   CHECK(limited.disks.read == read);
 }
 
+TEST_CASE("SparseRows: what is used once does not drive out what is used always",
+          "[server][sparse]") {
+  LimitedRows limited(2 << 20);  // Half of the bodies; what is used once is all of them.
+  for (int64_t step = 0; step < 40; ++step) {
+    REQUIRE_OK(limited.Update(2 * step, 0, 1000));
+    const uint64_t once = 1000 + static_cast<uint64_t>(step) * 1900;
+    REQUIRE_OK(limited.Update(2 * step + 1, once % 17'000 + 1000, 1900));
+  }
+  const int64_t read = limited.disks.read;
+  REQUIRE_OK(limited.Update(80, 0, 1000));
+  CHECK(limited.disks.read == read);
+}
+
+TEST_CASE("SparseRows: a body that was pulled is there when it is pushed", "[server][sparse]") {
+  LimitedRows limited(2 << 20);
+  REQUIRE_OK(limited.Update(0, 0, LimitedRows::kRows));
+  std::vector<uint64_t> batch[2];
+  for (int64_t step = 1; step < 30; ++step) {
+    // The pull of a batch goes ahead of the push of the one before.
+    std::vector<uint64_t>& pulled = batch[step % 2];
+    pulled.clear();
+    for (uint64_t i = 0; i < 900; ++i) {
+      pulled.push_back((static_cast<uint64_t>(step) * 900 + i) % LimitedRows::kRows);
+    }
+    ReadRows(*limited.rows, pulled);
+    const int64_t read = limited.disks.read;
+    if (step > 1) {
+      const uint64_t first = batch[(step - 1) % 2][0];
+      REQUIRE_OK(limited.Update(step, first, 900));
+    }
+    CHECK(limited.disks.read == read);
+  }
+}
+
+TEST_CASE("SparseRows: what was fetched ahead is not read again", "[server][sparse]") {
+  LimitedRows limited(1 << 20);
+  REQUIRE_OK(limited.Update(0, 0, LimitedRows::kRows));
+  const std::vector<uint64_t> keys = {1, 2, 3, 4, 5};  // They have left long ago.
+  const auto fetch = limited.rows->BeginFetch(keys);
+  REQUIRE(fetch != nullptr);
+  fetch->Start();
+  fetch->Finish();
+  REQUIRE_OK(limited.rows->TakeIn(*fetch));
+  const int64_t read = limited.disks.read;
+  const std::vector<float> fetched = ReadRows(*limited.rows, keys);
+  CHECK(limited.disks.read == read);
+  CHECK(limited.rows->BeginFetch(keys) == nullptr);
+  REQUIRE_OK(limited.Update(1, 6, 15'000));  // They leave once more.
+  REQUIRE(limited.rows->BeginFetch(keys) != nullptr);
+  CHECK(ReadRows(*limited.rows, keys) == fetched);
+}
+
+TEST_CASE("SparseRows: of what was fetched only that counts which nothing has changed since",
+          "[server][sparse]") {
+  LimitedRows limited(1 << 20);
+  REQUIRE_OK(limited.Update(0, 0, LimitedRows::kRows));
+  const auto fetch = limited.rows->BeginFetch({1, 2, 3, 4, 5});
+  REQUIRE(fetch != nullptr);
+  fetch->Start();
+  SECTION("changed, and in memory") { REQUIRE_OK(limited.Update(1, 2, 2)); }
+  SECTION("changed, and on disk again") {
+    REQUIRE_OK(limited.Update(1, 2, 2));
+    REQUIRE_OK(limited.Update(2, 6, 15'000));
+    REQUIRE(limited.rows->BeginFetch({2, 3}) != nullptr);
+  }
+  SECTION("read") { ReadRows(*limited.rows, {2, 3}); }
+  SECTION("not to be read") {
+    limited.disks.read_error = absl::DataLossError("damaged");
+    fetch->Finish();
+    REQUIRE_OK(limited.rows->TakeIn(*fetch));
+    std::vector<float> out(16);
+    CHECK(limited.rows->Read({1}, out.data()).code() == absl::StatusCode::kDataLoss);
+    return;
+  }
+  fetch->Finish();
+  const SparseRows& rows = *limited.rows;
+  LimitedRows expected(64 << 20);  // All in memory.
+  REQUIRE_OK(expected.Update(0, 0, LimitedRows::kRows));
+  const int64_t version = rows.life().version;
+  if (version > 1) REQUIRE_OK(expected.Update(1, 2, 2));
+  if (version > 2) REQUIRE_OK(expected.Update(2, 6, 15'000));
+  REQUIRE_OK(rows.TakeIn(*fetch));
+  CHECK(ReadRows(rows, {1, 2, 3, 4, 5}) == ReadRows(*expected.rows, {1, 2, 3, 4, 5}));
+}
+
 TEST_CASE("SparseRows: a body that did not change is not written again", "[server][sparse]") {
   LimitedRows limited(1);
   REQUIRE_OK(limited.Update(0, 0, 1000));

@@ -68,6 +68,10 @@ class SparseStore final : public ShardStore {
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                   NumberFormat format) const override;
+  std::unique_ptr<RowFetch> BeginFetch(const RowKeys& keys) const override {
+    return rows_.BeginFetch(*keys);
+  }
+  absl::Status TakeIn(const RowFetch& fetch) const override { return rows_.TakeIn(fetch); }
   absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   absl::StatusOr<bool> SaveSince(int64_t since, bool previous,

@@ -31,6 +31,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
 #include "server/optimizer/optimizer.h"
+#include "server/sparse_table/row_disk.h"
 #include "server/table_store/float_buffer.h"
 #include "server/table_store/gradient.h"
 #include "server/table_store/shard_store.h"
@@ -67,6 +68,8 @@ class DenseStore final : public ShardStore {
   // fp32 is lent, other formats are made.
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                   NumberFormat format) const override;
+  std::unique_ptr<RowFetch> BeginFetch(const RowKeys&) const override { return nullptr; }
+  absl::Status TakeIn(const RowFetch&) const override { return absl::OkStatus(); }
   absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   // An update changes all of it.

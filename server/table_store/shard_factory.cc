@@ -57,6 +57,11 @@ absl::Status ShardFactory::CheckDisks() const {
   return absl::OkStatus();
 }
 
+bool ShardFactory::MayKeepRowsOnDisk() const {
+  return std::any_of(config_.tables.begin(), config_.tables.end(),
+                     [](const v1::TableSpec& table) { return table.sparse().memory_bytes() > 0; });
+}
+
 absl::Status ShardFactory::Check(const HeldShard& shard) const {
   const auto table = tables_.find(shard.key.table);
   if (table == tables_.end()) {

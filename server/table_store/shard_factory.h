@@ -66,6 +66,7 @@ class ShardFactory {
   // MemoryBudget::Reserve.
   absl::StatusOr<MemoryBudget::Reservation> OpenAccount() const;
 
+  bool MayKeepRowsOnDisk() const;  // A table has a limit of memory.
   const std::string& NameOfTable(TableId table) const { return tables_.at(table).name(); }
 
  private:

@@ -7,6 +7,7 @@
 #define CAPSTAN_SERVER_TABLE_STORE_SHARD_STORE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "common/wire/number_format.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
+#include "server/sparse_table/row_disk.h"
 #include "server/table_store/gradient.h"
 
 namespace capstan::server {
@@ -71,6 +73,12 @@ class ShardStore {
   // kept as long as the reader likes. Errors: as Apply.
   virtual absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                           NumberFormat format) const = 0;
+
+  // What Lend would have to read from disk for `keys`, to be read ahead of it without holding up
+  // the shard; TakeIn takes in what has arrived, as far as nothing has changed it since. Null:
+  // nothing. Errors: as Apply; then Lend will say so as well.
+  virtual std::unique_ptr<RowFetch> BeginFetch(const RowKeys& keys) const = 0;
+  virtual absl::Status TakeIn(const RowFetch& fetch) const = 0;
 
   // The rows that exist from a place on, as they are now: as many as there is room for, and not
   // more than can be had in some milliseconds; where they are far apart that may be none.

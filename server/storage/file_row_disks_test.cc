@@ -1,4 +1,4 @@
-#include "server/storage/rocks_row_disks.h"
+#include "server/storage/file_row_disks.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -47,11 +47,11 @@ std::vector<RowNumber> Numbers(RowNumber first, RowNumber count, RowNumber step)
   return rows;
 }
 
-TEST_CASE("RocksRowDisks: bodies come back as they were written last", "[server][storage]") {
-  REQUIRE_OK_AND_ASSIGN(auto disks, RocksRowDisks::Create(TestPath("bodies")));
-  const std::unique_ptr<RowDisk> one = disks->Open(kBodyBytes);
-  const std::unique_ptr<RowDisk> two = disks->Open(kBodyBytes);
-  const std::vector<RowNumber> rows = Numbers(0, 2000, 2'147'483);
+TEST_CASE("FileRowDisks: bodies come back as they were written last", "[server][storage]") {
+  REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("bodies")));
+  REQUIRE_OK_AND_ASSIGN(const auto one, disks->Open(kBodyBytes));
+  REQUIRE_OK_AND_ASSIGN(const auto two, disks->Open(kBodyBytes));
+  const std::vector<RowNumber> rows = Numbers(5, 2000, 7);
   REQUIRE_OK(Write(*one, rows, 'a'));
   REQUIRE_OK(Write(*two, rows, 'b'));
   REQUIRE_OK(Write(*one, {rows[7]}, 'c'));
@@ -63,13 +63,13 @@ TEST_CASE("RocksRowDisks: bodies come back as they were written last", "[server]
   CHECK(other == std::vector<std::string>{Body(rows[7], 'b'), Body(rows[8], 'b')});
 }
 
-TEST_CASE("RocksRowDisks: a disk that is gone leaves the others alone", "[server][storage]") {
-  REQUIRE_OK_AND_ASSIGN(auto disks, RocksRowDisks::Create(TestPath("gone")));
-  std::unique_ptr<RowDisk> one = disks->Open(kBodyBytes);
-  const std::unique_ptr<RowDisk> two = disks->Open(kBodyBytes);
+TEST_CASE("FileRowDisks: a disk that is gone leaves the others alone", "[server][storage]") {
+  REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("gone")));
+  REQUIRE_OK_AND_ASSIGN(std::unique_ptr<RowDisk> one, disks->Open(kBodyBytes));
+  REQUIRE_OK_AND_ASSIGN(const auto two, disks->Open(kBodyBytes));
   REQUIRE_OK(Write(*one, {1, 2}, 'a'));
   REQUIRE_OK(Write(*two, {1, 2}, 'b'));
-  one = disks->Open(kBodyBytes);
+  REQUIRE_OK_AND_ASSIGN(one, disks->Open(kBodyBytes));
   REQUIRE_OK_AND_ASSIGN(const auto bodies, Read(*two, {1, 2}));
   CHECK(bodies == std::vector<std::string>{Body(1, 'b'), Body(2, 'b')});
   const absl::Status missing = Read(*one, {1}).status();
@@ -77,27 +77,43 @@ TEST_CASE("RocksRowDisks: a disk that is gone leaves the others alone", "[server
   CHECK(absl::StrContains(missing.message(), "row 1"));
 }
 
-TEST_CASE("RocksRowDisks: nothing outlives the process, nor a process that was killed",
+TEST_CASE("FileRowDisks: nothing is left in the folder, whatever way the process ends",
           "[server][storage]") {
-  const std::string path = TestPath("ended");
-  const std::string killed = TestPath("killed");
-  std::filesystem::create_directories(path);
-  {
-    REQUIRE_OK_AND_ASSIGN(auto disks, RocksRowDisks::Create(path));
-    const std::unique_ptr<RowDisk> disk = disks->Open(kBodyBytes);
-    REQUIRE_OK(Write(*disk, {1}, 'a'));
-    std::filesystem::copy(path, killed);  // As SIGKILL leaves it.
-  }
-  CHECK((!std::filesystem::exists(path) || std::filesystem::is_empty(path)));
-  REQUIRE_OK_AND_ASSIGN(auto disks, RocksRowDisks::Create(killed));
-  const std::unique_ptr<RowDisk> disk = disks->Open(kBodyBytes);
-  CHECK(Read(*disk, {1}).status().code() == absl::StatusCode::kDataLoss);
+  const std::string path = TestPath("rows");
+  std::filesystem::create_directories(path + "/000007");
+  std::ofstream(path + "/000007/old") << "of an earlier process";
+  REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(path));
+  CHECK(std::filesystem::is_empty(path));
+  REQUIRE_OK_AND_ASSIGN(const auto disk, disks->Open(kBodyBytes));
+  REQUIRE_OK(Write(*disk, {1}, 'a'));
+  CHECK(std::filesystem::is_empty(path));  // As SIGKILL would leave it.
 }
 
-TEST_CASE("RocksRowDisks: a folder that cannot be is named", "[server][storage]") {
+TEST_CASE("FileRowDisks: bodies of every size have a place", "[server][storage]") {
+  REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("sizes")));
+  for (const int64_t bytes : {4, 8, 24, 4096, 100'000, 1 << 20}) {
+    REQUIRE_OK_AND_ASSIGN(const auto disk, disks->Open(bytes));
+    std::vector<std::string> bodies;
+    std::vector<RowNumber> rows;
+    for (RowNumber row = 0; row < 20; ++row) {
+      bodies.emplace_back(static_cast<size_t>(bytes), static_cast<char>('a' + row));
+      rows.push_back(row);
+    }
+    std::vector<const char*> data;
+    for (const std::string& body : bodies) data.push_back(body.data());
+    REQUIRE_OK(disk->Write(rows, data));
+    std::vector<std::string> found(20, std::string(static_cast<size_t>(bytes), '?'));
+    std::vector<char*> to;
+    for (std::string& body : found) to.push_back(body.data());
+    REQUIRE_OK(disk->Read(rows, to));
+    CHECK((found == bodies));
+  }
+}
+
+TEST_CASE("FileRowDisks: a folder that cannot be is named", "[server][storage]") {
   const std::string file = TestPath("file");
   std::ofstream(file) << "x";
-  const absl::Status status = RocksRowDisks::Create(file + "/rows").status();
+  const absl::Status status = FileRowDisks::Create(file + "/rows").status();
   CHECK(!status.ok());
   CHECK(absl::StrContains(status.message(), file + "/rows"));
 }

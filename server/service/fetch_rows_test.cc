@@ -1,0 +1,107 @@
+// Pulls of a job whose rows lie on disk: they are read without the job's lock.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "common/wire/tensor_message.h"
+#include "server/service/held_job.h"
+#include "server/service/test_job.h"
+#include "server/sparse_table/memory_row_disks.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr int32_t kBuckets = 3;
+
+struct DiskJob {
+  DiskJob() {
+    TestJobOptions options;
+    options.consistency = {.mode = ConsistencyMode::kAsp};
+    options.buckets = kBuckets;
+    options.memory_bytes = 6000;  // Some twenty bodies of a bucket beside the heads.
+    options.disks = &disks;
+    job = MakeTestJob(options);
+    std::vector<uint64_t> keys;
+    for (uint64_t key = 1; key <= 600; ++key) keys.push_back(key);
+    REQUIRE_OK(Push(keys));
+  }
+
+  absl::Status Push(const std::vector<uint64_t>& keys) {
+    v1::PushResponse response;
+    absl::Status ended = absl::UnknownError("the push waits");
+    job->Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
+              [&](const absl::Status& status) { ended = status; });
+    return ended;
+  }
+  // The row of the one key that is pulled.
+  absl::StatusOr<float> Pull(uint64_t key) {
+    PullAnswer answer;
+    absl::Status ended = absl::UnknownError("the pull waits");
+    job->Pull(RowPullOf(0, kBuckets, {key}), &answer,
+              [&](const absl::Status& status) { ended = status; });
+    if (!ended.ok()) return ended;
+    const std::string bytes(answer.values.at(0));
+    float value = 0;
+    REQUIRE(bytes.size() == kTestDim * sizeof(value));
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  }
+
+  MemoryRowDisks disks;
+  std::shared_ptr<HeldJob> job;
+  uint64_t sequence = 0;
+};
+
+TEST_CASE("HeldJob: other calls go on while a pull's rows are read from disk", "[server]") {
+  DiskJob disk;
+  const int64_t read = disk.disks.read;
+  int fetches = 0;
+  std::optional<absl::StatusOr<float>> other;
+  disk.disks.on_fetch = [&] {
+    if (++fetches > 1) return;
+    REQUIRE_OK(disk.Push({7}));  // Before the pull has its turn.
+    other = disk.Pull(590);
+  };
+  REQUIRE_OK_AND_ASSIGN(const float value, disk.Pull(7));
+  CHECK(value == 2.0f);
+  REQUIRE(other.has_value());
+  REQUIRE_OK(*other);
+  CHECK(**other == 1.0f);
+  CHECK(fetches >= 1);
+  CHECK(disk.disks.read > read);
+}
+
+TEST_CASE("HeldJob: a pull finds what was fetched for it", "[server]") {
+  DiskJob disk;
+  int fetches = 0;
+  disk.disks.on_fetch = [&] { ++fetches; };
+  int64_t read = disk.disks.read;
+  REQUIRE_OK(disk.Pull(7));
+  CHECK(fetches == 1);
+  CHECK(disk.disks.read == read + 1);  // Once, not once more under the lock.
+  REQUIRE_OK(disk.Pull(7));
+  CHECK(fetches == 1);
+}
+
+TEST_CASE("HeldJob: a shard may go while its rows are fetched", "[server]") {
+  DiskJob disk;
+  disk.disks.on_fetch = [&] { TakeRouting(*disk.job, TestRouting(2)); };  // Without table 1.
+  const absl::Status status = disk.Pull(7).status();
+  CHECK(!status.ok());
+  CHECK(disk.job->failure().ok());
+}
+
+TEST_CASE("HeldJob: what a fetch cannot read ends the job's tables, by name", "[server]") {
+  DiskJob disk;
+  disk.disks.read_error = absl::DataLossError("row 7 on disk is not what was written");
+  CHECK_STATUS(disk.Pull(7), absl::StatusCode::kDataLoss, "row 7 on disk is not what was written");
+  CHECK(disk.job->failure().code() == absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace capstan::server

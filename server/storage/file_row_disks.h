@@ -1,0 +1,43 @@
+// FileRowDisks: rows that have no room in memory, in files of this process (row_log.h).
+//
+// It is a place to put things, not a store: nothing is synced, and nothing outlives the process.
+// Buckets whose rows have the same size share a file.
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_SERVER_STORAGE_FILE_ROW_DISKS_H_
+#define CAPSTAN_SERVER_STORAGE_FILE_ROW_DISKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "server/sparse_table/row_disk.h"
+#include "server/storage/spill_file.h"
+
+namespace capstan::server {
+
+class FileRowDisks final : public RowDisks {
+ public:
+  // Takes `folder` for itself: what is in it is deleted.
+  // Errors: kUnavailable, kResourceExhausted  as of the disk; names the folder.
+  static absl::StatusOr<std::unique_ptr<FileRowDisks>> Create(const std::string& folder);
+
+  // Errors: as Create.
+  absl::StatusOr<std::unique_ptr<RowDisk>> Open(int64_t body_bytes) override;
+
+ private:
+  explicit FileRowDisks(std::string folder) : folder_(std::move(folder)) {}
+
+  const std::string folder_;
+  absl::Mutex mutex_;
+  // By the size of their bodies. A file goes with the last bucket that has rows in it.
+  absl::btree_map<int64_t, std::weak_ptr<SpillFile>> files_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_STORAGE_FILE_ROW_DISKS_H_
