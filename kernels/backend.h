@@ -32,6 +32,8 @@ struct RunOptions {
   float scale = 1.0f;       // kSoftmaxCrossEntropyBackward: dlogits is multiplied by it.
 };
 
+class DeviceBackend;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -66,6 +68,10 @@ class Backend {
   virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
   // Waits for everything enqueued; asynchronous faults surface here.
   virtual absl::Status Synchronize() = 0;
+
+  // This backend with what a device can do besides (device_backend.h). Null: memory is the host's,
+  // so that any host array may be an operand.
+  virtual DeviceBackend* device() { return nullptr; }
 };
 
 // Frees through its backend.

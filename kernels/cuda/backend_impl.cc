@@ -46,6 +46,34 @@ class CudaGraph : public DeviceGraph {
   const std::shared_ptr<void> workspace_;  // What it was recorded with.
 };
 
+class CudaEvent : public DeviceEvent {
+ public:
+  CudaEvent(const Device& device, cudaEvent_t event) : device_(device), event_(event) {}
+  ~CudaEvent() override {
+    if (device_.Enter().ok()) cudaEventDestroy(event_);
+  }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  const Device& device_;
+  const cudaEvent_t event_;
+};
+
+absl::StatusOr<cudaEvent_t> EventOf(DeviceEvent& event) {
+  auto* const mine = dynamic_cast<CudaEvent*>(&event);
+  if (mine == nullptr) return absl::InvalidArgumentError("the event is another backend's");
+  return mine->get();
+}
+
+absl::StatusOr<Number> NumberOf(DataType dtype) {
+  if (dtype == DataType::kFloat32) return Number::kFp32;
+  if (dtype == DataType::kBfloat16) return Number::kBf16;
+  return absl::InvalidArgumentError("integers are not converted");
+}
+
 absl::Status CheckCount(const char* name, int64_t n, int64_t max) {
   if (n >= 0 && n <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -105,7 +133,7 @@ class CudaBackendImpl : public CudaBackend {
     if (device_->capturing()) {
       return absl::FailedPreconditionError("a copy that waits cannot be recorded");
     }
-    CAPSTAN_RETURN_IF_ERROR(CopyAsync(to, from, bytes));
+    CAPSTAN_RETURN_IF_ERROR(CopyAsync(Stream::kCompute, to, from, bytes));
     CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(device_->stream()), "waiting for a copy");
     return absl::OkStatus();
   }
@@ -141,8 +169,8 @@ class CudaBackendImpl : public CudaBackend {
     return std::unique_ptr<DeviceGraph>(std::make_unique<CudaGraph>(*device_, executable));
   }
 
-  // ---------------------------------------------------------------- CudaBackend
-  absl::StatusOr<CudaDeviceInfo> Info() override;
+  // ---------------------------------------------------------------- DeviceBackend
+  absl::StatusOr<DeviceMemoryInfo> Memory() override;
 
   absl::StatusOr<void*> TryAllocate(int64_t bytes) override {
     CAPSTAN_RETURN_IF_ERROR(device_->Enter());
@@ -162,17 +190,26 @@ class CudaBackendImpl : public CudaBackend {
     if (memory != nullptr && device_->Enter().ok()) cudaFreeHost(memory);
   }
 
-  absl::Status CopyAsync(void* to, const void* from, int64_t bytes) override {
+  absl::Status CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) override {
     if (bytes < 0) {
       return absl::InvalidArgumentError(absl::StrCat("copy of ", bytes, " bytes, expected >= 0"));
     }
     if (bytes == 0) return absl::OkStatus();
     CAPSTAN_RETURN_IF_ERROR(device_->Enter());
-    CAPSTAN_CUDA_CHECK(
-        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, device_->stream()),
-        absl::StrCat("copying ", bytes, " bytes"));
+    CAPSTAN_CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
+                                       device_->stream(stream)),
+                       absl::StrCat("copying ", bytes, " bytes"));
     return absl::OkStatus();
   }
+
+  absl::Status Convert(const TensorView& from, const TensorView& to) override;
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent() override;
+  absl::Status Record(DeviceEvent& event, Stream stream) override;
+  absl::Status Wait(Stream stream, DeviceEvent& event) override;
+  absl::Status Await(DeviceEvent& event) override;
+
+  // ---------------------------------------------------------------- CudaBackend
+  absl::StatusOr<CudaDeviceInfo> Info() override;
 
   absl::Status Zero(void* memory, int64_t bytes) override {
     CAPSTAN_RETURN_IF_ERROR(CheckCount("bytes", bytes, INT64_MAX));
@@ -225,22 +262,66 @@ class CudaBackendImpl : public CudaBackend {
   FullyConnectedPlanner fully_connected_;
 };
 
+absl::StatusOr<DeviceMemoryInfo> CudaBackendImpl::Memory() {
+  CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+  size_t free = 0;
+  size_t total = 0;
+  CAPSTAN_CUDA_CHECK(cudaMemGetInfo(&free, &total), "asking for the GPU's memory");
+  return DeviceMemoryInfo{static_cast<int64_t>(free), static_cast<int64_t>(total)};
+}
+
+absl::Status CudaBackendImpl::Convert(const TensorView& from, const TensorView& to) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Number from_type, NumberOf(from.dtype));
+  CAPSTAN_ASSIGN_OR_RETURN(const Number to_type, NumberOf(to.dtype));
+  if (from.count != to.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("converting ", from.count, " values to ", to.count, ", expected as many"));
+  }
+  return Cast({.n = from.count, .in = from.data, .out = to.data, .from = from_type, .to = to_type});
+}
+
+absl::StatusOr<std::unique_ptr<DeviceEvent>> CudaBackendImpl::MakeEvent() {
+  CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+  cudaEvent_t event = nullptr;
+  CAPSTAN_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  return std::unique_ptr<DeviceEvent>(std::make_unique<CudaEvent>(*device_, event));
+}
+
+absl::Status CudaBackendImpl::Record(DeviceEvent& event, Stream stream) {
+  CAPSTAN_ASSIGN_OR_RETURN(const cudaEvent_t mine, EventOf(event));
+  CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+  CAPSTAN_CUDA_CHECK(cudaEventRecord(mine, device_->stream(stream)), "recording an event");
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackendImpl::Wait(Stream stream, DeviceEvent& event) {
+  CAPSTAN_ASSIGN_OR_RETURN(const cudaEvent_t mine, EventOf(event));
+  CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+  CAPSTAN_CUDA_CHECK(cudaStreamWaitEvent(device_->stream(stream), mine, 0), "awaiting an event");
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackendImpl::Await(DeviceEvent& event) {
+  CAPSTAN_ASSIGN_OR_RETURN(const cudaEvent_t mine, EventOf(event));
+  CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+  CAPSTAN_CUDA_CHECK(cudaEventSynchronize(mine), "waiting for the GPU");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CudaDeviceInfo> CudaBackendImpl::Info() {
   CAPSTAN_RETURN_IF_ERROR(device_->Enter());
   const int device = device_->options().device;
   cudaDeviceProp properties{};
   CAPSTAN_CUDA_CHECK(cudaGetDeviceProperties(&properties, device), "asking for the GPU");
-  size_t free = 0;
-  size_t total = 0;
-  CAPSTAN_CUDA_CHECK(cudaMemGetInfo(&free, &total), "asking for the GPU's memory");
+  CAPSTAN_ASSIGN_OR_RETURN(const DeviceMemoryInfo memory, Memory());
   CudaDeviceInfo info;
   info.name = properties.name;
   info.device = device;
   info.capability_major = properties.major;
   info.capability_minor = properties.minor;
   info.multiprocessors = properties.multiProcessorCount;
-  info.memory_bytes = static_cast<int64_t>(total);
-  info.memory_free_bytes = static_cast<int64_t>(free);
+  info.memory_bytes = memory.total_bytes;
+  info.memory_free_bytes = memory.free_bytes;
   cudaDriverGetVersion(&info.driver);
   cudaRuntimeGetVersion(&info.runtime);
   info.cudnn = static_cast<int64_t>(cudnnGetVersion());

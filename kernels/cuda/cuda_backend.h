@@ -4,8 +4,9 @@
 //
 // It lives in the plugin libcapstan_cuda.so; this header and loader.h are all that others see.
 //
-// One stream: everything is enqueued in order and runs in order. Run, Copy*, Cast and the like
-// return at once; faults in flight, labels and row numbers out of range surface at Synchronize().
+// Streams: as DeviceBackend's; Run, Convert, Zero, Cast and the like are enqueued on kCompute and
+// return at once. Faults in flight surface at Await and Synchronize, labels and row numbers out of
+// range at Synchronize.
 // In the steady state nothing is allocated: Prepare reserves the workspace that all plans share.
 //
 // Types. x, y, dx, dy, a, b, weight, logits and dlogits have TensorType(): bf16 in Compute::kBf16,
@@ -24,9 +25,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
 #include "kernels/cuda/device_ops.h"
-#include "kernels/cuda/graph_recorder.h"
+#include "kernels/device_backend.h"
 
 namespace capstan::kernels::cuda {
 
@@ -62,21 +62,12 @@ struct CudaDeviceInfo {
   int64_t cudnn = 0, cublaslt = 0;
 };
 
-class CudaBackend : public Backend, public GraphDevice {
+class CudaBackend : public DeviceBackend {
  public:
   // Errors: kUnavailable  the device does not answer.
   virtual absl::StatusOr<CudaDeviceInfo> Info() = 0;
 
-  // Allocate (backend.h) with the reason.
-  // Errors: kInvalidArgument  bytes is negative.
-  //         kResourceExhausted  no memory; says how much was wanted and how much is free.
-  virtual absl::StatusOr<void*> TryAllocate(int64_t bytes) = 0;
-
-  // Page-locked host memory, for copies that do not block.
-  virtual absl::StatusOr<void*> AllocatePinned(int64_t bytes) = 0;
-  virtual void FreePinned(void* memory) = 0;
-  // Copy without waiting. REQUIRES: the host's side is pinned, and lives until it is done.
-  virtual absl::Status CopyAsync(void* to, const void* from, int64_t bytes) = 0;
+  // Clears device memory, on kCompute.
   virtual absl::Status Zero(void* memory, int64_t bytes) = 0;
 
   // Own operations; see device_ops.h.

@@ -77,30 +77,36 @@ absl::Status Device::CheckCard() {
 
 absl::Status Device::Initialize() {
   CAPSTAN_RETURN_IF_ERROR(Enter());
-  CAPSTAN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-                     "creating a stream");
+  for (cudaStream_t& stream : streams_) {
+    CAPSTAN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                       "creating a stream");
+  }
   CAPSTAN_CUDNN_CHECK(cudnnCreate(&cudnn_), "creating cuDNN's handle");
-  CAPSTAN_CUDNN_CHECK(cudnnSetStream(cudnn_, stream_), "setting cuDNN's stream");
+  CAPSTAN_CUDNN_CHECK(cudnnSetStream(cudnn_, stream()), "setting cuDNN's stream");
   CAPSTAN_CUBLAS_CHECK(cublasLtCreate(&cublaslt_), "creating cuBLASLt's handle");
   CAPSTAN_ASSIGN_OR_RETURN(faults_, Allocate(sizeof(Faults), "fault words"));
   void* seen = nullptr;
   CAPSTAN_CUDA_CHECK(cudaMallocHost(&seen, sizeof(Faults)), "allocating pinned memory");
   faults_seen_ = new (seen) Faults;
   CAPSTAN_CUDA_CHECK(
-      cudaMemcpyAsync(faults_.get(), seen, sizeof(Faults), cudaMemcpyHostToDevice, stream_),
+      cudaMemcpyAsync(faults_.get(), seen, sizeof(Faults), cudaMemcpyHostToDevice, stream()),
       "clearing the fault words");
   return ReserveWorkspace(kWorkspaceBytesMin);
 }
 
 Device::~Device() {
   if (!Enter().ok()) return;  // The context is gone, and all that was in it.
-  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  for (const cudaStream_t stream : streams_) {
+    if (stream != nullptr) cudaStreamSynchronize(stream);
+  }
   workspace_.reset();
   faults_.reset();
   if (faults_seen_ != nullptr) cudaFreeHost(faults_seen_);
   if (cublaslt_ != nullptr) cublasLtDestroy(cublaslt_);
   if (cudnn_ != nullptr) cudnnDestroy(cudnn_);
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  for (const cudaStream_t stream : streams_) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
 }
 
 absl::Status Device::Enter() const {
@@ -162,22 +168,24 @@ absl::Status Device::Synchronize() {
   if (capturing_) {
     return absl::FailedPreconditionError("cannot wait while work is being recorded");
   }
-  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream_), "waiting for the GPU");
+  for (const cudaStream_t stream : streams_) {
+    CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream), "waiting for the GPU");
+  }
   return classes_ == 0 && rows_ == 0 ? absl::OkStatus() : TakeFaults();
 }
 
 absl::Status Device::TakeFaults() {
-  CAPSTAN_CUDA_CHECK(
-      cudaMemcpyAsync(faults_seen_, faults_.get(), sizeof(Faults), cudaMemcpyDeviceToHost, stream_),
-      "reading the fault words");
-  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream_), "waiting for the GPU");
+  CAPSTAN_CUDA_CHECK(cudaMemcpyAsync(faults_seen_, faults_.get(), sizeof(Faults),
+                                     cudaMemcpyDeviceToHost, stream()),
+                     "reading the fault words");
+  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream()), "waiting for the GPU");
   const Faults seen = *faults_seen_;
   if (seen.label == kNoFault && seen.row == kNoFault) return absl::OkStatus();
   *faults_seen_ = Faults{};
-  CAPSTAN_CUDA_CHECK(
-      cudaMemcpyAsync(faults_.get(), faults_seen_, sizeof(Faults), cudaMemcpyHostToDevice, stream_),
-      "clearing the fault words");
-  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream_), "waiting for the GPU");
+  CAPSTAN_CUDA_CHECK(cudaMemcpyAsync(faults_.get(), faults_seen_, sizeof(Faults),
+                                     cudaMemcpyHostToDevice, stream()),
+                     "clearing the fault words");
+  CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream()), "waiting for the GPU");
   if (seen.label != kNoFault) {
     return absl::InvalidArgumentError(absl::StrCat("label ", seen.label >> 32, " is ",
                                                    static_cast<int32_t>(seen.label),

@@ -9,6 +9,8 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -35,7 +37,8 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const CudaOptions& options() const { return options_; }
-  cudaStream_t stream() const { return stream_; }
+  cudaStream_t stream() const { return stream(Stream::kCompute); }
+  cudaStream_t stream(Stream which) const { return streams_[static_cast<size_t>(which)]; }
   cudnnHandle_t cudnn() const { return cudnn_; }
   cublasLtHandle_t cublaslt() const { return cublaslt_; }
 
@@ -59,7 +62,7 @@ class Device {
   Faults* ReportLabels(int64_t classes);
   Faults* ReportRows(int64_t rows);
 
-  // Waits for the stream. Errors: kInvalidArgument  a label or a row number was out of range (the
+  // Waits for all streams. Errors: kInvalidArgument  a label or a row number was out of range (the
   // first one is named; told once); kInternal and others  a fault of the work.
   absl::Status Synchronize();
 
@@ -70,7 +73,7 @@ class Device {
   absl::Status TakeFaults();
 
   const CudaOptions options_;
-  cudaStream_t stream_ = nullptr;
+  std::array<cudaStream_t, kStreamCount> streams_{};
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublaslt_ = nullptr;
   std::shared_ptr<void> workspace_;  // Shared with the graphs that were recorded with it.

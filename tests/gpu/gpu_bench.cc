@@ -168,8 +168,9 @@ absl::Status BenchOwn(CudaBackend& gpu) {
           0.0);
     return absl::OkStatus();
   };
-  CAPSTAN_RETURN_IF_ERROR(
-      bench("copy", 8, [&] { return gpu.CopyAsync(at(0), at(1), kParameters * 4); }));
+  CAPSTAN_RETURN_IF_ERROR(bench("copy", 8, [&] {
+    return gpu.CopyAsync(kernels::Stream::kCompute, at(0), at(1), kParameters * 4);
+  }));
   cuda::UpdateArgs update = {.rule = cuda::UpdateRule::kMomentum,
                              .scalars = {.lr = 1e-6f, .clip = 1e30f, .momentum = 0.9f},
                              .n = kParameters,

@@ -11,7 +11,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "kernels/cuda/device_ops.h"
-#include "kernels/cuda/graph_recorder.h"
+#include "kernels/graph_recorder.h"
 #include "kernels/testing/op_cases.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/host_codecs.h"
@@ -297,7 +297,7 @@ TEST_CASE("GPU graphs: a recorded step does what the plain one does", "[gpu][own
   REQUIRE_OK_AND_ASSIGN(const auto plan, gpu->Prepare(d));
   const DeviceVector<float> x(*gpu, Uniform(1, 64 * 128)), w(*gpu, Uniform(2, 32 * 128)),
       bias(*gpu, Uniform(3, 32)), y(*gpu, std::vector<float>(64 * 32));
-  cuda::GraphRecorder recorder(*gpu);
+  kernels::GraphRecorder recorder(*gpu);
   const auto step = [&] {
     return gpu->Run(*plan,
                     {kernels::ViewOf(x.data(), 64 * 128), kernels::ViewOf(w.data(), 32 * 128),
@@ -322,7 +322,7 @@ TEST_CASE("GPU graphs: a step with dropout is not recorded, and runs", "[gpu][ow
   d.dropout_rate = 0.5f;
   REQUIRE_OK_AND_ASSIGN(const auto plan, gpu->Prepare(d));
   const DeviceVector<float> x(*gpu, Uniform(1, 64)), y(*gpu, Uniform(2, 64));
-  cuda::GraphRecorder recorder(*gpu);
+  kernels::GraphRecorder recorder(*gpu);
   for (int i = 0; i < 3; ++i) {
     REQUIRE_OK(recorder.Run([&] {
       return gpu->Run(*plan, {kernels::ViewOf(x.data(), 64)}, {kernels::ViewOf(y.data(), 64)});

@@ -35,6 +35,10 @@ class PrefetchedSource {
   // Errors: the decoder's; kDeadlineExceeded after a minute.
   absl::StatusOr<Batch*> Get(absl::Span<const Part> upcoming);
 
+  // The batch that was asked for after the one that Get gave last, if there is one and it is made:
+  // else null, at once. The next Get gives it if asked for it. Valid until then.
+  const Batch* Ahead();
+
  private:
   static constexpr absl::Duration kDecodeTimeout = absl::Minutes(1);
 
@@ -43,8 +47,10 @@ class PrefetchedSource {
   const Decoder decoder_;
   const PrefetchOptions options_;
   std::unique_ptr<Prefetcher<Part, Batch>> prefetcher_;
-  std::deque<Part> asked_;  // Added to the prefetcher and not yet taken.
+  std::deque<Part> asked_;  // Added to the prefetcher and not yet given.
   Batch batch_;
+  Batch ahead_;  // Of asked_[0], if has_ahead_: taken and not yet given.
+  bool has_ahead_ = false;
 };
 
 using BatchSource = PrefetchedSource<BatchRange, DecodedBatch>;
@@ -54,6 +60,7 @@ using BatchSource = PrefetchedSource<BatchRange, DecodedBatch>;
 template <typename Part, typename Batch>
 absl::Status PrefetchedSource<Part, Batch>::Restart() {
   asked_.clear();
+  has_ahead_ = false;
   // The one before first: a decoder of one thread is never called by two.
   prefetcher_.reset();
   prefetcher_ = std::make_unique<Prefetcher<Part, Batch>>(decoder_, options_);
@@ -71,9 +78,22 @@ absl::StatusOr<Batch*> PrefetchedSource<Part, Batch>::Get(absl::Span<const Part>
     CAPSTAN_RETURN_IF_ERROR(prefetcher_->Add(added));
     asked_.insert(asked_.end(), added.begin(), added.end());
   }
-  CAPSTAN_RETURN_IF_ERROR(prefetcher_->Next(kDecodeTimeout, batch_));
+  if (has_ahead_) {
+    std::swap(batch_, ahead_);
+    has_ahead_ = false;
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(prefetcher_->Next(kDecodeTimeout, batch_));
+  }
   asked_.pop_front();
   return &batch_;
+}
+
+template <typename Part, typename Batch>
+const Batch* PrefetchedSource<Part, Batch>::Ahead() {
+  if (asked_.empty()) return nullptr;
+  // An error is for the Get that asks for the batch.
+  if (!has_ahead_) has_ahead_ = prefetcher_->Next(absl::ZeroDuration(), ahead_).ok();
+  return has_ahead_ ? &ahead_ : nullptr;
 }
 
 }  // namespace capstan::worker

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -52,6 +53,38 @@ TEST_CASE("BatchSource: a decoder's error is the caller's, and another plan goes
   Fixture fixture;
   CHECK_STATUS(fixture.source.Get(Ranges({666})), absl::StatusCode::kDataLoss, "bad range");
   REQUIRE_OK(fixture.source.Get(Ranges({0})));
+}
+
+// The batch ahead once it is made; Get's deadline bounds the wait in each test that uses this.
+const DecodedBatch* AwaitAhead(BatchSource& source) {
+  const DecodedBatch* ahead = nullptr;
+  while ((ahead = source.Ahead()) == nullptr) std::this_thread::yield();
+  return ahead;
+}
+
+TEST_CASE("BatchSource: the batch ahead is seen, and given by the next request", "[worker][data]") {
+  Fixture fixture;
+  REQUIRE_OK(fixture.source.Get(Ranges({0, 4, 8})));
+  for (int i = 0; i < 2; ++i) CHECK(AwaitAhead(fixture.source)->range.begin == 4);
+  REQUIRE_OK_AND_ASSIGN(const DecodedBatch* batch, fixture.source.Get(Ranges({4, 8})));
+  CHECK(batch->range.begin == 4);
+  CHECK(batch->images[0] == 4.0f);
+  REQUIRE_OK_AND_ASSIGN(batch, fixture.source.Get(Ranges({8})));
+  CHECK(batch->range.begin == 8);
+  CHECK(fixture.decoded == 3);
+  CHECK(fixture.source.Ahead() == nullptr);  // No more were asked for.
+}
+
+TEST_CASE("BatchSource: a changed plan drops the batch ahead, its error is the request's",
+          "[worker][data]") {
+  Fixture fixture;
+  CHECK(fixture.source.Ahead() == nullptr);
+  REQUIRE_OK(fixture.source.Get(Ranges({0, 4})));
+  AwaitAhead(fixture.source);
+  REQUIRE_OK_AND_ASSIGN(const DecodedBatch* batch, fixture.source.Get(Ranges({12, 666})));
+  CHECK(batch->range.begin == 12);
+  CHECK(fixture.source.Ahead() == nullptr);
+  CHECK_STATUS(fixture.source.Get(Ranges({666})), absl::StatusCode::kDataLoss, "bad range");
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ GradientStep::GradientStep(const ModelPlan& plan, Network& network, const Option
 
 absl::StatusOr<BatchResult> GradientStep::Compute(
     const MicroBatch& micro_batch, const BatchView& batch, absl::Span<const float> parameters,
-    absl::Span<float> gradient, absl::Span<float> statistics, const GradientReady& ready) {
+    absl::Span<float> gradient, absl::Span<float> statistics, const GradientReady& ready,
+    const std::function<void()>& enqueued) {
   const int64_t samples = micro_batch.positions.size();
   if (batch.n() != samples || micro_batch.gradient_samples < std::max<int64_t>(1, samples)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -73,7 +74,7 @@ absl::StatusOr<BatchResult> GradientStep::Compute(
   CAPSTAN_ASSIGN_OR_RETURN(
       const BatchResult result,
       network_.Train(batch, parameters, static_cast<float>(1.0 / update_samples), dropout_key,
-                     gradient, statistics, in_parts ? check_part : GradientReady()));
+                     gradient, statistics, in_parts ? check_part : GradientReady(), enqueued));
   const double squares = SumOfSquares(gradient.first(static_cast<size_t>(checked)));
   if (!finite || !std::isfinite(squares))
     return DivergedAt(plan_.parameters, "gradient of", gradient);

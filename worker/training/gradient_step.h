@@ -18,6 +18,7 @@
 #define CAPSTAN_WORKER_TRAINING_GRADIENT_STEP_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -49,6 +50,7 @@ class GradientStep {
   //   statistics  [plan.statistic_count]  overwritten
   //   ready       as Network::Train's, for parts that are final here too: none with clip_norm,
   //               which needs the whole gradient, and none from a value on that is not finite
+  //   enqueued    as Network::Train's
   // Errors: kOutOfRange       diverged: the gradient, a statistic or the loss has a value that is
   //                           not finite; the message names the first layer and tensor with one.
   //                           No other error has this code.
@@ -58,7 +60,8 @@ class GradientStep {
   absl::StatusOr<BatchResult> Compute(const MicroBatch& micro_batch, const BatchView& batch,
                                       absl::Span<const float> parameters,
                                       absl::Span<float> gradient, absl::Span<float> statistics,
-                                      const GradientReady& ready = nullptr);
+                                      const GradientReady& ready = nullptr,
+                                      const std::function<void()>& enqueued = nullptr);
 
  private:
   const ModelPlan& plan_;

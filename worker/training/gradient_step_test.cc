@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -21,8 +22,8 @@ class FakeNetwork final : public Network {
   absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float>,
                                     float gradient_scale, uint64_t dropout_key,
                                     absl::Span<float> gradient_out,
-                                    absl::Span<float> statistics_out,
-                                    const GradientReady& ready) override {
+                                    absl::Span<float> statistics_out, const GradientReady& ready,
+                                    const std::function<void()>&) override {
     ++calls;
     key = dropout_key;
     for (size_t i = 0; i < gradient.size(); ++i) gradient_out[i] = gradient[i] * gradient_scale;
@@ -37,6 +38,7 @@ class FakeNetwork final : public Network {
                                        absl::Span<const float>) override {
     return absl::UnimplementedError("not used");
   }
+  absl::Status Stage(const BatchView&) override { return absl::UnimplementedError("not used"); }
 
   std::vector<float> gradient = std::vector<float>(10, 2.0f), statistics = {8, 4};
   double loss_sum = 3;

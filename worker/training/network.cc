@@ -13,7 +13,12 @@
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "kernels/cuda/element_rules.h"
+#include "kernels/device_backend.h"
+#include "kernels/graph_recorder.h"
 #include "worker/training/program.h"
+#include "worker/training/segments.h"
+#include "worker/training/step_memory.h"
 
 namespace capstan::worker {
 namespace {
@@ -29,49 +34,40 @@ constexpr size_t kOperandsMax = 5;  // Of one side of any op.
 struct PreparedProgram {
   ProgramKind kind = ProgramKind::kTraining;
   Program program;
+  Segments segments;
   // Equal steps share a plan: they run one after the other.
   absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
   std::vector<kernels::Plan*> forward, backward;  // One a step.
-  // One a backward step: once it has run, parameters and gradient are done with from this element
-  // on.
-  std::vector<int64_t> done_from;
+  // One a segment; none where the backend is no device. What was recorded holds for one scale.
+  std::vector<kernels::GraphRecorder> forward_graphs, backward_graphs;
+  float scale = 1.0f;
+
+  void ForgetGraphs() {
+    for (kernels::GraphRecorder& graph : forward_graphs) graph.Reset();
+    for (kernels::GraphRecorder& graph : backward_graphs) graph.Reset();
+  }
 };
 
-// The highest element, plus one, of parameters or gradient that a step touches.
-int64_t ParametersEnd(const Step& step) {
-  int64_t end = 0;
-  for (const std::vector<Operand>* operands : {&step.inputs, &step.outputs}) {
-    for (const Operand& operand : *operands) {
-      if (operand.place != Place::kParameters && operand.place != Place::kGradient) continue;
-      const int64_t begin = operand.offset / static_cast<int64_t>(sizeof(float));
-      end = std::max(end, begin + operand.count);
-    }
-  }
-  return end;
+// One pass of a prepared program.
+struct Pass {
+  const std::vector<Step>& steps;
+  const std::vector<kernels::Plan*>& plans;
+  std::vector<kernels::GraphRecorder>& graphs;
+  float scale;
+  uint64_t dropout_key;
+};
+
+std::vector<kernels::GraphRecorder> MakeRecorders(kernels::Backend& backend, size_t count) {
+  std::vector<kernels::GraphRecorder> recorders;
+  if (backend.device() == nullptr) return recorders;
+  for (size_t i = 0; i < count; ++i) recorders.emplace_back(*backend.device());
+  return recorders;
 }
 
-std::vector<int64_t> DoneFrom(const std::vector<Step>& backward) {
-  std::vector<int64_t> done(backward.size());
-  int64_t end = 0;
-  for (size_t i = backward.size(); i-- > 0;) {
-    done[i] = end;
-    end = std::max(end, ParametersEnd(backward[i]));
-  }
-  return done;
-}
-
-// First address of every Place.
-using Bases = std::array<std::byte*, kPlaceCount>;
-
-template <typename T>
-std::byte* BaseOf(absl::Span<T> values) {
-  // Operands are read or written as their op says; views know no const.
-  return reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(values.data()));
-}
-
-TensorView Resolve(const Operand& operand, const Bases& bases) {
-  std::byte* base = bases[static_cast<size_t>(operand.place)];
-  return {base + operand.offset, operand.count, operand.dtype};
+// Values of fp32 or bf16 as fp32.
+float ValueAt(const kernels::TensorView& view, int64_t i) {
+  if (view.dtype == kernels::DataType::kFloat32) return view.f32()[i];
+  return kernels::cuda::FromBf16(static_cast<const uint16_t*>(view.data)[i]);
 }
 
 class NetworkImpl final : public Network {
@@ -80,7 +76,63 @@ class NetworkImpl final : public Network {
       : plan_(plan),
         backend_(backend),
         batch_size_max_(batch_size_max),
-        arena_(nullptr, kernels::BackendDeleter{&backend}) {}
+        memory_(StepMemory::Create(plan_, backend, batch_size_max)) {}
+
+  absl::Status Allocate() {
+    const absl::Status status = memory_->Allocate();
+    if (!absl::IsResourceExhausted(status)) return status;
+    return NoMemory(batch_size_max_, ProgramKind::kTraining, 0);
+  }
+
+  absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
+                                    float gradient_scale, uint64_t dropout_key,
+                                    absl::Span<float> gradient, absl::Span<float> batch_statistics,
+                                    const GradientReady& ready,
+                                    const std::function<void()>& enqueued) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("gradient", gradient.size(), plan_.parameter_count));
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
+    CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
+                             Prepare(batch.n(), ProgramKind::kTraining));
+    CAPSTAN_RETURN_IF_ERROR(memory_->Begin({.batch = batch,
+                                            .parameters = parameters,
+                                            .gradient = gradient,
+                                            .moments = batch_statistics,
+                                            .ready = ready,
+                                            .enqueued = enqueued}));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, dropout_key));
+    CAPSTAN_RETURN_IF_ERROR(RunBackward(*prepared, gradient_scale, dropout_key));
+    CAPSTAN_RETURN_IF_ERROR(End());
+    // The steps read the biased variances, so they become unbiased only now.
+    for (const BatchMoments& moments : prepared->program.moments) {
+      MakeUnbiased(moments, batch_statistics);
+    }
+    return ReadResult(batch);
+  }
+
+  absl::StatusOr<BatchResult> Evaluate(const BatchView& batch, absl::Span<const float> parameters,
+                                       absl::Span<const float> statistics) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("statistics", statistics.size(), plan_.statistic_count));
+    CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
+                             Prepare(batch.n(), ProgramKind::kEvaluation));
+    CAPSTAN_RETURN_IF_ERROR(
+        memory_->Begin({.batch = batch, .parameters = parameters, .statistics = statistics}));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, /*dropout_key=*/0));
+    CAPSTAN_RETURN_IF_ERROR(End());
+    return ReadResult(batch);
+  }
+
+  absl::Status Stage(const BatchView& batch) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
+    return memory_->Stage(batch);
+  }
+
+ private:
+  // ------------------------------------------------------------- preparing
 
   // Prepares the program of `n` samples, or finds it.
   absl::StatusOr<PreparedProgram*> Prepare(int64_t n, ProgramKind kind) {
@@ -92,53 +144,20 @@ class NetworkImpl final : public Network {
     }
     auto prepared = std::make_unique<PreparedProgram>();
     prepared->kind = kind;
-    CAPSTAN_ASSIGN_OR_RETURN(prepared->program, BuildProgram(plan_, n, kind));
-    CAPSTAN_RETURN_IF_ERROR(ReserveArena(prepared->program.arena_bytes, n));
-    CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, prepared->program.forward, prepared->forward));
-    CAPSTAN_RETURN_IF_ERROR(
-        PrepareSteps(*prepared, prepared->program.backward, prepared->backward));
-    prepared->done_from = DoneFrom(prepared->program.backward);
+    CAPSTAN_ASSIGN_OR_RETURN(prepared->program,
+                             BuildProgram(plan_, n, kind, backend_.TensorType()));
+    const Program& program = prepared->program;
+    CAPSTAN_RETURN_IF_ERROR(ReserveArena(program.arena_bytes, n, kind));
+    CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.forward, prepared->forward));
+    CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.backward, prepared->backward));
+    prepared->segments = CutIntoSegments(program, plan_.parameter_count, memory_->part_elements());
+    prepared->forward_graphs = MakeRecorders(backend_, prepared->segments.forward.size());
+    prepared->backward_graphs = MakeRecorders(backend_, prepared->segments.backward.size());
     if (programs_.size() == kProgramsMax) programs_.erase(programs_.begin());
     programs_.push_back(std::move(prepared));
     return programs_.back().get();
   }
 
-  absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
-                                    float gradient_scale, uint64_t dropout_key,
-                                    absl::Span<float> gradient, absl::Span<float> batch_statistics,
-                                    const GradientReady& ready) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("gradient", gradient.size(), plan_.parameter_count));
-    CAPSTAN_RETURN_IF_ERROR(
-        CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
-    CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
-                             Prepare(batch.n(), ProgramKind::kTraining));
-    const Program& program = prepared->program;
-    const Bases bases = MakeBases(batch, parameters, gradient, {});
-    CAPSTAN_RETURN_IF_ERROR(Run(program.forward, prepared->forward, bases, 1.0f, dropout_key));
-    const BatchResult result = ReadResult(program, batch, bases);
-    for (const BatchMoments& moments : program.moments) {
-      ReadMoments(moments, bases, batch_statistics);
-    }
-    CAPSTAN_RETURN_IF_ERROR(RunBackward(*prepared, bases, gradient_scale, dropout_key, ready));
-    return result;
-  }
-
-  absl::StatusOr<BatchResult> Evaluate(const BatchView& batch, absl::Span<const float> parameters,
-                                       absl::Span<const float> statistics) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("statistics", statistics.size(), plan_.statistic_count));
-    CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
-                             Prepare(batch.n(), ProgramKind::kEvaluation));
-    const Bases bases = MakeBases(batch, parameters, {}, statistics);
-    CAPSTAN_RETURN_IF_ERROR(
-        Run(prepared->program.forward, prepared->forward, bases, 1.0f, /*dropout_key=*/0));
-    return ReadResult(prepared->program, batch, bases);
-  }
-
- private:
   absl::Status CheckCount(const char* what, size_t count, int64_t expected) const {
     if (static_cast<int64_t>(count) == expected) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -154,18 +173,43 @@ class NetworkImpl final : public Network {
   }
 
   // Makes the arena at least `bytes` large. Its contents are lost: no program is running.
-  absl::Status ReserveArena(int64_t bytes, int64_t n) {
-    if (bytes <= arena_bytes_) return absl::OkStatus();
-    arena_.reset();
-    arena_bytes_ = 0;
-    arena_.reset(backend_.Allocate(bytes));
-    if (arena_ == nullptr) {
+  absl::Status ReserveArena(int64_t bytes, int64_t n, ProgramKind kind) {
+    const absl::StatusOr<bool> moved = memory_->ReserveArena(bytes);
+    if (absl::IsResourceExhausted(moved.status())) return NoMemory(n, kind, bytes);
+    CAPSTAN_RETURN_IF_ERROR(moved.status());
+    if (!*moved) return absl::OkStatus();
+    for (const std::unique_ptr<PreparedProgram>& program : programs_) program->ForgetGraphs();
+    return absl::OkStatus();
+  }
+
+  // Why a batch of n, whose arena has `bytes`, does not fit.
+  absl::Status NoMemory(int64_t n, ProgramKind kind, int64_t bytes) {
+    const int64_t fixed = memory_->FixedBytes(batch_size_max_);
+    if (backend_.device() == nullptr) {
       return absl::ResourceExhaustedError(
           absl::StrCat("no memory for the activations of a batch of ", n, ": they need ", bytes,
                        " bytes; take a smaller batch_size"));
     }
-    arena_bytes_ = bytes;
-    return absl::OkStatus();
+    CAPSTAN_ASSIGN_OR_RETURN(const kernels::DeviceMemoryInfo info, backend_.device()->Memory());
+    const int64_t held = bytes > 0 ? fixed : 0;
+    CAPSTAN_ASSIGN_OR_RETURN(const int64_t largest, LargestBatch(n, kind, info.free_bytes + held));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory on the device for a batch of ", n, ": parameters, gradient and batches need ",
+        fixed, " bytes, activations ", bytes, ", free are ", info.free_bytes + held, " of ",
+        info.total_bytes, "; the largest batch that fits is ", largest));
+  }
+
+  // The largest batch of up to `n` whose arrays and arena fit in `bytes`; 0: none.
+  absl::StatusOr<int64_t> LargestBatch(int64_t n, ProgramKind kind, int64_t bytes) {
+    int64_t fits = 0, too_large = n + 1;
+    while (too_large - fits > 1) {
+      const int64_t middle = fits + (too_large - fits) / 2;
+      CAPSTAN_ASSIGN_OR_RETURN(const Program program,
+                               BuildProgram(plan_, middle, kind, backend_.TensorType()));
+      const bool fit = memory_->FixedBytes(middle) + program.arena_bytes <= bytes;
+      (fit ? fits : too_large) = middle;
+    }
+    return fits;
   }
 
   std::string LayerName(int layer) const {
@@ -186,80 +230,91 @@ class NetworkImpl final : public Network {
     return absl::OkStatus();
   }
 
-  Bases MakeBases(const BatchView& batch, absl::Span<const float> parameters,
-                  absl::Span<float> gradient, absl::Span<const float> statistics) const {
-    Bases bases{};
-    bases[static_cast<size_t>(Place::kArena)] = static_cast<std::byte*>(arena_.get());
-    bases[static_cast<size_t>(Place::kImages)] = BaseOf(batch.images);
-    bases[static_cast<size_t>(Place::kLabels)] = BaseOf(batch.labels);
-    bases[static_cast<size_t>(Place::kParameters)] = BaseOf(parameters);
-    bases[static_cast<size_t>(Place::kGradient)] = BaseOf(gradient);
-    bases[static_cast<size_t>(Place::kStatistics)] = BaseOf(statistics);
-    return bases;
+  // ------------------------------------------------------------- running
+
+  absl::Status RunForward(PreparedProgram& prepared, uint64_t dropout_key) {
+    const Pass pass = {prepared.program.forward, prepared.forward, prepared.forward_graphs, 1.0f,
+                       dropout_key};
+    const std::vector<Segment>& segments = prepared.segments.forward;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      CAPSTAN_RETURN_IF_ERROR(memory_->NeedParameters(segments[i].reads_end));
+      CAPSTAN_RETURN_IF_ERROR(RunSegment(pass, i, segments[i]));
+    }
+    return memory_->ForwardDone(prepared.program.loss, prepared.program.logits);
   }
 
-  absl::Status RunStep(const Step& step, kernels::Plan& plan, const Bases& bases, float scale,
-                       uint64_t dropout_key) {
+  absl::Status RunBackward(PreparedProgram& prepared, float scale, uint64_t dropout_key) {
+    if (std::exchange(prepared.scale, scale) != scale) prepared.ForgetGraphs();
+    const Pass pass = {prepared.program.backward, prepared.backward, prepared.backward_graphs,
+                       scale, dropout_key};
+    const std::vector<Segment>& segments = prepared.segments.backward;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      CAPSTAN_RETURN_IF_ERROR(RunSegment(pass, i, segments[i]));
+      CAPSTAN_RETURN_IF_ERROR(memory_->GradientDone(segments[i].done_from));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunSegment(const Pass& pass, size_t index, const Segment& segment) {
+    const auto run = [&]() -> absl::Status {
+      for (size_t i = segment.begin; i < segment.end; ++i) {
+        CAPSTAN_RETURN_IF_ERROR(RunStep(pass.steps[i], *pass.plans[i], pass));
+      }
+      return absl::OkStatus();
+    };
+    return pass.graphs.empty() ? run() : pass.graphs[index].Run(run);
+  }
+
+  absl::Status RunStep(const Step& step, kernels::Plan& plan, const Pass& pass) {
     std::array<TensorView, kOperandsMax> inputs, outputs;
-    for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = Resolve(step.inputs[k], bases);
-    for (size_t k = 0; k < step.outputs.size(); ++k) outputs[k] = Resolve(step.outputs[k], bases);
+    for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = memory_->Resolve(step.inputs[k]);
+    for (size_t k = 0; k < step.outputs.size(); ++k) outputs[k] = memory_->Resolve(step.outputs[k]);
     // Every dropout layer has masks of its own.
-    const uint64_t key = MixKey(dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
+    const uint64_t key = MixKey(pass.dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
     const absl::Status status =
         backend_.Run(plan, absl::MakeConstSpan(inputs.data(), step.inputs.size()),
-                     absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, scale});
+                     absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, pass.scale});
     return status.ok() ? status : Annotate(status, LayerName(step.layer));
   }
 
-  absl::Status Run(const std::vector<Step>& steps, const std::vector<kernels::Plan*>& plans,
-                   const Bases& bases, float scale, uint64_t dropout_key) {
-    for (size_t i = 0; i < steps.size(); ++i) {
-      CAPSTAN_RETURN_IF_ERROR(RunStep(steps[i], *plans[i], bases, scale, dropout_key));
-    }
+  absl::Status End() {
+    CAPSTAN_RETURN_IF_ERROR(memory_->End());
     return backend_.Synchronize();
   }
 
-  absl::Status RunBackward(const PreparedProgram& prepared, const Bases& bases, float scale,
-                           uint64_t dropout_key, const GradientReady& ready) {
-    int64_t told = plan_.parameter_count;
-    for (size_t i = 0; i < prepared.backward.size(); ++i) {
-      CAPSTAN_RETURN_IF_ERROR(
-          RunStep(prepared.program.backward[i], *prepared.backward[i], bases, scale, dropout_key));
-      if (ready == nullptr || prepared.done_from[i] >= told || prepared.done_from[i] == 0) continue;
-      CAPSTAN_RETURN_IF_ERROR(backend_.Synchronize());
-      told = prepared.done_from[i];
-      ready(told);
-    }
-    return backend_.Synchronize();
-  }
-
-  BatchResult ReadResult(const Program& program, const BatchView& batch, const Bases& bases) const {
+  BatchResult ReadResult(const BatchView& batch) const {
     BatchResult result;
-    const float* loss = Resolve(program.loss, bases).f32();
-    const float* logits = Resolve(program.logits, bases).f32();
     for (int64_t i = 0; i < batch.n(); ++i) {
-      result.loss_sum += loss[i];
-      const float* row = logits + i * plan_.classes;
-      if (std::max_element(row, row + plan_.classes) - row == batch.labels[i]) ++result.correct;
+      result.loss_sum += memory_->loss()[i];
+      if (Predicted(i) == batch.labels[static_cast<size_t>(i)]) ++result.correct;
     }
     return result;
   }
 
-  static void ReadMoments(const BatchMoments& moments, const Bases& bases,
-                          absl::Span<float> statistics) {
-    const float* mean = Resolve(moments.mean, bases).f32();
-    const float* variance = Resolve(moments.variance, bases).f32();
-    for (int64_t c = 0; c < moments.mean.count; ++c) {
-      statistics[moments.mean_offset + c] = mean[c];
-      statistics[moments.variance_offset + c] = variance[c] * moments.unbiased_factor;
+  // The first class with the largest logit of sample `i`.
+  int64_t Predicted(int64_t i) const {
+    const TensorView& logits = memory_->logits();
+    int64_t best = 0;
+    for (int64_t k = 1; k < plan_.classes; ++k) {
+      if (ValueAt(logits, i * plan_.classes + k) > ValueAt(logits, i * plan_.classes + best)) {
+        best = k;
+      }
+    }
+    return best;
+  }
+
+  static void MakeUnbiased(const BatchMoments& moments, absl::Span<float> statistics) {
+    const int64_t offset = moments.variance.offset / static_cast<int64_t>(sizeof(float));
+    for (float& variance : statistics.subspan(static_cast<size_t>(offset),
+                                              static_cast<size_t>(moments.variance.count))) {
+      variance *= moments.unbiased_factor;
     }
   }
 
   const ModelPlan plan_;
   kernels::Backend& backend_;
   const int64_t batch_size_max_;
-  kernels::BackendMemory arena_;  // Shared by all programs: one runs at a time.
-  int64_t arena_bytes_ = 0;
+  const std::unique_ptr<StepMemory> memory_;  // Shared by all programs: one runs at a time.
   std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used last.
 };
 
@@ -272,7 +327,9 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
     return absl::InvalidArgumentError(
         absl::StrCat("batch_size_max is ", batch_size_max, ", expected at least 1"));
   }
-  return std::make_unique<NetworkImpl>(plan, backend, batch_size_max);
+  auto network = std::make_unique<NetworkImpl>(plan, backend, batch_size_max);
+  CAPSTAN_RETURN_IF_ERROR(network->Allocate());
+  return network;
 }
 
 }  // namespace capstan::worker

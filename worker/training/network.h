@@ -1,8 +1,10 @@
 // Network: a ModelPlan made executable on a backend: loss and gradient of a batch.
 //
 // Parameters and gradients are flat arrays in table order (ModelPlan::parameters), so that shards
-// are slices of them and nothing is copied between training and the wire. Thread safety: used by
-// one thread at a time.
+// are slices of them and nothing is copied between training and the wire. On a device they are
+// copied there and back in parts, beside the arithmetic, and the steps between two parts are
+// launched as one graph where the device can record them. Thread safety: used by one thread at a
+// time.
 #ifndef CAPSTAN_WORKER_TRAINING_NETWORK_H_
 #define CAPSTAN_WORKER_TRAINING_NETWORK_H_
 
@@ -14,29 +16,21 @@
 #include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
+#include "worker/training/step_arrays.h"
 
 namespace capstan::worker {
-
-// A decoded batch. Borrowed for the call.
-struct BatchView {
-  absl::Span<const float> images;    // [n, h, w, c]
-  absl::Span<const int32_t> labels;  // [n]
-  int64_t n() const { return static_cast<int64_t>(labels.size()); }
-};
 
 struct BatchResult {
   double loss_sum = 0.0;  // Sum over the batch of the cross-entropy, nats.
   int64_t correct = 0;    // argmax(logits) == label.
 };
 
-// Called in the backward pass: every gradient element from `first` on is final, and no parameter
-// from there on is read any more. `first` falls from call to call; the end of the pass is not told.
-using GradientReady = std::function<void(int64_t first)>;
-
 class Network {
  public:
-  // Errors: those of Backend::Prepare; kResourceExhausted  activations do not fit; says how many
-  // bytes they need.
+  // Errors: kInvalidArgument    batch_size_max < 1.
+  //         kResourceExhausted  a device has no memory for parameters, gradient and batches; says
+  //                             how many bytes they need, how many are free, and for which batch
+  //                             these are enough.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
                                                          int64_t batch_size_max);
@@ -51,21 +45,28 @@ class Network {
   //   batch_statistics  [plan.statistic_count]  overwritten: means and (unbiased, as PyTorch's)
   //                                             variances of this batch
   //   ready                                     may be null
+  //   enqueued                                  may be null; called once by a device that has all
+  //                                             of its work and goes on by itself: the time to
+  //                                             Stage the next batch. By the host's backends never
   // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
   //                             a label is out of range.
-  //         kResourceExhausted  activations do not fit in memory; says how many bytes they need.
+  //         kResourceExhausted  activations do not fit in memory; says how many bytes they need,
+  //                             and of a device what Create says.
   //         else                those of Backend::Prepare and Run, with the layer's name.
-  virtual absl::StatusOr<BatchResult> Train(const BatchView& batch,
-                                            absl::Span<const float> parameters,
-                                            float gradient_scale, uint64_t dropout_key,
-                                            absl::Span<float> gradient,
-                                            absl::Span<float> batch_statistics,
-                                            const GradientReady& ready = nullptr) = 0;
+  virtual absl::StatusOr<BatchResult> Train(
+      const BatchView& batch, absl::Span<const float> parameters, float gradient_scale,
+      uint64_t dropout_key, absl::Span<float> gradient, absl::Span<float> batch_statistics,
+      const GradientReady& ready = nullptr, const std::function<void()>& enqueued = nullptr) = 0;
 
   // One forward pass in inference mode (running statistics, no dropout). Errors: as Train.
   virtual absl::StatusOr<BatchResult> Evaluate(const BatchView& batch,
                                                absl::Span<const float> parameters,
                                                absl::Span<const float> statistics) = 0;
+
+  // Begins to upload a batch (copied before this returns) that a later step will be given under the
+  // same name, which is not 0. Of use on devices only, and while a step goes on: see Train.
+  // Errors: kInvalidArgument  as Train.
+  virtual absl::Status Stage(const BatchView& batch) = 0;
 };
 
 }  // namespace capstan::worker

@@ -1,7 +1,5 @@
 #include "worker/training/network.h"
 
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -11,45 +9,17 @@
 #include <vector>
 
 #include "common/model/initial_values.h"
-#include "common/model/plan_model.h"
 #include "common/model/tables.h"
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
-#include "proto/job.pb.h"
+#include "worker/training/testing/small_nets.h"
 
 namespace capstan::worker {
 namespace {
 
 constexpr uint64_t kDropoutKey = 77;
-constexpr int64_t kClasses = 5;
-
-ModelPlan Plan(const std::string& text, SampleShape input) {
-  v1::Model model;
-  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &model));
-  REQUIRE_OK_AND_ASSIGN(ModelPlan plan, PlanModel(model, input, kClasses));
-  return plan;
-}
-
-// A batch with its memory.
-struct Batch {
-  std::vector<float> images;
-  std::vector<int32_t> labels;
-  BatchView view() const { return {images, labels}; }
-};
-
-Batch RandomBatch(const ModelPlan& plan, int64_t n, uint64_t seed = 5) {
-  Batch batch;
-  for (int64_t i = 0; i < n * plan.input.count(); ++i) {
-    batch.images.push_back(2 * ToUnitFloat(PhiloxWord(seed, i)) - 1);
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    batch.labels.push_back(static_cast<int32_t>(PhiloxWord(seed + 1, i) % plan.classes));
-  }
-  return batch;
-}
-
 Batch Slice(const ModelPlan& plan, const Batch& batch, int64_t begin, int64_t end) {
   const int64_t count = plan.input.count();
   return {{batch.images.begin() + begin * count, batch.images.begin() + end * count},
@@ -79,89 +49,6 @@ struct Fixture {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<Network> network;
   std::vector<float> parameters, gradient, statistics;
-};
-
-struct SmallNet {
-  const char* name;
-  const char* text;
-  SampleShape input;
-};
-
-const SmallNet kSmallNets[] = {
-    {"convolution with stride, padding and bias, then ReLU, fully connected",
-     R"(
-      layers { name: "c" convolution { filters: 4 kernel: 3 stride: 2 padding: 1 } }
-      layers { name: "r" relu {} }
-      layers { name: "f" fully_connected { units: 6 bias: false } }
-      layers { name: "r2" relu {} }
-      layers { name: "g" fully_connected { units: 5 } })",
-     {7, 6, 2}},
-    {"pooling of every kind",
-     R"(
-      layers { name: "c" convolution { filters: 4 kernel: 3 padding: 1 bias: false } }
-      layers { name: "m" max_pooling { kernel: 3 stride: 2 padding: 1 } }
-      layers { name: "d" convolution { filters: 4 kernel: 1 } }
-      layers { name: "a" average_pooling { kernel: 3 stride: 1 padding: 1 } }
-      layers { name: "e" convolution { filters: 6 kernel: 2 } }
-      layers { name: "p" global_average_pooling {} }
-      layers { name: "f" fully_connected { units: 5 } })",
-     {8, 8, 3}},
-    {"residual block with batch normalisation and projection",
-     R"(
-      layers { name: "c0" convolution { filters: 4 kernel: 3 padding: 1 bias: false } }
-      layers { name: "b0" batch_normalization {} }
-      layers { name: "r0" relu {} }
-      layers { name: "c1" convolution { filters: 6 kernel: 3 stride: 2 padding: 1 bias: false } }
-      layers { name: "b1" batch_normalization {} }
-      layers { name: "s" inputs: "r0" convolution { filters: 6 kernel: 1 stride: 2 } }
-      layers { name: "x" inputs: "b1" inputs: "s" add {} }
-      layers { name: "r1" relu {} }
-      layers { name: "c2" convolution { filters: 6 kernel: 3 padding: 1 } }
-      layers { name: "y" inputs: "c2" inputs: "r1" add {} }
-      layers { name: "r2" relu {} }
-      layers { name: "p" global_average_pooling {} }
-      layers { name: "f" fully_connected { units: 5 } })",
-     {6, 6, 2}},
-    {"one layer read by three, and twice by one",
-     R"(
-      layers { name: "f" fully_connected { units: 7 } }
-      layers { name: "r" relu {} }
-      layers { name: "a" inputs: "r" inputs: "f" add {} }
-      layers { name: "t" inputs: "a" inputs: "a" add {} }
-      layers { name: "u" inputs: "t" inputs: "f" add {} }
-      layers { name: "v" inputs: "u" inputs: "r" add {} }
-      layers { name: "r2" relu {} }
-      layers { name: "r3" relu {} }
-      layers { name: "g" fully_connected { units: 5 } })",
-     {1, 1, 9}},
-    {"dropout and flatten",
-     R"(
-      layers { name: "c" convolution { filters: 3 kernel: 2 } }
-      layers { name: "d" dropout { rate: 0.4 } }
-      layers { name: "v" flatten {} }
-      layers { name: "r" relu {} }
-      layers { name: "z" dropout {} }
-      layers { name: "f" fully_connected { units: 8 } }
-      layers { name: "e" dropout { rate: 0.2 } }
-      layers { name: "g" fully_connected { units: 5 } })",
-     {4, 4, 2}},
-    {"batch normalisation of the input and of a vector",
-     R"(
-      layers { name: "b" batch_normalization { epsilon: 0.01 } }
-      layers { name: "f" fully_connected { units: 6 } }
-      layers { name: "n" batch_normalization {} }
-      layers { name: "r" relu {} }
-      layers { name: "g" fully_connected { units: 5 } })",
-     {3, 3, 2}},
-    {"last layer a ReLU that is fused",
-     R"(
-      layers { name: "f" fully_connected { units: 5 } }
-      layers { name: "r" relu {} })",
-     {1, 1, 9}},
-    {"last layer a convolution",
-     R"(
-      layers { name: "c" convolution { filters: 5 kernel: 4 } })",
-     {4, 4, 2}},
 };
 
 // The derivative of the loss by parameter `e`, by central differences.
@@ -210,16 +97,16 @@ TEST_CASE("Network: gradients are the loss's slopes for every kind of layer",
           "[worker][training]") {
   for (const SmallNet& net : kSmallNets) {
     INFO(net.name);
-    const ModelPlan plan = Plan(net.text, net.input);
+    const ModelPlan plan = PlanSmallNet(net.text, net.input);
     CheckGradient(plan, RandomBatch(plan, 6));
   }
 }
 
 TEST_CASE("Network: the gradient of an embedding is the loss's slope", "[worker][training]") {
-  const ModelPlan plan = Plan(R"(
+  const ModelPlan plan = PlanSmallNet(R"(
     layers { name: "e" embedding { rows: 11 dim: 3 } }
     layers { name: "f" fully_connected { units: 5 } })",
-                              {1, 1, 4});
+                                      {1, 1, 4});
   Batch batch = RandomBatch(plan, 3);
   for (size_t i = 0; i < batch.images.size(); ++i) {
     batch.images[i] = static_cast<float>(PhiloxWord(8, i) % 11);
@@ -244,7 +131,7 @@ void CheckClose(const ModelPlan& plan, const std::vector<float>& a, const std::v
 TEST_CASE("Network: the CPU backend's gradients are the reference's", "[worker][training]") {
   for (const SmallNet& net : kSmallNets) {
     INFO(net.name);
-    const ModelPlan plan = Plan(net.text, net.input);
+    const ModelPlan plan = PlanSmallNet(net.text, net.input);
     const Batch batch = RandomBatch(plan, 6);
     Fixture reference(plan, 6), cpu(plan, 6, /*cpu=*/true);
     const BatchResult expected = reference.Train(batch), result = cpu.Train(batch);
@@ -259,7 +146,7 @@ TEST_CASE("Network: the CPU backend's gradients are the reference's", "[worker][
 
 TEST_CASE("Network: a batch's gradient is the sum of its parts', whatever their sizes",
           "[worker][training]") {
-  const ModelPlan plan = Plan(kSmallNets[1].text, kSmallNets[1].input);
+  const ModelPlan plan = PlanSmallNet(kSmallNets[1].text, kSmallNets[1].input);
   const Batch batch = RandomBatch(plan, 7);
   Fixture whole(plan, 7);
   const BatchResult expected = whole.Train(batch, 0.125f);
@@ -282,7 +169,7 @@ TEST_CASE("Network: a part that is told to be ready is final, and its parameters
           "[worker][training]") {
   for (const SmallNet& net : kSmallNets) {
     INFO(net.name);
-    const ModelPlan plan = Plan(net.text, net.input);
+    const ModelPlan plan = PlanSmallNet(net.text, net.input);
     const Batch batch = RandomBatch(plan, 6);
     for (const bool cpu : {false, true}) {
       Fixture whole(plan, 6, cpu), parts(plan, 6, cpu);
@@ -309,7 +196,7 @@ TEST_CASE("Network: a part that is told to be ready is final, and its parameters
 
 TEST_CASE("Network: what ran before leaves no trace, also beyond the programs it keeps",
           "[worker][training]") {
-  const ModelPlan plan = Plan(kSmallNets[2].text, kSmallNets[2].input);
+  const ModelPlan plan = PlanSmallNet(kSmallNets[2].text, kSmallNets[2].input);
   const Batch batch = RandomBatch(plan, 12);
   Fixture fresh(plan, 12), used(plan, 12);
   fresh.Train(Slice(plan, batch, 0, 4));
@@ -326,7 +213,7 @@ TEST_CASE("Network: what ran before leaves no trace, also beyond the programs it
 
 TEST_CASE("Network: statistics are the batch's means and unbiased variances",
           "[worker][training]") {
-  const ModelPlan plan = Plan(kSmallNets[5].text, {3, 3, 2});
+  const ModelPlan plan = PlanSmallNet(kSmallNets[5].text, {3, 3, 2});
   const Batch batch = RandomBatch(plan, 4);
   Fixture f(plan, 4);
   f.Train(batch);
@@ -343,7 +230,7 @@ TEST_CASE("Network: statistics are the batch's means and unbiased variances",
 
 TEST_CASE("Network: evaluation uses running statistics and drops nothing", "[worker][training]") {
   SECTION("batch normalisation with the batch's own moments gives the training loss") {
-    const ModelPlan plan = Plan(kSmallNets[5].text, {3, 3, 2});
+    const ModelPlan plan = PlanSmallNet(kSmallNets[5].text, {3, 3, 2});
     const Batch batch = RandomBatch(plan, 6);
     Fixture f(plan, 6);
     const BatchResult trained = f.Train(batch);
@@ -360,7 +247,7 @@ TEST_CASE("Network: evaluation uses running statistics and drops nothing", "[wor
     CHECK(shifted.loss_sum != Approx(trained.loss_sum).epsilon(1e-3));
   }
   SECTION("dropout") {
-    const ModelPlan with = Plan(kSmallNets[4].text, {4, 4, 2});
+    const ModelPlan with = PlanSmallNet(kSmallNets[4].text, {4, 4, 2});
     const Batch batch = RandomBatch(with, 6);
     Fixture f(with, 6);
     const BatchResult trained = f.Train(batch);
@@ -369,7 +256,7 @@ TEST_CASE("Network: evaluation uses running statistics and drops nothing", "[wor
     CHECK(evaluated.loss_sum != Approx(trained.loss_sum).epsilon(1e-4));
   }
   SECTION("otherwise the loss is that of training") {
-    const ModelPlan plan = Plan(kSmallNets[0].text, kSmallNets[0].input);
+    const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
     const Batch batch = RandomBatch(plan, 6);
     Fixture f(plan, 6);
     const BatchResult trained = f.Train(batch);
@@ -381,7 +268,7 @@ TEST_CASE("Network: evaluation uses running statistics and drops nothing", "[wor
 }
 
 TEST_CASE("Network: what does not fit is refused", "[worker][training]") {
-  const ModelPlan plan = Plan(kSmallNets[0].text, kSmallNets[0].input);
+  const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
   Fixture f(plan, 4);
   const auto train = [&f](const Batch& batch, size_t parameters) {
     return f.network->Train(batch.view(), absl::MakeConstSpan(f.parameters.data(), parameters), 1,
@@ -423,7 +310,7 @@ class FullBackend final : public kernels::Backend {
 };
 
 TEST_CASE("Network: activations that do not fit say how much they need", "[worker][training]") {
-  const ModelPlan plan = Plan(kSmallNets[0].text, kSmallNets[0].input);
+  const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
   FullBackend backend;
   REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, backend, 4));
   const std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));

@@ -17,13 +17,13 @@ using kernels::OpDesc;
 using kernels::OpKind;
 
 constexpr int kNetworkInput = -1;
-constexpr int64_t kElementBytes = 4;  // Both types.
 
 class Builder {
  public:
-  Builder(const ModelPlan& plan, int64_t n, ProgramKind kind)
+  Builder(const ModelPlan& plan, int64_t n, ProgramKind kind, DataType tensors)
       : plan_(plan),
         kind_(kind),
+        tensors_(tensors),
         readers_(plan, kind == ProgramKind::kTraining),
         values_(plan.layers.size()) {
     program_.n = n;
@@ -31,10 +31,11 @@ class Builder {
 
   absl::StatusOr<Program> Build() {
     CAPSTAN_RETURN_IF_ERROR(CheckSizes());
+    CAPSTAN_RETURN_IF_ERROR(CheckTypes());
     for (int i = 0; i < static_cast<int>(plan_.layers.size()); ++i) Forward(i);
     Loss();
-    KeepUntilForwardEnds();
     if (kind_ == ProgramKind::kTraining) Backward();
+    KeepResults();
     PlaceBuffers();
     return std::move(program_);
   }
@@ -52,10 +53,21 @@ class Builder {
     return absl::OkStatus();
   }
 
+  absl::Status CheckTypes() const {
+    if (tensors_ == DataType::kFloat32) return absl::OkStatus();
+    for (const PlannedLayer& layer : plan_.layers) {
+      if (layer.kind != LayerKind::kEmbedding) continue;
+      return absl::UnimplementedError(
+          absl::StrCat("layer \"", layer.name,
+                       "\": an embedding computes with fp32 or TF32, expected one of them"));
+    }
+    return absl::OkStatus();
+  }
+
   // ------------------------------------------------------------- operands and steps
 
   Operand NewBuffer(int64_t count, DataType dtype = DataType::kFloat32) {
-    buffers_.push_back({count * kElementBytes, static_cast<int>(step_count_), -1});
+    buffers_.push_back({count * kernels::BytesOf(dtype), static_cast<int>(step_count_), -1});
     uses_.push_back(0);
     Operand operand;
     operand.count = count;
@@ -63,34 +75,36 @@ class Builder {
     operand.buffer = static_cast<int>(buffers_.size()) - 1;
     return operand;
   }
-  Operand NewActivation(const SampleShape& shape, DataType dtype = DataType::kFloat32) {
-    return NewBuffer(program_.n * shape.count(), dtype);
+  Operand NewActivation(const SampleShape& shape) {
+    return NewBuffer(program_.n * shape.count(), tensors_);
   }
-  static Operand InPlace(Place place, int64_t element, int64_t count) {
+  static Operand InPlace(Place place, int64_t element, int64_t count,
+                         DataType dtype = DataType::kFloat32) {
     Operand operand;
     operand.place = place;
-    operand.offset = element * kElementBytes;
+    operand.offset = element * kernels::BytesOf(dtype);
     operand.count = count;
+    operand.dtype = dtype;
     return operand;
   }
-  Operand Labels() const {
-    Operand operand = InPlace(Place::kLabels, 0, program_.n);
-    operand.dtype = DataType::kInt32;
-    return operand;
-  }
+  Operand Labels() const { return InPlace(Place::kLabels, 0, program_.n, DataType::kInt32); }
   Operand Value(int layer) const {
     if (layer != kNetworkInput) return values_[layer];
-    return InPlace(Place::kImages, 0, program_.n * plan_.input.count());
+    return InPlace(Place::kImages, 0, program_.n * plan_.input.count(), tensors_);
   }
   // Parameter `index` of the plan, or its gradient.
   Operand Parameter(int index, Place place = Place::kParameters) const {
     const PlannedTensor& tensor = plan_.parameters[index];
     return InPlace(place, tensor.offset, tensor.count);
   }
+  Operand Weight(int index) const {
+    const PlannedTensor& tensor = plan_.parameters[index];
+    return InPlace(Place::kWeights, tensor.offset, tensor.count, tensors_);
+  }
   Operand Gradient(int index) const { return Parameter(index, Place::kGradient); }
-  Operand Statistic(int index) const {
+  Operand Statistic(int index, Place place = Place::kStatistics) const {
     const PlannedTensor& tensor = plan_.statistics[index];
-    return InPlace(Place::kStatistics, tensor.offset, tensor.count);
+    return InPlace(place, tensor.offset, tensor.count);
   }
 
   void Touch(const Operand& operand) {
@@ -193,7 +207,7 @@ class Builder {
         return AddForward(i, Desc(OpKind::kDropoutForward, layer), {x}, {values_[i]});
       case LayerKind::kEmbedding:
         values_[i] = NewActivation(layer.out);
-        return AddForward(i, Desc(OpKind::kEmbeddingForward, layer), {x, Parameter(layer.weight)},
+        return AddForward(i, Desc(OpKind::kEmbeddingForward, layer), {x, Weight(layer.weight)},
                           {values_[i]});
     }
   }
@@ -204,7 +218,7 @@ class Builder {
     OpDesc desc =
         Desc(convolution ? OpKind::kConvolutionForward : OpKind::kFullyConnectedForward, layer);
     desc.fuse_relu = readers_.FusedRelu(i) >= 0;
-    std::vector<Operand> inputs = {x, Parameter(layer.weight)};
+    std::vector<Operand> inputs = {x, Weight(layer.weight)};
     if (layer.has_bias) inputs.push_back(Parameter(layer.bias));
     values_[i] = NewActivation(layer.out);
     AddForward(i, desc, std::move(inputs), {values_[i]});
@@ -214,7 +228,7 @@ class Builder {
     const PlannedLayer& layer = plan_.layers[i];
     values_[i] = NewActivation(layer.out);
     pool_index_.resize(plan_.layers.size());
-    pool_index_[i] = NewActivation(layer.out, DataType::kInt32);
+    pool_index_[i] = NewBuffer(program_.n * layer.out.count(), DataType::kInt32);
     AddForward(i, Desc(OpKind::kMaxPoolForward, layer), {x}, {values_[i], pool_index_[i]});
   }
 
@@ -240,10 +254,8 @@ class Builder {
           {values_[i]});
     }
     BatchMoments moments;
-    moments.mean = NewBuffer(layer.in.c);
-    moments.variance = NewBuffer(layer.in.c);
-    moments.mean_offset = plan_.statistics[layer.running_mean].offset;
-    moments.variance_offset = plan_.statistics[layer.running_variance].offset;
+    moments.mean = Statistic(layer.running_mean, Place::kMoments);
+    moments.variance = Statistic(layer.running_variance, Place::kMoments);
     const int64_t count = program_.n * layer.in.h * layer.in.w;
     if (count > 1) {
       moments.unbiased_factor =
@@ -275,15 +287,11 @@ class Builder {
     AddForward(-1, desc, {program_.logits, Labels()}, {probabilities_, program_.loss});
   }
 
-  // What is read between the passes must not be overwritten by the forward pass's later steps.
-  void KeepUntilForwardEnds() {
+  // What is read when all is done must not be overwritten by any later step.
+  void KeepResults() {
     --step_count_;
     Touch(program_.logits);
     Touch(program_.loss);
-    for (const BatchMoments& moments : program_.moments) {
-      Touch(moments.mean);
-      Touch(moments.variance);
-    }
     ++step_count_;
   }
 
@@ -308,7 +316,7 @@ class Builder {
     desc.kind = OpKind::kSoftmaxCrossEntropyBackward;
     desc.n = program_.n;
     desc.c = plan_.classes;
-    const Operand dlogits = NewBuffer(program_.n * plan_.classes);
+    const Operand dlogits = NewBuffer(program_.n * plan_.classes, tensors_);
     AddBackward(-1, desc, {probabilities_, Labels()}, {dlogits});
     Contribute(last, dlogits);
     for (int i = last; i >= 0; --i) {
@@ -389,7 +397,7 @@ class Builder {
     std::vector<Operand> outputs = {Gradient(layer.weight)};
     if (layer.has_bias) outputs.push_back(Gradient(layer.bias));
     AddBackward(i, Desc(weights, layer), {Value(layer.inputs[0]), dy}, std::move(outputs));
-    if (WantsGradient(layer.inputs[0])) BackwardToInput(i, data, {dy, Parameter(layer.weight)});
+    if (WantsGradient(layer.inputs[0])) BackwardToInput(i, data, {dy, Weight(layer.weight)});
   }
 
   // A step whose only output is the gradient of the layer's input.
@@ -433,15 +441,12 @@ class Builder {
     }
     place(program_.logits);
     place(program_.loss);
-    for (BatchMoments& moments : program_.moments) {
-      place(moments.mean);
-      place(moments.variance);
-    }
     program_.arena_bytes = arena.bytes;
   }
 
   const ModelPlan& plan_;
   const ProgramKind kind_;
+  const DataType tensors_;
   const LayerReaders readers_;
   Program program_;
   int64_t step_count_ = 0;  // Steps added so far: the time on which buffers live.
@@ -457,8 +462,23 @@ class Builder {
 
 }  // namespace
 
-absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind) {
-  return Builder(plan, n, kind).Build();
+absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind,
+                                     DataType tensors) {
+  return Builder(plan, n, kind, tensors).Build();
+}
+
+int64_t ParametersEnd(const Step& step) {
+  int64_t end = 0;
+  for (const std::vector<Operand>* operands : {&step.inputs, &step.outputs}) {
+    for (const Operand& operand : *operands) {
+      if (operand.place != Place::kParameters && operand.place != Place::kWeights &&
+          operand.place != Place::kGradient) {
+        continue;
+      }
+      end = std::max(end, operand.offset / kernels::BytesOf(operand.dtype) + operand.count);
+    }
+  }
+  return end;
 }
 
 }  // namespace capstan::worker

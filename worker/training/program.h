@@ -22,8 +22,17 @@
 namespace capstan::worker {
 
 // The memory that an operand lies in.
-enum class Place { kArena, kImages, kLabels, kParameters, kGradient, kStatistics };
-inline constexpr int kPlaceCount = 6;
+enum class Place {
+  kArena,
+  kImages,      // Of the tensors' type.
+  kLabels,      // int32.
+  kParameters,  // The table "parameters" as fp32: biases, scales and shifts are read from here...
+  kWeights,     // ...and weights from here: the same table in the tensors' type.
+  kGradient,    // Of the table "parameters", fp32.
+  kStatistics,  // The table "statistics": running ones, read in evaluation.
+  kMoments,     // Likewise, of the batch: written in training.
+};
+inline constexpr int kPlaceCount = 8;
 
 struct Operand {
   Place place = Place::kArena;
@@ -39,29 +48,32 @@ struct Step {
   int layer = -1;                        // That it belongs to; -1: the loss.
 };
 
-// Mean and variance of a batch-norm layer's batch, in the arena after the forward pass.
+// Mean and variance of a batch-norm layer's batch.
 struct BatchMoments {
-  Operand mean, variance;   // Variance: biased.
-  int64_t mean_offset = 0;  // Elements, in the table "statistics".
-  int64_t variance_offset = 0;
+  Operand mean, variance;        // In kMoments. Variance: biased.
   float unbiased_factor = 1.0f;  // Unbiased variance = biased variance * factor.
 };
 
 struct Program {
   int64_t n = 0;
   std::vector<Step> forward, backward;  // Evaluation: no backward steps.
-  Operand logits, loss;                 // Valid after the forward pass.
-  std::vector<BatchMoments> moments;    // Training only, valid after the forward pass.
+  Operand logits, loss;                 // Valid from the end of the forward pass on.
+  std::vector<BatchMoments> moments;    // Training only, likewise.
   int64_t arena_bytes = 0;
 };
 
 enum class ProgramKind { kTraining, kEvaluation };
 
 // REQUIRES: `plan` is PlanModel's; n >= 1.
+//   tensors  kernels::Backend::TensorType() of who will run it
 // Errors: kResourceExhausted  an activation of the batch has more elements than a kernel takes;
-// names the
-//                             layer.
-absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind);
+//                             names the layer.
+//         kUnimplemented      an embedding, whose row numbers 16 bits do not hold; names the layer.
+absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind,
+                                     kernels::DataType tensors = kernels::DataType::kFloat32);
+
+// The highest parameter, plus one, that a step reads or whose gradient it writes.
+int64_t ParametersEnd(const Step& step);
 
 }  // namespace capstan::worker
 

@@ -12,6 +12,7 @@
 #include "common/model/plan_model.h"
 #include "common/model/zoo.h"
 #include "common/testing/status_matchers.h"
+#include "kernels/op_check.h"
 #include "proto/job.pb.h"
 
 namespace capstan::worker {
@@ -26,8 +27,9 @@ ModelPlan Plan(const std::string& text, SampleShape input = {8, 8, 3}) {
   return plan;
 }
 
-Program Build(const ModelPlan& plan, ProgramKind kind = ProgramKind::kTraining, int64_t n = 4) {
-  REQUIRE_OK_AND_ASSIGN(Program program, BuildProgram(plan, n, kind));
+Program Build(const ModelPlan& plan, ProgramKind kind = ProgramKind::kTraining, int64_t n = 4,
+              kernels::DataType tensors = kernels::DataType::kFloat32) {
+  REQUIRE_OK_AND_ASSIGN(Program program, BuildProgram(plan, n, kind, tensors));
   return program;
 }
 
@@ -122,19 +124,21 @@ TEST_CASE("Program: layers before the first parameter have no backward step",
                                                        OpKind::kFullyConnectedBackwardWeights});
 }
 
-// Runs the program on labels instead of numbers: every arena byte remembers the buffer that was
+// Runs the program on labels instead of numbers: every arena element remembers the buffer that was
 // written last, and every read must find its own.
 void CheckMemory(const Program& program) {
-  std::vector<int> owner(static_cast<size_t>(program.arena_bytes), -1);
+  constexpr int64_t kUnit = 2;  // Bytes: the smallest element.
+  std::vector<int> owner(static_cast<size_t>(program.arena_bytes / kUnit), -1);
   const auto range = [](const Operand& operand) {
-    return std::pair(operand.offset, operand.offset + operand.count * 4);
+    const int64_t bytes = operand.count * kernels::BytesOf(operand.dtype);
+    return std::pair(operand.offset / kUnit, (operand.offset + bytes) / kUnit);
   };
   const auto check = [&](const Operand& operand) {
     if (operand.buffer < 0) return true;
     const auto [begin, end] = range(operand);
-    if (end > program.arena_bytes) return false;
-    for (int64_t byte = begin; byte < end; ++byte) {
-      if (owner[static_cast<size_t>(byte)] != operand.buffer) return false;
+    if (end > static_cast<int64_t>(owner.size())) return false;
+    for (int64_t unit = begin; unit < end; ++unit) {
+      if (owner[static_cast<size_t>(unit)] != operand.buffer) return false;
     }
     return true;
   };
@@ -150,13 +154,9 @@ void CheckMemory(const Program& program) {
     }
   };
   run(program.forward);
+  run(program.backward);
   CHECK(check(program.logits));
   CHECK(check(program.loss));
-  for (const BatchMoments& moments : program.moments) {
-    CHECK(check(moments.mean));
-    CHECK(check(moments.variance));
-  }
-  run(program.backward);
 }
 
 TEST_CASE("Program: every read finds what was written for it", "[worker][training]") {
@@ -165,8 +165,56 @@ TEST_CASE("Program: every read finds what was written for it", "[worker][trainin
     for (const ProgramKind kind : {ProgramKind::kTraining, ProgramKind::kEvaluation}) {
       INFO(zoo);
       CheckMemory(Build(plan, kind, 2));
+      CheckMemory(Build(plan, kind, 2, kernels::DataType::kBfloat16));
     }
   }
+}
+
+// Every operand as the op's signature says.
+void CheckTypes(const std::vector<Step>& steps, kernels::DataType tensors) {
+  for (const Step& step : steps) {
+    REQUIRE_OK_AND_ASSIGN(kernels::OpSignature signature, kernels::MakeSignature(step.desc));
+    signature = kernels::WithTensorType(signature, tensors);
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      CHECK(step.inputs[i].dtype == signature.inputs[i].dtype);
+      CHECK(step.inputs[i].count == signature.inputs[i].count);
+    }
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      CHECK(step.outputs[i].dtype == signature.outputs[i].dtype);
+      CHECK(step.outputs[i].count == signature.outputs[i].count);
+    }
+  }
+}
+
+TEST_CASE("Program: operands have the types that a backend's tensors have", "[worker][training]") {
+  for (const std::string& zoo : ZooNames()) {
+    INFO(zoo);
+    const ModelPlan plan = Plan("zoo: '" + zoo + "'", {32, 32, 3});
+    for (const auto tensors : {kernels::DataType::kFloat32, kernels::DataType::kBfloat16}) {
+      for (const ProgramKind kind : {ProgramKind::kTraining, ProgramKind::kEvaluation}) {
+        const Program program = Build(plan, kind, 2, tensors);
+        CheckTypes(program.forward, tensors);
+        CheckTypes(program.backward, tensors);
+      }
+    }
+  }
+}
+
+TEST_CASE("Program: bf16 halves the arena, and does not hold an embedding's row numbers",
+          "[worker][training]") {
+  const ModelPlan plan = Plan("zoo: 'resnet20'", {32, 32, 3});
+  const auto bytes = [&](kernels::DataType tensors) {
+    return Build(plan, ProgramKind::kTraining, 64, tensors).arena_bytes;
+  };
+  // All but losses, and the indices of pools, which this model has not.
+  CHECK(bytes(kernels::DataType::kBfloat16) * 100 < bytes(kernels::DataType::kFloat32) * 51);
+  const ModelPlan rows = Plan(R"(
+    layers { name: "e" embedding { rows: 10 dim: 2 } }
+    layers { name: "f" fully_connected { units: 10 } })",
+                              {1, 1, 3});
+  CHECK_STATUS(BuildProgram(rows, 1, ProgramKind::kTraining, kernels::DataType::kBfloat16),
+               absl::StatusCode::kUnimplemented,
+               "layer \"e\": an embedding computes with fp32 or TF32");
 }
 
 TEST_CASE("Program: every parameter's gradient is written once", "[worker][training]") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -80,11 +81,13 @@ class TrainerImpl final : public Trainer {
       }
       CAPSTAN_ASSIGN_OR_RETURN(const DecodedBatch* decoded, train_->source.Get(ranges));
       batch = ViewOf(*decoded);
+      if (staged_name_ != 0 && staged_ == ranges[0]) batch.name = staged_name_;
     }
+    staged_name_ = 0;
     const absl::Span<float> statistics =
         gradient->size() > 1 ? absl::MakeSpan((*gradient)[1]) : absl::Span<float>();
     return step_->Compute(micro_batch, batch, tables[0], absl::MakeSpan((*gradient)[0]), statistics,
-                          ready);
+                          ready, [this] { StageNext(); });
   }
 
   absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) override {
@@ -116,6 +119,18 @@ class TrainerImpl final : public Trainer {
     return {batch.epoch.value(), batch.positions.begin, batch.positions.end};
   }
 
+  // Uploads the next batch while a device computes this one.
+  void StageNext() {
+    const DecodedBatch* const next = train_->source.Ahead();
+    if (next == nullptr) return;
+    BatchView view = ViewOf(*next);
+    view.name = ++names_;
+    // What is wrong with the batch is said when its turn comes.
+    if (!network_->Stage(view).ok()) return;
+    staged_name_ = view.name;
+    staged_ = next->range;
+  }
+
   absl::Status CheckTables(const Tables& tables) const {
     const size_t expected = plan_.statistics.empty() ? 1 : 2;
     if (tables.size() == expected) return absl::OkStatus();  // The network checks their sizes.
@@ -127,6 +142,9 @@ class TrainerImpl final : public Trainer {
   const std::unique_ptr<kernels::Backend> backend_;
   std::unique_ptr<Network> network_;  // Uses plan_ and backend_.
   std::unique_ptr<GradientStep> step_;
+  uint64_t names_ = 0;        // Given so far.
+  uint64_t staged_name_ = 0;  // 0: none is staged.
+  BatchRange staged_;
 };
 
 int ThreadsOf(const v1::JobSpec& job) {

@@ -28,10 +28,10 @@ class Trainer {
  public:
   using Tables = std::vector<std::vector<float>>;
 
-  // Loads the job's data and prepares its model on `backend`, whose memory is the host's.
+  // Loads the job's data and prepares its model on `backend`.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
-  // Errors: those of LoadDataset, PlanModel and MakeAugmentation; kInvalidArgument  the test images
-  // differ in shape from the training images.
+  // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
+  // kInvalidArgument  the test images differ in shape from the training images.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,
                                                          std::unique_ptr<kernels::Backend> backend);
   // On the CPU backend with resources.threads threads.

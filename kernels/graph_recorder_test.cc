@@ -1,4 +1,4 @@
-#include "kernels/cuda/graph_recorder.h"
+#include "kernels/graph_recorder.h"
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels {
 namespace {
 
 // Writes down what it is asked to do, in order.
@@ -48,7 +48,7 @@ class FakeDevice : public GraphDevice {
 
 using Log = std::vector<std::string>;
 
-TEST_CASE("Graph recorder: runs once plainly, records, then launches", "[kernels][cuda]") {
+TEST_CASE("Graph recorder: runs once plainly, records, then launches", "[kernels]") {
   FakeDevice device;
   GraphRecorder recorder(device);
   const auto step = [&] { return device.Op("op"); };
@@ -62,7 +62,7 @@ TEST_CASE("Graph recorder: runs once plainly, records, then launches", "[kernels
 }
 
 TEST_CASE("Graph recorder: a step that cannot be recorded runs plainly, with the reason",
-          "[kernels][cuda]") {
+          "[kernels]") {
   FakeDevice device;
   GraphRecorder recorder(device);
   bool recording = false;
@@ -77,7 +77,7 @@ TEST_CASE("Graph recorder: a step that cannot be recorded runs plainly, with the
   CHECK_FALSE(recorder.recorded());
 }
 
-TEST_CASE("Graph recorder: a device that refuses is asked once", "[kernels][cuda]") {
+TEST_CASE("Graph recorder: a device that refuses is asked once", "[kernels]") {
   FakeDevice device;
   GraphRecorder recorder(device);
   const auto step = [&] { return device.Op("op"); };
@@ -95,7 +95,7 @@ TEST_CASE("Graph recorder: a device that refuses is asked once", "[kernels][cuda
   }
 }
 
-TEST_CASE("Graph recorder: errors of the step and of the launch are told", "[kernels][cuda]") {
+TEST_CASE("Graph recorder: errors of the step and of the launch are told", "[kernels]") {
   FakeDevice device;
   GraphRecorder recorder(device);
   CHECK_STATUS(recorder.Run([] { return absl::InternalError("broken"); }),
@@ -107,7 +107,7 @@ TEST_CASE("Graph recorder: errors of the step and of the launch are told", "[ker
   CHECK_STATUS(recorder.Run(step), absl::StatusCode::kInternal, "lost");
 }
 
-TEST_CASE("Graph recorder: after a reset it begins again", "[kernels][cuda]") {
+TEST_CASE("Graph recorder: after a reset it begins again", "[kernels]") {
   FakeDevice device;
   GraphRecorder recorder(device);
   const auto step = [&] { return device.Op("op"); };
@@ -120,4 +120,4 @@ TEST_CASE("Graph recorder: after a reset it begins again", "[kernels][cuda]") {
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels

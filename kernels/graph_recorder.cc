@@ -1,10 +1,10 @@
-#include "kernels/cuda/graph_recorder.h"
+#include "kernels/graph_recorder.h"
 
 #include <utility>
 
 #include "common/status/status_macros.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels {
 
 absl::Status GraphRecorder::Run(const Step& step) {
   if (graph_ != nullptr) return graph_->Launch();
@@ -39,4 +39,4 @@ void GraphRecorder::Reset() {
   warm_ = false;
 }
 
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels

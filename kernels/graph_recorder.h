@@ -9,8 +9,8 @@
 //
 // What is recorded is replayed with the same arguments: the same memory, scale and (so it is
 // refused) dropout key. Reset() when they change. Thread safety: thread-compatible.
-#ifndef CAPSTAN_KERNELS_CUDA_GRAPH_RECORDER_H_
-#define CAPSTAN_KERNELS_CUDA_GRAPH_RECORDER_H_
+#ifndef CAPSTAN_KERNELS_GRAPH_RECORDER_H_
+#define CAPSTAN_KERNELS_GRAPH_RECORDER_H_
 
 #include <functional>
 #include <memory>
@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels {
 
 // A recorded sequence of work.
 class DeviceGraph {
@@ -64,6 +64,6 @@ class GraphRecorder {
   std::unique_ptr<DeviceGraph> graph_;
 };
 
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels
 
-#endif  // CAPSTAN_KERNELS_CUDA_GRAPH_RECORDER_H_
+#endif  // CAPSTAN_KERNELS_GRAPH_RECORDER_H_

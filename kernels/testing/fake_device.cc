@@ -1,0 +1,385 @@
+#include "kernels/testing/fake_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/random/philox.h"
+#include "common/status/status_macros.h"
+#include "kernels/cuda/element_rules.h"
+#include "kernels/op_check.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr int64_t kAddressBytes = int64_t{1} << 40;
+constexpr uintptr_t kAlignment = 256;
+constexpr int kPoison = 0xff;  // As fp32 and bf16: NaN; as a label: -1.
+
+class FakePlan : public Plan {
+ public:
+  FakePlan(std::unique_ptr<Plan> host, const OpSignature& signature)
+      : host_(std::move(host)), signature_(signature) {}
+  Plan& host() { return *host_; }
+  const OpSignature& signature() const { return signature_; }
+
+ private:
+  const std::unique_ptr<Plan> host_;
+  const OpSignature signature_;
+};
+
+std::byte* ReserveAddresses() {
+  void* const memory =
+      mmap(nullptr, kAddressBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::abort();  // A test has nothing better to do.
+  return static_cast<std::byte*>(memory);
+}
+
+std::unique_ptr<std::byte[]> Poisoned(int64_t bytes) {
+  const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  std::unique_ptr<std::byte[]> memory(new std::byte[size]);
+  std::memset(memory.get(), kPoison, size);
+  return memory;
+}
+
+// A view as the host's backend reads it: bf16 widened to fp32, in memory of its own.
+struct HostView {
+  TensorView view;
+  std::vector<float> widened;
+};
+
+void Widen(HostView& host) {
+  const auto* const values = static_cast<const uint16_t*>(host.view.data);
+  host.widened.resize(static_cast<size_t>(host.view.count));
+  std::transform(values, values + host.view.count, host.widened.begin(), cuda::FromBf16);
+}
+
+TensorView HostOperand(HostView& host) {
+  if (host.view.dtype != DataType::kBfloat16) return host.view;
+  return ViewOf(host.widened.data(), host.view.count);
+}
+
+}  // namespace
+
+struct FakeDevice::Event : public DeviceEvent {
+  const std::shared_ptr<EventState> state = std::make_shared<EventState>();
+};
+
+class FakeGraph : public DeviceGraph {
+ public:
+  FakeGraph(FakeDevice& device, std::vector<FakeDevice::Work> work)
+      : device_(device), work_(std::move(work)) {}
+  absl::Status Launch() override {
+    ++device_.counts_.launches;
+    for (const FakeDevice::Work& work : work_) {
+      CAPSTAN_RETURN_IF_ERROR(device_.EnqueueCompute(work));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  FakeDevice& device_;
+  const std::vector<FakeDevice::Work> work_;
+};
+
+FakeDevice::FakeDevice(std::unique_ptr<Backend> host, const Options& options)
+    : host_(std::move(host)),
+      options_(options),
+      addresses_(ReserveAddresses()),
+      next_address_(reinterpret_cast<uintptr_t>(addresses_)) {}
+
+FakeDevice::~FakeDevice() { munmap(addresses_, kAddressBytes); }
+
+// ---------------------------------------------------------------- memory
+
+void* FakeDevice::Allocate(int64_t bytes) {
+  const absl::StatusOr<void*> memory = TryAllocate(bytes);
+  return memory.ok() ? *memory : nullptr;
+}
+
+absl::StatusOr<void*> FakeDevice::TryAllocate(int64_t bytes) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("memory is ", bytes, " bytes, expected >= 0"));
+  }
+  if (bytes > options_.memory_bytes - used_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat("memory needs ", bytes, " bytes, free are ",
+                                                     options_.memory_bytes - used_bytes_, " of ",
+                                                     options_.memory_bytes));
+  }
+  ++counts_.allocations;
+  used_bytes_ += bytes;
+  const uintptr_t address = next_address_;
+  // One unused stretch behind each block, so that running over its end is noticed.
+  next_address_ += (static_cast<uintptr_t>(bytes) / kAlignment + 2) * kAlignment;
+  device_blocks_[address] = {bytes, Poisoned(bytes)};
+  return reinterpret_cast<void*>(address);
+}
+
+void FakeDevice::Free(void* memory) {
+  const auto block = device_blocks_.find(reinterpret_cast<uintptr_t>(memory));
+  if (block == device_blocks_.end()) return;
+  // As cudaFree: what is enqueued is done with it first.
+  static_cast<void>(Synchronize());
+  used_bytes_ -= block->second.bytes;
+  device_blocks_.erase(block);
+}
+
+absl::StatusOr<void*> FakeDevice::AllocatePinned(int64_t bytes) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("memory is ", bytes, " bytes, expected >= 0"));
+  }
+  ++counts_.allocations;
+  std::unique_ptr<std::byte[]> memory = Poisoned(bytes);
+  std::byte* const address = memory.get();
+  pinned_blocks_[reinterpret_cast<uintptr_t>(address)] = {bytes, std::move(memory)};
+  return address;
+}
+
+void FakeDevice::FreePinned(void* memory) {
+  pinned_blocks_.erase(reinterpret_cast<uintptr_t>(memory));
+}
+
+absl::StatusOr<DeviceMemoryInfo> FakeDevice::Memory() {
+  return DeviceMemoryInfo{options_.memory_bytes - used_bytes_, options_.memory_bytes};
+}
+
+absl::StatusOr<std::byte*> FakeDevice::Find(const Blocks& blocks, const void* address,
+                                            int64_t bytes, const char* kind) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  auto block = blocks.upper_bound(at);
+  if (block != blocks.begin()) {
+    --block;
+    const auto offset = static_cast<int64_t>(at - block->first);
+    if (offset + bytes <= block->second.bytes) return block->second.memory.get() + offset;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(bytes, " bytes at ", absl::Hex(at), ", expected memory of the ", kind));
+}
+
+absl::StatusOr<std::byte*> FakeDevice::FindDevice(const void* address, int64_t bytes) {
+  return Find(device_blocks_, address, bytes, "device");
+}
+
+absl::StatusOr<std::byte*> FakeDevice::FindAny(const void* address, int64_t bytes) {
+  const absl::StatusOr<std::byte*> device = FindDevice(address, bytes);
+  if (device.ok()) return device;
+  return Find(pinned_blocks_, address, bytes, "device, or pinned");
+}
+
+// ---------------------------------------------------------------- work
+
+absl::StatusOr<std::unique_ptr<Plan>> FakeDevice::Prepare(const OpDesc& desc) {
+  if (capturing_) return absl::FailedPreconditionError("no op can be prepared while recording");
+  CAPSTAN_ASSIGN_OR_RETURN(const OpSignature signature, MakeSignature(desc));
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Plan> host, host_->Prepare(desc));
+  return std::make_unique<FakePlan>(std::move(host), WithTensorType(signature, TensorType()));
+}
+
+absl::Status FakeDevice::Run(Plan& plan, absl::Span<const TensorView> inputs,
+                             absl::Span<const TensorView> outputs, const RunOptions& options) {
+  auto* const mine = dynamic_cast<FakePlan*>(&plan);
+  if (mine == nullptr) {
+    return absl::InvalidArgumentError("the plan was prepared by another backend");
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckViews(mine->signature(), inputs, outputs));
+  const OpKind kind = mine->signature().desc.kind;
+  if (capturing_ && (kind == OpKind::kDropoutForward || kind == OpKind::kDropoutBackward)) {
+    captured_error_ = absl::FailedPreconditionError("dropout cannot be recorded");
+    return captured_error_;
+  }
+  return EnqueueCompute([this, mine, options,
+                         in = std::vector<TensorView>(inputs.begin(), inputs.end()),
+                         out = std::vector<TensorView>(outputs.begin(), outputs.end())] {
+    return RunNow(*mine, in, out, options);
+  });
+}
+
+absl::Status FakeDevice::RunNow(Plan& plan, absl::Span<const TensorView> inputs,
+                                absl::Span<const TensorView> outputs, const RunOptions& options) {
+  ++counts_.runs;
+  std::vector<HostView> hosts(inputs.size() + outputs.size());
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    TensorView view = i < inputs.size() ? inputs[i] : outputs[i - inputs.size()];
+    if (view.count > 0) {
+      CAPSTAN_ASSIGN_OR_RETURN(view.data, FindDevice(view.data, view.count * BytesOf(view.dtype)));
+    }
+    hosts[i].view = view;
+    if (view.dtype == DataType::kBfloat16) Widen(hosts[i]);
+  }
+  std::vector<TensorView> views;
+  for (HostView& host : hosts) views.push_back(HostOperand(host));
+  const auto all = absl::MakeConstSpan(views);
+  CAPSTAN_RETURN_IF_ERROR(host_->Run(static_cast<FakePlan&>(plan).host(), all.first(inputs.size()),
+                                     all.subspan(inputs.size()), options));
+  for (size_t i = inputs.size(); i < hosts.size(); ++i) {
+    if (hosts[i].view.dtype != DataType::kBfloat16) continue;
+    std::transform(hosts[i].widened.begin(), hosts[i].widened.end(),
+                   static_cast<uint16_t*>(hosts[i].view.data), cuda::ToBf16);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeDevice::Convert(const TensorView& from, const TensorView& to) {
+  return EnqueueCompute([this, from, to] { return ConvertNow(from, to); });
+}
+
+absl::Status FakeDevice::ConvertNow(const TensorView& from, const TensorView& to) {
+  HostView in{from, {}}, out{to, {}};
+  CAPSTAN_ASSIGN_OR_RETURN(in.view.data, FindDevice(from.data, from.count * BytesOf(from.dtype)));
+  CAPSTAN_ASSIGN_OR_RETURN(out.view.data, FindDevice(to.data, to.count * BytesOf(to.dtype)));
+  if (in.view.dtype == DataType::kBfloat16) Widen(in);
+  const float* const values = HostOperand(in).f32();
+  if (out.view.dtype == DataType::kBfloat16) {
+    std::transform(values, values + from.count, static_cast<uint16_t*>(out.view.data),
+                   cuda::ToBf16);
+  } else {
+    std::copy(values, values + from.count, out.view.f32());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeDevice::Copy(void* to, const void* from, int64_t bytes) {
+  CAPSTAN_RETURN_IF_ERROR(Synchronize());
+  const absl::StatusOr<std::byte*> device_to = FindDevice(to, bytes);
+  const absl::StatusOr<std::byte*> device_from = FindDevice(from, bytes);
+  if (bytes > 0) {
+    std::memcpy(device_to.ok() ? *device_to : to, device_from.ok() ? *device_from : from,
+                static_cast<size_t>(bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeDevice::CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) {
+  if (capturing_) return absl::FailedPreconditionError("a copy is not recorded");
+  if (bytes == 0) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(FindAny(from, bytes).status());
+  CAPSTAN_RETURN_IF_ERROR(FindAny(to, bytes).status());
+  const absl::StatusOr<std::byte*> pinned = Find(pinned_blocks_, to, bytes, "host");
+  if (pinned.ok()) std::memset(*pinned, kPoison, static_cast<size_t>(bytes));
+  if (Forgotten(Call::kCopy)) return absl::OkStatus();
+  Enqueue(stream, {.work = [this, to, from, bytes]() -> absl::Status {
+            CAPSTAN_ASSIGN_OR_RETURN(std::byte* const target, FindAny(to, bytes));
+            CAPSTAN_ASSIGN_OR_RETURN(const std::byte* const source, FindAny(from, bytes));
+            std::memcpy(target, source, static_cast<size_t>(bytes));
+            counts_.copied_bytes += bytes;
+            return absl::OkStatus();
+          }});
+  return absl::OkStatus();
+}
+
+absl::Status FakeDevice::EnqueueCompute(Work work) {
+  if (capturing_) {
+    captured_.push_back(std::move(work));
+  } else {
+    Enqueue(Stream::kCompute, {.work = std::move(work)});
+  }
+  return absl::OkStatus();
+}
+
+void FakeDevice::Enqueue(Stream stream, Item item) {
+  queues_[static_cast<size_t>(stream)].push_back(std::move(item));
+}
+
+// ---------------------------------------------------------------- events and waits
+
+absl::StatusOr<std::unique_ptr<DeviceEvent>> FakeDevice::MakeEvent() {
+  return std::unique_ptr<DeviceEvent>(std::make_unique<Event>());
+}
+
+absl::Status FakeDevice::Record(DeviceEvent& event, Stream stream) {
+  if (capturing_) return absl::FailedPreconditionError("an event is not recorded in a graph");
+  const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
+  const int64_t number = ++state->recorded;
+  Enqueue(stream, {.work = [state, number] {
+            state->reached = number;
+            return absl::OkStatus();
+          }});
+  return absl::OkStatus();
+}
+
+absl::Status FakeDevice::Wait(Stream stream, DeviceEvent& event) {
+  if (capturing_) return absl::FailedPreconditionError("a wait is not recorded");
+  if (Forgotten(Call::kWait)) return absl::OkStatus();
+  const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
+  if (state->recorded == 0) return absl::FailedPreconditionError("the event was never recorded");
+  Enqueue(stream,
+          {.work = [] { return absl::OkStatus(); }, .after = state, .times = state->recorded});
+  return absl::OkStatus();
+}
+
+absl::Status FakeDevice::Await(DeviceEvent& event) {
+  if (capturing_) return absl::FailedPreconditionError("cannot wait while recording");
+  if (Forgotten(Call::kAwait)) return absl::OkStatus();
+  const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
+  if (state->recorded == 0) return absl::FailedPreconditionError("the event was never recorded");
+  return RunUntil([state, number = state->recorded] { return state->reached >= number; });
+}
+
+absl::Status FakeDevice::Synchronize() {
+  if (capturing_) return absl::FailedPreconditionError("cannot wait while recording");
+  return RunUntil([this] {
+    return std::all_of(queues_.begin(), queues_.end(), [](const auto& q) { return q.empty(); });
+  });
+}
+
+void FakeDevice::Forget(Call call, int64_t number) {
+  forget_ = call;
+  forget_number_ = number;
+  calls_counted_ = 0;
+}
+
+bool FakeDevice::Forgotten(Call call) {
+  return call == forget_ && calls_counted_++ == forget_number_;
+}
+
+absl::Status FakeDevice::RunUntil(const std::function<bool()>& done) {
+  while (error_.ok() && !done()) {
+    const int stream = PickStream();
+    if (stream < 0) return absl::InternalError("streams wait for each other");
+    std::deque<Item>& queue = queues_[static_cast<size_t>(stream)];
+    const Item item = std::move(queue.front());
+    queue.pop_front();
+    error_ = item.work();
+  }
+  if (error_.ok()) return absl::OkStatus();
+  for (std::deque<Item>& queue : queues_) queue.clear();
+  return error_;
+}
+
+int FakeDevice::PickStream() {
+  constexpr std::array<std::array<int, kStreamCount>, kFakeDeviceOrders> kOrders = {
+      {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
+  const uint64_t seed = options_.seed;
+  const uint64_t order =
+      seed < kFakeDeviceOrders ? seed : PhiloxWord(seed, draws_++) % kFakeDeviceOrders;
+  for (const int stream : kOrders[order]) {
+    const std::deque<Item>& queue = queues_[static_cast<size_t>(stream)];
+    if (queue.empty()) continue;
+    const Item& first = queue.front();
+    if (first.after == nullptr || first.after->reached >= first.times) return stream;
+  }
+  return -1;
+}
+
+// ---------------------------------------------------------------- graphs
+
+absl::Status FakeDevice::BeginCapture() {
+  if (capturing_) return absl::FailedPreconditionError("already recording");
+  capturing_ = true;
+  captured_.clear();
+  captured_error_ = absl::OkStatus();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> FakeDevice::EndCapture() {
+  if (!capturing_) return absl::FailedPreconditionError("nothing is being recorded");
+  capturing_ = false;
+  CAPSTAN_RETURN_IF_ERROR(captured_error_);
+  return std::unique_ptr<DeviceGraph>(std::make_unique<FakeGraph>(*this, std::move(captured_)));
+}
+
+}  // namespace capstan::kernels

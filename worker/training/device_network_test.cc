@@ -1,0 +1,333 @@
+// Network on a device: the same bits as in host memory, whatever order the device runs things in,
+// and what is forgotten is noticed (kernels/testing/fake_device.h).
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/initial_values.h"
+#include "common/model/tables.h"
+#include "common/testing/status_matchers.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/testing/fake_device.h"
+#include "worker/training/network.h"
+#include "worker/training/testing/small_nets.h"
+
+namespace capstan::worker {
+namespace {
+
+using kernels::FakeDevice;
+
+constexpr uint64_t kSeeds = 2 * kernels::kFakeDeviceOrders;
+constexpr int64_t kBatch = 16;
+
+// All that steps give, in their order.
+struct Outcome {
+  std::vector<std::vector<float>> arrays;
+  std::vector<double> losses;
+  std::vector<int64_t> correct;
+  bool parts_were_final = true;  // Each part had its bits when it was told.
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// A network with parameters that move from step to step, as if servers updated them.
+class Worker {
+ public:
+  Worker(const ModelPlan& plan, kernels::Backend& backend) : plan_(plan) {
+    auto created = Network::Create(plan, backend, kBatch);
+    REQUIRE_OK(created);
+    network_ = std::move(created).value();
+    parameters_.resize(static_cast<size_t>(plan.parameter_count));
+    FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters_));
+    // Small means, so that ReLU lets through what depends on the parameters.
+    statistics_.assign(static_cast<size_t>(plan.statistic_count), 0.01f);
+  }
+
+  // Every array is written over at the end, as its owner may then do.
+  absl::Status Train(Batch batch, uint64_t key, Outcome* outcome, float scale = 0.25f) {
+    std::vector<float> gradient(parameters_.size(), NAN), moments(statistics_.size(), NAN);
+    std::vector<std::vector<float>> parts;
+    int64_t told = plan_.parameter_count;
+    const auto ready = [&](int64_t first) {
+      REQUIRE(first < told);
+      REQUIRE(first > 0);
+      parts.emplace_back(gradient.begin() + first, gradient.begin() + told);
+      told = first;
+      // Nobody reads these parameters any more.
+      std::fill(parameters_.begin() + first, parameters_.end(), NAN);
+    };
+    const std::vector<float> before = parameters_;
+    const absl::StatusOr<BatchResult> result =
+        network_->Train(batch.view(), parameters_, scale, key, absl::MakeSpan(gradient),
+                        absl::MakeSpan(moments), ready);
+    if (!result.ok()) return result.status();
+    parts.emplace_back(gradient.begin(), gradient.begin() + told);
+    std::vector<float> in_parts;
+    for (size_t i = parts.size(); i-- > 0;) {
+      in_parts.insert(in_parts.end(), parts[i].begin(), parts[i].end());
+    }
+    // NaN too: a call that was taken away may leave some.
+    if (std::memcmp(in_parts.data(), gradient.data(), gradient.size() * sizeof(float)) != 0) {
+      outcome->parts_were_final = false;
+    }
+    for (size_t i = 0; i < before.size(); ++i) parameters_[i] = before[i] - 0.1f * gradient[i];
+    outcome->arrays.push_back(gradient);
+    outcome->arrays.push_back(moments);
+    Note(*result, outcome);
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate(Batch batch, Outcome* outcome) {
+    const absl::StatusOr<BatchResult> result =
+        network_->Evaluate(batch.view(), parameters_, statistics_);
+    if (!result.ok()) return result.status();
+    Note(*result, outcome);
+    for (float& value : parameters_) value *= 0.75f;  // So that the next step must upload them all.
+    return absl::OkStatus();
+  }
+
+  Network& network() { return *network_; }
+
+ private:
+  static void Note(const BatchResult& result, Outcome* outcome) {
+    outcome->losses.push_back(result.loss_sum);
+    outcome->correct.push_back(result.correct);
+  }
+
+  const ModelPlan& plan_;
+  std::unique_ptr<Network> network_;
+  std::vector<float> parameters_, statistics_;
+};
+
+// None is of class 0, which logits that are NaN would be taken for.
+Batch LabelledBatch(const ModelPlan& plan, int64_t n, uint64_t seed) {
+  Batch batch = RandomBatch(plan, n, seed);
+  for (int32_t& label : batch.labels) label = std::max(label, 1);
+  return batch;
+}
+
+// Steps of one size until they are recorded and launched, an evaluation, a smaller batch, another
+// scale, and the first size again.
+absl::StatusOr<Outcome> RunSteps(const ModelPlan& plan, kernels::Backend& backend) {
+  Worker worker(plan, backend);
+  Outcome outcome;
+  for (uint64_t i = 0; i < 3; ++i) {
+    absl::Status status = worker.Train(LabelledBatch(plan, kBatch, 10 + i), i, &outcome);
+    if (!status.ok()) return status;
+  }
+  absl::Status status = worker.Evaluate(LabelledBatch(plan, kBatch, 20), &outcome);
+  if (status.ok()) status = worker.Train(LabelledBatch(plan, 11, 21), 4, &outcome);
+  if (status.ok()) status = worker.Train(LabelledBatch(plan, kBatch, 22), 5, &outcome, 0.5f);
+  if (status.ok()) status = worker.Train(LabelledBatch(plan, kBatch, 23), 6, &outcome);
+  if (!status.ok()) return status;
+  return outcome;
+}
+
+FakeDevice MakeDevice(uint64_t seed) {
+  return FakeDevice(kernels::MakeCpuBackend(), {.seed = seed});
+}
+
+Outcome OnHost(const ModelPlan& plan) {
+  const auto backend = kernels::MakeCpuBackend();
+  REQUIRE_OK_AND_ASSIGN(Outcome outcome, RunSteps(plan, *backend));
+  CHECK(outcome.parts_were_final);
+  return outcome;
+}
+
+TEST_CASE("Device network: the bits of the host, in every order", "[worker][training]") {
+  for (const SmallNet& net : kSmallNets) {
+    INFO(net.name);
+    const ModelPlan plan = PlanSmallNet(net.text, net.input);
+    const Outcome expected = OnHost(plan);
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      INFO("seed " << seed);
+      FakeDevice device = MakeDevice(seed);
+      REQUIRE_OK_AND_ASSIGN(const Outcome outcome, RunSteps(plan, device));
+      CHECK(outcome == expected);
+      CHECK(device.counts().launches > 0);
+    }
+  }
+}
+
+TEST_CASE("Device network: models of the zoo give the host's bits", "[worker][training]") {
+  for (const char* zoo : {"zoo: 'lenet'", "zoo: 'resnet20'"}) {
+    INFO(zoo);
+    const ModelPlan plan = PlanSmallNet(zoo, {28, 28, 1});
+    FakeDevice device = MakeDevice(kernels::kFakeDeviceOrders);
+    REQUIRE_OK_AND_ASSIGN(const Outcome outcome, RunSteps(plan, device));
+    CHECK(outcome == OnHost(plan));
+  }
+}
+
+// Whether some order gives other numbers, or an error, once call `number` of `call` is left out.
+bool IsNoticed(const ModelPlan& plan, const Outcome& expected, FakeDevice::Call call,
+               int64_t number) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeDevice device = MakeDevice(seed);
+    device.Forget(call, number);
+    const absl::StatusOr<Outcome> outcome = RunSteps(plan, device);
+    if (!outcome.ok() || !(*outcome == expected)) return true;
+  }
+  return false;
+}
+
+TEST_CASE(
+    "Device network: each copy, each wait between streams and each wait of the host is needed",
+    "[worker][training]") {
+  const SmallNet& net = kSmallNets[2];  // Has batch statistics.
+  const ModelPlan plan = PlanSmallNet(net.text, net.input);
+  const Outcome expected = OnHost(plan);
+  for (const auto call :
+       {FakeDevice::Call::kCopy, FakeDevice::Call::kWait, FakeDevice::Call::kAwait}) {
+    FakeDevice device = MakeDevice(0);
+    device.Forget(call, -1);
+    REQUIRE_OK(RunSteps(plan, device));
+    REQUIRE(device.calls_counted() > 10);
+    for (int64_t number = 0; number < device.calls_counted(); ++number) {
+      INFO("call " << static_cast<int>(call) << ", number " << number);
+      CHECK(IsNoticed(plan, expected, call, number));
+    }
+  }
+}
+
+TEST_CASE("Device network: nothing is allocated once each size has been seen twice",
+          "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(kSmallNets[2].text, kSmallNets[2].input);
+  FakeDevice device = MakeDevice(0);
+  Worker worker(plan, device);
+  Outcome outcome;
+  const auto round = [&] {
+    for (const int64_t n : {kBatch, kBatch - 1}) {
+      REQUIRE_OK(worker.Train(RandomBatch(plan, n), 1, &outcome));
+      REQUIRE_OK(worker.Evaluate(RandomBatch(plan, n), &outcome));
+    }
+  };
+  round();
+  round();
+  const int64_t allocations = device.counts().allocations;
+  const int64_t launches = device.counts().launches;
+  round();
+  CHECK(device.counts().allocations == allocations);
+  CHECK(device.counts().launches > launches);
+}
+
+TEST_CASE("Device network: a staged batch is uploaded once, another one under its name is not seen",
+          "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
+  const Outcome expected = OnHost(plan);
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeDevice device = MakeDevice(seed);
+    REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, device, kBatch));
+    std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
+    FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
+    std::vector<float> gradient(parameters.size());
+    Outcome seen;
+    // Steps i stage the batch of step i + 1, but for those of every third step.
+    for (uint64_t i = 0; i < 9; ++i) {
+      Batch batch = RandomBatch(plan, kBatch, 10 + i % 4);
+      BatchView view = batch.view();
+      view.name = i + 1;
+      const auto stage = [&] {
+        if (i % 3 == 2) return;
+        Batch next = RandomBatch(plan, kBatch, 10 + (i + 1) % 4);
+        BatchView staged = next.view();
+        staged.name = i + 2;
+        REQUIRE_OK(network->Stage(staged));
+      };
+      // What was staged is not read again.
+      if (i % 3 != 0) std::fill(batch.images.begin(), batch.images.end(), NAN);
+      const int64_t copied = device.counts().copied_bytes;
+      REQUIRE_OK_AND_ASSIGN(
+          const BatchResult result,
+          network->Train(view, parameters, 1.0f, 7, absl::MakeSpan(gradient), {}, nullptr, stage));
+      CHECK(std::isfinite(result.loss_sum));
+      CHECK(device.counts().copied_bytes > copied);
+      seen.losses.push_back(result.loss_sum);
+    }
+    for (size_t i = 4; i < seen.losses.size(); ++i) CHECK(seen.losses[i] == seen.losses[i - 4]);
+    CHECK(seen.losses[0] != seen.losses[1]);
+  }
+}
+
+TEST_CASE("Device network: a label out of range is refused before anything is uploaded",
+          "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
+  FakeDevice device = MakeDevice(0);
+  Worker worker(plan, device);
+  Outcome outcome;
+  Batch bad = RandomBatch(plan, kBatch);
+  bad.labels[3] = 5;
+  CHECK_STATUS(worker.Train(bad, 1, &outcome), absl::StatusCode::kInvalidArgument,
+               "label 3 is 5, expected 0 <= label < 5");
+  CHECK(device.counts().copied_bytes == 0);
+  REQUIRE_OK(worker.Train(RandomBatch(plan, kBatch), 1, &outcome));  // And the next step is fine.
+}
+
+TEST_CASE("Device network: bf16 stays near fp32", "[worker][training]") {
+  for (const SmallNet& net : kSmallNets) {
+    INFO(net.name);
+    const ModelPlan plan = PlanSmallNet(net.text, net.input);
+    const auto host = kernels::MakeCpuBackend();
+    Outcome exact, rounded, again;
+    REQUIRE_OK(Worker(plan, *host).Train(RandomBatch(plan, kBatch), 1, &exact));
+    for (Outcome* outcome : {&rounded, &again}) {
+      FakeDevice device(kernels::MakeCpuBackend(),
+                        {.seed = 7, .tensor_type = kernels::DataType::kBfloat16});
+      REQUIRE_OK(Worker(plan, device).Train(RandomBatch(plan, kBatch), 1, outcome));
+    }
+    CHECK(rounded == again);
+    CHECK_FALSE(rounded == exact);
+    CHECK(rounded.losses[0] == Approx(exact.losses[0]).epsilon(0.03));
+    const std::vector<float>& a = exact.arrays[0];
+    const std::vector<float>& b = rounded.arrays[0];
+    double error = 0, size = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      error += std::pow(static_cast<double>(a[i]) - b[i], 2);
+      size += std::pow(static_cast<double>(a[i]), 2);
+    }
+    // Rounding moves each value by up to 2^-9; a dozen layers, and batch norm over few values.
+    CHECK(std::sqrt(error / size) < 0.1);
+  }
+}
+
+TEST_CASE("Device network: too large a batch says what it needs, what is free, and what fits",
+          "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet("zoo: 'lenet'", {28, 28, 1});
+  FakeDevice device(kernels::MakeCpuBackend(), {.memory_bytes = 8 << 20});
+  // Parameters and gradient have 3.4 MB; a sample 50 to 100 kB.
+  REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, device, 100));
+  std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
+  std::vector<float> gradient(parameters.size());
+  const auto train = [&](Network& on, int64_t n) {
+    const Batch batch = RandomBatch(plan, n);
+    return on.Train(batch.view(), parameters, 1.0f, 1, absl::MakeSpan(gradient), {}).status();
+  };
+  const absl::Status refused = train(*network, 100);
+  CHECK_STATUS(refused, absl::StatusCode::kResourceExhausted,
+               "no memory on the device for a batch of 100: parameters, gradient and batches need");
+  const std::string text(refused.message());
+  const std::string mark = "the largest batch that fits is ";
+  REQUIRE(text.find(mark) != std::string::npos);
+  const int64_t largest = std::stoll(text.substr(text.find(mark) + mark.size()));
+  CHECK(largest > 10);
+  CHECK(largest < 100);
+  // It is: in a network made for it, and none more.
+  for (const int64_t n : {largest, largest + 1}) {
+    FakeDevice other(kernels::MakeCpuBackend(), {.memory_bytes = 8 << 20});
+    REQUIRE_OK_AND_ASSIGN(const auto fitted, Network::Create(plan, other, n));
+    CHECK(train(*fitted, n).ok() == (n == largest));
+  }
+
+  FakeDevice tiny(kernels::MakeCpuBackend(), {.memory_bytes = 1 << 20});
+  CHECK_STATUS(Network::Create(plan, tiny, 10), absl::StatusCode::kResourceExhausted,
+               "activations 0, free are 1048576 of 1048576; the largest batch that fits is 0");
+}
+
+}  // namespace
+}  // namespace capstan::worker

@@ -1,0 +1,236 @@
+#include "worker/training/device_step_memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/status/status_macros.h"
+#include "kernels/op_check.h"
+
+namespace capstan::worker {
+namespace {
+
+using kernels::DataType;
+using kernels::Stream;
+
+// Of each array in its block: what copies and kernels like best.
+constexpr int64_t kAlignment = 256;
+// 4 MiB: a part takes as long on its way as enqueueing hundreds of them; a shard is as large.
+constexpr int64_t kPartElements = 1 << 20;
+// A small model goes in this many parts.
+constexpr int64_t kParts = 8;
+
+template <typename T>
+absl::Span<const std::byte> BytesOf(absl::Span<const T> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+void CopyFloats(const std::byte* from, absl::Span<float> to) {
+  if (!to.empty()) std::memcpy(to.data(), from, to.size() * sizeof(float));
+}
+
+}  // namespace
+
+DeviceStepMemory::DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device,
+                                   int64_t batch_size_max)
+    : StepMemory(device),
+      device_(device),
+      parameter_count_(plan.parameter_count),
+      statistic_count_(plan.statistic_count),
+      sample_values_(plan.input.count()),
+      classes_(plan.classes),
+      batch_size_max_(batch_size_max),
+      tensors_(device.TensorType()) {}
+
+DeviceStepMemory::~DeviceStepMemory() {
+  if (under_way_) device_.Synchronize().IgnoreError();  // Copies into memory that is freed now.
+  if (pinned_block_ != nullptr) device_.FreePinned(pinned_block_);
+  if (device_block_ != nullptr) device_.Free(device_block_);
+}
+
+// ---------------------------------------------------------------- memory
+
+int64_t DeviceStepMemory::PlaceArrays(Side side, std::byte* base, int64_t n) {
+  int64_t bytes = 0;
+  const bool on_device = side == Side::kDevice;
+  const auto place = [&](Array& array, int64_t count, DataType dtype = DataType::kFloat32) {
+    if (base != nullptr) (on_device ? array.device : array.pinned) = base + bytes;
+    bytes += (count * kernels::BytesOf(dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  place(parameters_, parameter_count_);
+  place(gradient_, parameter_count_);
+  place(statistics_, statistic_count_);
+  place(moments_, statistic_count_);
+  for (StagedBatch& batch : staged_) {
+    place(batch.images, n * sample_values_);
+    place(batch.labels, n, DataType::kInt32);
+  }
+  if (on_device) {
+    if (tensors_ != DataType::kFloat32) place(weights_, parameter_count_, tensors_);
+    place(images_, n * sample_values_, tensors_);
+    place(labels_, n, DataType::kInt32);
+  } else {
+    place(loss_array_, n);
+    place(logits_array_, n * classes_, tensors_);
+  }
+  return bytes;
+}
+
+int64_t DeviceStepMemory::FixedBytes(int64_t n) { return PlaceArrays(Side::kDevice, nullptr, n); }
+
+absl::Status DeviceStepMemory::Allocate() {
+  CAPSTAN_ASSIGN_OR_RETURN(void* const device, device_.TryAllocate(FixedBytes(batch_size_max_)));
+  device_block_ = static_cast<std::byte*>(device);
+  PlaceArrays(Side::kDevice, device_block_, batch_size_max_);
+  CAPSTAN_ASSIGN_OR_RETURN(void* const pinned, device_.AllocatePinned(PlaceArrays(
+                                                   Side::kPinned, nullptr, batch_size_max_)));
+  pinned_block_ = static_cast<std::byte*>(pinned);
+  PlaceArrays(Side::kPinned, pinned_block_, batch_size_max_);
+  if (tensors_ == DataType::kFloat32) weights_ = parameters_;
+  SetBase(Place::kImages, images_.device);
+  SetBase(Place::kLabels, labels_.device);
+  SetBase(Place::kParameters, parameters_.device);
+  SetBase(Place::kWeights, weights_.device);
+  SetBase(Place::kGradient, gradient_.device);
+  SetBase(Place::kStatistics, statistics_.device);
+  SetBase(Place::kMoments, moments_.device);
+  for (std::unique_ptr<kernels::DeviceEvent>* event :
+       {&uploaded_, &computed_, &staged_[0].uploaded, &staged_[1].uploaded}) {
+    CAPSTAN_ASSIGN_OR_RETURN(*event, device_.MakeEvent());
+  }
+  return absl::OkStatus();
+}
+
+int64_t DeviceStepMemory::part_elements() const {
+  return std::clamp<int64_t>(parameter_count_ / kParts, 1, kPartElements);
+}
+
+// ---------------------------------------------------------------- to the device
+
+absl::Status DeviceStepMemory::Upload(const Array& to, absl::Span<const std::byte> from,
+                                      int64_t offset) {
+  if (from.empty()) return absl::OkStatus();
+  std::memcpy(to.pinned + offset, from.data(), from.size());
+  return device_.CopyAsync(Stream::kUpload, to.device + offset, to.pinned + offset,
+                           static_cast<int64_t>(from.size()));
+}
+
+absl::Status DeviceStepMemory::UploadBatch(const BatchView& batch, StagedBatch* staged) {
+  // The pinned memory of a batch that was uploaded and never used may still be read.
+  if (staged->on_its_way) CAPSTAN_RETURN_IF_ERROR(device_.Await(*staged->uploaded));
+  staged->name = 0;
+  CAPSTAN_RETURN_IF_ERROR(Upload(staged->images, BytesOf(batch.images), 0));
+  CAPSTAN_RETURN_IF_ERROR(Upload(staged->labels, BytesOf(batch.labels), 0));
+  CAPSTAN_RETURN_IF_ERROR(device_.Record(*staged->uploaded, Stream::kUpload));
+  staged->on_its_way = true;
+  staged->name = batch.name;
+  return absl::OkStatus();
+}
+
+absl::Status DeviceStepMemory::Stage(const BatchView& batch) {
+  CAPSTAN_RETURN_IF_ERROR(
+      kernels::CheckLabels(batch.labels, classes_));  // The host's words for it.
+  return UploadBatch(batch, &staged_[1 - in_use_]);
+}
+
+absl::Status DeviceStepMemory::UseBatch(const BatchView& batch) {
+  in_use_ = 1 - in_use_;
+  StagedBatch& staged = staged_[in_use_];
+  if (batch.name == 0 || staged.name != batch.name) {
+    CAPSTAN_RETURN_IF_ERROR(kernels::CheckLabels(batch.labels, classes_));
+    CAPSTAN_RETURN_IF_ERROR(UploadBatch(batch, &staged));
+  }
+  staged.name = 0;
+  CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kCompute, *staged.uploaded));
+  const int64_t values = batch.n() * sample_values_;
+  const kernels::TensorView from = {staged.images.device, values, DataType::kFloat32};
+  const kernels::TensorView to = {images_.device, values, tensors_};
+  if (tensors_ == DataType::kFloat32) {
+    CAPSTAN_RETURN_IF_ERROR(
+        device_.CopyAsync(Stream::kCompute, to.data, from.data, values * kFloatBytes));
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(device_.Convert(from, to));
+  }
+  return device_.CopyAsync(Stream::kCompute, labels_.device, staged.labels.device,
+                           batch.n() * kernels::BytesOf(DataType::kInt32));
+}
+
+absl::Status DeviceStepMemory::Begin(const StepArrays& arrays) {
+  if (under_way_) CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());  // The step before has failed.
+  arrays_ = arrays;
+  parts_.clear();
+  under_way_ = true;
+  uploaded_end_ = 0;
+  gradient_from_ = parameter_count_;
+  CAPSTAN_RETURN_IF_ERROR(UseBatch(arrays.batch));
+  // Steps see them with the first parameters: a layer with statistics has a scale, too.
+  return Upload(statistics_, BytesOf(arrays.statistics), 0);
+}
+
+absl::Status DeviceStepMemory::NeedParameters(int64_t end) {
+  if (end <= uploaded_end_) return absl::OkStatus();
+  const int64_t begin = std::exchange(uploaded_end_, end);
+  const auto values =
+      arrays_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  CAPSTAN_RETURN_IF_ERROR(Upload(parameters_, BytesOf(values), begin * kFloatBytes));
+  CAPSTAN_RETURN_IF_ERROR(device_.Record(*uploaded_, Stream::kUpload));
+  CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kCompute, *uploaded_));
+  if (tensors_ == DataType::kFloat32) return absl::OkStatus();
+  return device_.Convert(
+      {parameters_.device + begin * kFloatBytes, end - begin, DataType::kFloat32},
+      {weights_.device + begin * kernels::BytesOf(tensors_), end - begin, tensors_});
+}
+
+// ---------------------------------------------------------------- and back
+
+absl::Status DeviceStepMemory::ForwardDone(const Operand& loss, const Operand& logits) {
+  // On the compute stream: small, and the backward pass may write over none of it before.
+  const kernels::TensorView from_loss = Resolve(loss), from_logits = Resolve(logits);
+  CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kCompute, loss_array_.pinned, from_loss.data,
+                                            loss.count * kFloatBytes));
+  CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kCompute, logits_array_.pinned,
+                                            from_logits.data,
+                                            logits.count * kernels::BytesOf(logits.dtype)));
+  loss_ = loss_array_.pinned_f32();
+  logits_ = {logits_array_.pinned, logits.count, logits.dtype};
+  return device_.CopyAsync(Stream::kCompute, moments_.pinned, moments_.device,
+                           static_cast<int64_t>(arrays_.moments.size()) * kFloatBytes);
+}
+
+absl::Status DeviceStepMemory::GradientDone(int64_t first) {
+  if (first >= gradient_from_) return absl::OkStatus();
+  if (part_events_.size() == parts_.size()) {
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<kernels::DeviceEvent> event, device_.MakeEvent());
+    part_events_.push_back(std::move(event));
+  }
+  kernels::DeviceEvent& arrived = *part_events_[parts_.size()];
+  const int64_t end = std::exchange(gradient_from_, first);
+  const int64_t offset = first * kFloatBytes;
+  CAPSTAN_RETURN_IF_ERROR(device_.Record(*computed_, Stream::kCompute));
+  CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kDownload, *computed_));
+  CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kDownload, gradient_.pinned + offset,
+                                            gradient_.device + offset,
+                                            (end - first) * kFloatBytes));
+  CAPSTAN_RETURN_IF_ERROR(device_.Record(arrived, Stream::kDownload));
+  parts_.push_back({.begin = first, .end = end, .arrived = &arrived});
+  return absl::OkStatus();
+}
+
+absl::Status DeviceStepMemory::End() {
+  if (arrays_.enqueued != nullptr) arrays_.enqueued();
+  for (const Part& part : parts_) {
+    CAPSTAN_RETURN_IF_ERROR(device_.Await(*part.arrived));
+    CopyFloats(gradient_.pinned + part.begin * kFloatBytes,
+               arrays_.gradient.subspan(static_cast<size_t>(part.begin),
+                                        static_cast<size_t>(part.end - part.begin)));
+    if (part.begin > 0 && arrays_.ready != nullptr) arrays_.ready(part.begin);
+  }
+  CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());
+  CopyFloats(moments_.pinned, arrays_.moments);
+  under_way_ = false;
+  for (StagedBatch& staged : staged_) staged.on_its_way = false;
+  arrays_ = {};
+  return absl::OkStatus();
+}
+
+}  // namespace capstan::worker

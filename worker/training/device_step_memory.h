@@ -1,0 +1,93 @@
+// DeviceStepMemory: StepMemory on a device: arrays of its own, pinned memory beside them, and the
+// events between copies and steps.
+//
+// Batches have two places, so that the next one is uploaded while a step reads the one before; the
+// compute stream copies a batch to where the steps read it, since a recorded graph always reads at
+// the same address. Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_TRAINING_DEVICE_STEP_MEMORY_H_
+#define CAPSTAN_WORKER_TRAINING_DEVICE_STEP_MEMORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/model/model_plan.h"
+#include "kernels/device_backend.h"
+#include "worker/training/step_memory.h"
+
+namespace capstan::worker {
+
+class DeviceStepMemory final : public StepMemory {
+ public:
+  // As StepMemory::Create.
+  DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device, int64_t batch_size_max);
+  ~DeviceStepMemory() override;
+
+  int64_t FixedBytes(int64_t n) override;
+  absl::Status Allocate() override;
+  int64_t part_elements() const override;
+  absl::Status Begin(const StepArrays& arrays) override;
+  absl::Status NeedParameters(int64_t end) override;
+  absl::Status ForwardDone(const Operand& loss, const Operand& logits) override;
+  absl::Status GradientDone(int64_t first) override;
+  absl::Status End() override;
+  absl::Status Stage(const BatchView& batch) override;
+
+ private:
+  // An array that lies on the device, in pinned memory, or in both.
+  struct Array {
+    std::byte* device = nullptr;
+    std::byte* pinned = nullptr;
+    float* pinned_f32() const { return reinterpret_cast<float*>(pinned); }
+  };
+  struct StagedBatch {
+    Array images, labels;     // fp32, int32.
+    uint64_t name = 0;        // 0: of no use to a later step.
+    bool on_its_way = false;  // The upload may not be done.
+    std::unique_ptr<kernels::DeviceEvent> uploaded;
+  };
+  // A part of the gradient on its way.
+  struct Part {
+    int64_t begin = 0, end = 0;
+    kernels::DeviceEvent* arrived = nullptr;
+  };
+  enum class Side { kDevice, kPinned };
+  static constexpr int64_t kFloatBytes = 4;
+
+  // Gives every array its place on `side` of a block at `base` (null: only counts), for batches of
+  // `n`. Returns the bytes.
+  int64_t PlaceArrays(Side side, std::byte* base, int64_t n);
+  absl::Status Upload(const Array& to, absl::Span<const std::byte> from, int64_t offset);
+  absl::Status UseBatch(const BatchView& batch);
+  absl::Status UploadBatch(const BatchView& batch, StagedBatch* staged);
+
+  kernels::DeviceBackend& device_;
+  const int64_t parameter_count_, statistic_count_, sample_values_, classes_;
+  const int64_t batch_size_max_;
+  const kernels::DataType tensors_;
+  std::byte* device_block_ = nullptr;
+  std::byte* pinned_block_ = nullptr;
+
+  Array parameters_, weights_, gradient_, statistics_, moments_;
+  Array images_, labels_;            // Where the steps read; not pinned.
+  Array loss_array_, logits_array_;  // Pinned only.
+  std::array<StagedBatch, 2> staged_;
+  size_t in_use_ = 0;  // Of staged_: the one that the step reads.
+  std::unique_ptr<kernels::DeviceEvent> uploaded_, computed_;
+  std::vector<std::unique_ptr<kernels::DeviceEvent>> part_events_;
+
+  // Of the step.
+  StepArrays arrays_;
+  bool under_way_ = false;
+  int64_t uploaded_end_ = 0;   // Parameters below are on the device, or on their way.
+  int64_t gradient_from_ = 0;  // Gradient elements from here on are on their way.
+  std::vector<Part> parts_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_DEVICE_STEP_MEMORY_H_

@@ -1,0 +1,41 @@
+// What a step of training or evaluation takes and gives, in the host's memory.
+//
+// Thread safety: values that borrow.
+#ifndef CAPSTAN_WORKER_TRAINING_STEP_ARRAYS_H_
+#define CAPSTAN_WORKER_TRAINING_STEP_ARRAYS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/types/span.h"
+
+namespace capstan::worker {
+
+// A decoded batch. Borrowed for the call.
+struct BatchView {
+  absl::Span<const float> images;    // [n, h, w, c]
+  absl::Span<const int32_t> labels;  // [n]
+  // Names the contents, if not 0: what Network::Stage was given under this name need not be
+  // uploaded again.
+  uint64_t name = 0;
+  int64_t n() const { return static_cast<int64_t>(labels.size()); }
+};
+
+// Called in the backward pass: every gradient element from `first` on is final, and no parameter
+// from there on is read any more. `first` falls from call to call; the end of the pass is not told.
+using GradientReady = std::function<void(int64_t first)>;
+
+struct StepArrays {
+  BatchView batch;
+  absl::Span<const float> parameters;  // [parameter_count]
+  absl::Span<const float> statistics;  // Evaluation: [statistic_count], running ones.
+  absl::Span<float> gradient;          // Training: [parameter_count], overwritten.
+  // Training: [statistic_count], overwritten: means and biased variances of the batch.
+  absl::Span<float> moments;
+  GradientReady ready;             // May be null.
+  std::function<void()> enqueued;  // May be null. See Network::Train.
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_STEP_ARRAYS_H_

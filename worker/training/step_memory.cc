@@ -1,0 +1,80 @@
+#include "worker/training/step_memory.h"
+
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "worker/training/device_step_memory.h"
+
+namespace capstan::worker {
+namespace {
+
+template <typename T>
+void* DataOf(absl::Span<T> values) {
+  // Operands are read or written as their op says; views know no const.
+  return const_cast<std::remove_const_t<T>*>(values.data());
+}
+
+// The caller's arrays, as they are.
+class HostStepMemory final : public StepMemory {
+ public:
+  explicit HostStepMemory(kernels::Backend& backend) : StepMemory(backend) {}
+
+  int64_t FixedBytes(int64_t) override { return 0; }
+  absl::Status Allocate() override { return absl::OkStatus(); }
+  int64_t part_elements() const override { return 1; }
+
+  absl::Status Begin(const StepArrays& arrays) override {
+    ready_ = arrays.ready;
+    SetBase(Place::kImages, DataOf(arrays.batch.images));
+    SetBase(Place::kLabels, DataOf(arrays.batch.labels));
+    SetBase(Place::kParameters, DataOf(arrays.parameters));
+    SetBase(Place::kWeights, DataOf(arrays.parameters));
+    SetBase(Place::kGradient, DataOf(arrays.gradient));
+    SetBase(Place::kStatistics, DataOf(arrays.statistics));
+    SetBase(Place::kMoments, DataOf(arrays.moments));
+    return absl::OkStatus();
+  }
+  absl::Status NeedParameters(int64_t) override { return absl::OkStatus(); }
+  absl::Status ForwardDone(const Operand& loss, const Operand& logits) override {
+    loss_ = Resolve(loss).f32();
+    logits_ = Resolve(logits);
+    return absl::OkStatus();
+  }
+  absl::Status GradientDone(int64_t first) override {
+    if (first > 0 && ready_ != nullptr) ready_(first);
+    return absl::OkStatus();
+  }
+  absl::Status End() override {
+    ready_ = nullptr;
+    return absl::OkStatus();
+  }
+  absl::Status Stage(const BatchView&) override { return absl::OkStatus(); }
+
+ private:
+  GradientReady ready_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepMemory> StepMemory::Create(const ModelPlan& plan, kernels::Backend& backend,
+                                               int64_t batch_size_max) {
+  if (kernels::DeviceBackend* const device = backend.device(); device != nullptr) {
+    return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max);
+  }
+  return std::make_unique<HostStepMemory>(backend);
+}
+
+absl::StatusOr<bool> StepMemory::ReserveArena(int64_t bytes) {
+  if (bytes <= arena_bytes_) return false;
+  arena_.reset();
+  arena_bytes_ = 0;
+  arena_.reset(backend_.Allocate(bytes));
+  if (arena_ == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+  }
+  arena_bytes_ = bytes;
+  SetBase(Place::kArena, arena_.get());
+  return true;
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,99 @@
+// StepMemory: where the operands of a step lie, and how they get there and back.
+//
+// Where the backend computes in the host's memory the caller's arrays are the operands: nothing is
+// copied. A device has arrays of its own:
+//
+//   host ──copied──► pinned ──upload stream──► device      batch, parameters (first layers first)
+//                                              compute stream: the steps
+//   host ◄──copied── pinned ◄─download stream── device     gradient (last layers first), results
+//
+// Parameters go and gradients come in parts, while the steps of other parts run. A step is
+//   Begin, { NeedParameters, steps }..., ForwardDone, { steps, GradientDone }..., End
+// and by End all is in the host's arrays. In the steady state nothing is allocated.
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_TRAINING_STEP_MEMORY_H_
+#define CAPSTAN_WORKER_TRAINING_STEP_MEMORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/model/model_plan.h"
+#include "kernels/backend.h"
+#include "kernels/tensor_view.h"
+#include "worker/training/program.h"
+#include "worker/training/step_arrays.h"
+
+namespace capstan::worker {
+
+class StepMemory {
+ public:
+  // First address of every Place.
+  using Bases = std::array<std::byte*, kPlaceCount>;
+
+  // For batches of up to `batch_size_max` samples (>= 1). `backend` outlives the result.
+  static std::unique_ptr<StepMemory> Create(const ModelPlan& plan, kernels::Backend& backend,
+                                            int64_t batch_size_max);
+  virtual ~StepMemory() = default;
+
+  // Bytes of device memory for batches of up to `n` samples, beside arena and the libraries'
+  // workspace. 0: the host's.
+  virtual int64_t FixedBytes(int64_t n) = 0;
+  // Takes that memory; once, before the first step. Errors: kResourceExhausted.
+  virtual absl::Status Allocate() = 0;
+
+  // Makes the arena at least `bytes` large; true if it has moved, and its contents are lost.
+  // REQUIRES: between steps. Errors: kResourceExhausted.
+  absl::StatusOr<bool> ReserveArena(int64_t bytes);
+
+  // Parameters that are worth a part of their own.
+  virtual int64_t part_elements() const = 0;
+
+  // A step begins. `arrays` and what they borrow stay until End.
+  // REQUIRES: their sizes are the plan's; 1 <= batch.n() <= batch_size_max.
+  // Errors: those of the device; kInvalidArgument  a device, and a label is out of range.
+  virtual absl::Status Begin(const StepArrays& arrays) = 0;
+  // Steps that are run from now on may read parameters below `end`.
+  virtual absl::Status NeedParameters(int64_t end) = 0;
+  // The forward pass is enqueued.
+  virtual absl::Status ForwardDone(const Operand& loss, const Operand& logits) = 0;
+  // Steps that have been run give the gradient from `first` on. Tells StepArrays::ready, at once or
+  // by End.
+  virtual absl::Status GradientDone(int64_t first) = 0;
+  // All steps are enqueued: waits for them. Errors: faults of the device.
+  virtual absl::Status End() = 0;
+
+  // A batch that a later step will have, under its name: may be uploaded at once.
+  virtual absl::Status Stage(const BatchView& batch) = 0;
+
+  kernels::TensorView Resolve(const Operand& operand) const {
+    std::byte* const base = bases_[static_cast<size_t>(operand.place)];
+    return {base + operand.offset, operand.count, operand.dtype};
+  }
+  // In host memory. REQUIRES: End has passed, and no step has begun since.
+  const float* loss() const { return loss_; }                    // [n]
+  const kernels::TensorView& logits() const { return logits_; }  // [n, classes], fp32 or bf16.
+
+ protected:
+  explicit StepMemory(kernels::Backend& backend)
+      : backend_(backend), arena_(nullptr, kernels::BackendDeleter{&backend}) {}
+  void SetBase(Place place, void* base) {
+    bases_[static_cast<size_t>(place)] = static_cast<std::byte*>(base);
+  }
+
+  kernels::Backend& backend_;
+  const float* loss_ = nullptr;
+  kernels::TensorView logits_;
+
+ private:
+  Bases bases_{};
+  kernels::BackendMemory arena_;
+  int64_t arena_bytes_ = 0;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_STEP_MEMORY_H_
