@@ -99,7 +99,7 @@ absl::StatusOr<std::string> MakeWorkDir(const std::string& work_dir) {
 }
 
 Devices FindDevices() {
-  DeviceProbe probe({.backend_problem = GpuBackendProblem()});
+  DeviceProbe probe({.backend_problem = GpuBackendProblem});
   Devices devices = probe.Find();
   for (const Gpu& gpu : devices.gpus) {
     LogInfo({}, "GPU {}: {}, {} MiB, compute capability {}", gpu.index, gpu.name,

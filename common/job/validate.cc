@@ -20,6 +20,7 @@ constexpr int kSlotsMax = 1024;
 constexpr int kExamplesABatchMax = 1 << 22;  // Their keys are counted in 32 bits.
 constexpr int kWorkersMax = 4096;
 constexpr int kReplicasMax = 3;
+constexpr int kTraceBatchesMax = 1000;
 
 void ValidateName(const std::string& name, FieldChecker check) {
   if (name.empty()) return;  // The default applies.
@@ -44,6 +45,26 @@ const char* ModeName(const v1::Consistency& consistency) {
   return "bsp";
 }
 
+void ValidateCompute(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Training::Compute compute = spec.training().compute();
+  if (compute == v1::Training::FP32) return;
+  const std::string& name = v1::Training::Compute_Name(compute);
+  const auto need = DeviceNeedOf(spec.resources());
+  if (!need) return;  // Said of the device.
+  if (need->kind != DeviceNeed::Kind::kGpu) {
+    check.Wrong("compute", name, "FP32, since resources.device may be a CPU");
+    return;
+  }
+  if (compute != v1::Training::BF16) return;
+  for (const v1::Layer& layer : spec.model().layers()) {
+    if (!layer.has_embedding()) continue;
+    check.Wrong("compute", name,
+                absl::StrCat("FP32 or TF32, since layer ", Quote(layer.name()),
+                             " is an embedding, whose row numbers BF16 does not hold"));
+    return;
+  }
+}
+
 void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Training& training = spec.training();
   check.IntegerAtLeast("epochs", training.epochs(), 1, Presence::kImplicit);
@@ -63,6 +84,7 @@ void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
     }
   }
   check.IntegerAtLeast("iterations_max", training.iterations_max(), 0, Presence::kExplicit);
+  ValidateCompute(spec, check);
 }
 
 void ValidateReplicas(const v1::Resources& resources, FieldChecker check) {
@@ -200,6 +222,8 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   }
   ValidateDurability(spec, check);
   ValidateWire(spec.wire(), check.In("wire"));
+  check.In("output").IntegerBetween("trace_batches", spec.output().trace_batches(), 0,
+                                    kTraceBatchesMax, Presence::kExplicit);
   Cut(diagnostics);
   return diagnostics;
 }

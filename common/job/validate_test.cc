@@ -153,6 +153,12 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
       {"resources { device: 'gpu' }",
        "resources.device: got \"gpu\", expected \"auto\", \"cpu\", \"cuda\" or "
        "\"cuda:<index>\", index 0 to 63"},
+      {"training { compute: BF16 }",
+       "training.compute: got BF16, expected FP32, since resources.device may be a CPU"},
+      {"training { compute: TF32 } resources { device: 'auto' }",
+       "training.compute: got TF32, expected FP32, since resources.device may be a CPU"},
+      {"output { trace_batches: 1001 }",
+       "output.trace_batches: got 1001, expected 0 to 1000"},
       {"resources { gpus: -1 }", "resources.gpus: got -1, expected 0 to 16"},
       {"resources { gpus: 17 }", "resources.gpus: got 17, expected 0 to 16"},
       {"resources { device: 'cpu' gpus: 2 }",

@@ -32,7 +32,7 @@ Devices DeviceProbe::Find() {
   }
   devices.driver_version = FirstLine(options_.driver_version_file);
   devices.unusable = FindGpus(**driver, devices);
-  if (devices.unusable.empty()) devices.unusable = options_.backend_problem;
+  if (devices.unusable.empty()) devices.unusable = options_.backend_problem();
   return devices;
 }
 

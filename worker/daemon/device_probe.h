@@ -28,13 +28,13 @@ class DeviceProbe {
       return OpenCudaDriver();
     };
     std::string driver_version_file = "/sys/module/nvidia/version";  // One line.
-    // Why tasks have no backend for GPUs. Empty: they have one.
-    std::string backend_problem;
+    // Why tasks have no backend for GPUs; empty: they have one. Asked once there is a GPU.
+    std::function<std::string()> backend_problem;
   };
   explicit DeviceProbe(Options options) : options_(std::move(options)) {}
 
   // Devices::unusable says, in this order: no driver, too old a driver, a driver that does not
-  // start, no GPU, no GPU that answers, or Options::backend_problem.
+  // start, no GPU, no GPU that answers, or what Options::backend_problem says.
   Devices Find();
 
   // GPUs that Find left out, each with the driver's error.

@@ -40,7 +40,7 @@ DeviceProbe ProbeOf(const Machine& machine, const std::string& backend_problem =
                         return std::make_unique<FakeDriver>(machine);
                       },
                       .driver_version_file = "/proc/none",
-                      .backend_problem = backend_problem});
+                      .backend_problem = [backend_problem] { return backend_problem; }});
 }
 
 const Gpu kFirst = {.index = 0,
@@ -57,7 +57,7 @@ TEST_CASE("Device probe: it finds every GPU and the versions of the driver", "[w
                        return std::make_unique<FakeDriver>(Machine{.gpus = {kFirst, kSecond}});
                      },
                      .driver_version_file = file,
-                     .backend_problem = ""});
+                     .backend_problem = [] { return ""; }});
   const Devices devices = probe.Find();
   CHECK(devices.gpus == std::vector<Gpu>{kFirst, kSecond});
   CHECK(devices.driver_version == "580.82.07");

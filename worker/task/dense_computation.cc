@@ -22,9 +22,8 @@ WorkResult ResultOf(const Work& work, const BatchResult& batch) {
 
 absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(
     const v1::JobSpec& job, const std::vector<int>& gpus) {
-  const int threads = job.resources().has_threads() ? job.resources().threads() : 1;
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> backend,
-                           MakeBackend({.gpus = gpus, .threads = threads}));
+                           MakeBackend(DeviceChoiceOf(job, gpus)));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                            Trainer::Create(job, std::move(backend)));
   return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer)));

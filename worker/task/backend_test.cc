@@ -1,0 +1,55 @@
+#include "worker/task/backend.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+using kernels::cuda::Compute;
+using kernels::cuda::PlanChoice;
+
+v1::JobSpec Job(const std::string& text) {
+  v1::JobSpec job;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &job));
+  return job;
+}
+
+TEST_CASE("Task backend: the job's choice of numbers, and the same bits under BSP",
+          "[worker][task]") {
+  const DeviceChoice plain = DeviceChoiceOf(Job(""), {3});
+  CHECK(plain.gpus == std::vector<int>{3});
+  CHECK(plain.threads == 1);
+  CHECK(plain.cuda.compute == Compute::kFp32);
+  CHECK(plain.cuda.plan_choice == PlanChoice::kHeuristic);
+  const DeviceChoice other = DeviceChoiceOf(
+      Job("training { compute: BF16 } consistency { ssp {} } resources { threads: 2 }"), {});
+  CHECK(other.gpus.empty());
+  CHECK(other.threads == 2);
+  CHECK(other.cuda.compute == Compute::kBf16);
+  CHECK(other.cuda.plan_choice == PlanChoice::kMeasured);
+  CHECK(DeviceChoiceOf(Job("training { compute: TF32 }"), {}).cuda.compute == Compute::kTf32);
+}
+
+TEST_CASE("Task backend: without a GPU it is the CPU's", "[worker][task]") {
+  REQUIRE_OK_AND_ASSIGN(const auto backend, MakeBackend({.threads = 1}));
+  CHECK(backend->Name() == "cpu");
+  CHECK(backend->device() == nullptr);
+}
+
+TEST_CASE("Task backend: a GPU that cannot be opened is named with the reason", "[worker][task]") {
+  setenv("CAPSTAN_CUDA_PLUGIN", "/none/libcapstan_cuda.so", 1);
+  CHECK_STATUS(MakeBackend({.gpus = {2}}), absl::StatusCode::kUnavailable,
+               "GPU 2 cannot be opened: no CUDA plugin could be loaded: /none/libcapstan_cuda.so");
+  CHECK_THAT(GpuBackendProblem(), Catch::StartsWith("no CUDA plugin could be loaded"));
+  CHECK_STATUS(MakeBackend({.gpus = {0, 1}}), absl::StatusCode::kUnimplemented,
+               "the task was given GPUs 0, 1, expected one");
+}
+
+}  // namespace
+}  // namespace capstan::worker
