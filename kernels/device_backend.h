@@ -28,6 +28,11 @@ namespace capstan::kernels {
 enum class Stream { kCompute, kUpload, kDownload };
 inline constexpr int kStreamCount = 3;
 
+enum class EventUse {
+  kOrder,
+  kTiming,  // SecondsBetween knows when it came.
+};
+
 // A point in the work of a stream. Freed before its backend.
 class DeviceEvent {
  public:
@@ -62,13 +67,17 @@ class DeviceBackend : public Backend, public GraphDevice {
   // to[i] = from[i], rounded to the nearest, ties to even; on kCompute. Types: fp32 and bf16.
   virtual absl::Status Convert(const TensorView& from, const TensorView& to) = 0;
 
-  virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent() = 0;
+  virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(
+      EventUse use = EventUse::kOrder) = 0;
   // The event is where `stream` is now: it comes once all that was enqueued there is done.
   virtual absl::Status Record(DeviceEvent& event, Stream stream) = 0;
   // What is enqueued on `stream` from now on runs after the event. REQUIRES: it was recorded.
   virtual absl::Status Wait(Stream stream, DeviceEvent& event) = 0;
   // The host waits for the event. REQUIRES: it was recorded. Errors: faults of the work.
   virtual absl::Status Await(DeviceEvent& event) = 0;
+  // From one event to another; negative if the second came first. REQUIRES: both are for kTiming
+  // and have come. Errors: kFailedPrecondition  they are not, or have not.
+  virtual absl::StatusOr<double> SecondsBetween(DeviceEvent& from, DeviceEvent& to) = 0;
 };
 
 }  // namespace capstan::kernels

@@ -203,10 +203,11 @@ class CudaBackendImpl : public CudaBackend {
   }
 
   absl::Status Convert(const TensorView& from, const TensorView& to) override;
-  absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent() override;
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(EventUse use) override;
   absl::Status Record(DeviceEvent& event, Stream stream) override;
   absl::Status Wait(Stream stream, DeviceEvent& event) override;
   absl::Status Await(DeviceEvent& event) override;
+  absl::StatusOr<double> SecondsBetween(DeviceEvent& from, DeviceEvent& to) override;
 
   // ---------------------------------------------------------------- CudaBackend
   absl::StatusOr<CudaDeviceInfo> Info() override;
@@ -280,10 +281,11 @@ absl::Status CudaBackendImpl::Convert(const TensorView& from, const TensorView& 
   return Cast({.n = from.count, .in = from.data, .out = to.data, .from = from_type, .to = to_type});
 }
 
-absl::StatusOr<std::unique_ptr<DeviceEvent>> CudaBackendImpl::MakeEvent() {
+absl::StatusOr<std::unique_ptr<DeviceEvent>> CudaBackendImpl::MakeEvent(EventUse use) {
   CAPSTAN_RETURN_IF_ERROR(device_->Enter());
   cudaEvent_t event = nullptr;
-  CAPSTAN_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  const unsigned flags = use == EventUse::kTiming ? cudaEventDefault : cudaEventDisableTiming;
+  CAPSTAN_CUDA_CHECK(cudaEventCreateWithFlags(&event, flags), "making an event");
   return std::unique_ptr<DeviceEvent>(std::make_unique<CudaEvent>(*device_, event));
 }
 
@@ -306,6 +308,18 @@ absl::Status CudaBackendImpl::Await(DeviceEvent& event) {
   CAPSTAN_RETURN_IF_ERROR(device_->Enter());
   CAPSTAN_CUDA_CHECK(cudaEventSynchronize(mine), "waiting for the GPU");
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> CudaBackendImpl::SecondsBetween(DeviceEvent& from, DeviceEvent& to) {
+  CAPSTAN_ASSIGN_OR_RETURN(const cudaEvent_t first, EventOf(from));
+  CAPSTAN_ASSIGN_OR_RETURN(const cudaEvent_t second, EventOf(to));
+  CAPSTAN_RETURN_IF_ERROR(device_->Enter());
+  float milliseconds = 0.0f;
+  const cudaError_t error = cudaEventElapsedTime(&milliseconds, first, second);
+  if (error != cudaSuccess) {
+    return absl::FailedPreconditionError(FromCuda(error, "the time between two events").message());
+  }
+  return static_cast<double>(milliseconds) / 1000;
 }
 
 absl::StatusOr<CudaDeviceInfo> CudaBackendImpl::Info() {

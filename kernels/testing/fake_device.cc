@@ -66,6 +66,8 @@ TensorView HostOperand(HostView& host) {
 }  // namespace
 
 struct FakeDevice::Event : public DeviceEvent {
+  explicit Event(EventUse the_use) : use(the_use) {}
+  const EventUse use;
   const std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
 
@@ -286,16 +288,17 @@ void FakeDevice::Enqueue(Stream stream, Item item) {
 
 // ---------------------------------------------------------------- events and waits
 
-absl::StatusOr<std::unique_ptr<DeviceEvent>> FakeDevice::MakeEvent() {
-  return std::unique_ptr<DeviceEvent>(std::make_unique<Event>());
+absl::StatusOr<std::unique_ptr<DeviceEvent>> FakeDevice::MakeEvent(EventUse use) {
+  return std::unique_ptr<DeviceEvent>(std::make_unique<Event>(use));
 }
 
 absl::Status FakeDevice::Record(DeviceEvent& event, Stream stream) {
   if (capturing_) return absl::FailedPreconditionError("an event is not recorded in a graph");
   const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
   const int64_t number = ++state->recorded;
-  Enqueue(stream, {.work = [state, number] {
+  Enqueue(stream, {.work = [this, state, number] {
             state->reached = number;
+            state->reached_at = items_run_;
             return absl::OkStatus();
           }});
   return absl::OkStatus();
@@ -317,6 +320,19 @@ absl::Status FakeDevice::Await(DeviceEvent& event) {
   const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
   if (state->recorded == 0) return absl::FailedPreconditionError("the event was never recorded");
   return RunUntil([state, number = state->recorded] { return state->reached >= number; });
+}
+
+absl::StatusOr<double> FakeDevice::SecondsBetween(DeviceEvent& from, DeviceEvent& to) {
+  const auto& first = static_cast<Event&>(from);
+  const auto& second = static_cast<Event&>(to);
+  for (const Event* event : {&first, &second}) {
+    if (event->use == EventUse::kTiming && event->state->recorded > 0 &&
+        event->state->reached == event->state->recorded) {
+      continue;
+    }
+    return absl::FailedPreconditionError("an event has no time, or has not come");
+  }
+  return 1e-6 * static_cast<double>(second.state->reached_at - first.state->reached_at);
 }
 
 absl::Status FakeDevice::Synchronize() {
@@ -343,6 +359,7 @@ absl::Status FakeDevice::RunUntil(const std::function<bool()>& done) {
     std::deque<Item>& queue = queues_[static_cast<size_t>(stream)];
     const Item item = std::move(queue.front());
     queue.pop_front();
+    ++items_run_;
     error_ = item.work();
   }
   if (error_.ok()) return absl::OkStatus();

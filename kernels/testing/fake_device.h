@@ -81,10 +81,12 @@ class FakeDevice final : public DeviceBackend {
   void FreePinned(void* memory) override;
   absl::Status CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) override;
   absl::Status Convert(const TensorView& from, const TensorView& to) override;
-  absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent() override;
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(EventUse use) override;
   absl::Status Record(DeviceEvent& event, Stream stream) override;
   absl::Status Wait(Stream stream, DeviceEvent& event) override;
   absl::Status Await(DeviceEvent& event) override;
+  // In microseconds: how many items of work ran between.
+  absl::StatusOr<double> SecondsBetween(DeviceEvent& from, DeviceEvent& to) override;
 
   absl::Status BeginCapture() override;
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
@@ -96,6 +98,7 @@ class FakeDevice final : public DeviceBackend {
   struct EventState {
     int64_t recorded = 0;
     int64_t reached = 0;
+    int64_t reached_at = 0;  // Items that had run by then.
   };
   struct Event;
   // Runs once `after` was reached `times` times.
@@ -134,6 +137,7 @@ class FakeDevice final : public DeviceBackend {
   int64_t used_bytes_ = 0;
   std::array<std::deque<Item>, kStreamCount> queues_;
   uint64_t draws_ = 0;
+  int64_t items_run_ = 0;
   bool capturing_ = false;
   std::vector<Work> captured_;
   absl::Status captured_error_;

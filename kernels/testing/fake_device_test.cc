@@ -41,9 +41,9 @@ class Relu {
   float Run(float value, const Steps& steps) {
     auto* const host = static_cast<float*>(pinned_);
     for (int64_t i = 0; i < kCount; ++i) host[i] = value;
-    REQUIRE_OK_AND_ASSIGN(const auto uploaded, device_.MakeEvent());
-    REQUIRE_OK_AND_ASSIGN(const auto computed, device_.MakeEvent());
-    REQUIRE_OK_AND_ASSIGN(const auto downloaded, device_.MakeEvent());
+    REQUIRE_OK_AND_ASSIGN(const auto uploaded, device_.MakeEvent(EventUse::kOrder));
+    REQUIRE_OK_AND_ASSIGN(const auto computed, device_.MakeEvent(EventUse::kOrder));
+    REQUIRE_OK_AND_ASSIGN(const auto downloaded, device_.MakeEvent(EventUse::kOrder));
     if (steps.upload) REQUIRE_OK(device_.CopyAsync(Stream::kUpload, x_, pinned_, kBytes));
     REQUIRE_OK(device_.Record(*uploaded, Stream::kUpload));
     if (steps.compute_waits) REQUIRE_OK(device_.Wait(Stream::kCompute, *uploaded));
@@ -136,6 +136,24 @@ TEST_CASE("Fake device: an op on host memory, and memory that was freed, are err
                "expected memory of the device");
   CHECK_STATUS(other.device_.CopyAsync(Stream::kUpload, other.y_, host.data(), kBytes),
                absl::StatusCode::kInvalidArgument, "expected memory of the device, or pinned");
+}
+
+TEST_CASE("Fake device: events for timing tell in which order they came", "[kernels]") {
+  FakeDevice device(MakeReferenceBackend(), {});
+  REQUIRE_OK_AND_ASSIGN(const auto first, device.MakeEvent(EventUse::kTiming));
+  REQUIRE_OK_AND_ASSIGN(const auto second, device.MakeEvent(EventUse::kTiming));
+  REQUIRE_OK_AND_ASSIGN(const auto plain, device.MakeEvent(EventUse::kOrder));
+  for (DeviceEvent* event : {first.get(), second.get(), plain.get()}) {
+    REQUIRE_OK(device.Record(*event, Stream::kCompute));
+  }
+  constexpr auto kEarly = absl::StatusCode::kFailedPrecondition;
+  CHECK_STATUS(device.SecondsBetween(*first, *second), kEarly, "has not come");
+  REQUIRE_OK(device.Synchronize());
+  REQUIRE_OK_AND_ASSIGN(const double seconds, device.SecondsBetween(*first, *second));
+  CHECK(seconds > 0);
+  REQUIRE_OK_AND_ASSIGN(const double back, device.SecondsBetween(*second, *first));
+  CHECK(back == -seconds);
+  CHECK_STATUS(device.SecondsBetween(*first, *plain), kEarly, "has no time");
 }
 
 TEST_CASE("Fake device: has as much memory as it is told, and says what is free", "[kernels]") {

@@ -71,6 +71,28 @@ class JobsTest(unittest.TestCase):
         status = self.cluster.wait(job)
         self.assertEqual(int(status["samplesDone"]), 3 * 2000)
 
+    def test_a_trace_shows_layers_and_messages_of_the_first_batches(self):
+        model = """
+          layers { name: "fc" fully_connected { units: 16 } } layers { name: "r" relu {} }
+          layers { name: "out" fully_connected { units: 10 } }"""
+        text = self.job(model=model, workers=1, more="output { trace_batches: 3 }")
+        job = self.cluster.submit(text)
+        status = self.cluster.wait(job)
+        self.assertEqual(status["state"], "SUCCEEDED", status)
+        (path,) = self.cluster.output(job).glob("trace-0-*.json")
+        events = json.loads(path.read_text())["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        by_track = {track: [span for span in spans if span["cat"] == track]
+                    for track in ("forward", "backward", "push", "pull", "wait")}
+        first = [span for span in by_track["forward"] if 'layer "fc"' in span["name"]]
+        self.assertEqual(len(first), 3)
+        self.assertEqual(len(by_track["backward"]), 3 * 5)
+        for track in ("push", "pull", "wait"):
+            self.assertTrue(by_track[track], track)
+        # What is pushed was computed before it has arrived.
+        push = by_track["push"][0]
+        self.assertGreater(push["ts"] + push["dur"], by_track["backward"][0]["ts"])
+
     def test_submit_follows_the_job_and_exits_with_its_result(self):
         path = self.cluster.write_job(self.job(), "followed.textproto")
         done = self.cluster.run("job", "submit", str(path))

@@ -21,6 +21,7 @@ namespace capstan::worker {
 // One message in flight.
 struct PushPullClient::Call {
   SendMessage message;
+  Instant started;  // If somebody observes messages.
   std::shared_ptr<ServerPeer> peer;
   ValueCall transfer;
   std::shared_ptr<const TableArrays> gradient;  // Push, until it is encoded.

@@ -192,6 +192,7 @@ void PushPullClient::SendQueued() {
 void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
                                 absl::Duration patience) {
   for (const std::shared_ptr<Call>& call : calls) {
+    if (options_.on_message != nullptr) call->started = clock_.Now();
     const DataMethod method =
         call->message.request.kind == OpKind::kPush ? DataMethod::kPush : DataMethod::kPull;
     ServerPeer& peer = *call->peer;
@@ -239,6 +240,9 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   TableArrays* destination = nullptr;
   const bool read = status.ok() && BeginRead(*call, &destination);
   if (read) reply = Read(*call, *answer, destination);
+  if (options_.on_message != nullptr) {
+    options_.on_message(call->message, call->started, clock_.Now());
+  }
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);

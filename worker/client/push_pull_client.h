@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -67,6 +68,10 @@ struct PathCounts {
 
 class PushPullClient {
  public:
+  // Told of each message that has ended, by any thread, under no lock.
+  using MessageObserver =
+      std::function<void(const SendMessage& message, Instant begin, Instant end)>;
+
   struct Options {
     JobId job;
     Rank rank;
@@ -89,6 +94,7 @@ class PushPullClient {
     // Beside gRPC, where a server has them (data_lane.h).
     bool data_connections = true;
     KnownKeyLists::Options key_lists;
+    MessageObserver on_message;  // May be null.
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
     absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait there included.

@@ -9,9 +9,10 @@
 namespace capstan::worker {
 
 absl::StatusOr<std::unique_ptr<Computation>> Computation::Create(const v1::JobSpec& job,
-                                                                 const std::vector<int>& gpus) {
+                                                                 const std::vector<int>& gpus,
+                                                                 StepObserver* observer) {
   if (job.model().has_sparse()) return SparseComputation::Create(job);
-  return DenseComputation::Create(job, gpus);
+  return DenseComputation::Create(job, gpus, observer);
 }
 
 }  // namespace capstan::worker

@@ -16,6 +16,7 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/client/message_codec.h"
 #include "worker/core/task_board.h"
+#include "worker/training/step_observer.h"
 
 namespace capstan::worker {
 
@@ -25,11 +26,13 @@ using GradientPartReady = std::function<void(int64_t first)>;
 class Computation {
  public:
   // Opens the task's device, loads the job's data and makes its model.
-  //   gpus  indices of those that are the task's own; empty: the CPU
+  //   gpus      indices of those that are the task's own; empty: the CPU
+  //   observer  as Network::Create's; learns nothing of models on examples
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of MakeBackend and Trainer::Create, or of SparseTrainer::Create.
   static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job,
-                                                             const std::vector<int>& gpus);
+                                                             const std::vector<int>& gpus,
+                                                             StepObserver* observer = nullptr);
   virtual ~Computation() = default;
 
   virtual const std::vector<v1::TableSpec>& tables() const = 0;  // By index.

@@ -20,12 +20,13 @@ WorkResult ResultOf(const Work& work, const BatchResult& batch) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(
-    const v1::JobSpec& job, const std::vector<int>& gpus) {
+absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(const v1::JobSpec& job,
+                                                                      const std::vector<int>& gpus,
+                                                                      StepObserver* observer) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> backend,
                            MakeBackend(DeviceChoiceOf(job, gpus)));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                           Trainer::Create(job, std::move(backend)));
+                           Trainer::Create(job, std::move(backend), observer));
   return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer)));
 }
 

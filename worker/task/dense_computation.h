@@ -14,7 +14,8 @@ namespace capstan::worker {
 class DenseComputation final : public Computation {
  public:
   static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job,
-                                                             const std::vector<int>& gpus);
+                                                             const std::vector<int>& gpus,
+                                                             StepObserver* observer);
 
   const std::vector<v1::TableSpec>& tables() const override { return tables_; }
   int64_t train_samples() const override { return trainer_->train_samples(); }

@@ -17,11 +17,19 @@ namespace {
 
 constexpr int kBatchesPlanned = 4;  // Told to the computation, the one to be pulled included.
 
+PushPullClient::MessageObserver MessageObserver(TaskTrace* trace) {
+  if (trace == nullptr) return nullptr;
+  return [trace](const SendMessage& message, Instant begin, Instant end) {
+    trace->Message(message, begin, end);
+  };
+}
+
 }  // namespace
 
 Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, const Clock& clock)
     : assignment_(assignment),
       clock_(clock),
+      trace_(TaskTrace::Create(assignment, clock)),
       client_({.job = assignment.job_id(),
                .rank = Rank(assignment.rank()),
                .incarnation = Incarnation(assignment.incarnation()),
@@ -29,7 +37,8 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
                .bucket_bytes = BucketBytes(assignment.spec()),
                .formats = WireFormats(assignment.spec()),
                .shared_memory_bytes = SharedMemoryBytes(assignment.spec()),
-               .data_connections = assignment.spec().wire().data_connections() != v1::OFF},
+               .data_connections = assignment.spec().wire().data_connections() != v1::OFF,
+               .on_message = MessageObserver(trace_.get())},
               clock),
       board_(BoardOptions(assignment.spec())),
       link_({.scheduler = scheduler},
@@ -48,6 +57,7 @@ int Task::Run() {
   link_.Start();
   const absl::Status status = Loop();
   link_.Stop();
+  if (trace_ != nullptr) trace_->Write();
   if (Fenced()) return 0;
   if (!status.ok()) {
     LogError({.job = assignment_.job_id()}, "{}", std::string(status.message()));
@@ -72,7 +82,8 @@ absl::Status Task::Loop() {
 
 absl::Status Task::Prepare() {
   const std::vector<int> gpus(assignment_.gpus().begin(), assignment_.gpus().end());
-  absl::StatusOr<std::unique_ptr<Computation>> made = Computation::Create(assignment_.spec(), gpus);
+  absl::StatusOr<std::unique_ptr<Computation>> made =
+      Computation::Create(assignment_.spec(), gpus, trace_.get());
   NoteComputed(made.status());
   CAPSTAN_ASSIGN_OR_RETURN(computation_, std::move(made));
   UseBoard([this](TaskBoard& board) { board.SetTrainSamples(computation_->train_samples()); });
@@ -117,7 +128,9 @@ absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
 void Task::CancelPull(OpId op) { client_.CancelPull(op); }
 
 bool Task::Wait(OpId op, OpDone* done) {
+  const Instant begin = clock_.Now();
   absl::StatusOr<OpResult> result = client_.Wait(op);
+  if (trace_ != nullptr) trace_->Waited("servers", begin, clock_.Now());
   *done = {.op = op, .status = result.status()};
   if (result.ok()) {
     done->staleness = result->staleness;
@@ -147,6 +160,7 @@ bool Task::Train(const Work& work, const std::vector<Work>& ahead, OpId push,
       [this, push](int64_t first) { client_.Release(push, TableId(kParametersTable), first); });
   NoteComputed(result->status());
   if (!result->ok()) return true;
+  if (trace_ != nullptr) trace_->BatchDone();
   for (const v1::TableSpec& table : computation_->tables()) {
     client_.Release(push, TableId(table.table()), 0);
   }

@@ -29,6 +29,7 @@
 #include "worker/task/computation.h"
 #include "worker/task/failures.h"
 #include "worker/task/scheduler_link.h"
+#include "worker/task/task_trace.h"
 
 namespace capstan::worker {
 
@@ -84,6 +85,7 @@ class Task final : private TaskPort {
   std::shared_ptr<TableArrays> gradient_;                // Of the push that Train computes.
 
   // Self-synchronized.
+  const std::unique_ptr<TaskTrace> trace_;  // Null: none is asked for.
   PushPullClient client_;
 
   absl::Mutex mutex_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
@@ -327,6 +328,10 @@ TEST_CASE("Device network: too large a batch says what it needs, what is free, a
   FakeDevice tiny(kernels::MakeCpuBackend(), {.memory_bytes = 1 << 20});
   CHECK_STATUS(Network::Create(plan, tiny, 10), absl::StatusCode::kResourceExhausted,
                "activations 0, free are 1048576 of 1048576; the largest batch that fits is 0");
+  // Nor one of which no kernel takes the activations.
+  FakeDevice small(kernels::MakeCpuBackend(), {.memory_bytes = 8 << 20});
+  CHECK_STATUS(Network::Create(plan, small, 1 << 25), absl::StatusCode::kResourceExhausted,
+               absl::StrCat("the largest batch that fits is ", largest));
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "kernels/op_check.h"
 
@@ -25,6 +27,11 @@ absl::Span<const std::byte> BytesOf(absl::Span<const T> values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
+// "gradient [0, 100)".
+std::string ElementsText(const char* what, int64_t begin, int64_t end) {
+  return absl::StrCat(what, " [", begin, ", ", end, ")");
+}
+
 void CopyFloats(const std::byte* from, absl::Span<float> to) {
   if (!to.empty()) std::memcpy(to.data(), from, to.size() * sizeof(float));
 }
@@ -32,9 +39,10 @@ void CopyFloats(const std::byte* from, absl::Span<float> to) {
 }  // namespace
 
 DeviceStepMemory::DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device,
-                                   int64_t batch_size_max)
+                                   int64_t batch_size_max, StepWatch& watch)
     : StepMemory(device),
       device_(device),
+      watch_(watch),
       parameter_count_(plan.parameter_count),
       statistic_count_(plan.statistic_count),
       sample_values_(plan.input.count()),
@@ -119,8 +127,11 @@ absl::Status DeviceStepMemory::UploadBatch(const BatchView& batch, StagedBatch* 
   // The pinned memory of a batch that was uploaded and never used may still be read.
   if (staged->on_its_way) CAPSTAN_RETURN_IF_ERROR(device_.Await(*staged->uploaded));
   staged->name = 0;
+  CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
+                                       [&] { return absl::StrCat("batch of ", batch.n()); }));
   CAPSTAN_RETURN_IF_ERROR(Upload(staged->images, BytesOf(batch.images), 0));
   CAPSTAN_RETURN_IF_ERROR(Upload(staged->labels, BytesOf(batch.labels), 0));
+  CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*staged->uploaded, Stream::kUpload));
   staged->on_its_way = true;
   staged->name = batch.name;
@@ -172,7 +183,10 @@ absl::Status DeviceStepMemory::NeedParameters(int64_t end) {
   const int64_t begin = std::exchange(uploaded_end_, end);
   const auto values =
       arrays_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
+                                       [&] { return ElementsText("parameters", begin, end); }));
   CAPSTAN_RETURN_IF_ERROR(Upload(parameters_, BytesOf(values), begin * kFloatBytes));
+  CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*uploaded_, Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kCompute, *uploaded_));
   if (tensors_ == DataType::kFloat32) return absl::OkStatus();
@@ -208,9 +222,12 @@ absl::Status DeviceStepMemory::GradientDone(int64_t first) {
   const int64_t offset = first * kFloatBytes;
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*computed_, Stream::kCompute));
   CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kDownload, *computed_));
+  CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kDownload, StepObserver::Part::kDownload,
+                                       [&] { return ElementsText("gradient", first, end); }));
   CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kDownload, gradient_.pinned + offset,
                                             gradient_.device + offset,
                                             (end - first) * kFloatBytes));
+  CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kDownload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(arrived, Stream::kDownload));
   parts_.push_back({.begin = first, .end = end, .arrived = &arrived});
   return absl::OkStatus();

@@ -24,7 +24,8 @@ namespace capstan::worker {
 class DeviceStepMemory final : public StepMemory {
  public:
   // As StepMemory::Create.
-  DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device, int64_t batch_size_max);
+  DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device, int64_t batch_size_max,
+                   StepWatch& watch);
   ~DeviceStepMemory() override;
 
   int64_t FixedBytes(int64_t n) override;
@@ -66,6 +67,7 @@ class DeviceStepMemory final : public StepMemory {
   absl::Status UploadBatch(const BatchView& batch, StagedBatch* staged);
 
   kernels::DeviceBackend& device_;
+  StepWatch& watch_;
   const int64_t parameter_count_, statistic_count_, sample_values_, classes_;
   const int64_t batch_size_max_;
   const kernels::DataType tensors_;

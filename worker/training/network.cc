@@ -19,6 +19,7 @@
 #include "worker/training/program.h"
 #include "worker/training/segments.h"
 #include "worker/training/step_memory.h"
+#include "worker/training/step_watch.h"
 
 namespace capstan::worker {
 namespace {
@@ -53,6 +54,7 @@ struct Pass {
   const std::vector<Step>& steps;
   const std::vector<kernels::Plan*>& plans;
   std::vector<kernels::GraphRecorder>& graphs;
+  StepObserver::Part part;
   float scale;
   uint64_t dropout_key;
 };
@@ -72,11 +74,13 @@ float ValueAt(const kernels::TensorView& view, int64_t i) {
 
 class NetworkImpl final : public Network {
  public:
-  NetworkImpl(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max)
+  NetworkImpl(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
+              StepObserver* observer)
       : plan_(plan),
         backend_(backend),
         batch_size_max_(batch_size_max),
-        memory_(StepMemory::Create(plan_, backend, batch_size_max)) {}
+        watch_(backend.device(), observer),
+        memory_(StepMemory::Create(plan_, backend, batch_size_max, watch_)) {}
 
   absl::Status Allocate() {
     const absl::Status status = memory_->Allocate();
@@ -96,6 +100,7 @@ class NetworkImpl final : public Network {
         CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
     CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
                              Prepare(batch.n(), ProgramKind::kTraining));
+    CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
     CAPSTAN_RETURN_IF_ERROR(memory_->Begin({.batch = batch,
                                             .parameters = parameters,
                                             .gradient = gradient,
@@ -204,9 +209,10 @@ class NetworkImpl final : public Network {
     int64_t fits = 0, too_large = n + 1;
     while (too_large - fits > 1) {
       const int64_t middle = fits + (too_large - fits) / 2;
-      CAPSTAN_ASSIGN_OR_RETURN(const Program program,
-                               BuildProgram(plan_, middle, kind, backend_.TensorType()));
-      const bool fit = memory_->FixedBytes(middle) + program.arena_bytes <= bytes;
+      const absl::StatusOr<Program> program =
+          BuildProgram(plan_, middle, kind, backend_.TensorType());
+      if (!program.ok() && !absl::IsResourceExhausted(program.status())) return program.status();
+      const bool fit = program.ok() && memory_->FixedBytes(middle) + program->arena_bytes <= bytes;
       (fit ? fits : too_large) = middle;
     }
     return fits;
@@ -233,7 +239,11 @@ class NetworkImpl final : public Network {
   // ------------------------------------------------------------- running
 
   absl::Status RunForward(PreparedProgram& prepared, uint64_t dropout_key) {
-    const Pass pass = {prepared.program.forward, prepared.forward, prepared.forward_graphs, 1.0f,
+    const Pass pass = {prepared.program.forward,
+                       prepared.forward,
+                       prepared.forward_graphs,
+                       StepObserver::Part::kForward,
+                       1.0f,
                        dropout_key};
     const std::vector<Segment>& segments = prepared.segments.forward;
     for (size_t i = 0; i < segments.size(); ++i) {
@@ -245,8 +255,12 @@ class NetworkImpl final : public Network {
 
   absl::Status RunBackward(PreparedProgram& prepared, float scale, uint64_t dropout_key) {
     if (std::exchange(prepared.scale, scale) != scale) prepared.ForgetGraphs();
-    const Pass pass = {prepared.program.backward, prepared.backward, prepared.backward_graphs,
-                       scale, dropout_key};
+    const Pass pass = {prepared.program.backward,
+                       prepared.backward,
+                       prepared.backward_graphs,
+                       StepObserver::Part::kBackward,
+                       scale,
+                       dropout_key};
     const std::vector<Segment>& segments = prepared.segments.backward;
     for (size_t i = 0; i < segments.size(); ++i) {
       CAPSTAN_RETURN_IF_ERROR(RunSegment(pass, i, segments[i]));
@@ -255,31 +269,54 @@ class NetworkImpl final : public Network {
     return absl::OkStatus();
   }
 
+  // A device is watched by segments, the host by steps.
   absl::Status RunSegment(const Pass& pass, size_t index, const Segment& segment) {
+    if (pass.graphs.empty()) {
+      for (size_t i = segment.begin; i < segment.end; ++i) {
+        CAPSTAN_RETURN_IF_ERROR(Watched(pass, i, i, [&] { return RunStep(pass, i); }));
+      }
+      return absl::OkStatus();
+    }
     const auto run = [&]() -> absl::Status {
       for (size_t i = segment.begin; i < segment.end; ++i) {
-        CAPSTAN_RETURN_IF_ERROR(RunStep(pass.steps[i], *pass.plans[i], pass));
+        CAPSTAN_RETURN_IF_ERROR(RunStep(pass, i));
       }
       return absl::OkStatus();
     };
-    return pass.graphs.empty() ? run() : pass.graphs[index].Run(run);
+    return Watched(pass, segment.begin, segment.end - 1,
+                   [&] { return pass.graphs[index].Run(run); });
   }
 
-  absl::Status RunStep(const Step& step, kernels::Plan& plan, const Pass& pass) {
+  // Runs steps `first` to `last` of a pass by `run`, as one span.
+  template <typename Run>
+  absl::Status Watched(const Pass& pass, size_t first, size_t last, const Run& run) {
+    if (!watch_.watching()) return run();
+    CAPSTAN_RETURN_IF_ERROR(watch_.Begin(kernels::Stream::kCompute, pass.part, [&] {
+      const std::string from = LayerName(pass.steps[first].layer);
+      return first == last ? absl::StrCat(from, " ", ToString(pass.steps[first].desc))
+                           : absl::StrCat(from, " to ", LayerName(pass.steps[last].layer));
+    }));
+    CAPSTAN_RETURN_IF_ERROR(run());
+    return watch_.End(kernels::Stream::kCompute);
+  }
+
+  absl::Status RunStep(const Pass& pass, size_t index) {
+    const Step& step = pass.steps[index];
     std::array<TensorView, kOperandsMax> inputs, outputs;
     for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = memory_->Resolve(step.inputs[k]);
     for (size_t k = 0; k < step.outputs.size(); ++k) outputs[k] = memory_->Resolve(step.outputs[k]);
     // Every dropout layer has masks of its own.
     const uint64_t key = MixKey(pass.dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
     const absl::Status status =
-        backend_.Run(plan, absl::MakeConstSpan(inputs.data(), step.inputs.size()),
+        backend_.Run(*pass.plans[index], absl::MakeConstSpan(inputs.data(), step.inputs.size()),
                      absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, pass.scale});
     return status.ok() ? status : Annotate(status, LayerName(step.layer));
   }
 
   absl::Status End() {
     CAPSTAN_RETURN_IF_ERROR(memory_->End());
-    return backend_.Synchronize();
+    CAPSTAN_RETURN_IF_ERROR(backend_.Synchronize());
+    return watch_.EndStep();
   }
 
   BatchResult ReadResult(const BatchView& batch) const {
@@ -314,6 +351,7 @@ class NetworkImpl final : public Network {
   const ModelPlan plan_;
   kernels::Backend& backend_;
   const int64_t batch_size_max_;
+  StepWatch watch_;
   const std::unique_ptr<StepMemory> memory_;  // Shared by all programs: one runs at a time.
   std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used last.
 };
@@ -322,12 +360,13 @@ class NetworkImpl final : public Network {
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
-                                                         int64_t batch_size_max) {
+                                                         int64_t batch_size_max,
+                                                         StepObserver* observer) {
   if (batch_size_max < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch_size_max is ", batch_size_max, ", expected at least 1"));
   }
-  auto network = std::make_unique<NetworkImpl>(plan, backend, batch_size_max);
+  auto network = std::make_unique<NetworkImpl>(plan, backend, batch_size_max, observer);
   CAPSTAN_RETURN_IF_ERROR(network->Allocate());
   return network;
 }

@@ -17,6 +17,7 @@
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
 #include "worker/training/step_arrays.h"
+#include "worker/training/step_observer.h"
 
 namespace capstan::worker {
 
@@ -27,13 +28,15 @@ struct BatchResult {
 
 class Network {
  public:
+  //   observer  may be null; else outlives the network and learns of the steps that it watches
   // Errors: kInvalidArgument    batch_size_max < 1.
   //         kResourceExhausted  a device has no memory for parameters, gradient and batches; says
   //                             how many bytes they need, how many are free, and for which batch
   //                             these are enough.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
-                                                         int64_t batch_size_max);
+                                                         int64_t batch_size_max,
+                                                         StepObserver* observer = nullptr);
   virtual ~Network() = default;
 
   // One forward and backward pass in training mode.

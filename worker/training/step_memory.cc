@@ -57,9 +57,9 @@ class HostStepMemory final : public StepMemory {
 }  // namespace
 
 std::unique_ptr<StepMemory> StepMemory::Create(const ModelPlan& plan, kernels::Backend& backend,
-                                               int64_t batch_size_max) {
+                                               int64_t batch_size_max, StepWatch& watch) {
   if (kernels::DeviceBackend* const device = backend.device(); device != nullptr) {
-    return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max);
+    return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max, watch);
   }
   return std::make_unique<HostStepMemory>(backend);
 }

@@ -26,6 +26,7 @@
 #include "kernels/tensor_view.h"
 #include "worker/training/program.h"
 #include "worker/training/step_arrays.h"
+#include "worker/training/step_watch.h"
 
 namespace capstan::worker {
 
@@ -35,8 +36,9 @@ class StepMemory {
   using Bases = std::array<std::byte*, kPlaceCount>;
 
   // For batches of up to `batch_size_max` samples (>= 1). `backend` outlives the result.
+  // `watch` outlives it, too; it is told of copies.
   static std::unique_ptr<StepMemory> Create(const ModelPlan& plan, kernels::Backend& backend,
-                                            int64_t batch_size_max);
+                                            int64_t batch_size_max, StepWatch& watch);
   virtual ~StepMemory() = default;
 
   // Bytes of device memory for batches of up to `n` samples, beside arena and the libraries'

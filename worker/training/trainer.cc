@@ -52,11 +52,12 @@ class TrainerImpl final : public Trainer {
         test_(std::move(test)),
         backend_(std::move(backend)) {}
 
-  absl::Status Prepare(const v1::JobSpec& job) {
+  absl::Status Prepare(const v1::JobSpec& job, StepObserver* observer) {
     CAPSTAN_ASSIGN_OR_RETURN(
         network_,
         Network::Create(plan_, *backend_,
-                        std::max<int64_t>(job.training().batch_size(), kEvaluationBatchSize)));
+                        std::max<int64_t>(job.training().batch_size(), kEvaluationBatchSize),
+                        observer));
     step_ = std::make_unique<GradientStep>(
         plan_, *network_,
         GradientStep::Options{.seed = job.training().has_seed() ? job.training().seed() : 1,
@@ -168,8 +169,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job)
   return Create(job, kernels::MakeCpuBackend({.threads = ThreadsOf(job)}));
 }
 
-absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
-    const v1::JobSpec& job, std::unique_ptr<kernels::Backend> backend) {
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
+                                                         std::unique_ptr<kernels::Backend> backend,
+                                                         StepObserver* observer) {
   const v1::Data& data = job.data();
   CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data.format(), data.train()));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : train.classes;
@@ -188,7 +190,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
                                              DatasetDecoder::Mode::kTraining);
   auto trainer = std::make_unique<TrainerImpl>(std::move(backend), std::move(plan),
                                                std::move(train_split), std::move(test_split));
-  CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job));
+  CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job, observer));
   return trainer;
 }
 

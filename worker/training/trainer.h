@@ -32,8 +32,10 @@ class Trainer {
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
   // kInvalidArgument  the test images differ in shape from the training images.
+  //   observer  as Network::Create's
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,
-                                                         std::unique_ptr<kernels::Backend> backend);
+                                                         std::unique_ptr<kernels::Backend> backend,
+                                                         StepObserver* observer = nullptr);
   // On the CPU backend with resources.threads threads.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job);
   virtual ~Trainer() = default;
