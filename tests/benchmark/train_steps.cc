@@ -1,6 +1,6 @@
 // Training steps on request: the worker's side of train_cpu.py, which times it against PyTorch.
 //
-//   train_steps --zoo=lenet --batch=64 --threads=1
+//   train_steps --zoo=lenet --batch=64 --threads=1 [--gpu=0 --compute=BF16]
 //
 // Reads lines from standard input, each a number of steps; trains that many and answers with a
 // line: wall seconds, processor seconds, mean loss of the last step. A step is what a worker and a
@@ -23,8 +23,10 @@
 #include "common/model/tables.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
 #include "server/optimizer/optimizer.h"
+#include "worker/task/backend.h"
 #include "worker/training/gradient_step.h"
 #include "worker/training/network.h"
 
@@ -39,6 +41,8 @@ struct Options {
   std::string zoo = "lenet";
   int64_t batch = 64;
   int threads = 1;
+  int gpu = -1;  // -1: the CPU.
+  std::string compute = "FP32";
 };
 
 double Seconds(clockid_t clock) {
@@ -52,7 +56,6 @@ class Steps {
   Steps(const ModelPlan& plan, const Options& options)
       : plan_(plan),
         batch_(options.batch),
-        backend_(kernels::MakeCpuBackend({.threads = options.threads})),
         parameters_(static_cast<size_t>(plan_.parameter_count)),
         gradient_(parameters_.size()),
         velocity_(parameters_.size()),
@@ -68,7 +71,17 @@ class Steps {
     optimizer_.learning_rate = 0.01f;
   }
 
-  absl::Status Prepare() {
+  absl::Status Prepare(const Options& options) {
+    v1::JobSpec job;
+    job.mutable_resources()->set_threads(options.threads);
+    job.mutable_consistency()->mutable_asp();  // The fastest plans, not the same bits.
+    v1::Training::Compute compute = v1::Training::FP32;
+    if (!v1::Training::Compute_Parse(options.compute, &compute)) {
+      return absl::InvalidArgumentError("--compute: expected FP32, TF32 or BF16");
+    }
+    job.mutable_training()->set_compute(compute);
+    const std::vector<int> gpus(options.gpu < 0 ? 0 : 1, options.gpu);
+    CAPSTAN_ASSIGN_OR_RETURN(backend_, worker::MakeBackend(worker::DeviceChoiceOf(job, gpus)));
     CAPSTAN_ASSIGN_OR_RETURN(network_, worker::Network::Create(plan_, *backend_, batch_));
     step_ =
         std::make_unique<worker::GradientStep>(plan_, *network_, worker::GradientStep::Options{});
@@ -98,7 +111,7 @@ class Steps {
  private:
   const ModelPlan plan_;
   const int64_t batch_;
-  const std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<kernels::Backend> backend_;
   std::vector<float> parameters_, gradient_, velocity_, statistics_, images_;
   std::vector<int32_t> labels_;
   server::OptimizerConfig optimizer_;
@@ -113,7 +126,7 @@ absl::Status Serve(const Options& options) {
   model.set_zoo(options.zoo);
   CAPSTAN_ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(model, kImage, kClasses));
   Steps steps(plan, options);
-  CAPSTAN_RETURN_IF_ERROR(steps.Prepare());
+  CAPSTAN_RETURN_IF_ERROR(steps.Prepare(options));
   int64_t count = 0;
   while (std::cin >> count) {
     const double wall = Seconds(CLOCK_MONOTONIC), processor = Seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -132,6 +145,8 @@ int Main(int argc, char** argv) {
   app.add_option("--zoo", options.zoo, "Model of the zoo");
   app.add_option("--batch", options.batch, "Samples a step")->check(CLI::Range(1, 65536));
   app.add_option("--threads", options.threads, "Threads an op may use")->check(CLI::Range(1, 256));
+  app.add_option("--gpu", options.gpu, "Index of the GPU to compute on")->check(CLI::Range(0, 63));
+  app.add_option("--compute", options.compute, "What it computes with: FP32, TF32 or BF16");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Serve(options);
   if (status.ok()) return 0;

@@ -143,6 +143,9 @@ def main(arguments):
         options.timeout)
     run(report, "own kernels", [program, "[own]"], env, options.timeout)
     run(report, "ops", [program, "~[own]"], env, options.timeout)
+    end_to_end = [sys.executable, "-B", os.path.join(_HERE, "end_to_end.py"), f"--pack={pack}"]
+    run(report, "tasks on the GPU", end_to_end + ["--no-benchmarks"] * options.no_benchmarks, env,
+        2 * options.timeout)
     sanitize(report, pack, env, options.timeout)
     tables = [] if options.no_benchmarks else compare(report, pack, env, options.timeout)
     text = "\n\n".join([title, report.table()] + tables)

@@ -1,0 +1,202 @@
+"""A worker trains on a GPU: real daemons, real jobs, one card; what tests/gpu/run starts last.
+
+Checks (each failure is printed; exit code 1):
+  bits     BSP with one worker and one server leaves the model of the local trainer on the same
+           card, bit for bit, in fp32, TF32 and bf16
+  modes    bf16 and fp32 reach the same test accuracy within 0.3 points; fp32 reaches 95 %
+  memory   a batch that does not fit fails the job with OUT_OF_MEMORY and says which would fit
+  trace    the trace of a job has forward, backward, upload and download spans
+
+Then it prints figures, as rows of a table: seconds of a step and processor seconds of a step, for
+the local trainer without servers and for a worker and a server under SSP(1).
+
+    tests/gpu/end_to_end.py --pack=.gpu [--no-benchmarks]
+
+With --device=cpu it tries itself on a machine without a card: fp32, and what needs no device.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_ACCURACY_POINTS = 0.3
+_ACCURACY_MIN = 0.95
+_STEPS = 200  # Of a figure.
+_WARM_UP = 20
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+_NORMED = """
+  layers { name: "conv1" convolution { filters: 16 kernel: 3 padding: 1 bias: false } }
+  layers { name: "norm1" batch_normalization {} }
+  layers { name: "relu1" relu {} }
+  layers { name: "pool1" max_pooling { kernel: 2 } }
+  layers { name: "conv2" convolution { filters: 16 kernel: 3 padding: 1 } }
+  layers { name: "join" inputs: "conv2" inputs: "pool1" add {} }
+  layers { name: "drop" dropout { rate: 0.25 } }
+  layers { name: "out" fully_connected { units: 10 } }"""
+
+
+def digest(folder):
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+class EndToEnd:
+    """Jobs on one cluster."""
+
+    def __init__(self, live, synthetic, runfile, device):
+        self.live = live
+        self.on_gpu = device != "cpu"
+        self.device = device
+        self.computes = ("FP32", "TF32", "BF16") if self.on_gpu else ("FP32",)
+        self.synthetic = synthetic
+        self.runfile = runfile
+        self.data = synthetic.data_block(live.folder, train=4000, test=1000, side=28)
+        self.failures = []
+
+    def check(self, what, good, note):
+        print(f"   {what}: {'passed' if good else 'FAILED'} ({note})", flush=True)
+        if not good:
+            self.failures.append(what)
+
+    def job(self, name, compute="FP32", training="", **others):
+        chosen = {"workers": 1, "data": self.data, "epochs": 3, "batch_size": 50,
+                  "resources": f'device: "{self.device}"', "model": _NORMED, **others}
+        return self.synthetic.job(self.live.folder, name=name,
+                                  training=f"compute: {compute} {training}", **chosen)
+
+    def run(self, text):
+        job = self.live.submit(text)
+        return job, self.live.wait(job, seconds=300)
+
+    def local(self, text, name):
+        """The local trainer's model of a job."""
+        path = self.live.write_job(text, f"{name}.textproto")
+        out = self.live.folder / f"local-{name}"
+        subprocess.run([str(self.runfile("tests/convergence/reference_trainer")),
+                        f"--job={path}", f"--output={out}"],
+                       check=True, stdout=subprocess.DEVNULL, timeout=300)
+        return digest(out)
+
+    def bits(self):
+        for compute in self.computes:
+            text = self.job(f"bits-{compute.lower()}", compute)
+            job, status = self.run(text)
+            if status["state"] != "SUCCEEDED":
+                self.check(f"bits {compute}", False, status)
+                continue
+            mine = digest(self.live.output(job))
+            local = self.local(text, compute.lower())
+            self.check(f"bits {compute}", mine == local, f"{mine[:12]}, local {local[:12]}")
+
+    def modes(self):
+        reached = {}
+        for compute in self.computes[::2]:
+            _, status = self.run(self.job(f"modes-{compute.lower()}", compute, epochs=6,
+                                          consistency="ssp { staleness_bound: 1 }"))
+            results = status.get("results", [])
+            reached[compute] = float(results[-1]["testAccuracy"]) if results else 0.0
+        self.check("accuracy of fp32", reached["FP32"] >= _ACCURACY_MIN, reached["FP32"])
+        if "BF16" not in reached:
+            return
+        difference = 100 * abs(reached["FP32"] - reached["BF16"])
+        self.check("accuracy of bf16", difference <= _ACCURACY_POINTS,
+                   f"{reached['BF16']}, {difference:.2f} points from fp32")
+
+    def memory(self):
+        if not self.on_gpu:
+            return
+        # The images alone need 315 GB.
+        _, status = self.run(self.job("memory", batch_size=1 << 25))
+        said = json.dumps(status)
+        named = "OUTOFMEMORY" in said.upper().replace("_", "")
+        self.check("memory", status["state"] == "FAILED" and named
+                   and "largest batch that fits is" in said, said[:400])
+
+    def trace(self):
+        job, status = self.run(self.job("trace", epochs=1, model='zoo: "lenet"',
+                                        more="output { trace_batches: 10 }"))
+        files = list(self.live.output(job).glob("trace-0-*.json"))
+        tracks = set()
+        if status["state"] == "SUCCEEDED" and files:
+            events = json.loads(files[0].read_text())["traceEvents"]
+            tracks = {event["cat"] for event in events if event["ph"] == "X"}
+        wanted = {"forward", "backward", "push", "pull"}
+        if self.on_gpu:
+            wanted |= {"upload", "download"}
+        self.check("trace", wanted <= tracks, f"tracks {sorted(tracks)}")
+
+    def figures(self):
+        """Rows (what, milliseconds a step, processor milliseconds a step)."""
+        rows = []
+        for zoo, batch, compute in (("lenet", 256, "FP32"), ("resnet18", 128, "BF16")):
+            if compute not in self.computes:
+                continue
+            rows.append((f"{zoo} {batch} {compute}, no servers",
+                         *self.local_figure(zoo, batch, compute)))
+            rows.append((f"{zoo} {batch} {compute}, one server, SSP(1)",
+                         *self.job_figure(zoo, batch, compute)))
+        return rows
+
+    def local_figure(self, zoo, batch, compute):
+        done = subprocess.run(
+            [str(self.runfile("tests/benchmark/train_steps")), f"--zoo={zoo}", f"--batch={batch}",
+             f"--compute={compute}", *(["--gpu=0"] if self.on_gpu else [])],
+            input=f"{_WARM_UP}\n{_STEPS}\n", text=True, check=True, capture_output=True,
+            timeout=300)
+        wall, processor, _ = (float(word) for word in done.stdout.splitlines()[-1].split())
+        return 1000 * wall / _STEPS, 1000 * processor / _STEPS
+
+    def job_figure(self, zoo, batch, compute):
+        """Between two looks at the task: its iteration, its processor time, its clock."""
+        text = self.job(f"{zoo}-{batch}", compute, f"iterations_max: {4 * _STEPS}",
+                        model=f'zoo: "{zoo}"', batch_size=batch, epochs=1000,
+                        data=self.synthetic.train_only_block(self.live.folder, 4000, 28),
+                        consistency="ssp { staleness_bound: 1 }", servers=1)
+        job = self.live.submit(text)
+        begin = self.look(job, _WARM_UP)
+        end = self.look(job, 2 * _STEPS)
+        self.live.wait(job, seconds=300)
+        steps = end[0] - begin[0]
+        return 1000 * (end[2] - begin[2]) / steps, 1000 * (end[1] - begin[1]) / steps
+
+    def look(self, job, iteration):
+        self.live.wait_iteration(job, iteration)
+        status = self.live.status(job)
+        pid = self.live.task_pids(job)[0]
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        uptime = float(pathlib.Path("/proc/uptime").read_text().split()[0])
+        return int(status["iteration"]), (int(fields[11]) + int(fields[12])) / _TICKS, uptime
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pack", required=True, help="the folder that tests/gpu/pack made")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--no-benchmarks", action="store_true", help="checks only")
+    options = parser.parse_args()
+    # Where cluster.py looks for programs; what tests/gpu/pack has put there.
+    os.environ["RUNFILES_DIR"] = str(pathlib.Path(options.pack).resolve())
+    sys.path.insert(0, str(_ROOT / "tests" / "integration"))
+    import cluster
+    import synthetic
+    with cluster.Cluster(servers=1, workers=1) as live:
+        test = EndToEnd(live, synthetic, cluster.runfile, options.device)
+        for check in (test.bits, test.modes, test.memory, test.trace):
+            check()
+        if not options.no_benchmarks:
+            print("\n| step | ms | processor ms |\n|---|---|---|")
+            for what, wall, processor in test.figures():
+                print(f"| {what} | {wall:.3f} | {processor:.3f} |")
+    if test.failures:
+        print(f"end_to_end: failed: {', '.join(test.failures)}", file=sys.stderr)
+    return 1 if test.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
