@@ -68,6 +68,19 @@ void WireValues::CopyTo(float* to) const {
   }
 }
 
+void WireValues::CopyRowsTo(absl::Span<const uint32_t> places, int64_t dim, float* to) const {
+  const int64_t rows_a_block = kBlockElements / dim;
+  const auto row_bytes = static_cast<size_t>(dim) * sizeof(float);
+  std::array<float, kBlockElements> block;
+  for (int64_t row = 0; row < std::ssize(places); row += rows_a_block) {
+    const int64_t rows = std::min(rows_a_block, std::ssize(places) - row);
+    const UnalignedFloat* from = Read(row * dim, rows * dim, block.data());
+    for (int64_t i = row; i < row + rows; ++i, from += dim) {
+      std::memcpy(to + int64_t{places[static_cast<size_t>(i)]} * dim, from, row_bytes);
+    }
+  }
+}
+
 void WireValues::AppendTo(std::string* bytes) const {
   bytes->reserve(bytes->size() + static_cast<size_t>(size_) * sizeof(float));
   std::array<float, kBlockElements> block;

@@ -37,7 +37,9 @@ class WireValues {
   // kBlockElements.
   const UnalignedFloat* Read(int64_t begin, int64_t count, float* block) const;
 
-  void CopyTo(float* to) const;             // All of them.
+  void CopyTo(float* to) const;  // All of them.
+  // Rows of `dim` to rows `places` of `to`. REQUIRES: as many; dim <= kBlockElements.
+  void CopyRowsTo(absl::Span<const uint32_t> places, int64_t dim, float* to) const;
   void AppendTo(std::string* bytes) const;  // Likewise, as fp32.
 
  private:

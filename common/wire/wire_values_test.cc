@@ -1,5 +1,6 @@
 #include "common/wire/wire_values.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
@@ -61,6 +62,23 @@ TEST_CASE("Wire values: any range reads the same, however it is torn and aligned
   std::string bytes;
   gradient.AppendTo(&bytes);
   CHECK(bytes == cord);
+}
+
+TEST_CASE("Wire values: rows go to their places, however they are torn", "[wire]") {
+  const int64_t dim = GENERATE(1, 3, 17, 4096);
+  constexpr int64_t kRows = 300;
+  const std::vector<float> numbers = Numbers(kRows * dim);
+  const absl::Cord cord = Torn(numbers, {700, 3, 5001}, 1);
+  std::vector<uint32_t> places;
+  for (uint32_t i = 0; i < kRows; ++i) places.push_back(2 * i + i % 2);
+  std::vector<float> table(static_cast<size_t>(2 * kRows * dim), -1.0f);
+  std::vector<float> expected = table;
+  WireValues(cord).CopyRowsTo(places, dim, table.data());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    std::copy_n(numbers.begin() + row * dim, dim, expected.begin() + int64_t{places[i]} * dim);
+  }
+  CHECK(table == expected);
 }
 
 TEST_CASE("Wire values: what stands in front of them is passed over, however it is torn",

@@ -112,6 +112,8 @@ struct ReplyPull {
   Version version;  // Of the values; kPast: the oldest readable one; kNotReady: the current one.
   // SSP, ASP: the caller's iteration minus those finished by every active worker.
   int64_t staleness = 0;
+  // Whose members those workers are. 0: none is known yet.
+  Generation membership;
   Culprits waiting_for;  // kNotReady only.
   // The reply may leave once this version is safe; 0 for kNotReady.
   Version rests_on() const { return outcome == PullOutcome::kNotReady ? Version(0) : version; }

@@ -240,8 +240,10 @@ void ShardCore::CarryOut(const PushDecision& decision, ShardRecord record, Actio
 bool ShardCore::TryAnswer(const PullHead& pull, Actions& actions) const {
   PullDecision decision;  // A snapshot reads what is there.
   if (!pull.snapshot) decision = policy_->Pull(pull.iteration, versions_);
-  ReplyPull reply{
-      .token = pull.token, .version = versions_.current, .staleness = decision.staleness};
+  ReplyPull reply{.token = pull.token,
+                  .version = versions_.current,
+                  .staleness = decision.staleness,
+                  .membership = membership_generation_};
   switch (decision.kind) {
     case PullDecision::Kind::kWait:
       return false;

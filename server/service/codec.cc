@@ -101,6 +101,7 @@ absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result) {
 void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result) {
   result->set_version(reply.version.value());
   result->set_staleness(reply.staleness);
+  result->set_membership(reply.membership.value());
   switch (reply.outcome) {
     case PullOutcome::kValues:
       return result->set_outcome(v1::ShardValues::VALUES);
@@ -114,8 +115,10 @@ void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result) {
 }
 
 absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result) {
-  ReplyPull reply{
-      .token = {}, .version = Version(result.version()), .staleness = result.staleness()};
+  ReplyPull reply{.token = {},
+                  .version = Version(result.version()),
+                  .staleness = result.staleness(),
+                  .membership = Generation(result.membership())};
   switch (result.outcome()) {
     case v1::ShardValues::VALUES:
       reply.outcome = PullOutcome::kValues;

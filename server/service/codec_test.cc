@@ -60,13 +60,18 @@ TEST_CASE("Codec: every outcome of a pull survives the round trip", "[server]") 
   const PullOutcome outcome = GENERATE(PullOutcome::kValues, PullOutcome::kUnchanged,
                                        PullOutcome::kNotReady, PullOutcome::kPast);
   v1::ShardValues result;
-  EncodePullReply(
-      {.token = {}, .outcome = outcome, .version = Version(5), .staleness = 2, .waiting_for = {}},
-      &result);
+  EncodePullReply({.token = {},
+                   .outcome = outcome,
+                   .version = Version(5),
+                   .staleness = 2,
+                   .membership = Generation(7),
+                   .waiting_for = {}},
+                  &result);
   REQUIRE_OK_AND_ASSIGN(const ReplyPull decoded, DecodePullReply(result));
   CHECK(decoded.outcome == outcome);
   CHECK(decoded.version == Version(5));
   CHECK(decoded.staleness == 2);
+  CHECK(decoded.membership == Generation(7));
   CHECK_STATUS(DecodePullReply({}), StatusCode::kInvalidArgument, "pull outcome 0");
 }
 

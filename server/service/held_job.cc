@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/sparse/wanted_keys.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/service/codec.h"
@@ -19,6 +20,18 @@ namespace {
 
 KeyListName NameOf(const v1::KeyListName& name) {
   return {.low = name.low(), .high = name.high(), .count = name.count()};
+}
+
+// Of the keys that a pull names, those whose rows it asks for.
+absl::StatusOr<RowKeys> WantedOf(const ShardKey& shard, const RowKeys& keys,
+                                 absl::string_view bits) {
+  if (keys == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(server::NameOf(shard), ": wanted: expected nothing, the shard is dense"));
+  }
+  absl::StatusOr<std::vector<uint64_t>> wanted = KeysOfBits(*keys, bits);
+  if (!wanted.ok()) return Annotate(wanted.status(), server::NameOf(shard));
+  return std::make_shared<const std::vector<uint64_t>>(*std::move(wanted));
 }
 
 // What lists take is on the job's account.
@@ -256,6 +269,9 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::CheckPullLocked(
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, *head));
     CAPSTAN_ASSIGN_OR_RETURN(RowKeys keys, KeysOfLocked(request.caller(), shard));
     if (shard.has_key_list() && shard.keys().empty() && keys == nullptr) return std::nullopt;
+    if (!shard.wanted().empty()) {
+      CAPSTAN_ASSIGN_OR_RETURN(keys, WantedOf(key, keys, shard.wanted()));
+    }
     if (keys != nullptr) key_bytes += static_cast<int64_t>(keys->size() * sizeof(uint64_t));
     const ShardStore& store = tables_.Find(key)->store();
     answer_bytes += store.AnswerElements(keys) * static_cast<int64_t>(sizeof(float));

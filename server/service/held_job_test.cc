@@ -355,6 +355,54 @@ TEST_CASE("Held job: keys that a pull has named are known by their name to its w
   CHECK(pulled(ListPullOf(batch, /*by_name=*/true)).values == second.values);
 }
 
+TEST_CASE("Held job: of the keys that a pull names, the rows that it wants are sent", "[server]") {
+  const auto job = MakeTestJob({.consistency = kSsp0, .buckets = kBuckets});
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 1; key <= 30; ++key) {  // Every row another number.
+    keys.push_back(key);
+    v1::PushResponse response;
+    REQUIRE_OK(
+        PushInto(*job, RowPushOf(0, kBuckets, {key}, static_cast<float>(key), key), &response));
+  }
+  KeyBatch batch = MakeKeyBatch(keys, kBuckets);
+  NameLists(&batch);
+  v1::PullRequest request = ListPullOf(batch, /*by_name=*/false);
+  request.mutable_shards()->RemoveLast();
+  const int64_t count = batch.InBucket(0).size();
+  REQUIRE(count >= 10);
+  std::string bits(static_cast<size_t>(count + 7) / 8, '\0');
+  const std::string none = bits;
+  bits[0] = 0x05;  // Keys 0, 2 and 9 of the list.
+  bits[1] = 0x02;
+  v1::ShardPull& shard = *request.mutable_shards(0);
+  shard.set_wanted(bits);
+  const auto rows = [&] {
+    PullCall call;
+    call.Start(*job, request);
+    REQUIRE(call.ended.has_value());
+    REQUIRE_OK(*call.ended);
+    std::vector<float> values(call.response.values[0].size() / sizeof(float));
+    WireValues(call.response.values[0]).CopyTo(values.data());
+    return values;
+  };
+  std::vector<float> expected;
+  for (const size_t place : {0, 2, 9}) {
+    expected.insert(expected.end(), kTestDim, -static_cast<float>(batch.keys[place]));
+  }
+  CHECK(rows() == expected);
+  shard.clear_keys();  // By the list's name, which has all keys.
+  CHECK(rows() == expected);
+  shard.set_wanted(none);
+  CHECK(rows().empty());
+  shard.set_wanted("a");
+  CHECK_STATUS(Pull(*job, request), StatusCode::kInvalidArgument,
+               "table 1 shard 0: wanted: 1 bytes, expected 2 for ");
+  shard.set_table(0);
+  shard.clear_key_list();
+  CHECK_STATUS(Pull(*job, request), StatusCode::kInvalidArgument,
+               "table 0 shard 0: wanted: expected nothing, the shard is dense");
+}
+
 TEST_CASE("Held job: a list that does not fit what comes with it is refused", "[server]") {
   const auto job = MakeTestJob({.consistency = kSsp0, .buckets = kBuckets});
   KeyBatch batch = MakeKeyBatch(std::vector<uint64_t>{3, 14, 15, 92, 65, 35}, kBuckets);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/sparse/wanted_keys.h"
 #include "common/status/status_macros.h"
 #include "common/wire/wire_values.h"
 
@@ -109,10 +110,32 @@ absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
   return encoded;
 }
 
+// Of its values in a message.
+int64_t ElementsIn(const SendMessage& message, const SendMessage::Shard& shard,
+                   const AllTableKeys& all_keys) {
+  const TableKeys keys = KeysOf(shard, all_keys);
+  if (message.request.kind == OpKind::kPush || keys.wanted == nullptr) {
+    return PartOf(shard, all_keys).size();
+  }
+  return std::ssize(keys.wanted->InBucket(shard.elements.begin)) * keys.dim;
+}
+
+// Copies values to their places.
+void TakeValues(const WireValues& values, const SendMessage::Shard& shard,
+                const AllTableKeys& all_keys, TableArrays* destination) {
+  const TableKeys keys = KeysOf(shard, all_keys);
+  float* const table = (*destination)[static_cast<size_t>(shard.key.table.value())].data();
+  if (keys.wanted == nullptr) return values.CopyTo(table + PartOf(shard, all_keys).begin);
+  values.CopyRowsTo(keys.wanted->InBucket(shard.elements.begin), keys.dim, table);
+}
+
+// `elements`: that were asked for.
 absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
-                                       const absl::Cord& values, const Range& part,
-                                       TableArrays* destination) {
-  ShardReply reply{.version = Version(head.version()), .staleness = head.staleness()};
+                                       const absl::Cord& values, int64_t elements,
+                                       const AllTableKeys& keys, TableArrays* destination) {
+  ShardReply reply{.version = Version(head.version()),
+                   .staleness = head.staleness(),
+                   .membership = Generation(head.membership())};
   switch (head.outcome()) {
     case v1::ShardValues::NOT_READY:
       reply.outcome = ShardReply::Outcome::kNotReady;
@@ -131,13 +154,12 @@ absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1
   }
   const absl::StatusOr<NumberFormat> format = FormatOf(head.value_type());
   if (!format.ok()) return absl::InternalError(format.status().message());
-  const auto expected = static_cast<size_t>(part.size() * BytesOf(*format));
+  const auto expected = static_cast<size_t>(elements * BytesOf(*format));
   if (values.size() != expected) {
     return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(), " came with ",
                                             values.size(), " bytes, expected ", expected));
   }
-  WireValues(values, *format)
-      .CopyTo((*destination)[static_cast<size_t>(shard.key.table.value())].data() + part.begin);
+  TakeValues(WireValues(values, *format), shard, keys, destination);
   return reply;
 }
 
@@ -155,7 +177,7 @@ std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& forma
   std::vector<int64_t> sizes;
   for (const SendMessage::Shard& shard : message.shards) {
     const bool with_keys = FormIn(forms, sizes.size()) != KeyForm::kName;
-    int64_t bytes = PartOf(shard, keys).size() * BytesOf(FormatIn(message, shard, formats));
+    int64_t bytes = ElementsIn(message, shard, keys) * BytesOf(FormatIn(message, shard, formats));
     if (message.request.kind == OpKind::kPush && with_keys) {
       bytes += static_cast<int64_t>(BytesOf(KeysIn(KeysOf(shard, keys), shard)).size());
     }
@@ -222,6 +244,10 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
     pull->set_held_version(keys.batch == nullptr ? shard.held_version : -1);
     if (form != KeyForm::kName) pull->set_keys(std::string(BytesOf(KeysIn(keys, shard))));
     if (form != KeyForm::kKeys) EncodeName(keys, shard, pull->mutable_key_list());
+    if (keys.wanted != nullptr) {
+      const int64_t bucket = shard.elements.begin;
+      pull->set_wanted(WantedBits(keys.batch->InBucket(bucket), keys.wanted->InBucket(bucket)));
+    }
     pull->set_value_type(TypeOf(FormatIn(message, shard, formats)));
   }
 }
@@ -247,7 +273,7 @@ absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAn
     CAPSTAN_ASSIGN_OR_RETURN(
         ShardReply shard,
         DecodeShard(message.shards[i], response.shards(static_cast<int>(i)), answer.values[i],
-                    PartOf(message.shards[i], keys), destination));
+                    ElementsIn(message, message.shards[i], keys), keys, destination));
     reply.shards.push_back(shard);
   }
   for (const v1::WaitingFor& w : response.waiting_for()) {

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/sparse/key_batch.h"
+#include "common/sparse/wanted_keys.h"
 #include "common/types/ids.h"
 #include "common/wire/number_format.h"
 #include "common/wire/tensor_message.h"
@@ -29,6 +30,8 @@ using TableArrays = std::vector<std::vector<float>>;
 struct TableKeys {
   std::shared_ptr<const KeyBatch> batch;  // Null: the table is dense.
   int64_t dim = 0;
+  // A pull: those whose rows are to be sent; the others are in the array already. Null: all.
+  std::shared_ptr<const WantedKeys> wanted = nullptr;
 };
 using AllTableKeys = std::vector<TableKeys>;  // By table id; tables beyond it are dense.
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/sparse/wanted_keys.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/wire_values.h"
 
@@ -236,6 +237,62 @@ TEST_CASE("Codec: keys go with their name, by it alone, or without", "[worker][c
   CHECK(sizes == std::vector<int64_t>{12 * batch.names[0].count, 4 * batch.names[1].count});
   CHECK(static_cast<int64_t>(push.values[0].size()) == sizes[0]);
   CHECK(static_cast<int64_t>(push.values[1].size()) == sizes[1]);
+}
+
+TEST_CASE("Codec: a pull that wants some rows names their bits, and takes them to their places",
+          "[worker][client]") {
+  KeyBatch batch = MakeKeyBatch(std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7, 8}, 2);
+  NameLists(&batch);
+  constexpr int64_t kRowDim = 3;
+  const std::vector<uint32_t> places = {0, 2, 7};
+  const AllTableKeys keys = {
+      {.batch = std::make_shared<const KeyBatch>(batch),
+       .dim = kRowDim,
+       .wanted = std::make_shared<const WantedKeys>(MakeWantedKeys(batch, places))}};
+  SendMessage message{.request = {.kind = OpKind::kPull}};
+  for (int bucket = 0; bucket < 2; ++bucket) {
+    message.shards.push_back(
+        {.key = {TableId(0), ShardId(bucket)}, .elements = {bucket, bucket + 1}});
+  }
+  v1::PullRequest pull;
+  EncodePull(kCaller, message, absl::Milliseconds(250), &pull, {}, keys);
+  CHECK(pull.shards(0).keys().size() + pull.shards(1).keys().size() == 8 * sizeof(uint64_t));
+  PullAnswer answer;
+  float next = 10;
+  for (int bucket = 0; bucket < 2; ++bucket) {
+    const Range part = batch.InBucket(bucket);
+    CHECK(pull.shards(bucket).wanted() == WantedBits(part, keys[0].wanted->InBucket(bucket)));
+    std::vector<float> rows;
+    while (std::ssize(rows) < std::ssize(keys[0].wanted->InBucket(bucket)) * kRowDim) {
+      rows.push_back(next++);
+    }
+    CHECK(ValueSizes(message, {}, keys)[static_cast<size_t>(bucket)] ==
+          std::ssize(rows) * int64_t{sizeof(float)});
+    v1::ShardValues* head = answer.head.add_shards();
+    head->set_outcome(v1::ShardValues::VALUES);
+    head->set_value_type(v1::FLOAT32);
+    head->set_membership(6);
+    answer.values.emplace_back(
+        std::string(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float)));
+  }
+  TableArrays arrays = {std::vector<float>(8 * kRowDim, -1.0f)};
+  REQUIRE_OK_AND_ASSIGN(const DecodedReply reply, DecodePull(message, answer, &arrays, keys));
+  CHECK(reply.shards[0].membership == Generation(6));
+  std::vector<float> expected(8 * kRowDim, -1.0f);
+  next = 10;
+  for (const uint32_t place : places) {
+    for (int64_t c = 0; c < kRowDim; ++c) {
+      expected[static_cast<size_t>(place * kRowDim + c)] = next++;
+    }
+  }
+  CHECK(arrays[0] == expected);
+  // All rows of a bucket, where fewer are wanted.
+  answer.values[0] = std::string(static_cast<size_t>(batch.InBucket(0).size() + 1) * 12, 'x');
+  CHECK_STATUS(DecodePull(message, answer, &arrays, keys), absl::StatusCode::kInternal,
+               "bytes, expected");
+  // A push names all of its keys, whatever a pull wanted.
+  message.request.kind = OpKind::kPush;
+  CHECK(ValueSizes(message, {}, keys)[0] == batch.InBucket(0).size() * (8 + 12));
 }
 
 TEST_CASE("Codec: a server that does not know a list has no shard ready", "[worker][client]") {

@@ -214,7 +214,8 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
         ended_.erase(ended);
         if (done.status.code() == absl::StatusCode::kOutOfRange) oldest_ = done.oldest;
         if (!done.status.ok()) return done.status;
-        return OpResult{.staleness = done.staleness, .versions = done.versions};
+        return OpResult{
+            .staleness = done.staleness, .membership = done.membership, .versions = done.versions};
       }
       if (!payloads_.contains(op)) {
         return absl::NotFoundError(absl::StrCat("operation ", op.value(), " is not known"));

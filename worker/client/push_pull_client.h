@@ -54,6 +54,7 @@ enum class PushStart {
 
 struct OpResult {
   int64_t staleness = 0;                       // Pull: the largest seen.
+  Generation membership;                       // Pull: as OpDone's.
   absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };
 
@@ -122,8 +123,9 @@ class PushPullClient {
   void Release(OpId op, TableId table, int64_t first);
 
   // Starts pulling into `*destination`, which must live until the operation has ended or
-  // was cancelled; of sparse tables the rows of `keys`. REQUIRES: the same arrays for every pull of
-  // one client: a dense shard that has not changed is not sent again.
+  // was cancelled; of sparse tables the rows of `keys`, or those of them that are wanted. REQUIRES:
+  // the same arrays for every pull of one client: a dense shard that has not changed is not sent
+  // again.
   absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, TableArrays* destination,
                             AllTableKeys keys = {});
 

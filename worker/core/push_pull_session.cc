@@ -401,6 +401,8 @@ void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions
       continue;
     }
     done.staleness = std::max(done.staleness, reply.staleness);
+    if (done.versions.empty()) done.membership = reply.membership;
+    if (done.membership != reply.membership) done.membership = Generation(0);
     const auto [lowest, first] =
         done.versions.try_emplace(routing_.shards[i].key.table, reply.version);
     if (!first) lowest->second = std::min(lowest->second, reply.version);

@@ -103,6 +103,7 @@ struct ShardReply {
   Outcome outcome = Outcome::kDone;
   Version version;
   int64_t staleness = 0;  // Pull.
+  Generation membership;  // Pull: of the workers that staleness counts; 0: none is known.
 };
 
 // Who keeps a pull waiting, as a server said.
@@ -122,6 +123,7 @@ struct OpDone {
   bool repeated = false;  // A message of it was lost or refused on the way.
   absl::Status status;    // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
   int64_t staleness = 0;  // Pull: the largest seen over the shards.
+  Generation membership;  // Pull: that of all shards; 0: they differ, or one knows none.
   Iteration oldest;       // With kOutOfRange: the oldest iteration that can be read everywhere.
   absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
 };

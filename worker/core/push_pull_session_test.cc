@@ -114,6 +114,20 @@ TEST_CASE(
   CHECK(story.Ended().size() == 1);
 }
 
+TEST_CASE("Session: a pull tells the membership that all of its shards name", "[worker][core]") {
+  const auto seen = [](uint64_t alpha, uint64_t beta) {
+    Story story;
+    story.Pull(1, 0);
+    const auto sent = story.Sent();
+    story.Answer(sent[0], {.membership = Generation(alpha)});
+    story.Answer(sent[1], {.membership = Generation(beta)});
+    return story.Ended().at(0).membership;
+  };
+  CHECK(seen(5, 5) == Generation(5));
+  CHECK(seen(5, 6) == Generation(0));
+  CHECK(seen(0, 5) == Generation(0));
+}
+
 TEST_CASE("Session: a lost message is repeated with the same sequence after a delay",
           "[worker][core]") {
   Story story;
