@@ -277,6 +277,8 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
       correct_total: 2000
       staleness_counts: 30
       staleness_counts: 10
+      rows_cached: 70
+      rows_pulled: 20
       exported: true
     }
     wait {
@@ -303,6 +305,7 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
   CHECK(report.totals.loss == 99.5);
   CHECK(report.totals.correct == 2000);
   CHECK(report.totals.staleness_counts == std::vector<int64_t>{30, 10});
+  CHECK(std::pair(report.totals.rows_cached, report.totals.rows_pulled) == std::pair(70L, 20L));
   CHECK(report.exported);
   CHECK(report.failure == Failure{FailureReason::kDiverged, "conv1"});
   v1::Wait wait;
@@ -385,6 +388,8 @@ JobView SmallView() {
   view.accuracy = 0.75;
   view.results = {{Epoch(0), 1.0, 0.5, 2.0, 0.25, 20, absl::Seconds(4), 0.75, 1.5}};
   view.staleness_counts = {3, 1};
+  view.rows_cached = 70;
+  view.rows_pulled = 20;
   view.restarts = 2;
   view.tasks = {{Rank(1),
                  Incarnation(7),
@@ -424,6 +429,8 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
     accuracy: 0.75
     staleness_counts: 3
     staleness_counts: 1
+    rows_cached: 70
+    rows_pulled: 20
     restarts: 2
     results {
       train_loss: 1

@@ -100,7 +100,9 @@ absl::Status JobOutput::Add(const Report& report, int64_t unix_ms) {
                            .loss = report.loss,
                            .accuracy = Accuracy(report.accuracy),
                            .samples_per_second = report.samples_per_second,
-                           .staleness = report.staleness_counts});
+                           .staleness = report.staleness_counts,
+                           .rows_cached = report.rows_cached,
+                           .rows_pulled = report.rows_pulled});
 }
 
 absl::Status JobOutput::Add(const EpochDone& done, int64_t unix_ms) {

@@ -108,6 +108,8 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   out.set_loss(view.loss);
   out.set_accuracy(view.accuracy);
   for (const int64_t count : view.staleness_counts) out.add_staleness_counts(count);
+  out.set_rows_cached(view.rows_cached);
+  out.set_rows_pulled(view.rows_pulled);
   out.set_restarts(view.restarts);
   out.set_output_directory(job.output_directory);
   if (view.phase) out.set_phase(PhaseName(*view.phase));

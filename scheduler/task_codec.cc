@@ -132,7 +132,9 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
   report.totals = {progress.samples_total(),
                    progress.loss_total(),
                    progress.correct_total(),
-                   {progress.staleness_counts().begin(), progress.staleness_counts().end()}};
+                   {progress.staleness_counts().begin(), progress.staleness_counts().end()},
+                   progress.rows_cached(),
+                   progress.rows_pulled()};
   report.exported = progress.exported();
   report.idle = request.idle();
   if (request.has_wait()) report.wait = DecodeWait(request.wait());

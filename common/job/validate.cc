@@ -21,6 +21,8 @@ constexpr int kExamplesABatchMax = 1 << 22;  // Their keys are counted in 32 bit
 constexpr int kWorkersMax = 4096;
 constexpr int kReplicasMax = 3;
 constexpr int kTraceBatchesMax = 1000;
+constexpr int64_t kCachedRowsMax = int64_t{1} << 30;
+constexpr int kCachedIterationsMax = 1000;
 
 void ValidateName(const std::string& name, FieldChecker check) {
   if (name.empty()) return;  // The default applies.
@@ -62,6 +64,41 @@ void ValidateCompute(const v1::JobSpec& spec, FieldChecker check) {
                 absl::StrCat("FP32 or TF32, since layer ", Quote(layer.name()),
                              " is an embedding, whose row numbers BF16 does not hold"));
     return;
+  }
+}
+
+// Returns whether the job asks for a cache of rows, and may have one.
+bool ValidateCachedRows(const v1::JobSpec& spec, int64_t rows, FieldChecker check) {
+  if (!check.IntegerBetween("cached_rows", rows, 0, kCachedRowsMax, Presence::kExplicit)) {
+    return false;
+  }
+  if (rows == 0 || spec.model().has_sparse()) return rows > 0;
+  check.Wrong("cached_rows", absl::StrCat(rows), "nothing: only models of examples have rows");
+  return false;
+}
+
+void ValidateSsp(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Consistency::Ssp& ssp = spec.consistency().ssp();
+  check.IntegerAtLeast("staleness_bound", ssp.staleness_bound(), 0, Presence::kExplicit);
+  if (!ValidateCachedRows(spec, ssp.cached_rows(), check) || ssp.staleness_bound() >= 2) return;
+  check.Wrong("cached_rows", absl::StrCat(ssp.cached_rows()),
+              absl::StrCat("nothing: with staleness_bound ", ssp.staleness_bound(),
+                           " no row may be used twice, at least 2 is needed"));
+}
+
+void ValidateAsp(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Consistency::Asp& asp = spec.consistency().asp();
+  const bool caches = ValidateCachedRows(spec, asp.cached_rows(), check);
+  if (caches && asp.read_own_pushes()) {
+    check.Wrong("cached_rows", absl::StrCat(asp.cached_rows()),
+                "nothing with read_own_pushes: own pushes are missing in rows that were kept");
+  }
+  if (caches) {
+    check.IntegerBetween("cached_iterations", asp.cached_iterations(), 1, kCachedIterationsMax,
+                         Presence::kImplicit);
+  } else if (asp.cached_rows() == 0 && asp.cached_iterations() != 0) {
+    check.Wrong("cached_iterations", absl::StrCat(asp.cached_iterations()),
+                "nothing without cached_rows");
   }
 }
 
@@ -211,10 +248,8 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   } else {
     check.Missing("optimizer", "a kind, such as sgd {}, and learning_rate");
   }
-  if (spec.consistency().has_ssp()) {
-    check.IntegerAtLeast("consistency.ssp.staleness_bound",
-                         spec.consistency().ssp().staleness_bound(), 0, Presence::kExplicit);
-  }
+  ValidateSsp(spec, check.In("consistency.ssp"));
+  ValidateAsp(spec, check.In("consistency.asp"));
   if (spec.has_resources()) {
     ValidateResources(spec, check.In("resources"));
   } else {

@@ -107,6 +107,25 @@ TEST_CASE("ValidateJob: sparse models are computed on the CPU", "[job]") {
         Lines{"resources.gpus: got 1, expected the CPU: no model.sparse is computed on GPUs"});
 }
 
+TEST_CASE("ValidateJob: rows are kept where a rule lets them be used again", "[job]") {
+  CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 2 cached_rows: 100 } }") == Lines{});
+  CHECK(ErrorsAfter("consistency { asp { cached_rows: 100 cached_iterations: 4 } }") == Lines{});
+  CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 1 cached_rows: 100 } }") ==
+        Lines{"consistency.ssp.cached_rows: got 100, expected nothing: with staleness_bound 1 no "
+              "row may be used twice, at least 2 is needed"});
+  CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 4 cached_rows: -1 } }") ==
+        Lines{"consistency.ssp.cached_rows: got -1, expected 0 to 1073741824"});
+  CHECK(ErrorsAfter("consistency { asp { cached_rows: 100 } }") ==
+        Lines{"consistency.asp.cached_iterations: got 0 or nothing, expected 1 to 1000"});
+  CHECK(ErrorsAfter("consistency { asp { cached_iterations: 4 } }") ==
+        Lines{"consistency.asp.cached_iterations: got 4, expected nothing without cached_rows"});
+  CHECK(ErrorsAfter("consistency { asp { cached_rows: 100 cached_iterations: 1001 "
+                    "read_own_pushes: true } }") ==
+        Lines{"consistency.asp.cached_rows: got 100, expected nothing with read_own_pushes: own "
+              "pushes are missing in rows that were kept",
+              "consistency.asp.cached_iterations: got 1001, expected 1 to 1000"});
+}
+
 TEST_CASE("ValidateJob: sparse models keep to their ranges", "[job]") {
   CHECK(ErrorsAfter("model { sparse { buckets: 5000 deep_fm { rank: 5000 hidden: 0 } } }") ==
         Lines{"model.sparse.buckets: got 5000, expected 1 to 4096",

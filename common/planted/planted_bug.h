@@ -23,6 +23,8 @@ enum class PlantedBug : uint8_t {
   kReadBeforeOwnWrites,
   kReportBeforeAcknowledged,
   kForgetLeaseProgress,
+  kKeepStaleRow,
+  kKeepRowsOfOldMembers,
   // The scheduler.
   kLoseLeaseOfTheDead,
   kReturnWholeLease,

@@ -41,6 +41,12 @@ std::string JsonField(absl::string_view name, const std::optional<double>& value
   return value ? absl::StrCat(",", JsonString(name), ":", JsonNumber(*value)) : "";
 }
 
+std::string RowFields(const MetricsRecord& record) {
+  if (record.rows_cached + record.rows_pulled == 0) return "";
+  return absl::StrCat(",\"rows_cached\":", record.rows_cached,
+                      ",\"rows_pulled\":", record.rows_pulled);
+}
+
 absl::Status Failed(absl::string_view action, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat(action, " ", path));
 }
@@ -59,14 +65,14 @@ absl::StatusOr<bool> EndsInMidLine(int fd, const std::string& path) {
 
 std::string ToJsonLine(const MetricsRecord& record) {
   const bool train = record.phase == MetricsRecord::Phase::kTrain;
-  return absl::StrCat("{\"job\":", JsonString(record.job),
-                      ",\"phase\":", train ? "\"train\"" : "\"test\"",
-                      ",\"unix_ms\":", record.unix_ms, ",\"epoch\":", record.epoch,
-                      ",\"iteration\":", record.iteration, ",\"loss\":", JsonNumber(record.loss),
-                      JsonField("accuracy", record.accuracy), JsonField("auc", record.auc),
-                      JsonField("rmse", record.rmse),
-                      ",\"samples_per_second\":", JsonNumber(record.samples_per_second),
-                      ",\"staleness\":[", absl::StrJoin(record.staleness, ","), "]}\n");
+  return absl::StrCat(
+      "{\"job\":", JsonString(record.job), ",\"phase\":", train ? "\"train\"" : "\"test\"",
+      ",\"unix_ms\":", record.unix_ms, ",\"epoch\":", record.epoch,
+      ",\"iteration\":", record.iteration, ",\"loss\":", JsonNumber(record.loss),
+      JsonField("accuracy", record.accuracy), JsonField("auc", record.auc),
+      JsonField("rmse", record.rmse),
+      ",\"samples_per_second\":", JsonNumber(record.samples_per_second), ",\"staleness\":[",
+      absl::StrJoin(record.staleness, ","), "]", RowFields(record), "}\n");
 }
 
 absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path) {

@@ -33,12 +33,15 @@ struct MetricsRecord {
   std::optional<double> rmse = {};
   double samples_per_second = 0.0;
   std::vector<int64_t> staleness;  // [k]: pulls that saw staleness k. Empty: nothing to say.
+  // Rows that workers had kept, and those that they pulled; left out where both are 0.
+  int64_t rows_cached = 0;
+  int64_t rows_pulled = 0;
 };
 
 // The record as one line of JSON with its newline. Keys, in this order: "job", "phase" ("train" or
 // "test"), "unix_ms", "epoch", "iteration", "loss", of "accuracy", "auc" and "rmse" those that are
-// set, "samples_per_second", "staleness" (array). NaN and infinities, which JSON does not have,
-// become null.
+// set, "samples_per_second", "staleness" (array), "rows_cached" and "rows_pulled". NaN and
+// infinities, which JSON does not have, become null.
 std::string ToJsonLine(const MetricsRecord& record);
 
 class MetricsLog {

@@ -69,6 +69,14 @@ TEST_CASE("MetricsLog: only figures that there are have a key", "[common][report
              Catch::Contains("\"loss\":0.25,\"rmse\":1.5,\"samples_per_second\""));
 }
 
+TEST_CASE("MetricsLog: rows that workers had kept are told where they keep any",
+          "[common][report]") {
+  MetricsRecord record = Example();
+  record.rows_pulled = 12;
+  CHECK_THAT(ToJsonLine(record),
+             Catch::EndsWith("[7,0,3],\"rows_cached\":0,\"rows_pulled\":12}\n"));
+}
+
 TEST_CASE("MetricsLog: what JSON cannot say is null, and text is escaped", "[common][report]") {
   MetricsRecord record = Example();
   record.job = "a\"b\\c\nd";

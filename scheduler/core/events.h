@@ -123,6 +123,8 @@ struct Report {
   double accuracy = 0;
   double samples_per_second = 0;
   std::vector<int64_t> staleness_counts;  // [k]: pulls that saw staleness k.
+  int64_t rows_cached = 0;                // As in JobView.
+  int64_t rows_pulled = 0;
 };
 
 struct EpochDone {

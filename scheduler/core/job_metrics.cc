@@ -24,6 +24,8 @@ void AddSums(const JobMetrics::Sums& difference, JobMetrics::Sums& sums) {
   sums.loss += difference.loss;
   sums.correct += difference.correct;
   AddCounts(difference.staleness_counts, sums.staleness_counts);
+  sums.rows_cached += difference.rows_cached;
+  sums.rows_pulled += difference.rows_pulled;
 }
 
 }  // namespace
@@ -34,7 +36,9 @@ void JobMetrics::Add(const TaskTotals& totals, TaskTotals& known, Instant now) {
       .samples = totals.samples - known.samples,
       .loss = totals.loss - known.loss,
       .correct = totals.correct - known.correct,
-      .staleness_counts = Difference(totals.staleness_counts, known.staleness_counts)};
+      .staleness_counts = Difference(totals.staleness_counts, known.staleness_counts),
+      .rows_cached = std::max<int64_t>(0, totals.rows_cached - known.rows_cached),
+      .rows_pulled = std::max<int64_t>(0, totals.rows_pulled - known.rows_pulled)};
   std::vector<int64_t> staleness_counts = totals.staleness_counts;
   if (staleness_counts.size() < known.staleness_counts.size()) {
     staleness_counts.resize(known.staleness_counts.size(), 0);
@@ -42,12 +46,16 @@ void JobMetrics::Add(const TaskTotals& totals, TaskTotals& known, Instant now) {
   for (size_t i = 0; i < known.staleness_counts.size(); ++i) {
     staleness_counts[i] = std::max(staleness_counts[i], known.staleness_counts[i]);
   }
-  known = totals;
+  const TaskTotals before = std::exchange(known, totals);
   known.staleness_counts = std::move(staleness_counts);
+  known.rows_cached = std::max(known.rows_cached, before.rows_cached);
+  known.rows_pulled = std::max(known.rows_pulled, before.rows_pulled);
   AddSums(difference, epoch_);
   AddSums(difference, report_);
   AddCounts(difference.staleness_counts, staleness_counts_);
   samples_ += difference.samples;
+  rows_cached_ += difference.rows_cached;
+  rows_pulled_ += difference.rows_pulled;
   if (difference.samples == 0) return;
   if (window_.empty() || now - window_.back().begin >= kRateBucket) window_.push_back({now, 0});
   window_.back().samples += difference.samples;

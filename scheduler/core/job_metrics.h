@@ -27,13 +27,15 @@ class JobMetrics {
     double loss = 0;
     int64_t correct = 0;
     std::vector<int64_t> staleness_counts;
+    int64_t rows_cached = 0;
+    int64_t rows_pulled = 0;
     double mean_loss() const { return samples == 0 ? 0 : loss / static_cast<double>(samples); }
     double accuracy() const {
       return samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
     }
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(samples, loss, correct, staleness_counts);
+      archive(samples, loss, correct, staleness_counts, rows_cached, rows_pulled);
     }
   };
 
@@ -46,6 +48,8 @@ class JobMetrics {
 
   const Sums& epoch() const { return epoch_; }
   const std::vector<int64_t>& staleness_counts() const { return staleness_counts_; }
+  int64_t rows_cached() const { return rows_cached_; }
+  int64_t rows_pulled() const { return rows_pulled_; }
   int64_t samples() const { return samples_; }  // Trained in all lives, repeats included.
   double SamplesPerSecond(Instant now) const;   // Over the last kRateWindow.
 
@@ -53,7 +57,7 @@ class JobMetrics {
   // All but the rate, which begins anew.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(epoch_, report_, staleness_counts_, samples_);
+    archive(epoch_, report_, staleness_counts_, samples_, rows_cached_, rows_pulled_);
   }
 
  private:
@@ -66,6 +70,8 @@ class JobMetrics {
   Sums report_;
   std::vector<int64_t> staleness_counts_;
   int64_t samples_ = 0;
+  int64_t rows_cached_ = 0;
+  int64_t rows_pulled_ = 0;
   std::deque<Bucket> window_;  // At most kRateWindow / kRateBucket + 1.
 };
 

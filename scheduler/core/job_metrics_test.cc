@@ -26,6 +26,20 @@ TEST_CASE("Job metrics: repeated and older totals add nothing, lost ones are mad
   CHECK(metrics.staleness_counts() == std::vector<int64_t>{15, 15});
 }
 
+TEST_CASE("Job metrics: rows that were kept are counted once", "[scheduler][core]") {
+  JobMetrics metrics;
+  TaskTotals known;
+  metrics.Add({.samples = 10, .staleness_counts = {}, .rows_cached = 5, .rows_pulled = 7}, known,
+              At(0));
+  metrics.Add({.samples = 10, .staleness_counts = {}, .rows_cached = 9, .rows_pulled = 8}, known,
+              At(1));
+  metrics.Add({.samples = 10, .staleness_counts = {}, .rows_cached = 6, .rows_pulled = 7}, known,
+              At(2));  // Late.
+  CHECK(metrics.rows_cached() == 9);
+  CHECK(metrics.rows_pulled() == 8);
+  CHECK(metrics.TakeReport().rows_cached == 9);
+}
+
 TEST_CASE("Job metrics: a new life counts from zero, beside what its rank did before",
           "[scheduler][core]") {
   JobMetrics metrics;

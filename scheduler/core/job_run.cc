@@ -73,6 +73,8 @@ absl::Status JobRun::ValidateReport(const TaskReport& report) const {
   }
   if (totals.samples < 0) return OutOfRange(report.task, "samples_total", totals.samples);
   if (totals.correct < 0) return OutOfRange(report.task, "correct_total", totals.correct);
+  if (totals.rows_cached < 0) return OutOfRange(report.task, "rows_cached", totals.rows_cached);
+  if (totals.rows_pulled < 0) return OutOfRange(report.task, "rows_pulled", totals.rows_pulled);
   if (totals.staleness_counts.size() > kStalenessBuckets) {
     return absl::InvalidArgumentError(
         absl::StrCat("staleness_counts: ", totals.staleness_counts.size(),

@@ -463,7 +463,7 @@ TEST_CASE("Job: figures are reported at most once a second, over all tasks", "[s
   CHECK(job.Seen<Report>().empty());
   job.now = job.now + absl::Seconds(1);
   report = job.Base(1);
-  report.totals = {20, 20.0, 20, {0, 1, 1}};
+  report.totals = {20, 20.0, 20, {0, 1, 1}, 60, 40};
   REQUIRE_OK(job.Send(report));
   const std::vector<Report> reports = job.Seen<Report>();
   REQUIRE(reports.size() == 1);
@@ -472,6 +472,10 @@ TEST_CASE("Job: figures are reported at most once a second, over all tasks", "[s
   CHECK(reports[0].accuracy == 0.75);
   CHECK(reports[0].staleness_counts == std::vector<int64_t>{1, 2, 1});
   CHECK(job.View().staleness_counts == std::vector<int64_t>{1, 2, 1});
+  CHECK(reports[0].rows_cached == 60);
+  CHECK(reports[0].rows_pulled == 40);
+  CHECK(job.View().rows_cached == 60);
+  CHECK(job.View().rows_pulled == 40);
 }
 
 TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][core]") {

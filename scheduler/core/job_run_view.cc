@@ -45,7 +45,9 @@ void JobRun::EmitReport(Instant now, Events& events) {
                           .loss = sums.mean_loss(),
                           .accuracy = AccuracyOf(sums),
                           .samples_per_second = metrics_.SamplesPerSecond(now),
-                          .staleness_counts = sums.staleness_counts});
+                          .staleness_counts = sums.staleness_counts,
+                          .rows_cached = sums.rows_cached,
+                          .rows_pulled = sums.rows_pulled});
 }
 
 std::string JobRun::EndDetail() const {
@@ -153,6 +155,8 @@ JobView JobRun::View(Instant now) const {
   view.accuracy = AccuracyOf(metrics_.epoch());
   view.results = results_;
   view.staleness_counts = metrics_.staleness_counts();
+  view.rows_cached = metrics_.rows_cached();
+  view.rows_pulled = metrics_.rows_pulled();
   view.restarts = restarts_;
   for (const Task& task : tasks_.all()) view.tasks.push_back(ViewTask(task));
   return view;

@@ -277,9 +277,11 @@ struct TaskTotals {
   double loss = 0;
   int64_t correct = 0;
   std::vector<int64_t> staleness_counts;  // At most kStalenessBuckets.
+  int64_t rows_cached = 0;                // Rows of batches that a cache gave, and
+  int64_t rows_pulled = 0;                // those that it did not have.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(samples, loss, correct, staleness_counts);
+    archive(samples, loss, correct, staleness_counts, rows_cached, rows_pulled);
   }
 };
 

@@ -46,6 +46,8 @@ struct JobView {
   double accuracy = 0;
   std::vector<EpochResult> results;
   std::vector<int64_t> staleness_counts;
+  int64_t rows_cached = 0;  // Rows of batches that workers had kept, and
+  int64_t rows_pulled = 0;  // those that they pulled, of jobs whose workers keep rows.
   int restarts = 0;
   std::vector<TaskView> tasks;
 };

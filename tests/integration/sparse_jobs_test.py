@@ -89,6 +89,25 @@ class SparseJobsTest(unittest.TestCase):
                 status = self.train(rest=f"wire {{ {wire} }}", epochs=4)
                 self.assertGreater(status["results"][-1]["testAuc"], 0.84)
 
+    def test_rows_that_a_worker_has_are_used_again_within_the_bound(self):
+        for rule, bound, wire in (
+            ("ssp { staleness_bound: 4 cached_rows: 1000 }", 4, "OFF"),
+            ("ssp { staleness_bound: 4 cached_rows: 50 }", 4, "AUTO"),
+            ("asp { cached_rows: 1000 cached_iterations: 3 }", None, "AUTO"),
+        ):
+            with self.subTest(rule=rule, wire=wire):
+                rest = f"wire {{ shared_memory: {wire} }}"
+                status = self.train(consistency=rule, epochs=4, rest=rest)
+                self.assertGreater(status["results"][-1]["testAuc"], 0.84)
+                self.assertGreater(int(status["rowsCached"]), 0)
+                self.assertGreater(int(status["rowsPulled"]), 0)
+                counts = [int(count) for count in status["stalenessCounts"]]
+                self.assertEqual(sum(counts), 4 * 40000 // 200)
+                if bound is not None:
+                    self.assertEqual(sum(counts[bound + 1:]), 0, counts)
+                log = pathlib.Path(status["outputDirectory"]) / "metrics.jsonl"
+                self.assertIn('"rows_cached":', log.read_text())
+
     def test_rows_leave_beyond_their_limit(self):
         model = f"{clicks.FACTORS} rows {{ rows_max: 1600 }}"
         status = self.train(model=model, data=MANY_KEYS, batch_size=50, epochs=1)

@@ -121,9 +121,11 @@ void TaskBoard::Done(const Work& work, const WorkResult& result) {
 
 void TaskBoard::SkipTo(Iteration oldest) { slots_.SkipTo(oldest); }
 
-void TaskBoard::SawStaleness(int64_t staleness) {
+void TaskBoard::SawRead(const RowsRead& read) {
+  totals_.rows_cached += read.cached;
+  totals_.rows_pulled += read.pulled;
   const auto entry =
-      static_cast<size_t>(std::clamp<int64_t>(staleness, 0, kStalenessEntriesMax - 1));
+      static_cast<size_t>(std::clamp<int64_t>(read.staleness, 0, kStalenessEntriesMax - 1));
   if (totals_.staleness_counts.size() <= entry) totals_.staleness_counts.resize(entry + 1);
   ++totals_.staleness_counts[entry];
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "common/types/ids.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/sample_planner.h"
 #include "worker/core/slot_planner.h"
 
@@ -60,6 +61,9 @@ struct TaskTotals {
   int64_t correct = 0;
   // [k] pulls that saw staleness k; the last entry: or more.
   std::vector<int64_t> staleness_counts;
+  // Of models with a cache of rows: those that it gave for training, and those that were pulled.
+  int64_t rows_cached = 0;
+  int64_t rows_pulled = 0;
 };
 
 class TaskBoard {
@@ -91,7 +95,7 @@ class TaskBoard {
 
   // BSP: iterations before `oldest` were completed by somebody else.
   void SkipTo(Iteration oldest);
-  void SawStaleness(int64_t staleness);
+  void SawRead(const RowsRead& read);
   void Exported() { exported_ = true; }
 
   // Everything assigned is done, or nothing may be started; and everything started is acknowledged.

@@ -104,9 +104,9 @@ TEST_CASE("TaskBoard: phases go from training over evaluation to export and the 
 
 TEST_CASE("TaskBoard: staleness is counted, the last entry takes the rest", "[worker][core]") {
   TaskBoard board({});
-  board.SawStaleness(0);
-  board.SawStaleness(2);
-  board.SawStaleness(1000);
+  board.SawRead({.staleness = 0});
+  board.SawRead({.staleness = 2});
+  board.SawRead({.staleness = 1000});
   CHECK(board.totals().staleness_counts[0] == 1);
   CHECK(board.totals().staleness_counts[2] == 1);
   CHECK(board.totals().staleness_counts.size() == TaskBoard::kStalenessEntriesMax);

@@ -156,7 +156,9 @@ Coroutine<absl::Status> TaskLoop::EnsureParameters(const Work& work) {
       co_return PlanAgain();
     }
     if (!pulled.status.ok()) co_return pulled.status;
-    port_.UseBoard([&pulled](TaskBoard& board) { board.SawStaleness(pulled.staleness); });
+    const RowsRead read = port_.Pulled(pulled);
+    if (read.again) co_return PlanAgain();
+    port_.UseBoard([&read](TaskBoard& board) { board.SawRead(read); });
     held_ = work;
   }
   if (!AwaitsIterations()) co_return absl::OkStatus();

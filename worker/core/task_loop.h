@@ -43,6 +43,7 @@
 #include "common/types/ids.h"
 #include "worker/core/coroutine.h"
 #include "worker/core/push_pull_session.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 
 namespace capstan::worker {
@@ -69,6 +70,8 @@ class TaskPort {
   // sparse tables what its samples need (Options::keyed).
   virtual absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) = 0;
   virtual void CancelPull(OpId op) = 0;
+  // A pull for training has ended well: what has been read.
+  virtual RowsRead Pulled(const OpDone& done) { return {.staleness = done.staleness}; }
 
   // ---- calls that take time
   //

@@ -9,12 +9,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/message_codec.h"
+#include "worker/core/push_pull_session.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 #include "worker/training/step_observer.h"
 
@@ -46,6 +49,12 @@ class Computation {
                                                  const std::vector<Work>& upcoming,
                                                  TableArrays* parameters) = 0;
 
+  // What was to be pulled for training is in *parameters, and `done` is how the pull has ended: OK.
+  virtual RowsRead Pulled(const OpDone& done, const TableArrays& parameters) {
+    static_cast<void>(parameters);
+    return {.staleness = done.staleness};
+  }
+
   // `work`, for which *parameters were pulled, is about to be trained: makes room in *gradient and
   // returns which rows it is of. Where parameters are rows, what was pulled is kept aside, and the
   // next work's may be pulled meanwhile.
@@ -58,6 +67,9 @@ class Computation {
   virtual absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
                                            const TableArrays& parameters, TableArrays* gradient,
                                            const GradientPartReady& ready) = 0;
+
+  // What it keeps beside its parameters, for the log; empty: nothing.
+  virtual std::string Kept() const { return ""; }
 
   // Of `work`, for which *parameters were pulled last.
   virtual absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) = 0;

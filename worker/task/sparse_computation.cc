@@ -7,6 +7,7 @@
 #include "common/sparse_models/model_of_job.h"
 #include "common/sparse_models/sparse_model.h"
 #include "common/status/status_macros.h"
+#include "worker/task/task_options.h"
 
 namespace capstan::worker {
 namespace {
@@ -24,6 +25,11 @@ ExamplePart PartOf(const Work& work) {
     default:
       return {.epoch = work.epoch, .positions = {}};  // An export's rows are not pulled.
   }
+}
+
+std::optional<RowCache> MakeRowCache(const v1::JobSpec& job, int64_t dim) {
+  const std::optional<RowCache::Options> options = RowCacheOptions(job, dim);
+  return options.has_value() ? std::optional<RowCache>(*options) : std::nullopt;
 }
 
 absl::Span<const float> DenseOf(const TableArrays& arrays) {
@@ -51,6 +57,7 @@ absl::StatusOr<std::unique_ptr<Computation>> SparseComputation::Create(const v1:
 SparseComputation::SparseComputation(const v1::JobSpec& job, std::unique_ptr<SparseTrainer> trainer)
     : trainer_(std::move(trainer)),
       tables_(MakeSparseTables(job.model().sparse(), trainer_->shape())),
+      cache_(MakeRowCache(job, trainer_->shape().row_dim)),
       batches_(
           [this](const ExamplePart& part, SparseBatch& batch) {
             auto loaded = part.test ? trainer_->LoadTest(part.positions)
@@ -87,7 +94,23 @@ absl::StatusOr<AllTableKeys> SparseComputation::BeginPull(const Work& work,
   std::swap(pulled_, *batch);
   pulled_is_taken_ = false;
   MakeRoom(pulled_, parameters);
-  return KeysOf(pulled_);
+  AllTableKeys keys = KeysOf(pulled_);
+  if (cache_.has_value() && work.kind == Work::Kind::kTrain) {
+    keys[kRowsTable].wanted = std::make_shared<const WantedKeys>(
+        cache_->Begin(pulled_.keys, work.iteration, absl::MakeSpan((*parameters)[kRowsTable])));
+  }
+  return keys;
+}
+
+RowsRead SparseComputation::Pulled(const OpDone& done, const TableArrays& parameters) {
+  if (!cache_.has_value()) return {.staleness = done.staleness};
+  return cache_->End({.staleness = done.staleness, .membership = done.membership},
+                     parameters[kRowsTable]);
+}
+
+std::string SparseComputation::Kept() const {
+  if (!cache_.has_value()) return "";
+  return absl::StrCat(cache_->rows(), " rows in ", cache_->bytes() >> 20, " MiB");
 }
 
 AllTableKeys SparseComputation::BeginTraining(const Work&, TableArrays* parameters,

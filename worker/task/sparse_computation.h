@@ -6,14 +6,19 @@
 //   ready by a               rows in *parameters           parameters here, so that the
 //   thread of their own                                    next can be pulled meanwhile
 //
+// With a cache of rows (worker/core/row_cache.h) BeginPull for training puts in *parameters what it
+// has, and asks for the rest alone; Pulled takes that in.
+//
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_
 #define CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "worker/core/row_cache.h"
 #include "worker/data/batch_source.h"
 #include "worker/task/computation.h"
 #include "worker/training/sparse_trainer.h"
@@ -38,11 +43,13 @@ class SparseComputation final : public Computation {
   // Errors: those of SparseTrainer::LoadTraining and LoadTest.
   absl::StatusOr<AllTableKeys> BeginPull(const Work& work, const std::vector<Work>& upcoming,
                                          TableArrays* parameters) override;
+  RowsRead Pulled(const OpDone& done, const TableArrays& parameters) override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                              TableArrays* gradient) override;
   absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
                                    const TableArrays& parameters, TableArrays* gradient,
                                    const GradientPartReady& ready) override;
+  std::string Kept() const override;
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
 
  private:
@@ -53,6 +60,7 @@ class SparseComputation final : public Computation {
 
   const std::unique_ptr<SparseTrainer> trainer_;
   const std::vector<v1::TableSpec> tables_;
+  std::optional<RowCache> cache_;
   bool pulled_is_taken_ = true;  // By BeginTraining.
   SparseBatch pulled_;
   SparseBatch training_;

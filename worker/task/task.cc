@@ -1,6 +1,7 @@
 #include "worker/task/task.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/model/tables.h"
@@ -77,6 +78,9 @@ absl::Status Task::Loop() {
                  .early_pulls = EarlyPulls(assignment_.spec())},
                 *this);
   loop.Start();
+  if (const std::string kept = computation_->Kept(); !kept.empty()) {
+    LogInfo({.job = assignment_.job_id()}, "kept {}", kept);
+  }
   return loop.outcome();
 }
 
@@ -127,6 +131,8 @@ absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
 
 void Task::CancelPull(OpId op) { client_.CancelPull(op); }
 
+RowsRead Task::Pulled(const OpDone& done) { return computation_->Pulled(done, parameters_); }
+
 bool Task::Wait(OpId op, OpDone* done) {
   const Instant begin = clock_.Now();
   absl::StatusOr<OpResult> result = client_.Wait(op);
@@ -134,6 +140,7 @@ bool Task::Wait(OpId op, OpDone* done) {
   *done = {.op = op, .status = result.status()};
   if (result.ok()) {
     done->staleness = result->staleness;
+    done->membership = result->membership;
     done->versions = std::move(result->versions);
   } else if (absl::IsOutOfRange(result.status())) {
     done->oldest = client_.OldestIteration();

@@ -55,6 +55,7 @@ class Task final : private TaskPort {
   absl::StatusOr<OpId> Push(const Work& work) override;
   absl::StatusOr<OpId> Pull(const Work& work, bool snapshot) override;
   void CancelPull(OpId op) override;
+  RowsRead Pulled(const OpDone& done) override;
   bool Wait(OpId op, OpDone* done) override;
   bool WaitForWork() override;
   bool Train(const Work& work, const std::vector<Work>& ahead, OpId push,

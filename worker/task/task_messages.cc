@@ -87,6 +87,8 @@ v1::TaskProgress ProgressToProto(const TaskBoard& board) {
   progress.set_loss_total(board.totals().loss);
   progress.set_correct_total(board.totals().correct);
   for (const int64_t count : board.totals().staleness_counts) progress.add_staleness_counts(count);
+  progress.set_rows_cached(board.totals().rows_cached);
+  progress.set_rows_pulled(board.totals().rows_pulled);
   progress.set_exported(board.exported());
   return progress;
 }

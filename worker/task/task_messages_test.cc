@@ -54,7 +54,7 @@ TEST_CASE("Task messages: progress carries totals, leases and staleness", "[work
   const Work work = board.Next();
   board.Started(work);
   board.Done(work, {.samples = 4, .loss_sum = 2.5, .correct = 3});
-  board.SawStaleness(1);
+  board.SawRead({.staleness = 1, .cached = 30, .pulled = 12});
   const v1::TaskProgress progress = ProgressToProto(board);
   CHECK(progress.iterations() == 4);
   CHECK(progress.samples(0).lease_id() == 5);
@@ -63,6 +63,8 @@ TEST_CASE("Task messages: progress carries totals, leases and staleness", "[work
   CHECK(progress.loss_total() == 2.5);
   CHECK(progress.correct_total() == 3);
   CHECK(progress.staleness_counts(1) == 1);
+  CHECK(progress.rows_cached() == 30);
+  CHECK(progress.rows_pulled() == 12);
 }
 
 TEST_CASE("Task messages: a finished evaluation carries its scores as steps from bin to bin",

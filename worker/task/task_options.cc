@@ -99,6 +99,20 @@ std::vector<int64_t> BucketBytes(const v1::JobSpec& job) {
   return {std::max<int64_t>(1, batch * RowBytes(model) / BucketsOf(model))};
 }
 
+std::optional<RowCache::Options> RowCacheOptions(const v1::JobSpec& job, int64_t dim) {
+  const v1::Consistency::Ssp& ssp = job.consistency().ssp();
+  const v1::Consistency::Asp& asp = job.consistency().asp();
+  if (ssp.cached_rows() > 0) {
+    return RowCache::Options{
+        .rows_max = ssp.cached_rows(), .dim = dim, .bound = ssp.staleness_bound()};
+  }
+  if (asp.cached_rows() == 0) return std::nullopt;
+  return RowCache::Options{.rows_max = asp.cached_rows(),
+                           .dim = dim,
+                           .by_floor = false,
+                           .bound = asp.cached_iterations()};
+}
+
 TaskBoard::Options BoardOptions(const v1::JobSpec& job) {
   return {.bsp = IsBsp(job),
           .slots = Slots(job),

@@ -5,11 +5,13 @@
 #define CAPSTAN_WORKER_TASK_TASK_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "proto/job.pb.h"
 #include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 
 namespace capstan::worker {
@@ -26,6 +28,8 @@ Formats WireFormats(const v1::JobSpec& job);
 // models of layers.
 std::vector<int64_t> BucketBytes(const v1::JobSpec& job);
 int64_t SharedMemoryBytes(const v1::JobSpec& job);  // With each server.
+// Of a sparse model's rows of `dim` floats; none: the job has no cache of rows.
+std::optional<RowCache::Options> RowCacheOptions(const v1::JobSpec& job, int64_t dim);
 // The number of training samples is still to be set.
 TaskBoard::Options BoardOptions(const v1::JobSpec& job);
 

@@ -45,6 +45,26 @@ TEST_CASE("Task options: rows are pulled early where the rule lets a worker miss
   CHECK_FALSE(EarlyPulls(job));
 }
 
+TEST_CASE("Task options: rows are kept by the bound, or by age where there are no clocks",
+          "[worker][task]") {
+  v1::JobSpec job = Job(2, 0);
+  CHECK_FALSE(RowCacheOptions(job, 8).has_value());
+  job.mutable_consistency()->mutable_ssp()->set_staleness_bound(4);
+  CHECK_FALSE(RowCacheOptions(job, 8).has_value());
+  job.mutable_consistency()->mutable_ssp()->set_cached_rows(100);
+  REQUIRE(RowCacheOptions(job, 8).has_value());
+  CHECK(RowCacheOptions(job, 8)->rows_max == 100);
+  CHECK(RowCacheOptions(job, 8)->dim == 8);
+  CHECK(RowCacheOptions(job, 8)->by_floor);
+  CHECK(RowCacheOptions(job, 8)->bound == 4);
+  job.mutable_consistency()->mutable_asp()->set_cached_rows(50);
+  job.mutable_consistency()->mutable_asp()->set_cached_iterations(3);
+  REQUIRE(RowCacheOptions(job, 8).has_value());
+  CHECK(RowCacheOptions(job, 8)->rows_max == 50);
+  CHECK_FALSE(RowCacheOptions(job, 8)->by_floor);
+  CHECK(RowCacheOptions(job, 8)->bound == 3);
+}
+
 TEST_CASE("Task options: one task may hold every slot of an iteration", "[worker][task]") {
   v1::JobSpec job = Job(4, 1);
   CHECK(SessionOptions(job).operations_max == 64);

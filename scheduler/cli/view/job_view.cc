@@ -157,6 +157,13 @@ std::string DescribeStaleness(const google::protobuf::RepeatedField<int64_t>& co
   return absl::StrFormat("mean %.1f, at most %d", weighted / total, highest);
 }
 
+std::string DescribeRows(const v1::JobStatus& job) {
+  const int64_t rows = job.rows_cached() + job.rows_pulled();
+  if (rows == 0) return "";
+  return absl::StrCat(Share(job.rows_cached(), rows), " of ", FormatCount(rows),
+                      " rows were kept by their worker");
+}
+
 std::string DescribeWait(const v1::Wait& wait) {
   if (wait.what().empty()) return "";
   std::string text = absl::StrCat(wait.what(), " at iteration ", wait.iteration());
@@ -238,6 +245,7 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
     AddField(&text, "training", training);
   }
   AddField(&text, "staleness", DescribeStaleness(job.staleness_counts()));
+  AddField(&text, "row cache", DescribeRows(job));
   AddField(&text, "restarts", absl::StrCat(job.restarts()));
   AddField(&text, "output", job.output_directory());
   if (job.tasks_size() > 0) absl::StrAppend(&text, "\n", TaskTable(job));
@@ -279,6 +287,7 @@ std::string EndSummary(const v1::JobStatus& job) {
                      FormatCount(tested->test_samples()), " samples, epoch ", tested->epoch() + 1));
   }
   add("staleness", DescribeStaleness(job.staleness_counts()));
+  add("row cache", DescribeRows(job));
   if (job.state() == v1::SUCCEEDED && !job.output_directory().empty()) {
     const std::string& folder = job.output_directory();
     add("model", absl::StrCat(folder, "/model.safetensors"));

@@ -30,6 +30,8 @@ std::string DescribeFailure(const v1::Failure& failure);
 
 // "mean 0.8, at most 2"; empty if nothing was counted.
 std::string DescribeStaleness(const google::protobuf::RepeatedField<int64_t>& counts);
+// "62 % of 9,000 rows were kept by their worker"; empty where workers keep none.
+std::string DescribeRows(const v1::JobStatus& job);
 
 // A line for a finished epoch of `job`: "epoch 1/3  train loss 0.7312  train accuracy 74 %  ...".
 std::string EpochLine(const v1::EpochResult& result, const v1::JobStatus& job);

@@ -109,6 +109,16 @@ TEST_CASE("JobTable: a row a job, and a hint when there is none", "[cli]") {
         "free\n");
 }
 
+TEST_CASE("DescribeRows: tells the share of rows that did not travel, if any are kept", "[cli]") {
+  v1::JobStatus job = Running();
+  CHECK(DescribeRows(job).empty());
+  job.set_rows_pulled(1000);
+  CHECK(DescribeRows(job) == "0 % of 1,000 rows were kept by their worker");
+  job.set_rows_cached(3000);
+  CHECK_THAT(DescribeJob(job, absl::FromUnixMillis(1030000)),
+             Catch::Contains("\nrow cache  75 % of 4,000 rows were kept by their worker\n"));
+}
+
 TEST_CASE("EndSummary: a success names accuracy and files, a failure reason and logs", "[cli]") {
   v1::JobStatus job = Running();
   job.set_state(v1::SUCCEEDED);

@@ -1,0 +1,85 @@
+// What TaskLoop does with what a port says of a pull's rows.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/core/task_loop.h"
+
+namespace capstan::worker {
+namespace {
+
+// A port whose calls all end at once; some pulls must be repeated.
+class Port final : public TaskPort {
+ public:
+  explicit Port(std::vector<RowsRead> reads)
+      : board({.batch_size = 4, .evaluation_batch_size = 8, .train_samples = 8}),
+        reads_(std::move(reads)) {
+    board.Take(
+        {.generation = Generation(1), .phase = Phase::kTrain, .samples = {{LeaseId(5), {0, 8}}}});
+  }
+
+  void UseBoard(const std::function<void(TaskBoard&)>& use) override { use(board); }
+  bool Fenced() override { return fenced_; }
+  void ReportSoon() override {}
+  bool HasRouting() override { return true; }
+  absl::StatusOr<OpId> Push(const Work& work) override { return Note("push", work); }
+  absl::StatusOr<OpId> Pull(const Work& work, bool) override { return Note("pull", work); }
+  void CancelPull(OpId) override { story.push_back("cancel"); }
+  RowsRead Pulled(const OpDone& done) override {
+    CHECK(done.op == last_pull_);
+    return next_ < reads_.size() ? reads_[next_++] : RowsRead();
+  }
+  bool Wait(OpId op, OpDone* done) override {
+    *done = {.op = op};
+    return true;
+  }
+  bool WaitForWork() override {
+    fenced_ = true;  // The end.
+    return true;
+  }
+  bool Train(const Work& work, const std::vector<Work>&, OpId,
+             absl::StatusOr<WorkResult>* result) override {
+    story.push_back(absl::StrCat("train ", work.iteration.value()));
+    *result = WorkResult{.samples = work.positions.size()};
+    return true;
+  }
+  bool Evaluate(const Work&, absl::StatusOr<WorkResult>*) override { return true; }
+  bool Export(const Work&, const absl::btree_map<TableId, Version>&, absl::Status*) override {
+    return true;
+  }
+
+  TaskBoard board;
+  std::vector<std::string> story;
+
+ private:
+  OpId Note(const char* what, const Work& work) {
+    story.push_back(absl::StrCat(what, " ", work.iteration.value()));
+    const OpId op(++ops_);
+    if (std::string(what) == "pull") last_pull_ = op;
+    return op;
+  }
+
+  std::vector<RowsRead> reads_;
+  size_t next_ = 0;
+  uint64_t ops_ = 0;
+  OpId last_pull_;
+  bool fenced_ = false;
+};
+
+TEST_CASE("TaskLoop: rows that may be too old are asked for again before they are used",
+          "[worker][core]") {
+  Port port({{.staleness = 2, .cached = 5, .pulled = 7},
+             {.again = true, .staleness = 9, .cached = 99, .pulled = 99},
+             {.staleness = 1, .cached = 0, .pulled = 12}});
+  TaskLoop loop({.keyed = true, .early_pulls = true}, port);
+  loop.Start();
+  CHECK(port.story == std::vector<std::string>{"pull 0", "push 0", "pull 1", "train 0", "pull 1",
+                                               "push 1", "train 1"});
+  CHECK(port.board.totals().rows_cached == 5);
+  CHECK(port.board.totals().rows_pulled == 19);
+  CHECK(port.board.totals().staleness_counts == std::vector<int64_t>{0, 1, 1});
+}
+
+}  // namespace
+}  // namespace capstan::worker
