@@ -49,6 +49,16 @@ struct ShardRead {
   Version version;
 };
 
+// A bucket's rows as a task that keeps rows uses them, once the pull for it has ended well.
+struct RowsUse {
+  Life life;
+  ShardKey shard;
+  Iteration iteration;
+  Range places;                      // Of its keys among those of the table.
+  absl::Span<const uint32_t> asked;  // Of those, the ones that the pull has asked for.
+  absl::Span<const float> rows;      // Of all places of the table. Valid during the call.
+};
+
 class Checker {
  public:
   virtual ~Checker() = default;
@@ -64,6 +74,7 @@ class Checker {
     static_cast<void>(life), static_cast<void>(shard), static_cast<void>(iteration);
   }
   virtual void ReadDone(const ShardRead& read) { static_cast<void>(read); }
+  virtual void RowsUsed(const RowsUse& use) { static_cast<void>(use); }
   // Every shard has acknowledged the batch's push.
   virtual void BatchDone(const Life& life, const Batch& batch) {
     static_cast<void>(life), static_cast<void>(batch);

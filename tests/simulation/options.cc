@@ -104,6 +104,10 @@ void DrawSparse(Prng& prng, JobOptions& job) {
   job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
   if (prng.Chance(0.5)) DrawRowLife(prng, job);
   if (prng.Chance(0.5)) job.sparse_memory = 1024 * job.sparse_buckets;  // Some rows in each.
+  const bool may_keep = job.mode == Mode::kSsp ? job.staleness_bound >= 2 : job.mode == Mode::kAsp;
+  if (!may_keep || !prng.Chance(0.7)) return;
+  job.cached_rows = prng.Between(1, 2 * job.table_elements[0] / job.sparse_dim);
+  job.cached_iterations = static_cast<int>(prng.Between(1, 4));
 }
 
 std::string Describe(const RowLife& life) {
@@ -153,7 +157,8 @@ std::string Describe(const Options& options) {
       " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements",
       job.sparse_buckets > 0
           ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
-                         Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory)")
+                         Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory, ",
+                         job.cached_rows, " kept for ", job.cached_iterations, ")")
           : "",
       ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
       ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",

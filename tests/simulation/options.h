@@ -70,7 +70,10 @@ struct JobOptions {
   int64_t sparse_dim = 1;
   RowLife row_life;
   int64_t sparse_memory = 0;  // Bytes; 0: no limit.
-  int optimizer = 0;          // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
+  // SSP, ASP: rows that a task keeps, and under ASP in how many more iterations it may use one.
+  int64_t cached_rows = 0;
+  int cached_iterations = 0;
+  int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
   int replicas = 0;
   bool log = false;
   int64_t checkpoint_iterations = 0;

@@ -12,6 +12,8 @@ absl::string_view ReachedName(Reached reached) {
       "a caller was fenced off",
       "a stale routing table was refused",
       "a server did not know a list of keys",
+      "a row that was kept was used",
+      "rows that were kept were dropped, and pulled again",
       "a task was replaced",
       "a task's crash was counted",
       "a worker daemon died",

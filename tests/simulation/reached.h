@@ -22,6 +22,8 @@ enum class Reached : uint8_t {
   kCallerFenced,
   kStaleRoutingRefused,
   kKeyListUnknown,
+  kKeptRowsUsed,
+  kKeptRowsDropped,
   kTaskReplaced,
   kTaskCrashCounted,
   kWorkerDaemonDied,

@@ -35,6 +35,7 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       board_(BoardOptions(*world, assignment.spec())),
       session_(SessionOptions(*world, assignment.spec())),
       parameters_(world->workload.Zeros()),
+      row_cache_(MakeRowCache(*world)),
       report_delay_(kReportInterval) {}
 
 void SimTask::Start() {
@@ -200,6 +201,12 @@ absl::StatusOr<worker::OpId> SimTask::Push(const worker::Work& work) {
 
 absl::StatusOr<worker::OpId> SimTask::Pull(const worker::Work& work, bool snapshot) {
   const worker::OpId op(next_op_++);
+  pulling_ = world_->workload.keys();
+  if (row_cache_.has_value() && !snapshot) {
+    pulling_[0].wanted = std::make_shared<const WantedKeys>(
+        row_cache_->Begin(pulling_[0].batch, work.iteration, absl::MakeSpan(parameters_[0])));
+    pulled_for_ = work.iteration;
+  }
   worker::SessionActions actions;
   const absl::Status started = session_.Start(
       op, {.kind = worker::OpKind::kPull, .iteration = work.iteration, .snapshot = snapshot},
@@ -214,6 +221,16 @@ void SimTask::CancelPull(worker::OpId op) {
   session_.CancelPull(op, process_->Now(), &actions);
   ended_.erase(op);
   Perform(std::move(actions));
+}
+
+worker::RowsRead SimTask::Pulled(const worker::OpDone& done) {
+  if (!row_cache_.has_value()) return {.staleness = done.staleness};
+  const worker::RowsRead read =
+      row_cache_->End({.staleness = done.staleness, .membership = done.membership}, parameters_[0]);
+  world_->reached[Reached::kKeptRowsUsed] += read.cached;
+  if (read.again) ++world_->reached[Reached::kKeptRowsDropped];
+  if (!read.again) TellRowsUsed(world_, life_, pulled_for_, pulling_[0], parameters_[0]);
+  return read;
 }
 
 void SimTask::Perform(worker::SessionActions actions) {
@@ -286,9 +303,8 @@ void SimTask::Send(const worker::SendMessage& message) {
         [&](Checker& checker) { checker.PullSent(life_, shard.key, message.request.iteration); });
   }
   v1::PullRequest request;
-  const worker::AllTableKeys& keys = world_->workload.keys();
-  const std::vector<worker::KeyForm> forms = known.Forms(message, keys);
-  worker::EncodePull(caller_, message, kPullWaitLimit, &request, {}, keys, forms);
+  const std::vector<worker::KeyForm> forms = known.Forms(message, pulling_);
+  worker::EncodePull(caller_, message, kPullWaitLimit, &request, {}, pulling_, forms);
   world_->network.Call(
       self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
       [this, message, forms, address](const absl::Status& status, const std::string& answer) {
@@ -347,7 +363,7 @@ void SimTask::OnPullReply(const worker::SendMessage& message, const KeysSent& se
   const absl::StatusOr<PullAnswer> parsed = DecodePullAnswer(absl::Cord(answer));
   if (outcome.ok() && !parsed.ok()) outcome = absl::InternalError("unreadable answer");
   if (outcome.ok()) {
-    auto read = worker::DecodePull(message, *parsed, &parameters_, world_->workload.keys());
+    auto read = worker::DecodePull(message, *parsed, &parameters_, pulling_);
     outcome = read.status();
     if (read.ok()) decoded = *std::move(read);
   }

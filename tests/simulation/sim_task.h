@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "worker/client/known_key_lists.h"
 #include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
 
@@ -48,6 +50,7 @@ class SimTask final : public worker::TaskPort {
   absl::StatusOr<worker::OpId> Push(const worker::Work& work) override;
   absl::StatusOr<worker::OpId> Pull(const worker::Work& work, bool snapshot) override;
   void CancelPull(worker::OpId op) override;
+  worker::RowsRead Pulled(const worker::OpDone& done) override;
   bool Wait(worker::OpId op, worker::OpDone* done) override;
   bool WaitForWork() override;
   bool Train(const worker::Work& work, const std::vector<worker::Work>& ahead, worker::OpId push,
@@ -107,6 +110,9 @@ class SimTask final : public worker::TaskPort {
   worker::PushPullSession session_;
   v1::RoutingTable routing_;
   Arrays parameters_;
+  std::optional<worker::RowCache> row_cache_;
+  worker::AllTableKeys pulling_;  // Of the newest pull,
+  Iteration pulled_for_;          // and its iteration, if it is no snapshot.
   absl::btree_map<worker::OpId, Gradient> gradients_;
   absl::btree_map<std::string, worker::KnownKeyLists> known_lists_;  // By the server's address.
   absl::btree_map<worker::OpId, worker::OpDone> ended_;

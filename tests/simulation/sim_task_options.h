@@ -3,10 +3,15 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_SIM_TASK_OPTIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_SIM_TASK_OPTIONS_H_
 
+#include <optional>
+
 #include "proto/job.pb.h"
+#include "tests/simulation/checker.h"
 #include "tests/simulation/evaluation.h"
 #include "tests/simulation/world.h"
+#include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 
 namespace capstan::sim {
@@ -36,6 +41,30 @@ inline worker::PushPullSession::Options SessionOptions(const World& world,
   options.chunk_bytes_min = options.chunk_bytes_max = 128;
   options.acknowledgement = AcknowledgementOf(spec);
   return options;
+}
+
+inline std::optional<worker::RowCache> MakeRowCache(const World& world) {
+  const JobOptions& job = world.options.job;
+  if (job.cached_rows == 0) return std::nullopt;
+  const bool ssp = job.mode == Mode::kSsp;
+  return worker::RowCache({.rows_max = job.cached_rows,
+                           .dim = job.sparse_dim,
+                           .by_floor = ssp,
+                           .bound = ssp ? job.staleness_bound : job.cached_iterations});
+}
+
+// What a pull for `iteration` came to, for the checkers: bucket by bucket.
+inline void TellRowsUsed(World* world, const Life& life, Iteration iteration,
+                         const worker::TableKeys& pulled, absl::Span<const float> rows) {
+  for (int32_t bucket = 0; bucket < world->options.job.sparse_buckets; ++bucket) {
+    const RowsUse use{.life = life,
+                      .shard = {TableId(0), ShardId(bucket)},
+                      .iteration = iteration,
+                      .places = pulled.batch->InBucket(bucket),
+                      .asked = pulled.wanted->InBucket(bucket),
+                      .rows = rows};
+    world->Tell([&](Checker& checker) { checker.RowsUsed(use); });
+  }
 }
 
 inline worker::WorkResult EvaluationOf(const worker::Work& work) {

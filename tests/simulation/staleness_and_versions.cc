@@ -19,7 +19,7 @@ std::string NameOf(const ShardKey& shard) {
 }  // namespace
 
 void StalenessAndVersions::PushSent(const ShardPush& push) {
-  Iteration& next = pushed_[{push.life, push.shard}];
+  Iteration& next = pushed_[push.shard][push.life];
   next = std::max(next, push.batch.iteration.Next());
 }
 
@@ -100,32 +100,60 @@ void StalenessAndVersions::PullAnswered(const std::string& server, const v1::Pul
     if (asked.iteration.value() == request.iteration()) {
       CheckSees(asked.acknowledged, life, shard, Version(response.shards(i).version()));
     }
-    if (job_.mode == Mode::kSsp && !request.snapshot()) {
-      CheckStaleness(server, caller, request.iteration(), shard);
-    }
+    if (job_.mode != Mode::kSsp || request.snapshot()) continue;
+    answered_[{life, shard}] = pushed_[shard];
+    CheckStaleness(absl::StrCat(server, " let ", NameOf(life), " read ", NameOf(shard)), life,
+                   request.iteration(), shard, pushed_[shard]);
   }
 }
 
-void StalenessAndVersions::CheckStaleness(const std::string& server, const v1::Caller& caller,
-                                          int64_t iteration, const ShardKey& shard) {
-  const Life reader{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
+void StalenessAndVersions::RowsUsed(const RowsUse& use) {
+  if (history_.IsOld(use.life)) return;
+  const int64_t dim = job_.sparse_dim;
+  const auto row_at = [&](int64_t place) {
+    return use.rows.subspan(static_cast<size_t>(place * dim), static_cast<size_t>(dim));
+  };
+  for (int64_t place = use.places.begin; place < use.places.end; ++place) {
+    Kept& kept = kept_[{use.life, place}];
+    const auto row = row_at(place);
+    if (std::binary_search(use.asked.begin(), use.asked.end(), static_cast<uint32_t>(place))) {
+      kept = {use.iteration, answered_[{use.life, use.shard}], {row.begin(), row.end()}};
+      continue;
+    }
+    const std::string what = absl::StrCat(NameOf(use.life), " used a row of ", NameOf(use.shard),
+                                          " that it had pulled for ", kept.iteration.value());
+    if (!std::equal(row.begin(), row.end(), kept.row.begin(), kept.row.end())) {
+      return Fail(absl::StrCat("staleness: ", what, ", and which is another"));
+    }
+    const int64_t age = use.iteration.value() - kept.iteration.value();
+    if (job_.mode == Mode::kAsp && age > job_.cached_iterations) {
+      return Fail(absl::StrCat("staleness: ", what, " at ", use.iteration.value(), "; it may for ",
+                               job_.cached_iterations));
+    }
+    if (job_.mode != Mode::kSsp) continue;
+    CheckStaleness(what, use.life, use.iteration.value(), use.shard, kept.pushed);
+  }
+}
+
+void StalenessAndVersions::CheckStaleness(const std::string& what, const Life& reader,
+                                          int64_t iteration, const ShardKey& shard,
+                                          const Pushed& pushed) {
   const Asked& asked = asked_[{reader, shard}];
   for (const scheduler::Member& member : membership_.members) {
     // Where a worker reads its writes, its own pushes are before its pull.
-    const bool own = member.rank.value() == caller.rank();
+    const bool own = member.rank == reader.rank;
     if (!member.active || (own && !job_.early_pulls())) continue;
-    const Life life{caller.job_id(), member.rank, member.incarnation};
+    const Life life{reader.job, member.rank, member.incarnation};
     const auto work = work_.find(life);
     if (work == work_.end() || work->second.leases == 0) continue;
     if (asked.iteration.value() == iteration && !asked.working.contains(life)) continue;
     Iteration next = work->second.start;
-    if (const auto pushed = pushed_.find({life, shard}); pushed != pushed_.end()) {
-      next = std::max(next, pushed->second);
+    if (const auto found = pushed.find(life); found != pushed.end()) {
+      next = std::max(next, found->second);
     }
     if (next.value() >= iteration - job_.staleness_bound) continue;
-    return Fail(absl::StrCat("staleness: ", server, " let task ", caller.rank(), "/",
-                             caller.incarnation(), " read ", NameOf(shard), " at iteration ",
-                             iteration, " while ", NameOf(life), " has pushed ", next.value(),
+    return Fail(absl::StrCat("staleness: ", what, " at iteration ", iteration, " while ",
+                             NameOf(life), " has pushed ", next.value(),
                              " iterations; the bound is ", job_.staleness_bound));
   }
 }

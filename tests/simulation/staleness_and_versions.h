@@ -4,6 +4,9 @@
 // work has itself finished iteration c - 1 - bound, or was started beyond it. The checker knows how
 // far a task is from its pushes and its assignment, not from what servers count.
 // Of its own pushes an early pull may miss as many as of anybody's.
+// Rows that a task has kept: what it uses is what it pulled last, and what holds for an answer
+// holds for them, with how far others had come when that answer left. ASP: their age is not beyond
+// what the job allows.
 // Versions: to one life of one task, a shard's version never decreases, and is at least the one
 // with which a server has acknowledged a push of that life (SSP, ASP without early pulls). A pull
 // that is sent after anybody's push was acknowledged sees that push.
@@ -13,6 +16,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
@@ -31,6 +35,7 @@ class StalenessAndVersions final : public Checker {
                         Version version) override;
   void PullSent(const Life& life, ShardKey shard, Iteration iteration) override;
   void ReadDone(const ShardRead& read) override;
+  void RowsUsed(const RowsUse& use) override;
   void Happened(const scheduler::Event& event) override { history_.Happened(event, acknowledged_); }
   void WorkChanged(const Life& life, Iteration start, int leases) override;
   void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) override;
@@ -44,13 +49,22 @@ class StalenessAndVersions final : public Checker {
   };
 
   void CheckSees(Version needed, const Life& life, const ShardKey& shard, Version version);
-  void CheckStaleness(const std::string& server, const v1::Caller& caller, int64_t iteration,
-                      const ShardKey& shard);
+  using Pushed = absl::btree_map<Life, Iteration>;  // The next one that each is to push.
+  // `what`: reads at `iteration` what has the pushes in `pushed`.
+  void CheckStaleness(const std::string& what, const Life& reader, int64_t iteration,
+                      const ShardKey& shard, const Pushed& pushed);
 
   const JobOptions job_;
   scheduler::JobMembership membership_;  // The newest sent.
   absl::btree_map<Life, Work> work_;
-  absl::btree_map<std::pair<Life, ShardKey>, Iteration> pushed_;  // The next one to push.
+  absl::btree_map<ShardKey, Pushed> pushed_;
+  absl::btree_map<std::pair<Life, ShardKey>, Pushed> answered_;  // When an answer left last.
+  struct Kept {
+    Iteration iteration;  // That it was pulled for.
+    Pushed pushed;
+    std::vector<float> row;
+  };
+  absl::btree_map<std::pair<Life, int64_t>, Kept> kept_;  // By place.
   absl::btree_map<std::pair<Life, ShardKey>, Version> seen_;
   // A pull; who was at work, and what had been acknowledged to anybody, when it was sent first.
   struct Asked {
