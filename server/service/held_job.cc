@@ -39,7 +39,7 @@ KeyLists::Account AccountOf(const ShardFactory& factory) {
   absl::StatusOr<MemoryBudget::Reservation> opened = factory.OpenAccount();
   if (!opened.ok()) return [status = opened.status()](int64_t) { return status; };
   auto memory = std::make_shared<MemoryBudget::Reservation>(*std::move(opened));
-  return [memory](int64_t bytes) { return memory->Grow(bytes); };
+  return [memory](int64_t bytes) { return memory->Resize(bytes); };
 }
 
 }  // namespace

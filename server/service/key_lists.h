@@ -31,8 +31,7 @@ class KeyLists {
     int parts = 4;              // Of which each worker has one, or fewer if there are more workers.
   };
   static constexpr int64_t kOverheadBytes = 160;
-  // Accounts for so many bytes from now on, or for the most there have been. An error: then nothing
-  // changes.
+  // Accounts for so many bytes from now on. An error: then nothing changes.
   using Account = std::function<absl::Status(int64_t bytes)>;
 
   // `account` may be empty: no limit but this one's.

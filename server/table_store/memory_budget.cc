@@ -38,6 +38,19 @@ absl::Status MemoryBudget::Grow(const JobId& job, const ShardKey& shard, int64_t
   return GrowLocked(job, shard, bytes);
 }
 
+absl::Status MemoryBudget::Resize(const JobId& job, const ShardKey& shard, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(GrowLocked(job, shard, bytes));
+  Job& account = jobs_.at(job);
+  Shard& held = account.shards.at(shard);
+  if (held.copies > 1) return absl::OkStatus();
+  const int64_t less = held.bytes - bytes;
+  held_ -= less;
+  account.bytes -= less;
+  held.bytes = bytes;
+  return absl::OkStatus();
+}
+
 absl::Status MemoryBudget::GrowLocked(const JobId& job, const ShardKey& shard, int64_t bytes) {
   const auto of_job = jobs_.find(job);
   int64_t job_held = 0, shard_held = 0;

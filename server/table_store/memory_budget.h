@@ -46,6 +46,10 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     absl::Status Grow(int64_t bytes) {
       return budget_ == nullptr ? absl::OkStatus() : budget_->Grow(job_, shard_, bytes);
     }
+    // Likewise, or so few: less than before counts once no other copy of the shard is there.
+    absl::Status Resize(int64_t bytes) {
+      return budget_ == nullptr ? absl::OkStatus() : budget_->Resize(job_, shard_, bytes);
+    }
 
    private:
     friend class MemoryBudget;
@@ -72,6 +76,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     absl::btree_map<ShardKey, Shard> shards;
   };
   absl::Status Grow(const JobId& job, const ShardKey& shard, int64_t bytes);
+  absl::Status Resize(const JobId& job, const ShardKey& shard, int64_t bytes);
   absl::Status GrowLocked(const JobId& job, const ShardKey& shard, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(const JobId& job, const ShardKey& shard);

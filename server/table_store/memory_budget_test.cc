@@ -44,6 +44,23 @@ TEST_CASE("Memory budget: a reservation that is moved is given back once", "[tab
   CHECK(budget->held() == 0);
 }
 
+TEST_CASE("Memory budget: what a reservation needs no more is there for others", "[table_store]") {
+  const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.all = 100});
+  MemoryBudget::Reservation lists = budget->Reserve("a-1", kFirst, 0).value();
+  REQUIRE_OK(lists.Resize(70));
+  CHECK_STATUS(budget->Reserve("b-1", kFirst, 31), StatusCode::kResourceExhausted, "holds 70");
+  CHECK_STATUS(lists.Resize(101), StatusCode::kResourceExhausted, "needs 31 bytes");
+  CHECK(budget->held() == 70);
+  REQUIRE_OK(lists.Resize(20));
+  CHECK(budget->HeldBy("a-1") == 20);
+  const MemoryBudget::Reservation other = budget->Reserve("b-1", kFirst, 80).value();
+  CHECK(budget->held() == 100);
+  // Of two copies the larger one counts, as it cannot be told apart.
+  const MemoryBudget::Reservation copy = budget->Reserve("a-1", kFirst, 20).value();
+  REQUIRE_OK(lists.Resize(5));
+  CHECK(budget->HeldBy("a-1") == 20);
+}
+
 TEST_CASE("Memory budget: a copy that replaces another one of its shard needs no room",
           "[table_store]") {
   const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.one_job = 100});
