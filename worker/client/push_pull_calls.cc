@@ -182,8 +182,9 @@ void PushPullClient::SendQueued() {
           });
     }
     if (task.offer != nullptr) {
-      task.offer->lane().Offer(clock_.Now());
-      task.offer->data_lane().Offer(clock_.Now());
+      const Instant now = clock_.Now();
+      if (task.offer->lane().WantsOffer(now)) task.offer->lane().Offer(now);
+      task.offer->data_lane().Offer(now);
     }
     if (task.call != nullptr) StartCalls({task.call}, kSenderPatience);
   }
