@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstring>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -109,6 +108,12 @@ __attribute__((target("avx2"))) void FromBf16Avx2(const char* in, int64_t n, flo
   FromBf16Loop(in, n, out);
 }
 
+// Half as long again for the same time as with AVX2; the way back is as fast as memory already.
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) void
+ToBf16Avx512(const float* in, int64_t n, char* out) {
+  ToBf16Loop(in, n, out);
+}
+
 __attribute__((target("avx,f16c"))) void ToFp16F16c(const float* in, int64_t n, char* out) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -135,6 +140,10 @@ Loops BestLoops() {
   if (__builtin_cpu_supports("avx2")) {
     loops.to_bf16 = ToBf16Avx2;
     loops.from_bf16 = FromBf16Avx2;
+  }
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    loops.to_bf16 = ToBf16Avx512;
   }
   if (__builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c")) {
     loops.to_fp16 = ToFp16F16c;
@@ -178,9 +187,10 @@ void DecodeNumbers(NumberFormat format, const char* bytes, absl::Span<float> val
 }
 
 absl::Cord EncodedNumbers(NumberFormat format, absl::Span<const float> values) {
-  auto* made = new std::vector<char>(values.size() * static_cast<size_t>(BytesOf(format)));
-  EncodeNumbers(format, values, made->data());
-  return absl::MakeCordFromExternal({made->data(), made->size()}, [made] { delete made; });
+  const size_t bytes = values.size() * static_cast<size_t>(BytesOf(format));
+  char* made = new char[bytes];  // Not cleared: all of it is written.
+  EncodeNumbers(format, values, made);
+  return absl::MakeCordFromExternal({made, bytes}, [made] { delete[] made; });
 }
 
 absl::StatusOr<NumberFormat> FormatOf(v1::ValueType type) {
