@@ -44,6 +44,18 @@ bool IsWhole(absl::string_view record, uint32_t use, RowNumber row) {
                                              ChecksumOf(use, row, record.substr(kHeadBytes));
 }
 
+// Calls take(index of a record, its bytes) for each record of a piece that has been read.
+template <typename Plan, typename Take>
+absl::Status TakeRecords(const Plan& plan, size_t piece, absl::string_view bytes,
+                         size_t record_bytes, Take take) {
+  const auto first = plan.records[plan.begins[piece]].place;
+  for (size_t i = plan.begins[piece]; i < plan.begins[piece + 1]; ++i) {
+    const auto& it = plan.records[i];
+    CAPSTAN_RETURN_IF_ERROR(take(i, bytes.substr((it.place - first) * record_bytes, record_bytes)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Damaged(RowNumber row) {
   return absl::DataLossError(absl::StrCat("row ", row, " on disk is not what was written"));
 }
@@ -192,15 +204,12 @@ void RowLog::CutPieces(Plan* plan) const {
 absl::Status RowLog::Read(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) {
   CAPSTAN_ASSIGN_OR_RETURN(const Plan plan, PlanOf(rows));
   return file_->Read(plan.pieces, [&](size_t piece, absl::string_view bytes) {
-    const Place first = plan.records[plan.begins[piece]].place;
-    for (size_t i = plan.begins[piece]; i < plan.begins[piece + 1]; ++i) {
+    return TakeRecords(plan, piece, bytes, record_bytes_, [&](size_t i, absl::string_view record) {
       const Record& it = plan.records[i];
-      const absl::string_view record =
-          bytes.substr((it.place - first) * record_bytes_, record_bytes_);
       if (!IsWhole(record, it.use, it.row)) return Damaged(it.row);
       std::memcpy(bodies[it.index], record.data() + kHeadBytes, body_bytes_);
-    }
-    return absl::OkStatus();
+      return absl::OkStatus();
+    });
   });
 }
 
@@ -229,15 +238,12 @@ class RowLog::Fetch final : public RowFetch {
   size_t body_bytes() const { return record_bytes_ - kHeadBytes; }
   SpillFile::Take Keep() {
     return [this](size_t piece, absl::string_view bytes) {
-      const Place first = plan_.records[plan_.begins[piece]].place;
-      for (size_t i = plan_.begins[piece]; i < plan_.begins[piece + 1]; ++i) {
-        const Record& it = plan_.records[i];
-        const absl::string_view record =
-            bytes.substr((it.place - first) * record_bytes_, record_bytes_);
-        arrived_[i] = IsWhole(record, it.use, it.row);
+      const auto keep = [this](size_t i, absl::string_view record) {
+        arrived_[i] = IsWhole(record, plan_.records[i].use, plan_.records[i].row);
         std::memcpy(bodies_.data() + i * body_bytes(), record.data() + kHeadBytes, body_bytes());
-      }
-      return absl::OkStatus();
+        return absl::OkStatus();
+      };
+      return TakeRecords(plan_, piece, bytes, record_bytes_, keep);
     };
   }
 
