@@ -36,23 +36,22 @@ absl::Status DataCaller::Run() {
   return status;
 }
 
-std::optional<DataCaller::CallId> DataCaller::Start(DataMethod method, absl::Cord request,
-                                                    absl::Duration timeout, absl::Duration patience,
-                                                    Done done) {
-  const Instant deadline = clock_->Now() + timeout;
+std::optional<DataCaller::CallId> DataCaller::Start(const Request& request, Done done) {
+  const Instant deadline = clock_->Now() + request.timeout;
   CallId id = 0;
   bool wake = false;
   {
     absl::MutexLock lock(&mutex_);
     if (ended_) return std::nullopt;
     id = next_call_++;
-    pending_[id] = {.done = std::move(done), .deadline = deadline};
+    pending_[id] = {.done = std::move(done), .deadline = deadline, .places = request.places};
     deadlines_.emplace(deadline, id);
     wake = deadline < next_tick_;
   }
   if (wake) connection_.Wake();
-  connection_.Send({.kind = FrameKind::kRequest, .what = static_cast<uint8_t>(method), .call = id},
-                   std::move(request), patience);
+  const auto method = static_cast<uint8_t>(request.method);
+  connection_.Send({.kind = FrameKind::kRequest, .what = method, .call = id}, request.bytes,
+                   request.patience);
   return id;
 }
 
@@ -96,6 +95,13 @@ absl::Status DataCaller::OnFrame(const FrameHead& head, absl::Cord body) {
   }
 }
 
+std::shared_ptr<BodyPlaces> DataCaller::PlacesOf(const FrameHead& head) {
+  if (head.kind != FrameKind::kAnswer) return nullptr;
+  absl::MutexLock lock(&mutex_);
+  const auto found = pending_.find(head.call);
+  return found == pending_.end() ? nullptr : found->second.places;
+}
+
 std::vector<std::pair<DataCaller::CallId, absl::Status>> DataCaller::TakeOverdue(Instant now) {
   std::vector<std::pair<CallId, absl::Status>> overdue;
   absl::MutexLock lock(&mutex_);
@@ -118,6 +124,7 @@ std::vector<std::pair<DataCaller::CallId, absl::Status>> DataCaller::TakeOverdue
 void DataCaller::GiveUp(CallId call, const absl::Status& status) {
   std::optional<Pending> pending = Take(call);
   if (!pending.has_value()) return;
+  connection_.DropPlaces(call);
   connection_.Send({.kind = FrameKind::kCancel, .call = call}, absl::Cord());
   pending->done(status);
 }

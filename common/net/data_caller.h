@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "absl/time/time.h"
 #include "common/net/data_connection.h"
 #include "common/net/frame.h"
+#include "common/net/frame_reader.h"
 #include "common/storage/descriptor.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
@@ -49,20 +51,29 @@ class DataCaller final : private DataConnection::Handler {
   absl::Status Run();
   void Close() { connection_.Close(); }  // Makes Run return. May be called before it.
 
-  // Starts a call that ends `timeout` from now at the latest. Waits for the socket where it takes
-  // no more, `patience` in all; then the thread in Run sends the rest. None: Run has ended; `done`
-  // is not called.
-  std::optional<CallId> Start(DataMethod method, absl::Cord request, absl::Duration timeout,
-                              absl::Duration patience, Done done);
+  struct Request {
+    DataMethod method = DataMethod::kPush;
+    absl::Cord bytes;
+    absl::Duration timeout;   // The call ends that long from now at the latest.
+    absl::Duration patience;  // Start waits that long for a socket that takes no more, in all.
+    // Where parts of the answer belong; null: anywhere. Nothing is written there any more as `done`
+    // is called.
+    std::shared_ptr<BodyPlaces> places = nullptr;
+  };
+  // Starts a call; what the socket has not taken the thread in Run sends. None: Run has ended;
+  // `done` is not called.
+  std::optional<CallId> Start(const Request& request, Done done);
   void Cancel(CallId call);  // Returns at once; calls that have ended are ignored.
 
  private:
   struct Pending {
     Done done;
     Instant deadline;
+    std::shared_ptr<BodyPlaces> places;
   };
 
   absl::Status OnFrame(const FrameHead& head, absl::Cord body) override;
+  std::shared_ptr<BodyPlaces> PlacesOf(const FrameHead& head) override;
   absl::Status OnTick(Instant now, bool moved, Instant* next) override;
   // Takes a call out of the books; nothing if it has ended.
   std::optional<Pending> Take(CallId call);

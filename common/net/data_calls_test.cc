@@ -106,7 +106,8 @@ class Client {
   }
   std::optional<DataCaller::CallId> Start(DataMethod method, absl::Cord body, Outcome* outcome,
                                           absl::Duration timeout = kPatience) {
-    return caller_.Start(method, std::move(body), timeout, absl::ZeroDuration(), outcome->Done());
+    return caller_.Start({.method = method, .bytes = std::move(body), .timeout = timeout},
+                         outcome->Done());
   }
   DataCaller& caller() { return caller_; }
   absl::Status Close() {
@@ -345,7 +346,7 @@ TEST_CASE("Data calls: close under load ends every call once", "[net][data]") {
       const absl::Cord body(std::string(300'000, 'x'));
       for (;;) {
         if (!client->caller()
-                 .Start(DataMethod::kPush, body, kPatience, absl::ZeroDuration(),
+                 .Start({.method = DataMethod::kPush, .bytes = body, .timeout = kPatience},
                         [&](absl::StatusOr<absl::Cord>) { ++ended; })
                  .has_value()) {
           return;

@@ -72,8 +72,11 @@ absl::Status DataConnection::Loop(Handler* handler) {
 }
 
 absl::Status DataConnection::HandleFrames(Handler* handler) {
+  const FrameReader::PlacesOf places_of = [handler](const FrameHead& head) {
+    return handler->PlacesOf(head);
+  };
   while (!closed_ && MayRead()) {
-    CAPSTAN_ASSIGN_OR_RETURN(std::optional<FrameReader::Frame> frame, reader_.Next());
+    CAPSTAN_ASSIGN_OR_RETURN(std::optional<FrameReader::Frame> frame, reader_.Next(places_of));
     if (!frame.has_value()) return absl::OkStatus();
     CAPSTAN_RETURN_IF_ERROR(handler->OnFrame(frame->head, std::move(frame->body)));
   }

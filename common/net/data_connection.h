@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
@@ -33,6 +34,8 @@ class DataConnection {
     virtual ~Handler() = default;
     // Errors end the connection.
     virtual absl::Status OnFrame(const FrameHead& head, absl::Cord body) = 0;
+    // Where parts of the body of a frame that begins belong; null: anywhere.
+    virtual std::shared_ptr<BodyPlaces> PlacesOf(const FrameHead& /*head*/) { return nullptr; }
     // Before the thread sleeps, and after Wake; `moved`: bytes have come or gone since the last
     // one. *next: when it is to be called again at the latest. Errors end the connection.
     virtual absl::Status OnTick(Instant now, bool moved, Instant* next) = 0;
@@ -46,7 +49,8 @@ class DataConnection {
 
   // Frames are dropped once the connection has ended. `head.length` is set to the body's.
   void Send(const FrameHead& head, absl::Cord body, absl::Duration patience = absl::ZeroDuration());
-  void Wake();   // Makes Run call OnTick.
+  void DropPlaces(uint64_t call) { reader_.DropPlaces(call); }  // For the thread in Run.
+  void Wake();                                                  // Makes Run call OnTick.
   void Close();  // Makes Run return, soon. May be called before Run.
 
  private:

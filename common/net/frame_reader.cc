@@ -14,28 +14,62 @@
 
 namespace capstan {
 
-void FrameReader::StartPiece() {
-  piece_size_ = std::min<size_t>(head_->length - body_.size(), kPieceBytes);
+void FrameReader::OwnPiece(size_t size) {
+  owned_.reset(new char[size]);  // Not cleared: it is overwritten.
+  piece_ = owned_.get();
+}
+
+bool FrameReader::StartPlacedPiece(const BodyPlaces::Place& place, size_t left) {
+  const size_t come = end_ - begin_;
+  if (place.to.empty() || place.skip > come || place.skip > left ||
+      place.to.size() > left - place.skip) {
+    return false;
+  }
+  body_.Append(absl::string_view(staged_.data() + begin_, place.skip));
+  begin_ += place.skip;
+  piece_ = place.to.data();
+  piece_size_ = place.to.size();
+  return true;
+}
+
+bool FrameReader::StartPiece() {
+  const size_t left = head_->length - body_.size();
   piece_filled_ = 0;
-  piece_.reset(new char[piece_size_]);  // Not cleared: it is overwritten.
+  if (places_ != nullptr) {
+    const absl::string_view come(staged_.data() + begin_, std::min(end_ - begin_, left));
+    const std::optional<BodyPlaces::Place> place = places_->Next(come);
+    if (!place.has_value() && come.size() < std::min(left, kLookAheadBytes)) return false;
+    if (place.has_value() && StartPlacedPiece(*place, left)) return true;
+    places_.reset();
+  }
+  piece_size_ = std::min(left, kPieceBytes);
+  OwnPiece(piece_size_);
+  return true;
 }
 
 void FrameReader::TakePiece() {
-  const absl::string_view bytes(piece_.get(), piece_size_);
-  char* owned = piece_.release();
+  const absl::string_view bytes(std::exchange(piece_, nullptr), piece_size_);
+  char* owned = owned_.release();  // Null is fine with delete.
   body_.Append(absl::MakeCordFromExternal(bytes, [owned] { delete[] owned; }));
 }
 
-absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next() {
+void FrameReader::DropPlaces(uint64_t call) {
+  if (!head_.has_value() || head_->call != call) return;
+  places_.reset();
+  if (piece_ != nullptr && owned_ == nullptr) OwnPiece(piece_size_);
+}
+
+absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next(const PlacesOf& places_of) {
   if (!head_.has_value()) {
     if (end_ - begin_ < kFrameHeadBytes) return std::nullopt;
     CAPSTAN_ASSIGN_OR_RETURN(head_, DecodeFrameHead({staged_.data() + begin_, kFrameHeadBytes}));
     begin_ += kFrameHeadBytes;
+    if (places_of) places_ = places_of(*head_);
   }
   while (body_.size() < head_->length) {
-    if (piece_ == nullptr) StartPiece();
+    if (piece_ == nullptr && !StartPiece()) return std::nullopt;
     const size_t count = std::min(end_ - begin_, piece_size_ - piece_filled_);
-    if (count > 0) std::memcpy(piece_.get() + piece_filled_, staged_.data() + begin_, count);
+    if (count > 0) std::memcpy(piece_ + piece_filled_, staged_.data() + begin_, count);
     begin_ += count;
     piece_filled_ += count;
     if (piece_filled_ < piece_size_) return std::nullopt;
@@ -43,6 +77,7 @@ absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next() {
   }
   Frame frame{.head = *head_, .body = std::exchange(body_, {})};
   head_.reset();
+  places_.reset();
   return frame;
 }
 
@@ -52,9 +87,11 @@ absl::StatusOr<size_t> FrameReader::Receive(int socket) {
     end_ -= std::exchange(begin_, 0);
   }
   const size_t missing = piece_ == nullptr ? 0 : piece_size_ - piece_filled_;
+  // What comes behind a piece with a place may have one, too: little of it is to be copied there.
+  const size_t room = places_ == nullptr ? staged_.size() : 2 * kLookAheadBytes;
   iovec places[] = {
-      {.iov_base = piece_.get() + (piece_ == nullptr ? 0 : piece_filled_), .iov_len = missing},
-      {.iov_base = staged_.data() + end_, .iov_len = staged_.size() - end_}};
+      {.iov_base = missing == 0 ? nullptr : piece_ + piece_filled_, .iov_len = missing},
+      {.iov_base = staged_.data() + end_, .iov_len = room - end_}};
   msghdr message{};
   message.msg_iov = missing > 0 ? places : places + 1;
   message.msg_iovlen = missing > 0 ? 2 : 1;

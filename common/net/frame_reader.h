@@ -1,14 +1,15 @@
 // FrameReader: cuts what a socket brings into frames.
 //
-// Bodies are received where they stay; small pieces that come along with one are copied. Memory is
-// taken as bytes arrive: whoever announces a long body and does not send it has been given at most
-// kPieceBytes.
+// Bodies are received where they stay; small pieces that come along with one are copied. Who waits
+// for a body may say where parts of it belong (BodyPlaces). Memory is taken as bytes arrive:
+// whoever announces a long body and does not send it has been given at most kPieceBytes.
 // Thread safety: thread-compatible; of the thread that reads the socket.
 #ifndef CAPSTAN_COMMON_NET_FRAME_READER_H_
 #define CAPSTAN_COMMON_NET_FRAME_READER_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,22 +17,44 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/net/frame.h"
 
 namespace capstan {
+
+// Finds out, as a body comes, where its parts are to be received. Called by the reader's thread.
+class BodyPlaces {
+ public:
+  virtual ~BodyPlaces() = default;
+  struct Place {
+    size_t skip = 0;  // Bytes of `come` in front of it.
+    // Empty: the rest of the body may lie anywhere. Lent until the frame is out, or places dropped.
+    absl::Span<char> to;
+  };
+  // `come`: of the body, from its beginning, then from behind the last place on, what is there.
+  // None: it takes more to say, FrameReader::kLookAheadBytes at most.
+  virtual std::optional<Place> Next(absl::string_view come) = 0;
+};
 
 class FrameReader {
  public:
   // A chunk of 4 MiB of values with what stands around it is one piece.
   static constexpr size_t kPieceBytes = (4 << 20) + (64 << 10);
 
+  static constexpr size_t kLookAheadBytes = 1024;
+
   struct Frame {
     FrameHead head;
-    absl::Cord body;
+    absl::Cord body;  // Parts that have a place lie there.
   };
-  // The next frame of what has been received; none if more must be. Errors: those of
-  // DecodeFrameHead; none can be read from then on.
-  absl::StatusOr<std::optional<Frame>> Next();
+  using PlacesOf = std::function<std::shared_ptr<BodyPlaces>(const FrameHead&)>;
+  // The next frame of what has been received; none if more must be. `places_of`, which may be
+  // null and return null, is asked once a frame. Errors: those of DecodeFrameHead; none can be
+  // read from then on.
+  absl::StatusOr<std::optional<Frame>> Next(const PlacesOf& places_of = nullptr);
+  // Nothing more is written to the places of this call's body, which is worth nothing from then on.
+  void DropPlaces(uint64_t call);
 
   // Receives once, without waiting. Returns the bytes; 0 if there are none now.
   // REQUIRES: Next has just returned none. Errors: kUnavailable  the connection has ended, or is
@@ -39,14 +62,18 @@ class FrameReader {
   absl::StatusOr<size_t> Receive(int socket);
 
  private:
-  void StartPiece();
+  bool StartPiece();  // False: more must come before it is known where it goes.
+  bool StartPlacedPiece(const BodyPlaces::Place& place, size_t left);
+  void OwnPiece(size_t size);
   void TakePiece();
 
   std::vector<char> staged_ = std::vector<char>(64 << 10);  // Received and not yet looked at:
   size_t begin_ = 0, end_ = 0;                              // [begin, end).
   std::optional<FrameHead> head_;                           // Of the frame that is being received.
+  std::shared_ptr<BodyPlaces> places_;                      // Null: all of it may lie anywhere.
   absl::Cord body_;                                         // Its pieces that are whole.
-  std::unique_ptr<char[]> piece_;                           // Null: none has been begun.
+  char* piece_ = nullptr;                                   // Null: none has been begun.
+  std::unique_ptr<char[]> owned_;                           // It; null: its place is not ours.
   size_t piece_size_ = 0, piece_filled_ = 0;
 };
 

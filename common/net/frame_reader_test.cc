@@ -3,7 +3,11 @@
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
@@ -79,6 +83,106 @@ TEST_CASE("Frame reader: a long body comes in pieces, with the frame behind it",
   REQUIRE(frames.size() == 2);
   CHECK(frames[0].body == body);
   CHECK(frames[1].body == "next");
+}
+
+// Bodies are "#", a digit N, and N times 1,000 bytes that have a place, and so on. (Cords copy
+// what is much smaller.)
+class Thousands final : public BodyPlaces {
+ public:
+  explicit Thousands(std::string* to) : to_(to) {}
+  std::optional<Place> Next(absl::string_view come) override {
+    if (come.size() < 2) return std::nullopt;
+    if (come[0] != '#') return Place();
+    const auto size = static_cast<size_t>(come[1] - '0') * 1000;
+    used_ += size;
+    return Place{.skip = 2, .to = {to_->data() + used_ - size, size}};
+  }
+
+ private:
+  std::string* to_;
+  size_t used_ = 0;
+};
+
+TEST_CASE("Frame reader: what has a place is received there, wherever it is torn", "[net][frame]") {
+  const std::string body =
+      "#3" + std::string(3000, 'a') + "#5" + std::string(5000, 'b') + "the rest";
+  const std::string bytes = FrameOf(1, body) + FrameOf(2, body);
+  for (const size_t step : {size_t{1}, size_t{7}, size_t{19}, size_t{4000}, bytes.size()}) {
+    Pair pair;
+    FrameReader reader;
+    std::string there(8000, ' ');
+    std::vector<FrameReader::Frame> frames;
+    const auto places_of = [&](const FrameHead& head) {  // The second has none.
+      return head.call == 1 ? std::make_shared<Thousands>(&there) : nullptr;
+    };
+    for (size_t at = 0; at < bytes.size(); at += step) {
+      pair.Write(bytes.substr(at, step));
+      for (size_t received = 1; received > 0;) {
+        REQUIRE_OK_AND_ASSIGN(received, reader.Receive(pair.files[0]));
+        for (;;) {
+          REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next(places_of));
+          if (!frame.has_value()) break;
+          frames.push_back(*std::move(frame));
+        }
+      }
+    }
+    CAPTURE(step);
+    REQUIRE(frames.size() == 2);
+    CHECK(frames[0].body == body);
+    CHECK(frames[1].body == body);
+    CHECK(there == std::string(3000, 'a') + std::string(5000, 'b'));
+    bool lies_there = false;
+    for (absl::string_view chunk : frames[0].body.Chunks()) {
+      lies_there = lies_there || chunk.data() == there.data() + 3000;
+    }
+    CHECK(lies_there);
+  }
+}
+
+TEST_CASE("Frame reader: places that go beyond the body are not used", "[net][frame]") {
+  Pair pair;
+  FrameReader reader;
+  std::string there(9000, ' ');
+  const std::string body = "#9" + std::string(8999, 'a');
+  pair.Write(FrameOf(1, body));
+  REQUIRE_OK(reader.Receive(pair.files[0]));
+  REQUIRE_OK_AND_ASSIGN(const auto frame, reader.Next([&](const FrameHead&) {
+    return std::make_shared<Thousands>(&there);
+  }));
+  REQUIRE(frame.has_value());
+  CHECK(frame->body == body);
+  CHECK(there == std::string(9000, ' '));
+}
+
+TEST_CASE("Frame reader: nothing is written to places that are dropped", "[net][frame]") {
+  Pair pair;
+  FrameReader reader;
+  std::string there(5000, ' ');
+  const auto places_of = [&](const FrameHead&) { return std::make_shared<Thousands>(&there); };
+  const std::string bytes =
+      FrameOf(1, "#2" + std::string(2000, 'a') + "#3" + std::string(3000, 'b')) +
+      FrameOf(2, "next");
+  const auto read = [&](const std::string& part) -> std::optional<FrameReader::Frame> {
+    pair.Write(part);
+    REQUIRE_OK(reader.Receive(pair.files[0]));
+    REQUIRE_OK_AND_ASSIGN(std::optional<FrameReader::Frame> frame, reader.Next(places_of));
+    return frame;
+  };
+  REQUIRE_FALSE(read(bytes.substr(0, 1000)).has_value());
+  reader.DropPlaces(2);  // Another call's.
+  REQUIRE_FALSE(read(bytes.substr(1000, 20)).has_value());
+  reader.DropPlaces(1);
+  REQUIRE(there == std::string(1002, 'a') + std::string(3998, ' '));
+  const auto dropped = read(bytes.substr(1020));
+  REQUIRE(dropped.has_value());
+  CHECK(dropped->body.size() == 5004);
+  REQUIRE_OK_AND_ASSIGN(auto next, reader.Next(places_of));
+  while (!next.has_value()) {
+    REQUIRE_OK(reader.Receive(pair.files[0]));
+    REQUIRE_OK_AND_ASSIGN(next, reader.Next(places_of));
+  }
+  CHECK(next->body == "next");
+  CHECK(there == std::string(1002, 'a') + std::string(3998, ' '));
 }
 
 TEST_CASE("Frame reader: a head that cannot be ends it", "[net][frame]") {

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
 #include "common/wire/cord_input_stream.h"
+#include "common/wire/length_tag.h"
 
 namespace capstan {
 namespace {
@@ -29,10 +30,6 @@ struct Layout {
 constexpr Layout kPush = {v1::PushRequest::kShardsFieldNumber, v1::ShardPush::kValuesFieldNumber};
 constexpr Layout kAnswer = {v1::PullResponse::kShardsFieldNumber,
                             v1::ShardValues::kValuesFieldNumber};
-
-constexpr uint32_t LengthTag(int field) {
-  return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-}
 
 absl::Status Broken(const CodedInputStream& in, absl::string_view what) {
   return absl::InvalidArgumentError(

@@ -58,8 +58,9 @@ const UnalignedFloat* WireValues::Read(int64_t begin, int64_t count, float* bloc
 void WireValues::CopyTo(float* to) const {
   if (format_ == NumberFormat::kFp32) {
     for (const Piece& piece : pieces_) {
-      std::memcpy(reinterpret_cast<char*>(to) + piece.begin, piece.data,
-                  static_cast<size_t>(piece.end - piece.begin));
+      char* const place = reinterpret_cast<char*>(to) + piece.begin;
+      if (place == piece.data) continue;  // Received there.
+      std::memcpy(place, piece.data, static_cast<size_t>(piece.end - piece.begin));
     }
     return;
   }

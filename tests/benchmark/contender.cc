@@ -215,6 +215,7 @@ worker::PathCounts Contender::Counts() const {
     sum.messages += counts.messages;
     sum.shared_messages += counts.shared_messages;
     sum.data_messages += counts.data_messages;
+    sum.straight_messages += counts.straight_messages;
   }
   return sum;
 }

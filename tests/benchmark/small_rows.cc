@@ -143,8 +143,10 @@ class LonePuller {
     absl::Notification there;
     absl::StatusOr<absl::Cord> answer;
     const double begin = WallSeconds();
-    caller_.Start(DataMethod::kPull, absl::Cord(request_.SerializeAsString()), kPatience,
-                  absl::ZeroDuration(), [&](absl::StatusOr<absl::Cord> bytes) {
+    caller_.Start({.method = DataMethod::kPull,
+                   .bytes = absl::Cord(request_.SerializeAsString()),
+                   .timeout = kPatience},
+                  [&](absl::StatusOr<absl::Cord> bytes) {
                     answer = std::move(bytes);
                     there.Notify();
                   });

@@ -44,21 +44,6 @@ absl::Status CheckCount(const SendMessage& message, int count) {
       absl::StrCat("answered ", count, " shards, expected ", message.shards.size()));
 }
 
-// Of a shard's values in a message.
-NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shard,
-                      const Formats& formats) {
-  const auto table = static_cast<size_t>(shard.key.table.value());
-  if (table >= formats.size() || message.request.snapshot) return NumberFormat::kFp32;
-  return message.request.kind == OpKind::kPush ? formats[table].gradients
-                                               : formats[table].parameters;
-}
-
-// Of a dense table: one without keys.
-TableKeys KeysOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
-  const auto table = static_cast<size_t>(shard.key.table.value());
-  return table < keys.size() ? keys[table] : TableKeys();
-}
-
 // A shard's part of a batch, and its bytes as messages carry them; empty for dense tables.
 absl::Span<const uint64_t> KeysIn(const TableKeys& keys, const SendMessage::Shard& shard) {
   if (keys.batch == nullptr) return {};
@@ -164,6 +149,19 @@ absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1
 }
 
 }  // namespace
+
+NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shard,
+                      const Formats& formats) {
+  const auto table = static_cast<size_t>(shard.key.table.value());
+  if (table >= formats.size() || message.request.snapshot) return NumberFormat::kFp32;
+  return message.request.kind == OpKind::kPush ? formats[table].gradients
+                                               : formats[table].parameters;
+}
+
+TableKeys KeysOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
+  const auto table = static_cast<size_t>(shard.key.table.value());
+  return table < keys.size() ? keys[table] : TableKeys();
+}
 
 Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
   const TableKeys of_table = KeysOf(shard, keys);

@@ -40,9 +40,6 @@ using AllTableKeys = std::vector<TableKeys>;  // By table id; tables beyond it a
 enum class KeyForm : uint8_t { kKeys, kKeysAndName, kName };
 using KeyForms = absl::Span<const KeyForm>;  // By shard of the message; none: all kKeys.
 
-// Where a shard's values are in its table's array.
-Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
-
 // Who calls.
 struct CallerId {
   JobId job;
@@ -56,6 +53,13 @@ struct TableFormats {
   NumberFormat parameters = NumberFormat::kFp32;
 };
 using Formats = std::vector<TableFormats>;  // By table id; tables beyond it: fp32.
+
+// Of a shard: how its values travel in this message, the keys of its table (without a batch: it is
+// dense), and where the values are in its table's array.
+NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shard,
+                      const Formats& formats);
+TableKeys KeysOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
+Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
 
 // What OnReply wants beside the status.
 struct DecodedReply {

@@ -30,6 +30,9 @@ struct PushPullClient::Call {
   std::vector<int64_t> sizes;  // Bytes of values, by shard.
   int64_t pushing = 0;         // Push: bytes that count as on their way.
   SharedLane::Lease lease;     // Where they go, if that is in shared memory.
+  // From BeginRead to EndReadLocked, and of a pull the operation's arrays meanwhile.
+  bool reading = false;
+  TableArrays* destination = nullptr;
 };
 
 // A server is being asked for its routing table.

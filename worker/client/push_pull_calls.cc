@@ -9,6 +9,7 @@
 #include "common/shared_memory/shared_values.h"
 #include "common/status/status_macros.h"
 #include "common/wire/tensor_message.h"
+#include "worker/client/pull_places.h"
 #include "worker/client/push_pull_call.h"
 #include "worker/client/push_pull_client.h"
 
@@ -190,6 +191,17 @@ void PushPullClient::SendQueued() {
   }
 }
 
+std::shared_ptr<BodyPlaces> PushPullClient::PlacesOf(const std::shared_ptr<Call>& call) {
+  const bool large = std::any_of(call->sizes.begin(), call->sizes.end(),
+                                 [](int64_t bytes) { return bytes >= PullPlaces::kBytesMin; });
+  if (call->message.request.kind == OpKind::kPush || call->lease || !large) return nullptr;
+  return std::make_shared<PullPlaces>(
+      PullPlaces::PartsOf(call->message, options_.formats, *call->keys), [this, call] {
+        if (BeginRead(*call)) straight_messages_.fetch_add(1, std::memory_order_relaxed);
+        return call->destination;
+      });
+}
+
 void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
                                 absl::Duration patience) {
   for (const std::shared_ptr<Call>& call : calls) {
@@ -198,18 +210,23 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
         call->message.request.kind == OpKind::kPush ? DataMethod::kPush : DataMethod::kPull;
     ServerPeer& peer = *call->peer;
     const bool data = call->transfer.Start(
-        peer.data_lane().For(method), peer.NextData(), method, Encode(*call), options_.call_timeout,
-        patience,
+        peer.data_lane().For(method), peer.NextData(),
+        {.method = method,
+         .bytes = Encode(*call),
+         .timeout = options_.call_timeout,
+         .patience = patience,
+         .places = PlacesOf(call)},
         [this, call](const absl::StatusOr<absl::Cord>& answer) { OnCallDone(call, answer); });
     if (data) data_messages_.fetch_add(1, std::memory_order_relaxed);
   }
 }
 
-bool PushPullClient::BeginRead(const Call& call, TableArrays** destination) {
+bool PushPullClient::BeginRead(Call& call) {
   absl::MutexLock lock(&mutex_);
   while (rerouting_ > 0) changed_.Wait(&mutex_);
   if (closing_ || !session_.Expects(call.message.message)) return false;
-  *destination = payloads_.at(call.message.op).destination;
+  call.reading = true;
+  call.destination = payloads_.at(call.message.op).destination;
   ++readers_[call.message.op];
   return true;
 }
@@ -228,7 +245,14 @@ absl::Status PushPullClient::LearnListsLocked(const Call& call, const DecodedRep
   return absl::InternalError("does not know a key list, in answer to a message that names none");
 }
 
-void PushPullClient::EndReadLocked(const Call& call) {
+void PushPullClient::CancelReadersLocked(std::optional<OpId> op) {
+  for (const std::shared_ptr<Call>& call : calls_) {
+    if (call->reading && call->message.op == op.value_or(call->message.op)) call->transfer.Cancel();
+  }
+}
+
+void PushPullClient::EndReadLocked(Call& call) {
+  call.reading = false;
   const auto readers = readers_.find(call.message.op);
   if (--readers->second == 0) readers_.erase(readers);
   changed_.SignalAll();
@@ -238,9 +262,8 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
                                 const absl::StatusOr<absl::Cord>& answer) {
   const absl::Status& status = answer.status();
   absl::StatusOr<DecodedReply> reply = DecodedReply();
-  TableArrays* destination = nullptr;
-  const bool read = status.ok() && BeginRead(*call, &destination);
-  if (read) reply = Read(*call, *answer, destination);
+  const bool read = call->reading || (status.ok() && BeginRead(*call));
+  if (read && status.ok()) reply = Read(*call, *answer);
   if (options_.on_message != nullptr) {
     options_.on_message(call->message, call->started, clock_.Now());
   }
@@ -248,9 +271,10 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   {
     absl::MutexLock lock(&mutex_);
     if (read) EndReadLocked(*call);
-    // The operation has failed, by another message, while this one was being read; or it cannot be
-    // read.
-    if (read && (!reply.ok() || !session_.Expects(call->message.message))) {
+    // It was broken off or cannot be read; or the operation has failed, by another message, while
+    // this one was being read.
+    const bool whole = status.ok() && reply.ok();
+    if (read && (!whole || !session_.Expects(call->message.message))) {
       session_.ForgetHeld(call->message);
     }
     if (!closing_ && session_.Expects(call->message.message)) {
@@ -271,8 +295,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   StartCalls(calls);
 }
 
-absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, const absl::Cord& answer,
-                                                  TableArrays* destination) {
+absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, const absl::Cord& answer) {
   if (call.message.request.kind == OpKind::kPush) {
     v1::PushResponse response;
     if (!response.ParseFromString(std::string(answer))) {
@@ -282,7 +305,7 @@ absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, const absl::
   }
   CAPSTAN_ASSIGN_OR_RETURN(PullAnswer parsed, DecodePullAnswer(answer));
   if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &parsed));
-  return DecodePull(call.message, parsed, destination, *call.keys);
+  return DecodePull(call.message, parsed, call.destination, *call.keys);
 }
 
 }  // namespace capstan::worker

@@ -92,6 +92,7 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
                                                      " as before"));
     }
     ++rerouting_;
+    CancelReadersLocked(std::nullopt);
     while (!readers_.empty()) changed_.Wait(&mutex_);
     --rerouting_;
     changed_.SignalAll();
@@ -205,11 +206,12 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
     std::vector<std::shared_ptr<Call>> calls;
     {
       absl::MutexLock lock(&mutex_);
-      if (readers_.contains(op)) {
-        changed_.Wait(&mutex_);
-        continue;
-      }
       if (const auto ended = ended_.find(op); ended != ended_.end()) {
+        if (readers_.contains(op)) {  // Though it has failed.
+          CancelReadersLocked(op);
+          changed_.Wait(&mutex_);
+          continue;
+        }
         const OpDone done = ended->second;
         ended_.erase(ended);
         if (done.status.code() == absl::StatusCode::kOutOfRange) oldest_ = done.oldest;
@@ -251,16 +253,16 @@ void PushPullClient::CancelPull(OpId op) {
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
-    // What is being read is in the session's books before it forgets the pull.
-    while (readers_.contains(op)) changed_.Wait(&mutex_);
     SessionActions actions;
     session_.CancelPull(op, clock_.Now(), &actions);
-    payloads_.erase(op);
-    ended_.erase(op);
     for (const std::shared_ptr<Call>& call : calls_) {
       if (call->message.op == op) call->transfer.Cancel();
     }
     calls = TakeActionsLocked(actions);
+    // As it ends, what is being read is forgotten: the session does not expect it any more.
+    while (readers_.contains(op)) changed_.Wait(&mutex_);
+    payloads_.erase(op);
+    ended_.erase(op);
   }
   StartCalls(calls);
 }
@@ -280,6 +282,7 @@ PathCounts PushPullClient::counts() const {
   absl::MutexLock lock(&mutex_);
   PathCounts counts = counts_;
   counts.data_messages = data_messages_;
+  counts.straight_messages = straight_messages_;
   return counts;
 }
 

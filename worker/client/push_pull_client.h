@@ -60,11 +60,12 @@ struct OpResult {
 
 // What has gone over the wire so far.
 struct PathCounts {
-  int64_t messages = 0;         // Pushes and pulls that were started.
-  int64_t shared_messages = 0;  // Of them, those with values in shared memory.
-  int64_t data_messages = 0;    // Of them, those over data connections; the others went by gRPC.
-  int64_t named_lists = 0;      // Lists of keys of which the name went alone.
-  int64_t unknown_lists = 0;    // Messages that were sent again as a server did not know a list.
+  int64_t messages = 0;           // Pushes and pulls that were started.
+  int64_t shared_messages = 0;    // Of them, those with values in shared memory.
+  int64_t data_messages = 0;      // Of them, those over data connections; the others went by gRPC.
+  int64_t straight_messages = 0;  // Of those, whose values were received where they belong.
+  int64_t named_lists = 0;        // Lists of keys of which the name went alone.
+  int64_t unknown_lists = 0;      // Messages that were sent again as a server did not know a list.
 };
 
 class PushPullClient {
@@ -197,21 +198,23 @@ class PushPullClient {
                   absl::Duration patience = absl::ZeroDuration());
   void OnCallDone(const std::shared_ptr<Call>& call, const absl::StatusOr<absl::Cord>& answer);
   // Values of a reply are written to their places under no lock, between BeginRead, which is false
-  // if nobody expects the reply any more, and EndReadLocked; the session learns of them as the
-  // reading ends. A pull is cancelled, a routing table taken in, and the end of an operation told
-  // once nobody reads for it. Where an operation failed meanwhile, the session forgets which
-  // versions are held.
-  bool BeginRead(const Call& call, TableArrays** destination);
-  void EndReadLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static absl::StatusOr<DecodedReply> Read(const Call& call, const absl::Cord& answer,
-                                           TableArrays* destination);
+  // if nobody expects the reply any more, and EndReadLocked; large ones of pulls already while they
+  // are received. The session learns of them as the reading ends. A pull is cancelled, a routing
+  // table taken in, and the end of an operation told once nobody reads for it; as receiving takes
+  // as long as the server likes, they cancel it. Where an operation failed or was broken off
+  // meanwhile, the session forgets which versions are held.
+  bool BeginRead(Call& call);
+  void CancelReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndReadLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static absl::StatusOr<DecodedReply> Read(const Call& call, const absl::Cord& answer);
+  std::shared_ptr<BodyPlaces> PlacesOf(const std::shared_ptr<Call>& call);
 
   const Options options_;  // Constant after construction.
   const CallerId caller_;
   const Clock& clock_;
 
   CallTracker tracker_;  // Of calls and questions.
-  std::atomic<int64_t> data_messages_ = 0;
+  std::atomic<int64_t> data_messages_ = 0, straight_messages_ = 0;
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
   PushPullSession session_ ABSL_GUARDED_BY(mutex_);

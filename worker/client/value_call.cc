@@ -5,6 +5,7 @@
 
 #include "common/net/channel.h"
 #include "common/net/cord_buffer.h"
+#include "common/net/frame.h"
 #include "common/net/grpc_status.h"
 
 namespace capstan::worker {
@@ -24,12 +25,10 @@ const char* PathOf(DataMethod method) {
 
 }  // namespace
 
-bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc, DataMethod method,
-                      absl::Cord request, absl::Duration timeout, absl::Duration patience,
-                      Done done) {
+bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
+                      const DataCaller::Request& request, Done done) {
   if (data != nullptr) {
-    const std::optional<DataCaller::CallId> id =
-        data->Start(method, request, timeout, patience, done);
+    const std::optional<DataCaller::CallId> id = data->Start(request, done);
     if (id.has_value()) {
       absl::MutexLock lock(&mutex_);
       if (cancelled_) data->Cancel(*id);
@@ -38,10 +37,9 @@ bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
       return true;
     }
   }
-  request_ = ToByteBuffer(request);
-  request.Clear();
-  SetDeadline(context_, timeout);
-  grpc.UnaryCall(&context_, PathOf(method), {}, &request_, &response_,
+  request_ = ToByteBuffer(request.bytes);
+  SetDeadline(context_, request.timeout);
+  grpc.UnaryCall(&context_, PathOf(request.method), {}, &request_, &response_,
                  [this, done = std::move(done)](const grpc::Status& status) {
                    if (status.ok()) {
                      done(ToCord(response_));

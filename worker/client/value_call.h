@@ -16,9 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/net/data_caller.h"
-#include "common/net/frame.h"
 
 namespace capstan::worker {
 
@@ -27,10 +25,10 @@ class ValueCall {
   // Called once, on a thread of the connection, under no lock.
   using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
 
-  // Starts it over `data`, if that is not null and still open, else over `grpc`. It ends within
-  // `timeout`. `patience`: as DataCaller's. True: it goes over `data`. REQUIRES: once.
-  bool Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc, DataMethod method,
-             absl::Cord request, absl::Duration timeout, absl::Duration patience, Done done);
+  // Starts it over `data`, if that is not null and still open, else over `grpc`, which knows no
+  // places. True: it goes over `data`. REQUIRES: once.
+  bool Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
+             const DataCaller::Request& request, Done done);
   // Ends it with kCancelled, soon, unless it has ended. May come before Start.
   void Cancel();
 

@@ -1,0 +1,259 @@
+// Pulls whose values are received in the operation's arrays, from a server that stops in the
+// middle of an answer.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/net/data_socket.h"
+#include "common/net/frame.h"
+#include "common/net/grpc_server.h"
+#include "common/net/wake_up.h"
+#include "common/storage/descriptor.h"
+#include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/push_pull_client.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr int kElements = 10'000;  // Of each of two shards.
+constexpr int kVersion = 3;
+
+v1::PullResponse Answer(float value) {
+  v1::PullResponse response;
+  for (int i = 0; i < 2; ++i) {
+    v1::ShardValues* shard = response.add_shards();
+    shard->set_outcome(v1::ShardValues::VALUES);
+    shard->set_value_type(v1::FLOAT32);
+    shard->set_version(kVersion);
+    const std::vector<float> values(kElements, value + static_cast<float>(i));
+    shard->set_values(values.data(), values.size() * sizeof(float));
+  }
+  return response;
+}
+
+std::vector<float> Values(float value) {
+  std::vector<float> values(kElements, value);
+  values.resize(2 * kElements, value + 1);
+  return values;
+}
+
+bool ReadAll(int socket, char* to, size_t count) {
+  while (count > 0) {
+    pollfd file{.fd = socket, .events = POLLIN, .revents = 0};
+    if (poll(&file, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) <= 0) return false;
+    const ssize_t got = recv(socket, to, count, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN)) return false;
+    if (got < 0) continue;
+    to += got;
+    count -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+// Answers pulls with ones over gRPC. Data connections are the test's: it reads their frames and
+// writes what it likes.
+class RawServer final : public v1::ParameterServer::Service {
+ public:
+  RawServer() {
+    REQUIRE_OK(listening_);
+    auto started = GrpcServer::Start({.services = {this}});
+    REQUIRE_OK(started);
+    server_ = *std::move(started);
+  }
+  ~RawServer() override { server_.reset(); }
+
+  grpc::Status Pull(grpc::ServerContext*, const v1::PullRequest* request,
+                    v1::PullResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    by_grpc_.push_back(*request);
+    *response = Answer(1);
+    return grpc::Status::OK;
+  }
+  grpc::Status OpenDataPath(grpc::ServerContext*, const v1::OpenDataPathRequest*,
+                            v1::OpenDataPathResponse* response) override {
+    response->set_port(listening_->port);
+    response->set_token(std::string(kTokenBytes, 't'));
+    return grpc::Status::OK;
+  }
+
+  // The connection of pulls: the second one.
+  Descriptor AcceptPulls() {
+    pushes_.emplace(Accept());
+    return Accept();
+  }
+  v1::RoutingTable Routing(int generation) const {
+    v1::RoutingTable routing;
+    routing.set_generation(static_cast<uint64_t>(generation));
+    routing.add_servers()->set_address(server_->address());
+    for (int i = 0; i < 2; ++i) {
+      v1::ShardRoute* shard = routing.add_shards();
+      shard->set_shard(i);
+      shard->set_element_begin(i * kElements);
+      shard->set_element_end((i + 1) * kElements);
+    }
+    return routing;
+  }
+  std::vector<v1::PullRequest> by_grpc() {
+    absl::MutexLock lock(&mutex_);
+    return by_grpc_;
+  }
+
+ private:
+  Descriptor Accept() const {
+    pollfd file{.fd = listening_->socket.get(), .events = POLLIN, .revents = 0};
+    REQUIRE(poll(&file, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) == 1);
+    Descriptor socket = AcceptData(listening_->socket.get());
+    WakeUp never;
+    REQUIRE_OK(
+        GreetClient(socket.get(), std::string(kTokenBytes, 't'), kPatience, never.descriptor()));
+    return socket;
+  }
+
+  const absl::StatusOr<ListeningSocket> listening_ = ListenForData("127.0.0.1:0");
+  std::optional<Descriptor> pushes_;
+  std::unique_ptr<GrpcServer> server_;
+  absl::Mutex mutex_;
+  std::vector<v1::PullRequest> by_grpc_;
+};
+
+// A pull that waits for its answer on a data connection.
+struct Fixture {
+  Fixture() {
+    REQUIRE_OK(client.SetRouting(server.Routing(1)));
+    // The lane opens beside the first pull.
+    REQUIRE_OK_AND_ASSIGN(const OpId first, Pull());
+    REQUIRE_OK(client.Wait(first));
+    pulls.emplace(server.AcceptPulls());
+    while (!waiting.has_value()) {  // Until one goes over it.
+      const int64_t before = client.counts().data_messages;
+      REQUIRE_OK_AND_ASSIGN(const OpId op, Pull());
+      if (client.counts().data_messages > before) {
+        waiting = op;
+      } else {
+        REQUIRE_OK(client.Wait(op));
+      }
+    }
+    std::vector<char> head(kFrameHeadBytes);
+    REQUIRE(ReadAll(pulls->get(), head.data(), head.size()));
+    REQUIRE_OK_AND_ASSIGN(const FrameHead request, DecodeFrameHead({head.data(), head.size()}));
+    std::vector<char> body(request.length);
+    REQUIRE(ReadAll(pulls->get(), body.data(), body.size()));
+    call = request.call;
+    answer = FrameOf(Answer(5));
+  }
+  absl::StatusOr<OpId> Pull() { return client.Pull(Iteration(1), PullMode::kTrain, &arrays); }
+  std::string FrameOf(const v1::PullResponse& response) const {
+    const std::string body = response.SerializeAsString();
+    const auto head = EncodeFrameHead(
+        {.kind = FrameKind::kAnswer, .call = call, .length = static_cast<uint32_t>(body.size())});
+    return std::string(head.begin(), head.end()) + body;
+  }
+  void Write(absl::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(pulls->get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EAGAIN) continue;
+      REQUIRE(sent > 0);
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+  }
+  // Half of the answer is there, where it belongs.
+  void WriteHalf() {
+    Write(absl::string_view(answer).substr(0, answer.size() / 2));
+    const Instant give_up = clock.Now() + kPatience;
+    while (client.counts().straight_messages == 0) REQUIRE(clock.Now() < give_up);
+  }
+
+  SteadyClock clock;
+  RawServer server;
+  TableArrays arrays = {std::vector<float>(2 * kElements)};
+  PushPullClient client{
+      {.job = "job-1", .rank = Rank(0), .incarnation = Incarnation(1), .shared_memory_bytes = 0},
+      clock};
+  std::optional<Descriptor> pulls;
+  std::optional<OpId> waiting;
+  uint64_t call = 0;
+  std::string answer;
+};
+
+TEST_CASE("Straight pull: values are received where they belong, wherever the answer is torn",
+          "[worker][client]") {
+  Fixture f;
+  for (size_t at = 0; at < f.answer.size(); at += 7777) {
+    f.Write(absl::string_view(f.answer).substr(at, 7777));
+  }
+  REQUIRE_OK(f.client.Wait(*f.waiting));
+  CHECK(f.arrays[0] == Values(5));
+  CHECK(f.client.counts().straight_messages == 1);
+}
+
+TEST_CASE("Straight pull: an answer with too few values is refused by name", "[worker][client]") {
+  Fixture f;
+  v1::PullResponse wrong = Answer(5);
+  wrong.mutable_shards(1)->mutable_values()->resize(40);
+  f.Write(f.FrameOf(wrong));
+  CHECK_STATUS(f.client.Wait(*f.waiting), absl::StatusCode::kInternal,
+               "shard 1 came with 40 bytes, expected 40000");
+}
+
+TEST_CASE("Straight pull: nothing is written any more once the pull is cancelled",
+          "[worker][client]") {
+  Fixture f;
+  f.WriteHalf();
+  f.client.CancelPull(*f.waiting);
+  f.arrays[0] = Values(0);
+  f.Write(absl::string_view(f.answer).substr(f.answer.size() / 2));
+  // The next answer comes behind it.
+  TableArrays others = f.arrays;
+  REQUIRE_OK_AND_ASSIGN(f.waiting, f.client.Pull(Iteration(1), PullMode::kTrain, &others));
+  ++f.call;
+  f.Write(f.FrameOf(Answer(9)));
+  REQUIRE_OK(f.client.Wait(*f.waiting));
+  CHECK(others[0] == Values(9));
+  CHECK(f.arrays[0] == Values(0));
+}
+
+TEST_CASE("Straight pull: a new routing table does not wait for a server that stands still",
+          "[worker][client]") {
+  Fixture f;
+  f.WriteHalf();
+  REQUIRE_OK(f.client.SetRouting(f.server.Routing(2)));
+  f.pulls.reset();  // So that what is asked again goes over gRPC.
+  REQUIRE_OK(f.client.Wait(*f.waiting));
+  CHECK(f.arrays[0] == Values(1));
+}
+
+TEST_CASE("Straight pull: what was overwritten by half counts as not held", "[worker][client]") {
+  Fixture f;
+  const size_t before = f.server.by_grpc().size();
+  f.WriteHalf();
+  f.pulls.reset();
+  REQUIRE_OK(f.client.Wait(*f.waiting));
+  CHECK(f.arrays[0] == Values(1));
+  const std::vector<v1::PullRequest> requests = f.server.by_grpc();
+  REQUIRE(requests.size() == before + 1);
+  for (const v1::ShardPull& shard : requests.back().shards()) CHECK(shard.held_version() == -1);
+  // The one before it held what the first pull had brought.
+  CHECK(f.client.counts().straight_messages == 1);
+}
+
+TEST_CASE("Straight pull: the client closes though an answer never ends", "[worker][client]") {
+  Fixture f;
+  f.WriteHalf();
+}
+
+}  // namespace
+}  // namespace capstan::worker
