@@ -15,7 +15,10 @@ _COPTS = [
 ]
 
 _LIBRARY_COPTS = _COPTS + precompiled_copts("library_headers")
-_TEST_COPTS = _COPTS + ["-O1"] + precompiled_copts("test_headers")
+
+# Of test files: their cases run once, and compiling them well takes longer than they run.
+TEST_OPTIMIZATION = ["-O1"]
+_TEST_COPTS = _COPTS + TEST_OPTIMIZATION + precompiled_copts("test_headers")
 
 def _is_optimized_by_itself(copts):
     # GCC takes a precompiled header for a file of another -O, and compiles it by the header's.
@@ -53,7 +56,6 @@ def capstan_cc_test(name, srcs, deps = [], copts = [], size = "small", **kwargs)
         name = name,
         size = size,
         srcs = srcs,
-        # Cases run once: compiling them well takes longer than they run.
         copts = _TEST_COPTS + copts,
         deps = deps + ["//common/testing:catch2_main"] + precompiled_deps("test_headers"),
         **kwargs

@@ -24,7 +24,7 @@ def _command(ctx, source, output):
         source_file = source.path,
         use_pic = True,
         user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts +
-                             ["-iquote", ".", "-x", "c++-header"],
+                             ctx.attr.copts + ["-iquote", ".", "-x", "c++-header"],
     )
     return struct(
         tool = cc_common.get_tool_for_action(
@@ -61,6 +61,8 @@ def _precompiled_header_impl(ctx):
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
+        # Of the files that it is put in front of: GCC compiles them by its -O, not by theirs.
+        "copts": attr.string_list(),
         "includes": attr.label_list(allow_files = [".h"]),  # Headers of ours that src includes.
         "src": attr.label(allow_single_file = [".h"], mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
