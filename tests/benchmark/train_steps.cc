@@ -94,10 +94,11 @@ class Steps {
     const worker::BatchView batch{
         absl::MakeConstSpan(images_).subspan(index * n * pixels, n * pixels),
         absl::MakeConstSpan(labels_).subspan(index * n, n)};
+    CAPSTAN_RETURN_IF_ERROR(step_->Forward(
+        {Epoch(0), {count_ * batch_, (count_ + 1) * batch_}, batch_}, batch, parameters_));
     CAPSTAN_ASSIGN_OR_RETURN(
         const worker::BatchResult result,
-        step_->Compute({Epoch(0), {count_ * batch_, (count_ + 1) * batch_}, batch_}, batch,
-                       parameters_, absl::MakeSpan(gradient_), absl::MakeSpan(statistics_)));
+        step_->Backward(absl::MakeSpan(gradient_), absl::MakeSpan(statistics_)));
     float* const state[] = {velocity_.data()};
     server::Apply(optimizer_, count_, plan_.parameter_count, parameters_.data(), gradient_.data(),
                   state, parameters_.data());

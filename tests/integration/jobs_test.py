@@ -85,7 +85,8 @@ class JobsTest(unittest.TestCase):
         by_track = {track: [span for span in spans if span["cat"] == track]
                     for track in ("forward", "backward", "push", "pull", "wait")}
         first = [span for span in by_track["forward"] if 'layer "fc"' in span["name"]]
-        self.assertEqual(len(first), 3)
+        # A forward pass that a new assignment interrupts begins anew.
+        self.assertGreaterEqual(len(first), 3)
         self.assertEqual(len(by_track["backward"]), 3 * 5)
         for track in ("push", "pull", "wait"):
             self.assertTrue(by_track[track], track)

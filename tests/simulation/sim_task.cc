@@ -118,7 +118,7 @@ bool SimTask::WaitForWork() {
   return false;
 }
 
-bool SimTask::Train(const worker::Work& work, const std::vector<worker::Work>&, worker::OpId push,
+bool SimTask::Train(const worker::Work& work, worker::OpId push,
                     absl::StatusOr<worker::WorkResult>* result) {
   gradients_[push].batch = {.epoch = work.epoch,
                             .iteration = work.iteration,

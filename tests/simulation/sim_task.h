@@ -53,7 +53,7 @@ class SimTask final : public worker::TaskPort {
   worker::RowsRead Pulled(const worker::OpDone& done) override;
   bool Wait(worker::OpId op, worker::OpDone* done) override;
   bool WaitForWork() override;
-  bool Train(const worker::Work& work, const std::vector<worker::Work>& ahead, worker::OpId push,
+  bool Train(const worker::Work& work, worker::OpId push,
              absl::StatusOr<worker::WorkResult>* result) override;
   bool Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) override;
   bool Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,

@@ -124,6 +124,18 @@ void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Stat
   changed_.SignalAll();
 }
 
+void PushPullClient::QueuePushLocked(std::shared_ptr<Call> call) {
+  // Backward passes end last layers first; what the next forward pass reads first passes what waits
+  // still, so that it returns first, too.
+  const auto turn = [](const Call& each) {
+    return std::pair(each.message.op, each.message.shards.front().key);
+  };
+  const auto place =
+      std::upper_bound(pushes_.begin(), pushes_.end(), call,
+                       [&turn](const auto& a, const auto& b) { return turn(*a) < turn(*b); });
+  pushes_.insert(place, std::move(call));
+}
+
 bool PushPullClient::MayTakeLocked(const Calls& calls) const {
   if (calls.empty()) return false;
   const Call& first = *calls.front();
@@ -223,7 +235,11 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
 
 bool PushPullClient::BeginRead(Call& call) {
   absl::MutexLock lock(&mutex_);
-  while (rerouting_ > 0) changed_.Wait(&mutex_);
+  // Values that are used are not written: those of a shard that is read once more have to wait.
+  const auto used = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return call.message.op == used_ && session_.ProgressOf(used_, TableId(0)).reread;
+  };
+  while (rerouting_ > 0 || used()) changed_.Wait(&mutex_);
   if (closing_ || !session_.Expects(call.message.message)) return false;
   call.reading = true;
   call.destination = payloads_.at(call.message.op).destination;

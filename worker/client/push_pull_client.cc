@@ -52,6 +52,7 @@ PushPullClient::~PushPullClient() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
+    EndUseLocked();
   }
   sender_.join();
   absl::btree_map<std::string, std::shared_ptr<ServerPeer>> peers;
@@ -201,28 +202,12 @@ absl::StatusOr<OpId> PushPullClient::Pull(Iteration iteration, PullMode mode,
        .keys = std::make_shared<const AllTableKeys>(std::move(keys))});
 }
 
-absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
+void PushPullClient::WaitUntil(const std::function<bool()>& over) {
   for (;;) {
     std::vector<std::shared_ptr<Call>> calls;
     {
       absl::MutexLock lock(&mutex_);
-      if (const auto ended = ended_.find(op); ended != ended_.end()) {
-        if (readers_.contains(op)) {  // Though it has failed.
-          CancelReadersLocked(op);
-          changed_.Wait(&mutex_);
-          continue;
-        }
-        const OpDone done = ended->second;
-        ended_.erase(ended);
-        if (done.status.code() == absl::StatusCode::kOutOfRange) oldest_ = done.oldest;
-        if (!done.status.ok()) return done.status;
-        return OpResult{
-            .staleness = done.staleness, .membership = done.membership, .versions = done.versions};
-      }
-      if (!payloads_.contains(op)) {
-        return absl::NotFoundError(absl::StrCat("operation ", op.value(), " is not known"));
-      }
-      if (std::exchange(interrupted_, false)) return absl::CancelledError("interrupted");
+      if (over()) return;
       const absl::Duration until = session_.NextDeadline() - clock_.Now();
       if (until > absl::ZeroDuration()) {
         changed_.WaitWithTimeout(&mutex_, until);
@@ -234,6 +219,60 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
     }
     StartCalls(calls);
   }
+}
+
+absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
+  absl::StatusOr<OpResult> result;
+  WaitUntil([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (op == used_) EndUseLocked();
+    if (const auto ended = ended_.find(op); ended != ended_.end()) {
+      if (readers_.contains(op)) {  // Though it has failed.
+        CancelReadersLocked(op);
+        return false;
+      }
+      OpDone& done = ended->second;
+      if (done.status.code() == absl::StatusCode::kOutOfRange) oldest_ = done.oldest;
+      result = done.status.ok()
+                   ? absl::StatusOr<OpResult>(OpResult{.reread = done.reread,
+                                                       .staleness = done.staleness,
+                                                       .membership = done.membership,
+                                                       .versions = std::move(done.versions)})
+                   : done.status;
+      ended_.erase(ended);
+      return true;
+    }
+    if (!payloads_.contains(op)) {
+      result = absl::NotFoundError(absl::StrCat("operation ", op.value(), " is not known"));
+      return true;
+    }
+    if (!std::exchange(interrupted_, false)) return false;
+    result = absl::CancelledError("interrupted");
+    return true;
+  });
+  return result;
+}
+
+bool PushPullClient::WaitFor(OpId op, TableId table, int64_t end) {
+  bool arrived = false;
+  WaitUntil([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    EndUseLocked();
+    if (const auto ended = ended_.find(op); ended != ended_.end()) {
+      arrived = ended->second.status.ok() && !ended->second.reread;
+      return true;
+    }
+    const PullProgress progress = session_.ProgressOf(op, table);
+    if (progress.reread || !payloads_.contains(op)) return true;
+    arrived = progress.arrived_end >= end;
+    if (arrived) used_ = op;
+    return arrived || interrupted_;
+  });
+  return arrived;
+}
+
+void PushPullClient::EndUseLocked() {
+  if (used_ == OpId(0)) return;
+  used_ = OpId(0);
+  changed_.SignalAll();
 }
 
 void PushPullClient::Release(OpId op, TableId table, int64_t first) {
@@ -253,6 +292,7 @@ void PushPullClient::CancelPull(OpId op) {
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
+    if (op == used_) EndUseLocked();
     SessionActions actions;
     session_.CancelPull(op, clock_.Now(), &actions);
     for (const std::shared_ptr<Call>& call : calls_) {
@@ -303,7 +343,7 @@ std::vector<std::shared_ptr<PushPullClient::Call>> PushPullClient::TakeActionsLo
   for (const SendMessage& message : actions.send) {
     std::shared_ptr<Call> call = MakeCallLocked(message);
     if (message.request.kind == OpKind::kPush) {
-      pushes_.push_back(std::move(call));
+      QueuePushLocked(std::move(call));
     } else if (!pulls_.empty() || MustWaitLocked(*call)) {
       pulls_.push_back(std::move(call));
     } else {

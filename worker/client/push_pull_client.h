@@ -53,6 +53,8 @@ enum class PushStart {
 };
 
 struct OpResult {
+  // Pull: some of what WaitFor has told of was read once more, from another primary.
+  bool reread = false;
   int64_t staleness = 0;                       // Pull: the largest seen.
   Generation membership;                       // Pull: as OpDone's.
   absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
@@ -138,6 +140,13 @@ class PushPullClient {
   //         others           as PushPullSession ends operations.
   absl::StatusOr<OpResult> Wait(OpId op);
 
+  // Waits until the elements below `end` of a dense table have arrived by the pull `op`. From then
+  // on they may be read, and are not written, until the next call with `op`: WaitFor, Wait,
+  // CancelPull. Returns false if that is for Wait to tell: the operation has failed; Interrupt()
+  // was called (Wait says kCancelled); or what was told of before is read once more, from another
+  // primary, so that whoever has used it is to begin anew.
+  bool WaitFor(OpId op, TableId table, int64_t end);
+
   // After Wait returned kOutOfRange.
   Iteration OldestIteration() const;
 
@@ -168,6 +177,10 @@ class PushPullClient {
     std::shared_ptr<const AllTableKeys> keys;     // Shared with the operation's calls.
   };
 
+  // Lets the session go on until `over`, which is asked under the lock.
+  void WaitUntil(const std::function<bool()>& over);
+  // Whoever reads parameters of a pull that has not ended is done with them, or that pull is over.
+  void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
   absl::Status CheckArrays(const TableArrays& arrays, const AllTableKeys& keys) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -181,6 +194,8 @@ class PushPullClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AskLocked(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
+  // Among the pushes that wait, by their turn: of an older operation, of a lower shard, first.
+  void QueuePushLocked(std::shared_ptr<Call> call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendQueued();            // The sender's loop.
   bool NextQueued(Task* task);  // Waits for one. Returns false when closing.
   // The first call may go: it need not wait for room or for answers, or has become useless.
@@ -238,6 +253,7 @@ class PushPullClient {
   PathCounts counts_ ABSL_GUARDED_BY(mutex_);                   // Without data_messages.
   absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
   int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;                   // Above 0: no reader may begin.
+  OpId used_ ABSL_GUARDED_BY(mutex_);  // Of WaitFor: its parameters are used. 0: none.
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/planted/planted_bug.h"
 
 namespace capstan::worker {
@@ -13,8 +12,6 @@ namespace {
 
 constexpr int64_t kShardsMax = 4096;     // Of a message.
 constexpr int64_t kBytesPerElement = 4;  // fp32.
-
-const char* Verb(OpKind kind) { return kind == OpKind::kPush ? "push" : "pull"; }
 
 bool IsRetryable(const absl::Status& status) {
   switch (status.code()) {
@@ -50,6 +47,7 @@ void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionAct
     for (auto& [id, op] : ops_) {
       if (op.request.kind != OpKind::kPull || op.shards[i] != ShardState::kDone) continue;
       op.shards[i] = ShardState::kTodo;
+      op.reread = true;
       ++op.undone;
     }
   }
@@ -135,10 +133,10 @@ absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant n
   if (!failed_.ok()) return failed_;
   if (routing_.shards.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(Verb(request.kind), ": no routing table has been received yet"));
+        absl::StrCat(VerbOf(request.kind), ": no routing table has been received yet"));
   }
   if (static_cast<int>(ops_.size()) >= options_.operations_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(Verb(request.kind), ": ", ops_.size(),
+    return absl::ResourceExhaustedError(absl::StrCat(VerbOf(request.kind), ": ", ops_.size(),
                                                      " operations are in flight, at most ",
                                                      options_.operations_max));
   }
@@ -276,7 +274,7 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
     Finish(record.op,
            absl::Status(
                outcome.code(),
-               absl::StrCat(Verb(op.request.kind), " of iteration ", op.request.iteration.value(),
+               absl::StrCat(VerbOf(op.request.kind), " of iteration ", op.request.iteration.value(),
                             " to ", ServerName(chunk.server), ": ", outcome.message())),
            actions);
   }
@@ -390,6 +388,7 @@ void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions
               .request = op.request,
               .started = op.started,
               .repeated = op.repeated,
+              .reread = op.reread,
               .status = status};
   bool past = false;
   for (size_t i = 0; i < op.replies.size(); ++i) {
@@ -447,51 +446,6 @@ Instant PushPullSession::DeadlineOf(const Op& op) const {
   const Instant end = op.started + options_.wait_max;
   if (op.request.kind == OpKind::kPush && AwaitsIterations()) return end;
   return std::min(op.heard + options_.silence_max, end);
-}
-
-absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
-  const auto shard = std::find_if(op.shards.begin(), op.shards.end(),
-                                  [](ShardState s) { return s != ShardState::kDone; });
-  const auto index = static_cast<size_t>(shard - op.shards.begin());
-  std::string message = absl::StrCat(
-      Verb(op.request.kind), " of iteration ", op.request.iteration.value(), " has waited ",
-      absl::FormatDuration(now - op.started), " for ", ServerName(routing_.shards[index].server));
-  for (const Waiting& w : op.waiting_for) {
-    absl::StrAppend(&message, "; table ", w.shard.table.value(), " shard ", w.shard.shard.value(),
-                    " waits for iteration ", w.iteration.value());
-    if (!w.ranks.empty()) absl::StrAppend(&message, " of workers ", absl::StrJoin(w.ranks, ", "));
-    if (!w.slots.empty()) absl::StrAppend(&message, " of slots ", absl::StrJoin(w.slots, ", "));
-  }
-  for (const Chunk& chunk : chunks_) {
-    if (chunk.last_error.ok() || chunk.delay == absl::ZeroDuration()) continue;
-    absl::StrAppend(&message, "; last error of ", ServerName(chunk.server), ": ",
-                    chunk.last_error.message());
-  }
-  return absl::DeadlineExceededError(message);
-}
-
-SessionWait PushPullSession::CurrentWait() const {
-  if (ops_.empty()) return {};
-  // The oldest operation that knows for whom it waits, or else the oldest.
-  const auto knows = std::find_if(ops_.begin(), ops_.end(), [](const auto& entry) {
-    return !entry.second.waiting_for.empty();
-  });
-  const Op& op = knows == ops_.end() ? ops_.begin()->second : knows->second;
-  SessionWait wait{.waiting = true,
-                   .request = op.request,
-                   .since = op.started,
-                   .peer = {},
-                   .waiting_for = op.waiting_for};
-  for (size_t i = 0; i < op.shards.size(); ++i) {
-    if (op.shards[i] == ShardState::kDone) continue;
-    wait.peer = ServerName(routing_.shards[i].server);
-    break;
-  }
-  return wait;
-}
-
-std::string PushPullSession::ServerName(int server) const {
-  return routing_.servers[static_cast<size_t>(server)];
 }
 
 }  // namespace capstan::worker

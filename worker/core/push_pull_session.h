@@ -70,6 +70,7 @@ enum class Acknowledgement {
 };
 
 enum class OpKind { kPush, kPull };
+const char* VerbOf(OpKind kind);  // "push", "pull".
 
 // What an operation asks for.
 struct OpRequest {
@@ -121,6 +122,7 @@ struct OpDone {
   OpRequest request;
   Instant started;
   bool repeated = false;  // A message of it was lost or refused on the way.
+  bool reread = false;    // Pull: as PullProgress's.
   absl::Status status;    // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
   int64_t staleness = 0;  // Pull: the largest seen over the shards.
   Generation membership;  // Pull: that of all shards; 0: they differ, or one knows none.
@@ -137,6 +139,13 @@ struct SessionActions {
   // Servers (indices in the routing table) to ask for their routing table, because the scheduler
   // has sent none for long. The answer, if one comes, goes to SetRouting.
   std::vector<int> ask_routing;
+};
+
+// How far a pull has come.
+struct PullProgress {
+  int64_t arrived_end = 0;  // Of a dense table: the elements before it are in their places.
+  // Some that had arrived were, or are, read once more, from another primary.
+  bool reread = false;
 };
 
 // What the session waits for now, for `job describe`.
@@ -222,6 +231,7 @@ class PushPullSession {
   void Tick(Instant now, SessionActions* actions);
   Instant NextDeadline() const;
 
+  PullProgress ProgressOf(OpId op, TableId table) const;  // Of one that has not ended.
   SessionWait CurrentWait() const;
   Generation routing_generation() const { return routing_.generation; }
   // A server is away, does not hold what the table says, or knows a newer one.
@@ -239,6 +249,7 @@ class PushPullSession {
     std::vector<ShardReply> replies;  // Pull: by the same index, of the shards that are done.
     int64_t undone = 0;
     bool repeated = false;
+    bool reread = false;
     std::vector<Waiting> waiting_for;
   };
   // What the last failure of a chunk says about its server.

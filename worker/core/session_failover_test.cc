@@ -319,5 +319,43 @@ TEST_CASE("Session: a server that answers again ends the need for a table", "[wo
   CHECK_FALSE(story.session.needs_routing());
 }
 
+TEST_CASE("Session: a pull tells how far it has come, and that it begins anew for some of it",
+          "[worker][core]") {
+  Story story({.chunk_bytes_min = 32, .chunk_bytes_max = 32});  // A message a shard.
+  story.Pull(1, 0);
+  const std::vector<SendMessage> sent = story.Sent();
+  REQUIRE(sent.size() == 3);
+  const auto arrived = [&] { return story.session.ProgressOf(OpId(1), TableId(0)).arrived_end; };
+  story.Answer(sent[1]);
+  CHECK(arrived() == 0);  // The one before it is missing.
+  story.Answer(sent[0]);
+  CHECK(arrived() == 16);
+  CHECK(story.session.ProgressOf(OpId(1), TableId(1)).arrived_end == 0);
+  CHECK(story.session.ProgressOf(OpId(2), TableId(0)).arrived_end == 0);
+  SECTION("what is past has no values") {
+    story.Answer(sent[2], {.outcome = ShardReply::Outcome::kPast});
+    CHECK(story.Ended()[0].status.code() == absl::StatusCode::kOutOfRange);
+  }
+  SECTION("another primary of what is missing changes nothing") {
+    story.Route(BetaLost(2));
+    CHECK(arrived() == 16);
+    CHECK_FALSE(story.session.ProgressOf(OpId(1), TableId(0)).reread);
+    for (const SendMessage& message : story.Sent()) story.Answer(message);
+    CHECK_FALSE(story.Ended()[0].reread);
+  }
+  SECTION("another primary of what has arrived") {
+    Routing routing = TwoServers(2);
+    routing.shards[1].term = Term(2);
+    story.Route(routing);
+    CHECK(arrived() == 8);
+    CHECK(story.session.ProgressOf(OpId(1), TableId(0)).reread);
+    for (const SendMessage& message : story.Sent()) story.Answer(message);
+    CHECK(arrived() == 16);
+    CHECK(story.session.ProgressOf(OpId(1), TableId(0)).reread);
+    story.Answer(sent[2]);
+    CHECK(story.Ended()[0].reread);
+  }
+}
+
 }  // namespace
 }  // namespace capstan::worker

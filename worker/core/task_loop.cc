@@ -7,8 +7,7 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kBatchesAhead = 4;  // Decoded while one is computed.
-constexpr int kLeasesHeld = 2;    // With fewer unfinished ones, ask for more at once.
+constexpr int kLeasesHeld = 2;  // With fewer unfinished ones, ask for more at once.
 // While one push is on its way, the next gradient may be computed.
 constexpr size_t kPushesBehind = 1;
 
@@ -95,8 +94,8 @@ Coroutine<absl::Status> TaskLoop::Rest() {
 }
 
 Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
-  Coroutine<absl::Status> parameters = EnsureParameters(work);
-  const absl::Status ready = co_await parameters;
+  Coroutine<absl::Status> forward = ForwardOne(work);
+  const absl::Status ready = co_await forward;
   if (!ready.ok()) co_return ready;
   port_.UseBoard([&work](TaskBoard& board) { board.Started(work); });
   // Push and pull start before there is a gradient: its parts leave as the backward pass ends them,
@@ -105,10 +104,8 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
   if (!push.ok()) co_return push.status();
   const absl::Status pulling = PullAhead();
   if (!pulling.ok()) co_return pulling;
-  std::vector<Work> ahead;
-  port_.UseBoard([&ahead](TaskBoard& board) { ahead = board.Upcoming(kBatchesAhead); });
   absl::StatusOr<WorkResult> result;
-  PortCall training(port_, port_.Train(work, ahead, *push, &result));
+  PortCall training(port_, port_.Train(work, *push, &result));
   co_await training;
   if (!result.ok()) {
     co_return absl::Status(
@@ -116,7 +113,7 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
         absl::StrCat("iteration ", work.iteration.value(), ": ", result.status().message()));
   }
   outstanding_.push_back({*push, work, *result});
-  // The other slots of the iteration may be this task's own: see EnsureParameters.
+  // The other slots of the iteration may be this task's own: see ForwardOne.
   if (AwaitsIterations()) co_return absl::OkStatus();
   // Without a pull under way there may be no other work: say what was done as soon as it is.
   Coroutine<absl::Status> pushes = AwaitPushes(pull_.has_value() ? kPushesBehind : 0);
@@ -130,8 +127,9 @@ bool TaskLoop::SameParameters(const Work& a, const Work& b) const {
   return !options_.keyed || (a.epoch == b.epoch && a.positions == b.positions);
 }
 
-Coroutine<absl::Status> TaskLoop::EnsureParameters(const Work& work) {
-  if (!held_.has_value() || !SameParameters(*held_, work)) {
+Coroutine<absl::Status> TaskLoop::ForwardOne(const Work& work) {
+  const bool held = held_.has_value() && SameParameters(*held_, work);
+  if (!held) {
     held_snapshot_.reset();
     if (pull_.has_value() && !SameParameters(pull_->second, work)) GivePullUp();
     if (!AwaitsIterations() && !options_.early_pulls) {
@@ -145,21 +143,14 @@ Coroutine<absl::Status> TaskLoop::EnsureParameters(const Work& work) {
       const absl::Status started = StartPull(work);
       if (!started.ok()) co_return started;
     }
-    OpDone pulled;
-    PortCall pull(port_, port_.Wait(pull_->first, &pulled));
-    co_await pull;
-    if (absl::IsCancelled(pulled.status)) co_return pulled.status;  // The pull goes on.
-    pull_.reset();
-    if (absl::IsOutOfRange(pulled.status)) {
-      port_.UseBoard([&pulled](TaskBoard& board) { board.SkipTo(pulled.oldest); });
-      port_.ReportSoon();
-      co_return PlanAgain();
-    }
-    if (!pulled.status.ok()) co_return pulled.status;
-    const RowsRead read = port_.Pulled(pulled);
-    if (read.again) co_return PlanAgain();
-    port_.UseBoard([&read](TaskBoard& board) { board.SawRead(read); });
-    held_ = work;
+  }
+  OpDone pulled;
+  const std::optional<OpId> pull = held ? std::nullopt : std::optional(pull_->first);
+  PortCall forward(port_, port_.Forward(work, pull, &pulled));
+  co_await forward;
+  if (!held) {
+    const absl::Status taken = TakePulled(work, pulled);
+    if (!taken.ok()) co_return taken;
   }
   if (!AwaitsIterations()) co_return absl::OkStatus();
   // The parameters are there, so the iterations before are complete: their acknowledgements are on
@@ -167,6 +158,22 @@ Coroutine<absl::Status> TaskLoop::EnsureParameters(const Work& work) {
   Coroutine<absl::Status> earlier = AwaitPushesBefore(work.iteration);
   const absl::Status status = co_await earlier;
   co_return status;
+}
+
+absl::Status TaskLoop::TakePulled(const Work& work, const OpDone& pulled) {
+  if (absl::IsCancelled(pulled.status)) return pulled.status;  // The pull goes on.
+  pull_.reset();
+  if (absl::IsOutOfRange(pulled.status)) {
+    port_.UseBoard([&pulled](TaskBoard& board) { board.SkipTo(pulled.oldest); });
+    port_.ReportSoon();
+    return PlanAgain();
+  }
+  if (!pulled.status.ok()) return pulled.status;
+  const RowsRead read = port_.Pulled(pulled);
+  if (read.again) return PlanAgain();
+  port_.UseBoard([&read](TaskBoard& board) { board.SawRead(read); });
+  held_ = work;
+  return absl::OkStatus();
 }
 
 absl::Status TaskLoop::PullAhead() {

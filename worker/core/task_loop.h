@@ -9,7 +9,8 @@
 //             .--------.
 //             v        |
 //   .-----> Plan ------'
-//   |         | train: parameters of its iteration -> Push (held) -> pull ahead -> Train -> pushes
+//   |         | train: Forward, as the parameters of its iteration arrive -> Push (held)
+//   |         |        -> pull ahead -> Train -> pushes
 //   |         | evaluate, export: every push acknowledged -> snapshot -> Evaluate / Export
 //   '---------'
 //             | finish, fenced off, or something failed
@@ -17,8 +18,9 @@
 //           ended
 //
 // Overlap: push and pull are started before there is a gradient. Its parts leave while the backward
-// pass goes on, and the next parameters take the place of those that it has done with. Early pulls
-// do not wait for the push: they are answered while the gradient is computed.
+// pass goes on, and the next parameters take the place of those that it has done with. The next
+// forward pass begins once its first parameters are there. Early pulls do not wait for the push:
+// they are answered while the gradient is computed.
 //
 // Pure: no threads, sockets, clock or logging. Thread safety: thread-compatible.
 // Invariants: (1) the parameters are written by at most one pull at a time;
@@ -82,12 +84,19 @@ class TaskPort {
   // Until the operation has ended: its OpDone. Or with the status kCancelled when a new assignment
   // has come, or the task has been fenced off, since the last such answer; the operation goes on.
   virtual bool Wait(OpId op, OpDone* done) = 0;
+  // As Wait for `pull`, which brings the parameters of `work`; those that have come may be computed
+  // with meanwhile. Called before Push and Train of `work`; without `pull` if its parameters are
+  // here, and once more for the same work if the plan was made again. What goes wrong in computing
+  // is for Train to say.
+  virtual bool Forward(const Work& work, std::optional<OpId> pull, OpDone* done) {
+    static_cast<void>(work);
+    return !pull.has_value() || Wait(*pull, done);
+  }
   // Until HasWork(board) and a routing table is there, or a FINISH, or the task is fenced off.
   virtual bool WaitForWork() = 0;
-  // Computes the gradient of `work` for `push` and releases all of it on the way. `ahead`: what
-  // will be asked for next, so that its data can be decoded meanwhile.
-  virtual bool Train(const Work& work, const std::vector<Work>& ahead, OpId push,
-                     absl::StatusOr<WorkResult>* result) = 0;
+  // Computes the gradient of `work`, for which Forward was called last, for `push`, and releases
+  // all of it on the way.
+  virtual bool Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) = 0;
   virtual bool Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) = 0;
   // Writes the pulled tables, which have these versions.
   virtual bool Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
@@ -103,7 +112,8 @@ class TaskLoop {
     Acknowledgement acknowledgement = Acknowledgement::kEachPush;
     // Parameters are rows that a batch names: each batch has its own pull, evaluation too.
     bool keyed = false;
-    // As PushPullSession's. The port lets what was pulled for the work before be written over.
+    // As PushPullSession's. Once Forward and Push have been called for a work, the port lets what
+    // was pulled for it be written over.
     bool early_pulls = false;
   };
   TaskLoop(const Options& options, TaskPort& port);  // `port` outlives the loop.
@@ -136,8 +146,8 @@ class TaskLoop {
   Coroutine<absl::Status> TrainOne(const Work& work);
   Coroutine<absl::Status> EvaluateOne(const Work& work);
   Coroutine<absl::Status> Export(const Work& work);
-  // Parameters for `work`, as of its iteration; a snapshot for it.
-  Coroutine<absl::Status> EnsureParameters(const Work& work);
+  // Forward with the parameters for `work`, as of its iteration; a snapshot for it.
+  Coroutine<absl::Status> ForwardOne(const Work& work);
   Coroutine<absl::Status> EnsureSnapshot(const Work& work);
   // Until at most `left` pushes are outstanding.
   Coroutine<absl::Status> AwaitPushes(size_t left);
@@ -151,6 +161,8 @@ class TaskLoop {
   bool PlanIsOld();  // A newer assignment has come since Plan.
   absl::Status PullAhead();
   absl::Status StartPull(const Work& work);
+  // The pull for `work` has ended: not OK if the work cannot go on.
+  absl::Status TakePulled(const Work& work, const OpDone& pulled);
   void GivePullUp();
   // Parameters that were pulled for one are those that the other wants.
   bool SameParameters(const Work& a, const Work& b) const;

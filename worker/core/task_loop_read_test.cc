@@ -1,6 +1,8 @@
 // What TaskLoop does with what a port says of a pull's rows.
 #include <catch2/catch.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +14,11 @@ namespace {
 // A port whose calls all end at once; some pulls must be repeated.
 class Port final : public TaskPort {
  public:
-  explicit Port(std::vector<RowsRead> reads)
-      : board({.batch_size = 4, .evaluation_batch_size = 8, .train_samples = 8}),
-        reads_(std::move(reads)) {
+  explicit Port(std::vector<RowsRead> reads,
+                const TaskBoard::Options& options = {.batch_size = 4,
+                                                     .evaluation_batch_size = 8,
+                                                     .train_samples = 8})
+      : board(options), reads_(std::move(reads)) {
     board.Take(
         {.generation = Generation(1), .phase = Phase::kTrain, .samples = {{LeaseId(5), {0, 8}}}});
   }
@@ -34,12 +38,25 @@ class Port final : public TaskPort {
     *done = {.op = op};
     return true;
   }
+  bool Forward(const Work& work, std::optional<OpId> pull, OpDone* done) override {
+    story.push_back(absl::StrCat("forward ", work.iteration.value(), pull ? "" : " again"));
+    *done = {.op = pull.value_or(OpId())};
+    if (interrupt_ && std::exchange(interrupt_, false)) {
+      done->status = absl::CancelledError("interrupted");
+    }
+    if (past_ && std::exchange(past_, false)) {
+      done->status = absl::OutOfRangeError("past");
+      done->oldest = Iteration(3);
+    }
+    return true;
+  }
+  void InterruptOnce() { interrupt_ = true; }
+  void PastOnce() { past_ = true; }
   bool WaitForWork() override {
     fenced_ = true;  // The end.
     return true;
   }
-  bool Train(const Work& work, const std::vector<Work>&, OpId,
-             absl::StatusOr<WorkResult>* result) override {
+  bool Train(const Work& work, OpId, absl::StatusOr<WorkResult>* result) override {
     story.push_back(absl::StrCat("train ", work.iteration.value()));
     *result = WorkResult{.samples = work.positions.size()};
     return true;
@@ -64,8 +81,10 @@ class Port final : public TaskPort {
   size_t next_ = 0;
   uint64_t ops_ = 0;
   OpId last_pull_;
-  bool fenced_ = false;
+  bool fenced_ = false, interrupt_ = false, past_ = false;
 };
+
+using Story = std::vector<std::string>;
 
 TEST_CASE("TaskLoop: rows that may be too old are asked for again before they are used",
           "[worker][core]") {
@@ -74,11 +93,43 @@ TEST_CASE("TaskLoop: rows that may be too old are asked for again before they ar
              {.staleness = 1, .cached = 0, .pulled = 12}});
   TaskLoop loop({.keyed = true, .early_pulls = true}, port);
   loop.Start();
-  CHECK(port.story == std::vector<std::string>{"pull 0", "push 0", "pull 1", "train 0", "pull 1",
-                                               "push 1", "train 1"});
+  CHECK(port.story == Story{"pull 0", "forward 0", "push 0", "pull 1", "train 0", "forward 1",
+                            "pull 1", "forward 1", "push 1", "train 1"});
   CHECK(port.board.totals().rows_cached == 5);
   CHECK(port.board.totals().rows_pulled == 19);
   CHECK(port.board.totals().staleness_counts == std::vector<int64_t>{0, 1, 1});
+}
+
+TEST_CASE("TaskLoop: the forward pass begins with the pull, before anything is pushed",
+          "[worker][core]") {
+  const bool early = GENERATE(false, true);
+  Port port({});
+  TaskLoop loop({.early_pulls = early}, port);
+  SECTION("of each batch") {
+    loop.Start();
+    CHECK(port.story == Story{"pull 0", "forward 0", "push 0", "pull 1", "train 0", "forward 1",
+                              "push 1", "train 1"});
+  }
+  SECTION("again for the same pull after an interrupt") {
+    port.InterruptOnce();
+    loop.Start();
+    CHECK(port.story == Story{"pull 0", "forward 0", "forward 0", "push 0", "pull 1", "train 0",
+                              "forward 1", "push 1", "train 1"});
+  }
+}
+
+TEST_CASE("TaskLoop: nothing is pushed for an iteration that is past", "[worker][core]") {
+  Port port({}, {.bsp = true, .slots = 2, .batch_size = 4, .train_samples = 400});
+  port.board.Take({.generation = Generation(2),
+                   .phase = Phase::kTrain,
+                   .slots = {{SlotId(0), Iteration(0), Iteration(4)},
+                             {SlotId(1), Iteration(3), Iteration(4)}}});
+  port.PastOnce();
+  TaskLoop loop({}, port);
+  loop.Start();
+  // The parameters of an iteration serve all of its slots.
+  CHECK(port.story == Story{"pull 0", "forward 0", "pull 3", "forward 3", "push 3", "train 3",
+                            "forward 3 again", "push 3", "train 3"});
 }
 
 }  // namespace

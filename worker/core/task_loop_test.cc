@@ -214,8 +214,7 @@ class Story final : public TaskPort {
     call_ = Call::kWork;
     return false;
   }
-  bool Train(const Work& work, const std::vector<Work>&, OpId push,
-             absl::StatusOr<WorkResult>* result) override {
+  bool Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) override {
     trained.push_back(absl::StrCat(work.iteration.value(), "/", work.slots.begin));
     computed_ = push;
     if (!computing_blocked) Release();

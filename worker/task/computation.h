@@ -19,6 +19,7 @@
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
+#include "worker/training/step_arrays.h"
 #include "worker/training/step_observer.h"
 
 namespace capstan::worker {
@@ -56,16 +57,26 @@ class Computation {
   }
 
   // `work`, for which *parameters were pulled, is about to be trained: makes room in *gradient and
-  // returns which rows it is of. Where parameters are rows, what was pulled is kept aside, and the
-  // next work's may be pulled meanwhile.
+  // returns which rows it is of. Where parameters are rows, what was pulled is kept aside; a device
+  // has taken its copy in Forward: the next work's may be pulled meanwhile.
   virtual AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                                      TableArrays* gradient) = 0;
 
-  // The gradient of `work`, for which BeginTraining was called last.
-  //   ahead  what will be asked for next, so that its data can be decoded meanwhile
+  // Computes the part of training `work` that reads *parameters, which were pulled for it, or are
+  // being pulled: then `needed` waits for those of the first dense table. `upcoming`: as
+  // BeginPull's. Returns false if `needed` has: then nothing was computed. What goes wrong in
+  // computing is for Train to say. Before BeginTraining; models whose parameters are rows do
+  // nothing here.
+  virtual bool Forward(const Work& work, const std::vector<Work>& upcoming,
+                       const TableArrays& parameters, const ParametersNeeded& needed) {
+    static_cast<void>(work), static_cast<void>(upcoming), static_cast<void>(parameters);
+    static_cast<void>(needed);
+    return true;
+  }
+
+  // The gradient of `work`, for which Forward and BeginTraining were called last.
   // Errors: kOutOfRange  diverged.
-  virtual absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
-                                           const TableArrays& parameters, TableArrays* gradient,
+  virtual absl::StatusOr<WorkResult> Train(const Work& work, TableArrays* gradient,
                                            const GradientPartReady& ready) = 0;
 
   // What it keeps beside its parameters, for the log; empty: nothing.

@@ -84,7 +84,7 @@ TEST_CASE("Computation: what is pulled while a batch is trained does not change 
     for (std::vector<float>& table : parameters) table.assign(table.size(), 99.0f);
   }
   REQUIRE_OK_AND_ASSIGN(const WorkResult result,
-                        computation->Train(work, {}, parameters, &gradient, [](int64_t) {}));
+                        computation->Train(work, &gradient, [](int64_t) {}));
   CHECK(result.samples == 10);
   // The same numbers in either case.
   REQUIRE_OK_AND_ASSIGN(const auto trainer, SparseTrainer::Create(JobOf(kClicks)));

@@ -51,14 +51,20 @@ AllTableKeys DenseComputation::BeginTraining(const Work&, TableArrays*, TableArr
   return {};
 }
 
-absl::StatusOr<WorkResult> DenseComputation::Train(const Work& work, const std::vector<Work>& ahead,
-                                                   const TableArrays& parameters,
-                                                   TableArrays* gradient,
+bool DenseComputation::Forward(const Work& work, const std::vector<Work>& upcoming,
+                               const TableArrays& parameters, const ParametersNeeded& needed) {
+  std::vector<MicroBatch> ahead;
+  if (!upcoming.empty() && upcoming.front() == work) {
+    for (size_t i = 1; i < upcoming.size(); ++i) ahead.push_back(ToMicroBatch(upcoming[i]));
+  }
+  forward_ = trainer_->Forward(ToMicroBatch(work), parameters, ahead, needed);
+  return !absl::IsCancelled(forward_);
+}
+
+absl::StatusOr<WorkResult> DenseComputation::Train(const Work& work, TableArrays* gradient,
                                                    const GradientPartReady& ready) {
-  std::vector<MicroBatch> next;
-  for (const Work& later : ahead) next.push_back(ToMicroBatch(later));
-  CAPSTAN_ASSIGN_OR_RETURN(const BatchResult batch,
-                           trainer_->Train(ToMicroBatch(work), parameters, gradient, next, ready));
+  CAPSTAN_RETURN_IF_ERROR(forward_);
+  CAPSTAN_ASSIGN_OR_RETURN(const BatchResult batch, trainer_->Backward(gradient, ready));
   return ResultOf(work, batch);
 }
 

@@ -23,8 +23,9 @@ class DenseComputation final : public Computation {
                                          TableArrays* parameters) override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                              TableArrays* gradient) override;
-  absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
-                                   const TableArrays& parameters, TableArrays* gradient,
+  bool Forward(const Work& work, const std::vector<Work>& upcoming, const TableArrays& parameters,
+               const ParametersNeeded& needed) override;
+  absl::StatusOr<WorkResult> Train(const Work& work, TableArrays* gradient,
                                    const GradientPartReady& ready) override;
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
 
@@ -34,6 +35,7 @@ class DenseComputation final : public Computation {
 
   const std::unique_ptr<Trainer> trainer_;
   const std::vector<v1::TableSpec> tables_;
+  absl::Status forward_;  // How the last Forward has ended.
 };
 
 }  // namespace capstan::worker

@@ -126,8 +126,7 @@ AllTableKeys SparseComputation::BeginTraining(const Work&, TableArrays* paramete
   return KeysOf(training_);
 }
 
-absl::StatusOr<WorkResult> SparseComputation::Train(const Work& work, const std::vector<Work>&,
-                                                    const TableArrays&, TableArrays* gradient,
+absl::StatusOr<WorkResult> SparseComputation::Train(const Work& work, TableArrays* gradient,
                                                     const GradientPartReady&) {
   const absl::Span<float> dense_gradients = gradient->size() > kDenseTable
                                                 ? absl::MakeSpan((*gradient)[kDenseTable])

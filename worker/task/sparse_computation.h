@@ -46,8 +46,7 @@ class SparseComputation final : public Computation {
   RowsRead Pulled(const OpDone& done, const TableArrays& parameters) override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                              TableArrays* gradient) override;
-  absl::StatusOr<WorkResult> Train(const Work& work, const std::vector<Work>& ahead,
-                                   const TableArrays& parameters, TableArrays* gradient,
+  absl::StatusOr<WorkResult> Train(const Work& work, TableArrays* gradient,
                                    const GradientPartReady& ready) override;
   std::string Kept() const override;
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/model/tables.h"
 #include "common/observability/log.h"
 #include "common/row_export/export_rows.h"
@@ -17,6 +18,8 @@ namespace capstan::worker {
 namespace {
 
 constexpr int kBatchesPlanned = 4;  // Told to the computation, the one to be pulled included.
+// A wait for parameters that took less was none.
+constexpr absl::Duration kWaitShown = absl::Microseconds(20);
 
 PushPullClient::MessageObserver MessageObserver(TaskTrace* trace) {
   if (trace == nullptr) return nullptr;
@@ -34,7 +37,7 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
       client_({.job = assignment.job_id(),
                .rank = Rank(assignment.rank()),
                .incarnation = Incarnation(assignment.incarnation()),
-               .session = SessionOptions(assignment.spec()),
+               .session = SessionOptions(assignment.spec(), assignment.gpus_size() > 0),
                .bucket_bytes = BucketBytes(assignment.spec()),
                .formats = WireFormats(assignment.spec()),
                .shared_memory_bytes = SharedMemoryBytes(assignment.spec()),
@@ -75,7 +78,7 @@ absl::Status Task::Loop() {
   CAPSTAN_RETURN_IF_ERROR(Prepare());
   TaskLoop loop({.acknowledgement = AcknowledgementOf(assignment_.spec()),
                  .keyed = assignment_.spec().model().has_sparse(),
-                 .early_pulls = EarlyPulls(assignment_.spec())},
+                 .early_pulls = EarlyPulls(assignment_.spec(), assignment_.gpus_size() > 0)},
                 *this);
   loop.Start();
   if (const std::string kept = computation_->Kept(); !kept.empty()) {
@@ -121,12 +124,16 @@ absl::StatusOr<OpId> Task::Push(const Work& work) {
 }
 
 absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
-  std::vector<Work> upcoming;
-  UseBoard([&upcoming](TaskBoard& board) { upcoming = board.Upcoming(kBatchesPlanned); });
   CAPSTAN_ASSIGN_OR_RETURN(AllTableKeys keys,
-                           computation_->BeginPull(work, upcoming, &parameters_));
+                           computation_->BeginPull(work, Upcoming(), &parameters_));
   return client_.Pull(work.iteration, snapshot ? PullMode::kSnapshot : PullMode::kTrain,
                       &parameters_, std::move(keys));
+}
+
+std::vector<Work> Task::Upcoming() {
+  std::vector<Work> upcoming;
+  UseBoard([&upcoming](TaskBoard& board) { upcoming = board.Upcoming(kBatchesPlanned); });
+  return upcoming;
 }
 
 void Task::CancelPull(OpId op) { client_.CancelPull(op); }
@@ -139,6 +146,7 @@ bool Task::Wait(OpId op, OpDone* done) {
   if (trace_ != nullptr) trace_->Waited("servers", begin, clock_.Now());
   *done = {.op = op, .status = result.status()};
   if (result.ok()) {
+    done->reread = result->reread;
     done->staleness = result->staleness;
     done->membership = result->membership;
     done->versions = std::move(result->versions);
@@ -146,6 +154,30 @@ bool Task::Wait(OpId op, OpDone* done) {
     done->oldest = client_.OldestIteration();
   }
   return true;
+}
+
+bool Task::Forward(const Work& work, std::optional<OpId> pull, OpDone* done) {
+  const std::vector<Work> upcoming = Upcoming();
+  const auto forward = [&](const ParametersNeeded& needed) {
+    return computation_->Forward(work, upcoming, parameters_, needed);
+  };
+  bool begun = false;
+  if (pull.has_value()) {
+    begun = forward([this, pull](int64_t end) { return WaitForParameters(*pull, end); });
+    Wait(*pull, done);
+    if (!done->status.ok()) return true;
+  }
+  if (!begun || done->reread) forward(nullptr);
+  return true;
+}
+
+bool Task::WaitForParameters(OpId pull, int64_t end) {
+  const Instant begin = clock_.Now();
+  const bool arrived = client_.WaitFor(pull, TableId(kParametersTable), end);
+  if (trace_ != nullptr && clock_.Now() - begin >= kWaitShown) {
+    trace_->Waited(absl::StrCat("parameters up to ", end), begin, clock_.Now());
+  }
+  return arrived;
 }
 
 bool Task::WaitForWork() {
@@ -158,13 +190,12 @@ bool Task::WaitForWork() {
   return true;
 }
 
-bool Task::Train(const Work& work, const std::vector<Work>& ahead, OpId push,
-                 absl::StatusOr<WorkResult>* result) {
+bool Task::Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) {
   // Only the pool and the push hold the gradient from now on.
   const std::shared_ptr<TableArrays> gradient = std::exchange(gradient_, nullptr);
-  *result = computation_->Train(
-      work, ahead, parameters_, gradient.get(),
-      [this, push](int64_t first) { client_.Release(push, TableId(kParametersTable), first); });
+  *result = computation_->Train(work, gradient.get(), [this, push](int64_t first) {
+    client_.Release(push, TableId(kParametersTable), first);
+  });
   NoteComputed(result->status());
   if (!result->ok()) return true;
   if (trace_ != nullptr) trace_->BatchDone();

@@ -57,13 +57,16 @@ class Task final : private TaskPort {
   void CancelPull(OpId op) override;
   RowsRead Pulled(const OpDone& done) override;
   bool Wait(OpId op, OpDone* done) override;
+  bool Forward(const Work& work, std::optional<OpId> pull, OpDone* done) override;
   bool WaitForWork() override;
-  bool Train(const Work& work, const std::vector<Work>& ahead, OpId push,
-             absl::StatusOr<WorkResult>* result) override;
+  bool Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) override;
   bool Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) override;
   bool Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
               absl::Status* result) override;
 
+  std::vector<Work> Upcoming();
+  // Of the pull: parameters below `end` (PushPullClient::WaitFor).
+  bool WaitForParameters(OpId pull, int64_t end);
   std::shared_ptr<TableArrays> FreeGradient();
   absl::Status WriteModel(const std::string& folder,
                           const absl::btree_map<TableId, Version>& versions);

@@ -65,16 +65,16 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job) {
   return IsBsp(job) && committed ? Acknowledgement::kWholeIteration : Acknowledgement::kEachPush;
 }
 
-bool EarlyPulls(const v1::JobSpec& job) {
+bool EarlyPulls(const v1::JobSpec& job, bool on_gpu) {
   const v1::Consistency& consistency = job.consistency();
-  if (!job.model().has_sparse()) return false;
+  if (!job.model().has_sparse() && !on_gpu) return false;
   if (consistency.has_ssp()) return consistency.ssp().staleness_bound() > 0;
   return consistency.has_asp() && !consistency.asp().read_own_pushes();
 }
 
-PushPullSession::Options SessionOptions(const v1::JobSpec& job) {
+PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu) {
   PushPullSession::Options options{.acknowledgement = AcknowledgementOf(job),
-                                   .early_pulls = EarlyPulls(job)};
+                                   .early_pulls = EarlyPulls(job, on_gpu)};
   // A task may hold every slot of an iteration, be given slots of another one, and pull.
   options.operations_max = std::max(kOperationsMin, 2 * Slots(job) + 2);
   options.exact_snapshots = job.wire().parameters() != v1::FP32;

@@ -18,10 +18,11 @@ namespace capstan::worker {
 
 // BSP with replicas or a log: servers hold a push back until its iteration is committed.
 Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
-// SSP and ASP on sparse models: the next batch's rows are read while one is computed. Not where
-// the job wants its own pushes read, and under SSP(0), whose servers would wait for the push.
-bool EarlyPulls(const v1::JobSpec& job);
-PushPullSession::Options SessionOptions(const v1::JobSpec& job);
+// SSP and ASP on sparse models, and on a GPU: what the next batch needs is read while one is
+// computed, for that one has its own. Not where the job wants its own pushes read, and under
+// SSP(0), whose servers would wait for the push.
+bool EarlyPulls(const v1::JobSpec& job, bool on_gpu);
+PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu);
 // By table: the job's formats for its parameters, fp32 for its statistics.
 Formats WireFormats(const v1::JobSpec& job);
 // PushPullClient's: what a batch needs of a bucket, about, as far as the job file says; empty for

@@ -27,22 +27,24 @@ TEST_CASE("Task options: acknowledgements wait for iterations only where BSP com
   CHECK(AcknowledgementOf(job) == Acknowledgement::kEachPush);
 }
 
-TEST_CASE("Task options: rows are pulled early where the rule lets a worker miss its last push",
+TEST_CASE("Task options: what is needed next is pulled early where a worker may miss its last push",
           "[worker][task]") {
   v1::JobSpec job = Job(2, 0);
   job.mutable_consistency()->mutable_asp();
-  CHECK_FALSE(EarlyPulls(job));  // Layers are pulled whole, into the place of those in use.
-  job.mutable_model()->mutable_sparse()->mutable_logistic_regression();
-  CHECK(EarlyPulls(job));
-  CHECK(SessionOptions(job).early_pulls);
+  // On the host layers compute with the place that is pulled into.
+  CHECK_FALSE(EarlyPulls(job, /*on_gpu=*/false));
+  const bool on_gpu = GENERATE(false, true);
+  if (!on_gpu) job.mutable_model()->mutable_sparse()->mutable_logistic_regression();
+  CHECK(EarlyPulls(job, on_gpu));
+  CHECK(SessionOptions(job, on_gpu).early_pulls);
   job.mutable_consistency()->mutable_asp()->set_read_own_pushes(true);
-  CHECK_FALSE(EarlyPulls(job));
+  CHECK_FALSE(EarlyPulls(job, on_gpu));
   job.mutable_consistency()->mutable_ssp()->set_staleness_bound(0);
-  CHECK_FALSE(EarlyPulls(job));
+  CHECK_FALSE(EarlyPulls(job, on_gpu));
   job.mutable_consistency()->mutable_ssp()->set_staleness_bound(1);
-  CHECK(EarlyPulls(job));
+  CHECK(EarlyPulls(job, on_gpu));
   job.mutable_consistency()->mutable_bsp();
-  CHECK_FALSE(EarlyPulls(job));
+  CHECK_FALSE(EarlyPulls(job, on_gpu));
 }
 
 TEST_CASE("Task options: rows are kept by the bound, or by age where there are no clocks",
@@ -67,20 +69,20 @@ TEST_CASE("Task options: rows are kept by the bound, or by age where there are n
 
 TEST_CASE("Task options: one task may hold every slot of an iteration", "[worker][task]") {
   v1::JobSpec job = Job(4, 1);
-  CHECK(SessionOptions(job).operations_max == 64);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).operations_max == 64);
   job.mutable_training()->set_slots(500);
-  CHECK(SessionOptions(job).operations_max > 500);
-  CHECK(SessionOptions(job).acknowledgement == Acknowledgement::kWholeIteration);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).operations_max > 500);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).acknowledgement == Acknowledgement::kWholeIteration);
 }
 
 TEST_CASE("Task options: formats are of the parameters, and snapshots stay exact",
           "[worker][task]") {
   v1::JobSpec job = Job(4, 0);
-  CHECK_FALSE(SessionOptions(job).exact_snapshots);
+  CHECK_FALSE(SessionOptions(job, /*on_gpu=*/false).exact_snapshots);
   job.mutable_wire()->set_gradients(v1::FP16);
-  CHECK_FALSE(SessionOptions(job).exact_snapshots);
+  CHECK_FALSE(SessionOptions(job, /*on_gpu=*/false).exact_snapshots);
   job.mutable_wire()->set_parameters(v1::BF16);
-  CHECK(SessionOptions(job).exact_snapshots);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).exact_snapshots);
   const Formats formats = WireFormats(job);
   REQUIRE(formats.size() == 1);  // Statistics come second, and are fp32.
   CHECK(formats[0].gradients == NumberFormat::kFp16);

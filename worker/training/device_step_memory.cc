@@ -166,9 +166,9 @@ absl::Status DeviceStepMemory::UseBatch(const BatchView& batch) {
                            batch.n() * kernels::BytesOf(DataType::kInt32));
 }
 
-absl::Status DeviceStepMemory::Begin(const StepArrays& arrays) {
+absl::Status DeviceStepMemory::Begin(const ForwardArrays& arrays) {
   if (under_way_) CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());  // The step before has failed.
-  arrays_ = arrays;
+  forward_ = arrays;
   parts_.clear();
   under_way_ = true;
   uploaded_end_ = 0;
@@ -182,7 +182,7 @@ absl::Status DeviceStepMemory::NeedParameters(int64_t end) {
   if (end <= uploaded_end_) return absl::OkStatus();
   const int64_t begin = std::exchange(uploaded_end_, end);
   const auto values =
-      arrays_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      forward_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
                                        [&] { return ElementsText("parameters", begin, end); }));
   CAPSTAN_RETURN_IF_ERROR(Upload(parameters_, BytesOf(values), begin * kFloatBytes));
@@ -208,8 +208,10 @@ absl::Status DeviceStepMemory::ForwardDone(const Operand& loss, const Operand& l
   loss_ = loss_array_.pinned_f32();
   logits_ = {logits_array_.pinned, logits.count, logits.dtype};
   return device_.CopyAsync(Stream::kCompute, moments_.pinned, moments_.device,
-                           static_cast<int64_t>(arrays_.moments.size()) * kFloatBytes);
+                           static_cast<int64_t>(forward_.moments.size()) * kFloatBytes);
 }
+
+void DeviceStepMemory::BeginBackward(const BackwardArrays& arrays) { backward_ = arrays; }
 
 absl::Status DeviceStepMemory::GradientDone(int64_t first) {
   if (first >= gradient_from_) return absl::OkStatus();
@@ -234,19 +236,20 @@ absl::Status DeviceStepMemory::GradientDone(int64_t first) {
 }
 
 absl::Status DeviceStepMemory::End() {
-  if (arrays_.enqueued != nullptr) arrays_.enqueued();
+  if (backward_.enqueued != nullptr) backward_.enqueued();
   for (const Part& part : parts_) {
     CAPSTAN_RETURN_IF_ERROR(device_.Await(*part.arrived));
     CopyFloats(gradient_.pinned + part.begin * kFloatBytes,
-               arrays_.gradient.subspan(static_cast<size_t>(part.begin),
-                                        static_cast<size_t>(part.end - part.begin)));
-    if (part.begin > 0 && arrays_.ready != nullptr) arrays_.ready(part.begin);
+               backward_.gradient.subspan(static_cast<size_t>(part.begin),
+                                          static_cast<size_t>(part.end - part.begin)));
+    if (part.begin > 0 && backward_.ready != nullptr) backward_.ready(part.begin);
   }
   CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());
-  CopyFloats(moments_.pinned, arrays_.moments);
+  CopyFloats(moments_.pinned, forward_.moments);
   under_way_ = false;
   for (StagedBatch& staged : staged_) staged.on_its_way = false;
-  arrays_ = {};
+  forward_ = {};
+  backward_ = {};
   return absl::OkStatus();
 }
 

@@ -31,9 +31,10 @@ class DeviceStepMemory final : public StepMemory {
   int64_t FixedBytes(int64_t n) override;
   absl::Status Allocate() override;
   int64_t part_elements() const override;
-  absl::Status Begin(const StepArrays& arrays) override;
+  absl::Status Begin(const ForwardArrays& arrays) override;
   absl::Status NeedParameters(int64_t end) override;
   absl::Status ForwardDone(const Operand& loss, const Operand& logits) override;
+  void BeginBackward(const BackwardArrays& arrays) override;
   absl::Status GradientDone(int64_t first) override;
   absl::Status End() override;
   absl::Status Stage(const BatchView& batch) override;
@@ -83,7 +84,8 @@ class DeviceStepMemory final : public StepMemory {
   std::vector<std::unique_ptr<kernels::DeviceEvent>> part_events_;
 
   // Of the step.
-  StepArrays arrays_;
+  ForwardArrays forward_;
+  BackwardArrays backward_;
   bool under_way_ = false;
   int64_t uploaded_end_ = 0;   // Parameters below are on the device, or on their way.
   int64_t gradient_from_ = 0;  // Gradient elements from here on are on their way.

@@ -39,10 +39,9 @@ absl::Status DivergedAt(const std::vector<PlannedTensor>& tensors, const char* w
 GradientStep::GradientStep(const ModelPlan& plan, Network& network, const Options& options)
     : plan_(plan), network_(network), options_(options) {}
 
-absl::StatusOr<BatchResult> GradientStep::Compute(
-    const MicroBatch& micro_batch, const BatchView& batch, absl::Span<const float> parameters,
-    absl::Span<float> gradient, absl::Span<float> statistics, const GradientReady& ready,
-    const std::function<void()>& enqueued) {
+absl::Status GradientStep::Forward(const MicroBatch& micro_batch, const BatchView& batch,
+                                   absl::Span<const float> parameters,
+                                   const ParametersNeeded& needed) {
   const int64_t samples = micro_batch.positions.size();
   if (batch.n() != samples || micro_batch.gradient_samples < std::max<int64_t>(1, samples)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -50,16 +49,26 @@ absl::StatusOr<BatchResult> GradientStep::Compute(
         micro_batch.positions.end, ") of an update of ", micro_batch.gradient_samples,
         " samples, expected as many as positions and an update at least as large"));
   }
+  micro_batch_ = micro_batch;
+  if (samples == 0) return absl::OkStatus();
+  const uint64_t epoch_key =
+      MixKey(MixKey(options_.seed, 3), static_cast<uint64_t>(micro_batch.epoch.value()));
+  const uint64_t dropout_key =
+      MixKey(epoch_key, static_cast<uint64_t>(micro_batch.positions.begin));
+  return network_.Forward(batch, parameters, dropout_key, needed);
+}
+
+absl::StatusOr<BatchResult> GradientStep::Backward(absl::Span<float> gradient,
+                                                   absl::Span<float> statistics,
+                                                   const GradientReady& ready,
+                                                   const std::function<void()>& enqueued) {
+  const int64_t samples = micro_batch_.positions.size();
   if (samples == 0) {
     std::fill(gradient.begin(), gradient.end(), 0.0f);
     std::fill(statistics.begin(), statistics.end(), 0.0f);
     return BatchResult{};
   }
-  const uint64_t epoch_key =
-      MixKey(MixKey(options_.seed, 3), static_cast<uint64_t>(micro_batch.epoch.value()));
-  const uint64_t dropout_key =
-      MixKey(epoch_key, static_cast<uint64_t>(micro_batch.positions.begin));
-  const auto update_samples = static_cast<double>(micro_batch.gradient_samples);
+  const auto update_samples = static_cast<double>(micro_batch_.gradient_samples);
   const double share = static_cast<double>(samples) / update_samples;
   bool finite = true;
   int64_t checked = plan_.parameter_count;
@@ -73,21 +82,27 @@ absl::StatusOr<BatchResult> GradientStep::Compute(
   const bool in_parts = ready != nullptr && options_.clip_norm <= 0;
   CAPSTAN_ASSIGN_OR_RETURN(
       const BatchResult result,
-      network_.Train(batch, parameters, static_cast<float>(1.0 / update_samples), dropout_key,
-                     gradient, statistics, in_parts ? check_part : GradientReady(), enqueued));
+      network_.Backward(static_cast<float>(1.0 / update_samples), gradient, statistics,
+                        in_parts ? check_part : GradientReady(), enqueued));
   const double squares = SumOfSquares(gradient.first(static_cast<size_t>(checked)));
-  if (!finite || !std::isfinite(squares))
-    return DivergedAt(plan_.parameters, "gradient of", gradient);
+  CAPSTAN_RETURN_IF_ERROR(
+      CheckFinite(finite && std::isfinite(squares), gradient, statistics, result));
+  Scale(ClipFactor(squares, options_.clip_norm * share), gradient);
+  if (samples != micro_batch_.gradient_samples) Scale(static_cast<float>(share), statistics);
+  return result;
+}
+
+absl::Status GradientStep::CheckFinite(bool gradient_is, absl::Span<const float> gradient,
+                                       absl::Span<const float> statistics,
+                                       const BatchResult& result) const {
+  if (!gradient_is) return DivergedAt(plan_.parameters, "gradient of", gradient);
   if (!std::isfinite(SumOfSquares(statistics))) {
     return DivergedAt(plan_.statistics, "batch's", statistics);
   }
-  if (!std::isfinite(result.loss_sum)) {
-    return absl::OutOfRangeError(absl::StrCat("diverged: the loss of a batch of ", samples, " is ",
-                                              result.loss_sum, ", expected a finite value"));
-  }
-  Scale(ClipFactor(squares, options_.clip_norm * share), gradient);
-  if (samples != micro_batch.gradient_samples) Scale(static_cast<float>(share), statistics);
-  return result;
+  if (std::isfinite(result.loss_sum)) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("diverged: the loss of a batch of ",
+                                            micro_batch_.positions.size(), " is ", result.loss_sum,
+                                            ", expected a finite value"));
 }
 
 }  // namespace capstan::worker

@@ -44,29 +44,39 @@ class GradientStep {
   // Both are borrowed. REQUIRES: `network` was made of `plan`.
   GradientStep(const ModelPlan& plan, Network& network, const Options& options);
 
-  // Computes the contribution of `batch`, the decoded samples at `micro_batch.positions`.
-  //   parameters  [plan.parameter_count]  read
+  // The first part of computing the contribution of `batch`, the decoded samples at
+  // `micro_batch.positions`; both stay until Backward has ended.
+  //   parameters  [plan.parameter_count]  as Network::Forward's
+  //   needed      as Network::Forward's
+  // Errors: kInvalidArgument  batch and positions differ in size, or gradient_samples is out of
+  //                           range.
+  //         else              those of Network::Forward.
+  absl::Status Forward(const MicroBatch& micro_batch, const BatchView& batch,
+                       absl::Span<const float> parameters,
+                       const ParametersNeeded& needed = nullptr);
+
+  // The rest. REQUIRES: the last call was a Forward that has ended well.
   //   gradient    [plan.parameter_count]  overwritten
   //   statistics  [plan.statistic_count]  overwritten
-  //   ready       as Network::Train's, for parts that are final here too: none with clip_norm,
+  //   ready       as Network::Backward's, for parts that are final here too: none with clip_norm,
   //               which needs the whole gradient, and none from a value on that is not finite
-  //   enqueued    as Network::Train's
+  //   enqueued    as Network::Backward's
   // Errors: kOutOfRange       diverged: the gradient, a statistic or the loss has a value that is
   //                           not finite; the message names the first layer and tensor with one.
   //                           No other error has this code.
-  //         kInvalidArgument  batch and positions differ in size, or gradient_samples is out of
-  //                           range.
-  //         else              those of Network::Train.
-  absl::StatusOr<BatchResult> Compute(const MicroBatch& micro_batch, const BatchView& batch,
-                                      absl::Span<const float> parameters,
-                                      absl::Span<float> gradient, absl::Span<float> statistics,
-                                      const GradientReady& ready = nullptr,
-                                      const std::function<void()>& enqueued = nullptr);
+  //         else              those of Network::Backward.
+  absl::StatusOr<BatchResult> Backward(absl::Span<float> gradient, absl::Span<float> statistics,
+                                       const GradientReady& ready = nullptr,
+                                       const std::function<void()>& enqueued = nullptr);
 
  private:
+  absl::Status CheckFinite(bool gradient_is, absl::Span<const float> gradient,
+                           absl::Span<const float> statistics, const BatchResult& result) const;
+
   const ModelPlan& plan_;
   Network& network_;
   const Options options_;
+  MicroBatch micro_batch_;  // Of the last Forward.
 };
 
 }  // namespace capstan::worker

@@ -19,20 +19,23 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Returns a fixed gradient times the scale, and remembers how it was called.
 class FakeNetwork final : public Network {
  public:
-  absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float>,
-                                    float gradient_scale, uint64_t dropout_key,
-                                    absl::Span<float> gradient_out,
-                                    absl::Span<float> statistics_out, const GradientReady& ready,
-                                    const std::function<void()>&) override {
+  absl::Status Forward(const BatchView& batch, absl::Span<const float>, uint64_t dropout_key,
+                       const ParametersNeeded&) override {
     ++calls;
     key = dropout_key;
+    samples = batch.n();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<BatchResult> Backward(float gradient_scale, absl::Span<float> gradient_out,
+                                       absl::Span<float> statistics_out, const GradientReady& ready,
+                                       const std::function<void()>&) override {
     for (size_t i = 0; i < gradient.size(); ++i) gradient_out[i] = gradient[i] * gradient_scale;
     if (ready != nullptr) {
       ready(8);
       ready(4);
     }
     for (size_t i = 0; i < statistics.size(); ++i) statistics_out[i] = statistics[i];
-    return BatchResult{loss_sum, batch.n()};
+    return BatchResult{loss_sum, samples};
   }
   absl::StatusOr<BatchResult> Evaluate(const BatchView&, absl::Span<const float>,
                                        absl::Span<const float>) override {
@@ -43,6 +46,7 @@ class FakeNetwork final : public Network {
   std::vector<float> gradient = std::vector<float>(10, 2.0f), statistics = {8, 4};
   double loss_sum = 3;
   int calls = 0;
+  int64_t samples = 0;
   uint64_t key = 0;
 };
 
@@ -61,8 +65,10 @@ struct Fixture {
                                       double clip_norm = 0, const GradientReady& ready = nullptr) {
     const std::vector<int32_t> labels(static_cast<size_t>(positions.size()));
     GradientStep step(plan, network, {.seed = 7, .clip_norm = clip_norm});
-    return step.Compute({Epoch(5), positions, gradient_samples}, {{}, labels}, parameters,
-                        absl::MakeSpan(gradient), absl::MakeSpan(statistics), ready);
+    const absl::Status begun =
+        step.Forward({Epoch(5), positions, gradient_samples}, {{}, labels}, parameters);
+    if (!begun.ok()) return begun;
+    return step.Backward(absl::MakeSpan(gradient), absl::MakeSpan(statistics), ready);
   }
   double Norm() const {
     double squares = 0;
@@ -171,9 +177,8 @@ TEST_CASE("Gradient step: sizes that do not fit are refused", "[worker][training
   CHECK_STATUS(f.Compute({0, 4}, 3), code, "positions [0, 4) of an update of 3 samples");
   CHECK_STATUS(f.Compute({0, 0}, 0), code, "an update of 0 samples");
   GradientStep step(f.plan, f.network, {});
-  CHECK_STATUS(step.Compute({Epoch(0), {0, 2}, 2}, {}, f.parameters, absl::MakeSpan(f.gradient),
-                            absl::MakeSpan(f.statistics)),
-               code, "a batch of 0 samples for positions [0, 2)");
+  CHECK_STATUS(step.Forward({Epoch(0), {0, 2}, 2}, {}, f.parameters), code,
+               "a batch of 0 samples for positions [0, 2)");
 }
 
 }  // namespace

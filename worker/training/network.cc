@@ -80,7 +80,8 @@ class NetworkImpl final : public Network {
         backend_(backend),
         batch_size_max_(batch_size_max),
         watch_(backend.device(), observer),
-        memory_(StepMemory::Create(plan_, backend, batch_size_max, watch_)) {}
+        memory_(StepMemory::Create(plan_, backend, batch_size_max, watch_)),
+        moments_(static_cast<size_t>(plan.statistic_count)) {}
 
   absl::Status Allocate() {
     const absl::Status status = memory_->Allocate();
@@ -88,45 +89,58 @@ class NetworkImpl final : public Network {
     return NoMemory(batch_size_max_, ProgramKind::kTraining, 0);
   }
 
-  absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
-                                    float gradient_scale, uint64_t dropout_key,
-                                    absl::Span<float> gradient, absl::Span<float> batch_statistics,
-                                    const GradientReady& ready,
-                                    const std::function<void()>& enqueued) override {
+  absl::Status Forward(const BatchView& batch, absl::Span<const float> parameters,
+                       uint64_t dropout_key, const ParametersNeeded& needed) override {
+    begun_ = {};
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("gradient", gradient.size(), plan_.parameter_count));
-    CAPSTAN_RETURN_IF_ERROR(
-        CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
     CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
                              Prepare(batch.n(), ProgramKind::kTraining));
     CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
     CAPSTAN_RETURN_IF_ERROR(memory_->Begin({.batch = batch,
                                             .parameters = parameters,
-                                            .gradient = gradient,
-                                            .moments = batch_statistics,
-                                            .ready = ready,
-                                            .enqueued = enqueued}));
-    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, dropout_key));
-    CAPSTAN_RETURN_IF_ERROR(RunBackward(*prepared, gradient_scale, dropout_key));
+                                            .statistics = {},
+                                            .moments = absl::MakeSpan(moments_)}));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, dropout_key, needed));
+    begun_ = {prepared, batch, dropout_key};
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<BatchResult> Backward(float gradient_scale, absl::Span<float> gradient,
+                                       absl::Span<float> batch_statistics,
+                                       const GradientReady& ready,
+                                       const std::function<void()>& enqueued) override {
+    const BegunStep step = std::exchange(begun_, {});
+    if (step.prepared == nullptr) {
+      return absl::FailedPreconditionError("a backward pass, and no forward pass before it");
+    }
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("gradient", gradient.size(), plan_.parameter_count));
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
+    memory_->BeginBackward({.gradient = gradient, .ready = ready, .enqueued = enqueued});
+    CAPSTAN_RETURN_IF_ERROR(RunBackward(*step.prepared, gradient_scale, step.dropout_key));
     CAPSTAN_RETURN_IF_ERROR(End());
     // The steps read the biased variances, so they become unbiased only now.
-    for (const BatchMoments& moments : prepared->program.moments) {
-      MakeUnbiased(moments, batch_statistics);
+    for (const BatchMoments& moments : step.prepared->program.moments) {
+      MakeUnbiased(moments, absl::MakeSpan(moments_));
     }
-    return ReadResult(batch);
+    std::copy(moments_.begin(), moments_.end(), batch_statistics.begin());
+    return ReadResult(step.batch);
   }
 
   absl::StatusOr<BatchResult> Evaluate(const BatchView& batch, absl::Span<const float> parameters,
                                        absl::Span<const float> statistics) override {
+    begun_ = {};
+    watch_.GiveUp();
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("statistics", statistics.size(), plan_.statistic_count));
     CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
                              Prepare(batch.n(), ProgramKind::kEvaluation));
-    CAPSTAN_RETURN_IF_ERROR(
-        memory_->Begin({.batch = batch, .parameters = parameters, .statistics = statistics}));
-    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, /*dropout_key=*/0));
+    CAPSTAN_RETURN_IF_ERROR(memory_->Begin(
+        {.batch = batch, .parameters = parameters, .statistics = statistics, .moments = {}}));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, /*dropout_key=*/0, /*needed=*/nullptr));
+    memory_->BeginBackward({});  // There is none.
     CAPSTAN_RETURN_IF_ERROR(End());
     return ReadResult(batch);
   }
@@ -238,7 +252,8 @@ class NetworkImpl final : public Network {
 
   // ------------------------------------------------------------- running
 
-  absl::Status RunForward(PreparedProgram& prepared, uint64_t dropout_key) {
+  absl::Status RunForward(PreparedProgram& prepared, uint64_t dropout_key,
+                          const ParametersNeeded& needed) {
     const Pass pass = {prepared.program.forward,
                        prepared.forward,
                        prepared.forward_graphs,
@@ -246,8 +261,14 @@ class NetworkImpl final : public Network {
                        1.0f,
                        dropout_key};
     const std::vector<Segment>& segments = prepared.segments.forward;
+    int64_t there = 0;
     for (size_t i = 0; i < segments.size(); ++i) {
-      CAPSTAN_RETURN_IF_ERROR(memory_->NeedParameters(segments[i].reads_end));
+      const int64_t end = segments[i].reads_end;
+      if (needed != nullptr && end > there && !needed(end)) {
+        return absl::CancelledError(absl::StrCat("parameters up to ", end, " will not come"));
+      }
+      there = end;
+      CAPSTAN_RETURN_IF_ERROR(memory_->NeedParameters(end));
       CAPSTAN_RETURN_IF_ERROR(RunSegment(pass, i, segments[i]));
     }
     return memory_->ForwardDone(prepared.program.loss, prepared.program.logits);
@@ -348,15 +369,34 @@ class NetworkImpl final : public Network {
     }
   }
 
+  // A step between its passes.
+  struct BegunStep {
+    PreparedProgram* prepared = nullptr;  // Null: there is none.
+    BatchView batch;
+    uint64_t dropout_key = 0;
+  };
+
   const ModelPlan plan_;
   kernels::Backend& backend_;
   const int64_t batch_size_max_;
   StepWatch watch_;
   const std::unique_ptr<StepMemory> memory_;  // Shared by all programs: one runs at a time.
   std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used last.
+  BegunStep begun_;
+  std::vector<float> moments_;  // [statistic_count], of the step.
 };
 
 }  // namespace
+
+absl::StatusOr<BatchResult> Network::Train(const BatchView& batch,
+                                           absl::Span<const float> parameters, float gradient_scale,
+                                           uint64_t dropout_key, absl::Span<float> gradient,
+                                           absl::Span<float> batch_statistics,
+                                           const GradientReady& ready,
+                                           const std::function<void()>& enqueued) {
+  CAPSTAN_RETURN_IF_ERROR(Forward(batch, parameters, dropout_key));
+  return Backward(gradient_scale, gradient, batch_statistics, ready, enqueued);
+}
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,

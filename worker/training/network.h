@@ -39,10 +39,24 @@ class Network {
                                                          StepObserver* observer = nullptr);
   virtual ~Network() = default;
 
-  // One forward and backward pass in training mode.
+  // A step in training mode is a forward pass and then a backward pass. All arrays stay until it
+  // has ended, but for parameters, of which a device has copies once Forward has returned.
+  //
+  // The forward pass, or its part for which there are parameters.
   //   parameters        [plan.parameter_count]  read
+  //   dropout_key                               draws every mask of this step
+  //   needed                                    null: all parameters are there
+  // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
+  //                             a label is out of range.
+  //         kCancelled          `needed` has returned false: there is no step.
+  //         kResourceExhausted  activations do not fit in memory; says how many bytes they need,
+  //                             and of a device what Create says.
+  //         else                those of Backend::Prepare and Run, with the layer's name.
+  virtual absl::Status Forward(const BatchView& batch, absl::Span<const float> parameters,
+                               uint64_t dropout_key, const ParametersNeeded& needed = nullptr) = 0;
+
+  // The backward pass of the step that Forward has begun, and its result.
   //   gradient_scale                            factor of the gradient
-  //   dropout_key                               draws every mask of this pass
   //   gradient          [plan.parameter_count]  overwritten: gradient_scale *
   //                                             d(sum of losses)/d(parameter)
   //   batch_statistics  [plan.statistic_count]  overwritten: means and (unbiased, as PyTorch's)
@@ -51,24 +65,28 @@ class Network {
   //   enqueued                                  may be null; called once by a device that has all
   //                                             of its work and goes on by itself: the time to
   //                                             Stage the next batch. By the host's backends never
-  // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
-  //                             a label is out of range.
-  //         kResourceExhausted  activations do not fit in memory; says how many bytes they need,
-  //                             and of a device what Create says.
-  //         else                those of Backend::Prepare and Run, with the layer's name.
-  virtual absl::StatusOr<BatchResult> Train(
-      const BatchView& batch, absl::Span<const float> parameters, float gradient_scale,
-      uint64_t dropout_key, absl::Span<float> gradient, absl::Span<float> batch_statistics,
-      const GradientReady& ready = nullptr, const std::function<void()>& enqueued = nullptr) = 0;
+  // Errors: kFailedPrecondition  the last call was no Forward, or it failed.
+  //         else                 as Forward's.
+  virtual absl::StatusOr<BatchResult> Backward(float gradient_scale, absl::Span<float> gradient,
+                                               absl::Span<float> batch_statistics,
+                                               const GradientReady& ready = nullptr,
+                                               const std::function<void()>& enqueued = nullptr) = 0;
 
-  // One forward pass in inference mode (running statistics, no dropout). Errors: as Train.
+  // Both passes.
+  absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
+                                    float gradient_scale, uint64_t dropout_key,
+                                    absl::Span<float> gradient, absl::Span<float> batch_statistics,
+                                    const GradientReady& ready = nullptr,
+                                    const std::function<void()>& enqueued = nullptr);
+
+  // One forward pass in inference mode (running statistics, no dropout). Errors: as Forward.
   virtual absl::StatusOr<BatchResult> Evaluate(const BatchView& batch,
                                                absl::Span<const float> parameters,
                                                absl::Span<const float> statistics) = 0;
 
   // Begins to upload a batch (copied before this returns) that a later step will be given under the
-  // same name, which is not 0. Of use on devices only, and while a step goes on: see Train.
-  // Errors: kInvalidArgument  as Train.
+  // same name, which is not 0. Of use on devices only, and while a step goes on: see Backward.
+  // Errors: kInvalidArgument  as Forward.
   virtual absl::Status Stage(const BatchView& batch) = 0;
 };
 

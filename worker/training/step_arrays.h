@@ -25,15 +25,22 @@ struct BatchView {
 // from there on is read any more. `first` falls from call to call; the end of the pass is not told.
 using GradientReady = std::function<void(int64_t first)>;
 
-struct StepArrays {
+// Called in the forward pass, before parameters below `end` are read, with growing `end`: waits for
+// them. Returns false if they will not come: the pass is given up.
+using ParametersNeeded = std::function<bool(int64_t end)>;
+
+struct ForwardArrays {
   BatchView batch;
   absl::Span<const float> parameters;  // [parameter_count]
   absl::Span<const float> statistics;  // Evaluation: [statistic_count], running ones.
-  absl::Span<float> gradient;          // Training: [parameter_count], overwritten.
   // Training: [statistic_count], overwritten: means and biased variances of the batch.
   absl::Span<float> moments;
+};
+
+struct BackwardArrays {
+  absl::Span<float> gradient;      // [parameter_count], overwritten.
   GradientReady ready;             // May be null.
-  std::function<void()> enqueued;  // May be null. See Network::Train.
+  std::function<void()> enqueued;  // May be null. See Network::Backward.
 };
 
 }  // namespace capstan::worker

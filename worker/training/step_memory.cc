@@ -23,13 +23,11 @@ class HostStepMemory final : public StepMemory {
   absl::Status Allocate() override { return absl::OkStatus(); }
   int64_t part_elements() const override { return 1; }
 
-  absl::Status Begin(const StepArrays& arrays) override {
-    ready_ = arrays.ready;
+  absl::Status Begin(const ForwardArrays& arrays) override {
     SetBase(Place::kImages, DataOf(arrays.batch.images));
     SetBase(Place::kLabels, DataOf(arrays.batch.labels));
     SetBase(Place::kParameters, DataOf(arrays.parameters));
     SetBase(Place::kWeights, DataOf(arrays.parameters));
-    SetBase(Place::kGradient, DataOf(arrays.gradient));
     SetBase(Place::kStatistics, DataOf(arrays.statistics));
     SetBase(Place::kMoments, DataOf(arrays.moments));
     return absl::OkStatus();
@@ -39,6 +37,10 @@ class HostStepMemory final : public StepMemory {
     loss_ = Resolve(loss).f32();
     logits_ = Resolve(logits);
     return absl::OkStatus();
+  }
+  void BeginBackward(const BackwardArrays& arrays) override {
+    ready_ = arrays.ready;
+    SetBase(Place::kGradient, DataOf(arrays.gradient));
   }
   absl::Status GradientDone(int64_t first) override {
     if (first > 0 && ready_ != nullptr) ready_(first);

@@ -8,7 +8,8 @@
 //   host ◄──copied── pinned ◄─download stream── device     gradient (last layers first), results
 //
 // Parameters go and gradients come in parts, while the steps of other parts run. A step is
-//   Begin, { NeedParameters, steps }..., ForwardDone, { steps, GradientDone }..., End
+//   Begin, { NeedParameters, steps }..., ForwardDone,
+//   BeginBackward, { steps, GradientDone }..., End
 // and by End all is in the host's arrays. In the steady state nothing is allocated.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_STEP_MEMORY_H_
@@ -57,13 +58,16 @@ class StepMemory {
   // A step begins. `arrays` and what they borrow stay until End.
   // REQUIRES: their sizes are the plan's; 1 <= batch.n() <= batch_size_max.
   // Errors: those of the device; kInvalidArgument  a device, and a label is out of range.
-  virtual absl::Status Begin(const StepArrays& arrays) = 0;
-  // Steps that are run from now on may read parameters below `end`.
+  // A step that has not ended before is given up.
+  virtual absl::Status Begin(const ForwardArrays& arrays) = 0;
+  // Steps that are run from now on may read parameters below `end`: a device copies them at once.
   virtual absl::Status NeedParameters(int64_t end) = 0;
   // The forward pass is enqueued.
   virtual absl::Status ForwardDone(const Operand& loss, const Operand& logits) = 0;
-  // Steps that have been run give the gradient from `first` on. Tells StepArrays::ready, at once or
-  // by End.
+  // The backward pass begins. `arrays` and what they borrow stay until End.
+  virtual void BeginBackward(const BackwardArrays& arrays) = 0;
+  // Steps that have been run give the gradient from `first` on. Tells BackwardArrays::ready, at
+  // once or by End.
   virtual absl::Status GradientDone(int64_t first) = 0;
   // All steps are enqueued: waits for them. Errors: faults of the device.
   virtual absl::Status End() = 0;

@@ -36,6 +36,7 @@ class StepWatch {
   // What is run, on the host or on `stream`, until End of that stream is one span.
   absl::Status Begin(kernels::Stream stream, Part part, const std::function<std::string()>& what);
   absl::Status End(kernels::Stream stream);
+  void GiveUp() { watching_ = false; }  // The step does not go on.
   // All work has ended: tells the observer what it has not been told.
   absl::Status EndStep();
 

@@ -69,11 +69,10 @@ class TrainerImpl final : public Trainer {
   int64_t train_samples() const override { return train_->dataset.count; }
   int64_t test_samples() const override { return test_ == nullptr ? 0 : test_->dataset.count; }
 
-  absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
-                                    Tables* gradient, absl::Span<const MicroBatch> ahead,
-                                    const GradientReady& ready) override {
+  absl::Status Forward(const MicroBatch& micro_batch, const Tables& tables,
+                       absl::Span<const MicroBatch> ahead,
+                       const ParametersNeeded& needed) override {
     CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
-    CAPSTAN_RETURN_IF_ERROR(CheckTables(*gradient));
     BatchView batch;
     if (!micro_batch.positions.empty()) {
       std::vector<BatchRange> ranges = {RangeOf(micro_batch)};
@@ -85,10 +84,15 @@ class TrainerImpl final : public Trainer {
       if (staged_name_ != 0 && staged_ == ranges[0]) batch.name = staged_name_;
     }
     staged_name_ = 0;
+    return step_->Forward(micro_batch, batch, tables[0], needed);
+  }
+
+  absl::StatusOr<BatchResult> Backward(Tables* gradient, const GradientReady& ready) override {
+    CAPSTAN_RETURN_IF_ERROR(CheckTables(*gradient));
     const absl::Span<float> statistics =
         gradient->size() > 1 ? absl::MakeSpan((*gradient)[1]) : absl::Span<float>();
-    return step_->Compute(micro_batch, batch, tables[0], absl::MakeSpan((*gradient)[0]), statistics,
-                          ready, [this] { StageNext(); });
+    return step_->Backward(absl::MakeSpan((*gradient)[0]), statistics, ready,
+                           [this] { StageNext(); });
   }
 
   absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) override {
@@ -192,6 +196,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
                                                std::move(train_split), std::move(test_split));
   CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job, observer));
   return trainer;
+}
+
+absl::StatusOr<BatchResult> Trainer::Train(const MicroBatch& micro_batch, const Tables& tables,
+                                           Tables* gradient, absl::Span<const MicroBatch> ahead) {
+  CAPSTAN_RETURN_IF_ERROR(Forward(micro_batch, tables, ahead));
+  return Backward(gradient);
 }
 
 Trainer::Tables MakeTrainerTables(const ModelPlan& plan) {

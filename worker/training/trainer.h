@@ -44,17 +44,23 @@ class Trainer {
   virtual int64_t train_samples() const = 0;
   virtual int64_t test_samples() const = 0;  // 0 without a test set.
 
-  // One micro-batch: GradientStep::Compute on the samples at its positions.
-  //   gradient  the tables of the plan; overwritten
+  // One micro-batch, in two calls: GradientStep's, on the samples at its positions.
+  //   tables    parameters, on their way if `needed` is there (Network::Forward)
   //   ahead     micro-batches that will be asked for next, in order: decoded while this one is
   //             computed
-  // Errors: those of GradientStep::Compute (kOutOfRange: diverged); kInvalidArgument  positions
-  // outside [0, train_samples()).
-  //   ready     as GradientStep::Compute's: parts of gradient[0] that are final before the end
-  virtual absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
-                                            Tables* gradient,
-                                            absl::Span<const MicroBatch> ahead = {},
-                                            const GradientReady& ready = nullptr) = 0;
+  // Errors: those of GradientStep::Forward; kInvalidArgument  positions outside
+  // [0, train_samples()).
+  virtual absl::Status Forward(const MicroBatch& micro_batch, const Tables& tables,
+                               absl::Span<const MicroBatch> ahead = {},
+                               const ParametersNeeded& needed = nullptr) = 0;
+  //   gradient  the tables of the plan; overwritten
+  //   ready     as GradientStep::Backward's: parts of gradient[0] that are final before the end
+  // Errors: those of GradientStep::Backward (kOutOfRange: diverged).
+  virtual absl::StatusOr<BatchResult> Backward(Tables* gradient,
+                                               const GradientReady& ready = nullptr) = 0;
+  // Both.
+  absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
+                                    Tables* gradient, absl::Span<const MicroBatch> ahead = {});
 
   // Loss and hits over the test samples at `positions` (in file order), of any number.
   // Errors: kInvalidArgument  positions outside [0, test_samples()); else those of
