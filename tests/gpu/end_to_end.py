@@ -5,7 +5,8 @@ Checks (each failure is printed; exit code 1):
            card, bit for bit, in fp32, TF32 and bf16
   modes    bf16 and fp32 reach the same test accuracy within 0.3 points; fp32 reaches 95 %
   memory   a batch that does not fit fails the job with OUT_OF_MEMORY and says which would fit
-  trace    the trace of a job has forward, backward, upload and download spans
+  trace    the trace of a job under SSP(1) has forward, backward, upload and download spans; says
+           how far pushes and pulls go beside them
 
 Then it prints figures, as rows of a table: seconds of a step and processor seconds of a step, for
 the local trainer without servers and for a worker and a server under SSP(1).
@@ -29,6 +30,7 @@ _ACCURACY_MIN = 0.95
 _STEPS = 200  # Of a figure.
 _WARM_UP = 20
 _TICKS = os.sysconf("SC_CLK_TCK")
+_OPTIMIZER = "momentum {} learning_rate: 0.005"
 
 _NORMED = """
   layers { name: "conv1" convolution { filters: 16 kernel: 3 padding: 1 bias: false } }
@@ -43,6 +45,22 @@ _NORMED = """
 
 def digest(folder):
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def share(spans, track, other):
+    """Of the time of a track's spans, the part in which a span of another one goes on."""
+    def edges(name):
+        return sorted((span["ts"], span["ts"] + span["dur"]) for span in spans
+                      if span["cat"] == name)
+    merged = []
+    for begin, end in edges(other):
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    both = sum(max(0, min(end, last) - max(begin, first))
+               for begin, end in edges(track) for first, last in merged)
+    return both / max(sum(end - begin for begin, end in edges(track)), 1e-9)
 
 
 class EndToEnd:
@@ -65,7 +83,8 @@ class EndToEnd:
 
     def job(self, name, compute="FP32", training="", **others):
         chosen = {"workers": 1, "data": self.data, "epochs": 3, "batch_size": 50,
-                  "resources": f'device: "{self.device}"', "model": _NORMED, **others}
+                  "resources": f'device: "{self.device}"', "model": _NORMED,
+                  "optimizer": _OPTIMIZER, **others}
         return self.synthetic.job(self.live.folder, name=name,
                                   training=f"compute: {compute} {training}", **chosen)
 
@@ -119,16 +138,20 @@ class EndToEnd:
 
     def trace(self):
         job, status = self.run(self.job("trace", epochs=1, model='zoo: "lenet"',
+                                        consistency="ssp { staleness_bound: 1 }",
                                         more="output { trace_batches: 10 }"))
         files = list(self.live.output(job).glob("trace-0-*.json"))
-        tracks = set()
+        spans = []
         if status["state"] == "SUCCEEDED" and files:
             events = json.loads(files[0].read_text())["traceEvents"]
-            tracks = {event["cat"] for event in events if event["ph"] == "X"}
+            spans = [event for event in events if event["ph"] == "X"]
+        tracks = {span["cat"] for span in spans}
         wanted = {"forward", "backward", "push", "pull"}
         if self.on_gpu:
             wanted |= {"upload", "download"}
-        self.check("trace", wanted <= tracks, f"tracks {sorted(tracks)}")
+        shares = [f"{share(spans, compute, message):.0%} of {compute} beside {message}"
+                  for compute in ("forward", "backward") for message in ("push", "pull")]
+        self.check("trace", wanted <= tracks, f"tracks {sorted(tracks)}; {', '.join(shares)}")
 
     def figures(self):
         """Rows (what, milliseconds a step, processor milliseconds a step)."""
