@@ -64,7 +64,7 @@ class DeviceBackend : public Backend, public GraphDevice {
   // REQUIRES: both stay, and the host leaves its side alone, until the copy is done.
   virtual absl::Status CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) = 0;
 
-  // to[i] = from[i], rounded to the nearest, ties to even; on kCompute. Types: fp32 and bf16.
+  // to[i] = from[i], rounded to the nearest, ties to even; on kCompute. Types: fp32, bf16, fp16.
   virtual absl::Status Convert(const TensorView& from, const TensorView& to) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(

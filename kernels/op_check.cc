@@ -318,6 +318,8 @@ const char* TypeName(DataType dtype) {
       return "int32";
     case DataType::kBfloat16:
       return "bf16";
+    case DataType::kFloat16:
+      return "fp16";
   }
   return "of an unknown type";
 }

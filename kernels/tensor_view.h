@@ -18,9 +18,13 @@ inline int64_t ElementCount(const Shape& shape) {
   return count;
 }
 
-enum class DataType { kFloat32, kInt32, kBfloat16 };
+enum class DataType { kFloat32, kInt32, kBfloat16, kFloat16 };
 
-constexpr int64_t BytesOf(DataType dtype) { return dtype == DataType::kBfloat16 ? 2 : 4; }
+// bf16 or fp16.
+constexpr bool IsHalf(DataType dtype) {
+  return dtype == DataType::kBfloat16 || dtype == DataType::kFloat16;
+}
+constexpr int64_t BytesOf(DataType dtype) { return IsHalf(dtype) ? 2 : 4; }
 
 // Memory of a backend: host memory for the CPU backends, device memory for CUDA.
 struct TensorView {

@@ -57,12 +57,12 @@ void ValidateCompute(const v1::JobSpec& spec, FieldChecker check) {
     check.Wrong("compute", name, "FP32, since resources.device may be a CPU");
     return;
   }
-  if (compute != v1::Training::BF16) return;
+  if (compute == v1::Training::TF32) return;
   for (const v1::Layer& layer : spec.model().layers()) {
     if (!layer.has_embedding()) continue;
     check.Wrong("compute", name,
                 absl::StrCat("FP32 or TF32, since layer ", Quote(layer.name()),
-                             " is an embedding, whose row numbers BF16 does not hold"));
+                             " is an embedding, whose row numbers ", name, " does not hold"));
     return;
   }
 }

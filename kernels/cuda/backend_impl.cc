@@ -71,6 +71,7 @@ absl::StatusOr<cudaEvent_t> EventOf(DeviceEvent& event) {
 absl::StatusOr<Number> NumberOf(DataType dtype) {
   if (dtype == DataType::kFloat32) return Number::kFp32;
   if (dtype == DataType::kBfloat16) return Number::kBf16;
+  if (dtype == DataType::kFloat16) return Number::kFp16;
   return absl::InvalidArgumentError("integers are not converted");
 }
 
@@ -93,9 +94,7 @@ class CudaBackendImpl : public CudaBackend {
 
   // ---------------------------------------------------------------- Backend
   std::string Name() const override { return "cuda"; }
-  DataType TensorType() const override {
-    return device_->options().compute == Compute::kBf16 ? DataType::kBfloat16 : DataType::kFloat32;
-  }
+  DataType TensorType() const override { return TensorTypeOf(device_->options().compute); }
   bool Supports(const OpDesc& desc) const override { return MakeSignature(desc).ok(); }
 
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override {

@@ -138,16 +138,16 @@ class ConvolutionPlan : public CudaPlan {
     } else {
       CAPSTAN_RETURN_IF_ERROR(CheckAligned(in[0], "x"));
       CAPSTAN_RETURN_IF_ERROR(CheckAligned(in[1], "dy"));
-      const bool bf16 = element() == Element::kBf16;
-      const bool direct = !bf16 && IsAligned(dweight.data);
+      // The library gives it in the type of the other tensors.
+      const Number made_as = element() == Element::kBf16   ? Number::kBf16
+                             : element() == Element::kFp16 ? Number::kFp16
+                                                           : Number::kFp32;
+      const bool direct = made_as == Number::kFp32 && IsAligned(dweight.data);
       void* const made = direct ? dweight.data : Workspace(weight_at_);
       CAPSTAN_RETURN_IF_ERROR(Run({in[0].data, made, in[1].data}));
       if (!direct) {
-        CAPSTAN_RETURN_IF_ERROR(Launched(LaunchCast({.n = dweight.count,
-                                                     .in = made,
-                                                     .out = dweight.data,
-                                                     .from = bf16 ? Number::kBf16 : Number::kFp32},
-                                                    stream())));
+        CAPSTAN_RETURN_IF_ERROR(Launched(LaunchCast(
+            {.n = dweight.count, .in = made, .out = dweight.data, .from = made_as}, stream())));
       }
     }
     if (!desc().has_bias) return absl::OkStatus();

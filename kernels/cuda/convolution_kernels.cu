@@ -118,17 +118,17 @@ cudaError_t BackwardWeightsOf(const ConvolutionArgs& a, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t LaunchConvolutionForward(const ConvolutionArgs& a, cudaStream_t stream) {
-  return a.type == Element::kBf16 ? Each(Forward<Bf16>{OperandsOf<Bf16>(a)}, Outputs(a), stream)
-                                  : Each(Forward<float>{OperandsOf<float>(a)}, Outputs(a), stream);
+  return ForElement(a.type, [&](auto t) {
+    return Each(Forward<decltype(t)>{OperandsOf<decltype(t)>(a)}, Outputs(a), stream);
+  });
 }
 cudaError_t LaunchConvolutionBackwardData(const ConvolutionArgs& a, cudaStream_t stream) {
-  return a.type == Element::kBf16
-             ? Each(BackwardData<Bf16>{OperandsOf<Bf16>(a)}, Inputs(a.shape), stream)
-             : Each(BackwardData<float>{OperandsOf<float>(a)}, Inputs(a.shape), stream);
+  return ForElement(a.type, [&](auto t) {
+    return Each(BackwardData<decltype(t)>{OperandsOf<decltype(t)>(a)}, Inputs(a.shape), stream);
+  });
 }
 cudaError_t LaunchConvolutionBackwardWeights(const ConvolutionArgs& a, cudaStream_t stream) {
-  return a.type == Element::kBf16 ? BackwardWeightsOf<Bf16>(a, stream)
-                                  : BackwardWeightsOf<float>(a, stream);
+  return ForElement(a.type, [&](auto t) { return BackwardWeightsOf<decltype(t)>(a, stream); });
 }
 
 }  // namespace capstan::kernels::cuda

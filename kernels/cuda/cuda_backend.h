@@ -10,8 +10,8 @@
 // In the steady state nothing is allocated: Prepare reserves the workspace that all plans share.
 //
 // Types. x, y, dx, dy, a, b, weight, logits and dlogits have TensorType(): bf16 in Compute::kBf16,
-// fp32 otherwise. Everything else (bias, scale, shift, mean, variance, probabilities, loss, row
-// numbers and the gradients of parameters) is fp32 in every mode.
+// fp16 in Compute::kFp16, fp32 otherwise. Everything else (bias, scale, shift, mean, variance,
+// probabilities, loss, row numbers and the gradients of parameters) is fp32 in every mode.
 // Alignment. Activations (x, y, dx, dy, a, b, logits) of convolutions and fully connected ops begin
 // at a multiple of 16 bytes; others and all parameters anywhere (Run copies those that do not).
 //
@@ -30,12 +30,21 @@
 
 namespace capstan::kernels::cuda {
 
-// What convolutions and matrix products compute with. Sums are fp32 in all three.
+// What convolutions and matrix products compute with. Sums are fp32 in all of them.
 enum class Compute {
   kFp32,  // fp32 throughout: agrees with the reference to about 1e-5.
   kTf32,  // fp32 operands, products of 10-bit mantissas: 1e-3.
   kBf16,  // bf16 tensors in memory: 1e-2; half the traffic.
+  // fp16 tensors in memory: 2e-3; half the traffic. They reach from 6e-8 to 65504: who trains
+  // scales the loss.
+  kFp16,
 };
+
+constexpr DataType TensorTypeOf(Compute compute) {
+  return compute == Compute::kBf16   ? DataType::kBfloat16
+         : compute == Compute::kFp16 ? DataType::kFloat16
+                                     : DataType::kFloat32;
+}
 
 // How Prepare chooses among the plans that the libraries offer. Plans without run-to-run bits are
 // never taken.

@@ -38,7 +38,14 @@ class CudaPlan : public Plan {
   Device& device() const { return device_; }
   cudaStream_t stream() const { return device_.stream(); }
   Element element() const {
-    return device_.options().compute == Compute::kBf16 ? Element::kBf16 : Element::kFloat;
+    switch (device_.options().compute) {
+      case Compute::kBf16:
+        return Element::kBf16;
+      case Compute::kFp16:
+        return Element::kFp16;
+      default:
+        return Element::kFloat;
+    }
   }
   void* Workspace(int64_t offset) const { return static_cast<char*>(device_.workspace()) + offset; }
   // FromCuda with the op in front.

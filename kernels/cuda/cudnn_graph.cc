@@ -122,7 +122,9 @@ struct Graph {
 };
 
 absl::StatusOr<Graph> GraphOf(cudnnHandle_t handle, const OpDesc& d, Compute compute) {
-  const cudnnDataType_t type = compute == Compute::kBf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+  const cudnnDataType_t type = compute == Compute::kBf16   ? CUDNN_DATA_BFLOAT16
+                               : compute == Compute::kFp16 ? CUDNN_DATA_HALF
+                                                           : CUDNN_DATA_FLOAT;
   Graph g;
   CAPSTAN_ASSIGN_OR_RETURN(g.x, Tensor(kXId, {d.n, d.c, d.h, d.w}, type));
   CAPSTAN_ASSIGN_OR_RETURN(g.weight, Tensor(kWeightId, {d.out_c, d.c, d.kernel, d.kernel}, type));

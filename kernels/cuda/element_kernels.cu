@@ -204,22 +204,21 @@ cudaError_t UpdateOf(const UpdateArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? ReluOf<Bf16>(args, stream) : ReluOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return ReluOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? ReluBackwardOf<Bf16>(args, stream)
-                                     : ReluBackwardOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return ReluBackwardOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? AddOf<Bf16>(args, stream) : AddOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return AddOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, uint64_t key,
                           cudaStream_t stream) {
-  return args.type == Element::kBf16 ? DropoutOf<Bf16>(args, rule, key, stream)
-                                     : DropoutOf<float>(args, rule, key, stream);
+  return ForElement(args.type,
+                    [&](auto t) { return DropoutOf<decltype(t)>(args, rule, key, stream); });
 }
 cudaError_t LaunchBias(const BiasArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? BiasOf<Bf16>(args, stream) : BiasOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return BiasOf<decltype(t)>(args, stream); });
 }
 
 cudaError_t LaunchCast(const CastArgs& args, cudaStream_t stream) {

@@ -8,8 +8,8 @@
 
 namespace capstan::kernels::cuda {
 
-// Type of the tensors of an op (cuda_backend.h); arithmetic is fp32 in both.
-enum class Element { kFloat, kBf16 };
+// Type of the tensors of an op (cuda_backend.h); arithmetic is fp32 in all.
+enum class Element { kFloat, kBf16, kFp16 };
 
 // The first label and row number out of range: position << 32 | bits of the value, the least one
 // wins; kNoFault if none.

@@ -29,6 +29,20 @@ struct Fp16 {
   uint16_t bits;
 };
 
+// run(T()) for T, the type of an op's tensors.
+template <class Run>
+cudaError_t ForElement(Element type, const Run& run) {
+  switch (type) {
+    case Element::kFloat:
+      return run(float());
+    case Element::kBf16:
+      return run(Bf16());
+    case Element::kFp16:
+      return run(Fp16());
+  }
+  return cudaErrorInvalidValue;
+}
+
 __device__ __forceinline__ float Load(const float* p) { return *p; }
 __device__ __forceinline__ float Load(const Bf16* p) { return FromBf16(p->bits); }
 __device__ __forceinline__ float Load(const Fp16* p) { return FromFp16(p->bits); }

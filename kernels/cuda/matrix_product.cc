@@ -63,7 +63,7 @@ absl::StatusOr<Preference> PreferenceOf(const CudaOptions& options) {
   const auto bytes = static_cast<uint64_t>(options.workspace_bytes_max);
   CAPSTAN_RETURN_IF_ERROR(
       SetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes));
-  // Partial sums are never rounded to bf16.
+  // Partial sums are never rounded to 16 bits.
   const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   CAPSTAN_RETURN_IF_ERROR(
       SetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction));
@@ -98,11 +98,12 @@ absl::StatusOr<std::unique_ptr<MatrixProduct>> MatrixProduct::Create(Device& dev
 }
 
 absl::Status MatrixProduct::Describe(const OpDesc& desc, Compute compute) {
-  const bool bf16 = compute == Compute::kBf16;
-  const cudaDataType factors = bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  const cudaDataType factors = compute == Compute::kBf16   ? CUDA_R_16BF
+                               : compute == Compute::kFp16 ? CUDA_R_16F
+                                                           : CUDA_R_32F;
   // Gradients of parameters are fp32 in every mode.
   const bool gradient = desc.kind == OpKind::kFullyConnectedBackwardWeights;
-  const cudaDataType result = bf16 && !gradient ? CUDA_R_16BF : CUDA_R_32F;
+  const cudaDataType result = gradient ? CUDA_R_32F : factors;
   cublasLtMatmulDesc_t raw = nullptr;
   const cublasComputeType_t arithmetic =
       compute == Compute::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;

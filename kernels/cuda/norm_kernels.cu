@@ -280,20 +280,16 @@ int64_t ColumnSumsScratchBytes(int64_t rows, int c) {
 }
 
 cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? ColumnSumsOf<Bf16>(args, stream)
-                                     : ColumnSumsOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return ColumnSumsOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchBatchNormForward(const BatchNormArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? ForwardOf<Bf16>(args, stream)
-                                     : ForwardOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return ForwardOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchBatchNormInference(const BatchNormArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? InferenceOf<Bf16>(args, stream)
-                                     : InferenceOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return InferenceOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchBatchNormBackward(const BatchNormArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? BackwardOf<Bf16>(args, stream)
-                                     : BackwardOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return BackwardOf<decltype(t)>(args, stream); });
 }
 
 }  // namespace capstan::kernels::cuda

@@ -12,7 +12,7 @@
 
 namespace capstan::kernels::cuda {
 
-inline constexpr uint32_t kPluginVersion = 2;
+inline constexpr uint32_t kPluginVersion = 3;
 inline constexpr char kPluginFile[] = "libcapstan_cuda.so";
 inline constexpr char kPluginSymbol[] = "CapstanCudaOpen";
 inline constexpr int kPluginMessageBytes = 1024;

@@ -125,20 +125,17 @@ cudaError_t AverageBackwardOf(const PoolArgs& a, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t LaunchMaxPoolForward(const PoolArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? MaxForwardOf<Bf16>(args, stream)
-                                     : MaxForwardOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return MaxForwardOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchMaxPoolBackward(const PoolArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? MaxBackwardOf<Bf16>(args, stream)
-                                     : MaxBackwardOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return MaxBackwardOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchAveragePoolForward(const PoolArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? AverageForwardOf<Bf16>(args, stream)
-                                     : AverageForwardOf<float>(args, stream);
+  return ForElement(args.type, [&](auto t) { return AverageForwardOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchAveragePoolBackward(const PoolArgs& args, cudaStream_t stream) {
-  return args.type == Element::kBf16 ? AverageBackwardOf<Bf16>(args, stream)
-                                     : AverageBackwardOf<float>(args, stream);
+  return ForElement(args.type,
+                    [&](auto t) { return AverageBackwardOf<decltype(t)>(args, stream); });
 }
 
 }  // namespace capstan::kernels::cuda

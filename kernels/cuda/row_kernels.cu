@@ -203,23 +203,19 @@ __global__ void __launch_bounds__(kBlockThreads)
 cudaError_t LaunchSoftmaxForward(const SoftmaxArgs& args, cudaStream_t stream) {
   if (args.n == 0) return cudaSuccess;
   const unsigned blocks = BlocksFor(args.n, kRowsOfBlock);
-  if (args.type == Element::kBf16) {
-    SoftmaxForwardKernel<Bf16><<<blocks, kBlockThreads, 0, stream>>>(args);
-  } else {
-    SoftmaxForwardKernel<float><<<blocks, kBlockThreads, 0, stream>>>(args);
-  }
-  return cudaGetLastError();
+  return ForElement(args.type, [&](auto t) {
+    SoftmaxForwardKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args);
+    return cudaGetLastError();
+  });
 }
 
 cudaError_t LaunchSoftmaxBackward(const SoftmaxArgs& args, cudaStream_t stream) {
   if (args.n == 0) return cudaSuccess;
   const unsigned blocks = BlocksFor(args.n, kRowsOfBlock);
-  if (args.type == Element::kBf16) {
-    SoftmaxBackwardKernel<Bf16><<<blocks, kBlockThreads, 0, stream>>>(args);
-  } else {
-    SoftmaxBackwardKernel<float><<<blocks, kBlockThreads, 0, stream>>>(args);
-  }
-  return cudaGetLastError();
+  return ForElement(args.type, [&](auto t) {
+    SoftmaxBackwardKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args);
+    return cudaGetLastError();
+  });
 }
 
 int64_t EmbeddingScratchBytes(int64_t count) { return 8 * PaddedCount(count); }
@@ -227,12 +223,10 @@ int64_t EmbeddingScratchBytes(int64_t count) { return 8 * PaddedCount(count); }
 cudaError_t LaunchEmbeddingForward(const EmbeddingArgs& args, cudaStream_t stream) {
   if (args.count == 0) return cudaSuccess;
   const unsigned blocks = BlocksFor(args.count, kRowsOfBlock);
-  if (args.type == Element::kBf16) {
-    GatherKernel<Bf16><<<blocks, kBlockThreads, 0, stream>>>(args);
-  } else {
-    GatherKernel<float><<<blocks, kBlockThreads, 0, stream>>>(args);
-  }
-  return cudaGetLastError();
+  return ForElement(args.type, [&](auto t) {
+    GatherKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args);
+    return cudaGetLastError();
+  });
 }
 
 cudaError_t LaunchEmbeddingBackward(const EmbeddingArgs& args, cudaStream_t stream) {
@@ -248,12 +242,10 @@ cudaError_t LaunchEmbeddingBackward(const EmbeddingArgs& args, cudaStream_t stre
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
   if (const cudaError_t error = Sort(keys, padded, stream); error != cudaSuccess) return error;
   const unsigned blocks = BlocksFor(args.count, kRowsOfBlock);
-  if (args.type == Element::kBf16) {
-    ScatterAddKernel<Bf16><<<blocks, kBlockThreads, 0, stream>>>(args, keys);
-  } else {
-    ScatterAddKernel<float><<<blocks, kBlockThreads, 0, stream>>>(args, keys);
-  }
-  return cudaGetLastError();
+  return ForElement(args.type, [&](auto t) {
+    ScatterAddKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args, keys);
+    return cudaGetLastError();
+  });
 }
 
 }  // namespace capstan::kernels::cuda

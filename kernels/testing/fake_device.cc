@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
-#include "kernels/cuda/element_rules.h"
+#include "kernels/half_values.h"
 #include "kernels/op_check.h"
 
 namespace capstan::kernels {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kAddressBytes = int64_t{1} << 40;
 constexpr uintptr_t kAlignment = 256;
-constexpr int kPoison = 0xff;  // As fp32 and bf16: NaN; as a label: -1.
+constexpr int kPoison = 0xff;  // As fp32, bf16 and fp16: NaN; as a label: -1.
 
 class FakePlan : public Plan {
  public:
@@ -46,20 +46,26 @@ std::unique_ptr<std::byte[]> Poisoned(int64_t bytes) {
   return memory;
 }
 
-// A view as the host's backend reads it: bf16 widened to fp32, in memory of its own.
+// A view as the host's backend reads it: two bytes a number widened to fp32, in memory of its own.
 struct HostView {
   TensorView view;
   std::vector<float> widened;
 };
 
 void Widen(HostView& host) {
-  const auto* const values = static_cast<const uint16_t*>(host.view.data);
   host.widened.resize(static_cast<size_t>(host.view.count));
-  std::transform(values, values + host.view.count, host.widened.begin(), cuda::FromBf16);
+  for (int64_t i = 0; i < host.view.count; ++i) {
+    host.widened[static_cast<size_t>(i)] = ValueAt(host.view, i);
+  }
+}
+
+void Narrow(const float* values, const TensorView& to) {
+  auto* const halves = static_cast<uint16_t*>(to.data);
+  for (int64_t i = 0; i < to.count; ++i) halves[i] = ToHalf(to.dtype, values[i]);
 }
 
 TensorView HostOperand(HostView& host) {
-  if (host.view.dtype != DataType::kBfloat16) return host.view;
+  if (!IsHalf(host.view.dtype)) return host.view;
   return ViewOf(host.widened.data(), host.view.count);
 }
 
@@ -210,7 +216,7 @@ absl::Status FakeDevice::RunNow(Plan& plan, absl::Span<const TensorView> inputs,
       CAPSTAN_ASSIGN_OR_RETURN(view.data, FindDevice(view.data, view.count * BytesOf(view.dtype)));
     }
     hosts[i].view = view;
-    if (view.dtype == DataType::kBfloat16) Widen(hosts[i]);
+    if (IsHalf(view.dtype)) Widen(hosts[i]);
   }
   std::vector<TensorView> views;
   for (HostView& host : hosts) views.push_back(HostOperand(host));
@@ -218,9 +224,7 @@ absl::Status FakeDevice::RunNow(Plan& plan, absl::Span<const TensorView> inputs,
   CAPSTAN_RETURN_IF_ERROR(host_->Run(static_cast<FakePlan&>(plan).host(), all.first(inputs.size()),
                                      all.subspan(inputs.size()), options));
   for (size_t i = inputs.size(); i < hosts.size(); ++i) {
-    if (hosts[i].view.dtype != DataType::kBfloat16) continue;
-    std::transform(hosts[i].widened.begin(), hosts[i].widened.end(),
-                   static_cast<uint16_t*>(hosts[i].view.data), cuda::ToBf16);
+    if (IsHalf(hosts[i].view.dtype)) Narrow(hosts[i].widened.data(), hosts[i].view);
   }
   return absl::OkStatus();
 }
@@ -233,11 +237,10 @@ absl::Status FakeDevice::ConvertNow(const TensorView& from, const TensorView& to
   HostView in{from, {}}, out{to, {}};
   CAPSTAN_ASSIGN_OR_RETURN(in.view.data, FindDevice(from.data, from.count * BytesOf(from.dtype)));
   CAPSTAN_ASSIGN_OR_RETURN(out.view.data, FindDevice(to.data, to.count * BytesOf(to.dtype)));
-  if (in.view.dtype == DataType::kBfloat16) Widen(in);
+  if (IsHalf(in.view.dtype)) Widen(in);
   const float* const values = HostOperand(in).f32();
-  if (out.view.dtype == DataType::kBfloat16) {
-    std::transform(values, values + from.count, static_cast<uint16_t*>(out.view.data),
-                   cuda::ToBf16);
+  if (IsHalf(out.view.dtype)) {
+    Narrow(values, out.view);
   } else {
     std::copy(values, values + from.count, out.view.f32());
   }

@@ -77,7 +77,7 @@ class Steps {
     job.mutable_consistency()->mutable_asp();  // The fastest plans, not the same bits.
     v1::Training::Compute compute = v1::Training::FP32;
     if (!v1::Training::Compute_Parse(options.compute, &compute)) {
-      return absl::InvalidArgumentError("--compute: expected FP32, TF32 or BF16");
+      return absl::InvalidArgumentError("--compute: expected FP32, TF32, BF16 or FP16");
     }
     job.mutable_training()->set_compute(compute);
     const std::vector<int> gpus(options.gpu < 0 ? 0 : 1, options.gpu);
@@ -147,7 +147,7 @@ int Main(int argc, char** argv) {
   app.add_option("--batch", options.batch, "Samples a step")->check(CLI::Range(1, 65536));
   app.add_option("--threads", options.threads, "Threads an op may use")->check(CLI::Range(1, 256));
   app.add_option("--gpu", options.gpu, "Index of the GPU to compute on")->check(CLI::Range(0, 63));
-  app.add_option("--compute", options.compute, "What it computes with: FP32, TF32 or BF16");
+  app.add_option("--compute", options.compute, "What it computes with: FP32, TF32, BF16 or FP16");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Serve(options);
   if (status.ok()) return 0;

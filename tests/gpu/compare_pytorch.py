@@ -1,6 +1,6 @@
 """Times the cases of gpu_bench in PyTorch on the same card; prints a Markdown table of both.
 
-Usage: gpu_bench bf16 | compare_pytorch.py bf16        (or fp32, tf32)
+Usage: gpu_bench bf16 | compare_pytorch.py bf16        (or fp16, fp32, tf32)
 
 PyTorch runs eagerly with channels-last images, cuDNN's own choice of plans (benchmark mode) and its
 fused optimizers. Without PyTorch its columns are empty.
@@ -150,7 +150,7 @@ def main(mode):
         torch.backends.cudnn.benchmark = True
         torch.backends.cuda.matmul.allow_tf32 = mode != "fp32"
         torch.backends.cudnn.allow_tf32 = mode != "fp32"
-        dtype = torch.bfloat16 if mode == "bf16" else torch.float32
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(mode, torch.float32)
     lines = sys.stdin.read().splitlines()  # All of them: gpu_bench is done with the card then.
     print(f"{mode}; PyTorch {version}; times in microseconds\n")
     print("| case | sizes | Capstan | rate | PyTorch | PyTorch / Capstan |")
@@ -160,6 +160,6 @@ def main(mode):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in ("fp32", "tf32", "bf16"):
+    if len(sys.argv) != 2 or sys.argv[1] not in ("fp32", "tf32", "bf16", "fp16"):
         sys.exit(__doc__)
     main(sys.argv[1])

@@ -1,7 +1,7 @@
 // gpu_bench: the time of ops and own operations on a GPU.
 //
 //   gpu_bench --info             the card, driver and libraries; exits with 3 if there is no GPU
-//   gpu_bench fp32|tf32|bf16     one line a case, tab-separated:
+//   gpu_bench fp32|tf32|bf16|fp16     one line a case, tab-separated:
 //                                kind, sizes as "n=256 h=56 ...", microseconds, bytes, operations
 //
 // A case runs again and again without waiting in between, so that what is measured is the GPU, or
@@ -19,6 +19,7 @@
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/device_ops.h"
+#include "kernels/half_values.h"
 #include "kernels/op_check.h"
 #include "kernels/testing/op_cases.h"
 #include "tests/gpu/gpu.h"
@@ -65,8 +66,8 @@ std::unique_ptr<Array> RandomArray(CudaBackend& gpu, const kernels::Operand& ope
   for (int64_t i = 0; i < operand.count; ++i) {
     const uint32_t word = static_cast<uint32_t>(MixKey(1, static_cast<uint64_t>(i)));
     const float number = 2.0f * ToUnitFloat(word) - 1.0f;
-    if (operand.dtype == kernels::DataType::kBfloat16) {
-      const uint16_t half = cuda::ToBf16(number);
+    if (kernels::IsHalf(operand.dtype)) {
+      const uint16_t half = kernels::ToHalf(operand.dtype, number);
       std::memcpy(values.data() + 2 * i, &half, 2);
     } else if (operand.dtype == kernels::DataType::kInt32) {
       const auto label = static_cast<int32_t>(word % static_cast<uint32_t>(c));
@@ -202,11 +203,12 @@ absl::Status Bench(CudaBackend& gpu) {
 int Main(int argc, char** argv) {
   const std::string what = argc == 2 ? argv[1] : "";
   const bool info = what == "--info";
-  if (!info && what != "fp32" && what != "tf32" && what != "bf16") {
-    std::fprintf(stderr, "usage: gpu_bench --info|fp32|tf32|bf16\n");
+  if (!info && what != "fp32" && what != "tf32" && what != "bf16" && what != "fp16") {
+    std::fprintf(stderr, "usage: gpu_bench --info|fp32|tf32|bf16|fp16\n");
     return 2;
   }
   const auto gpu = Open(what == "bf16"   ? cuda::Compute::kBf16
+                        : what == "fp16" ? cuda::Compute::kFp16
                         : what == "tf32" ? cuda::Compute::kTf32
                                          : cuda::Compute::kFp32,
                         cuda::PlanChoice::kMeasured);

@@ -1,9 +1,9 @@
-// Every op of op.h on the GPU against the reference, in fp32, TF32 and bf16.
+// Every op of op.h on the GPU against the reference, in fp32, TF32, bf16 and fp16.
 //
-// Tolerance: the largest error of an output is at most 1e-5 (fp32), 1e-3 (TF32) or 1e-2 (bf16) of
-// its largest value. Inputs are rounded to bf16 before both compute, so that only the GPU's own
-// rounding counts. In fp32 what only moves or selects values must agree to the bit. Every op runs
-// twice, and must give the same bits; parameters also lie at odd addresses.
+// Tolerance: the largest error of an output is at most 1e-5 (fp32), 1e-3 (TF32), 1e-2 (bf16) or
+// 2e-3 (fp16) of its largest value. Inputs are rounded to bf16 or fp16 before both compute, so that
+// only the GPU's own rounding counts. In fp32 what only moves or selects values must agree to the
+// bit. Every op runs twice, and must give the same bits; parameters also lie at odd addresses.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/testing/status_matchers.h"
-#include "kernels/cuda/element_rules.h"
+#include "kernels/half_values.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/testing/op_cases.h"
@@ -37,10 +37,19 @@ using kernels::cuda::Compute;
 using kernels::cuda::CudaBackend;
 using K = kernels::OpKind;
 
-constexpr Compute kComputes[] = {Compute::kFp32, Compute::kTf32, Compute::kBf16};
+constexpr Compute kComputes[] = {Compute::kFp32, Compute::kTf32, Compute::kBf16, Compute::kFp16};
 
 double Tolerance(Compute compute) {
-  return compute == Compute::kFp32 ? 1e-5 : compute == Compute::kTf32 ? 1e-3 : 1e-2;
+  switch (compute) {
+    case Compute::kFp32:
+      return 1e-5;
+    case Compute::kTf32:
+      return 1e-3;
+    case Compute::kFp16:
+      return 2e-3;
+    default:
+      return 1e-2;
+  }
 }
 
 bool IsExact(K kind) {
@@ -48,10 +57,10 @@ bool IsExact(K kind) {
          kind == K::kAdd || kind == K::kEmbeddingForward;
 }
 
-std::vector<uint16_t> ToHalves(const std::vector<float>& values) {
+std::vector<uint16_t> ToHalves(DataType dtype, const std::vector<float>& values) {
   std::vector<uint16_t> halves;
   halves.reserve(values.size());
-  for (const float value : values) halves.push_back(kernels::cuda::ToBf16(value));
+  for (const float value : values) halves.push_back(kernels::ToHalf(dtype, value));
   return halves;
 }
 
@@ -79,8 +88,8 @@ class DeviceOperands {
 
   void Upload(const Operands& from) {
     for (size_t i = 0; i < views_.size(); ++i) {
-      if (views_[i].dtype == DataType::kBfloat16) {
-        arrays_[i]->Upload(ToHalves(from.values[i]).data());
+      if (kernels::IsHalf(views_[i].dtype)) {
+        arrays_[i]->Upload(ToHalves(views_[i].dtype, from.values[i]).data());
       } else {
         arrays_[i]->Upload(from.values[i].data());
       }
@@ -90,13 +99,15 @@ class DeviceOperands {
   void Download(Operands& to) const {
     for (size_t i = 0; i < views_.size(); ++i) {
       std::vector<float>& values = to.values[i];
-      if (views_[i].dtype != DataType::kBfloat16) {
+      if (!kernels::IsHalf(views_[i].dtype)) {
         arrays_[i]->Download(values.data());
         continue;
       }
       std::vector<uint16_t> halves(values.size());
       arrays_[i]->Download(halves.data());
-      for (size_t j = 0; j < halves.size(); ++j) values[j] = kernels::cuda::FromBf16(halves[j]);
+      for (size_t j = 0; j < halves.size(); ++j) {
+        values[j] = kernels::FromHalf(views_[i].dtype, halves[j]);
+      }
     }
   }
 
@@ -148,7 +159,8 @@ void CheckSame(Compute compute, const OpDesc& desc, const Operands& expected,
     const std::vector<float>& want = expected.values[i];
     const std::vector<float>& got = actual.values[i];
     const bool integers = expected.types[i] == DataType::kInt32;
-    const bool exact = integers || (IsExact(desc.kind) && compute != Compute::kBf16);
+    const bool exact =
+        integers || (IsExact(desc.kind) && TensorTypeOf(compute) == DataType::kFloat32);
     double largest = 0.0;
     double worst = 0.0;
     size_t where = 0;
@@ -171,9 +183,10 @@ void CheckSame(Compute compute, const OpDesc& desc, const Operands& expected,
 
 void RoundInputs(const OpSignature& signature, Operands& inputs) {
   for (int i = 0; i < signature.input_count; ++i) {
-    if (signature.inputs[static_cast<size_t>(i)].dtype != DataType::kBfloat16) continue;
+    const DataType dtype = signature.inputs[static_cast<size_t>(i)].dtype;
+    if (!kernels::IsHalf(dtype)) continue;
     for (float& value : inputs.values[static_cast<size_t>(i)]) {
-      value = kernels::cuda::FromBf16(kernels::cuda::ToBf16(value));
+      value = kernels::FromHalf(dtype, kernels::ToHalf(dtype, value));
     }
   }
 }
@@ -197,6 +210,7 @@ void ConformIn(Compute compute, const OpDesc& desc, const RunOptions& options = 
 void Conform(const OpDesc& desc, const RunOptions& options = {}) {
   ConformIn(Compute::kFp32, desc, options);
   ConformIn(Compute::kBf16, desc, options);
+  ConformIn(Compute::kFp16, desc, options);
 }
 
 std::vector<WindowCase> Windows() {
@@ -263,6 +277,7 @@ TEST_CASE("GPU pools: the gradient of a max pool goes to the winners", "[gpu]") 
     inputs.Add(y.values[1], DataType::kInt32);
     ConformIn(Compute::kFp32, backward, {}, &inputs);
     ConformIn(Compute::kBf16, backward, {}, &inputs);
+    ConformIn(Compute::kFp16, backward, {}, &inputs);
   }
 }
 

@@ -94,7 +94,7 @@ def sanitize(report, pack, env, timeout):
 def compare(report, pack, env, timeout):
     """Every mode's benchmark, beside PyTorch's times where there is PyTorch."""
     tables = []
-    for mode in ("fp32", "tf32", "bf16"):
+    for mode in ("fp32", "tf32", "bf16", "fp16"):
         start = time.monotonic()
         bench = [os.path.join(pack, "bin", "gpu_bench"), mode]
         # PyTorch's Python keeps the libraries that it would have without us.

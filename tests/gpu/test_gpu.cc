@@ -17,7 +17,7 @@ using Opened = absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>>;
 }  // namespace
 
 kernels::cuda::CudaBackend* TestGpu(kernels::cuda::Compute compute) {
-  static std::array<std::optional<Opened>, 3> gpus;
+  static std::array<std::optional<Opened>, 4> gpus;  // By Compute.
   static bool told = false;
   std::optional<Opened>& gpu = gpus[static_cast<size_t>(compute)];
   if (!gpu.has_value()) gpu = Open(compute);

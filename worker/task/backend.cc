@@ -17,6 +17,8 @@ kernels::cuda::Compute ComputeOf(v1::Training::Compute compute) {
       return kernels::cuda::Compute::kTf32;
     case v1::Training::BF16:
       return kernels::cuda::Compute::kBf16;
+    case v1::Training::FP16:
+      return kernels::cuda::Compute::kFp16;
     default:
       return kernels::cuda::Compute::kFp32;
   }

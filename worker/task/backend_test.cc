@@ -34,6 +34,7 @@ TEST_CASE("Task backend: the job's choice of numbers, and the same bits under BS
   CHECK(other.cuda.compute == Compute::kBf16);
   CHECK(other.cuda.plan_choice == PlanChoice::kMeasured);
   CHECK(DeviceChoiceOf(Job("training { compute: TF32 }"), {}).cuda.compute == Compute::kTf32);
+  CHECK(DeviceChoiceOf(Job("training { compute: FP16 }"), {}).cuda.compute == Compute::kFp16);
 }
 
 TEST_CASE("Task backend: without a GPU it is the CPU's", "[worker][task]") {

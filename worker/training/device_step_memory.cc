@@ -51,7 +51,6 @@ DeviceStepMemory::DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend
       tensors_(device.TensorType()) {}
 
 DeviceStepMemory::~DeviceStepMemory() {
-  if (under_way_) device_.Synchronize().IgnoreError();  // Copies into memory that is freed now.
   if (pinned_block_ != nullptr) device_.FreePinned(pinned_block_);
   if (device_block_ != nullptr) device_.Free(device_block_);
 }
@@ -167,15 +166,20 @@ absl::Status DeviceStepMemory::UseBatch(const BatchView& batch) {
 }
 
 absl::Status DeviceStepMemory::Begin(const ForwardArrays& arrays) {
-  if (under_way_) CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());  // The step before has failed.
   forward_ = arrays;
   parts_.clear();
-  under_way_ = true;
   uploaded_end_ = 0;
   gradient_from_ = parameter_count_;
   CAPSTAN_RETURN_IF_ERROR(UseBatch(arrays.batch));
   // Steps see them with the first parameters: a layer with statistics has a scale, too.
   return Upload(statistics_, BytesOf(arrays.statistics), 0);
+}
+
+void DeviceStepMemory::BeginAgain(absl::Span<float> moments) {
+  forward_.moments = moments;
+  parts_.clear();
+  uploaded_end_ = parameter_count_;
+  gradient_from_ = parameter_count_;
 }
 
 absl::Status DeviceStepMemory::NeedParameters(int64_t end) {
@@ -246,7 +250,6 @@ absl::Status DeviceStepMemory::End() {
   }
   CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());
   CopyFloats(moments_.pinned, forward_.moments);
-  under_way_ = false;
   for (StagedBatch& staged : staged_) staged.on_its_way = false;
   forward_ = {};
   backward_ = {};

@@ -32,6 +32,7 @@ class DeviceStepMemory final : public StepMemory {
   absl::Status Allocate() override;
   int64_t part_elements() const override;
   absl::Status Begin(const ForwardArrays& arrays) override;
+  void BeginAgain(absl::Span<float> moments) override;
   absl::Status NeedParameters(int64_t end) override;
   absl::Status ForwardDone(const Operand& loss, const Operand& logits) override;
   void BeginBackward(const BackwardArrays& arrays) override;
@@ -86,7 +87,6 @@ class DeviceStepMemory final : public StepMemory {
   // Of the step.
   ForwardArrays forward_;
   BackwardArrays backward_;
-  bool under_way_ = false;
   int64_t uploaded_end_ = 0;   // Parameters below are on the device, or on their way.
   int64_t gradient_from_ = 0;  // Gradient elements from here on are on their way.
   std::vector<Part> parts_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,9 @@ absl::Status DivergedAt(const std::vector<PlannedTensor>& tensors, const char* w
 }  // namespace
 
 GradientStep::GradientStep(const ModelPlan& plan, Network& network, const Options& options)
-    : plan_(plan), network_(network), options_(options) {}
+    : plan_(plan), network_(network), options_(options) {
+  if (options.loss_scale.has_value()) loss_scale_.emplace(*options.loss_scale);
+}
 
 absl::Status GradientStep::Forward(const MicroBatch& micro_batch, const BatchView& batch,
                                    absl::Span<const float> parameters,
@@ -68,8 +71,32 @@ absl::StatusOr<BatchResult> GradientStep::Backward(absl::Span<float> gradient,
     std::fill(statistics.begin(), statistics.end(), 0.0f);
     return BatchResult{};
   }
-  const auto update_samples = static_cast<double>(micro_batch_.gradient_samples);
-  const double share = static_cast<double>(samples) / update_samples;
+  if (loss_scale_.has_value()) loss_scale_->Begin();
+  BatchResult result;
+  CAPSTAN_ASSIGN_OR_RETURN(double squares,
+                           Compute(loss_scale(), gradient, statistics, ready, enqueued, &result));
+  // Of a loss that is not finite no scale makes a gradient.
+  while (loss_scale_.has_value() && !std::isfinite(squares) && std::isfinite(result.loss_sum) &&
+         loss_scale_->Overflowed()) {
+    CAPSTAN_RETURN_IF_ERROR(network_.Repeat());
+    CAPSTAN_ASSIGN_OR_RETURN(squares,
+                             Compute(loss_scale(), gradient, statistics, ready, nullptr, &result));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckFinite(std::isfinite(squares), gradient, statistics, result));
+  const double share =
+      static_cast<double>(samples) / static_cast<double>(micro_batch_.gradient_samples);
+  const float scale = loss_scale();
+  Scale(ClipFactor(squares / scale / scale, options_.clip_norm * share) / scale, gradient);
+  if (loss_scale_.has_value()) loss_scale_->Good();
+  if (samples != micro_batch_.gradient_samples) Scale(static_cast<float>(share), statistics);
+  return result;
+}
+
+absl::StatusOr<double> GradientStep::Compute(float scale, absl::Span<float> gradient,
+                                             absl::Span<float> statistics,
+                                             const GradientReady& ready,
+                                             const std::function<void()>& enqueued,
+                                             BatchResult* result) {
   bool finite = true;
   int64_t checked = plan_.parameter_count;
   const GradientReady check_part = [&](int64_t first) {
@@ -79,17 +106,13 @@ absl::StatusOr<BatchResult> GradientStep::Backward(absl::Span<float> gradient,
     checked = first;
     if (finite) ready(first);
   };
-  const bool in_parts = ready != nullptr && options_.clip_norm <= 0;
-  CAPSTAN_ASSIGN_OR_RETURN(
-      const BatchResult result,
-      network_.Backward(static_cast<float>(1.0 / update_samples), gradient, statistics,
-                        in_parts ? check_part : GradientReady(), enqueued));
+  const bool in_parts = ready != nullptr && options_.clip_norm <= 0 && !loss_scale_.has_value();
+  const double factor = scale / static_cast<double>(micro_batch_.gradient_samples);
+  CAPSTAN_ASSIGN_OR_RETURN(*result,
+                           network_.Backward(static_cast<float>(factor), gradient, statistics,
+                                             in_parts ? check_part : GradientReady(), enqueued));
   const double squares = SumOfSquares(gradient.first(static_cast<size_t>(checked)));
-  CAPSTAN_RETURN_IF_ERROR(
-      CheckFinite(finite && std::isfinite(squares), gradient, statistics, result));
-  Scale(ClipFactor(squares, options_.clip_norm * share), gradient);
-  if (samples != micro_batch_.gradient_samples) Scale(static_cast<float>(share), statistics);
-  return result;
+  return finite ? squares : std::numeric_limits<double>::quiet_NaN();
 }
 
 absl::Status GradientStep::CheckFinite(bool gradient_is, absl::Span<const float> gradient,

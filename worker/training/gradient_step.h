@@ -12,6 +12,8 @@
 //   statistics  the micro-batch's means and variances times its share: the sum over slots is their
 //               mean
 //   dropout     draws from MixKey(MixKey(MixKey(seed, 3), epoch), first position)
+// Where tensors are fp16 the loss is scaled (loss_scale.h): nothing leaves before the whole
+// gradient is known to be finite, and a batch that overflows is computed again, with less.
 // An empty micro-batch (a slot beyond the end of the data) contributes zeros.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_GRADIENT_STEP_H_
@@ -19,11 +21,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "common/types/ids.h"
+#include "worker/training/loss_scale.h"
 #include "worker/training/network.h"
 
 namespace capstan::worker {
@@ -37,8 +41,9 @@ struct MicroBatch {
 class GradientStep {
  public:
   struct Options {
-    uint64_t seed = 1;     // The job's.
-    double clip_norm = 0;  // 0: off.
+    uint64_t seed = 1;                             // The job's.
+    double clip_norm = 0;                          // 0: off.
+    std::optional<LossScale::Options> loss_scale;  // A device's network only.
   };
 
   // Both are borrowed. REQUIRES: `network` was made of `plan`.
@@ -58,8 +63,9 @@ class GradientStep {
   // The rest. REQUIRES: the last call was a Forward that has ended well.
   //   gradient    [plan.parameter_count]  overwritten
   //   statistics  [plan.statistic_count]  overwritten
-  //   ready       as Network::Backward's, for parts that are final here too: none with clip_norm,
-  //               which needs the whole gradient, and none from a value on that is not finite
+  //   ready       as Network::Backward's, for parts that are final here too: none with clip_norm or
+  //               loss_scale, which need the whole gradient, and none from a value on that is not
+  //               finite
   //   enqueued    as Network::Backward's
   // Errors: kOutOfRange       diverged: the gradient, a statistic or the loss has a value that is
   //                           not finite; the message names the first layer and tensor with one.
@@ -70,12 +76,18 @@ class GradientStep {
                                        const std::function<void()>& enqueued = nullptr);
 
  private:
+  // The sum of squares of the gradient, which may not be finite; its parts leave by `ready`.
+  absl::StatusOr<double> Compute(float scale, absl::Span<float> gradient,
+                                 absl::Span<float> statistics, const GradientReady& ready,
+                                 const std::function<void()>& enqueued, BatchResult* result);
+  float loss_scale() const { return loss_scale_.has_value() ? loss_scale_->scale() : 1.0f; }
   absl::Status CheckFinite(bool gradient_is, absl::Span<const float> gradient,
                            absl::Span<const float> statistics, const BatchResult& result) const;
 
   const ModelPlan& plan_;
   Network& network_;
   const Options options_;
+  std::optional<LossScale> loss_scale_;
   MicroBatch micro_batch_;  // Of the last Forward.
 };
 

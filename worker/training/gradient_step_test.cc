@@ -29,13 +29,21 @@ class FakeNetwork final : public Network {
   absl::StatusOr<BatchResult> Backward(float gradient_scale, absl::Span<float> gradient_out,
                                        absl::Span<float> statistics_out, const GradientReady& ready,
                                        const std::function<void()>&) override {
-    for (size_t i = 0; i < gradient.size(); ++i) gradient_out[i] = gradient[i] * gradient_scale;
+    scales.push_back(gradient_scale);
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      gradient_out[i] = gradient[i] * gradient_scale;
+      if (std::abs(gradient_out[i]) > largest) gradient_out[i] = kInfinity;
+    }
     if (ready != nullptr) {
       ready(8);
       ready(4);
     }
     for (size_t i = 0; i < statistics.size(); ++i) statistics_out[i] = statistics[i];
     return BatchResult{loss_sum, samples};
+  }
+  absl::Status Repeat() override {
+    ++repeats;
+    return absl::OkStatus();
   }
   absl::StatusOr<BatchResult> Evaluate(const BatchView&, absl::Span<const float>,
                                        absl::Span<const float>) override {
@@ -47,6 +55,9 @@ class FakeNetwork final : public Network {
   double loss_sum = 3;
   int calls = 0;
   int64_t samples = 0;
+  float largest = kInfinity;  // What is beyond becomes infinite.
+  int repeats = 0;
+  std::vector<float> scales;
   uint64_t key = 0;
 };
 
@@ -64,7 +75,7 @@ struct Fixture {
   absl::StatusOr<BatchResult> Compute(Range positions, int64_t gradient_samples,
                                       double clip_norm = 0, const GradientReady& ready = nullptr) {
     const std::vector<int32_t> labels(static_cast<size_t>(positions.size()));
-    GradientStep step(plan, network, {.seed = 7, .clip_norm = clip_norm});
+    GradientStep step(plan, network, {.seed = 7, .clip_norm = clip_norm, .loss_scale = loss_scale});
     const absl::Status begun =
         step.Forward({Epoch(5), positions, gradient_samples}, {{}, labels}, parameters);
     if (!begun.ok()) return begun;
@@ -78,6 +89,7 @@ struct Fixture {
 
   ModelPlan plan = MakePlan();
   FakeNetwork network;
+  std::optional<LossScale::Options> loss_scale;
   std::vector<float> parameters = std::vector<float>(10), gradient = std::vector<float>(10, kNan),
                      statistics = std::vector<float>(2, kNan);
 };
@@ -140,6 +152,48 @@ TEST_CASE("Gradient step: finite parts are told before the end, unless the whole
   f.network.gradient[6] = kNan;
   CHECK_STATUS(f.Compute({0, 4}, 4, 0, ready), absl::StatusCode::kOutOfRange, "at element 6");
   CHECK(told == std::vector<int64_t>{8});
+}
+
+TEST_CASE("Gradient step: a scaled loss gives the same gradient, all of it at the end",
+          "[worker][training]") {
+  Fixture f;
+  REQUIRE_OK(f.Compute({0, 4}, 16, 0.5));
+  const std::vector<float> plain = f.gradient;
+  f.loss_scale = LossScale::Options{.initial = 1024};
+  int told = 0;
+  REQUIRE_OK(f.Compute({0, 4}, 16, 0.5, [&told](int64_t) { ++told; }));
+  CHECK(f.network.scales == std::vector<float>{0.0625f, 64});
+  CHECK(f.gradient == plain);
+  CHECK(f.statistics == std::vector<float>{2, 1});
+  REQUIRE_OK(f.Compute({0, 4}, 16, 0, [&told](int64_t) { ++told; }));
+  CHECK(f.gradient == std::vector<float>(10, 0.125f));
+  CHECK(told == 0);
+  CHECK(f.network.repeats == 0);
+}
+
+TEST_CASE("Gradient step: a batch that overflows is computed again with smaller scales",
+          "[worker][training]") {
+  Fixture f;
+  f.loss_scale = LossScale::Options{.initial = 1024};
+  f.network.largest = 300;
+  REQUIRE_OK_AND_ASSIGN(const BatchResult result, f.Compute({0, 4}, 4));
+  CHECK(result.correct == 4);
+  CHECK(f.network.scales == std::vector<float>{256, 128});
+  CHECK(f.network.repeats == 1);
+  CHECK(f.gradient == std::vector<float>(10, 0.5f));
+  SECTION("down to the least, which is divergence") {
+    f.network.gradient[9] = 301 * 4;
+    CHECK_STATUS(f.Compute({0, 4}, 4), absl::StatusCode::kOutOfRange,
+                 "diverged: layer \"conv.a\": the gradient of bias [2] has inf at element 1");
+    CHECK(f.network.scales.back() == 0.25f);
+    CHECK(f.network.repeats == 1 + 10);
+  }
+  SECTION("but not where the loss is not finite") {
+    f.network.loss_sum = kInfinity;
+    f.network.gradient[9] = kNan;
+    CHECK_STATUS(f.Compute({0, 4}, 4), absl::StatusCode::kOutOfRange, "has inf at element 0");
+    CHECK(f.network.repeats == 1);
+  }
 }
 
 TEST_CASE("Gradient step: what is not finite is reported with layer, tensor and element",

@@ -13,9 +13,9 @@
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "kernels/cuda/element_rules.h"
 #include "kernels/device_backend.h"
 #include "kernels/graph_recorder.h"
+#include "kernels/half_values.h"
 #include "worker/training/program.h"
 #include "worker/training/segments.h"
 #include "worker/training/step_memory.h"
@@ -66,12 +66,6 @@ std::vector<kernels::GraphRecorder> MakeRecorders(kernels::Backend& backend, siz
   return recorders;
 }
 
-// Values of fp32 or bf16 as fp32.
-float ValueAt(const kernels::TensorView& view, int64_t i) {
-  if (view.dtype == kernels::DataType::kFloat32) return view.f32()[i];
-  return kernels::cuda::FromBf16(static_cast<const uint16_t*>(view.data)[i]);
-}
-
 class NetworkImpl final : public Network {
  public:
   NetworkImpl(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
@@ -83,6 +77,8 @@ class NetworkImpl final : public Network {
         memory_(StepMemory::Create(plan_, backend, batch_size_max, watch_)),
         moments_(static_cast<size_t>(plan.statistic_count)) {}
 
+  ~NetworkImpl() override { GiveUpStep().IgnoreError(); }
+
   absl::Status Allocate() {
     const absl::Status status = memory_->Allocate();
     if (!absl::IsResourceExhausted(status)) return status;
@@ -91,12 +87,13 @@ class NetworkImpl final : public Network {
 
   absl::Status Forward(const BatchView& batch, absl::Span<const float> parameters,
                        uint64_t dropout_key, const ParametersNeeded& needed) override {
-    begun_ = {};
+    CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
     CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
                              Prepare(batch.n(), ProgramKind::kTraining));
     CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
+    under_way_ = true;
     CAPSTAN_RETURN_IF_ERROR(memory_->Begin({.batch = batch,
                                             .parameters = parameters,
                                             .statistics = {},
@@ -125,18 +122,32 @@ class NetworkImpl final : public Network {
       MakeUnbiased(moments, absl::MakeSpan(moments_));
     }
     std::copy(moments_.begin(), moments_.end(), batch_statistics.begin());
+    done_ = step;
     return ReadResult(step.batch);
+  }
+
+  absl::Status Repeat() override {
+    const BegunStep step = std::exchange(done_, {});
+    if (step.prepared == nullptr || backend_.device() == nullptr) {
+      return absl::FailedPreconditionError("no step of a device to repeat");
+    }
+    CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
+    under_way_ = true;
+    memory_->BeginAgain(absl::MakeSpan(moments_));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(*step.prepared, step.dropout_key, /*needed=*/nullptr));
+    begun_ = step;
+    return absl::OkStatus();
   }
 
   absl::StatusOr<BatchResult> Evaluate(const BatchView& batch, absl::Span<const float> parameters,
                                        absl::Span<const float> statistics) override {
-    begun_ = {};
-    watch_.GiveUp();
+    CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("statistics", statistics.size(), plan_.statistic_count));
     CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
                              Prepare(batch.n(), ProgramKind::kEvaluation));
+    under_way_ = true;
     CAPSTAN_RETURN_IF_ERROR(memory_->Begin(
         {.batch = batch, .parameters = parameters, .statistics = statistics, .moments = {}}));
     CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, /*dropout_key=*/0, /*needed=*/nullptr));
@@ -334,9 +345,18 @@ class NetworkImpl final : public Network {
     return status.ok() ? status : Annotate(status, LayerName(step.layer));
   }
 
+  // Of a step that does not go on: what a device has of it uses plans and memory until it has run.
+  absl::Status GiveUpStep() {
+    begun_ = done_ = {};
+    watch_.GiveUp();
+    if (!std::exchange(under_way_, false)) return absl::OkStatus();
+    return backend_.Synchronize();
+  }
+
   absl::Status End() {
     CAPSTAN_RETURN_IF_ERROR(memory_->End());
     CAPSTAN_RETURN_IF_ERROR(backend_.Synchronize());
+    under_way_ = false;
     return watch_.EndStep();
   }
 
@@ -354,7 +374,8 @@ class NetworkImpl final : public Network {
     const TensorView& logits = memory_->logits();
     int64_t best = 0;
     for (int64_t k = 1; k < plan_.classes; ++k) {
-      if (ValueAt(logits, i * plan_.classes + k) > ValueAt(logits, i * plan_.classes + best)) {
+      if (kernels::ValueAt(logits, i * plan_.classes + k) >
+          kernels::ValueAt(logits, i * plan_.classes + best)) {
         best = k;
       }
     }
@@ -382,8 +403,9 @@ class NetworkImpl final : public Network {
   StepWatch watch_;
   const std::unique_ptr<StepMemory> memory_;  // Shared by all programs: one runs at a time.
   std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used last.
-  BegunStep begun_;
-  std::vector<float> moments_;  // [statistic_count], of the step.
+  bool under_way_ = false;                                  // A step has begun, and not ended.
+  BegunStep begun_, done_;                                  // Of the last step; one at most is one.
+  std::vector<float> moments_;                              // [statistic_count], of the step.
 };
 
 }  // namespace

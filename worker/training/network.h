@@ -72,6 +72,13 @@ class Network {
                                                const GradientReady& ready = nullptr,
                                                const std::function<void()>& enqueued = nullptr) = 0;
 
+  // The forward pass of the last step once more, with the same batch and parameters; Backward can
+  // follow, with another scale. REQUIRES: a device's network; the batch stays until Backward has
+  // ended; the last call was Backward, and ended well.
+  // Errors: kFailedPrecondition  another call was the last, or the backend is no device's.
+  //         else                 those of Forward.
+  virtual absl::Status Repeat() = 0;
+
   // Both passes.
   absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
                                     float gradient_scale, uint64_t dropout_key,

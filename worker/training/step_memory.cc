@@ -32,6 +32,7 @@ class HostStepMemory final : public StepMemory {
     SetBase(Place::kMoments, DataOf(arrays.moments));
     return absl::OkStatus();
   }
+  void BeginAgain(absl::Span<float>) override {}  // Never asked for.
   absl::Status NeedParameters(int64_t) override { return absl::OkStatus(); }
   absl::Status ForwardDone(const Operand& loss, const Operand& logits) override {
     loss_ = Resolve(loss).f32();

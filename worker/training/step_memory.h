@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_view.h"
@@ -58,8 +59,11 @@ class StepMemory {
   // A step begins. `arrays` and what they borrow stay until End.
   // REQUIRES: their sizes are the plan's; 1 <= batch.n() <= batch_size_max.
   // Errors: those of the device; kInvalidArgument  a device, and a label is out of range.
-  // A step that has not ended before is given up.
+  // REQUIRES: of a step before that has not ended nothing runs any more.
   virtual absl::Status Begin(const ForwardArrays& arrays) = 0;
+  // As Begin, with the batch and the parameters of the step before, which a device still has.
+  // REQUIRES: a device's; that step was one of training, and has ended.
+  virtual void BeginAgain(absl::Span<float> moments) = 0;
   // Steps that are run from now on may read parameters below `end`: a device copies them at once.
   virtual absl::Status NeedParameters(int64_t end) = 0;
   // The forward pass is enqueued.
@@ -81,7 +85,7 @@ class StepMemory {
   }
   // In host memory. REQUIRES: End has passed, and no step has begun since.
   const float* loss() const { return loss_; }                    // [n]
-  const kernels::TensorView& logits() const { return logits_; }  // [n, classes], fp32 or bf16.
+  const kernels::TensorView& logits() const { return logits_; }  // [n, classes], TensorType().
 
  protected:
   explicit StepMemory(kernels::Backend& backend)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "worker/data/batch_prefetcher.h"
 #include "worker/data/batch_source.h"
 #include "worker/data/dataset_decoder.h"
+#include "worker/training/loss_scale.h"
 
 namespace capstan::worker {
 namespace {
@@ -27,6 +29,14 @@ absl::Span<const float> StatisticsOf(const Trainer::Tables& tables) {
 }
 
 BatchView ViewOf(const DecodedBatch& batch) { return {batch.images, batch.labels}; }
+
+std::optional<LossScale::Options> LossScaleOf(const v1::JobSpec& job,
+                                              const kernels::Backend& backend) {
+  if (backend.TensorType() != kernels::DataType::kFloat16) return std::nullopt;
+  const bool bsp = !job.consistency().has_ssp() && !job.consistency().has_asp();
+  using Start = LossScale::Options::Start;
+  return LossScale::Options{.start = bsp ? Start::kInitial : Start::kLast};
+}
 
 // A split with what decodes it.
 struct Split {
@@ -61,7 +71,8 @@ class TrainerImpl final : public Trainer {
     step_ = std::make_unique<GradientStep>(
         plan_, *network_,
         GradientStep::Options{.seed = job.training().has_seed() ? job.training().seed() : 1,
-                              .clip_norm = job.optimizer().clip_norm()});
+                              .clip_norm = job.optimizer().clip_norm(),
+                              .loss_scale = LossScaleOf(job, *backend_)});
     return absl::OkStatus();
   }
 
