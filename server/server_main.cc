@@ -15,11 +15,14 @@
 #include "common/observability/log.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
+#include "server/device/cuda_shard_device.h"
+#include "server/device/shard_device.h"
 #include "server/service/deadline_timer.h"
 #include "server/service/grpc_replica_transport.h"
 #include "server/service/held_jobs.h"
@@ -42,6 +45,7 @@ struct Flags {
   std::string grace = "30s";
   std::string data_listen;  // Empty: any port of the host of --listen; "off": none.
   MemoryBudget::Limits memory;
+  std::string device = "cpu";
 };
 
 // For CLI11: empty, or what is wrong with the grace time.
@@ -76,6 +80,11 @@ void AddFlags(CLI::App& app, Flags* flags) {
   app.add_option("--job-memory-limit", flags->memory.one_job, "Likewise, of each job")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str();
+  app.add_option("--device", flags->device,
+                 "cpu, cuda or cuda:<index>: where the masters and the optimizer state of layers "
+                 "lie and are updated; rows of sparse tables and rules other than sgd, momentum, "
+                 "nesterov, adam and adamw stay on the host")
+      ->capture_default_str();
   app.add_option("--grace", flags->grace,
                  "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
                  "moved to other servers it goes on serving; a second signal ends it at once")
@@ -107,6 +116,7 @@ class Daemon final : public NodeProgram {
   ServerAgent::Options TableOptions();
   absl::Status OpenFolder(const std::string& folder);
   absl::Status OpenLog(const std::string& folder);
+  absl::Status OpenDevice();
   absl::Status ListenForData();
 
   const Flags flags_;
@@ -115,6 +125,7 @@ class Daemon final : public NodeProgram {
   PosixDisk disk_;
   std::optional<FolderLock> folder_lock_;
   std::unique_ptr<FileRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
+  std::unique_ptr<ShardDevice> device_;      // Null: --device=cpu. Likewise.
   HeldJobs jobs_;
   DeadlineTimer timer_;
   GrpcReplicaTransport transport_;
@@ -139,6 +150,7 @@ ServerAgent::Options Daemon::TableOptions() {
   options.transport = &transport_;
   options.budget = std::make_shared<MemoryBudget>(flags_.memory);
   options.row_disks = row_disks_.get();
+  options.device = device_.get();
   options.log = log_.get();
   if (log_ != nullptr) options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();
@@ -200,7 +212,16 @@ absl::Status Daemon::ListenForData() {
   return service_.ListenForData(FormatHostPort(any));
 }
 
+absl::Status Daemon::OpenDevice() {
+  absl::StatusOr<std::unique_ptr<ShardDevice>> device = OpenShardDevice(flags_.device);
+  if (!device.ok()) return Annotate(device.status(), "--device");
+  device_ = *std::move(device);
+  if (device_ != nullptr) LogInfo({}, "shards of layers lie on {}", device_->Name());
+  return absl::OkStatus();
+}
+
 absl::Status Daemon::Start() {
+  CAPSTAN_RETURN_IF_ERROR(OpenDevice());
   if (!flags_.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenFolder(flags_.data_dir));
   source_ = std::make_unique<DiskTableSource>(&disk_, log_.get());
   tables_ = std::make_unique<ServerAgent>(TableOptions());

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
+#include "kernels/cuda/element_rules.h"
 #include "kernels/half_values.h"
 #include "kernels/op_check.h"
 
@@ -67,6 +69,22 @@ void Narrow(const float* values, const TensorView& to) {
 TensorView HostOperand(HostView& host) {
   if (!IsHalf(host.view.dtype)) return host.view;
   return ViewOf(host.widened.data(), host.view.count);
+}
+
+// run(a constant of type UpdateRule).
+template <typename Run>
+void ForRule(cuda::UpdateRule rule, const Run& run) {
+  using R = cuda::UpdateRule;
+  switch (rule) {
+    case R::kSgd:
+      return run(std::integral_constant<R, R::kSgd>());
+    case R::kMomentum:
+      return run(std::integral_constant<R, R::kMomentum>());
+    case R::kNesterov:
+      return run(std::integral_constant<R, R::kNesterov>());
+    case R::kAdam:
+      return run(std::integral_constant<R, R::kAdam>());
+  }
 }
 
 }  // namespace
@@ -244,6 +262,42 @@ absl::Status FakeDevice::ConvertNow(const TensorView& from, const TensorView& to
   } else {
     std::copy(values, values + from.count, out.view.f32());
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<cuda::CudaDeviceInfo> FakeDevice::Info() {
+  return cuda::CudaDeviceInfo{.name = Name(),
+                              .memory_bytes = options_.memory_bytes,
+                              .memory_free_bytes = options_.memory_bytes - used_bytes_};
+}
+
+absl::Status FakeDevice::NotHere(const char* operation) {
+  return absl::UnimplementedError(absl::StrCat("the fake device has no ", operation));
+}
+
+absl::Status FakeDevice::Update(const cuda::UpdateArgs& args) {
+  return EnqueueCompute([this, args] { return UpdateNow(args); });
+}
+
+absl::Status FakeDevice::UpdateNow(cuda::UpdateArgs args) {
+  const int slots = cuda::StateSlotsOf(args.rule);
+  const auto find = [&](auto** array) -> absl::Status {
+    CAPSTAN_ASSIGN_OR_RETURN(std::byte* const here, FindDevice(*array, args.n * 4));
+    *array = reinterpret_cast<float*>(here);
+    return absl::OkStatus();
+  };
+  CAPSTAN_RETURN_IF_ERROR(find(&args.weights));
+  CAPSTAN_RETURN_IF_ERROR(find(&args.gradient));
+  if (slots > 0) CAPSTAN_RETURN_IF_ERROR(find(&args.s0));
+  if (slots > 1) CAPSTAN_RETURN_IF_ERROR(find(&args.s1));
+  ForRule(args.rule, [&args](auto rule) {
+    float none = 0;
+    for (int64_t i = 0; i < args.n; ++i) {
+      args.weights[i] = cuda::Updated<rule()>(args.scalars, args.weights[i], args.gradient[i],
+                                              args.s0 == nullptr ? &none : args.s0 + i,
+                                              args.s1 == nullptr ? &none : args.s1 + i);
+    }
+  });
   return absl::OkStatus();
 }
 

@@ -10,7 +10,8 @@
 //   * The first error of an op ends all work, and every wait from then on returns it.
 //
 // So a forgotten upload, a missing event or memory used again too early changes results, in some
-// order at least: run with several seeds. Thread safety: used by one thread.
+// order at least: run with several seeds. Of a GPU's own operations it has updates.
+// Thread safety: used by one thread.
 #ifndef CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 #define CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 
@@ -26,7 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/device_backend.h"
+#include "kernels/cuda/cuda_backend.h"
 
 namespace capstan::kernels {
 
@@ -34,7 +35,7 @@ namespace capstan::kernels {
 // anew at each step.
 inline constexpr uint64_t kFakeDeviceOrders = 6;
 
-class FakeDevice final : public DeviceBackend {
+class FakeDevice final : public cuda::CudaBackend {
  public:
   struct Options {
     uint64_t seed = 0;
@@ -88,6 +89,16 @@ class FakeDevice final : public DeviceBackend {
   // In microseconds: how many items of work ran between.
   absl::StatusOr<double> SecondsBetween(DeviceEvent& from, DeviceEvent& to) override;
 
+  absl::StatusOr<cuda::CudaDeviceInfo> Info() override;
+  absl::Status Update(const cuda::UpdateArgs& args) override;
+  // Errors: kUnimplemented, all of them.
+  absl::Status Zero(void*, int64_t) override { return NotHere("Zero"); }
+  absl::Status Cast(const cuda::CastArgs&) override { return NotHere("Cast"); }
+  absl::Status Norm(const cuda::NormArgs&) override { return NotHere("Norm"); }
+  absl::Status Quantize(const cuda::QuantizeArgs&) override { return NotHere("Quantize"); }
+  absl::Status Dequantize(const cuda::DequantizeArgs&) override { return NotHere("Dequantize"); }
+  absl::Status SelectTopK(const cuda::TopKArgs&) override { return NotHere("SelectTopK"); }
+
   absl::Status BeginCapture() override;
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
 
@@ -121,6 +132,8 @@ class FakeDevice final : public DeviceBackend {
   absl::StatusOr<std::byte*> FindAny(const void* address, int64_t bytes);
   absl::Status RunNow(Plan& plan, absl::Span<const TensorView> inputs,
                       absl::Span<const TensorView> outputs, const RunOptions& options);
+  static absl::Status NotHere(const char* operation);
+  absl::Status UpdateNow(cuda::UpdateArgs args);
   absl::Status ConvertNow(const TensorView& from, const TensorView& to);
   void Enqueue(Stream stream, Item item);
   absl::Status EnqueueCompute(Work work);

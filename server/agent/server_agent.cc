@@ -326,6 +326,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   config.job = desired.job_id();
   config.budget = options_.budget;
   config.disks = options_.row_disks;
+  config.device = options_.device;
   CAPSTAN_ASSIGN_OR_RETURN(auto factory, ShardFactory::Make(std::move(config)));
   HeldJob::Options options{.job = desired.job_id(),
                            .node = {},

@@ -35,6 +35,7 @@
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
 #include "server/agent/table_source.h"
+#include "server/device/shard_device.h"
 #include "server/service/held_jobs.h"
 #include "server/service/record_sink.h"
 #include "server/service/replica_transport.h"
@@ -52,6 +53,7 @@ class ServerAgent final : public NodeHandler {
     ReplicaTransport* transport = nullptr;
     std::shared_ptr<MemoryBudget> budget;  // Shared with every shard. Null: no limit.
     RowDisks* row_disks = nullptr;         // Null: no table may limit its memory.
+    ShardDevice* device = nullptr;         // Null: dense shards are the host's.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
     TableSource* source = nullptr;                         // Null: nothing can be restored.

@@ -7,6 +7,7 @@
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
+#include "server/device/testing/test_shard_device.h"
 #include "server/service/codec.h"
 
 namespace capstan::server {
@@ -44,6 +45,7 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
     config.tables.back().mutable_sparse()->set_memory_bytes(options.memory_bytes);
   }
   config.disks = options.disks;
+  config.device = TestShardDevice();
   config.optimizer.kind = options.optimizer;
   config.optimizer.learning_rate = 1.0f;
   config.consistency = options.consistency;

@@ -34,11 +34,17 @@ absl::Status CheckFloats(const char* what, const std::string& bytes, int64_t ele
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DenseStore>> DenseStore::Make(int64_t elements,
-                                                             std::vector<UpdateSegment> segments) {
+                                                             std::vector<UpdateSegment> segments,
+                                                             ShardDevice* device) {
   std::unique_ptr<DenseStore> store(new DenseStore());
   CAPSTAN_ASSIGN_OR_RETURN(store->values_, FloatBuffer::Allocate(elements));
-  const int slots = segments.empty() ? 0 : StateSlots(segments.front().config);
-  for (int slot = 0; slot < slots; ++slot) {
+  store->slots_ = segments.empty() ? 0 : StateSlots(segments.front().config);
+  if (device != nullptr && segments.size() == 1 && device->Knows(segments.front().config)) {
+    CAPSTAN_ASSIGN_OR_RETURN(store->on_device_, device->Make(elements, segments.front().config));
+    store->segments_ = std::move(segments);
+    return store;
+  }
+  for (int slot = 0; slot < store->slots_; ++slot) {
     CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer state, FloatBuffer::Allocate(elements));
     for (const UpdateSegment& segment : segments) {
       std::fill(state.data() + segment.begin, state.data() + segment.end,
@@ -48,6 +54,17 @@ absl::StatusOr<std::unique_ptr<DenseStore>> DenseStore::Make(int64_t elements,
   }
   store->segments_ = std::move(segments);
   return store;
+}
+
+absl::Status DenseStore::SetValues(const std::function<void(absl::Span<float>)>& write) {
+  write(values_.span());
+  if (on_device_ == nullptr) return absl::OkStatus();
+  std::vector<std::vector<float>> state;
+  for (int slot = 0; slot < slots_; ++slot) {
+    state.emplace_back(static_cast<size_t>(size()), InitialState(segments_.front().config, slot));
+  }
+  const std::vector<absl::Span<const float>> slots(state.begin(), state.end());
+  return on_device_->Write(values_.span(), slots);
 }
 
 absl::StatusOr<Gradient> DenseStore::Parse(const absl::Cord& payload, NumberFormat format) const {
@@ -117,7 +134,8 @@ absl::Status DenseStore::Apply(const ApplyGradient& action, const Gradient& payl
   } else if (elsewhere) {
     CAPSTAN_ASSIGN_OR_RETURN(spare, TakeBuffer());
   }
-  Update(action.step, gradient.values(), elsewhere ? spare.data() : values_.data());
+  CAPSTAN_RETURN_IF_ERROR(
+      Update(action.step, gradient.values(), elsewhere ? spare.data() : values_.data()));
   if (elsewhere) std::swap(values_, spare);
   if (action.keep_previous) {
     previous_ = std::move(spare);
@@ -127,7 +145,17 @@ absl::Status DenseStore::Apply(const ApplyGradient& action, const Gradient& payl
   return absl::OkStatus();
 }
 
-void DenseStore::Update(int64_t step, const WireValues& gradient, float* out) {
+absl::Status DenseStore::Update(int64_t step, const WireValues& gradient, float* out) {
+  if (on_device_ == nullptr) {
+    UpdateHere(step, gradient, out);
+    return absl::OkStatus();
+  }
+  return on_device_->Update(
+      step, [&gradient](float* to) { gradient.CopyTo(to); },
+      absl::MakeSpan(out, static_cast<size_t>(size())));
+}
+
+void DenseStore::UpdateHere(int64_t step, const WireValues& gradient, float* out) {
   Block block;
   std::vector<float*> state(state_.size());
   for (const UpdateSegment& segment : segments_) {
@@ -176,8 +204,17 @@ absl::Status DenseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const 
   snapshot->set_elements(size());
   snapshot->set_values(BytesOf(Read(ReadFrom::kCurrent)));
   if (previous) snapshot->set_previous(BytesOf(Read(ReadFrom::kPrevious)));
-  for (const FloatBuffer& slot : state_) snapshot->add_optimizer_state(BytesOf(slot.span()));
+  for (int slot = 0; slot < slots_; ++slot) {
+    CAPSTAN_ASSIGN_OR_RETURN(*snapshot->add_optimizer_state(), SavedState(slot));
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> DenseStore::SavedState(int slot) const {
+  if (on_device_ == nullptr) return BytesOf(state_[static_cast<size_t>(slot)].span());
+  std::vector<float> state(static_cast<size_t>(size()));
+  CAPSTAN_RETURN_IF_ERROR(on_device_->ReadState(slot, absl::MakeSpan(state)));
+  return BytesOf(state);
 }
 
 absl::Status DenseStore::CheckSnapshot(const v1::ShardSnapshot& snapshot) const {
@@ -189,9 +226,9 @@ absl::Status DenseStore::CheckSnapshot(const v1::ShardSnapshot& snapshot) const 
   if (snapshot.state().previous_readable()) {
     CAPSTAN_RETURN_IF_ERROR(CheckFloats("previous values", snapshot.previous(), size()));
   }
-  if (snapshot.optimizer_state_size() != static_cast<int>(state_.size())) {
+  if (snapshot.optimizer_state_size() != slots_) {
     return absl::DataLossError(absl::StrCat(snapshot.optimizer_state_size(),
-                                            " slots of optimizer state: expected ", state_.size()));
+                                            " slots of optimizer state: expected ", slots_));
   }
   for (const std::string& state : snapshot.optimizer_state()) {
     CAPSTAN_RETURN_IF_ERROR(CheckFloats("optimizer state", state, size()));
@@ -203,7 +240,7 @@ absl::Status DenseStore::Restore(const v1::ShardSnapshot& snapshot) {
   CAPSTAN_RETURN_IF_ERROR(CheckSnapshot(snapshot));
   std::vector<float> copy;
   std::vector<absl::Span<const float>> slots;
-  std::vector<std::vector<float>> copies(state_.size());
+  std::vector<std::vector<float>> copies(static_cast<size_t>(slots_));
   for (int slot = 0; slot < snapshot.optimizer_state_size(); ++slot) {
     slots.push_back(FloatsOf(snapshot.optimizer_state(slot), &copies[static_cast<size_t>(slot)]));
     if (Planted(PlantedBug::kInstallWithoutOptimizerState)) {
@@ -229,6 +266,7 @@ absl::Status DenseStore::Restore(absl::Span<const float> values, absl::Span<cons
   for (size_t slot = 0; slot < state_.size(); ++slot) {
     std::copy(state[slot].begin(), state[slot].end(), state_[slot].data());
   }
+  if (on_device_ != nullptr) CAPSTAN_RETURN_IF_ERROR(on_device_->Write(values, state));
   if (previous.empty()) return absl::OkStatus();
   CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer buffer, TakeBuffer());
   std::copy(previous.begin(), previous.end(), buffer.data());

@@ -11,13 +11,18 @@
 // Values are lent to answers, not copied. An update of values that are lent goes to another buffer;
 // the old one is freed when the answers have been sent.
 //
+// With a device (server/device) masters and state lie there, and so do updates by a rule that it
+// knows; values are the host's copy, which all of the above is about.
+//
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_DENSE_STORE_H_
 #define CAPSTAN_SERVER_TABLE_STORE_DENSE_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -30,6 +35,7 @@
 #include "common/wire/wire_values.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
+#include "server/device/shard_device.h"
 #include "server/optimizer/optimizer.h"
 #include "server/sparse_table/row_disk.h"
 #include "server/table_store/float_buffer.h"
@@ -48,10 +54,14 @@ struct UpdateSegment {
 class DenseStore final : public ShardStore {
  public:
   // `segments` cover [0, elements) in order and agree in StateSlots. Values are unspecified until
-  // written.
-  // Errors: kResourceExhausted  no memory.
+  // SetValues or Restore. `device`: null, or outlives the store.
+  // Errors: kResourceExhausted  no memory, here or on the device.
   static absl::StatusOr<std::unique_ptr<DenseStore>> Make(int64_t elements,
-                                                          std::vector<UpdateSegment> segments);
+                                                          std::vector<UpdateSegment> segments,
+                                                          ShardDevice* device = nullptr);
+  // The initial values: `write` gets their place, [elements]. Once, before anything else.
+  // Errors: those of the device.
+  absl::Status SetValues(const std::function<void(absl::Span<float>)>& write);
 
   absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
   absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
@@ -82,10 +92,7 @@ class DenseStore final : public ShardStore {
 
   // The buffer that a reply names; empty for kNothing. Valid until the next action.
   absl::Span<const float> Read(ReadFrom from) const { return BufferOf(from).span(); }
-  absl::Span<const float> ReadState(int slot) const {
-    return state_[static_cast<size_t>(slot)].span();
-  }
-  absl::Span<float> mutable_values() { return values_.span(); }  // To set the initial values.
+  bool on_device() const { return on_device_ != nullptr; }
   int64_t size() const { return values_.size(); }
 
  private:
@@ -99,11 +106,16 @@ class DenseStore final : public ShardStore {
   absl::Status Restore(absl::Span<const float> values, absl::Span<const float> previous,
                        absl::Span<const absl::Span<const float>> state);
   // Writes update number `step` to `out`, which may be the values or the gradient.
-  void Update(int64_t step, const WireValues& gradient, float* out);
+  // Errors: those of the device.
+  absl::Status Update(int64_t step, const WireValues& gradient, float* out);
+  void UpdateHere(int64_t step, const WireValues& gradient, float* out);
+  absl::StatusOr<std::string> SavedState(int slot) const;
 
   std::vector<UpdateSegment> segments_;
   FloatBuffer values_;
-  std::vector<FloatBuffer> state_;
+  int slots_ = 0;
+  std::vector<FloatBuffer> state_;          // Empty with a device.
+  std::unique_ptr<DeviceShard> on_device_;  // Null: masters are here.
   std::optional<FloatBuffer> previous_;
   absl::btree_map<GradientId, FloatBuffer> gradients_;
   std::vector<FloatBuffer> free_;  // At most one is kept.

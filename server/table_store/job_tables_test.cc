@@ -8,6 +8,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.pb.h"
+#include "server/device/testing/test_shard_device.h"
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
@@ -48,6 +49,7 @@ JobTablesConfig Config() {
   config.optimizer.learning_rate = 1.0f;
   config.consistency = {.mode = ConsistencyMode::kBsp, .slots = 2};
   config.seed = 7;
+  config.device = TestShardDevice();
   return config;
 }
 

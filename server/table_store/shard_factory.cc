@@ -122,10 +122,13 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardFactory::MakeStore(const HeldSh
                              shard.key.shard.value());
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<DenseStore> store,
-                           DenseStore::Make(shard.elements.size(), std::move(segments)));
+  CAPSTAN_ASSIGN_OR_RETURN(
+      std::unique_ptr<DenseStore> store,
+      DenseStore::Make(shard.elements.size(), std::move(segments), config_.device));
   if (contents == Contents::kInitialValues) {
-    FillInitialValues(table, config_.seed, shard.elements.begin, store->mutable_values());
+    CAPSTAN_RETURN_IF_ERROR(store->SetValues([&](absl::Span<float> values) {
+      FillInitialValues(table, config_.seed, shard.elements.begin, values);
+    }));
   }
   return store;
 }

@@ -16,6 +16,7 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/consistency_policy.h"
+#include "server/device/shard_device.h"
 #include "server/optimizer/optimizer.h"
 #include "server/sparse_table/row_disk.h"
 #include "server/table_store/dense_store.h"
@@ -41,6 +42,8 @@ struct JobTablesConfig {
   std::shared_ptr<MemoryBudget> budget;  // Shared with the server. Null: no limit.
   // Outlives the shards. Null: no table may limit its memory.
   RowDisks* disks = nullptr;
+  // Outlives the shards. Null: dense shards are the host's.
+  ShardDevice* device = nullptr;
 };
 
 class ShardFactory {

@@ -14,10 +14,10 @@
 #include "common/wire/number_format.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/testing/op_cases.h"
+#include "server/device/update_scalars.h"
 #include "server/optimizer/reference.h"
 #include "server/optimizer/step_scalars.h"
 #include "tests/gpu/host_codecs.h"
-#include "tests/gpu/update_scalars.h"
 
 namespace capstan::gpu {
 namespace {
@@ -79,7 +79,7 @@ void CheckUpdates(server::OptimizerConfig config) {
     const std::vector<float> gradient = kernels::Uniform(static_cast<uint64_t>(step) + 5, kCount);
     server::ApplyReference(config, step, kCount, expected.data(), gradient.data(), slots,
                            expected.data());
-    const UpdateScalars c = UpdateScalarsOf(server::MakeStepScalars(config, step));
+    const UpdateScalars c = server::UpdateScalarsOf(server::MakeStepScalars(config, step));
     for (size_t i = 0; i < kCount; ++i) {
       weights[i] = kernels::cuda::Updated<kRule>(c, weights[i], gradient[i], &s0[i], &s1[i]);
     }

@@ -4,6 +4,7 @@ Checks (each failure is printed; exit code 1):
   bits     BSP with one worker and one server leaves the model of the local trainer on the same
            card, bit for bit, in fp32, TF32, bf16 and fp16
   modes    bf16, fp16 and fp32 reach the same test accuracy within 0.3 points; fp32 reaches 95 %
+  resident a server whose shards lie on the card (--device=cuda) leaves the same bits
   memory   a batch that does not fit fails the job with OUT_OF_MEMORY and says which would fit
   trace    the trace of a job under SSP(1) has forward, backward, upload and download spans; says
            how far pushes and pulls go beside them
@@ -112,6 +113,14 @@ class EndToEnd:
             local = self.local(text, compute.lower())
             self.check(f"bits {compute}", mine == local, f"{mine[:12]}, local {local[:12]}")
 
+    def resident(self):
+        """Where the server's shards lie on the card."""
+        text = self.job("resident")
+        job, status = self.run(text)
+        good = status["state"] == "SUCCEEDED" and \
+            digest(self.live.output(job)) == self.local(text, "resident")
+        self.check("bits of shards on the card", good, status["state"])
+
     def modes(self):
         reached = {}
         for compute in (mode for mode in self.computes if mode != "TF32"):
@@ -197,6 +206,18 @@ class EndToEnd:
         return int(status["iteration"]), (int(fields[11]) + int(fields[12])) / _TICKS, uptime
 
 
+def resident(test, cluster, synthetic, options):
+    """The same on a server whose shards lie on the card."""
+    with cluster.Cluster(servers=1, workers=1, server_flags=("--device=cuda",)) as live:
+        on_card = EndToEnd(live, synthetic, cluster.runfile, options.device)
+        on_card.resident()
+        if not options.no_benchmarks:
+            wall, processor = on_card.job_figure("resnet18", 128, "BF16")
+            print("| resnet18 128 BF16, one server with its shards on the card, SSP(1) "
+                  f"| {wall:.3f} | {processor:.3f} |")
+        test.failures += on_card.failures
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -217,6 +238,8 @@ def main():
             print("\n| step | ms | processor ms |\n|---|---|---|")
             for what, wall, processor in test.figures():
                 print(f"| {what} | {wall:.3f} | {processor:.3f} |")
+    if test.on_gpu:
+        resident(test, cluster, synthetic, options)
     if test.failures:
         print(f"end_to_end: failed: {', '.join(test.failures)}", file=sys.stderr)
     return 1 if test.failures else 0

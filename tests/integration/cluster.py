@@ -125,8 +125,10 @@ class Cluster:
     no test ends with a wait for shards that nobody can take.
     """
 
-    def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s", grace="0s"):
+    def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s", grace="0s",
+                 server_flags=()):
         self.grace = grace
+        self.server_flags = server_flags
         scratch = os.environ.get("TEST_TMPDIR")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="capstan-", dir=scratch))
         self.daemons = {}
@@ -152,7 +154,7 @@ class Cluster:
         folder_flag = "--work-dir" if role == "worker" else "--data-dir"
         arguments.append(f"{folder_flag}={self.folder / name}")
         if role == "server":
-            arguments.append(f"--grace={self.grace}")
+            arguments += [f"--grace={self.grace}", *self.server_flags]
         self._add(role, name, arguments)
 
     def _add(self, role, name, arguments):

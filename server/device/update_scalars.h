@@ -1,15 +1,15 @@
 // The scalars of a server's update as the GPU's kernels take them.
 //
 // Thread safety: a pure function.
-#ifndef CAPSTAN_TESTS_GPU_UPDATE_SCALARS_H_
-#define CAPSTAN_TESTS_GPU_UPDATE_SCALARS_H_
+#ifndef CAPSTAN_SERVER_DEVICE_UPDATE_SCALARS_H_
+#define CAPSTAN_SERVER_DEVICE_UPDATE_SCALARS_H_
 
 #include "kernels/cuda/element_rules.h"
 #include "server/optimizer/step_scalars.h"
 
-namespace capstan::gpu {
+namespace capstan::server {
 
-inline kernels::cuda::UpdateScalars UpdateScalarsOf(const server::StepScalars& c) {
+inline kernels::cuda::UpdateScalars UpdateScalarsOf(const StepScalars& c) {
   return {.lr = c.lr,
           .clip = c.clip,
           .weight_decay = c.weight_decay,
@@ -23,6 +23,6 @@ inline kernels::cuda::UpdateScalars UpdateScalarsOf(const server::StepScalars& c
           .epsilon = c.epsilon};
 }
 
-}  // namespace capstan::gpu
+}  // namespace capstan::server
 
-#endif  // CAPSTAN_TESTS_GPU_UPDATE_SCALARS_H_
+#endif  // CAPSTAN_SERVER_DEVICE_UPDATE_SCALARS_H_

@@ -1,0 +1,64 @@
+// ShardDevice: a device in whose memory the masters of dense shards and their optimizer state may
+// lie, and which updates them there.
+//
+// The host keeps a copy of the values: answers, the previous version and sums of gradients are as
+// without a device, and so are the bits.
+//
+//   gradient ──copied──► device: weights, state = update(weights, gradient, state)
+//   values   ◄──copied── weights
+//
+// Thread safety: thread-safe, its shards, too: one update goes on at a time.
+#ifndef CAPSTAN_SERVER_DEVICE_SHARD_DEVICE_H_
+#define CAPSTAN_SERVER_DEVICE_SHARD_DEVICE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/optimizer/optimizer_config.h"
+
+namespace capstan::server {
+
+// Weights and state of one shard. Freed before its device. Errors of all calls: those of the
+// device; the shard is of no use after one.
+class DeviceShard {
+ public:
+  virtual ~DeviceShard() = default;
+
+  // What it has from now on. REQUIRES: weights [elements]; state: an array of as many for each slot
+  // of its rule.
+  virtual absl::Status Write(absl::Span<const float> weights,
+                             absl::Span<const absl::Span<const float>> state) = 0;
+  // Update number `step` (optimizer.h).
+  //   gradient  writes the gradient to the place that it is given, [elements]; called once
+  //   values    [elements], overwritten: the new weights
+  virtual absl::Status Update(int64_t step, const std::function<void(float*)>& gradient,
+                              absl::Span<float> values) = 0;
+  // Copies a slot of the state to `to`, [elements].
+  virtual absl::Status ReadState(int slot, absl::Span<float> to) = 0;
+};
+
+class ShardDevice {
+ public:
+  virtual ~ShardDevice() = default;
+
+  // "cuda:0", for logs and messages.
+  virtual std::string Name() const = 0;
+  // Whether it updates by this rule. Where it does not, shards stay on the host.
+  virtual bool Knows(const OptimizerConfig& rule) const = 0;
+  // A shard whose contents are still to be written. REQUIRES: Knows(rule); 0 <= elements <=
+  // kElementsMax.
+  // Errors: kResourceExhausted  the device has no memory; says how much is free.
+  virtual absl::StatusOr<std::unique_ptr<DeviceShard>> Make(int64_t elements,
+                                                            const OptimizerConfig& rule) = 0;
+
+  static constexpr int64_t kElementsMax = 1 << 20;  // Of a shard.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_DEVICE_SHARD_DEVICE_H_
