@@ -63,7 +63,7 @@ TEST_CASE("CheckpointFolder: torn and damaged checkpoints are passed over, with 
   REQUIRE_OK(f.disk.Remove("f/checkpoint-10/manifest.pb"));
   f.disk.FlipBit("f/checkpoint-9/table-0-shard-1.part", 1200);
   CHECK_STATUS(VerifyCheckpoint(f.disk, "f/checkpoint-9"), absl::StatusCode::kDataLoss,
-               "f/checkpoint-9/table-0-shard-1.part: block 0 at byte 81");
+               "f/checkpoint-9/table-0-shard-1.part: block 0 at byte 69");
   REQUIRE_OK_AND_ASSIGN(const FoundCheckpoint found, NewestComplete(f.disk, "f"));
   CHECK(found.path == "f/checkpoint-2");
   REQUIRE_OK(CheckTestCheckpoint(f.disk, found.path, found.manifest));

@@ -4,20 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/row_pieces.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "common/storage/crc32c.h"
 #include "common/storage/little_endian.h"
-#include "common/storage/write_durably.h"
 
 namespace capstan {
 namespace {
 
 constexpr absl::string_view kMagic = "CAPSHRD1";
 constexpr absl::string_view kFooterMagic = "CAPSHEND";
-constexpr uint32_t kFormat = 3;
-constexpr size_t kFixedHeaderBytes = 72;  // Before the job's name.
-constexpr size_t kFooterBytes = 20;
+constexpr uint32_t kFormat = 4;
+constexpr size_t kFixedHeaderBytes = 60;  // Before the job's name.
+constexpr size_t kFooterBytes = 28;
 constexpr size_t kCrcBytes = 4;
 constexpr size_t kJobBytesMax = 1024;
 
@@ -26,8 +25,6 @@ struct Header {
   Range elements;
   int64_t version = 0;
   int64_t position = 0;
-  int64_t payload_bytes = 0;
-  int64_t block_count = 0;
   JobId job;
 };
 
@@ -45,17 +42,16 @@ std::string EncodeHeader(const Header& header) {
   PutLe64(static_cast<uint64_t>(header.elements.end), &bytes);
   PutLe64(static_cast<uint64_t>(header.version), &bytes);
   PutLe64(static_cast<uint64_t>(header.position), &bytes);
-  PutLe64(static_cast<uint64_t>(header.payload_bytes), &bytes);
   PutLe32(static_cast<uint32_t>(kShardFileBlockBytes), &bytes);
-  PutLe32(static_cast<uint32_t>(header.block_count), &bytes);
   bytes += header.job;
   PutLe32(MaskCrc(Crc32cOf(bytes)), &bytes);
   return bytes;
 }
 
-std::string EncodeFooter(int64_t file_bytes) {
+std::string EncodeFooter(int64_t file_bytes, int64_t payload_bytes) {
   std::string bytes(kFooterMagic);
   PutLe64(static_cast<uint64_t>(file_bytes), &bytes);
+  PutLe64(static_cast<uint64_t>(payload_bytes), &bytes);
   PutLe32(MaskCrc(Crc32cOf(bytes)), &bytes);
   return bytes;
 }
@@ -103,44 +99,44 @@ absl::StatusOr<Header> DecodeHeader(absl::string_view file, size_t* at) {
                      static_cast<int64_t>(GetLe64(file, 32))};
   header.version = static_cast<int64_t>(GetLe64(file, 40));
   header.position = static_cast<int64_t>(GetLe64(file, 48));
-  header.payload_bytes = static_cast<int64_t>(GetLe64(file, 56));
-  header.block_count = GetLe32(file, 68);
   header.job = std::string(file.substr(kFixedHeaderBytes, job_bytes));
-  if (GetLe32(file, 64) != kShardFileBlockBytes || header.payload_bytes < 0 ||
-      header.payload_bytes > kShardFileBytesMax ||
-      header.block_count != BlockCount(header.payload_bytes)) {
-    return Loss(absl::StrCat("the header at byte 0 says ", header.block_count, " blocks for ",
-                             header.payload_bytes, " bytes"));
+  if (const uint32_t block = GetLe32(file, 56); block != kShardFileBlockBytes) {
+    return Loss(absl::StrCat("the header at byte 0 says blocks of ", block, " bytes, expected ",
+                             kShardFileBlockBytes));
   }
   *at = end + kCrcBytes;
   return header;
 }
 
-// The bytes of all blocks; moves `at` behind them.
-absl::StatusOr<std::string> DecodeBlocks(absl::string_view file, const Header& header, size_t* at) {
-  const size_t expected = *at + static_cast<size_t>(header.payload_bytes) +
-                          static_cast<size_t>(header.block_count) * kCrcBytes + kFooterBytes;
-  if (file.size() != expected) {
-    return Loss(absl::StrCat("the file has ", file.size(), " bytes, expected ", expected));
+// The bytes in all blocks, which begin at `at`; the footer says how many.
+absl::StatusOr<std::string> DecodeBlocks(absl::string_view file, size_t at) {
+  const size_t footer = std::max(file.size(), at + kFooterBytes) - kFooterBytes;
+  const bool is_whole = file.size() >= footer + kFooterBytes;
+  const int64_t payload_bytes = is_whole ? static_cast<int64_t>(GetLe64(file, footer + 16)) : 0;
+  if (!is_whole ||
+      file.substr(footer) != EncodeFooter(static_cast<int64_t>(file.size()), payload_bytes)) {
+    return Loss(absl::StrCat("the footer at byte ", footer,
+                             " is not the one expected of a file of ", file.size(), " bytes"));
+  }
+  if (payload_bytes < 0 || payload_bytes > kShardFileBytesMax ||
+      at + static_cast<size_t>(payload_bytes) +
+              static_cast<size_t>(BlockCount(payload_bytes)) * kCrcBytes !=
+          footer) {
+    return Loss(absl::StrCat("the footer at byte ", footer, " says ", payload_bytes,
+                             " bytes in blocks, expected what lies between ", at, " and it"));
   }
   std::string payload;
-  payload.reserve(static_cast<size_t>(header.payload_bytes));
-  for (int64_t i = 0; i < header.block_count; ++i) {
-    const size_t bytes = static_cast<size_t>(std::min(
-        kShardFileBlockBytes, header.payload_bytes - static_cast<int64_t>(payload.size())));
-    const absl::string_view block = file.substr(*at, bytes);
+  payload.reserve(static_cast<size_t>(payload_bytes));
+  for (int64_t i = 0; i < BlockCount(payload_bytes); ++i) {
+    const size_t bytes = static_cast<size_t>(
+        std::min(kShardFileBlockBytes, payload_bytes - static_cast<int64_t>(payload.size())));
+    const absl::string_view block = file.substr(at, bytes);
     CAPSTAN_RETURN_IF_ERROR(
-        CheckCrc(absl::StrCat("block ", i), *at, GetLe32(file, *at + bytes), BlockCrc(i, block)));
+        CheckCrc(absl::StrCat("block ", i), at, GetLe32(file, at + bytes), BlockCrc(i, block)));
     payload.append(block.data(), block.size());
-    *at += bytes + kCrcBytes;
+    at += bytes + kCrcBytes;
   }
   return payload;
-}
-
-absl::Status CheckFooter(absl::string_view file, size_t at) {
-  if (file.substr(at) == EncodeFooter(static_cast<int64_t>(file.size()))) return absl::OkStatus();
-  return Loss(
-      absl::StrCat("the footer at byte ", at, " is not that of a file of ", file.size(), " bytes"));
 }
 
 absl::Status CheckPart(const Header& header, const JobId& job, const v1::CheckpointPart& part) {
@@ -161,8 +157,7 @@ absl::StatusOr<v1::ShardSnapshot> Decode(absl::string_view file, const JobId& jo
                                          const v1::CheckpointPart& part) {
   size_t at = 0;
   CAPSTAN_ASSIGN_OR_RETURN(const Header header, DecodeHeader(file, &at));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string payload, DecodeBlocks(file, header, &at));
-  CAPSTAN_RETURN_IF_ERROR(CheckFooter(file, at));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string payload, DecodeBlocks(file, at));
   CAPSTAN_RETURN_IF_ERROR(CheckPart(header, job, part));
   // Last, as it can't say where.
   if (static_cast<int64_t>(file.size()) != part.bytes()) {
@@ -179,6 +174,7 @@ absl::StatusOr<v1::ShardSnapshot> Decode(absl::string_view file, const JobId& jo
     return Loss(absl::StrCat("the file rests on checkpoint ", snapshot.since().checkpoint_id(),
                              ", the manifest says ", part.base_id(), " (0: it has all)"));
   }
+  CAPSTAN_RETURN_IF_ERROR(JoinRowPieces(&snapshot));
   return snapshot;
 }
 
@@ -188,47 +184,90 @@ std::string ShardFileName(const ShardKey& key) {
   return absl::StrCat("table-", key.table.value(), "-shard-", key.shard.value(), ".part");
 }
 
-absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string& folder,
-                                                  const JobId& job, const ShardKey& key,
-                                                  const Range& elements,
-                                                  const v1::ShardSnapshot& snapshot) {
-  const std::string payload = snapshot.SerializeAsString();
-  Header header{.key = key,
-                .elements = elements,
-                .version = snapshot.state().version(),
-                .position = snapshot.position(),
-                .payload_bytes = static_cast<int64_t>(payload.size()),
-                .block_count = BlockCount(static_cast<int64_t>(payload.size())),
-                .job = job};
-  std::string file = EncodeHeader(header);
-  file.reserve(file.size() + payload.size() + kFooterBytes +
-               static_cast<size_t>(header.block_count) * kCrcBytes);
-  for (int64_t i = 0; i < header.block_count; ++i) {
-    const absl::string_view block = absl::string_view(payload).substr(
-        static_cast<size_t>(i * kShardFileBlockBytes), kShardFileBlockBytes);
-    file.append(block.data(), block.size());
-    PutLe32(BlockCrc(i, block), &file);
-  }
-  const int64_t file_bytes = static_cast<int64_t>(file.size() + kFooterBytes);
-  file += EncodeFooter(file_bytes);
+absl::StatusOr<ShardFileWriter> ShardFileWriter::Begin(Disk* disk, const std::string& folder,
+                                                       const JobId& job, const ShardKey& key,
+                                                       const Range& elements,
+                                                       const v1::ShardSnapshot& snapshot) {
   const std::string name = ShardFileName(key);
-  if (file_bytes > kShardFileBytesMax || job.size() > kJobBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(folder, "/", name, " would have ", file_bytes,
-                                                   " bytes, expected at most ",
-                                                   kShardFileBytesMax));
+  const std::string path = absl::StrCat(folder, "/", name);
+  if (job.size() > kJobBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the job's name has ", job.size(),
+                                                   " bytes, expected at most ", kJobBytesMax));
   }
-  CAPSTAN_RETURN_IF_ERROR(WriteDurably(disk, absl::StrCat(folder, "/", name), {file}));
-  v1::CheckpointPart part;
+  CAPSTAN_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(disk, path));
+  ShardFileWriter writer(std::move(file), path);
+  v1::CheckpointPart& part = writer.part_;
   part.set_table(key.table.value());
   part.set_shard(key.shard.value());
   part.set_element_begin(elements.begin);
   part.set_element_end(elements.end);
-  part.set_version(header.version);
+  part.set_version(snapshot.state().version());
   part.set_file(name);
-  part.set_bytes(file_bytes);
-  part.set_crc32c(Crc32cOf(file));
   part.set_base_id(snapshot.since().checkpoint_id());
-  return part;
+  CAPSTAN_RETURN_IF_ERROR(writer.Write(EncodeHeader({.key = key,
+                                                     .elements = elements,
+                                                     .version = snapshot.state().version(),
+                                                     .position = snapshot.position(),
+                                                     .job = job})));
+  CAPSTAN_RETURN_IF_ERROR(writer.AddToBlocks(snapshot.SerializeAsString()));
+  return writer;
+}
+
+absl::Status ShardFileWriter::Add(v1::ShardSnapshot piece) {
+  // A message with this alone; a parser takes it for more of the one before.
+  v1::ShardSnapshot more;
+  more.add_pieces()->Swap(&piece);
+  return AddToBlocks(more.SerializeAsString());
+}
+
+absl::Status ShardFileWriter::AddToBlocks(absl::string_view bytes) {
+  payload_bytes_ += static_cast<int64_t>(bytes.size());
+  if (file_bytes_ + static_cast<int64_t>(block_.size() + bytes.size() + kCrcBytes + kFooterBytes) >
+      kShardFileBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(path_, " would have more than ", payload_bytes_,
+                                                   " bytes, expected at most ",
+                                                   kShardFileBytesMax));
+  }
+  while (!bytes.empty()) {
+    const size_t room = static_cast<size_t>(kShardFileBlockBytes) - block_.size();
+    const absl::string_view taken = bytes.substr(0, room);
+    block_.append(taken.data(), taken.size());
+    bytes.remove_prefix(taken.size());
+    if (taken.size() == room) CAPSTAN_RETURN_IF_ERROR(WriteBlock());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardFileWriter::WriteBlock() {
+  PutLe32(BlockCrc(blocks_++, block_), &block_);
+  const absl::Status written = Write(block_);
+  block_.clear();
+  return written;
+}
+
+absl::Status ShardFileWriter::Write(absl::string_view bytes) {
+  crc_.Add(bytes);
+  file_bytes_ += static_cast<int64_t>(bytes.size());
+  return file_.Append(bytes);
+}
+
+absl::StatusOr<v1::CheckpointPart> ShardFileWriter::Finish() {
+  if (!block_.empty()) CAPSTAN_RETURN_IF_ERROR(WriteBlock());
+  const int64_t bytes = file_bytes_ + static_cast<int64_t>(kFooterBytes);
+  CAPSTAN_RETURN_IF_ERROR(Write(EncodeFooter(bytes, payload_bytes_)));
+  CAPSTAN_RETURN_IF_ERROR(file_.Commit());
+  part_.set_bytes(file_bytes_);
+  part_.set_crc32c(crc_.value());
+  return part_;
+}
+
+absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string& folder,
+                                                  const JobId& job, const ShardKey& key,
+                                                  const Range& elements,
+                                                  const v1::ShardSnapshot& snapshot) {
+  CAPSTAN_ASSIGN_OR_RETURN(ShardFileWriter writer,
+                           ShardFileWriter::Begin(&disk, folder, job, key, elements, snapshot));
+  return writer.Finish();
 }
 
 absl::StatusOr<v1::ShardSnapshot> ReadShardFile(Disk& disk, const std::string& folder,

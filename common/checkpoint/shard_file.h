@@ -1,20 +1,27 @@
 // Shard file: one shard's part of a checkpoint, a ShardSnapshot in blocks that each carry a CRC.
 //
-//   header    magic, format, key, range, version, position, sizes, job; CRC-32C of it
+//   header    magic, format, key, range, version, position, size of a block, job; CRC-32C of it
 //   blocks    1 MiB each, the last one what is left; each followed by the CRC-32C of its number and
 //             bytes, so that blocks in a wrong order are found as well
-//   footer    magic, size of the file; CRC-32C of it
+//   footer    magic, size of the file and of what the blocks hold; CRC-32C of it
 //
-// Numbers are little-endian, CRCs as MaskCrc. Thread safety: pure functions but for the disk.
+// The rows of a bucket may be written in pieces: then the message in the blocks has them so, and is
+// read as one without pieces.
+// Numbers are little-endian, CRCs as MaskCrc. Thread safety: pure functions but for the disk; a
+// writer is thread-compatible.
 #ifndef CAPSTAN_COMMON_CHECKPOINT_SHARD_FILE_H_
 #define CAPSTAN_COMMON_CHECKPOINT_SHARD_FILE_H_
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/storage/crc32c.h"
 #include "common/storage/disk.h"
+#include "common/storage/write_durably.h"
 #include "common/types/ids.h"
 #include "proto/checkpoint_part.pb.h"
 #include "proto/shard_state.pb.h"
@@ -28,9 +35,40 @@ inline constexpr int64_t kShardFileBytesMax = 64 << 20;
 // "table-0-shard-12.part".
 std::string ShardFileName(const ShardKey& key);
 
-// Writes the part of a shard into `folder`, which exists, durably: there is the whole file under
-// its name or none. The part that is returned is what the manifest says of it.
-// Errors: kInvalidArgument  it would be larger than kShardFileBytesMax. The disk's.
+// Writes the part of a shard piece by piece, durably: there is the whole file under its name once
+// Finish has returned OK, or none.
+class ShardFileWriter {
+ public:
+  // Into `folder`, which exists. `snapshot` may lack rows, which Add brings. The disk outlives it.
+  // Errors, here and below: kInvalidArgument  it would be larger than kShardFileBytesMax. The
+  // disk's.
+  static absl::StatusOr<ShardFileWriter> Begin(Disk* disk, const std::string& folder,
+                                               const JobId& job, const ShardKey& key,
+                                               const Range& elements,
+                                               const v1::ShardSnapshot& snapshot);
+  absl::Status Add(v1::ShardSnapshot piece);  // One of ShardSnapshot.pieces.
+  // What the manifest says of it. Call once.
+  absl::StatusOr<v1::CheckpointPart> Finish();
+
+ private:
+  ShardFileWriter(DurableFile file, std::string path)
+      : file_(std::move(file)), path_(std::move(path)) {}
+
+  absl::Status AddToBlocks(absl::string_view bytes);
+  absl::Status WriteBlock();
+  absl::Status Write(absl::string_view bytes);  // Counts them.
+
+  DurableFile file_;
+  std::string path_;
+  v1::CheckpointPart part_;  // But for size and checksum.
+  std::string block_;        // The one that is being filled.
+  int64_t blocks_ = 0;
+  int64_t payload_bytes_ = 0;
+  int64_t file_bytes_ = 0;
+  Crc32c crc_;
+};
+
+// The same of a snapshot that has all.
 absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string& folder,
                                                   const JobId& job, const ShardKey& key,
                                                   const Range& elements,

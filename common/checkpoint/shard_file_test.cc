@@ -1,9 +1,14 @@
 #include "common/checkpoint/shard_file.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/checkpoint/test_checkpoint.h"
+#include "common/storage/little_endian.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/sim_disk.h"
 #include "common/testing/status_matchers.h"
@@ -43,6 +48,75 @@ TEST_CASE("ShardFile: what was written is read, for sizes around the blocks",
   }
 }
 
+// Rows of 4 bytes of weights and as many of state.
+v1::ShardSnapshot MakePiece(uint64_t first, uint64_t count) {
+  v1::ShardSnapshot piece;
+  std::string weights;
+  std::string& state = *piece.add_optimizer_state();
+  for (uint64_t i = first; i < first + count; ++i) {
+    PutLe64(i, piece.mutable_values());
+    PutLe32(static_cast<uint32_t>(i * 7), &weights);
+    PutLe32(static_cast<uint32_t>(i * 11), &state);
+    PutLe32(static_cast<uint32_t>(i % 5), piece.mutable_bucket()->mutable_stamps());
+  }
+  *piece.mutable_values() += weights;
+  return piece;
+}
+
+TEST_CASE("ShardFile: rows that are written in pieces are read as one", "[common][checkpoint]") {
+  v1::ShardSnapshot head;
+  head.set_elements(1);
+  head.set_position(9);
+  head.mutable_state()->set_version(42);
+  head.mutable_bucket()->set_hand(5);
+  SimDisk disk(1);
+  REQUIRE_OK(disk.MakeFolder("c"));
+  constexpr uint64_t kRows = 150'000;  // 3 blocks.
+  const uint64_t piece = GENERATE(uint64_t{777}, uint64_t{150'000});
+  REQUIRE_OK_AND_ASSIGN(ShardFileWriter writer,
+                        ShardFileWriter::Begin(&disk, "c", "job-1", kKey, {3, 4}, head));
+  for (uint64_t first = 0; first < kRows; first += piece) {
+    REQUIRE_OK(writer.Add(MakePiece(first, std::min(piece, kRows - first))));
+  }
+  REQUIRE_OK(writer.Add(MakePiece(0, 0)));
+  CHECK(disk.files() == std::vector<std::string>{"c/table-1-shard-2.part.tmp"});
+  REQUIRE_OK_AND_ASSIGN(const v1::CheckpointPart part, writer.Finish());
+  disk.Crash(SimDisk::Unsynced::kLost);
+  REQUIRE_OK_AND_ASSIGN(const v1::ShardSnapshot read, ReadShardFile(disk, "c", "job-1", part));
+  v1::ShardSnapshot expected = head;
+  expected.MergeFrom(MakePiece(0, kRows));
+  CHECK((read.SerializeAsString() == expected.SerializeAsString()));
+}
+
+TEST_CASE("ShardFile: pieces that do not fit, or are too many, are refused by name",
+          "[common][checkpoint]") {
+  SimDisk disk(1);
+  REQUIRE_OK(disk.MakeFolder("c"));
+  v1::ShardSnapshot head;
+  head.set_elements(1);
+  {
+    REQUIRE_OK_AND_ASSIGN(ShardFileWriter writer,
+                          ShardFileWriter::Begin(&disk, "c", "job-1", kKey, {3, 4}, head));
+    REQUIRE_OK(writer.Add(MakePiece(0, 10)));
+    v1::ShardSnapshot odd = MakePiece(10, 10);
+    odd.add_optimizer_state("more");
+    REQUIRE_OK(writer.Add(odd));
+    REQUIRE_OK_AND_ASSIGN(const v1::CheckpointPart part, writer.Finish());
+    CHECK_STATUS(ReadShardFile(disk, "c", "job-1", part), absl::StatusCode::kDataLoss,
+                 "piece 1: 40 bytes of stamps, 120 of keys and rows, 2 parts of state");
+    REQUIRE_OK(disk.Remove("c/" + part.file()));
+  }
+  {
+    REQUIRE_OK_AND_ASSIGN(ShardFileWriter writer,
+                          ShardFileWriter::Begin(&disk, "c", "job-1", kKey, {3, 4}, head));
+    const v1::ShardSnapshot large = MakePiece(0, 1'000'000);  // 20 MB.
+    for (int i = 0; i < 3; ++i) REQUIRE_OK(writer.Add(large));
+    CHECK_STATUS(writer.Add(large), absl::StatusCode::kInvalidArgument,
+                 "c/table-1-shard-2.part would have more than");
+  }
+  CHECK(disk.files().empty());  // What was not finished is gone.
+}
+
 TEST_CASE("ShardFile: the real disk holds it as well", "[common][checkpoint]") {
   PosixDisk disk;
   const std::string folder = testing::TestPath("checkpoint-1");
@@ -79,7 +153,7 @@ TEST_CASE("ShardFile: flipped bytes of a large file name their block", "[common]
     int64_t byte;
     std::string text;
   } cases[] = {{20, "header"},
-               {100, "block 0 at byte 81"},
+               {100, "block 0 at byte 69"},
                {kShardFileBlockBytes + 200, "block 1"},
                {2 * kShardFileBlockBytes + 200, "block 2"},
                {part.bytes() - 30, "block 3"},
@@ -102,7 +176,7 @@ TEST_CASE("ShardFile: blocks in another order, a file cut short or grown are fou
     REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file, disk.Create(path));
     REQUIRE_OK(file->Append(bytes));
   };
-  const size_t head = 81;
+  const size_t head = 69;
   const size_t block = static_cast<size_t>(kShardFileBlockBytes) + 4;
   rewrite(good.substr(0, head) + good.substr(head + block, block) + good.substr(head, block) +
           good.substr(head + 2 * block));

@@ -43,6 +43,7 @@ enum class PlantedBug : uint8_t {
   kReadCurrentForPrevious,
   kIgnoreMembership,
   kForgetChangedRow,
+  kForgetPinnedRow,
   // Replication.
   kAcknowledgeBeforeReplica,
   kPromoteStaleReplica,

@@ -8,25 +8,35 @@
 namespace capstan {
 namespace {
 
-absl::Status WriteAndSync(Disk& disk, const std::string& path,
-                          absl::Span<const absl::string_view> parts) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, disk.Create(path));
-  for (const absl::string_view part : parts) CAPSTAN_RETURN_IF_ERROR(file->Append(part));
-  return file->Sync();
-}
+std::string TemporaryOf(const std::string& path) { return absl::StrCat(path, kTemporarySuffix); }
 
 }  // namespace
 
+absl::StatusOr<DurableFile> DurableFile::Create(Disk* disk, const std::string& path) {
+  absl::StatusOr<std::unique_ptr<WritableFile>> file = disk->Create(TemporaryOf(path));
+  if (file.ok()) return DurableFile(disk, path, *std::move(file));
+  disk->Remove(TemporaryOf(path)).IgnoreError();
+  return file.status();
+}
+
+DurableFile::~DurableFile() {
+  if (file_ == nullptr) return;
+  file_.reset();
+  disk_->Remove(TemporaryOf(path_)).IgnoreError();
+}
+
+absl::Status DurableFile::Commit() {
+  CAPSTAN_RETURN_IF_ERROR(file_->Sync());
+  CAPSTAN_RETURN_IF_ERROR(disk_->Rename(TemporaryOf(path_), path_));
+  file_.reset();
+  return disk_->SyncFolder(FolderOf(path_));
+}
+
 absl::Status WriteDurably(Disk& disk, const std::string& path,
                           absl::Span<const absl::string_view> parts) {
-  const std::string temporary = absl::StrCat(path, kTemporarySuffix);
-  absl::Status status = WriteAndSync(disk, temporary, parts);
-  if (status.ok()) status = disk.Rename(temporary, path);
-  if (!status.ok()) {
-    disk.Remove(temporary).IgnoreError();
-    return status;
-  }
-  return disk.SyncFolder(FolderOf(path));
+  CAPSTAN_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(&disk, path));
+  for (const absl::string_view part : parts) CAPSTAN_RETURN_IF_ERROR(file.Append(part));
+  return file.Commit();
 }
 
 std::string FolderOf(const std::string& path) {

@@ -1,13 +1,16 @@
-// WriteDurably: a file that is there whole or not at all, also after a power cut.
+// DurableFile, WriteDurably: a file that is there whole or not at all, also after a power cut.
 //
 // Written beside `path` as <path>.tmp, synced, renamed over `path`, and the folder synced.
-// Thread safety: thread-safe for different paths.
+// Thread safety: thread-safe for different paths; a DurableFile is thread-compatible.
 #ifndef CAPSTAN_COMMON_STORAGE_WRITE_DURABLY_H_
 #define CAPSTAN_COMMON_STORAGE_WRITE_DURABLY_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/storage/disk.h"
@@ -15,6 +18,28 @@
 namespace capstan {
 
 inline constexpr absl::string_view kTemporarySuffix = ".tmp";
+
+class DurableFile {
+ public:
+  // `disk` outlives it. Errors, here and below: the disk's.
+  static absl::StatusOr<DurableFile> Create(Disk* disk, const std::string& path);
+  DurableFile(DurableFile&&) = default;
+  DurableFile& operator=(DurableFile&&) = delete;
+  ~DurableFile();  // What was not committed is removed.
+
+  absl::Status Append(absl::string_view bytes) { return file_->Append(bytes); }
+  // Call once. On failure the path is as it was, except after a failed sync of the folder: then it
+  // is as it was or whole.
+  absl::Status Commit();
+
+ private:
+  DurableFile(Disk* disk, const std::string& path, std::unique_ptr<WritableFile> file)
+      : disk_(disk), path_(path), file_(std::move(file)) {}
+
+  Disk* disk_;
+  std::string path_;
+  std::unique_ptr<WritableFile> file_;  // Null: committed, or moved from.
+};
 
 // Writes `parts` one after the other. On failure `path` is as it was, except after a failed sync of
 // the folder: then it is as it was or whole. Errors: the disk's.

@@ -10,8 +10,8 @@
 //                                    '--cannot be made--> FAILED, reported --new sources--> MAKING
 //   any --TakeDesired without the job, or a new life--> dropped; its waiting calls end
 //
-//   checkpoint: TakeDesired(order) --> captured in memory, reported --> written, reported
-//                                                                  '--> failed, reported
+//   checkpoint: TakeDesired(order) --> captured, reported --> written, reported
+//                                                        '--> failed, reported
 //
 // Thread safety: thread-safe, except that Start and Stop are one thread's.
 #ifndef CAPSTAN_SERVER_AGENT_SERVER_AGENT_H_

@@ -46,6 +46,7 @@
 #include "server/table_store/gradient.h"
 #include "server/table_store/job_tables.h"
 #include "server/table_store/shard_factory.h"
+#include "server/table_store/shard_store.h"
 
 namespace capstan::server {
 
@@ -75,11 +76,22 @@ struct HeldCopy {
   v1::ShardSnapshot snapshot;
 };
 
-// A shard's state at one moment, or what of it has changed (`since`). The snapshot is shared with
-// whoever writes it.
+// The rows of a captured bucket, which are read while the job goes on.
+class CapturedRows {
+ public:
+  // The next ones, as ShardSnapshot.pieces; none: that was all. At most some hundred rows more than
+  // HeldJob::kPieceBytes. Errors: kAborted  the shard is held no more, or was made anew. Those of
+  // the disk on which rows lie.
+  virtual absl::StatusOr<std::optional<v1::ShardSnapshot>> Next() = 0;
+  virtual ~CapturedRows() = default;  // They are kept no longer.
+};
+
+// A shard's state at one moment, or what of it has changed (`since`). Both parts are shared with
+// whoever writes them.
 struct CapturedShard {
   HeldShard shard;
   std::shared_ptr<const v1::ShardSnapshot> snapshot;
+  std::shared_ptr<CapturedRows> rows;  // Of a bucket, which the snapshot is without. Else null.
 };
 
 class HeldJob : public std::enable_shared_from_this<HeldJob> {
@@ -88,6 +100,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   static constexpr int kShardsPerMessageMax = 16'384;
   static constexpr int64_t kAnswerBytesMax = 60 << 20;
   static constexpr int32_t kScanBytesMax = 4 << 20;
+  // Rows of a captured bucket that are read at a time, under the mutex.
+  static constexpr int64_t kPieceBytes = 256 << 10;
   // Keys that pulls from sparse tables name, of all that wait at a time.
   static constexpr int64_t kWaitingKeyBytesMax = 256 << 20;
   // Whole shards on their way to replicas at a time: each is a copy of up to 60 MiB.
@@ -167,8 +181,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // Every shard that is held here and can be read, as primary or as replica, for those who compare
   // copies.
   std::vector<HeldCopy> Copies() const;
-  // Copies of all shards whose primary is here, or of what changed since the order's base: of one
-  // moment, as it is called when the job is quiet. Others come in between shards.
+  // All shards whose primary is here, or what of them changed since the order's base: of one
+  // moment, as it is called when the job is quiet. Others come in between shards. Dense shards are
+  // copied; the rows of buckets stay where they are, and are read later.
   // Errors: a shard cannot be read.
   absl::StatusOr<std::vector<CapturedShard>> Capture(const v1::CheckpointOrder& order);
 
@@ -185,6 +200,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
  private:
   class Sink;  // held_job_sink.h
+  class Rows;  // held_job_capture.cc
   using Links = absl::btree_map<ShardKey, std::unique_ptr<ShardLink>>;
   struct Outgoing {  // A message to a replica.
     ShardKey shard;
@@ -262,6 +278,11 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // ---- held_job_capture.cc: moments of the job that are read while it goes on.
+  absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
+                                                     v1::ShardSnapshot* piece);
+  void Unpin(const ShardKey& key, PinId pin);
+
   // Bodies of rows that are read ahead for one pull.
   static constexpr int64_t kFetchBytesMax = 64 << 20;
 
@@ -271,6 +292,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   const std::shared_ptr<const ShardFactory> factory_;  // Shared with the agent's maker.
 
   mutable absl::Mutex mutex_;
+  uint64_t pins_ ABSL_GUARDED_BY(mutex_) = 0;  // That have been given out.
   v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);
   Membership membership_ ABSL_GUARDED_BY(mutex_);
   JobTables tables_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// HeldJob: what the scheduler says (routing, membership, captures) and what time brings.
+// HeldJob: what the scheduler says (routing, membership) and what time brings.
 #include <algorithm>
 #include <utility>
 
@@ -12,8 +12,6 @@
 
 namespace capstan::server {
 namespace {
-
-constexpr int64_t kCaptureTurnBytes = 16 << 20;  // Some 20 ms.
 
 HeldShard ShardOf(const v1::ShardRoute& route) {
   return {.key = KeyOf(route), .elements = {route.element_begin(), route.element_end()}};
@@ -259,35 +257,6 @@ std::vector<HeldCopy> HeldJob::Copies() const {
     if (copy.ok()) copies.push_back({key, link->replication().held_term(), *std::move(copy)});
   }
   return copies;
-}
-
-absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::CheckpointOrder& order) {
-  std::vector<ShardKey> keys;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const auto& [key, link] : links_) keys.push_back(key);
-  }
-  // One at a time: large jobs take seconds, and the daemon's report to the scheduler must not wait
-  // so long. The mutex is not fair: now and then it is left to others.
-  std::vector<CapturedShard> captured;
-  int64_t bytes = 0;
-  const auto never = [] { return false; };
-  for (const ShardKey& key : keys) {
-    absl::MutexLock lock(&mutex_);
-    if (bytes >= kCaptureTurnBytes) {
-      bytes = 0;
-      mutex_.AwaitWithTimeout(absl::Condition(&never), absl::Milliseconds(1));
-    }
-    const auto link = links_.find(key);
-    if (link == links_.end() || !link->second->is_primary()) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(
-        v1::ShardSnapshot copy,
-        tables_.Capture(key, CheckpointId(order.checkpoint_id()), CheckpointId(order.base_id())));
-    auto snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy));
-    bytes += tables_.Find(key)->store().elements() * int64_t{sizeof(float)};  // All were looked at.
-    captured.push_back({.shard = link->second->shard(), .snapshot = std::move(snapshot)});
-  }
-  return captured;
 }
 
 Generation HeldJob::routing_generation() const {

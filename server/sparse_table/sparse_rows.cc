@@ -32,6 +32,13 @@ absl::StatusOr<std::unique_ptr<BodyCache>> CacheOf(const SparseRows::Config& con
   return std::make_unique<BodyCache>(body_bytes, std::move(disk));
 }
 
+// A row of a bucket, as it is or as it was.
+struct Found {
+  uint64_t place = 0;
+  RowNumber row = 0;
+  const RowHistory::Image* image = nullptr;
+};
+
 void Prefetch(const char* data, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(data + at);
 }
@@ -48,7 +55,8 @@ SparseRows::SparseRows(const Config& config, std::unique_ptr<BodyCache> cache, K
       slab_(cache_ == nullptr ? RowBytes(kBodyAt, body_bytes_) : BodyCache::kHeadBytes),
       index_(std::move(index)),
       admission_(std::move(admission)),
-      eviction_(config.eviction, places_) {}
+      eviction_(config.eviction, places_),
+      history_(body_bytes_, config.memory_bytes > 0 ? config.disks : nullptr) {}
 
 absl::StatusOr<SparseRows> SparseRows::Make(const Config& config) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<BodyCache> cache, CacheOf(config));
@@ -83,7 +91,7 @@ void SparseRows::Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* ro
 
 absl::Status SparseRows::FitMemory() const {
   if (cache_ == nullptr) return absl::OkStatus();
-  return cache_->SetMemory(config_.memory_bytes - fixed_bytes(), &slab_);
+  return cache_->SetMemory(config_.memory_bytes - fixed_bytes() - history_.bytes(), &slab_);
 }
 
 size_t SparseRows::BatchMax() const {
@@ -214,6 +222,7 @@ absl::Status SparseRows::LocateOrMake(absl::Span<const uint64_t> keys, int64_t v
     if ((*rows)[i] != KeyIndex::kNone) continue;
     if (!admits_all && !admission_.Admits(keys[i], version)) continue;
     CAPSTAN_ASSIGN_OR_RETURN((*rows)[i], Create(keys[i]));
+    SetStamp(StampOf(version), slab_.At((*rows)[i]));  // It was not there before.
     counts_.set_admitted(counts_.admitted() + 1);
   }
   return absl::OkStatus();
@@ -221,6 +230,7 @@ absl::Status SparseRows::LocateOrMake(absl::Span<const uint64_t> keys, int64_t v
 
 void SparseRows::Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights,
                        uint32_t* counts) {
+  Keep(rows, version);
   const uint32_t stamp = StampOf(version);
   for (size_t i = 0; i < rows.size(); ++i) {
     char* const head = slab_.At(rows[i]);
@@ -245,6 +255,9 @@ absl::Status SparseRows::Evict(int64_t made, Effects* effects) {
     effects->evicted_weights.resize(victims.size() * static_cast<size_t>(config_.dim));
     CAPSTAN_RETURN_IF_ERROR(Read(effects->evicted, effects->evicted_weights.data()));
   }
+  std::vector<RowNumber> leaving;
+  for (const RowEviction::Victim& victim : victims) leaving.push_back(victim.row);
+  Keep(leaving, version_);
   for (const RowEviction::Victim& victim : victims) {
     if (cache_ != nullptr) cache_->Free(victim.row, slab_);
     index_.Erase(victim.place, victim.row);
@@ -264,10 +277,11 @@ void SparseRows::RenewStamps() {
   do {
     numbers.clear();
     place = index_.AppendRows(place, &numbers);
-    for (const RowNumber row : numbers) {
-      char* const data = slab_.At(row);
-      if (AgeOf(StampAt(data), version_) > kAgeMax) SetStamp(StampOf(version_ - kAgeMax), data);
-    }
+    std::erase_if(numbers, [this](RowNumber row) {
+      return AgeOf(StampAt(slab_.At(row)), version_) <= kAgeMax;
+    });
+    Keep(numbers, version_);
+    for (const RowNumber row : numbers) SetStamp(StampOf(version_ - kAgeMax), slab_.At(row));
   } while (place != 0);
 }
 
@@ -305,32 +319,95 @@ SparseRows::Row SparseRows::RowOf(RowNumber row, const float* weights) const {
           .stamp = StampAt(slab_.At(row))};
 }
 
+int64_t SparseRows::CountChanged(int64_t since) const {
+  std::vector<RowNumber> numbers;
+  uint64_t place = 0;
+  int64_t changed = 0;
+  do {
+    numbers.clear();
+    place = index_.AppendRows(place, &numbers);
+    for (const RowNumber row : numbers) {
+      changed += ChangedSince(since, StampAt(slab_.At(row)), version_) ? 1 : 0;
+    }
+  } while (place != 0);
+  return changed;
+}
+
+void SparseRows::Keep(absl::Span<const RowNumber> rows, int64_t until) {
+  if (history_.empty()) return;
+  std::vector<RowHistory::Image> images;
+  RowBatch batch;
+  std::vector<RowNumber> wanted;
+  for (const RowNumber row : rows) {
+    const uint64_t place = places_.Of(slab_.KeyAt(row));
+    if (!history_.Wants(place, StampAt(slab_.At(row)), until)) continue;
+    images.push_back({.place = place});
+    wanted.push_back(row);
+    batch.rows.push_back(RowOf(row, IsOnDisk(row) ? nullptr : WeightsAt(row)));
+  }
+  const absl::Status read = ReadFromDisk(wanted, &batch);
+  if (!read.ok()) return history_.Lose(read);
+  for (size_t i = 0; i < images.size(); ++i) {
+    const Row& row = batch.rows[i];
+    images[i].key = row.key;
+    images[i].stamp = row.stamp;
+    images[i].body = reinterpret_cast<const char*>(row.weights);
+  }
+  history_.Keep(images, until);
+}
+
+SparseRows::Row SparseRows::RowOf(const RowHistory::Image& image) const {
+  const auto* const weights = reinterpret_cast<const float*>(image.body);
+  return {.key = image.key,
+          .weights = weights,
+          .count = counts_updates() ? CountOf(weights) : 0,
+          .stamp = image.stamp};
+}
+
 absl::StatusOr<uint64_t> SparseRows::AppendRows(uint64_t place, RowBatch* batch) const {
-  return Append(std::nullopt, place, batch);
+  return Append({}, place, batch);
 }
 
-absl::StatusOr<uint64_t> SparseRows::AppendChanged(int64_t since, uint64_t place,
-                                                   RowBatch* batch) const {
-  return Append(since, place, batch);
+absl::StatusOr<uint64_t> SparseRows::AppendPinned(PinId pin, std::optional<int64_t> since,
+                                                  uint64_t place, RowBatch* batch) const {
+  CAPSTAN_ASSIGN_OR_RETURN(const int64_t version, history_.VersionOf(pin));
+  return Append({.at = version, .since = since}, place, batch);
 }
 
-absl::StatusOr<uint64_t> SparseRows::Append(std::optional<int64_t> since, uint64_t place,
+absl::StatusOr<uint64_t> SparseRows::Append(const Which& which, uint64_t place,
                                             RowBatch* batch) const {
   std::vector<RowNumber> numbers;
   const uint64_t next = index_.AppendRun(place, &numbers);
   for (const RowNumber row : numbers) Prefetch(slab_.At(row), kCacheLine);
-  std::vector<std::pair<uint64_t, RowNumber>> order;
+  // By place; a row that was kept comes before what has become of it.
+  std::vector<Found> order;
   order.reserve(numbers.size());
+  std::vector<RowHistory::Image> images;
+  if (which.at.has_value()) {
+    CAPSTAN_ASSIGN_OR_RETURN(
+        images, history_.ImagesAt(*which.at, place, next, version_, &batch->from_disk));
+  }
+  for (const RowHistory::Image& image : images) {
+    order.push_back({.place = image.place, .row = KeyIndex::kNone, .image = &image});
+  }
   for (const RowNumber row : numbers) {
     const uint64_t at = places_.Of(slab_.KeyAt(row));
-    if (at >= place && (next == 0 || at < next)) order.emplace_back(at, row);
+    if (at < place || (next != 0 && at >= next)) continue;
+    if (which.at && ChangedSince(*which.at, StampAt(slab_.At(row)), version_)) continue;
+    order.push_back({.place = at, .row = row});
   }
-  std::sort(order.begin(), order.end());
+  std::sort(order.begin(), order.end(), [](const Found& a, const Found& b) {
+    return a.place != b.place ? a.place < b.place : a.image != nullptr && b.image == nullptr;
+  });
   numbers.clear();
-  for (const auto& [unused_place, row] : order) {
-    if (since && !ChangedSince(*since, StampAt(slab_.At(row)), version_)) continue;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && order[i].place == order[i - 1].place) continue;
+    const auto& [unused_place, row, image] = order[i];
+    const uint32_t stamp = image != nullptr ? image->stamp : StampAt(slab_.At(row));
+    if (which.since && !ChangedSince(*which.since, stamp, which.at.value_or(version_))) continue;
     numbers.push_back(row);
-    batch->rows.push_back(RowOf(row, IsOnDisk(row) ? nullptr : WeightsAt(row)));
+    batch->rows.push_back(image != nullptr ? RowOf(*image)
+                                           : RowOf(row, IsOnDisk(row) ? nullptr : WeightsAt(row)));
   }
   CAPSTAN_RETURN_IF_ERROR(ReadFromDisk(numbers, batch));
   return next;

@@ -16,6 +16,7 @@
 // the updates before, so that every copy of a bucket that has had the same updates has the same
 // rows.
 //
+// Whoever pins a version reads its rows, piece by piece, while updates go on (row_history.h).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_H_
 #define CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_H_
@@ -42,6 +43,7 @@
 #include "server/sparse_table/row_admission.h"
 #include "server/sparse_table/row_disk.h"
 #include "server/sparse_table/row_eviction.h"
+#include "server/sparse_table/row_history.h"
 #include "server/sparse_table/row_slab.h"
 #include "server/sparse_table/row_stamp.h"
 
@@ -108,9 +110,18 @@ class SparseRows {
   // are made or erased in between move no other row to where one has been already, or will not come
   // again. Errors: of the disk.
   absl::StatusOr<uint64_t> AppendRows(uint64_t place, RowBatch* batch) const;
-  // Likewise, only those that an update after version `since` has written; all if that is more than
-  // kAgeMax versions ago. Rows that have left are not told: they are those that are no more there.
-  absl::StatusOr<uint64_t> AppendChanged(int64_t since, uint64_t place, RowBatch* batch) const;
+  // How many rows an update after version `since` has written; all if that is more than kAgeMax
+  // versions ago. Rows that have left are not counted.
+  int64_t CountChanged(int64_t since) const;
+
+  // From now on the rows of this moment can be read with `pin`, while updates go on.
+  void Pin(PinId pin) { history_.Pin(pin, version_); }
+  void Unpin(PinId pin) { history_.Unpin(pin); }
+  void Pass(PinId pin, uint64_t place) { history_.Pass(pin, place); }
+  // As AppendRows, of the rows as they were when they were pinned; with `since` only those that an
+  // update after that version had written. Errors: of the disk; kAborted  they are not pinned.
+  absl::StatusOr<uint64_t> AppendPinned(PinId pin, std::optional<int64_t> since, uint64_t place,
+                                        RowBatch* batch) const;
   // So many rows more are about to be made, in the order of their places: where they are most of
   // all, the index grows at once, as that order would fill it from one end.
   // Errors: kResourceExhausted  no memory.
@@ -137,6 +148,7 @@ class SparseRows {
   int64_t rows_on_disk() const { return cache_ == nullptr ? 0 : rows() - cache_->bodies(); }
   // In memory.
   int64_t bytes() const { return fixed_bytes() + (cache_ == nullptr ? 0 : cache_->bytes()); }
+  const RowHistory& history() const { return history_; }  // Its memory is not in bytes().
   const RowAdmission& admission() const { return admission_; }
 
  private:
@@ -169,9 +181,16 @@ class SparseRows {
     return cache_ != nullptr && BodyCache::IsOnDisk(slab_.At(row));
   }
   Row RowOf(RowNumber row, const float* weights) const;
-  // Both of AppendRows and AppendChanged.
-  absl::StatusOr<uint64_t> Append(std::optional<int64_t> since, uint64_t place,
-                                  RowBatch* batch) const;
+  Row RowOf(const RowHistory::Image& image) const;
+  // Which rows: as they are, or as they were at a pinned version; all, or those changed `since`.
+  struct Which {
+    std::optional<int64_t> at;
+    std::optional<int64_t> since;
+  };
+  // Both of AppendRows and AppendPinned.
+  absl::StatusOr<uint64_t> Append(const Which& which, uint64_t place, RowBatch* batch) const;
+  // Keeps those of the rows that are pinned, before the update that makes `until` changes them.
+  void Keep(absl::Span<const RowNumber> rows, int64_t until);
 
   // ---- With a limit of memory; without one they do nothing.
   int64_t fixed_bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
@@ -196,6 +215,7 @@ class SparseRows {
   KeyIndex index_;
   RowAdmission admission_;
   RowEviction eviction_;
+  RowHistory history_;
   v1::RowCounts counts_;  // But `held`.
   int64_t version_ = 0;
 };

@@ -13,13 +13,13 @@
 #include "common/status/status_macros.h"
 #include "common/wire/wire_values.h"
 #include "server/sparse_table/row_stamp.h"
+#include "server/sparse_table/saved_rows.h"
 #include "server/table_store/float_buffer.h"
 
 namespace capstan::server {
 namespace {
 
 constexpr int64_t kKeyBytes = sizeof(uint64_t);
-constexpr int64_t kStampBytes = sizeof(uint32_t);
 
 RowKeys KeysOf(absl::string_view bytes) {
   auto keys = std::make_shared<std::vector<uint64_t>>(bytes.size() / sizeof(uint64_t));
@@ -45,69 +45,12 @@ void Append(const void* data, int64_t bytes, std::string* to) {
   to->append(static_cast<const char*>(data), static_cast<size_t>(bytes));
 }
 
-uint32_t WordAt(const std::string& words, size_t i) {
-  uint32_t word;
-  std::memcpy(&word, words.data() + i * sizeof(word), sizeof(word));
-  return word;
-}
-
 void AppendKeys(absl::Span<const uint64_t> keys, std::string* to) {
   Append(keys.data(), static_cast<int64_t>(keys.size()) * kKeyBytes, to);
 }
 
 // Of those that leave between two captures; with 16 bytes each less than the rows take.
 int64_t RemovedMax(int64_t rows) { return 1024 + rows / 4; }
-
-// Rows as a snapshot has them, in the order in which they are added.
-class SavedRows {
- public:
-  explicit SavedRows(const SparseRows& rows) : rows_(rows) {}
-
-  void Add(const std::vector<SparseRows::Row>& rows) {
-    constexpr int64_t kFloat = sizeof(float);
-    for (const SparseRows::Row& row : rows) {
-      Append(&row.key, kKeyBytes, &keys_);
-      Append(row.weights, rows_.dim() * kFloat, &weights_);
-      Append(row.weights + rows_.dim(), rows_.state_floats() * kFloat, &state_);
-      if (rows_.counts_updates()) Append(&row.count, sizeof(row.count), &counts_);
-      Append(&row.stamp, kStampBytes, &stamps_);
-    }
-    count_ += static_cast<int64_t>(rows.size());
-  }
-  int64_t count() const { return count_; }
-
-  void MoveTo(v1::ShardSnapshot* snapshot) {
-    keys_ += weights_;
-    *snapshot->mutable_values() = std::move(keys_);
-    *snapshot->add_optimizer_state() = std::move(state_);
-    if (rows_.counts_updates()) *snapshot->add_optimizer_state() = std::move(counts_);
-    *snapshot->mutable_bucket()->mutable_stamps() = std::move(stamps_);
-  }
-
- private:
-  const SparseRows& rows_;
-  int64_t count_ = 0;
-  std::string keys_;
-  std::string weights_;
-  std::string state_;
-  std::string counts_;
-  std::string stamps_;
-};
-
-void SaveLife(const SparseRows::Life& life, v1::BucketState* bucket) {
-  bucket->set_admission(life.counters.data(), life.counters.size());
-  bucket->set_hand(life.hand);
-  *bucket->mutable_rows() = life.counts;
-  bucket->mutable_rows()->clear_held();
-}
-
-SparseRows::Life LifeIn(const v1::ShardSnapshot& snapshot) {
-  const v1::BucketState& bucket = snapshot.bucket();
-  return {.version = snapshot.state().version(),
-          .counts = bucket.rows(),
-          .hand = bucket.hand(),
-          .counters = bucket.admission()};
-}
 
 }  // namespace
 
@@ -248,11 +191,10 @@ absl::Status SparseStore::CheckRows(int64_t rows) const {
 
 int64_t SparseStore::RowsMax() const {
   const int64_t key_and_weights = kKeyBytes + rows_.dim() * int64_t{sizeof(float)};
-  const int64_t state = (rows_.state_floats() + 1) * int64_t{sizeof(float)} + kStampBytes;
-  const RowEviction::Config& eviction = config_.eviction;
-  const bool evicts = eviction.after > 0 || eviction.rows_max > 0;
+  const int64_t state =
+      (rows_.state_floats() + 1) * int64_t{sizeof(float)} + int64_t{sizeof(uint32_t)};
   return (kSnapshotBytesMax - rows_.admission().bytes()) /
-         ((evicts ? 3 : 2) * key_and_weights + state);
+         ((Evicts() ? 3 : 2) * key_and_weights + state);
 }
 
 Gradient SparseStore::ReadGradient(GradientId id, const Gradient& payload) const {
@@ -336,27 +278,39 @@ absl::Status SparseStore::Save(bool previous, v1::ShardSnapshot* snapshot) const
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> SparseStore::SaveSince(int64_t since, bool previous,
-                                            v1::ShardSnapshot* snapshot) const {
-  const int64_t version = rows_.life().version;
+absl::Status SparseStore::Capture(PinId pin, std::optional<int64_t> since, bool previous,
+                                  v1::ShardSnapshot* snapshot) {
+  if (since.has_value() && TellsSince(*since)) {
+    v1::RowsSince& named = *snapshot->mutable_since();
+    named.set_version(*since);
+    if (Evicts()) AppendKeys(removed_.Since(*since), named.mutable_removed());
+  }
+  SaveRest(previous, snapshot);
+  rows_.Pin(pin);
+  return absl::OkStatus();
+}
+
+bool SparseStore::TellsSince(int64_t since) const {
   // Stamps of rows that no update has named are other ones since they were last renewed.
-  const bool renewed = since / kRenewEvery != version / kRenewEvery;
-  const bool evicts = config_.eviction.after > 0 || config_.eviction.rows_max > 0;
-  if (renewed || (evicts && !removed_.KnownSince(since))) return false;
+  const bool renewed = since / kRenewEvery != rows_.life().version / kRenewEvery;
+  if (renewed || (Evicts() && !removed_.KnownSince(since))) return false;
+  return 2 * rows_.CountChanged(since) <= rows_.rows();
+}
+
+absl::StatusOr<std::optional<uint64_t>> SparseStore::ReadPinned(const PinnedRead& read,
+                                                                v1::ShardSnapshot* piece) {
   SavedRows saved(rows_);
-  uint64_t place = 0;
+  uint64_t place = read.place;
+  int runs = 0;
   do {
     SparseRows::RowBatch batch;
-    CAPSTAN_ASSIGN_OR_RETURN(place, rows_.AppendChanged(since, place, &batch));
+    CAPSTAN_ASSIGN_OR_RETURN(place, rows_.AppendPinned(read.pin, read.since, place, &batch));
     saved.Add(batch.rows);
-    if (2 * saved.count() > rows_.rows()) return false;
-  } while (place != 0);
-  saved.MoveTo(snapshot);
-  SaveRest(previous, snapshot);
-  v1::RowsSince& named = *snapshot->mutable_since();
-  named.set_version(since);
-  if (evicts) AppendKeys(removed_.Since(since), named.mutable_removed());
-  return true;
+  } while (place != 0 && saved.bytes() < read.bytes_max && ++runs < kScanRunsMax);
+  saved.MoveTo(piece);
+  if (place == 0) return std::nullopt;
+  if (read.passes) rows_.Pass(read.pin, place);
+  return place;
 }
 
 void SparseStore::SaveRest(bool previous, v1::ShardSnapshot* snapshot) const {
@@ -366,7 +320,7 @@ void SparseStore::SaveRest(bool previous, v1::ShardSnapshot* snapshot) const {
 }
 
 void SparseStore::KeepRemovedSince(int64_t version) {
-  if (config_.eviction.after == 0 && config_.eviction.rows_max == 0) return;
+  if (!Evicts()) return;
   removed_.KeepSince(version, rows_.life().version);
 }
 
@@ -393,55 +347,21 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status SparseStore::CheckSizes(const v1::ShardSnapshot& snapshot, size_t rows) const {
-  const int parts = rows_.counts_updates() ? 2 : 1;
-  const size_t state_bytes = static_cast<size_t>(rows_.state_floats()) * sizeof(float);
-  if (snapshot.elements() != 1 || snapshot.optimizer_state_size() != parts ||
-      snapshot.optimizer_state(0).size() != rows * state_bytes ||
-      (parts == 2 && snapshot.optimizer_state(1).size() != rows * sizeof(uint32_t))) {
-    return absl::DataLossError(
-        absl::StrCat("a snapshot of ", snapshot.elements(), " buckets with ", rows,
-                     " rows has optimizer state of another size: expected 1 bucket and ",
-                     state_bytes, " bytes of state a row"));
-  }
-  if (snapshot.bucket().stamps().size() != rows * kStampBytes) {
-    return absl::DataLossError(absl::StrCat(snapshot.bucket().stamps().size(),
-                                            " bytes of stamps of ", rows, " rows: expected ",
-                                            kStampBytes, " a row"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
   const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.values(), [] {});
   const absl::StatusOr<Gradient> values = ParseRows(bytes, NumberFormat::kFp32);
   if (!values.ok()) return absl::DataLossError(values.status().message());
   const size_t rows = values->keys().size();
-  CAPSTAN_RETURN_IF_ERROR(CheckSizes(snapshot, rows));
+  CAPSTAN_RETURN_IF_ERROR(CheckSizes(snapshot, rows_, rows));
   const absl::Status fits = CheckRows(static_cast<int64_t>(rows));
   if (!fits.ok()) return absl::DataLossError(fits.message());
   CAPSTAN_RETURN_IF_ERROR(rows_.MakeRoom(static_cast<int64_t>(rows)));
-  const size_t state_bytes = static_cast<size_t>(rows_.state_floats()) * sizeof(float);
-  std::vector<float> row(static_cast<size_t>(rows_.dim() + rows_.state_floats()));
-  for (size_t i = 0; i < rows; ++i) {
-    const UnalignedFloat* const weights =
-        values->values().Read(static_cast<int64_t>(i) * rows_.dim(), rows_.dim(), row.data());
-    std::copy(weights, weights + rows_.dim(), row.data());
-    std::memcpy(row.data() + rows_.dim(), snapshot.optimizer_state(0).data() + i * state_bytes,
-                state_bytes);
-    const uint32_t count =
-        rows_.counts_updates() ? WordAt(snapshot.optimizer_state(1), i) : uint32_t{0};
-    CAPSTAN_RETURN_IF_ERROR(rows_.Put({.key = values->keys()[i],
-                                       .weights = row.data(),
-                                       .count = count,
-                                       .stamp = WordAt(snapshot.bucket().stamps(), i)}));
-  }
-  return absl::OkStatus();
+  return PutRows(snapshot, values->keys(), &rows_);
 }
 
 int64_t SparseStore::bytes() const {
-  int64_t bytes =
-      rows_.bytes() + removed_.bytes() + (previous_.has_value() ? previous_->bytes() : 0);
+  int64_t bytes = rows_.bytes() + rows_.history().bytes() + removed_.bytes() +
+                  (previous_.has_value() ? previous_->bytes() : 0);
   for (const auto& [id, sum] : gradients_) bytes += sum.bytes();
   return bytes;
 }

@@ -9,7 +9,8 @@
 //                      changed or evicted; bucket: stamps of the rows, and all else that decides
 //                      which rows come and go
 //
-// The version before the last update (BSP) is kept as the rows that it changed or evicted.
+// The version before the last update (BSP) is kept as the rows that it changed or evicted. What is
+// captured for a checkpoint is read in pieces while updates go on (row_history.h).
 //
 // A snapshot is one message: a bucket may have as many rows as fit in kSnapshotBytesMax.
 // Thread safety: thread-compatible.
@@ -74,8 +75,12 @@ class SparseStore final : public ShardStore {
   absl::Status TakeIn(const RowFetch& fetch) const override { return rows_.TakeIn(fetch); }
   absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
-  absl::StatusOr<bool> SaveSince(int64_t since, bool previous,
-                                 v1::ShardSnapshot* snapshot) const override;
+  absl::Status Capture(PinId pin, std::optional<int64_t> since, bool previous,
+                       v1::ShardSnapshot* snapshot) override;
+  bool pins_rows() const override { return true; }
+  absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
+                                                     v1::ShardSnapshot* piece) override;
+  void Unpin(PinId pin) override { rows_.Unpin(pin); }
   void KeepRemovedSince(int64_t version) override;
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return rows_.rows() * rows_.dim(); }
@@ -91,6 +96,9 @@ class SparseStore final : public ShardStore {
       : config_(config), bucket_(bucket), rows_(std::move(rows)) {}
 
   int64_t RowsMax() const;
+  bool Evicts() const { return config_.eviction.after > 0 || config_.eviction.rows_max > 0; }
+  // Whether what changed since then is known, and at most half of the rows.
+  bool TellsSince(int64_t since) const;
   // Errors: kResourceExhausted  with rows for these keys the bucket may get too many.
   absl::Status CheckRoom(absl::Span<const uint64_t> keys) const;
   absl::Status CheckRows(int64_t rows) const;  // Likewise, if it had so many.
@@ -102,8 +110,6 @@ class SparseStore final : public ShardStore {
   // Errors: kInvalidArgument  they do not ascend, or one is of another bucket.
   absl::Status CheckKeys(const std::vector<uint64_t>& keys) const;
   absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);
-  // Errors: kDataLoss  what belongs to so many rows is of another size.
-  absl::Status CheckSizes(const v1::ShardSnapshot& snapshot, size_t rows) const;
   void SaveRest(bool previous, v1::ShardSnapshot* snapshot) const;  // All but rows.
   // Over rows that were read from the present: what they were before.
   void WritePrevious(const std::vector<uint64_t>& keys, float* rows) const;

@@ -1,6 +1,7 @@
 #include "server/storage/checkpoint_writer.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/checkpoint/shard_file.h"
@@ -22,13 +23,25 @@ absl::StatusOr<std::vector<v1::CheckpointPart>> CheckpointWriter::WriteParts(
   CAPSTAN_RETURN_IF_ERROR(disk_->MakeFolder(order.folder()));
   std::vector<v1::CheckpointPart> parts;
   for (CapturedShard& captured : shards) {
-    CAPSTAN_ASSIGN_OR_RETURN(v1::CheckpointPart part,
-                             WriteShardFile(*disk_, order.folder(), job, captured.shard.key,
-                                            captured.shard.elements, *captured.snapshot));
-    captured.snapshot.reset();  // Its memory is free as soon as it is on the disk.
+    CAPSTAN_ASSIGN_OR_RETURN(v1::CheckpointPart part, WritePart(job, order.folder(), captured));
+    captured = {};  // Its memory is free as soon as it is on the disk.
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+absl::StatusOr<v1::CheckpointPart> CheckpointWriter::WritePart(const JobId& job,
+                                                               const std::string& folder,
+                                                               const CapturedShard& captured) {
+  CAPSTAN_ASSIGN_OR_RETURN(ShardFileWriter file,
+                           ShardFileWriter::Begin(disk_, folder, job, captured.shard.key,
+                                                  captured.shard.elements, *captured.snapshot));
+  while (captured.rows != nullptr) {
+    CAPSTAN_ASSIGN_OR_RETURN(std::optional<v1::ShardSnapshot> piece, captured.rows->Next());
+    if (!piece.has_value()) break;
+    CAPSTAN_RETURN_IF_ERROR(file.Add(*std::move(piece)));
+  }
+  return file.Finish();
 }
 
 }  // namespace capstan::server

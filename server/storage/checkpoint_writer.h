@@ -1,10 +1,12 @@
 // CheckpointWriter: writes the captured shards of one server as parts of a checkpoint, in the
-// background, one checkpoint after the other.
+// background, one checkpoint after the other. The rows of a bucket are read piece by piece as they
+// are written.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_STORAGE_CHECKPOINT_WRITER_H_
 #define CAPSTAN_SERVER_STORAGE_CHECKPOINT_WRITER_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,7 +25,7 @@ class CheckpointWriter final : public CheckpointSink {
       : disk_(disk), runner_(std::move(execute)) {}
 
   // Parts are in the order of `shards`. After an error those written so far stay: they have no
-  // manifest, and go with the folder. Errors (to `done`): as WriteShardFile.
+  // manifest, and go with the folder. Errors (to `done`): as ShardFileWriter and CapturedRows.
   void Write(const JobId& job, const v1::CheckpointOrder& order, std::vector<CapturedShard> shards,
              Done done) override;
   void Stop() { runner_.Stop(); }  // Writes what was asked for. Idempotent.
@@ -32,6 +34,8 @@ class CheckpointWriter final : public CheckpointSink {
   absl::StatusOr<std::vector<v1::CheckpointPart>> WriteParts(const JobId& job,
                                                              const v1::CheckpointOrder& order,
                                                              std::vector<CapturedShard> shards);
+  absl::StatusOr<v1::CheckpointPart> WritePart(const JobId& job, const std::string& folder,
+                                               const CapturedShard& captured);
 
   Disk* const disk_;
   TaskRunner runner_;

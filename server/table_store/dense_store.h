@@ -83,7 +83,15 @@ class DenseStore final : public ShardStore {
   absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   // An update changes all of it.
-  absl::StatusOr<bool> SaveSince(int64_t, bool, v1::ShardSnapshot*) const override { return false; }
+  absl::Status Capture(PinId, std::optional<int64_t>, bool previous,
+                       v1::ShardSnapshot* snapshot) override {
+    return Save(previous, snapshot);
+  }
+  absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead&,
+                                                     v1::ShardSnapshot*) override {
+    return absl::InvalidArgumentError("a dense shard pins no rows");
+  }
+  void Unpin(PinId) override {}
   void KeepRemovedSince(int64_t) override {}
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return size(); }

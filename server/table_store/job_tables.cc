@@ -123,6 +123,23 @@ absl::Status JobTables::Replay(const ShardKey& key, const v1::ShardRecord& recor
   return status;
 }
 
+absl::StatusOr<std::optional<uint64_t>> JobTables::ReadPinned(const ShardKey& key,
+                                                              const PinnedRead& read,
+                                                              v1::ShardSnapshot* piece) {
+  const auto it = shards_.find(key);
+  if (it == shards_.end()) {
+    return absl::AbortedError(absl::StrCat(NameOf(key), " is held here no more"));
+  }
+  auto next = it->second.store().ReadPinned(read, piece);
+  if (!next.ok()) return Annotate(next.status(), NameOf(key));
+  return next;
+}
+
+void JobTables::Unpin(const ShardKey& key, PinId pin) {
+  const auto it = shards_.find(key);
+  if (it != shards_.end()) it->second.store().Unpin(pin);
+}
+
 std::vector<v1::HeldTable> JobTables::Describe(
     const std::function<bool(const ShardKey&)>& counts) const {
   absl::btree_map<TableId, v1::HeldTable> tables;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -24,6 +25,7 @@
 #include "server/core/messages.h"
 #include "server/table_store/gradient.h"
 #include "server/table_store/shard_factory.h"
+#include "server/table_store/shard_store.h"
 #include "server/table_store/table_shard.h"
 
 namespace capstan::server {
@@ -63,11 +65,16 @@ class JobTables {
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
   // As TableShard's. REQUIRES: the shard is held.
-  absl::StatusOr<v1::ShardSnapshot> Capture(const ShardKey& key, CheckpointId id,
-                                            CheckpointId base) {
-    return shards_.at(key).Capture(id, base);
+  absl::StatusOr<v1::ShardSnapshot> Capture(const ShardKey& key, CheckpointId id, CheckpointId base,
+                                            PinId pin) {
+    return shards_.at(key).Capture(id, base, pin);
   }
   void ForgetCaptures(const ShardKey& key) { shards_.at(key).ForgetCaptures(); }
+
+  // As ShardStore's of the same names. A shard that is held no more has none pinned.
+  absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
+                                                     v1::ShardSnapshot* piece);
+  void Unpin(const ShardKey& key, PinId pin);
 
   // Not OK: these tables have lost a push for want of memory and refuse everything.
   const absl::Status& failure() const { return failure_; }

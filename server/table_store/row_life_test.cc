@@ -1,12 +1,15 @@
 // Rows of a sparse table that come and go, in all copies of a bucket.
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/checkpoint/row_delta.h"
+#include "common/checkpoint/row_pieces.h"
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
@@ -117,6 +120,25 @@ std::string BytesOfBucket(const JobTables& job) {
   return snapshot.SerializeAsString();
 }
 
+// What a checkpoint captures, with its rows, which are read once some updates have come.
+v1::ShardSnapshot Capture(JobTables& job, uint64_t id, uint64_t base,
+                          const std::function<void()>& meanwhile = nullptr) {
+  const PinId pin{id};
+  v1::ShardSnapshot captured =
+      job.Capture(kBucket, CheckpointId(id), CheckpointId(base), pin).value();
+  PinnedRead read{.pin = pin, .bytes_max = 1000, .passes = true};
+  if (captured.has_since()) read.since = captured.since().version();
+  std::optional<uint64_t> next = 0;
+  while (next.has_value()) {
+    if (meanwhile) meanwhile();
+    read.place = *next;
+    next = job.ReadPinned(kBucket, read, captured.add_pieces()).value();
+  }
+  job.Unpin(kBucket, pin);
+  REQUIRE_OK(JoinRowPieces(&captured));
+  return captured;
+}
+
 v1::RowCounts CountsOf(const JobTables& job) {
   return job.Describe([](const ShardKey&) { return true; }).at(0).rows();
 }
@@ -189,23 +211,24 @@ TEST_CASE("Row life: what changed between captures, put together, is the whole b
   uint64_t base = 0;
   int deltas = 0;
   size_t removed = 0;
-  for (int64_t iteration = 0; iteration < 300; ++iteration) {
+  for (int64_t iteration = 0; iteration < 600; ++iteration) {
     Push(job, config, iteration, iteration % 3 == 0, unused);
     if (iteration % 2 == 0) continue;
     const auto id = static_cast<uint64_t>(iteration) + 1;
-    v1::ShardSnapshot captured = job.Capture(kBucket, CheckpointId(id), CheckpointId(base)).value();
+    const std::string whole = job.Find(kBucket)->Snapshot().value().SerializeAsString();
+    v1::ShardSnapshot captured =
+        Capture(job, id, base, [&] { Push(job, config, ++iteration, false, unused); });
     if (iteration % 7 == 0) continue;  // Abandoned: the next one has the same base.
     if (captured.has_since()) {
       CHECK(captured.since().checkpoint_id() == base);
       ++deltas;
       removed += captured.since().removed().size() / sizeof(uint64_t);
-      CHECK(captured.values().size() <= job.Find(kBucket)->Snapshot().value().values().size() / 2);
+      CHECK(captured.values().size() <= whole.size() / 2);
       REQUIRE_OK(ApplyRowDelta(std::move(captured), &saved));
     } else {
       saved = std::move(captured);
     }
-    REQUIRE(
-        (saved.SerializeAsString() == job.Find(kBucket)->Snapshot().value().SerializeAsString()));
+    REQUIRE((saved.SerializeAsString() == whole));
     base = id;
   }
   CHECK(deltas > 80);
@@ -222,7 +245,7 @@ TEST_CASE("Row life: all is captured where what changed is not known, or is most
     for (int64_t i = 0; i < count; ++i) Push(job, config, iteration++, false, unused);
   };
   const auto is_delta = [&](uint64_t id, uint64_t base) {
-    return job.Capture(kBucket, CheckpointId(id), CheckpointId(base)).value().has_since();
+    return Capture(job, id, base).has_since();
   };
   push(50);
   CHECK_FALSE(is_delta(1, 0));
@@ -265,8 +288,8 @@ TEST_CASE("Row life: a snapshot of what changed is no shard", "[server]") {
   JobTables job = MakeTables(config);
   Records unused;
   for (int64_t i = 0; i < 20; ++i) Push(job, config, i, false, unused);
-  REQUIRE_OK(job.Capture(kBucket, CheckpointId(1), CheckpointId(0)));
-  const v1::ShardSnapshot delta = job.Capture(kBucket, CheckpointId(2), CheckpointId(1)).value();
+  Capture(job, 1, 0);
+  const v1::ShardSnapshot delta = Capture(job, 2, 1);
   REQUIRE(delta.has_since());
   CHECK_STATUS(job.Install({kBucket, {0, 1}}, delta), absl::StatusCode::kDataLoss,
                "a snapshot of what changed since version 40: expected all rows");

@@ -19,6 +19,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/core/messages.h"
 #include "server/sparse_table/row_disk.h"
+#include "server/sparse_table/row_history.h"
 #include "server/table_store/gradient.h"
 
 namespace capstan::server {
@@ -36,6 +37,15 @@ struct ScannedRows {
   std::string rows;              // Keys (fixed64), then a row of fp32 for each.
   std::string unchanged;         // Keys (fixed64).
   std::optional<uint64_t> next;  // The place to go on from; none: there are no more.
+};
+
+// Which pinned rows are read next.
+struct PinnedRead {
+  PinId pin{};
+  std::optional<int64_t> since;  // Only those that an update after this version had written.
+  uint64_t place = 0;            // The lowest.
+  int64_t bytes_max = 0;         // Of a piece, roughly: some hundred rows come all the same.
+  bool passes = false;           // Those before the result's place are not read again.
 };
 
 class ShardStore {
@@ -87,11 +97,19 @@ class ShardStore {
 
   // Writes a copy of all numbers; `previous`: also those of ReadFrom::kPrevious. Errors: as Apply.
   virtual absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const = 0;
-  // As Save, but of the rows only those that changed after version `since`, and the keys that left
-  // (snapshot->since, without a checkpoint's id). False: it cannot tell, or most rows would be
-  // named; nothing is written. What left is known since KeepRemovedSince(`since` or earlier).
-  virtual absl::StatusOr<bool> SaveSince(int64_t since, bool previous,
-                                         v1::ShardSnapshot* snapshot) const = 0;
+  // For a checkpoint: as Save, or where it can tell and most of it is the same, what has changed
+  // after version `since` (snapshot->since, without a checkpoint's id). What left is known since
+  // KeepRemovedSince(`since` or earlier). Where pins_rows() the snapshot is without its rows: they
+  // are pinned, to be read in pieces while the shard goes on, until Unpin. Errors: as Apply.
+  virtual absl::Status Capture(PinId pin, std::optional<int64_t> since, bool previous,
+                               v1::ShardSnapshot* snapshot) = 0;
+  virtual bool pins_rows() const { return false; }
+  // Writes the next rows to `piece`: values, optimizer_state and stamps, as a snapshot has them.
+  // The result is the place to go on from; none: there are no more. REQUIRES: pins_rows().
+  // Errors: kAborted  they are pinned no more. Of the disk.
+  virtual absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
+                                                             v1::ShardSnapshot* piece) = 0;
+  virtual void Unpin(PinId pin) = 0;  // One that is unknown is ignored.
   // Whoever leaves after `version` of now or before is to be remembered, within bounds.
   virtual void KeepRemovedSince(int64_t version) = 0;
   // Takes over what another store of this shard has saved; gradients that are kept are dropped.

@@ -101,22 +101,17 @@ absl::StatusOr<v1::ShardSnapshot> TableShard::Snapshot() const {
   return snapshot;
 }
 
-absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, CheckpointId base) {
+absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, CheckpointId base,
+                                                      PinId pin) {
   v1::ShardSnapshot snapshot = SaveState();
-  const bool previous = snapshot.state().previous_readable();
   const Captured now{.id = id, .version = snapshot.state().version()};
   // Those between the base and this one have come to nothing.
   std::erase_if(captured_, [base](const Captured& captured) { return captured.id != base; });
-  bool differs = base != CheckpointId(0) && !captured_.empty();
-  if (differs) {
-    CAPSTAN_ASSIGN_OR_RETURN(differs,
-                             store_->SaveSince(captured_.front().version, previous, &snapshot));
-  }
-  if (differs) {
-    snapshot.mutable_since()->set_checkpoint_id(base.value());
-  } else {
-    CAPSTAN_RETURN_IF_ERROR(store_->Save(previous, &snapshot));
-  }
+  std::optional<int64_t> since;
+  if (base != CheckpointId(0) && !captured_.empty()) since = captured_.front().version;
+  CAPSTAN_RETURN_IF_ERROR(
+      store_->Capture(pin, since, snapshot.state().previous_readable(), &snapshot));
+  if (snapshot.has_since()) snapshot.mutable_since()->set_checkpoint_id(base.value());
   captured_.push_back(now);
   store_->KeepRemovedSince(captured_.front().version);
   return snapshot;

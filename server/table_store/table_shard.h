@@ -65,14 +65,16 @@ class TableShard {
   absl::StatusOr<v1::ShardSnapshot> Snapshot() const;
   // For checkpoint `id`: a copy of all of it, or of what changed since it was captured for
   // checkpoint `base` (0: none), where that is known and less than half of all. Later captures may
-  // name `id` or `base` as theirs. Errors: likewise.
-  absl::StatusOr<v1::ShardSnapshot> Capture(CheckpointId id, CheckpointId base);
+  // name `id` or `base` as theirs. Rows of a bucket are not in it: they are pinned
+  // (ShardStore::Capture). Errors: likewise.
+  absl::StatusOr<v1::ShardSnapshot> Capture(CheckpointId id, CheckpointId base, PinId pin);
   void ForgetCaptures();  // What is captured next is all of it.
 
   const Range& elements() const { return elements_; }
   ShardCore& core() { return core_; }
   const ShardCore& core() const { return core_; }
   const ShardStore& store() const { return *store_; }
+  ShardStore& store() { return *store_; }
 
  private:
   struct Captured {

@@ -99,6 +99,8 @@ const std::vector<Mutant>& AllMutants() {
       {PlantedBug::kIgnoreMembership, "ignore-membership", "a server takes in no membership"},
       {PlantedBug::kForgetChangedRow, "forget-changed-row",
        "a row that was read from disk and then updated is not written back"},
+      {PlantedBug::kForgetPinnedRow, "forget-pinned-row",
+       "a checkpoint that is being written has rows as they became meanwhile"},
       {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica",
        "a push is acknowledged before the replicas have it"},
       {PlantedBug::kPromoteStaleReplica, "promote-stale-replica",

@@ -1,0 +1,19 @@
+// Row pieces: the snapshot of a bucket whose rows come in pieces, as one.
+//
+// Thread safety: pure.
+#ifndef CAPSTAN_COMMON_CHECKPOINT_ROW_PIECES_H_
+#define CAPSTAN_COMMON_CHECKPOINT_ROW_PIECES_H_
+
+#include "absl/status/status.h"
+#include "proto/shard_state.pb.h"
+
+namespace capstan {
+
+// Puts the rows of snapshot->pieces behind those that the snapshot has itself, in their order. One
+// without pieces stays as it is.
+// Errors: kDataLoss  a piece whose parts are not those of a whole number of rows; names it.
+absl::Status JoinRowPieces(v1::ShardSnapshot* snapshot);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_CHECKPOINT_ROW_PIECES_H_

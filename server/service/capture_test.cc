@@ -1,0 +1,192 @@
+// Checkpoints of buckets: captured at one moment, read while the job goes on.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/checkpoint/row_pieces.h"
+#include "common/testing/status_matchers.h"
+#include "server/service/held_job.h"
+#include "server/service/test_job.h"
+#include "server/sparse_table/memory_row_disks.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr int32_t kBuckets = 2;
+constexpr uint64_t kKeys = 40'000;
+
+struct CapturedJob {
+  explicit CapturedJob(int64_t memory_bytes) {
+    TestJobOptions options;
+    options.consistency = {.mode = ConsistencyMode::kAsp};
+    options.optimizer = OptimizerKind::kAdam;
+    options.buckets = kBuckets;
+    options.memory_bytes = memory_bytes;
+    options.disks = &disks;
+    job = MakeTestJob(options);
+    Push(1, kKeys);
+  }
+
+  void Push(uint64_t first, uint64_t last) {
+    std::vector<uint64_t> keys;
+    for (uint64_t key = first; key <= last; ++key) keys.push_back(key);
+    v1::PushResponse response;
+    absl::Status ended = absl::UnknownError("the push waits");
+    job->Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
+              [&](const absl::Status& status) { ended = status; });
+    REQUIRE_OK(ended);
+  }
+  // Of the buckets, by shard.
+  std::vector<CapturedShard> Capture(uint64_t id, uint64_t base = 0) {
+    v1::CheckpointOrder order;
+    order.set_checkpoint_id(id);
+    order.set_base_id(base);
+    REQUIRE_OK_AND_ASSIGN(std::vector<CapturedShard> captured, job->Capture(order));
+    std::erase_if(captured, [](const CapturedShard& each) { return each.rows == nullptr; });
+    REQUIRE(captured.size() == kBuckets);
+    return captured;
+  }
+  std::string Whole(const ShardKey& key) const {
+    for (const HeldCopy& copy : job->Copies()) {
+      if (copy.shard == key) return copy.snapshot.SerializeAsString();
+    }
+    return "";
+  }
+  int64_t MemoryHeld() const {
+    for (const v1::HeldTable& table : job->Describe()) {
+      if (table.table() == 1) return table.bytes();
+    }
+    return 0;
+  }
+
+  MemoryRowDisks disks;
+  std::shared_ptr<HeldJob> job;
+  uint64_t sequence = 0;
+};
+
+// All rows in one snapshot; `meanwhile` before each piece.
+v1::ShardSnapshot ReadAll(const CapturedShard& captured,
+                          const std::function<void()>& meanwhile = nullptr) {
+  v1::ShardSnapshot snapshot = *captured.snapshot;
+  while (true) {
+    if (meanwhile) meanwhile();
+    REQUIRE_OK_AND_ASSIGN(std::optional<v1::ShardSnapshot> piece, captured.rows->Next());
+    if (!piece.has_value()) break;
+    CHECK(piece->ByteSizeLong() < HeldJob::kPieceBytes * 5 / 4);
+    *snapshot.add_pieces() = *std::move(piece);
+  }
+  REQUIRE_OK(JoinRowPieces(&snapshot));
+  return snapshot;
+}
+
+TEST_CASE("Capture: what is read piece by piece is the moment, whatever is pushed meanwhile",
+          "[server]") {
+  const int64_t limit = GENERATE(int64_t{0}, int64_t{1'600'000});  // Some bodies.
+  CapturedJob job(limit);
+  const std::vector<CapturedShard> captured = job.Capture(1);
+  uint64_t first = 1;
+  for (const CapturedShard& each : captured) {
+    CHECK(each.snapshot->ByteSizeLong() < 1000);
+    CHECK(each.snapshot->values().empty());
+  }
+  std::vector<std::string> whole;
+  for (const CapturedShard& each : captured) whole.push_back(job.Whole(each.shard.key));
+  for (size_t i = 0; i < captured.size(); ++i) {
+    int pieces = 0;
+    const v1::ShardSnapshot read = ReadAll(captured[i], [&] {
+      job.Push(first, first + 3000);
+      first += 3000;
+      ++pieces;
+    });
+    CHECK(pieces > 3);
+    CHECK((read.SerializeAsString() == whole[i]));
+  }
+  CHECK(job.Whole(captured[0].shard.key) != whole[0]);
+}
+
+TEST_CASE("Capture: a table with a limit stays within it while it is captured and read",
+          "[server]") {
+  CapturedJob job(2'400'000);  // The rows would take more.
+  job.Push(1, 1000);           // The first push has made them all at once; now it is within it.
+  const int64_t before = job.MemoryHeld();
+  const std::vector<CapturedShard> captured = job.Capture(1);
+  CHECK(job.MemoryHeld() <= before + 1000);
+  int64_t most = 0;
+  for (uint64_t first = 1; first <= 12'000; first += 1000) {
+    job.Push(first, first + 999);
+    most = std::max(most, job.MemoryHeld());
+  }
+  for (const CapturedShard& each : captured) {
+    ReadAll(each, [&] { most = std::max(most, job.MemoryHeld()); });
+  }
+  // Of 12,000 rows 60 bytes each are kept: more than a quarter, were it not in their bodies' place.
+  CHECK(most <= before * 9 / 8);
+}
+
+TEST_CASE("Capture: only what changed since the base is read", "[server]") {
+  CapturedJob job(0);
+  for (const CapturedShard& each : job.Capture(1)) ReadAll(each);
+  job.Push(5, 8004);
+  const std::vector<CapturedShard> delta = job.Capture(2, 1);
+  job.Push(7000, kKeys);
+  int64_t rows = 0;
+  for (const CapturedShard& each : delta) {
+    CHECK(each.snapshot->since().checkpoint_id() == 1);
+    rows += static_cast<int64_t>(ReadAll(each).bucket().stamps().size() / sizeof(uint32_t));
+  }
+  CHECK(rows == 8000);
+}
+
+TEST_CASE("Capture: rows of a shard that has gone, or of a job, end by name", "[server]") {
+  CapturedJob job(0);
+  const std::vector<CapturedShard> captured = job.Capture(1);
+  REQUIRE_OK(captured[0].rows->Next());
+  SECTION("the shard is elsewhere now") {
+    TakeRouting(*job.job, TestRouting(2));  // Without table 1.
+    CHECK_STATUS(captured[0].rows->Next(), absl::StatusCode::kAborted,
+                 "table 1 shard 0 is held here no more");
+  }
+  SECTION("the shard went and came") {
+    TakeRouting(*job.job, TestRouting(2));
+    v1::RoutingTable again = TestRouting(3);
+    AddBuckets(&again, kBuckets);
+    TakeRouting(*job.job, again);
+    CHECK_STATUS(captured[0].rows->Next(), absl::StatusCode::kAborted,
+                 "table 1 shard 0: the rows of that version are kept no more");
+  }
+  SECTION("the job is dropped") {
+    job.job.reset();
+    CHECK_STATUS(captured[0].rows->Next(), absl::StatusCode::kAborted, "the job is held here no");
+  }
+}
+
+TEST_CASE("Capture: what is not read to its end is kept no longer than who would read it",
+          "[server]") {
+  CapturedJob job(0);
+  const int64_t before = job.MemoryHeld();
+  {
+    const std::vector<CapturedShard> captured = job.Capture(1);
+    job.Push(1, kKeys);
+    CHECK(job.MemoryHeld() > before + static_cast<int64_t>(kKeys * kTestDim * sizeof(float)));
+  }
+  CHECK(job.MemoryHeld() == before);
+}
+
+TEST_CASE("Capture: a disk that fails ends the checkpoint, by name, and nothing else", "[server]") {
+  CapturedJob job(1'600'000);
+  const std::vector<CapturedShard> captured = job.Capture(1);
+  job.disks.read_error = absl::UnavailableError("the disk does not answer");
+  CHECK_STATUS(captured[0].rows->Next(), absl::StatusCode::kUnavailable, "does not answer");
+  job.disks.read_error = absl::OkStatus();
+  CHECK(job.job->failure().ok());
+  job.Push(1, 100);
+}
+
+}  // namespace
+}  // namespace capstan::server

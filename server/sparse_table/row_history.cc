@@ -1,0 +1,157 @@
+#include "server/sparse_table/row_history.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
+#include "common/status/status_macros.h"
+#include "server/sparse_table/row_stamp.h"
+
+namespace capstan::server {
+
+void RowHistory::Pin(PinId pin, int64_t version) { pins_[pin] = {.version = version, .lost = {}}; }
+
+void RowHistory::Unpin(PinId pin) {
+  if (pins_.erase(pin) == 0) return;
+  if (!pins_.empty()) return Trim(0, 0);
+  images_.clear();
+  free_ = std::vector<RowNumber>();
+  numbers_ = 0;
+  disk_.reset();
+}
+
+void RowHistory::Pass(PinId pin, uint64_t place) {
+  const auto it = pins_.find(pin);
+  if (it == pins_.end()) return;
+  Trim(std::exchange(it->second.from, place), place);
+}
+
+absl::StatusOr<int64_t> RowHistory::VersionOf(PinId pin) const {
+  const auto it = pins_.find(pin);
+  if (it == pins_.end()) {
+    return absl::AbortedError("the rows of that version are kept no more: the shard was made anew");
+  }
+  CAPSTAN_RETURN_IF_ERROR(it->second.lost);
+  return it->second.version;
+}
+
+bool RowHistory::Wants(uint64_t place, uint32_t stamp, int64_t present) const {
+  if (Planted(PlantedBug::kForgetPinnedRow)) return false;
+  return std::any_of(pins_.begin(), pins_.end(), [&](const auto& entry) {
+    const Pinned& pin = entry.second;
+    return pin.lost.ok() && pin.from <= place && !ChangedSince(pin.version, stamp, present);
+  });
+}
+
+void RowHistory::Keep(absl::Span<const Image> rows, int64_t until) {
+  if (rows.empty()) return;
+  const absl::Status stored = Store(rows, until);
+  if (!stored.ok()) Lose(stored);
+}
+
+void RowHistory::Lose(const absl::Status& why) {
+  for (auto& [id, pin] : pins_) pin.lost.Update(why);
+  images_.clear();
+  free_ = std::vector<RowNumber>();
+  numbers_ = 0;
+  disk_.reset();
+}
+
+absl::Status RowHistory::Store(absl::Span<const Image> rows, int64_t until) {
+  const auto size = static_cast<size_t>(body_bytes_);
+  if (disks_ != nullptr && disk_ == nullptr) {
+    CAPSTAN_ASSIGN_OR_RETURN(disk_, disks_->Open(body_bytes_));
+  }
+  std::vector<RowNumber> numbers;
+  std::vector<const char*> bodies;
+  for (const Image& row : rows) {
+    Stored& stored = images_[{row.place, until}];
+    stored = {.key = row.key, .stamp = row.stamp, .body = nullptr};
+    if (disk_ == nullptr) {
+      stored.body = std::make_unique<char[]>(size);
+      std::memcpy(stored.body.get(), row.body, size);
+      continue;
+    }
+    stored.number = TakeNumber();
+    numbers.push_back(stored.number);
+    bodies.push_back(row.body);
+  }
+  return disk_ == nullptr ? absl::OkStatus() : disk_->Write(numbers, bodies);
+}
+
+RowNumber RowHistory::TakeNumber() {
+  if (free_.empty()) return numbers_++;
+  const RowNumber number = free_.back();
+  free_.pop_back();
+  return number;
+}
+
+RowHistory::Images::iterator RowHistory::Erase(Images::iterator image) {
+  if (disk_ != nullptr) {
+    disk_->Forget(image->second.number);
+    free_.push_back(image->second.number);
+  }
+  return images_.erase(image);
+}
+
+// Also true of an image that began after the pinned version: it goes with the pin.
+bool RowHistory::IsRead(const Images::value_type& image) const {
+  const auto& [place, until] = image.first;
+  return std::any_of(pins_.begin(), pins_.end(), [place = place, until = until](auto& entry) {
+    const Pinned& pin = entry.second;
+    return pin.lost.ok() && pin.from <= place && pin.version < until;
+  });
+}
+
+void RowHistory::Trim(uint64_t begin, uint64_t end) {
+  auto it = images_.lower_bound({begin, 0});
+  while (it != images_.end() && (end == 0 || it->first.first < end)) {
+    it = IsRead(*it) ? std::next(it) : Erase(it);
+  }
+}
+
+absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesAt(
+    int64_t version, uint64_t begin, uint64_t end, int64_t present,
+    std::deque<std::string>* bodies) const {
+  std::vector<Image> images;
+  std::vector<RowNumber> numbers;
+  for (auto it = images_.lower_bound({begin, 0}); it != images_.end();) {
+    const uint64_t place = it->first.first;
+    if (end != 0 && place >= end) break;
+    // The first one that ends after the version, if it began by then.
+    while (it != images_.end() && it->first.first == place && it->first.second <= version) ++it;
+    if (it == images_.end()) break;
+    if (it->first.first != place) continue;
+    const Stored& stored = it->second;
+    if (!ChangedSince(version, stored.stamp, present)) {
+      images.push_back(
+          {.place = place, .key = stored.key, .stamp = stored.stamp, .body = stored.body.get()});
+      if (stored.body == nullptr) numbers.push_back(stored.number);
+    }
+    while (it != images_.end() && it->first.first == place) ++it;
+  }
+  if (numbers.empty()) return images;
+  const auto size = static_cast<size_t>(body_bytes_);
+  std::string& read = bodies->emplace_back(numbers.size() * size, '\0');
+  std::vector<char*> to;
+  for (Image& image : images) {
+    if (image.body != nullptr) continue;
+    to.push_back(read.data() + to.size() * size);
+    image.body = to.back();
+  }
+  CAPSTAN_RETURN_IF_ERROR(disk_->Read(numbers, to));
+  return images;
+}
+
+int64_t RowHistory::bytes() const {
+  // A node of the tree is three quarters full or less.
+  const int64_t each = static_cast<int64_t>(sizeof(Images::value_type)) * 3 / 2 +
+                       (disk_ == nullptr ? body_bytes_ : 0);
+  return images() * each + (disk_ == nullptr ? 0 : disk_->bytes()) +
+         static_cast<int64_t>(free_.capacity() * sizeof(RowNumber));
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,106 @@
+// RowHistory: rows of a bucket as they were at versions that somebody still reads: a checkpoint
+// that is being written, for one.
+//
+//   Pin --> an update is about to change or erase a row that stands so in a pinned version: Keep
+//       --> Append: such rows, which the bucket itself has no more --> Unpin
+//
+// What is kept of a row, its image, is of the versions from its stamp on and below `until`, that of
+// the update which changed it. A row without an image is as it is now, unless its stamp is after
+// the pinned version: then there was none.
+//
+// Bodies lie on a disk if there is one, else in memory. A disk that fails ends the pins, by name,
+// and nothing else.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SERVER_SPARSE_TABLE_ROW_HISTORY_H_
+#define CAPSTAN_SERVER_SPARSE_TABLE_ROW_HISTORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/sparse_table/row_disk.h"
+
+namespace capstan::server {
+
+// Never used twice in a job.
+enum class PinId : uint64_t {};
+
+class RowHistory {
+ public:
+  // `disks` may be null: then bodies are kept in memory. It outlives the history.
+  RowHistory(int64_t body_bytes, RowDisks* disks) : body_bytes_(body_bytes), disks_(disks) {}
+
+  // From now on the rows of `version`, the present one, can be read.
+  void Pin(PinId pin, int64_t version);
+  void Unpin(PinId pin);  // One that is unknown is ignored.
+  // Rows at lower places are not read any more.
+  void Pass(PinId pin, uint64_t place);
+  // Errors: kAborted  there is no such pin. Why its rows are lost: of the disk.
+  absl::StatusOr<int64_t> VersionOf(PinId pin) const;
+  bool empty() const { return pins_.empty(); }
+
+  // Whether somebody reads the row with this stamp. `present`: the bucket's version.
+  bool Wants(uint64_t place, uint32_t stamp, int64_t present) const;
+  struct Image {
+    uint64_t place = 0;
+    uint64_t key = 0;
+    uint32_t stamp = 0;
+    const char* body = nullptr;
+  };
+  // Keeps rows that are wanted, before the update that makes `until` changes or erases them. Each
+  // row once for an update.
+  void Keep(absl::Span<const Image> rows, int64_t until);
+  // They could not be read to be kept: all pins end.
+  void Lose(const absl::Status& why);
+
+  // Those of a pinned version with places from `begin` on and below `end` (0: up to the last), in
+  // their order. They are valid until the next Keep, Pass or Unpin, and as long as `bodies`, which
+  // gets what is read from disk. `present`: as above. Errors: of the disk.
+  absl::StatusOr<std::vector<Image>> ImagesAt(int64_t version, uint64_t begin, uint64_t end,
+                                              int64_t present,
+                                              std::deque<std::string>* bodies) const;
+
+  int64_t images() const { return static_cast<int64_t>(images_.size()); }
+  int64_t bytes() const;  // In memory.
+
+ private:
+  struct Pinned {
+    int64_t version = 0;
+    uint64_t from = 0;  // The lowest place that is still read.
+    absl::Status lost;
+  };
+  struct Stored {
+    uint64_t key = 0;
+    uint32_t stamp = 0;
+    RowNumber number = 0;          // On disk.
+    std::unique_ptr<char[]> body;  // In memory; null: on disk.
+  };
+  using Images = absl::btree_map<std::pair<uint64_t, int64_t>, Stored>;  // By place and `until`.
+
+  absl::Status Store(absl::Span<const Image> rows, int64_t until);
+  RowNumber TakeNumber();
+  Images::iterator Erase(Images::iterator image);
+  // Erases those in [begin, end) (0: to the last) that nobody reads.
+  void Trim(uint64_t begin, uint64_t end);
+  bool IsRead(const Images::value_type& image) const;
+
+  int64_t body_bytes_;
+  RowDisks* disks_;
+  std::unique_ptr<RowDisk> disk_;  // Null until something is kept.
+  absl::btree_map<PinId, Pinned> pins_;
+  Images images_;
+  RowNumber numbers_ = 0;  // In use, or free.
+  std::vector<RowNumber> free_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SPARSE_TABLE_ROW_HISTORY_H_

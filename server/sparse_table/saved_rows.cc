@@ -1,0 +1,106 @@
+#include "server/sparse_table/saved_rows.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr int64_t kKeyBytes = sizeof(uint64_t);
+constexpr int64_t kStampBytes = sizeof(uint32_t);
+constexpr int64_t kFloat = sizeof(float);
+
+void Append(const void* data, int64_t bytes, std::string* to) {
+  to->append(static_cast<const char*>(data), static_cast<size_t>(bytes));
+}
+
+uint32_t WordAt(const std::string& words, size_t i) {
+  uint32_t word;
+  std::memcpy(&word, words.data() + i * sizeof(word), sizeof(word));
+  return word;
+}
+
+}  // namespace
+
+void SavedRows::Add(const std::vector<SparseRows::Row>& rows) {
+  for (const SparseRows::Row& row : rows) {
+    Append(&row.key, kKeyBytes, &keys_);
+    Append(row.weights, rows_.dim() * kFloat, &weights_);
+    Append(row.weights + rows_.dim(), rows_.state_floats() * kFloat, &state_);
+    if (rows_.counts_updates()) Append(&row.count, sizeof(row.count), &counts_);
+    Append(&row.stamp, kStampBytes, &stamps_);
+  }
+  count_ += static_cast<int64_t>(rows.size());
+}
+
+int64_t SavedRows::bytes() const {
+  return static_cast<int64_t>(keys_.size() + weights_.size() + state_.size() + counts_.size() +
+                              stamps_.size());
+}
+
+void SavedRows::MoveTo(v1::ShardSnapshot* snapshot) {
+  keys_ += weights_;
+  *snapshot->mutable_values() = std::move(keys_);
+  *snapshot->add_optimizer_state() = std::move(state_);
+  if (rows_.counts_updates()) *snapshot->add_optimizer_state() = std::move(counts_);
+  *snapshot->mutable_bucket()->mutable_stamps() = std::move(stamps_);
+}
+
+absl::Status CheckSizes(const v1::ShardSnapshot& snapshot, const SparseRows& rows, size_t count) {
+  const int parts = rows.counts_updates() ? 2 : 1;
+  const size_t state_bytes = static_cast<size_t>(rows.state_floats()) * sizeof(float);
+  if (snapshot.elements() != 1 || snapshot.optimizer_state_size() != parts ||
+      snapshot.optimizer_state(0).size() != count * state_bytes ||
+      (parts == 2 && snapshot.optimizer_state(1).size() != count * sizeof(uint32_t))) {
+    return absl::DataLossError(
+        absl::StrCat("a snapshot of ", snapshot.elements(), " buckets with ", count,
+                     " rows has optimizer state of another size: expected 1 bucket and ",
+                     state_bytes, " bytes of state a row"));
+  }
+  if (snapshot.bucket().stamps().size() != count * kStampBytes) {
+    return absl::DataLossError(absl::StrCat(snapshot.bucket().stamps().size(),
+                                            " bytes of stamps of ", count, " rows: expected ",
+                                            kStampBytes, " a row"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PutRows(const v1::ShardSnapshot& snapshot, absl::Span<const uint64_t> keys,
+                     SparseRows* rows) {
+  const size_t weight_bytes = static_cast<size_t>(rows->dim()) * sizeof(float);
+  const size_t state_bytes = static_cast<size_t>(rows->state_floats()) * sizeof(float);
+  const char* const weights = snapshot.values().data() + keys.size() * kKeyBytes;
+  std::vector<float> row(static_cast<size_t>(rows->dim() + rows->state_floats()));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    std::memcpy(row.data(), weights + i * weight_bytes, weight_bytes);
+    std::memcpy(row.data() + rows->dim(), snapshot.optimizer_state(0).data() + i * state_bytes,
+                state_bytes);
+    const uint32_t count =
+        rows->counts_updates() ? WordAt(snapshot.optimizer_state(1), i) : uint32_t{0};
+    CAPSTAN_RETURN_IF_ERROR(rows->Put({.key = keys[i],
+                                       .weights = row.data(),
+                                       .count = count,
+                                       .stamp = WordAt(snapshot.bucket().stamps(), i)}));
+  }
+  return absl::OkStatus();
+}
+
+void SaveLife(const SparseRows::Life& life, v1::BucketState* bucket) {
+  bucket->set_admission(life.counters.data(), life.counters.size());
+  bucket->set_hand(life.hand);
+  *bucket->mutable_rows() = life.counts;
+  bucket->mutable_rows()->clear_held();
+}
+
+SparseRows::Life LifeIn(const v1::ShardSnapshot& snapshot) {
+  const v1::BucketState& bucket = snapshot.bucket();
+  return {.version = snapshot.state().version(),
+          .counts = bucket.rows(),
+          .hand = bucket.hand(),
+          .counters = bucket.admission()};
+}
+
+}  // namespace capstan::server

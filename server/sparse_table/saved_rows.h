@@ -1,0 +1,55 @@
+// SavedRows: rows as the snapshots of a bucket have them (proto/shard_state.proto), and back.
+//
+//   values           keys (fixed64), then the weights of each row
+//   optimizer_state  one entry of all rows' state, then, for Adam, one of their counts (fixed32)
+//   bucket.stamps    fixed32 a row
+//
+// Thread safety: thread-compatible; the functions are pure.
+#ifndef CAPSTAN_SERVER_SPARSE_TABLE_SAVED_ROWS_H_
+#define CAPSTAN_SERVER_SPARSE_TABLE_SAVED_ROWS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/parameter_server.pb.h"
+#include "server/sparse_table/sparse_rows.h"
+
+namespace capstan::server {
+
+class SavedRows {
+ public:
+  explicit SavedRows(const SparseRows& rows) : rows_(rows) {}  // Of which they are.
+
+  void Add(const std::vector<SparseRows::Row>& rows);  // In the order of their places.
+  int64_t count() const { return count_; }
+  int64_t bytes() const;
+  void MoveTo(v1::ShardSnapshot* snapshot);
+
+ private:
+  const SparseRows& rows_;
+  int64_t count_ = 0;
+  std::string keys_;
+  std::string weights_;
+  std::string state_;
+  std::string counts_;
+  std::string stamps_;
+};
+
+// State, counts and stamps in the snapshot are those of so many rows.
+// Errors: kDataLoss  one is of another size.
+absl::Status CheckSizes(const v1::ShardSnapshot& snapshot, const SparseRows& rows, size_t count);
+
+// Makes the rows in `values` (their keys are `keys`, checked) and what belongs to them.
+// REQUIRES: CheckSizes. Errors: as SparseRows::Put.
+absl::Status PutRows(const v1::ShardSnapshot& snapshot, absl::Span<const uint64_t> keys,
+                     SparseRows* rows);
+
+void SaveLife(const SparseRows::Life& life, v1::BucketState* bucket);
+SparseRows::Life LifeIn(const v1::ShardSnapshot& snapshot);
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SPARSE_TABLE_SAVED_ROWS_H_
