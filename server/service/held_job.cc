@@ -49,7 +49,8 @@ HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
       link_options_{.job = options_.job,
                     .node = options_.node,
                     .safe_replies = options_.safe_replies,
-                    .log = options_.log},
+                    .log = options_.log,
+                    .log_snapshots = &log_snapshots_},
       factory_(std::move(factory)),
       tables_(factory_),
       key_lists_(options_.key_lists, AccountOf(*factory_)) {}

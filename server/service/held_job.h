@@ -255,8 +255,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // ---- held_job_control.cc: routing, membership, time.
+  using MadeFrom = absl::btree_map<ShardKey, ShardOrder::From>;
   void SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
-                      Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                      const MadeFrom& made, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the next one.
   Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -288,6 +289,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   // Constant after construction.
   const Options options_;
+  int log_snapshots_ = 0;  // The links', under mutex_.
   const ShardLink::Options link_options_;
   const std::shared_ptr<const ShardFactory> factory_;  // Shared with the agent's maker.
 

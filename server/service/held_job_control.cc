@@ -74,6 +74,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
     if (!closed_.ok() || routing.generation() <= routing_.generation()) return;
     routing_ = routing;
     timeline_ = membership_.incarnation_floor.value();
+    MadeFrom made_from;
     for (MadeShard& each : made) {
       const ShardKey key = each.order.shard.key;
       EndWaitingForLocked(key,
@@ -81,6 +82,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
                               absl::StrCat(NameOf(key), " begins anew; fetch the routing table")),
                           &effects);
       tables_.Put(key, std::move(each.shard));
+      made_from[key] = each.order.from;
     }
     absl::btree_set<ShardKey> named;
     for (const v1::ShardRoute& route : routing.shards()) {
@@ -90,7 +92,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
       }
       if (!names_self) continue;
       named.insert(KeyOf(route));
-      SetRouteLocked(routing, route, &effects);
+      SetRouteLocked(routing, route, made_from, &effects);
     }
     for (auto it = links_.begin(); it != links_.end();) {
       it = named.contains(it->first) ? std::next(it) : RemoveLocked(it, &effects);
@@ -100,7 +102,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
 }
 
 void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
-                             Effects* effects) {
+                             const MadeFrom& made, Effects* effects) {
   const ShardKey key = KeyOf(route);
   const HeldShard shard = ShardOf(route);
   auto it = links_.find(key);
@@ -117,6 +119,11 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
         absl::StrCat(NameOf(key), " was to be made before this server became its primary"));
     effects->report = true;
     return;
+  }
+  if (const auto from = made.find(key); from != made.end()) {
+    std::optional<Position> in_log;
+    if (from->second == ShardOrder::From::kLog) in_log = tables_.Find(key)->core().position();
+    link.MadeAnew(in_log);
   }
   const bool was_primary = link.is_primary();
   RoleRoute role{.generation = Generation(routing.generation()),

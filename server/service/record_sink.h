@@ -2,10 +2,10 @@
 // daemon, a simulated one in tests.
 //
 // Of each shard it gets first a Begin, then records of the same term without gaps; a later Begin
-// replaces all that it has of the shard (a new primary, a new copy, or a snapshot that lets the
-// records before it be forgotten). When everything up to a position of a term is durable it tells
-// HeldJobs::OnLogged, from a thread of its own and in any order; once the disk fails,
-// HeldJobs::OnLogFailed.
+// replaces all that it has of the shard (a new copy, or a snapshot that lets the records before it
+// be forgotten). Where it has all that a new primary holds, a Continue begins the term. When
+// everything up to a position of a term is durable it tells HeldJobs::OnLogged, from a thread of
+// its own and in any order; once the disk fails, HeldJobs::OnLogFailed.
 // Thread safety: thread-safe. All calls return at once (they queue) and never call back before they
 // have returned: a HeldJob makes them under its mutex.
 #ifndef CAPSTAN_SERVER_SERVICE_RECORD_SINK_H_
@@ -28,6 +28,9 @@ class RecordSink {
   // The change that leads to record->position(). Shared with messages to replicas.
   virtual void Append(const JobId& job, const ShardKey& shard, Term term,
                       std::shared_ptr<const v1::ShardRecord> record) = 0;
+  // What it has of the shard up to `position` is what the shard begins a later term with. What it
+  // has behind that, which was never called durable to anybody, counts no more.
+  virtual void Continue(const JobId& job, const ShardKey& shard, Term term, Position position) = 0;
   // This server is to hold the shard, or any of the job's shards, no more.
   virtual void Forget(const JobId& job, const ShardKey& shard) = 0;
   virtual void ForgetJob(const JobId& job) = 0;

@@ -73,6 +73,9 @@ class SlowSafety final : public RecordSink, public ReplicaTransport {
               std::shared_ptr<const v1::ShardRecord> record) override {
     ends[shard] = {term, Position(record->position())};
   }
+  void Continue(const JobId&, const ShardKey& shard, Term term, Position position) override {
+    ends[shard] = {term, position};
+  }
   void Forget(const JobId&, const ShardKey& shard) override { ends.erase(shard); }
   void ForgetJob(const JobId&) override { ends.clear(); }
   void Send(const v1::ServerAddress&, std::shared_ptr<const v1::ReplicateRequest> request,

@@ -52,9 +52,7 @@ void ShardLink::SetRole(const RoleRoute& route,
   if (!is_primary()) return;
   if (new_term) {
     filled_from_ = Version(0);
-    if (options_->log != nullptr) {
-      BeginLog(route.term, *held);
-    }
+    if (options_->log != nullptr) StartLog(route.term, *held);
   }
   if (!options_->safe_replies && !kept_records && held->core().has_partial()) {
     filled_from_ = version.Next();
@@ -166,6 +164,7 @@ void ShardLink::Answer(const TableShard* held, v1::ReplicateResponse* response,
 }
 
 void ShardLink::OnLogged(Term term, Position position, EndedCalls* ended) {
+  if (log_snapshot_ <= position) SetLogSnapshot(std::nullopt);
   if (term != replication_.held_term()) return;
   replication_.OnLogged(term, position);
   std::erase_if(answers_, [&](WaitingAnswer& answer) {
@@ -180,6 +179,12 @@ void ShardLink::Close(const absl::Status& status, EndedCalls* ended) {
   answers_.clear();
 }
 
+void ShardLink::StartLog(Term term, const TableShard& held) {
+  const Position position = held.core().position();
+  if (log_has_ != position) return BeginLog(term, held);
+  options_->log->Continue(options_->job, shard_.key, term, position);
+}
+
 void ShardLink::BeginLog(Term term, const TableShard& held) {
   absl::StatusOr<v1::ShardSnapshot> snapshot = held.Snapshot();
   if (!snapshot.ok()) {
@@ -192,16 +197,24 @@ void ShardLink::BeginLog(Term term, const TableShard& held) {
 void ShardLink::BeginLog(Term term, std::shared_ptr<const v1::ShardSnapshot> snapshot) {
   log_snapshot_bytes_ = BytesIn(*snapshot);
   log_record_bytes_ = 0;
+  log_has_ = Position(snapshot->position());
+  SetLogSnapshot(log_has_);
   options_->log->Begin(options_->job, shard_.key, term, std::move(snapshot));
 }
 
 void ShardLink::AppendLog(std::shared_ptr<const v1::ShardRecord> record) {
   log_record_bytes_ += static_cast<int64_t>(record->values().size());
+  log_has_ = Position(record->position());
   options_->log->Append(options_->job, shard_.key, replication_.held_term(), std::move(record));
 }
 
+void ShardLink::SetLogSnapshot(std::optional<Position> position) {
+  *options_->log_snapshots += position.has_value() - log_snapshot_.has_value();
+  log_snapshot_ = position;
+}
+
 bool ShardLink::LogWantsSnapshot() const {
-  return options_->log != nullptr &&
+  return options_->log != nullptr && *options_->log_snapshots < kLogSnapshotsMax &&
          log_record_bytes_ > std::max(kLogBytesMin, 8 * log_snapshot_bytes_);
 }
 

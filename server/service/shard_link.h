@@ -4,6 +4,7 @@
 //
 //   primary: record --> kept, log --> MessageFor(replica) ... what is needed no more is let go
 //   replica: install, records --> log --> OnLogged --> answers
+//   new term: the log goes on where it has what is held, and begins anew where it has not
 //
 // Thread safety: thread-compatible; HeldJob serializes all calls.
 #ifndef CAPSTAN_SERVER_SERVICE_SHARD_LINK_H_
@@ -13,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,16 +37,23 @@ class ShardLink {
   // The log gets a snapshot once this many bytes of records follow the last one, and eight times
   // its bytes: then it may forget what lies before, and writes at most an eighth more.
   static constexpr int64_t kLogBytesMin = 16 << 20;
+  // While so many of a job's are on their way to the disk none is made for that: the buckets of a
+  // table come to it at about the same time, and each is a copy of up to 60 MiB.
+  static constexpr int kLogSnapshotsMax = 4;
 
   struct Options {
     JobId job;
     NodeId node;                // This server.
     bool safe_replies = false;  // As HeldJob's.
     RecordSink* log = nullptr;
+    int* log_snapshots = nullptr;  // Of all the job's links, on their way. Outlives them.
   };
 
   ShardLink(const Options* options, HeldShard shard)
       : options_(options), shard_(shard), replication_(options->log != nullptr) {}
+  ShardLink(const ShardLink&) = delete;
+  ShardLink& operator=(const ShardLink&) = delete;
+  ~ShardLink() { SetLogSnapshot(std::nullopt); }
 
   const HeldShard& shard() const { return shard_; }
   ShardReplication& replication() { return replication_; }
@@ -65,6 +74,10 @@ class ShardLink {
   // it is, null if it is still to be filled.
   void SetRole(const RoleRoute& route, absl::btree_map<FollowerKey, v1::ServerAddress> servers,
                const TableShard* held, EndedCalls* ended);
+
+  // The shard that is held was made anew: from this server's log, which has it up to `position`, or
+  // from elsewhere.
+  void MadeAnew(std::optional<Position> in_log) { log_has_ = in_log; }
 
   // ---- primary
   void OnRecord(const MakeRecord& made, const Gradient& gradient);
@@ -100,10 +113,12 @@ class ShardLink {
     WaitingCalls::Done done;
   };
 
+  void StartLog(Term term, const TableShard& held);  // Of a new term.
   void BeginLog(Term term, const TableShard& held);
   void BeginLog(Term term, std::shared_ptr<const v1::ShardSnapshot> snapshot);
   void AppendLog(std::shared_ptr<const v1::ShardRecord> record);
   bool LogWantsSnapshot() const;
+  void SetLogSnapshot(std::optional<Position> position);
 
   const Options* const options_;  // The job's; outlives the link.
   const HeldShard shard_;
@@ -116,9 +131,12 @@ class ShardLink {
   Version filled_from_{0};
   std::vector<ReplicaReport> reported_;
   absl::Status failure_;
-  int64_t log_snapshot_bytes_ = 0;      // Of the last one.
-  int64_t log_record_bytes_ = 0;        // Since then.
-  std::vector<WaitingAnswer> answers_;  // For the log, in the held term.
+  // Up to where the log has what is held, or will once it has written what is queued.
+  std::optional<Position> log_has_;
+  std::optional<Position> log_snapshot_;  // On its way.
+  int64_t log_snapshot_bytes_ = 0;        // Of the last one in this life.
+  int64_t log_record_bytes_ = 0;          // Since then.
+  std::vector<WaitingAnswer> answers_;    // For the log, in the held term.
 };
 
 }  // namespace capstan::server

@@ -66,9 +66,10 @@ absl::Status JobLog::Recover() {
   CAPSTAN_RETURN_IF_ERROR(Annotate(index_.Check(), folder_));
   for (const auto& [key, shard] : index_.shards()) {
     if (shard.base_frame.type == LogFrameType::kForget) continue;
-    const Position position =
-        shard.records.empty() ? shard.base_frame.position : shard.records.rbegin()->first;
-    tails_[key] = {.base = shard.base, .term = shard.base_frame.term, .position = position};
+    tails_[key] = {.base = shard.base,
+                   .term = shard.term(),
+                   .position = shard.position(),
+                   .base_position = shard.base_frame.position};
   }
   next_base_ = index_.base_max() + 1;
   return absl::OkStatus();
@@ -160,7 +161,8 @@ void JobLog::AddShardFrame(LogFrame frame, const google::protobuf::MessageLite* 
 
 void JobLog::Begin(const ShardKey& shard, Term term, const v1::ShardSnapshot& snapshot) {
   if (!failure_.ok()) return;
-  const Tail tail{.base = next_base_++, .term = term, .position = Position(snapshot.position())};
+  const Position at(snapshot.position());
+  const Tail tail{.base = next_base_++, .term = term, .position = at, .base_position = at};
   tails_[shard] = tail;
   AddShardFrame({.type = LogFrameType::kBase,
                  .shard = shard,
@@ -192,6 +194,31 @@ void JobLog::Append(const ShardKey& shard, Term term, const v1::ShardRecord& rec
                  .term = term,
                  .position = position},
                 &record);
+}
+
+void JobLog::Continue(const ShardKey& shard, Term term, Position position) {
+  if (!failure_.ok()) return;
+  const auto tail = tails_.find(shard);
+  if (tail == tails_.end() || term <= tail->second.term || position > tail->second.position ||
+      position < tail->second.base_position) {
+    Fail(absl::InternalError(absl::StrCat(
+             folder_, ": ", NameOf(shard), ": goes on from position ", position.value(),
+             " in term ", term.value(), ", expected ",
+             tail == tails_.end() ? "a whole shard first"
+                                  : absl::StrCat("position ", tail->second.base_position.value(),
+                                                 " to ", tail->second.position.value(),
+                                                 " and a term after ", tail->second.term.value()))))
+        .IgnoreError();
+    return;
+  }
+  tail->second.term = term;
+  tail->second.position = position;
+  AddShardFrame({.type = LogFrameType::kTerm,
+                 .shard = shard,
+                 .base = tail->second.base,
+                 .term = term,
+                 .position = position},
+                nullptr);
 }
 
 void JobLog::Forget(const ShardKey& shard) {
@@ -262,9 +289,7 @@ std::vector<StoredState> JobLog::Stored() const {
   std::vector<StoredState> stored;
   for (const auto& [key, shard] : index_.shards()) {
     if (shard.base_frame.type == LogFrameType::kForget) continue;
-    const Position position =
-        shard.records.empty() ? shard.base_frame.position : shard.records.rbegin()->first;
-    stored.push_back({.shard = key, .term = shard.base_frame.term, .position = position});
+    stored.push_back({.shard = key, .term = shard.term(), .position = shard.position()});
   }
   return stored;
 }

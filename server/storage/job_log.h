@@ -1,8 +1,8 @@
 // JobLog: the write-ahead log of one job on one server: whole shards (bases) and the records that
 // follow them, of many shards, in segment files of bounded number and size.
 //
-//   Begin, Append, Forget --> batch (memory) --Commit: write, sync--> durable, in Stored()
-//                                                 '--any failure--> FAILED for good
+//   Begin, Append, Continue, Forget --> batch (memory) --Commit: write, sync--> durable
+//                                                            '--any failure--> FAILED for good
 //
 // A later Begin of a shard replaces all that there is of it, a Forget likewise with nothing. What
 // is replaced is garbage; when it outweighs what is live, Commit copies the live frames of the
@@ -69,6 +69,9 @@ class JobLog {
   // positions; else the log fails with kInternal.
   void Begin(const ShardKey& shard, Term term, const v1::ShardSnapshot& snapshot);
   void Append(const ShardKey& shard, Term term, const v1::ShardRecord& record);
+  // What stands there of the shard up to `position` goes on in a later term; what lies behind it,
+  // which nobody was told of, counts no more. If it cannot be, the log fails with kInternal.
+  void Continue(const ShardKey& shard, Term term, Position position);
   void Forget(const ShardKey& shard);
   int64_t batch_bytes() const { return batch_.bytes(); }
 
@@ -94,6 +97,7 @@ class JobLog {
     uint64_t base = 0;
     Term term;
     Position position;
+    Position base_position;
   };
 
   JobLog(Disk* disk, std::string folder, const Options& options);

@@ -232,5 +232,38 @@ TEST_CASE("JobLog: a bit that is wrong on one read only does no harm", "[server]
   CHECK(disk.injected(Fault::kBitFlipOnRead) > 0);
 }
 
+TEST_CASE("JobLog: only what it has can go on in a later term", "[server][storage]") {
+  SimDisk disk(1);
+  const ShardKey shard{TableId(0), ShardId(0)};
+  const v1::ShardSnapshot snapshot = testing::StorySnapshot(4, 1, 50);
+  const v1::ShardRecord record = testing::StoryRecord(5, 1, 50);
+  {
+    REQUIRE_OK_AND_ASSIGN(const auto log, JobLog::Open(&disk, "log", {}));
+    log->Begin(shard, Term(1), snapshot);
+    log->Continue(shard, Term(3), Position(4));
+    log->Append(shard, Term(3), record);
+    REQUIRE_OK(log->Commit());
+  }
+  const std::vector<StoredState> stored = {{shard, Term(3), Position(5)}};
+  {
+    REQUIRE_OK_AND_ASSIGN(const auto log, JobLog::Open(&disk, "log", {}));
+    CHECK(log->Stored() == stored);
+    log->Continue(shard, Term(4), Position(5));
+    REQUIRE_OK(log->Commit());
+    CHECK(log->Stored().at(0).term == Term(4));
+  }
+  const auto fails = [&](const ShardKey& key, uint64_t term, int64_t position) {
+    REQUIRE_OK_AND_ASSIGN(const auto log, JobLog::Open(&disk, "log", {}));
+    log->Continue(key, Term(term), Position(position));
+    return log->Commit();
+  };
+  CHECK_STATUS(fails(shard, 5, 6), absl::StatusCode::kInternal,
+               "goes on from position 6 in term 5, expected position 4 to 5 and a term after 4");
+  CHECK_STATUS(fails(shard, 5, 3), absl::StatusCode::kInternal, "expected position 4 to 5");
+  CHECK_STATUS(fails(shard, 4, 5), absl::StatusCode::kInternal, "a term after 4");
+  CHECK_STATUS(fails({TableId(0), ShardId(1)}, 5, 5), absl::StatusCode::kInternal,
+               "a whole shard first");
+}
+
 }  // namespace
 }  // namespace capstan::server

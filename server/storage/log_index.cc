@@ -4,6 +4,8 @@
 #include <cassert>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
 #include "common/storage/little_endian.h"
 
 namespace capstan::server {
@@ -70,20 +72,43 @@ void LogIndex::Add(const LogFrame& frame) {
   if (frame.base > shard.base) {
     if (shard.begun) Discount(shard.base_frame);
     for (const auto& [position, record] : shard.records) Discount(record);
+    for (const auto& [position, term] : shard.terms) Discount(term);
     shard = Shard{.base = frame.base};
   }
-  if (frame.type == LogFrameType::kRecord) {
-    const auto [entry, added] = shard.records.try_emplace(frame.position, frame);
-    if (!added) {
-      Discount(entry->second);
-      entry->second = frame;
-    }
-  } else {
+  if (frame.type == LogFrameType::kBase || frame.type == LogFrameType::kForget) {
     if (shard.begun) Discount(shard.base_frame);
     shard.base_frame = frame;
     shard.begun = true;
+    return Count(frame);
+  }
+  for (const auto& [position, later] : shard.terms) {
+    if (position < frame.position && later.term > frame.term) return;
+  }
+  AddTo(frame.type == LogFrameType::kTerm ? &shard.terms : &shard.records, frame);
+  if (frame.type != LogFrameType::kTerm) return;
+  CutBehind(&shard.records, frame);
+  CutBehind(&shard.terms, frame);
+}
+
+void LogIndex::AddTo(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame) {
+  const auto [entry, added] = frames->try_emplace(frame.position, frame);
+  if (!added) {
+    if (entry->second.term > frame.term) return;
+    Discount(entry->second);
+    entry->second = frame;
   }
   Count(frame);
+}
+
+void LogIndex::CutBehind(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame) {
+  for (auto it = frames->upper_bound(frame.position); it != frames->end();) {
+    if (it->second.term >= frame.term) {
+      ++it;
+      continue;
+    }
+    Discount(it->second);
+    it = frames->erase(it);
+  }
 }
 
 void LogIndex::RemoveSegment(uint64_t segment) {
@@ -96,22 +121,34 @@ void LogIndex::RemoveSegment(uint64_t segment) {
 
 absl::Status LogIndex::Check() const {
   for (const auto& [key, shard] : shards_) {
-    const auto loss = [&, name = absl::StrCat("shard ", key.shard.value(), " of table ",
-                                              key.table.value())](absl::string_view what) {
-      return absl::DataLossError(absl::StrCat(name, ": ", what));
-    };
-    if (!shard.begun) return loss("there are records, but not the state that they follow");
-    Position next = shard.base_frame.position.Next();
-    for (const auto& [position, record] : shard.records) {
-      if (position != next || record.term != shard.base_frame.term) {
-        return loss(absl::StrCat("there is the record of position ", position.value(), ", term ",
-                                 record.term.value(), ", expected position ", next.value(),
-                                 ", term ", shard.base_frame.term.value()));
-      }
-      ++next;
-    }
+    CAPSTAN_RETURN_IF_ERROR(
+        Annotate(CheckShard(shard),
+                 absl::StrCat("shard ", key.shard.value(), " of table ", key.table.value())));
   }
   return absl::OkStatus();
+}
+
+absl::Status LogIndex::CheckShard(const Shard& shard) {
+  if (!shard.begun) {
+    return absl::DataLossError("there are records, but not the state that they follow");
+  }
+  Term term = shard.base_frame.term;
+  Position last = shard.base_frame.position;
+  auto later = shard.terms.begin();
+  for (const auto& [position, record] : shard.records) {
+    if (later != shard.terms.end() && later->first == last) term = (later++)->second.term;
+    if (position != last.Next() || record.term != term) {
+      return absl::DataLossError(absl::StrCat(
+          "there is the record of position ", position.value(), ", term ", record.term.value(),
+          ", expected position ", last.Next().value(), ", term ", term.value()));
+    }
+    last = position;
+  }
+  if (later != shard.terms.end() && later->first == last) ++later;
+  if (later == shard.terms.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("term ", later->second.term.value(),
+                                          " begins behind position ", later->first.value(),
+                                          ", which is not there"));
 }
 
 std::vector<LogFrame> LogIndex::LiveIn(uint64_t segment) const {
@@ -120,6 +157,9 @@ std::vector<LogFrame> LogIndex::LiveIn(uint64_t segment) const {
     if (shard.begun && shard.base_frame.segment == segment) frames.push_back(shard.base_frame);
     for (const auto& [position, record] : shard.records) {
       if (record.segment == segment) frames.push_back(record);
+    }
+    for (const auto& [position, term] : shard.terms) {
+      if (term.segment == segment) frames.push_back(term);
     }
   }
   std::sort(frames.begin(), frames.end(),

@@ -26,6 +26,7 @@ enum class LogFrameType : uint32_t {
   kRecord = 3,          // LogFrame, ShardRecord.
   kForget = 4,          // LogFrame.
   kSegmentRemoved = 5,  // A segment's number: it counts no more.
+  kTerm = 6,            // LogFrame: the shard goes on in its term behind its position.
 };
 
 // A frame that is of one shard, and where it lies.
@@ -68,16 +69,25 @@ class LogIndex {
     bool begun = false;  // The base itself (a kBase or kForget) has been added.
     LogFrame base_frame;
     absl::btree_map<Position, LogFrame> records;
+    absl::btree_map<Position, LogFrame> terms;  // kTerm: where later terms begin.
+
+    // Of what stands there. REQUIRES: begun.
+    Term term() const { return terms.empty() ? base_frame.term : terms.rbegin()->second.term; }
+    Position position() const {
+      return records.empty() ? base_frame.position : records.rbegin()->first;
+    }
   };
 
   void AddSegment(uint64_t segment) { segments_[segment]; }
   void SetBytes(uint64_t segment, int64_t bytes);
-  // Counts it unless a later base is there. The later of two copies counts.
+  // Counts it unless a later base is there, or a later term that begins before it. The later of two
+  // copies counts.
   void Add(const LogFrame& frame);
   // REQUIRES: it has no live frames.
   void RemoveSegment(uint64_t segment);
 
-  // Whether every shard is whole: a base, and records without gaps.
+  // Whether every shard is whole: a base, and records without gaps, each of the term that its place
+  // is in.
   // Errors: kDataLoss  names the shard and what is missing.
   absl::Status Check() const;
 
@@ -89,6 +99,11 @@ class LogIndex {
   int64_t live_bytes() const { return live_bytes_; }
 
  private:
+  static absl::Status CheckShard(const Shard& shard);
+  // Takes it in if there is none of a later term at its position.
+  void AddTo(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame);
+  // What lies behind the frame, which begins a term, is of those before.
+  void CutBehind(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame);
   void Count(const LogFrame& frame);
   void Discount(const LogFrame& frame);
 

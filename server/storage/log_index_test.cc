@@ -53,6 +53,64 @@ TEST_CASE("LogIndex: the highest base and its records count, in any order", "[se
   REQUIRE_OK(index.Check());
 }
 
+TEST_CASE("LogIndex: a shard goes on in later terms, and each record is of its own",
+          "[server][storage]") {
+  const auto at = [](LogFrame frame, uint64_t term) {
+    frame.term = Term(term);
+    return frame;
+  };
+  const auto begin_term = [&](int64_t position, uint64_t term, uint64_t segment) {
+    LogFrame frame = at(Base(2, position, segment, 3), term);
+    frame.type = LogFrameType::kTerm;
+    return frame;
+  };
+  LogIndex index;
+  index.Add(Base(2, 10, 1, 100));
+  index.Add(Record(2, 11, 1, 20));
+  index.Add(begin_term(11, 6, 1));  // Of a primary that made no record.
+  index.Add(begin_term(11, 8, 1));
+  index.Add(at(Record(2, 12, 2, 20), 8));
+  index.Add(begin_term(12, 9, 2));
+  REQUIRE_OK(index.Check());
+  CHECK(index.shards().at(kShard).term() == Term(9));
+  CHECK(index.shards().at(kShard).position() == Position(12));
+  CHECK(index.live_bytes() == 146);
+  index.Add(begin_term(11, 8, 3));  // A copy.
+  index.Add(begin_term(11, 6, 3));  // One of what does not count any more.
+  CHECK(index.live_bytes() == 146);
+  CHECK(index.segments().at(1).live == 120);
+  CHECK(index.LiveIn(3).size() == 1);
+  SECTION("a record of the term before counts no more") {
+    index.Add(Record(2, 13, 2, 20));
+    CHECK(index.live_bytes() == 146);
+  }
+  SECTION("a record of a term that has not begun") {
+    index.Add(at(Record(2, 13, 2, 20), 11));
+    CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
+                 "the record of position 13, term 11, expected position 13, term 9");
+  }
+  SECTION("a record is missing before it") {
+    index.Add(begin_term(14, 10, 2));
+    CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
+                 "shard 3 of table 0: term 10 begins behind position 14, which is not there");
+  }
+  SECTION("a term that begins earlier ends what lies behind it, in any order") {
+    index.Add(begin_term(10, 12, 2));
+    CHECK(index.live_bytes() == 103);
+    index.Add(at(Record(2, 12, 4, 20), 8));
+    index.Add(at(Record(2, 11, 4, 50), 12));
+    index.Add(Record(2, 11, 4, 20));
+    CHECK(index.live_bytes() == 153);
+    CHECK(index.shards().at(kShard).position() == Position(11));
+    REQUIRE_OK(index.Check());
+  }
+  SECTION("a later base ends them") {
+    index.Add(at(Base(3, 40, 3, 7), 9));
+    CHECK(index.live_bytes() == 7);
+    REQUIRE_OK(index.Check());
+  }
+}
+
 TEST_CASE("LogIndex: heads of frames and segments survive a round trip", "[server][storage]") {
   const LogFrame frame = Record(1ull << 60, 1ll << 50, 1, 2);
   std::string payload;

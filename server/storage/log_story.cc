@@ -79,6 +79,7 @@ LogStory::LogStory(uint64_t seed, int steps) {
   const auto random = [&](uint64_t below) { return PhiloxWord(seed, draws++) % below; };
   LogState state;
   std::map<ShardKey, std::pair<Term, int64_t>> tails;
+  std::map<ShardKey, int64_t> bases;
   states_.push_back(state);
   for (int i = 0; i < steps; ++i) {
     // Shard 3 is busy, shard 0 hardly ever: its frames are copied on.
@@ -102,8 +103,20 @@ LogStory::LogStory(uint64_t seed, int steps) {
           Term(tail == tails.end() ? 1 + random(5) : tail->second.first.value() + random(2));
       step.position = static_cast<int64_t>(random(50));
       tails[step.shard] = {step.term, step.position};
+      bases[step.shard] = step.position;
       state[step.shard] = absl::StrCat("term ", step.term.value(), " ",
                                        Text(StorySnapshot(step.position, step.salt, step.bytes)));
+    } else if (kind < 5) {
+      step.kind = Kind::kContinue;
+      step.term = tail->second.first = Term(tail->second.first.value() + 1 + random(2));
+      const int64_t end = tail->second.second;
+      step.position = std::max(bases[step.shard], end - static_cast<int64_t>(random(3)));
+      tail->second.second = step.position;
+      std::string& text = state[step.shard];
+      for (int64_t gone = step.position; gone < end; ++gone) {
+        text.erase(text.rfind(' ', text.size() - 2) + 1);
+      }
+      text = absl::StrCat("term ", step.term.value(), text.substr(text.find(' ', 5)));
     } else {
       step.kind = Kind::kAppend;
       step.term = tail->second.first;
@@ -130,6 +143,9 @@ int LogStory::Run(JobLog& log, int* tried) const {
       case Kind::kAppend:
         log.Append(step.shard, step.term,
                    records.emplace_back(StoryRecord(step.position, step.salt, step.bytes)));
+        break;
+      case Kind::kContinue:
+        log.Continue(step.shard, step.term, Position(step.position));
         break;
       case Kind::kForget:
         log.Forget(step.shard);

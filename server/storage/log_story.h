@@ -28,7 +28,7 @@ v1::ShardRecord StoryRecord(int64_t position, uint64_t salt, size_t bytes);
 
 class LogStory {
  public:
-  // `steps` of Begin, Append and Forget over four shards, with a commit after some.
+  // `steps` of Begin, Append, Continue and Forget over four shards, with a commit after some.
   LogStory(uint64_t seed, int steps);
 
   // Carries the script out until a commit fails. Returns the count of steps that were committed;
@@ -38,7 +38,7 @@ class LogStory {
   const std::vector<LogState>& states() const { return states_; }
 
  private:
-  enum class Kind { kBegin, kAppend, kForget };
+  enum class Kind { kBegin, kAppend, kContinue, kForget };
   struct Step {
     Kind kind = Kind::kBegin;
     ShardKey shard;

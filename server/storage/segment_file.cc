@@ -31,7 +31,8 @@ absl::Status TakeFrame(const Frame& frame, uint64_t number, SegmentContents* con
   switch (type) {
     case LogFrameType::kBase:
     case LogFrameType::kRecord:
-    case LogFrameType::kForget: {
+    case LogFrameType::kForget:
+    case LogFrameType::kTerm: {
       if (frame.payload.size() < kLogFrameHeadBytes) break;
       LogFrame entry{.type = type,
                      .segment = number,

@@ -120,6 +120,14 @@ void ServerLog::Append(const JobId& job, const ShardKey& shard, Term term,
            .bytes = bytes});
 }
 
+void ServerLog::Continue(const JobId& job, const ShardKey& shard, Term term, Position position) {
+  Enqueue({.kind = Entry::Kind::kContinue,
+           .job = job,
+           .shard = shard,
+           .term = term,
+           .position = position});
+}
+
 void ServerLog::Forget(const JobId& job, const ShardKey& shard) {
   Enqueue({.kind = Entry::Kind::kForget, .job = job, .shard = shard});
 }
@@ -222,6 +230,9 @@ absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job
     return JobLog::Remove(*options_.disk, FolderOf(id));
   }
   if (job.log == nullptr) {
+    if (entry.kind == Entry::Kind::kContinue && job.failure.ok()) {
+      return absl::InternalError(absl::StrCat(FolderOf(id), " holds nothing that could go on"));
+    }
     if (entry.kind != Entry::Kind::kBegin) return job.failure;
     // A log that could not be read gives way to the new one.
     if (!job.failure.ok()) CAPSTAN_RETURN_IF_ERROR(JobLog::Remove(*options_.disk, FolderOf(id)));
@@ -232,6 +243,11 @@ absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job
   if (entry.kind == Entry::Kind::kForget) {
     job.log->Forget(entry.shard);
     written.erase(entry.shard);
+    return absl::OkStatus();
+  }
+  if (entry.kind == Entry::Kind::kContinue) {
+    job.log->Continue(entry.shard, entry.term, entry.position);
+    written[entry.shard] = {entry.term, entry.position};
     return absl::OkStatus();
   }
   if (entry.snapshot == nullptr && entry.record == nullptr) {

@@ -1,7 +1,7 @@
 // ServerLog: the write-ahead logs of all jobs of one server: takes records in without waiting and
 // writes them in groups.
 //
-//   Begin, Append, Forget --> queue --drain--> JobLog of each job: one write, one sync
+//   Begin, Append, Continue, Forget --> queue --drain--> JobLog of each job: one write, one sync
 //                                                 |--ok--> on_logged: the last position a shard
 //                                                 '--failed--> on_failed; all later
 //                                                              records of the job are dropped
@@ -77,16 +77,18 @@ class ServerLog final : public RecordSink {
              std::shared_ptr<const v1::ShardSnapshot> snapshot) override;
   void Append(const JobId& job, const ShardKey& shard, Term term,
               std::shared_ptr<const v1::ShardRecord> record) override;
+  void Continue(const JobId& job, const ShardKey& shard, Term term, Position position) override;
   void Forget(const JobId& job, const ShardKey& shard) override;
   void ForgetJob(const JobId& job) override;
 
  private:
-  struct Entry {  // One of the four calls.
-    enum class Kind { kBegin, kAppend, kForget, kForgetJob };
+  struct Entry {  // One of the five calls.
+    enum class Kind { kBegin, kAppend, kContinue, kForget, kForgetJob };
     Kind kind = Kind::kBegin;
     JobId job;
     ShardKey shard;
     Term term;
+    Position position;  // kContinue.
     std::shared_ptr<const v1::ShardSnapshot> snapshot;
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;

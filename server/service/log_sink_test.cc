@@ -1,0 +1,113 @@
+// What a job hands to its log, and what it does when the log fails.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "server/service/held_job.h"
+#include "server/service/memory_log.h"
+#include "server/service/shard_link.h"
+#include "server/service/test_job.h"
+
+namespace capstan::server {
+namespace {
+
+std::shared_ptr<HeldJob> MakeLoggedJob(MemoryLog* log, int32_t buckets = 0) {
+  TestJobOptions options{.consistency = {.mode = ConsistencyMode::kAsp}, .safe_replies = true};
+  options.buckets = buckets;
+  options.log = log;
+  return MakeEmptyTestJob(options);
+}
+
+TEST_CASE("Log sink: a log begins anew with a shard that was made from elsewhere", "[server]") {
+  MemoryLog log;
+  const auto job = MakeLoggedJob(&log);
+  const auto take = [&](uint64_t term, const ShardSources& sources) {
+    const v1::RoutingTable routing = TestRouting(term, "server-1", term);
+    REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders,
+                          job->MissingShards(routing, sources));
+    std::vector<MadeShard> made;
+    for (const ShardOrder& order : orders) {
+      made.push_back({.order = order, .shard = job->factory().Initial(order.shard).value()});
+    }
+    job->SetRouting(routing, std::move(made));
+  };
+  take(1, {});
+  CHECK(log.begins == 2);
+  SECTION("at the same position, by chance") {
+    take(2, {.restore_term = Term(2), .log_term = {}});
+    CHECK(log.begins == 4);
+    CHECK(log.continues == 0);
+  }
+  SECTION("what is held goes on in a later term") {
+    take(2, {});
+    CHECK(log.begins == 2);
+    CHECK(log.continues == 2);
+  }
+}
+
+TEST_CASE("Log sink: a shard that was read from the log goes on there", "[server]") {
+  MemoryLog log;
+  const ShardKey kFirst{TableId(0), ShardId(0)}, kSecond{TableId(0), ShardId(1)};
+  log.ends = {{kFirst, {Term(1), Position(0)}}, {kSecond, {Term(1), Position(0)}}};
+  const auto job = MakeLoggedJob(&log);
+  const v1::RoutingTable routing = TestRouting(5, "server-1", 5);
+  REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders,
+                        job->MissingShards(routing, {.restore_term = {}, .log_term = Term(5)}));
+  std::vector<MadeShard> made;
+  for (const ShardOrder& order : orders) {
+    CHECK(order.from == ShardOrder::From::kLog);
+    made.push_back({.order = order, .shard = job->factory().Initial(order.shard).value()});
+  }
+  job->SetRouting(routing, std::move(made));
+  CHECK(log.begins == 0);
+  CHECK(log.continues == 2);
+  CHECK(log.ends.at(kSecond) == std::pair(Term(5), Position(0)));
+}
+
+TEST_CASE("Log sink: few of the buckets that are due a snapshot are copied at a time", "[server]") {
+  constexpr int32_t kBuckets = 6;
+  MemoryLog log;
+  const auto job = MakeLoggedJob(&log, kBuckets);
+  v1::RoutingTable routing = TestRouting(1);
+  AddBuckets(&routing, kBuckets);
+  TakeRouting(*job, routing);
+  const int before = log.begins;
+  log.Sync(*job);
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 1; key <= 60'000; ++key) keys.push_back(key);
+  uint64_t sequence = 0;
+  const auto push = [&] {
+    v1::PushResponse response;
+    job->Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
+              [](const absl::Status&) {});
+  };
+  const auto record_bytes = static_cast<int64_t>(keys.size() * (8 + kTestDim * 4)) / kBuckets;
+  for (int64_t bytes = 0; bytes < ShardLink::kLogBytesMin * 11 / 10; bytes += record_bytes) push();
+  CHECK(log.begins == before + ShardLink::kLogSnapshotsMax);
+  push();
+  CHECK(log.begins == before + ShardLink::kLogSnapshotsMax);
+  log.Sync(*job);
+  push();
+  CHECK(log.begins == before + kBuckets);
+}
+
+TEST_CASE("Log sink: a log that fails fails the job", "[server]") {
+  MemoryLog log;
+  const auto job = MakeLoggedJob(&log);
+  TakeRouting(*job, TestRouting(1));
+  v1::PushResponse response;
+  std::optional<absl::Status> ended;
+  job->Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &response,
+            [&](const absl::Status& status) { ended = status; });
+  CHECK_FALSE(ended.has_value());
+  job->Fail(absl::UnavailableError("wal-3: no space"));
+  CHECK_STATUS(*ended, absl::StatusCode::kUnavailable, "no space");
+  CHECK_STATUS(job->failure(), absl::StatusCode::kUnavailable, "no space");
+}
+
+}  // namespace
+}  // namespace capstan::server
