@@ -261,7 +261,10 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
              "What servers were asked since they started: calls, bytes, how long they took",
              "  capstan table traffic\n  capstan table traffic lenet-1 -o json\n"
              "WORK is a call's own time with its wait for the job's lock, ANSWER the time until "
-             "its answer\nwas sent: a pull may wait for other workers.",
+             "its answer\nwas sent: a pull may wait for other workers.\n"
+             "Of jobs with sparse tables also: KEY LISTS that are kept now, lists that were NAMED "
+             "by pulls, USED again\nwithout their keys, or UNKNOWN (dropped; then keys travel "
+             "once more).",
              line, [busy](const Settings& settings) { return Traffic(settings, *busy); })
       ->add_option("JOB", *busy, "Only servers that hold this job");
 

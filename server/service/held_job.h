@@ -196,6 +196,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::vector<HeldShard> shards() const;                // Whose primary is here. Ordered by key.
   std::vector<v1::ReplicaState> ReplicaStates() const;  // Of those, as TableState reports them.
   std::vector<v1::HeldTable> Describe() const;
+  v1::KeyListCounts key_list_counts() const;
   const ShardFactory& factory() const { return *factory_; }
 
  private:

@@ -304,6 +304,11 @@ std::vector<v1::ReplicaState> HeldJob::ReplicaStates() const {
   return states;
 }
 
+v1::KeyListCounts HeldJob::key_list_counts() const {
+  absl::MutexLock lock(&mutex_);
+  return key_lists_.counts();
+}
+
 std::vector<v1::HeldTable> HeldJob::Describe() const {
   absl::MutexLock lock(&mutex_);
   absl::btree_set<ShardKey> primaries;

@@ -14,6 +14,26 @@ int64_t KeyLists::PartBytes() const {
 
 RowKeys KeyLists::Find(Rank rank, Incarnation incarnation, const ShardKey& shard,
                        const KeyListName& name) {
+  RowKeys keys = Look(rank, incarnation, shard, name);
+  if (keys != nullptr) {
+    counts_.set_used(counts_.used() + 1);
+  } else {
+    counts_.set_unknown(counts_.unknown() + 1);
+  }
+  return keys;
+}
+
+v1::KeyListCounts KeyLists::counts() const {
+  v1::KeyListCounts counts = counts_;
+  for (const auto& [rank, worker] : workers_) {
+    counts.set_kept(counts.kept() + static_cast<int64_t>(worker.lists.size()));
+  }
+  counts.set_bytes(bytes_);
+  return counts;
+}
+
+RowKeys KeyLists::Look(Rank rank, Incarnation incarnation, const ShardKey& shard,
+                       const KeyListName& name) {
   const auto worker = workers_.find(rank);
   if (worker == workers_.end() || worker->second.incarnation != incarnation) return nullptr;
   const auto list = worker->second.lists.find({shard, name});
@@ -25,6 +45,7 @@ RowKeys KeyLists::Find(Rank rank, Incarnation incarnation, const ShardKey& shard
 
 void KeyLists::Keep(Rank rank, Incarnation incarnation, const ShardKey& shard,
                     const KeyListName& name, const RowKeys& keys) {
+  counts_.set_named(counts_.named() + 1);
   Worker& worker = workers_[rank];
   if (incarnation < worker.incarnation) return;
   if (incarnation > worker.incarnation) DropAll(worker);

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "common/sparse/key_list_name.h"
 #include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
 #include "server/core/membership.h"
 #include "server/table_store/gradient.h"
 
@@ -37,7 +38,7 @@ class KeyLists {
   // `account` may be empty: no limit but this one's.
   KeyLists(const Limits& limits, Account account) : limits_(limits), account_(std::move(account)) {}
 
-  // Null: not kept, or no longer.
+  // Null: not kept, or no longer. Counted as used, or unknown.
   RowKeys Find(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name);
 
   // Keeps the list if there is room. A life that is not the rank's newest keeps nothing.
@@ -48,6 +49,7 @@ class KeyLists {
   void SetMembership(const Membership& membership);
 
   int64_t bytes() const { return bytes_; }
+  v1::KeyListCounts counts() const;  // Since it was made.
 
  private:
   using Id = std::pair<ShardKey, KeyListName>;
@@ -64,6 +66,7 @@ class KeyLists {
   };
 
   static int64_t BytesOf(const RowKeys& keys);
+  RowKeys Look(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name);
   int64_t PartBytes() const;
   void DropLast(Worker& worker);
   void DropAll(Worker& worker);
@@ -73,6 +76,7 @@ class KeyLists {
   const Account account_;
   absl::btree_map<Rank, Worker> workers_;
   int64_t bytes_ = 0;
+  v1::KeyListCounts counts_;  // But what is kept.
 };
 
 }  // namespace capstan::server

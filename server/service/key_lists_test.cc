@@ -113,5 +113,20 @@ TEST_CASE("Key lists: without memory nothing is kept, and nothing else is lost",
   CHECK(story.lists.Find(kFirst, kLife, kShard, NameOfKeys(*large)) == nullptr);
 }
 
+TEST_CASE("Key lists: what was named, used and unknown is counted", "[server]") {
+  Story story(4);
+  story.Keep(100);
+  story.Keep(200);
+  CHECK(story.Has(100));
+  CHECK(story.Has(100));
+  CHECK_FALSE(story.Has(300));
+  const v1::KeyListCounts counts = story.lists.counts();
+  CHECK(counts.kept() == 2);
+  CHECK(counts.bytes() == 2 * kListBytes);
+  CHECK(counts.named() == 2);
+  CHECK(counts.used() == 2);
+  CHECK(counts.unknown() == 1);
+}
+
 }  // namespace
 }  // namespace capstan::server

@@ -86,6 +86,14 @@ class BytesCall final : public grpc::ServerUnaryReactor {
   ValueCalls::Cancel cancel_;
 };
 
+void AddTo(v1::KeyListCounts* sum, const v1::KeyListCounts& more) {
+  sum->set_kept(sum->kept() + more.kept());
+  sum->set_bytes(sum->bytes() + more.bytes());
+  sum->set_named(sum->named() + more.named());
+  sum->set_used(sum->used() + more.used());
+  sum->set_unknown(sum->unknown() + more.unknown());
+}
+
 }  // namespace
 
 // Lets a call give its request back before it waits: records are up to 64 MiB.
@@ -222,6 +230,9 @@ grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerCon
   }
   response->set_shared_segments(static_cast<int64_t>(segments_.size()));
   if (data_server_ != nullptr) response->set_data_connections(data_server_->connections());
+  for (const std::shared_ptr<HeldJob>& job : jobs_->All()) {
+    AddTo(response->mutable_key_lists(), job->key_list_counts());
+  }
   return FinishNow(context, absl::OkStatus());
 }
 

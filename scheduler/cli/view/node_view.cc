@@ -181,6 +181,28 @@ std::string HeldTableTable(const TableListOutput& list) {
   return table.empty() ? "No tables.\n" : table.ToString();
 }
 
+namespace {
+
+// Of the servers whose jobs name lists of keys; empty: none do.
+std::string KeyListTable(const TrafficOutput& traffic) {
+  TextTable table({{"SERVER"},
+                   {"KEY LISTS", Align::kRight},
+                   {"MEMORY", Align::kRight},
+                   {"NAMED", Align::kRight},
+                   {"USED", Align::kRight},
+                   {"UNKNOWN", Align::kRight}});
+  for (const ServerTraffic& server : traffic.servers()) {
+    const v1::KeyListCounts& lists = server.path().key_lists();
+    if (lists.named() == 0 && lists.unknown() == 0) continue;
+    table.AddRow({server.server(), FormatCount(lists.kept()), FormatBytes(lists.bytes()),
+                  FormatCount(lists.named()), FormatCount(lists.used()),
+                  FormatCount(lists.unknown())});
+  }
+  return table.empty() ? "" : absl::StrCat("\n", table.ToString());
+}
+
+}  // namespace
+
 std::string TrafficTable(const TrafficOutput& traffic) {
   TextTable table({{"SERVER"},
                    {"METHOD"},
@@ -207,7 +229,7 @@ std::string TrafficTable(const TrafficOutput& traffic) {
                     Percentile(method.answer(), 0.5), Percentile(method.answer(), 0.99)});
     }
   }
-  return table.empty() ? "No calls.\n" : table.ToString();
+  return table.empty() ? "No calls.\n" : absl::StrCat(table.ToString(), KeyListTable(traffic));
 }
 
 std::string PlacementTable(const v1::GetTablesResponse& tables) {

@@ -132,6 +132,19 @@ TEST_CASE("TrafficTable: a row a method that was called, times as bounds", "[cli
         " < 0.016 ms           -    -\n");
 }
 
+TEST_CASE("TrafficTable: servers whose jobs name lists of keys, below", "[cli]") {
+  const std::string text = TrafficTable(Parse<TrafficOutput>(R"(
+          servers { server: "server-1" path {
+            methods { name: "Pull" calls: 5 }
+            key_lists { kept: 12 bytes: 2097152 named: 1300 used: 2599 unknown: 1 } } }
+          servers { server: "server-2" path { methods { name: "Pull" calls: 5 } } })"));
+  const std::string expected =
+      "\nSERVER    KEY LISTS   MEMORY  NAMED   USED  UNKNOWN\n"
+      "server-1         12  2.0 MiB  1,300  2,599        1\n";
+  REQUIRE(text.size() > expected.size());
+  CHECK(text.substr(text.size() - expected.size()) == expected);
+}
+
 TEST_CASE("PlacementTable: a row a shard, with the replicas that are still being filled marked",
           "[cli]") {
   CHECK(PlacementTable(Parse<v1::GetTablesResponse>(R"(
