@@ -79,14 +79,14 @@ std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushRe
 
 std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, PullAnswer* answer,
                                              Done done) {
-  FetchRows(request);
+  std::optional<Ahead> ahead = FetchRows(request);
   Effects effects;
   std::optional<CallId> waits;
   {
     absl::MutexLock lock(&mutex_);
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
-    const auto keys = CheckPullLocked(request);
+    const auto keys = KeysOfPullLocked(request, std::move(ahead));
     absl::Status status = keys.status();
     if (status.ok() && !keys->has_value()) answer->head.set_unknown_key_list(true);
     if (status.ok() && keys->has_value()) {
@@ -101,7 +101,7 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Pul
 
 std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
                                                  PushPullAnswer* answer, Done done) {
-  FetchRows(message.pull);
+  std::optional<Ahead> ahead = FetchRows(message.pull);
   Effects effects;
   std::optional<CallId> waits;
   {
@@ -110,7 +110,7 @@ std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
     Sink sink(this, &effects.ended);
     sink.SetPushCall(call);
     const auto gradients = CheckPushLocked(message.push);
-    const auto keys = CheckPullLocked(message.pull);
+    const auto keys = KeysOfPullLocked(message.pull, std::move(ahead));
     absl::Status status = gradients.ok() ? keys.status() : gradients.status();
     if (status.ok() && !(gradients->has_value() && keys->has_value())) {
       answer->push.set_unknown_key_list(true);
@@ -231,52 +231,71 @@ absl::StatusOr<std::optional<std::vector<Gradient>>> HeldJob::CheckPushLocked(
   return gradients;
 }
 
-absl::StatusOr<RowKeys> HeldJob::KeysOfLocked(const v1::Caller& caller,
-                                              const v1::ShardPull& shard) {
+absl::StatusOr<std::optional<RowKeys>> HeldJob::KeysOfLocked(const v1::Caller& caller,
+                                                             const v1::ShardPull& shard) {
   const ShardKey key = KeyOf(shard);
   const Rank rank(caller.rank());
   const Incarnation incarnation(caller.incarnation());
   const KeyListName name = NameOf(shard.key_list());
+  RowKeys keys;
   if (shard.has_key_list() && shard.keys().empty()) {
-    return key_lists_.Find(rank, incarnation, key, name);
+    keys = key_lists_.Find(rank, incarnation, key, name);
+    if (keys == nullptr) return std::nullopt;
+  } else {
+    absl::StatusOr<RowKeys> parsed = tables_.Find(key)->store().ParseKeys(shard.keys());
+    if (!parsed.ok()) return Annotate(parsed.status(), NameOf(key));
+    keys = *std::move(parsed);
+    if (shard.has_key_list() && name.count != std::ssize(*keys)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(NameOf(key), ": a list of ", name.count, " keys comes with ", keys->size()));
+    }
+    if (shard.has_key_list() && rank != kReaderRank) {
+      key_lists_.Keep(rank, incarnation, key, name, keys);
+    }
   }
-  absl::StatusOr<RowKeys> keys = tables_.Find(key)->store().ParseKeys(shard.keys());
-  if (!keys.ok()) return Annotate(keys.status(), NameOf(key));
-  if (!shard.has_key_list()) return keys;
-  if (name.count != std::ssize(**keys)) {
-    return absl::InvalidArgumentError(absl::StrCat(NameOf(key), ": a list of ", name.count,
-                                                   " keys comes with ", (*keys)->size()));
-  }
-  if (rank != kReaderRank) key_lists_.Keep(rank, incarnation, key, name, *keys);
-  return keys;
+  if (shard.wanted().empty()) return keys;
+  return WantedOf(key, keys, shard.wanted());
 }
 
 absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::CheckPullLocked(
     const v1::PullRequest& request) {
+  CAPSTAN_RETURN_IF_ERROR(CheckPullHeadLocked(request));
+  std::vector<RowKeys> keys;
+  for (const v1::ShardPull& shard : request.shards()) {
+    CAPSTAN_ASSIGN_OR_RETURN(std::optional<RowKeys> of_shard,
+                             KeysOfLocked(request.caller(), shard));
+    if (!of_shard.has_value()) return std::nullopt;
+    keys.push_back(*std::move(of_shard));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckPullSizeLocked(request, keys));
+  return keys;
+}
+
+absl::Status HeldJob::CheckPullHeadLocked(const v1::PullRequest& request) const {
   CAPSTAN_RETURN_IF_ERROR(CheckCallerLocked(request.caller()));
   CAPSTAN_RETURN_IF_ERROR(CheckShardList(request.shards(), kShardsPerMessageMax));
   if (request.wait_limit_ms() < 0 || request.wait_limit_ms() > kWaitLimitMsMax) {
     return absl::InvalidArgumentError(absl::StrCat("wait_limit_ms ", request.wait_limit_ms(),
                                                    ": expected 0 to ", kWaitLimitMsMax));
   }
-  std::vector<RowKeys> all_keys;
-  int64_t answer_bytes = 0;
-  int64_t key_bytes = calls_.key_bytes();
   for (const v1::ShardPull& shard : request.shards()) {
     const ShardKey key = KeyOf(shard);
     CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
     const absl::StatusOr<PullHead> head = DecodePull(request, shard);
     if (!head.ok()) return Annotate(head.status(), NameOf(key));
     CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, *head));
-    CAPSTAN_ASSIGN_OR_RETURN(RowKeys keys, KeysOfLocked(request.caller(), shard));
-    if (shard.has_key_list() && shard.keys().empty() && keys == nullptr) return std::nullopt;
-    if (!shard.wanted().empty()) {
-      CAPSTAN_ASSIGN_OR_RETURN(keys, WantedOf(key, keys, shard.wanted()));
-    }
-    if (keys != nullptr) key_bytes += static_cast<int64_t>(keys->size() * sizeof(uint64_t));
-    const ShardStore& store = tables_.Find(key)->store();
-    answer_bytes += store.AnswerElements(keys) * static_cast<int64_t>(sizeof(float));
-    all_keys.push_back(std::move(keys));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeldJob::CheckPullSizeLocked(const v1::PullRequest& request,
+                                          const std::vector<RowKeys>& keys) const {
+  int64_t answer_bytes = 0;
+  int64_t key_bytes = calls_.key_bytes();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] != nullptr) key_bytes += static_cast<int64_t>(keys[i]->size() * sizeof(uint64_t));
+    const ShardStore& store = tables_.Find(KeyOf(request.shards(static_cast<int>(i))))->store();
+    answer_bytes += store.AnswerElements(keys[i]) * static_cast<int64_t>(sizeof(float));
   }
   if (answer_bytes > kAnswerBytesMax) {
     return absl::InvalidArgumentError(
@@ -288,33 +307,41 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::CheckPullLocked(
                                                      " bytes of keys, with this one ", key_bytes,
                                                      ": expected at most ", kWaitingKeyBytesMax));
   }
-  return all_keys;
+  return absl::OkStatus();
 }
 
-void HeldJob::FetchRows(const v1::PullRequest& request) {
-  if (!factory_->MayKeepRowsOnDisk()) return;
-  std::vector<std::pair<ShardKey, std::unique_ptr<RowFetch>>> fetches;
+std::optional<HeldJob::Ahead> HeldJob::FetchRows(const v1::PullRequest& request) {
+  if (!factory_->MayKeepRowsOnDisk()) return std::nullopt;
+  Ahead ahead;
   {
     absl::MutexLock lock(&mutex_);
-    const auto keys = CheckPullLocked(request);
-    if (!keys.ok() || !keys->has_value()) return;
+    auto keys = CheckPullLocked(request);
+    if (!keys.ok() || !keys->has_value()) return std::nullopt;
+    ahead.keys = **std::move(keys);
     int64_t bytes = 0;
     for (int i = 0; i < request.shards_size() && bytes < kFetchBytesMax; ++i) {
       const ShardKey key = KeyOf(request.shards(i));
-      auto fetch = tables_.Find(key)->store().BeginFetch((**keys)[static_cast<size_t>(i)]);
+      auto fetch = tables_.Find(key)->store().BeginFetch(ahead.keys[static_cast<size_t>(i)]);
       if (fetch == nullptr) continue;
       bytes += fetch->bytes();
-      fetches.emplace_back(key, std::move(fetch));
+      ahead.fetches.emplace_back(key, std::move(fetch));
     }
   }
-  if (fetches.empty()) return;
-  for (const auto& [key, fetch] : fetches) fetch->Start();
-  for (const auto& [key, fetch] : fetches) fetch->Finish();
-  absl::MutexLock lock(&mutex_);
-  for (const auto& [key, fetch] : fetches) {
-    const TableShard* const shard = tables_.Find(key);
-    if (shard != nullptr) shard->store().TakeIn(*fetch).IgnoreError();  // The pull will meet it.
+  for (const auto& [key, fetch] : ahead.fetches) fetch->Start();
+  for (const auto& [key, fetch] : ahead.fetches) fetch->Finish();
+  return ahead;
+}
+
+absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::KeysOfPullLocked(
+    const v1::PullRequest& request, std::optional<Ahead> ahead) {
+  if (!ahead.has_value()) return CheckPullLocked(request);
+  CAPSTAN_RETURN_IF_ERROR(CheckPullHeadLocked(request));
+  CAPSTAN_RETURN_IF_ERROR(CheckPullSizeLocked(request, ahead->keys));
+  for (const auto& [key, fetch] : ahead->fetches) {
+    // The pull will meet what is wrong.
+    tables_.Find(key)->store().TakeIn(*fetch).IgnoreError();
   }
+  return std::move(ahead->keys);
 }
 
 absl::Status HeldJob::PushLocked(const v1::PushRequest& push,

@@ -227,14 +227,32 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::optional<std::vector<RowKeys>>> CheckPullLocked(
       const v1::PullRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The keys that the shard's part of a pull means, kept if it has named them; null as above.
-  absl::StatusOr<RowKeys> KeysOfLocked(const v1::Caller& caller, const v1::ShardPull& shard)
+  // The part of it that changes: who may pull, and where.
+  absl::Status CheckPullHeadLocked(const v1::PullRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether so many keys may wait, and their rows fit in an answer.
+  absl::Status CheckPullSizeLocked(const v1::PullRequest& request,
+                                   const std::vector<RowKeys>& keys) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The keys that the shard's part of a pull means, kept if it has named them. None: as above.
+  absl::StatusOr<std::optional<RowKeys>> KeysOfLocked(const v1::Caller& caller,
+                                                      const v1::ShardPull& shard)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // OK: the shard's primary is here.
   absl::Status CheckPrimaryLocked(const ShardKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A pull's keys, and what of its rows was read ahead of its turn.
+  struct Ahead {
+    std::vector<RowKeys> keys;
+    std::vector<std::pair<ShardKey, std::unique_ptr<RowFetch>>> fetches;
+  };
   // Reads what the pull will need from disk, without the mutex: other calls go on. It decides
-  // nothing: what has changed meanwhile, or cannot be read, is left to the pull.
-  void FetchRows(const v1::PullRequest& request);
+  // nothing: what has changed meanwhile, or cannot be read, is left to the pull. None: nothing is
+  // on disk, or the pull will be refused.
+  std::optional<Ahead> FetchRows(const v1::PullRequest& request);
+  // As CheckPullLocked, of a pull that may have been read ahead; takes in what has arrived for it.
+  absl::StatusOr<std::optional<std::vector<RowKeys>>> KeysOfPullLocked(
+      const v1::PullRequest& request, std::optional<Ahead> ahead)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status PushLocked(const v1::PushRequest& push, const std::vector<Gradient>& gradients,
                           v1::PushResponse* response, Sink& sink)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -107,19 +107,16 @@ std::vector<RowNumber> SparseRows::RowsOf(absl::Span<const uint64_t> keys) const
   for (; !keys.empty(); keys.remove_prefix(std::min(kBatch, keys.size()))) {
     const absl::Span<const uint64_t> batch = keys.subspan(0, kBatch);
     Locate(batch, 0, &rows);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (rows[i] != KeyIndex::kNone) found.push_back(rows[i]);
-    }
+    found.insert(found.end(), rows.begin(), rows.begin() + static_cast<int64_t>(batch.size()));
   }
   return found;
 }
 
-absl::Status SparseRows::Hold(absl::Span<const uint64_t> keys) const {
-  return cache_->Hold(RowsOf(keys), &slab_);
-}
-
 std::unique_ptr<RowFetch> SparseRows::BeginFetch(absl::Span<const uint64_t> keys) const {
-  return cache_ == nullptr ? nullptr : cache_->BeginFetch(RowsOf(keys), slab_);
+  if (cache_ == nullptr) return nullptr;
+  std::vector<RowNumber> rows = RowsOf(keys);
+  std::erase(rows, KeyIndex::kNone);
+  return cache_->BeginFetch(rows, slab_);
 }
 
 absl::Status SparseRows::TakeIn(const RowFetch& fetch) const {
@@ -127,22 +124,35 @@ absl::Status SparseRows::TakeIn(const RowFetch& fetch) const {
   return cache_ == nullptr ? absl::OkStatus() : cache_->TakeIn(fetch, &slab_);
 }
 
-absl::Status SparseRows::HoldFrom(absl::Span<const uint64_t> keys, size_t begin) const {
-  if (cache_ == nullptr) return absl::OkStatus();
-  const size_t batch = BatchMax();
-  const size_t together = std::min(kHeldMax, cache_->held_max()) / batch * batch;
-  return begin % together == 0 ? Hold(keys.subspan(begin, together)) : absl::OkStatus();
+absl::Status SparseRows::LocateHeld(absl::Span<const uint64_t> keys, size_t begin, int64_t bytes,
+                                    std::vector<RowNumber>* held, Rows* rows) const {
+  const size_t batch_max = BatchMax();
+  if (cache_ == nullptr)
+    return Locate(keys.subspan(begin, batch_max), bytes, rows), absl::OkStatus();
+  const size_t together = std::min(kHeldMax, cache_->held_max()) / batch_max * batch_max;
+  if (begin % together == 0) {
+    *held = RowsOf(keys.subspan(begin, together));
+    std::vector<RowNumber> there = *held;
+    std::erase(there, KeyIndex::kNone);
+    CAPSTAN_RETURN_IF_ERROR(cache_->Hold(there, &slab_));
+  }
+  const auto batch = absl::MakeConstSpan(*held).subspan(begin % together, batch_max);
+  std::copy(batch.begin(), batch.end(), rows->begin());
+  for (const RowNumber row : batch) {
+    if (row != KeyIndex::kNone) Prefetch(cache_->Of(slab_.At(row)), bytes - kBodyAt);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SparseRows::Read(absl::Span<const uint64_t> keys, float* out) const {
   CAPSTAN_RETURN_IF_ERROR(FitMemory());
   const int64_t bytes = config_.dim * int64_t{sizeof(float)};
   const size_t batch_max = BatchMax();
+  std::vector<RowNumber> held;
   Rows rows;
   for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
-    CAPSTAN_RETURN_IF_ERROR(HoldFrom(keys, begin));
+    CAPSTAN_RETURN_IF_ERROR(LocateHeld(keys, begin, kBodyAt + bytes, &held, &rows));
     const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
-    Locate(batch, kBodyAt + bytes, &rows);
     for (size_t i = 0; i < batch.size(); ++i, out += config_.dim) {
       if (rows[i] == KeyIndex::kNone) {
         config_.initializer.Fill(batch[i], out);
@@ -177,13 +187,14 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
   const InstructionSet set = BestInstructionSet();
   const size_t batch_max = BatchMax();
   std::vector<float> block(static_cast<size_t>(WireValues::kBlockElements));
+  std::vector<RowNumber> held;
   Rows rows;
   std::array<float*, kBatch> weights;
   std::array<uint32_t, kBatch> counts;
   for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
-    CAPSTAN_RETURN_IF_ERROR(HoldFrom(keys, begin));
+    CAPSTAN_RETURN_IF_ERROR(LocateHeld(keys, begin, kBodyAt + body_bytes_, &held, &rows));
     const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
-    CAPSTAN_RETURN_IF_ERROR(LocateOrMake(batch, version, &rows));
+    CAPSTAN_RETURN_IF_ERROR(MakeMissing(batch, version, &rows));
     const auto elements = static_cast<int64_t>(batch.size()) * config_.dim;
     const UnalignedFloat* const values =
         gradients.Read(static_cast<int64_t>(begin) * config_.dim, elements, block.data());
@@ -211,9 +222,7 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
   return absl::OkStatus();
 }
 
-absl::Status SparseRows::LocateOrMake(absl::Span<const uint64_t> keys, int64_t version,
-                                      Rows* rows) {
-  Locate(keys, kBodyAt + body_bytes_, rows);
+absl::Status SparseRows::MakeMissing(absl::Span<const uint64_t> keys, int64_t version, Rows* rows) {
   const bool admits_all = admission_.admits_all();
   for (size_t i = 0; i < keys.size() && !admits_all; ++i) {
     if ((*rows)[i] == KeyIndex::kNone) admission_.Prefetch(keys[i]);

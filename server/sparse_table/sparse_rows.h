@@ -163,8 +163,8 @@ class SparseRows {
   // The rows of at most kBatch keys; KeyIndex::kNone where there is none. Their first `bytes` are
   // on their way into the cache.
   void Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* rows) const;
-  // Likewise for the update that makes `version`: makes rows for those that are admitted.
-  absl::Status LocateOrMake(absl::Span<const uint64_t> keys, int64_t version, Rows* rows);
+  // For the update that makes `version`: makes rows for those that have none and are admitted.
+  absl::Status MakeMissing(absl::Span<const uint64_t> keys, int64_t version, Rows* rows);
   // Counts an update of each of these rows and stamps them.
   void Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights, uint32_t* counts);
   // After an update that made so many rows.
@@ -196,11 +196,11 @@ class SparseRows {
   int64_t fixed_bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
   // Leaves the bodies what heads and index leave of the limit.
   absl::Status FitMemory() const;
-  std::vector<RowNumber> RowsOf(absl::Span<const uint64_t> keys) const;  // That there are.
-  // Brings the bodies of the keys' rows into memory, where they stay until the next call.
-  absl::Status Hold(absl::Span<const uint64_t> keys) const;
-  // Likewise, a few thousand at a time, for who goes through all by BatchMax and is at `begin`.
-  absl::Status HoldFrom(absl::Span<const uint64_t> keys, size_t begin) const;
+  std::vector<RowNumber> RowsOf(absl::Span<const uint64_t> keys) const;  // Or KeyIndex::kNone.
+  // As Locate, of the batch at `begin` for who goes through all keys by BatchMax. The bodies of its
+  // rows are in memory until the next call: a few thousand keys' at a time, whose rows `held` has.
+  absl::Status LocateHeld(absl::Span<const uint64_t> keys, size_t begin, int64_t bytes,
+                          std::vector<RowNumber>* held, Rows* rows) const;
   // Bodies of those of the batch's rows, numbered as here, whose weights are null.
   absl::Status ReadFromDisk(absl::Span<const RowNumber> numbers, RowBatch* batch) const;
   uint32_t CountOf(const float* weights) const;
