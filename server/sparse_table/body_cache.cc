@@ -102,7 +102,10 @@ absl::Status BodyCache::TakeIn(const RowFetch& fetch, RowSlab* heads) {
   std::vector<FetchedBody> arrived = disk_->Arrived(fetch);
   // Another call may have brought it in meanwhile, and SetMemory made room for fewer.
   arrived.erase(std::remove_if(arrived.begin(), arrived.end(),
-                               [&](const FetchedBody& it) { return !IsOnDisk(heads->At(it.row)); }),
+                               [&](const FetchedBody& it) {
+                                 return !IsOnDisk(heads->At(it.row)) &&
+                                        !Planted(PlantedBug::kTakeInOldBody);
+                               }),
                 arrived.end());
   arrived.resize(std::min(arrived.size(), held_max()));
   CAPSTAN_RETURN_IF_ERROR(MakeFree(arrived.size(), heads));

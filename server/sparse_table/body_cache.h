@@ -67,6 +67,7 @@ class BodyCache {
     Entry& entry = entries_[SlotOf(head)];
     if (entry.changed || Planted(PlantedBug::kForgetChangedRow)) return;
     entry.changed = true;
+    if (Planted(PlantedBug::kTakeInOldBody)) return;
     disk_->Forget(entry.row);
   }
   static bool IsOnDisk(const char* head) { return (SlotOf(head) & kOnDisk) != 0; }

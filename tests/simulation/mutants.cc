@@ -50,10 +50,8 @@ pid_t StartHunt(const Mutant& mutant, const MutantOptions& options) {
   _Exit(caught ? 0 : 1);
 }
 
-}  // namespace
-
-const std::vector<Mutant>& AllMutants() {
-  static const std::vector<Mutant>* const mutants = new std::vector<Mutant>{
+std::vector<Mutant> MutantsOfWorkersAndScheduler() {
+  return {
       {PlantedBug::kSkipOneIterationTooMany, "skip-one-iteration-too-many",
        "a task that is told where to go on leaves the first iteration out"},
       {PlantedBug::kRenumberRepeatedPush, "renumber-repeated-push",
@@ -86,6 +84,11 @@ const std::vector<Mutant>& AllMutants() {
        "some of the scheduler's decisions never reach its store"},
       {PlantedBug::kReuseIncarnations, "reuse-incarnations",
        "a scheduler that restarts gives out incarnations again"},
+  };
+}
+
+std::vector<Mutant> MutantsOfServers() {
+  return {
       {PlantedBug::kSkipDuplicateFilter, "skip-duplicate-filter",
        "a server applies a repeated push once more"},
       {PlantedBug::kAcceptOldIncarnation, "accept-old-incarnation",
@@ -99,6 +102,8 @@ const std::vector<Mutant>& AllMutants() {
       {PlantedBug::kIgnoreMembership, "ignore-membership", "a server takes in no membership"},
       {PlantedBug::kForgetChangedRow, "forget-changed-row",
        "a row that was read from disk and then updated is not written back"},
+      {PlantedBug::kTakeInOldBody, "take-in-old-body",
+       "a body that was read ahead takes the place of what a push made of it meanwhile"},
       {PlantedBug::kForgetPinnedRow, "forget-pinned-row",
        "a checkpoint that is being written has rows as they became meanwhile"},
       {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica",
@@ -120,6 +125,16 @@ const std::vector<Mutant>& AllMutants() {
        "a push is acknowledged before the log has it"},
       {PlantedBug::kIgnoreChecksum, "ignore-checksum", "the log believes bytes that have changed"},
   };
+}
+
+}  // namespace
+
+const std::vector<Mutant>& AllMutants() {
+  static const std::vector<Mutant>* const mutants = [] {
+    auto* all = new std::vector<Mutant>(MutantsOfWorkersAndScheduler());
+    for (const Mutant& mutant : MutantsOfServers()) all->push_back(mutant);
+    return all;
+  }();
   return *mutants;
 }
 

@@ -25,6 +25,9 @@ constexpr const char* kQuick[] = {
     "install-without-optimizer-state",
     "install-without-row-life",
     "forget-changed-row",
+    "take-in-old-body",
+    "keep-stale-row",
+    "forget-pinned-row",
 };
 
 TEST_CASE("Mutants: the simulation catches planted bugs", "[simulation]") {

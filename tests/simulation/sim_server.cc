@@ -14,7 +14,10 @@ namespace {
 constexpr absl::Duration kReplicateTimeout = absl::Seconds(1);
 constexpr absl::Duration kDiskMin = absl::Microseconds(100);  // Of a group of writes with a sync.
 constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
+// Until a checkpoint is written: long enough for training to go on meanwhile.
+constexpr absl::Duration kCheckpointMax = absl::Seconds(1);
 constexpr absl::Duration kCutMax = absl::Milliseconds(100);  // If it writes nothing.
+constexpr absl::Duration kHeldBackMax = absl::Milliseconds(5);
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
 }  // namespace
@@ -31,8 +34,10 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
     server_agent_.reset();
     jobs_.reset();
     writer_.reset();
+    captured_moment_.reset();
     source_.reset();
     log_.reset();
+    held_back_.clear();
     timer_ = 0;
     timer_for_ = Instant::InfiniteFuture();
   });
@@ -66,7 +71,7 @@ void SimServer::MakeParts() {
   server::ServerLog::Options log;
   log.disk = disk_.get();
   log.folder = "log";
-  log.execute = DiskExecutor();
+  log.execute = DiskExecutor(kDiskMax);
   log.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position position) {
     jobs_->OnLogged(job, shard, term, position);
   };
@@ -76,7 +81,10 @@ void SimServer::MakeParts() {
   };
   log_ = std::make_unique<server::ServerLog>(log);
   source_ = std::make_unique<server::DiskTableSource>(&world_->shared_disk, log_.get());
-  writer_ = std::make_unique<server::CheckpointWriter>(&world_->shared_disk, DiskExecutor());
+  writer_ = std::make_unique<server::CheckpointWriter>(&world_->shared_disk,
+                                                       DiskExecutor(kCheckpointMax));
+  captured_moment_ = std::make_unique<CapturedMoment>(
+      world_, writer_.get(), [this](const JobId& job) { return Held(job); });
   server::ServerAgent::Options options;
   options.jobs = jobs_.get();
   options.clock = &process_.clock();
@@ -85,7 +93,7 @@ void SimServer::MakeParts() {
   options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();
   options.row_disks = &world_->row_disks;
-  options.checkpoints = writer_.get();
+  options.checkpoints = captured_moment_.get();
   options.on_change = [this] { process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); }); };
   options.schedule_tick = [this](Instant at) { ScheduleTick(at); };
   options.execute = [this](std::function<void()> make) {
@@ -94,9 +102,9 @@ void SimServer::MakeParts() {
   server_agent_ = std::make_unique<server::ServerAgent>(std::move(options));
 }
 
-server::TaskRunner::Execute SimServer::DiskExecutor() {
-  return [this](std::function<void()> task) {
-    process_.After(world_->prng.Between(kDiskMin, kDiskMax), [this, task = std::move(task)] {
+server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
+  return [this, longest](std::function<void()> task) {
+    process_.After(world_->prng.Between(kDiskMin, longest), [this, task = std::move(task)] {
       task();
       CountDiskFaults();
       if (disk_->cut()) Kill(DiskFate::kCrashed);
@@ -229,6 +237,7 @@ void SimServer::Serve(const Call& call,
 void SimServer::Handle(const Call& call) {
   switch (call->method) {
     case kPush:
+      if (HoldBack(call)) return;
       return Serve<PushMessage, v1::PushResponse>(
           call, [this](const PushMessage& push, const v1::PushResponse& response) {
             world_->Tell([&](Checker& checker) {
@@ -236,12 +245,15 @@ void SimServer::Handle(const Call& call) {
             });
           });
     case kPull:
-      return Serve<v1::PullRequest, PullAnswer>(
+      world_->row_disks.on_fetch = [this] { ServeHeldBack(); };
+      Serve<v1::PullRequest, PullAnswer>(
           call, [this](const v1::PullRequest& request, const PullAnswer& answer) {
             world_->Tell([&](Checker& checker) {
               checker.PullAnswered(process_.name(), request, answer.head);
             });
           });
+      world_->row_disks.on_fetch = nullptr;
+      return;
     case kReplicate:
       return Serve<v1::ReplicateRequest, v1::ReplicateResponse>(call, nullptr);
     case kGetRouting:
@@ -250,6 +262,24 @@ void SimServer::Handle(const Call& call) {
     default:
       return call->Answer(absl::UnimplementedError("no such method"), "");
   }
+}
+
+bool SimServer::HoldBack(const Call& call) {
+  if (world_->options.job.sparse_memory == 0 || serving_held_back_) return false;
+  if (!world_->prng.Chance(0.2)) return false;
+  held_back_.push_back(call);
+  process_.After(world_->prng.Between(absl::ZeroDuration(), kHeldBackMax),
+                 [this] { ServeHeldBack(); });
+  return true;
+}
+
+void SimServer::ServeHeldBack() {
+  if (world_->row_disks.on_fetch && !held_back_.empty()) {
+    ++world_->reached[Reached::kPushedWhileFetching];
+  }
+  serving_held_back_ = true;
+  for (const Call& call : std::exchange(held_back_, {})) Handle(call);
+  serving_held_back_ = false;
 }
 
 absl::Status SimServer::GetRouting(const Call& call) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/storage/sim_disk.h"
@@ -21,6 +22,7 @@
 #include "server/storage/checkpoint_writer.h"
 #include "server/storage/disk_table_source.h"
 #include "server/storage/server_log.h"
+#include "tests/simulation/captured_moment.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_agent.h"
 #include "tests/simulation/sim_network.h"
@@ -65,9 +67,13 @@ class SimServer {
   };
 
   void MakeParts();
-  server::TaskRunner::Execute DiskExecutor();
+  server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
   v1::RegisterRequest Registration() const;
   void Handle(const Call& call);
+  // Where rows lie on disk a push is now and then left until a pull reads some, for which the job's
+  // lock is let go: it is served in the middle of that, or after a while.
+  bool HoldBack(const Call& call);
+  void ServeHeldBack();
   template <typename Request, typename Response>
   void Serve(const Call& call, const std::function<void(const Request&, const Response&)>& told);
   absl::Status GetRouting(const Call& call);
@@ -81,11 +87,14 @@ class SimServer {
   int disks_ = 0;
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
+  std::vector<Call> held_back_;     // Of this life.
+  bool serving_held_back_ = false;  // They are not held back once more.
 
   // Of this life, in the order in which each uses the one before.
   std::unique_ptr<server::HeldJobs> jobs_;
   std::unique_ptr<server::ServerLog> log_;
   std::unique_ptr<server::DiskTableSource> source_;
+  std::unique_ptr<CapturedMoment> captured_moment_;
   std::unique_ptr<server::CheckpointWriter> writer_;
   std::unique_ptr<server::ServerAgent> server_agent_;
   std::unique_ptr<SimAgent> agent_;
