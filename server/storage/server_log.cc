@@ -86,6 +86,13 @@ std::vector<std::pair<JobId, absl::Status>> ServerLog::Unreadable() const {
 
 absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
                              const JobLog::Install& install, const JobLog::Replay& replay) const {
+  if (options_.execute == nullptr) {
+    const absl::MutexLock lock(&mutex_);
+    const auto written = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !unwritten_.contains(job);
+    };
+    mutex_.Await(absl::Condition(&written));
+  }
   const std::shared_ptr<Job> found = Find(job);
   if (found == nullptr) {
     return absl::NotFoundError(absl::StrCat(options_.folder, " has no log of job ", job));
@@ -148,6 +155,7 @@ void ServerLog::Enqueue(Entry entry) {
       entry.snapshot.reset();
       entry.record.reset();
     }
+    ++unwritten_[entry.job];
     queue_.push_back(std::move(entry));
     if (draining_) return;
     draining_ = true;
@@ -188,6 +196,12 @@ void ServerLog::WriteJob(const JobId& id, const std::vector<Entry>& entries) {
   {
     const absl::MutexLock lock(&job->mutex);
     failed = WriteEntries(id, entries, *job, reached);
+  }
+  {
+    const absl::MutexLock lock(&mutex_);
+    const auto unwritten = unwritten_.find(id);
+    unwritten->second -= entries.size();
+    if (unwritten->second == 0) unwritten_.erase(unwritten);
   }
   for (const auto& [shard, state] : reached) {
     options_.on_logged(id, shard, state.first, state.second);

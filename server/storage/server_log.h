@@ -69,7 +69,9 @@ class ServerLog final : public RecordSink {
   // Logs that could not be read, and why. Each stays untouched until its job begins a shard anew.
   std::vector<std::pair<JobId, absl::Status>> Unreadable() const;
 
-  // As JobLog::Read. Errors: also why the job's log could not be read.
+  // As JobLog::Read, once what was queued for the job is written (with options.execute: of what is
+  // written): what a shard is made from is the last of its log. Errors: also why the job's log
+  // could not be read.
   absl::Status Read(const JobId& job, const ShardKey& shard, const JobLog::Install& install,
                     const JobLog::Replay& replay) const;
 
@@ -117,6 +119,7 @@ class ServerLog final : public RecordSink {
   absl::btree_map<JobId, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::btree_map<JobId, size_t> unwritten_ ABSL_GUARDED_BY(mutex_);  // Entries; none is 0.
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   TaskRunner runner_;  // Last: its thread uses all of the above.

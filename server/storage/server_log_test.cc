@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -208,6 +209,38 @@ TEST_CASE("ServerLog: a queue that the disk does not keep up with fails its job"
   REQUIRE(f.failed.size() == 1);
   CHECK_THAT(f.failed[0], Catch::Contains("more than 1000 bytes waiting for the disk"));
   for (const std::string& logged : f.Logged()) CHECK(logged != "job-1/0 1:20");
+}
+
+// A server that begins a new life makes its shards from the log while the last life's may be queued.
+TEST_CASE("ServerLog: who reads waits for what is queued", "[server][storage]") {
+  PosixDisk disk;
+  absl::Notification release;
+  ServerLog::Options options;
+  options.disk = &disk;
+  options.folder = capstan::testing::TestPath("logs");
+  options.on_logged = [&](const JobId&, const ShardKey&, Term, Position) {
+    release.WaitForNotification();  // The next group is not written yet.
+  };
+  options.on_failed = [](const JobId&, const absl::Status&) {};
+  ServerLog log(options);
+  REQUIRE_OK(log.Open());
+  log.Begin("job-1", kA, Term(1), Snapshot(0));
+  REQUIRE_OK(log.Read(
+      "job-1", kA, [](const auto&) { return absl::OkStatus(); },
+      [](const auto&) { return absl::OkStatus(); }));
+  log.Begin("job-1", kA, Term(1), Snapshot(7));
+  std::thread releaser([&release] { release.Notify(); });
+  int64_t read = -1;
+  const absl::Status status = log.Read(
+      "job-1", kA,
+      [&read](const v1::ShardSnapshot& base) {
+        read = base.position();
+        return absl::OkStatus();
+      },
+      [](const auto&) { return absl::OkStatus(); });
+  releaser.join();
+  REQUIRE_OK(status);
+  CHECK(read == 7);
 }
 
 TEST_CASE("ServerLog: its own thread writes what is queued, also while it stops",
