@@ -194,7 +194,7 @@ absl::StatusOr<ShardFileWriter> ShardFileWriter::Begin(Disk* disk, const std::st
     return absl::InvalidArgumentError(absl::StrCat(path, ": the job's name has ", job.size(),
                                                    " bytes, expected at most ", kJobBytesMax));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(disk, path));
+  CAPSTAN_ASSIGN_OR_RETURN(DurableDiskFile file, DurableDiskFile::Create(disk, path));
   ShardFileWriter writer(std::move(file), path);
   v1::CheckpointPart& part = writer.part_;
   part.set_table(key.table.value());

@@ -51,14 +51,14 @@ class ShardFileWriter {
   absl::StatusOr<v1::CheckpointPart> Finish();
 
  private:
-  ShardFileWriter(DurableFile file, std::string path)
+  ShardFileWriter(DurableDiskFile file, std::string path)
       : file_(std::move(file)), path_(std::move(path)) {}
 
   absl::Status AddToBlocks(absl::string_view bytes);
   absl::Status WriteBlock();
   absl::Status Write(absl::string_view bytes);  // Counts them.
 
-  DurableFile file_;
+  DurableDiskFile file_;
   std::string path_;
   v1::CheckpointPart part_;  // But for size and checksum.
   std::string block_;        // The one that is being filled.

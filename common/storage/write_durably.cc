@@ -12,20 +12,20 @@ std::string TemporaryOf(const std::string& path) { return absl::StrCat(path, kTe
 
 }  // namespace
 
-absl::StatusOr<DurableFile> DurableFile::Create(Disk* disk, const std::string& path) {
+absl::StatusOr<DurableDiskFile> DurableDiskFile::Create(Disk* disk, const std::string& path) {
   absl::StatusOr<std::unique_ptr<WritableFile>> file = disk->Create(TemporaryOf(path));
-  if (file.ok()) return DurableFile(disk, path, *std::move(file));
+  if (file.ok()) return DurableDiskFile(disk, path, *std::move(file));
   disk->Remove(TemporaryOf(path)).IgnoreError();
   return file.status();
 }
 
-DurableFile::~DurableFile() {
+DurableDiskFile::~DurableDiskFile() {
   if (file_ == nullptr) return;
   file_.reset();
   disk_->Remove(TemporaryOf(path_)).IgnoreError();
 }
 
-absl::Status DurableFile::Commit() {
+absl::Status DurableDiskFile::Commit() {
   CAPSTAN_RETURN_IF_ERROR(file_->Sync());
   CAPSTAN_RETURN_IF_ERROR(disk_->Rename(TemporaryOf(path_), path_));
   file_.reset();
@@ -34,7 +34,7 @@ absl::Status DurableFile::Commit() {
 
 absl::Status WriteDurably(Disk& disk, const std::string& path,
                           absl::Span<const absl::string_view> parts) {
-  CAPSTAN_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(&disk, path));
+  CAPSTAN_ASSIGN_OR_RETURN(DurableDiskFile file, DurableDiskFile::Create(&disk, path));
   for (const absl::string_view part : parts) CAPSTAN_RETURN_IF_ERROR(file.Append(part));
   return file.Commit();
 }

@@ -1,7 +1,7 @@
-// DurableFile, WriteDurably: a file that is there whole or not at all, also after a power cut.
+// DurableDiskFile, WriteDurably: a file that is there whole or not at all, also after a power cut.
 //
 // Written beside `path` as <path>.tmp, synced, renamed over `path`, and the folder synced.
-// Thread safety: thread-safe for different paths; a DurableFile is thread-compatible.
+// Thread safety: thread-safe for different paths; a DurableDiskFile is thread-compatible.
 #ifndef CAPSTAN_COMMON_STORAGE_WRITE_DURABLY_H_
 #define CAPSTAN_COMMON_STORAGE_WRITE_DURABLY_H_
 
@@ -19,13 +19,13 @@ namespace capstan {
 
 inline constexpr absl::string_view kTemporarySuffix = ".tmp";
 
-class DurableFile {
+class DurableDiskFile {
  public:
   // `disk` outlives it. Errors, here and below: the disk's.
-  static absl::StatusOr<DurableFile> Create(Disk* disk, const std::string& path);
-  DurableFile(DurableFile&&) = default;
-  DurableFile& operator=(DurableFile&&) = delete;
-  ~DurableFile();  // What was not committed is removed.
+  static absl::StatusOr<DurableDiskFile> Create(Disk* disk, const std::string& path);
+  DurableDiskFile(DurableDiskFile&&) = default;
+  DurableDiskFile& operator=(DurableDiskFile&&) = delete;
+  ~DurableDiskFile();  // What was not committed is removed.
 
   absl::Status Append(absl::string_view bytes) { return file_->Append(bytes); }
   // Call once. On failure the path is as it was, except after a failed sync of the folder: then it
@@ -33,7 +33,7 @@ class DurableFile {
   absl::Status Commit();
 
  private:
-  DurableFile(Disk* disk, const std::string& path, std::unique_ptr<WritableFile> file)
+  DurableDiskFile(Disk* disk, const std::string& path, std::unique_ptr<WritableFile> file)
       : disk_(disk), path_(path), file_(std::move(file)) {}
 
   Disk* disk_;
