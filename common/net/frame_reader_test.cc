@@ -27,6 +27,16 @@ struct Pair {
   int files[2];
 };
 
+// All that have been received.
+void TakeFrames(FrameReader* reader, std::vector<FrameReader::Frame>* frames,
+                const FrameReader::PlacesOf& places_of = nullptr) {
+  for (;;) {
+    REQUIRE_OK_AND_ASSIGN(auto frame, reader->Next(places_of));
+    if (!frame.has_value()) return;
+    frames->push_back(*std::move(frame));
+  }
+}
+
 std::string FrameOf(uint64_t call, const std::string& body) {
   const auto head = EncodeFrameHead({.kind = FrameKind::kRequest,
                                      .what = 1,
@@ -45,11 +55,7 @@ TEST_CASE("Frame reader: frames come out whole, wherever they were torn", "[net]
     for (size_t at = 0; at < bytes.size(); at += step) {
       pair.Write(bytes.substr(at, step));
       REQUIRE_OK(reader.Receive(pair.files[0]));
-      for (;;) {
-        REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next());
-        if (!frame.has_value()) break;
-        frames.push_back(*std::move(frame));
-      }
+      TakeFrames(&reader, &frames);
     }
     CAPTURE(step);
     REQUIRE(frames.size() == 3);
@@ -73,11 +79,7 @@ TEST_CASE("Frame reader: a long body comes in pieces, with the frame behind it",
     for (bool more = true; more;) {
       REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(pair.files[0]));
       more = received > 0;
-      for (;;) {
-        REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next());
-        if (!frame.has_value()) break;
-        frames.push_back(*std::move(frame));
-      }
+      TakeFrames(&reader, &frames);
     }
   }
   REQUIRE(frames.size() == 2);
@@ -119,11 +121,7 @@ TEST_CASE("Frame reader: what has a place is received there, wherever it is torn
       pair.Write(bytes.substr(at, step));
       for (size_t received = 1; received > 0;) {
         REQUIRE_OK_AND_ASSIGN(received, reader.Receive(pair.files[0]));
-        for (;;) {
-          REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next(places_of));
-          if (!frame.has_value()) break;
-          frames.push_back(*std::move(frame));
-        }
+        TakeFrames(&reader, &frames, places_of);
       }
     }
     CAPTURE(step);
