@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/message_codec.h"
 #include "worker/client/push_pull_client.h"
@@ -17,6 +18,10 @@
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
+
+// Who starts a push waits that long for a socket that takes no more, before it leaves the rest of
+// the message to the connection's thread: other servers' messages are not to wait for this one.
+constexpr absl::Duration kSendPatience = absl::Milliseconds(5);
 
 // One message in flight.
 struct PushPullClient::Call {

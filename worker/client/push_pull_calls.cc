@@ -17,9 +17,8 @@ namespace capstan::worker {
 namespace {
 
 constexpr int64_t kSharedBytesMin = 16 << 10;  // Of a message; smaller ones gain nothing.
-// The sender waits that long for a socket that takes no more, before it leaves the rest of a
-// message to the connection's thread: other servers' messages are not to wait for this one.
-constexpr absl::Duration kSenderPatience = absl::Milliseconds(5);
+// Of pushes that whoever asked for them starts without the sender's thread.
+constexpr int64_t kSentAtOnceMax = 1 << 20;
 
 SharedLane::Direction DirectionOf(const SendMessage& message) {
   return message.request.kind == OpKind::kPush ? SharedLane::Direction::kPush
@@ -153,9 +152,19 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::TakeLocked(Calls* calls) {
   return nullptr;
 }
 
+void PushPullClient::TakeSmallPushesLocked(std::vector<std::shared_ptr<Call>>* calls) {
+  int64_t bytes = 0;
+  for (const std::shared_ptr<Call>& call : pushes_) bytes += RoomBytes(call->sizes);
+  if (bytes > kSentAtOnceMax) return;
+  while (MayTakeLocked(pushes_)) {
+    if (std::shared_ptr<Call> call = TakeLocked(&pushes_)) calls->push_back(std::move(call));
+  }
+}
+
 bool PushPullClient::NextQueued(Task* task) {
   *task = {};
   absl::MutexLock lock(&mutex_);
+  sending_ = false;
   auto any = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return closing_ || !ask_queue_.empty() || !offers_.empty() || !placed_.empty() ||
            !pushes_.empty() || !pulls_.empty();
@@ -168,7 +177,8 @@ bool PushPullClient::NextQueued(Task* task) {
   const bool in_time = mutex_.AwaitWithTimeout(absl::Condition(&ready), options_.push_patience);
   if (closing_) return false;
   if (!in_time) {
-    if (!pushes_.empty()) task->call = TakeLocked(&pushes_);
+    sending_ = !pushes_.empty();
+    if (sending_) task->call = TakeLocked(&pushes_);
     return true;
   }
   if (!ask_queue_.empty()) {
@@ -182,6 +192,7 @@ bool PushPullClient::NextQueued(Task* task) {
   } else {
     task->call = TakeLocked(MayTakeLocked(pushes_) ? &pushes_ : &pulls_);
   }
+  sending_ = true;
   return true;
 }
 
@@ -199,7 +210,7 @@ void PushPullClient::SendQueued() {
       if (task.offer->lane().WantsOffer(now)) task.offer->lane().Offer(now);
       task.offer->data_lane().Offer(now);
     }
-    if (task.call != nullptr) StartCalls({task.call}, kSenderPatience);
+    if (task.call != nullptr) StartCalls({task.call}, kSendPatience);
   }
 }
 
@@ -270,8 +281,15 @@ void PushPullClient::CancelReadersLocked(std::optional<OpId> op) {
 void PushPullClient::EndReadLocked(Call& call) {
   call.reading = false;
   const auto readers = readers_.find(call.message.op);
-  if (--readers->second == 0) readers_.erase(readers);
-  changed_.SignalAll();
+  if (--readers->second > 0) return;
+  readers_.erase(readers);
+  if (watchers_ > 0 || ended_.contains(call.message.op)) changed_.SignalAll();
+}
+
+void PushPullClient::AwaitReadersLocked(const std::function<bool()>& gone) {
+  ++watchers_;
+  while (!gone()) changed_.Wait(&mutex_);
+  --watchers_;
 }
 
 void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
@@ -286,6 +304,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   std::vector<std::shared_ptr<Call>> calls;
   {
     absl::MutexLock lock(&mutex_);
+    const Instant deadline = session_.NextDeadline();
     if (read) EndReadLocked(*call);
     // It was broken off or cannot be read; or the operation has failed, by another message, while
     // this one was being read.
@@ -306,7 +325,10 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
     call->lease.GiveBack();
     if (call->pushing > 0) pushing_[call->peer.get()] -= call->pushing;
     calls_.erase(call);
-    changed_.SignalAll();  // A new back-off deadline, the end of an operation, or of the last call.
+    // Waking somebody for nothing costs more than a small message does. (The end of an operation has
+    // been told.)
+    const bool told = closing_ || watchers_ > 0 || session_.NextDeadline() < deadline;
+    if (told) changed_.SignalAll();
   }
   StartCalls(calls);
 }

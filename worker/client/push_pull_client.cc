@@ -94,7 +94,7 @@ absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {
     }
     ++rerouting_;
     CancelReadersLocked(std::nullopt);
-    while (!readers_.empty()) changed_.Wait(&mutex_);
+    AwaitReadersLocked([&] { return readers_.empty(); });
     --rerouting_;
     changed_.SignalAll();
     if (closing_ || routing.generation <= session_.routing_generation()) return absl::OkStatus();
@@ -176,9 +176,11 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
       payloads_.erase(op);
       return started;
     }
+    const bool idle = !sending_ && pushes_.empty();
     calls = TakeActionsLocked(actions);
+    if (idle && !request.held) TakeSmallPushesLocked(&calls);
   }
-  StartCalls(calls);
+  StartCalls(calls, kSendPatience);
   return op;
 }
 
@@ -202,7 +204,7 @@ absl::StatusOr<OpId> PushPullClient::Pull(Iteration iteration, PullMode mode,
        .keys = std::make_shared<const AllTableKeys>(std::move(keys))});
 }
 
-void PushPullClient::WaitUntil(const std::function<bool()>& over) {
+void PushPullClient::WaitUntil(Watch watch, const std::function<bool()>& over) {
   for (;;) {
     std::vector<std::shared_ptr<Call>> calls;
     {
@@ -210,7 +212,10 @@ void PushPullClient::WaitUntil(const std::function<bool()>& over) {
       if (over()) return;
       const absl::Duration until = session_.NextDeadline() - clock_.Now();
       if (until > absl::ZeroDuration()) {
+        const int watching = watch == Watch::kMessages ? 1 : 0;
+        watchers_ += watching;
         changed_.WaitWithTimeout(&mutex_, until);
+        watchers_ -= watching;
         continue;
       }
       SessionActions actions;
@@ -223,7 +228,7 @@ void PushPullClient::WaitUntil(const std::function<bool()>& over) {
 
 absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
   absl::StatusOr<OpResult> result;
-  WaitUntil([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  WaitUntil(Watch::kEnds, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (op == used_) EndUseLocked();
     if (const auto ended = ended_.find(op); ended != ended_.end()) {
       if (readers_.contains(op)) {  // Though it has failed.
@@ -254,7 +259,7 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
 
 bool PushPullClient::WaitFor(OpId op, TableId table, int64_t end) {
   bool arrived = false;
-  WaitUntil([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  WaitUntil(Watch::kMessages, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     EndUseLocked();
     if (const auto ended = ended_.find(op); ended != ended_.end()) {
       arrived = ended->second.status.ok() && !ended->second.reread;
@@ -300,7 +305,7 @@ void PushPullClient::CancelPull(OpId op) {
     }
     calls = TakeActionsLocked(actions);
     // As it ends, what is being read is forgotten: the session does not expect it any more.
-    while (readers_.contains(op)) changed_.Wait(&mutex_);
+    AwaitReadersLocked([&] { return !readers_.contains(op); });
     payloads_.erase(op);
     ended_.erase(op);
   }

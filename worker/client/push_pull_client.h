@@ -177,8 +177,10 @@ class PushPullClient {
     std::shared_ptr<const AllTableKeys> keys;     // Shared with the operation's calls.
   };
 
+  // What a thread that waits is woken for, beside deadlines of the session.
+  enum class Watch { kEnds, kMessages };  // Of operations; of each message.
   // Lets the session go on until `over`, which is asked under the lock.
-  void WaitUntil(const std::function<bool()>& over);
+  void WaitUntil(Watch watch, const std::function<bool()>& over);
   // Whoever reads parameters of a pull that has not ended is done with them, or that pull is over.
   void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
@@ -196,6 +198,10 @@ class PushPullClient {
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
   // Among the pushes that wait, by their turn: of an older operation, of a lower shard, first.
   void QueuePushLocked(std::shared_ptr<Call> call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For a caller that has just queued all pushes that wait: it starts them itself if they are small,
+  // and nothing keeps them here.
+  void TakeSmallPushesLocked(std::vector<std::shared_ptr<Call>>* calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendQueued();            // The sender's loop.
   bool NextQueued(Task* task);  // Waits for one. Returns false when closing.
   // The first call may go: it need not wait for room or for answers, or has become useless.
@@ -221,6 +227,7 @@ class PushPullClient {
   bool BeginRead(Call& call);
   void CancelReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndReadLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AwaitReadersLocked(const std::function<bool()>& gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::StatusOr<DecodedReply> Read(const Call& call, const absl::Cord& answer);
   std::shared_ptr<BodyPlaces> PlacesOf(const std::shared_ptr<Call>& call);
 
@@ -246,6 +253,7 @@ class PushPullClient {
   Calls placed_ ABSL_GUARDED_BY(mutex_);  // Pulls that have their room.
   Calls pushes_ ABSL_GUARDED_BY(mutex_);
   Calls pulls_ ABSL_GUARDED_BY(mutex_);
+  bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // The sender starts something.
   std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<const ServerPeer*, int64_t> pushing_ ABSL_GUARDED_BY(mutex_);  // Bytes.
@@ -253,6 +261,7 @@ class PushPullClient {
   PathCounts counts_ ABSL_GUARDED_BY(mutex_);                   // Without data_messages.
   absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
   int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;                   // Above 0: no reader may begin.
+  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;                    // Wait for more than operations.
   OpId used_ ABSL_GUARDED_BY(mutex_);  // Of WaitFor: its parameters are used. 0: none.
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
