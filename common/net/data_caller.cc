@@ -19,7 +19,7 @@ constexpr int64_t kNoBound =
 }  // namespace
 
 DataCaller::DataCaller(Descriptor socket, const Clock* clock)
-    : clock_(clock), connection_(std::move(socket), kNoBound, clock), quiet_since_(clock->Now()) {}
+    : clock_(clock), connection_(std::move(socket), kNoBound, clock), watch_(clock->Now()) {}
 
 absl::Status DataCaller::Run() {
   const absl::Status status = connection_.Run(this);
@@ -129,31 +129,26 @@ void DataCaller::GiveUp(CallId call, const absl::Status& status) {
   pending->done(status);
 }
 
-absl::Status DataCaller::CheckPeer(Instant now, bool moved) {
+absl::Status DataCaller::CheckPeer(Instant now, int64_t moved) {
   bool waits;
   {
     absl::MutexLock lock(&mutex_);
     waits = !pending_.empty();
   }
-  const bool ping_itself = std::exchange(just_pinged_, false);
-  if ((moved && !ping_itself) || !waits) {
-    quiet_since_ = now;
-    pinged_.reset();
-    return absl::OkStatus();
+  switch (watch_.Look(now, moved, waits)) {
+    case PeerWatch::Verdict::kFine:
+      return absl::OkStatus();
+    case PeerWatch::Verdict::kAsk:
+      connection_.Send({.kind = FrameKind::kPing}, absl::Cord());
+      return absl::OkStatus();
+    case PeerWatch::Verdict::kGone:
+      break;
   }
-  if (!pinged_.has_value()) {
-    if (now - quiet_since_ < kPingAfter) return absl::OkStatus();
-    connection_.Send({.kind = FrameKind::kPing}, absl::Cord());
-    pinged_ = now;
-    just_pinged_ = true;
-    return absl::OkStatus();
-  }
-  if (now - *pinged_ < kPongWithin) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("the peer has said nothing for ", absl::FormatDuration(now - quiet_since_)));
+      absl::StrCat("the peer has said nothing for ", absl::FormatDuration(watch_.Quiet(now))));
 }
 
-absl::Status DataCaller::OnTick(Instant now, bool moved, Instant* next) {
+absl::Status DataCaller::OnTick(Instant now, int64_t moved, Instant* next) {
   CAPSTAN_RETURN_IF_ERROR(CheckPeer(now, moved));
   for (const auto& [call, status] : TakeOverdue(now)) GiveUp(call, status);
   absl::MutexLock lock(&mutex_);

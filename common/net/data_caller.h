@@ -5,8 +5,8 @@
 //                        |------deadline----------------> done(kDeadlineExceeded), likewise
 //                        '------connection lost, Close--> done(kUnavailable)
 //
-// A server that says nothing for kPingAfter while calls are pending is asked for a sign of life;
-// if none comes in kPongWithin, the connection is lost. Thread safety: thread-safe.
+// A server that says nothing while calls are pending is asked for a sign of life;
+// if none comes, the connection is lost (peer_watch.h). Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_DATA_CALLER_H_
 #define CAPSTAN_COMMON_NET_DATA_CALLER_H_
 
@@ -28,6 +28,7 @@
 #include "common/net/data_connection.h"
 #include "common/net/frame.h"
 #include "common/net/frame_reader.h"
+#include "common/net/peer_watch.h"
 #include "common/storage/descriptor.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
@@ -36,10 +37,6 @@ namespace capstan {
 
 class DataCaller final : private DataConnection::Handler {
  public:
-  // As gRPC's pings (common/net/channel.cc).
-  static constexpr absl::Duration kPingAfter = absl::Seconds(10);
-  static constexpr absl::Duration kPongWithin = absl::Seconds(5);
-
   // Called once, by the thread in Run, under no lock.
   using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
   using CallId = uint64_t;
@@ -74,12 +71,12 @@ class DataCaller final : private DataConnection::Handler {
 
   absl::Status OnFrame(const FrameHead& head, absl::Cord body) override;
   std::shared_ptr<BodyPlaces> PlacesOf(const FrameHead& head) override;
-  absl::Status OnTick(Instant now, bool moved, Instant* next) override;
+  absl::Status OnTick(Instant now, int64_t moved, Instant* next) override;
   // Takes a call out of the books; nothing if it has ended.
   std::optional<Pending> Take(CallId call);
   void GiveUp(CallId call, const absl::Status& status);
   std::vector<std::pair<CallId, absl::Status>> TakeOverdue(Instant now);
-  absl::Status CheckPeer(Instant now, bool moved);
+  absl::Status CheckPeer(Instant now, int64_t moved);
 
   const Clock* const clock_;
   DataConnection connection_;
@@ -91,10 +88,7 @@ class DataCaller final : private DataConnection::Handler {
   std::set<std::pair<Instant, CallId>> deadlines_ ABSL_GUARDED_BY(mutex_);
   std::vector<CallId> cancelled_ ABSL_GUARDED_BY(mutex_);
   Instant next_tick_ ABSL_GUARDED_BY(mutex_);
-  // Of the thread in Run: since when nothing has moved though calls are pending; when it asked.
-  Instant quiet_since_;
-  std::optional<Instant> pinged_;
-  bool just_pinged_ = false;  // What has moved since is the question itself.
+  PeerWatch watch_;  // Of the thread in Run.
 };
 
 }  // namespace capstan

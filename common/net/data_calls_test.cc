@@ -21,7 +21,9 @@
 #include "common/net/data_server.h"
 #include "common/net/data_socket.h"
 #include "common/net/frame.h"
+#include "common/net/peer_watch.h"
 #include "common/net/wake_up.h"
+#include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 
@@ -334,6 +336,63 @@ TEST_CASE("Data server: connections beyond its number are closed", "[net][data]"
   Outcome outcome;
   client.Start(DataMethod::kPush, absl::Cord("abc"), &outcome);
   REQUIRE_OK(outcome.Get());
+}
+
+// The head of the next frame without a body, or none within the test's patience.
+std::optional<FrameHead> NextHead(const Descriptor& socket, int patience_millis) {
+  pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
+  if (poll(&ready, 1, patience_millis) <= 0) return std::nullopt;
+  std::string head(kFrameHeadBytes, '\0');
+  const ssize_t got = recv(socket.get(), head.data(), head.size(), MSG_WAITALL);
+  REQUIRE(got == static_cast<ssize_t>(head.size()));
+  REQUIRE_OK_AND_ASSIGN(const FrameHead decoded, DecodeFrameHead(head));
+  return decoded;
+}
+
+TEST_CASE("Data calls: a silent peer is asked for a sign of life, then given up", "[net][data]") {
+  int files[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+  const Descriptor peer(files[1]);
+  ManualClock clock;
+  DataCaller caller(Descriptor(files[0]), &clock);
+  absl::Status status;
+  std::thread thread([&] { status = caller.Run(); });
+  Outcome held;
+  caller.Start({.method = DataMethod::kPull, .bytes = {}, .timeout = absl::Hours(9)}, held.Done());
+  REQUIRE(NextHead(peer, 20000)->kind == FrameKind::kRequest);
+  std::optional<FrameHead> asked;
+  while (!asked.has_value()) {  // It looks at its clock every second.
+    clock.Advance(PeerWatch::kPingAfter);
+    asked = NextHead(peer, 1500);
+  }
+  CHECK(asked->kind == FrameKind::kPing);
+  clock.Advance(PeerWatch::kPongWithin);
+  CHECK_STATUS(held.Get(), StatusCode::kUnavailable, "the peer has said nothing for");
+  thread.join();
+  CHECK_STATUS(status, StatusCode::kUnavailable, "the peer has said nothing for");
+}
+
+TEST_CASE("Data server: more open calls than a connection may have are refused", "[net][data]") {
+  Fixture f;
+  const Descriptor raw = f.Raw();
+  const int flags = fcntl(raw.get(), F_GETFL);
+  fcntl(raw.get(), F_SETFL, flags & ~O_NONBLOCK);
+  std::string requests;
+  for (uint64_t call = 1; call <= DataServer::kOpenCallsMax + 1; ++call) {
+    requests += Bytes({.kind = FrameKind::kRequest, .what = 2, .call = call});
+  }
+  Write(raw, requests);
+  const std::optional<FrameHead> head = NextHead(raw, 20000);
+  REQUIRE(head.has_value());
+  CHECK(head->kind == FrameKind::kError);
+  CHECK(head->call == DataServer::kOpenCallsMax + 1);
+  std::string text(head->length, '\0');
+  REQUIRE(recv(raw.get(), text.data(), text.size(), MSG_WAITALL) > 0);
+  CHECK_STATUS(ErrorOf(*head, text), StatusCode::kResourceExhausted, "more than 65536 calls");
+  f.service.End(0, absl::Cord());  // There is room again.
+  REQUIRE(NextHead(raw, 20000)->kind == FrameKind::kAnswer);
+  Write(raw, Bytes({.kind = FrameKind::kRequest, .what = 1, .call = 1}));
+  CHECK(NextHead(raw, 20000)->kind == FrameKind::kAnswer);
 }
 
 TEST_CASE("Data calls: close under load ends every call once", "[net][data]") {

@@ -84,10 +84,9 @@ absl::Status DataConnection::HandleFrames(Handler* handler) {
 }
 
 absl::Status DataConnection::WaitForMore(Handler* handler, bool wait) {
-  const int64_t moved = received_bytes_ + writer_.sent_bytes();
   Instant next = Instant::InfiniteFuture();
   const Instant now = clock_->Now();
-  CAPSTAN_RETURN_IF_ERROR(handler->OnTick(now, std::exchange(moved_bytes_, moved) != moved, &next));
+  CAPSTAN_RETURN_IF_ERROR(handler->OnTick(now, received_bytes_ + writer_.sent_bytes(), &next));
   const bool stalled = writer_.stalled();
   if (!MayRead() && !stalled) next = std::min(next, now + kWriterPause);
   pollfd files[] = {{.fd = socket_.get(), .events = 0, .revents = 0},

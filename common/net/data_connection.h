@@ -36,9 +36,9 @@ class DataConnection {
     virtual absl::Status OnFrame(const FrameHead& head, absl::Cord body) = 0;
     // Where parts of the body of a frame that begins belong; null: anywhere.
     virtual std::shared_ptr<BodyPlaces> PlacesOf(const FrameHead& /*head*/) { return nullptr; }
-    // Before the thread sleeps, and after Wake; `moved`: bytes have come or gone since the last
-    // one. *next: when it is to be called again at the latest. Errors end the connection.
-    virtual absl::Status OnTick(Instant now, bool moved, Instant* next) = 0;
+    // Before the thread sleeps, and after Wake; `moved`: bytes that have come and gone so far.
+    // *next: when it is to be called again at the latest. Errors end the connection.
+    virtual absl::Status OnTick(Instant now, int64_t moved, Instant* next) = 0;
   };
 
   // The socket is connected, and greeted. `clock` outlives the connection.
@@ -67,7 +67,7 @@ class DataConnection {
   FrameWriter writer_;
   // Of the thread in Run.
   FrameReader reader_;
-  int64_t received_bytes_ = 0, moved_bytes_ = 0;
+  int64_t received_bytes_ = 0;
 };
 
 }  // namespace capstan

@@ -72,7 +72,7 @@ class DataServer::Peer final : public DataConnection::Handler,
             absl::StrCat("a client sent a frame of kind ", static_cast<int>(head.kind)));
     }
   }
-  absl::Status OnTick(Instant, bool, Instant*) override { return absl::OkStatus(); }
+  absl::Status OnTick(Instant, int64_t, Instant*) override { return absl::OkStatus(); }
 
  private:
   absl::Status StartCall(const FrameHead& head, absl::Cord body) {

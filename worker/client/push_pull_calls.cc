@@ -325,8 +325,8 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
     call->lease.GiveBack();
     if (call->pushing > 0) pushing_[call->peer.get()] -= call->pushing;
     calls_.erase(call);
-    // Waking somebody for nothing costs more than a small message does. (The end of an operation has
-    // been told.)
+    // Waking somebody for nothing costs more than a small message. (An operation's end has been
+    // told.)
     const bool told = closing_ || watchers_ > 0 || session_.NextDeadline() < deadline;
     if (told) changed_.SignalAll();
   }

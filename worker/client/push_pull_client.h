@@ -198,7 +198,7 @@ class PushPullClient {
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
   // Among the pushes that wait, by their turn: of an older operation, of a lower shard, first.
   void QueuePushLocked(std::shared_ptr<Call> call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For a caller that has just queued all pushes that wait: it starts them itself if they are small,
+  // For who has just queued all pushes that wait: it starts them itself if they are small,
   // and nothing keeps them here.
   void TakeSmallPushesLocked(std::vector<std::shared_ptr<Call>>* calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
