@@ -65,8 +65,12 @@ void ValidateSplit(v1::Data::Format format, const v1::Split& split, FieldChecker
   ValidateFilesSplit(format, split, check);
 }
 
-void ValidateExamples(const v1::Examples& examples, FieldChecker check) {
+void ValidateExamples(v1::Data::Format format, const v1::Examples& examples, FieldChecker check) {
   check.Real("max_bad_fraction", examples.max_bad_fraction(), Closed(0, 1), Presence::kExplicit);
+  if (examples.hash_buckets() != 0 && format == v1::Data::SVMLIGHT) {
+    check.Wrong("hash_buckets", absl::StrCat(examples.hash_buckets()),
+                "nothing: the keys of SVMLIGHT are those that stand in the file");
+  }
   if (examples.has_memory_mib()) {
     check.IntegerBetween("memory_mib", examples.memory_mib(), 0, kMemoryMibMax,
                          Presence::kExplicit);
@@ -104,7 +108,7 @@ void ValidateForExamples(const v1::Data& data, FieldChecker check) {
   const v1::Data::Format format = data.format();
   const bool is_text = IsExampleFormat(format) && format != v1::Data::CLICK_LOG;
   if (only("examples", data.has_examples(), is_text, "files of examples")) {
-    ValidateExamples(data.examples(), check.In("examples"));
+    ValidateExamples(format, data.examples(), check.In("examples"));
   }
   if (only("columns", data.has_columns(), format == v1::Data::COLUMNS, "COLUMNS") ||
       format == v1::Data::COLUMNS) {

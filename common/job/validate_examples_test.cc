@@ -43,7 +43,8 @@ Lines ErrorsAfter(const std::string& change, const std::string& clear = "") {
 
 TEST_CASE("ValidateJob: jobs on examples that keep to the ranges", "[job]") {
   CHECK(ErrorsAfter("") == Lines{});
-  CHECK(ErrorsAfter("data { format: SVMLIGHT }", "columns") == Lines{});
+  CHECK(ErrorsAfter("data { format: SVMLIGHT examples { hash_buckets: 0 } }", "columns") ==
+        Lines{});
   CHECK(ErrorsAfter("data { format: TEXT text { words_max: 5 } } model { sparse { skip_gram {} } }",
                     "columns") == Lines{});
   CHECK(ErrorsAfter("optimizer { ftrl { l1: 1 } }") == Lines{});
@@ -82,6 +83,12 @@ TEST_CASE("ValidateJob: examples and columns keep to their ranges", "[job]") {
   CHECK(ErrorsAfter("data { columns {} }", "columns") ==
         Lines{"data.columns.columns: got nothing, expected what each column of a line is, from the "
               "first to the last"});
+}
+
+TEST_CASE("ValidateJob: keys that a file gives are not folded", "[job]") {
+  CHECK(ErrorsAfter("data { format: SVMLIGHT }", "columns") ==
+        Lines{"data.examples.hash_buckets: got 1000, expected nothing: the keys of SVMLIGHT are "
+              "those that stand in the file"});
 }
 
 TEST_CASE("ValidateJob: models belong to their data", "[job]") {
