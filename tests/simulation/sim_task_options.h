@@ -36,7 +36,8 @@ inline worker::TaskBoard::Options BoardOptions(const World& world, const v1::Job
 
 inline worker::PushPullSession::Options SessionOptions(const World& world,
                                                        const v1::JobSpec& spec) {
-  worker::PushPullSession::Options options{.early_pulls = world.options.job.early_pulls()};
+  worker::PushPullSession::Options options{.pulls_behind_pushes = IsBsp(spec),
+                                           .early_pulls = world.options.job.early_pulls()};
   // A few shards a message, so that one push is several messages.
   options.chunk_bytes_min = options.chunk_bytes_max = 128;
   options.acknowledgement = AcknowledgementOf(spec);

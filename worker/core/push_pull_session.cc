@@ -177,9 +177,8 @@ bool PushPullSession::HasShard(const Chunk& chunk, const Op& op, ShardState stat
 
 bool PushPullSession::MaySend(const Chunk& chunk, OpKind kind) const {
   if (Planted(PlantedBug::kReadBeforeOwnWrites) && kind == OpKind::kPull) return chunk.pulls == 0;
-  if (options_.early_pulls) return (kind == OpKind::kPush ? chunk.pushes : chunk.pulls) == 0;
-  if (!AwaitsIterations()) return chunk.pushes + chunk.pulls == 0;
-  return kind == OpKind::kPush || chunk.pulls == 0;
+  if (!BothMayBeInFlight()) return chunk.pushes + chunk.pulls == 0;
+  return kind == OpKind::kPush ? chunk.pushes == 0 || AwaitsIterations() : chunk.pulls == 0;
 }
 
 OpId PushPullSession::NextOpOf(const Chunk& chunk) const {

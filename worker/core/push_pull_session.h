@@ -8,12 +8,12 @@
 // Thread safety: thread-compatible; PushPullClient serializes all calls.
 // Invariants:
 // (1) a pull of a shard is sent only after every earlier push of that shard was acknowledged (a
-//     worker reads its writes), or, where acknowledgements wait for whole iterations, was sent: the
-//     pull's own iteration then says what it must see. Early pulls are sent at once.
+//     worker reads its writes), or, under BSP, was sent: the pull's own iteration then says what it
+//     must see. Early pulls are sent at once.
 // (2) chunks are at most chunk_bytes_max, unless one shard is larger. Of a chunk, one message is in
-//     flight, so that a shard's pushes arrive in order; with early pulls, one push and one pull;
-//     where acknowledgements wait for whole iterations, one pull and every released push (they
-//     arrive in any order; slots have no order).
+//     flight, so that a shard's pushes arrive in order; with early pulls and under BSP, one push
+//     and one pull; where acknowledgements wait for whole iterations, one pull and every released
+//     push (they arrive in any order; slots have no order).
 // (3) a repeated push carries the sequence of the first attempt.
 // (4) an operation ends only with replies of primaries of the newest routing table held.
 //
@@ -181,6 +181,11 @@ class PushPullSession {
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
     Acknowledgement acknowledgement = Acknowledgement::kEachPush;
+    // BSP: a pull of an iteration is answered once all slots of the one before are in, this
+    // worker's with them. So it is sent behind its pushes without waiting for their
+    // acknowledgement, and lies at the server as the last slot comes. REQUIRES: no snapshot is
+    // pulled while pushes are in flight.
+    bool pulls_behind_pushes = false;
     // Pulls pass the pushes before them, also those that are held: what they must see is the
     // servers' rule alone, by the pull's iteration (SSP counts this worker's pushes, too).
     // REQUIRES: kEachPush.
@@ -285,6 +290,10 @@ class PushPullSession {
   // The operation whose shards of the chunk are to be sent next; OpId(0) if there is none.
   OpId NextOpOf(const Chunk& chunk) const;
   bool MaySend(const Chunk& chunk, OpKind kind) const;
+  // Of one chunk: a push and a pull.
+  bool BothMayBeInFlight() const {
+    return options_.early_pulls || options_.pulls_behind_pushes || AwaitsIterations();
+  }
   Instant DeadlineOf(const Op& op) const;
   int64_t ChunkBytes(int server) const;  // Of the chunks on that server, at most.
   std::vector<Chunk> MakeChunks() const;

@@ -85,6 +85,29 @@ TEST_CASE("Session: a pull follows the acknowledgement of the push before it", "
   CHECK(pulls[0].server == 1);
 }
 
+TEST_CASE("Session: where a pull's iteration says what it must see, it goes behind its push",
+          "[worker][core]") {
+  Story story({.pulls_behind_pushes = true});
+  REQUIRE_OK(story.session.Start(OpId(1), {.kind = OpKind::kPush, .held = true}, story.now,
+                                 &story.actions));
+  story.Pull(2, 1);
+  CHECK(story.Sent().empty());  // Never before it.
+  story.session.Release(OpId(1), TableId(0), 0, story.now, &story.actions);
+  const auto sent = story.Sent();
+  REQUIRE(sent.size() == 4);
+  for (const int first : {0, 2}) {
+    CHECK(sent[first].request.kind == OpKind::kPush);
+    CHECK(sent[first + 1].request.kind == OpKind::kPull);
+    CHECK(sent[first].server == sent[first + 1].server);
+  }
+  story.Push(3, 1);
+  CHECK(story.Sent().empty());  // One push of a chunk at a time, so that they arrive in order.
+  story.Answer(sent[0]);
+  const auto later = story.Sent();
+  REQUIRE(later.size() == 1);
+  CHECK(later[0].op == OpId(3));
+}
+
 TEST_CASE(
     "Session: an early pull passes pushes that are held or on their way, and no push passes one",
     "[worker][core]") {

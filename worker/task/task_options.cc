@@ -74,6 +74,7 @@ bool EarlyPulls(const v1::JobSpec& job, bool on_gpu) {
 
 PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu) {
   PushPullSession::Options options{.acknowledgement = AcknowledgementOf(job),
+                                   .pulls_behind_pushes = IsBsp(job),
                                    .early_pulls = EarlyPulls(job, on_gpu)};
   // A task may hold every slot of an iteration, be given slots of another one, and pull.
   options.operations_max = std::max(kOperationsMin, 2 * Slots(job) + 2);

@@ -27,6 +27,15 @@ TEST_CASE("Task options: acknowledgements wait for iterations only where BSP com
   CHECK(AcknowledgementOf(job) == Acknowledgement::kEachPush);
 }
 
+TEST_CASE("Task options: under BSP a pull need not wait for acknowledgements", "[worker][task]") {
+  v1::JobSpec job = Job(2, 0);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).pulls_behind_pushes);
+  job.mutable_consistency()->mutable_ssp()->set_staleness_bound(0);
+  CHECK_FALSE(SessionOptions(job, /*on_gpu=*/false).pulls_behind_pushes);
+  job.mutable_consistency()->mutable_asp();
+  CHECK_FALSE(SessionOptions(job, /*on_gpu=*/false).pulls_behind_pushes);
+}
+
 TEST_CASE("Task options: what is needed next is pulled early where a worker may miss its last push",
           "[worker][task]") {
   v1::JobSpec job = Job(2, 0);
