@@ -36,6 +36,10 @@ void DataConnection::Send(const FrameHead& head, absl::Cord body, absl::Duration
   if (writer_.Send(head, std::move(body), patience)) wake_up_.Wake();
 }
 
+void DataConnection::Leave(const FrameHead& head, absl::Cord body) {
+  if (writer_.Leave(head, std::move(body))) wake_up_.Wake();
+}
+
 void DataConnection::Wake() { wake_up_.Wake(); }
 
 void DataConnection::Close() {

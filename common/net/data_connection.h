@@ -49,6 +49,8 @@ class DataConnection {
 
   // Frames are dropped once the connection has ended. `head.length` is set to the body's.
   void Send(const FrameHead& head, absl::Cord body, absl::Duration patience = absl::ZeroDuration());
+  // Likewise; the thread in Run writes it.
+  void Leave(const FrameHead& head, absl::Cord body);
   void DropPlaces(uint64_t call) { reader_.DropPlaces(call); }  // For the thread in Run.
   void Wake();                                                  // Makes Run call OnTick.
   void Close();  // Makes Run return, soon. May be called before Run.

@@ -15,6 +15,8 @@
 namespace capstan {
 namespace {
 
+// Of an answer: what costs more to write than another thread to wake.
+constexpr size_t kLeftFrom = 64 << 10;
 constexpr int kNoDescriptorsMillis = 100;  // Until another attempt to accept.
 
 bool IsMethod(uint8_t what) {
@@ -42,6 +44,7 @@ class DataServer::Peer final : public DataConnection::Handler,
   void Close() { connection_.Close(); }
   // Until the connection and all its calls have ended.
   absl::Status Run() {
+    own_thread_ = std::this_thread::get_id();
     const absl::Status status = connection_.Run(this);
     absl::flat_hash_map<uint64_t, Cancel> open;
     {
@@ -120,7 +123,14 @@ class DataServer::Peer final : public DataConnection::Handler,
           "an answer of ", answer->size(), " bytes, expected at most ", kMessageBytesMax));
     }
     if (answer.ok()) {
-      connection_.Send({.kind = FrameKind::kAnswer, .call = call}, *std::move(answer));
+      const FrameHead head{.kind = FrameKind::kAnswer, .call = call};
+      // A call that waited is ended by the one that it waited for, whose thread has others to end.
+      const bool waited = std::this_thread::get_id() != own_thread_;
+      if (waited && answer->size() >= kLeftFrom) {
+        connection_.Leave(head, *std::move(answer));
+      } else {
+        connection_.Send(head, *std::move(answer));
+      }
     } else {
       connection_.Send(ErrorHead(call, answer.status()), absl::Cord(ErrorText(answer.status())));
     }
@@ -138,6 +148,7 @@ class DataServer::Peer final : public DataConnection::Handler,
   const DataServer::Handler* const handler_;
   const int socket_;
   DataConnection connection_;
+  std::thread::id own_thread_;  // In Run: before any call begins.
   absl::Mutex mutex_;
   // What cancels each; null as long as the handler runs.
   absl::flat_hash_map<uint64_t, Cancel> open_ ABSL_GUARDED_BY(mutex_);

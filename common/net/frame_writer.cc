@@ -20,17 +20,28 @@ constexpr size_t kPiecesMax = 64;  // In one call to the kernel.
 
 }  // namespace
 
-bool FrameWriter::Send(FrameHead head, absl::Cord body, absl::Duration patience) {
+bool FrameWriter::AddLocked(FrameHead head, absl::Cord body) {
+  if (closed_ || !error_.ok()) return false;
   head.length = static_cast<uint32_t>(body.size());
+  queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + body.size());
+  queue_.push_back({.head = EncodeFrameHead(head), .body = std::move(body)});
+  return !busy_ && !stalled_;  // Else somebody writes it, or was told that it is stalled.
+}
+
+bool FrameWriter::Send(FrameHead head, absl::Cord body, absl::Duration patience) {
   {
     absl::MutexLock lock(&mutex_);
-    if (closed_ || !error_.ok()) return false;
-    queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + body.size());
-    queue_.push_back({.head = EncodeFrameHead(head), .body = std::move(body)});
-    if (busy_ || stalled_) return false;  // Somebody writes it, or was told that it is stalled.
+    if (!AddLocked(head, std::move(body))) return false;
     busy_ = true;
   }
   return Write(patience);
+}
+
+bool FrameWriter::Leave(FrameHead head, absl::Cord body) {
+  absl::MutexLock lock(&mutex_);
+  if (!AddLocked(head, std::move(body))) return false;
+  stalled_ = true;
+  return true;
 }
 
 bool FrameWriter::Flush() {

@@ -33,6 +33,8 @@ class FrameWriter {
   // Adds a frame; `head.length` is set to the body's. Writes if nobody does, and waits for the
   // socket where it takes no more, `patience` in all. True: it has become stalled.
   bool Send(FrameHead head, absl::Cord body, absl::Duration patience);
+  // Adds a frame and leaves it to whoever writes, or to Flush. True: it has become stalled.
+  bool Leave(FrameHead head, absl::Cord body);
   // Goes on if it is stalled, without waiting. True: it is again.
   bool Flush();
 
@@ -52,6 +54,8 @@ class FrameWriter {
   };
   enum class Step { kGoOn, kFull, kBroken };
 
+  // False: nobody is to write it, or somebody does already.
+  bool AddLocked(FrameHead head, absl::Cord body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Write(absl::Duration patience);
   bool TakeQueued();
   Step WriteSome();

@@ -76,6 +76,24 @@ TEST_CASE("Frame writer: a socket that takes no more stalls it, and Flush goes o
   CHECK(frames[1].body == "behind");
 }
 
+TEST_CASE("Frame writer: what is left to it goes with Flush, or with what is sent",
+          "[net][frame]") {
+  Pair pair;
+  FrameWriter writer(pair.files[1]);
+  CHECK(writer.Leave(kHead, absl::Cord("left")));
+  CHECK(writer.stalled());
+  CHECK_FALSE(writer.Leave(kHead, absl::Cord("behind")));
+  CHECK_FALSE(writer.Send(kHead, absl::Cord("sent"), kNone));
+  CHECK(pair.Read().empty());
+  CHECK_FALSE(writer.Flush());
+  const auto frames = pair.Read();
+  REQUIRE(frames.size() == 3);
+  CHECK(frames[0].body == "left");
+  CHECK(frames[2].body == "sent");
+  writer.Close();
+  CHECK_FALSE(writer.Leave(kHead, absl::Cord("late")));
+}
+
 TEST_CASE("Frame writer: frames of many threads are not mixed up", "[net][frame]") {
   Pair pair;
   FrameWriter writer(pair.files[1]);
