@@ -15,9 +15,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/graph_recorder.h"
 #include "kernels/tensor_view.h"
@@ -44,9 +46,23 @@ struct DeviceMemoryInfo {
   int64_t total_bytes = 0;
 };
 
+class Collective;
+
 class DeviceBackend : public Backend, public GraphDevice {
  public:
   DeviceBackend* device() final { return this; }
+
+  // "GPU 3": which one of its host's it is, for messages.
+  virtual std::string Label() const = 0;
+
+  // Joins devices of one kind into a collective (collective.h), of which this one is member 0.
+  //   members  this one first; they outlive the result
+  // Errors: kInvalidArgument    not this one first, a device of another kind, or one twice.
+  //         kNotFound           this machine lacks the library for it.
+  //         kUnavailable        devices do not reach each other, or do not answer.
+  //         kResourceExhausted  a device has no memory for it.
+  virtual absl::StatusOr<std::unique_ptr<Collective>> Join(
+      absl::Span<DeviceBackend* const> members) = 0;
 
   // Errors: kUnavailable  the device does not answer.
   virtual absl::StatusOr<DeviceMemoryInfo> Memory() = 0;
@@ -63,6 +79,9 @@ class DeviceBackend : public Backend, public GraphDevice {
   // Copies between device memory and pinned memory, or within the device's.
   // REQUIRES: both stay, and the host leaves its side alone, until the copy is done.
   virtual absl::Status CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) = 0;
+
+  // Clears device memory, on kCompute. Errors: kInvalidArgument  bytes is negative.
+  virtual absl::Status Zero(void* memory, int64_t bytes) = 0;
 
   // to[i] = from[i], rounded to the nearest, ties to even; on kCompute. Types: fp32, bf16, fp16.
   virtual absl::Status Convert(const TensorView& from, const TensorView& to) = 0;

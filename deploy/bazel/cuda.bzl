@@ -1,7 +1,8 @@
 """The CUDA toolkit as the repository @cuda, or, where there is none, a stand-in that says so.
 
-Looked for in $CUDA_HOME if that is set, else in /usr/local/cuda: nvcc, cudart, cuBLASLt and cuDNN
-must all be there. --repo_env=CUDA_HOME=/none builds as if there were none.
+Looked for in $CUDA_HOME if that is set, else in /usr/local/cuda: nvcc, cudart, cuBLASLt, cuDNN and
+NCCL's header (its library is opened at run time) must all be there. --repo_env=CUDA_HOME=/none
+builds as if there were none.
 @cuda//:found.bzl holds
 
     CUDA_FOUND        whether there is a toolkit
@@ -10,7 +11,7 @@ must all be there. --repo_env=CUDA_HOME=/none builds as if there were none.
     CUDA_COMPATIBLE   for target_compatible_with: targets are skipped where there is no toolkit
 """
 
-_HEADERS = ["cuda_runtime_api.h", "cublasLt.h", "cudnn.h"]
+_HEADERS = ["cuda_runtime_api.h", "cublasLt.h", "cudnn.h", "nccl.h"]
 
 _LIBRARIES = ["libcudart.so", "libcublasLt.so", "libcudnn.so"]
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
@@ -17,6 +18,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/element_kernels.h"
 #include "kernels/cuda/fully_connected.h"
+#include "kernels/cuda/nccl_collective.h"
 #include "kernels/cuda/own_plans.h"
 #include "kernels/cuda/status.h"
 
@@ -133,8 +135,7 @@ class CudaBackendImpl : public CudaBackend {
       return absl::FailedPreconditionError("a copy that waits cannot be recorded");
     }
     CAPSTAN_RETURN_IF_ERROR(CopyAsync(Stream::kCompute, to, from, bytes));
-    CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(device_->stream()), "waiting for a copy");
-    return absl::OkStatus();
+    return device_->AwaitStream(device_->stream());
   }
 
   absl::Status Synchronize() override {
@@ -169,6 +170,9 @@ class CudaBackendImpl : public CudaBackend {
   }
 
   // ---------------------------------------------------------------- DeviceBackend
+  std::string Label() const override { return absl::StrCat("GPU ", device_->options().device); }
+  absl::StatusOr<std::unique_ptr<Collective>> Join(
+      absl::Span<DeviceBackend* const> members) override;
   absl::StatusOr<DeviceMemoryInfo> Memory() override;
 
   absl::StatusOr<void*> TryAllocate(int64_t bytes) override {
@@ -208,9 +212,6 @@ class CudaBackendImpl : public CudaBackend {
   absl::Status Await(DeviceEvent& event) override;
   absl::StatusOr<double> SecondsBetween(DeviceEvent& from, DeviceEvent& to) override;
 
-  // ---------------------------------------------------------------- CudaBackend
-  absl::StatusOr<CudaDeviceInfo> Info() override;
-
   absl::Status Zero(void* memory, int64_t bytes) override {
     CAPSTAN_RETURN_IF_ERROR(CheckCount("bytes", bytes, INT64_MAX));
     if (bytes == 0) return absl::OkStatus();
@@ -219,6 +220,9 @@ class CudaBackendImpl : public CudaBackend {
                        absl::StrCat("clearing ", bytes, " bytes"));
     return absl::OkStatus();
   }
+
+  // ---------------------------------------------------------------- CudaBackend
+  absl::StatusOr<CudaDeviceInfo> Info() override;
 
   absl::Status Cast(const CastArgs& args) override;
   absl::Status Update(const UpdateArgs& args) override;
@@ -261,6 +265,29 @@ class CudaBackendImpl : public CudaBackend {
   ConvolutionPlanner convolutions_;
   FullyConnectedPlanner fully_connected_;
 };
+
+absl::StatusOr<std::unique_ptr<Collective>> CudaBackendImpl::Join(
+    absl::Span<DeviceBackend* const> members) {
+  std::vector<Device*> devices;
+  for (DeviceBackend* const member : members) {
+    auto* const mine = dynamic_cast<CudaBackendImpl*>(member);
+    if (mine == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(member->Label(), " is another backend's"));
+    }
+    Device* const device = mine->device_.get();
+    if (std::any_of(devices.begin(), devices.end(), [device](const Device* other) {
+          return other->options().device == device->options().device;
+        })) {
+      return absl::InvalidArgumentError(absl::StrCat(mine->Label(), " is joined twice"));
+    }
+    devices.push_back(device);
+  }
+  if (devices.empty() || devices[0] != device_.get()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Label(), " joins ", members.size(), " GPUs, expected it first"));
+  }
+  return MakeNcclCollective(std::move(devices));
+}
 
 absl::StatusOr<DeviceMemoryInfo> CudaBackendImpl::Memory() {
   CAPSTAN_RETURN_IF_ERROR(device_->Enter());
@@ -305,8 +332,7 @@ absl::Status CudaBackendImpl::Wait(Stream stream, DeviceEvent& event) {
 absl::Status CudaBackendImpl::Await(DeviceEvent& event) {
   CAPSTAN_ASSIGN_OR_RETURN(const cudaEvent_t mine, EventOf(event));
   CAPSTAN_RETURN_IF_ERROR(device_->Enter());
-  CAPSTAN_CUDA_CHECK(cudaEventSynchronize(mine), "waiting for the GPU");
-  return absl::OkStatus();
+  return device_->Await(mine);
 }
 
 absl::StatusOr<double> CudaBackendImpl::SecondsBetween(DeviceEvent& from, DeviceEvent& to) {

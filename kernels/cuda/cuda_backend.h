@@ -76,9 +76,6 @@ class CudaBackend : public DeviceBackend {
   // Errors: kUnavailable  the device does not answer.
   virtual absl::StatusOr<CudaDeviceInfo> Info() = 0;
 
-  // Clears device memory, on kCompute.
-  virtual absl::Status Zero(void* memory, int64_t bytes) = 0;
-
   // Own operations; see device_ops.h.
   // Errors: kInvalidArgument  a count or a pointer that cannot be; names it.
   virtual absl::Status Cast(const CastArgs& args) = 0;

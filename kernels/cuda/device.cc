@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -168,10 +169,47 @@ absl::Status Device::Synchronize() {
   if (capturing_) {
     return absl::FailedPreconditionError("cannot wait while work is being recorded");
   }
-  for (const cudaStream_t stream : streams_) {
-    CAPSTAN_CUDA_CHECK(cudaStreamSynchronize(stream), "waiting for the GPU");
-  }
+  for (const cudaStream_t stream : streams_) CAPSTAN_RETURN_IF_ERROR(AwaitStream(stream));
   return classes_ == 0 && rows_ == 0 ? absl::OkStatus() : TakeFaults();
+}
+
+absl::Status Device::Check() const {
+  CAPSTAN_RETURN_IF_ERROR(Enter());
+  for (const cudaStream_t stream : streams_) {
+    const cudaError_t error = cudaStreamQuery(stream);
+    if (error == cudaErrorNotReady) {
+      cudaGetLastError();  // No error of anybody's.
+    } else {
+      CAPSTAN_CUDA_CHECK(error, "looking at a stream");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Device::Await(cudaEvent_t event) {
+  return WaitBy([event] { return cudaEventSynchronize(event); },
+                [event] { return cudaEventQuery(event); });
+}
+
+absl::Status Device::AwaitStream(cudaStream_t stream) {
+  return WaitBy([stream] { return cudaStreamSynchronize(stream); },
+                [stream] { return cudaStreamQuery(stream); });
+}
+
+absl::Status Device::WaitBy(const std::function<cudaError_t()>& wait,
+                            const std::function<cudaError_t()>& query) {
+  if (watch_ == nullptr) {
+    CAPSTAN_CUDA_CHECK(wait(), "waiting for the GPU");
+    return absl::OkStatus();
+  }
+  for (;;) {
+    const cudaError_t error = query();
+    if (error != cudaErrorNotReady) return FromCuda(error, "waiting for the GPU");
+    cudaGetLastError();  // No error of anybody's.
+    CAPSTAN_RETURN_IF_ERROR(watch_());
+    CAPSTAN_RETURN_IF_ERROR(Enter());  // The watch looks at others.
+    std::this_thread::yield();
+  }
 }
 
 absl::Status Device::TakeFaults() {

@@ -12,7 +12,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -62,6 +64,17 @@ class Device {
   Faults* ReportLabels(int64_t classes);
   Faults* ReportRows(int64_t rows);
 
+  // Asked again and again while this device waits, in which its work may depend on other ones: an
+  // error ends the wait. Null: it waits in one call.
+  void set_watch(std::function<absl::Status()> watch) { watch_ = std::move(watch); }
+
+  // Whether what was enqueued has failed so far; does not wait. Errors: those of the work.
+  absl::Status Check() const;
+
+  // Waits for the event, or for all of a stream. Errors: those of the work, and of the watch.
+  absl::Status Await(cudaEvent_t event);
+  absl::Status AwaitStream(cudaStream_t stream);
+
   // Waits for all streams. Errors: kInvalidArgument  a label or a row number was out of range (the
   // first one is named; told once); kInternal and others  a fault of the work.
   absl::Status Synchronize();
@@ -70,6 +83,9 @@ class Device {
   explicit Device(const CudaOptions& options) : options_(options) {}
   absl::Status Initialize();
   absl::Status CheckCard();
+  // By `wait`, or, with a watch, by asking `query`, which may say cudaErrorNotReady.
+  absl::Status WaitBy(const std::function<cudaError_t()>& wait,
+                      const std::function<cudaError_t()>& query);
   absl::Status TakeFaults();
 
   const CudaOptions options_;
@@ -82,6 +98,7 @@ class Device {
   Faults* faults_seen_ = nullptr;   // Pinned host memory.
   int64_t classes_ = 0, rows_ = 0;  // Of the last op that may report; 0: none yet.
   bool capturing_ = false;
+  std::function<absl::Status()> watch_;
 };
 
 }  // namespace capstan::kernels::cuda

@@ -1,8 +1,9 @@
 // What libcapstan_cuda.so exports: one C function, CapstanCudaOpen, with a version in front.
 //
 // A backend is a C++ object, so the plugin and who loads it must be built from the same sources by
-// the same compiler. kPluginVersion is raised whenever backend.h, device_backend.h, op.h,
-// tensor_view.h or cuda_backend.h change what they look like in memory. Thread safety: values.
+// the same compiler. kPluginVersion is raised whenever backend.h, device_backend.h, collective.h,
+// op.h, tensor_view.h or cuda_backend.h change what they look like in memory.
+// Thread safety: values.
 #ifndef CAPSTAN_KERNELS_CUDA_PLUGIN_ABI_H_
 #define CAPSTAN_KERNELS_CUDA_PLUGIN_ABI_H_
 
@@ -12,7 +13,7 @@
 
 namespace capstan::kernels::cuda {
 
-inline constexpr uint32_t kPluginVersion = 3;
+inline constexpr uint32_t kPluginVersion = 4;
 inline constexpr char kPluginFile[] = "libcapstan_cuda.so";
 inline constexpr char kPluginSymbol[] = "CapstanCudaOpen";
 inline constexpr int kPluginMessageBytes = 1024;

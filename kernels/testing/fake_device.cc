@@ -14,6 +14,7 @@
 #include "kernels/cuda/element_rules.h"
 #include "kernels/half_values.h"
 #include "kernels/op_check.h"
+#include "kernels/testing/fake_collective.h"
 
 namespace capstan::kernels {
 namespace {
@@ -89,29 +90,6 @@ void ForRule(cuda::UpdateRule rule, const Run& run) {
 
 }  // namespace
 
-struct FakeDevice::Event : public DeviceEvent {
-  explicit Event(EventUse the_use) : use(the_use) {}
-  const EventUse use;
-  const std::shared_ptr<EventState> state = std::make_shared<EventState>();
-};
-
-class FakeGraph : public DeviceGraph {
- public:
-  FakeGraph(FakeDevice& device, std::vector<FakeDevice::Work> work)
-      : device_(device), work_(std::move(work)) {}
-  absl::Status Launch() override {
-    ++device_.counts_.launches;
-    for (const FakeDevice::Work& work : work_) {
-      CAPSTAN_RETURN_IF_ERROR(device_.EnqueueCompute(work));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  FakeDevice& device_;
-  const std::vector<FakeDevice::Work> work_;
-};
-
 FakeDevice::FakeDevice(std::unique_ptr<Backend> host, const Options& options)
     : host_(std::move(host)),
       options_(options),
@@ -119,6 +97,13 @@ FakeDevice::FakeDevice(std::unique_ptr<Backend> host, const Options& options)
       next_address_(reinterpret_cast<uintptr_t>(addresses_)) {}
 
 FakeDevice::~FakeDevice() { munmap(addresses_, kAddressBytes); }
+
+std::string FakeDevice::Label() const { return absl::StrCat("fake GPU ", options_.index); }
+
+absl::StatusOr<std::unique_ptr<Collective>> FakeDevice::Join(
+    absl::Span<DeviceBackend* const> members) {
+  return FakeCollective::Create(*this, members);
+}
 
 // ---------------------------------------------------------------- memory
 
@@ -226,6 +211,9 @@ absl::Status FakeDevice::Run(Plan& plan, absl::Span<const TensorView> inputs,
 
 absl::Status FakeDevice::RunNow(Plan& plan, absl::Span<const TensorView> inputs,
                                 absl::Span<const TensorView> outputs, const RunOptions& options) {
+  if (counts_.runs == options_.runs_until_lost) {
+    return absl::UnavailableError(absl::StrCat(Label(), " has fallen off the bus"));
+  }
   ++counts_.runs;
   std::vector<HostView> hosts(inputs.size() + outputs.size());
   for (size_t i = 0; i < hosts.size(); ++i) {
@@ -273,6 +261,14 @@ absl::StatusOr<cuda::CudaDeviceInfo> FakeDevice::Info() {
 
 absl::Status FakeDevice::NotHere(const char* operation) {
   return absl::UnimplementedError(absl::StrCat("the fake device has no ", operation));
+}
+
+absl::Status FakeDevice::Zero(void* memory, int64_t bytes) {
+  return EnqueueCompute([this, memory, bytes]() -> absl::Status {
+    CAPSTAN_ASSIGN_OR_RETURN(std::byte* const here, FindDevice(memory, bytes));
+    std::memset(here, 0, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status FakeDevice::Update(const cuda::UpdateArgs& args) {
@@ -328,132 +324,6 @@ absl::Status FakeDevice::CopyAsync(Stream stream, void* to, const void* from, in
             return absl::OkStatus();
           }});
   return absl::OkStatus();
-}
-
-absl::Status FakeDevice::EnqueueCompute(Work work) {
-  if (capturing_) {
-    captured_.push_back(std::move(work));
-  } else {
-    Enqueue(Stream::kCompute, {.work = std::move(work)});
-  }
-  return absl::OkStatus();
-}
-
-void FakeDevice::Enqueue(Stream stream, Item item) {
-  queues_[static_cast<size_t>(stream)].push_back(std::move(item));
-}
-
-// ---------------------------------------------------------------- events and waits
-
-absl::StatusOr<std::unique_ptr<DeviceEvent>> FakeDevice::MakeEvent(EventUse use) {
-  return std::unique_ptr<DeviceEvent>(std::make_unique<Event>(use));
-}
-
-absl::Status FakeDevice::Record(DeviceEvent& event, Stream stream) {
-  if (capturing_) return absl::FailedPreconditionError("an event is not recorded in a graph");
-  const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
-  const int64_t number = ++state->recorded;
-  Enqueue(stream, {.work = [this, state, number] {
-            state->reached = number;
-            state->reached_at = items_run_;
-            return absl::OkStatus();
-          }});
-  return absl::OkStatus();
-}
-
-absl::Status FakeDevice::Wait(Stream stream, DeviceEvent& event) {
-  if (capturing_) return absl::FailedPreconditionError("a wait is not recorded");
-  if (Forgotten(Call::kWait)) return absl::OkStatus();
-  const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
-  if (state->recorded == 0) return absl::FailedPreconditionError("the event was never recorded");
-  Enqueue(stream,
-          {.work = [] { return absl::OkStatus(); }, .after = state, .times = state->recorded});
-  return absl::OkStatus();
-}
-
-absl::Status FakeDevice::Await(DeviceEvent& event) {
-  if (capturing_) return absl::FailedPreconditionError("cannot wait while recording");
-  if (Forgotten(Call::kAwait)) return absl::OkStatus();
-  const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
-  if (state->recorded == 0) return absl::FailedPreconditionError("the event was never recorded");
-  return RunUntil([state, number = state->recorded] { return state->reached >= number; });
-}
-
-absl::StatusOr<double> FakeDevice::SecondsBetween(DeviceEvent& from, DeviceEvent& to) {
-  const auto& first = static_cast<Event&>(from);
-  const auto& second = static_cast<Event&>(to);
-  for (const Event* event : {&first, &second}) {
-    if (event->use == EventUse::kTiming && event->state->recorded > 0 &&
-        event->state->reached == event->state->recorded) {
-      continue;
-    }
-    return absl::FailedPreconditionError("an event has no time, or has not come");
-  }
-  return 1e-6 * static_cast<double>(second.state->reached_at - first.state->reached_at);
-}
-
-absl::Status FakeDevice::Synchronize() {
-  if (capturing_) return absl::FailedPreconditionError("cannot wait while recording");
-  return RunUntil([this] {
-    return std::all_of(queues_.begin(), queues_.end(), [](const auto& q) { return q.empty(); });
-  });
-}
-
-void FakeDevice::Forget(Call call, int64_t number) {
-  forget_ = call;
-  forget_number_ = number;
-  calls_counted_ = 0;
-}
-
-bool FakeDevice::Forgotten(Call call) {
-  return call == forget_ && calls_counted_++ == forget_number_;
-}
-
-absl::Status FakeDevice::RunUntil(const std::function<bool()>& done) {
-  while (error_.ok() && !done()) {
-    const int stream = PickStream();
-    if (stream < 0) return absl::InternalError("streams wait for each other");
-    std::deque<Item>& queue = queues_[static_cast<size_t>(stream)];
-    const Item item = std::move(queue.front());
-    queue.pop_front();
-    ++items_run_;
-    error_ = item.work();
-  }
-  if (error_.ok()) return absl::OkStatus();
-  for (std::deque<Item>& queue : queues_) queue.clear();
-  return error_;
-}
-
-int FakeDevice::PickStream() {
-  constexpr std::array<std::array<int, kStreamCount>, kFakeDeviceOrders> kOrders = {
-      {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
-  const uint64_t seed = options_.seed;
-  const uint64_t order =
-      seed < kFakeDeviceOrders ? seed : PhiloxWord(seed, draws_++) % kFakeDeviceOrders;
-  for (const int stream : kOrders[order]) {
-    const std::deque<Item>& queue = queues_[static_cast<size_t>(stream)];
-    if (queue.empty()) continue;
-    const Item& first = queue.front();
-    if (first.after == nullptr || first.after->reached >= first.times) return stream;
-  }
-  return -1;
-}
-
-// ---------------------------------------------------------------- graphs
-
-absl::Status FakeDevice::BeginCapture() {
-  if (capturing_) return absl::FailedPreconditionError("already recording");
-  capturing_ = true;
-  captured_.clear();
-  captured_error_ = absl::OkStatus();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<DeviceGraph>> FakeDevice::EndCapture() {
-  if (!capturing_) return absl::FailedPreconditionError("nothing is being recorded");
-  capturing_ = false;
-  CAPSTAN_RETURN_IF_ERROR(captured_error_);
-  return std::unique_ptr<DeviceGraph>(std::make_unique<FakeGraph>(*this, std::move(captured_)));
 }
 
 }  // namespace capstan::kernels

@@ -9,6 +9,8 @@
 //     a copy will write holds NaN until then.
 //   * The first error of an op ends all work, and every wait from then on returns it.
 //
+// Several of them can be joined (fake_collective.h): what one waits for may be another one's work.
+//
 // So a forgotten upload, a missing event or memory used again too early changes results, in some
 // order at least: run with several seeds. Of a GPU's own operations it has updates.
 // Thread safety: used by one thread.
@@ -31,6 +33,8 @@
 
 namespace capstan::kernels {
 
+class FakeCollective;
+
 // Seeds below this one stand for all orders of precedence among the streams; those from it on draw
 // anew at each step.
 inline constexpr uint64_t kFakeDeviceOrders = 6;
@@ -41,6 +45,8 @@ class FakeDevice final : public cuda::CudaBackend {
     uint64_t seed = 0;
     DataType tensor_type = DataType::kFloat32;
     int64_t memory_bytes = int64_t{1} << 34;  // Of the device.
+    int index = 0;                            // For its name.
+    int64_t runs_until_lost = -1;  // After so many ops it answers no more; < 0: it stays.
   };
   // What was asked for so far.
   struct Counts {
@@ -50,8 +56,8 @@ class FakeDevice final : public cuda::CudaBackend {
     int64_t copied_bytes = 0;
   };
   // Calls that a test takes away to see whether that is noticed: the `number`-th, from 0, of Wait
-  // or CopyAsync does nothing.
-  enum class Call { kNone, kWait, kCopy, kAwait };
+  // or CopyAsync does nothing. kTogether: of its collective, in which it is the first.
+  enum class Call { kNone, kWait, kCopy, kAwait, kTogether };
 
   // `host` computes in host memory.
   FakeDevice(std::unique_ptr<Backend> host, const Options& options);
@@ -65,6 +71,9 @@ class FakeDevice final : public cuda::CudaBackend {
   int64_t calls_counted() const { return calls_counted_; }
 
   std::string Name() const override { return "fake device"; }
+  std::string Label() const override;
+  absl::StatusOr<std::unique_ptr<Collective>> Join(
+      absl::Span<DeviceBackend* const> members) override;
   DataType TensorType() const override { return options_.tensor_type; }
   bool Supports(const OpDesc& desc) const override { return host_->Supports(desc); }
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override;
@@ -91,8 +100,8 @@ class FakeDevice final : public cuda::CudaBackend {
 
   absl::StatusOr<cuda::CudaDeviceInfo> Info() override;
   absl::Status Update(const cuda::UpdateArgs& args) override;
+  absl::Status Zero(void* memory, int64_t bytes) override;
   // Errors: kUnimplemented, all of them.
-  absl::Status Zero(void*, int64_t) override { return NotHere("Zero"); }
   absl::Status Cast(const cuda::CastArgs&) override { return NotHere("Cast"); }
   absl::Status Norm(const cuda::NormArgs&) override { return NotHere("Norm"); }
   absl::Status Quantize(const cuda::QuantizeArgs&) override { return NotHere("Quantize"); }
@@ -103,6 +112,7 @@ class FakeDevice final : public cuda::CudaBackend {
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
 
  private:
+  friend class FakeCollective;
   friend class FakeGraph;
   using Work = std::function<absl::Status()>;
   // How often an event was recorded, and how often that was reached.
@@ -112,11 +122,12 @@ class FakeDevice final : public cuda::CudaBackend {
     int64_t reached_at = 0;  // Items that had run by then.
   };
   struct Event;
-  // Runs once `after` was reached `times` times.
+  // Runs once `after` was reached `times` times, and all members have come to the meeting.
   struct Item {
     Work work;
     std::shared_ptr<EventState> after;  // May be null.
     int64_t times = 0;
+    int64_t meeting = 0;  // Of the collective; 0: none.
   };
   struct Block {
     int64_t bytes = 0;
@@ -140,6 +151,11 @@ class FakeDevice final : public cuda::CudaBackend {
   bool Forgotten(Call call);
   // Runs items until `done`. Errors: the first of the work; kInternal  nothing can run.
   absl::Status RunUntil(const std::function<bool()>& done);
+  // Whether others of the collective, whose work goes on by itself, are to run before this one.
+  bool OthersAreFirst();
+  bool RunOne();          // False: no item can run.
+  bool RunOneOfOthers();  // Of the collective; likewise.
+  absl::Status WhyNothingRuns() const;
   int PickStream();  // Whose first item can run; -1: none.
 
   const std::unique_ptr<Backend> host_;
@@ -149,6 +165,7 @@ class FakeDevice final : public cuda::CudaBackend {
   Blocks device_blocks_, pinned_blocks_;
   int64_t used_bytes_ = 0;
   std::array<std::deque<Item>, kStreamCount> queues_;
+  FakeCollective* collective_ = nullptr;  // That it is a member of.
   uint64_t draws_ = 0;
   int64_t items_run_ = 0;
   bool capturing_ = false;

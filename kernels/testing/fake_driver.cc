@@ -1,6 +1,8 @@
-// libcuda.so.1: a driver with one GPU of 16 GiB, as far as worker/daemon/cuda_driver.h asks; beside
-// libfake_cuda.so it lets real workers train on a FakeDevice.
+// libcuda.so.1: a driver with one GPU of 16 GiB, or as many as CAPSTAN_FAKE_GPUS says, as far as
+// worker/daemon/cuda_driver.h asks; beside libfake_cuda.so it lets real workers train on fake
+// devices.
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 
 namespace {
@@ -23,7 +25,8 @@ int cuGetErrorName(int, const char** name) {
   return 0;
 }
 int cuDeviceGetCount(int* count) {
-  *count = 1;
+  const char* const set = std::getenv("CAPSTAN_FAKE_GPUS");
+  *count = set == nullptr ? 1 : std::atoi(set);
   return 0;
 }
 int cuDeviceGet(int* device, int index) {

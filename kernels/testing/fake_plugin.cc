@@ -1,6 +1,12 @@
-// libfake_cuda.so: a plugin whose GPU is a FakeDevice, so that real daemons can be given one
-// (CAPSTAN_CUDA_PLUGIN) where there is none.
+// libfake_cuda.so: a plugin whose GPUs are FakeDevices, so that real daemons can be given some
+// (CAPSTAN_CUDA_PLUGIN) where there are none.
+//
+//   CAPSTAN_FAKE_LOST=1:200       GPU 1 is lost after 200 ops of each process
+//   CAPSTAN_FAKE_MEMORY=1:1000000 GPU 1 has so many bytes
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -10,10 +16,22 @@
 namespace capstan::kernels {
 namespace {
 
+// What a variable, "<index>:<value>", says of GPU `index`; else `otherwise`.
+int64_t Said(const char* variable, int index, int64_t otherwise) {
+  const char* const set = std::getenv(variable);
+  if (set == nullptr) return otherwise;
+  const std::string text = set, mine = std::to_string(index) + ":";
+  return text.starts_with(mine) ? std::atoll(text.c_str() + mine.size()) : otherwise;
+}
+
 absl::StatusOr<std::unique_ptr<cuda::CudaBackend>> MakeFake(const cuda::CudaOptions& options) {
-  return std::unique_ptr<cuda::CudaBackend>(std::make_unique<FakeDevice>(
-      MakeCpuBackend(), FakeDevice::Options{.seed = kFakeDeviceOrders,
-                                            .tensor_type = TensorTypeOf(options.compute)}));
+  FakeDevice::Options fake;
+  fake.seed = kFakeDeviceOrders + static_cast<uint64_t>(options.device);
+  fake.tensor_type = TensorTypeOf(options.compute);
+  fake.index = options.device;
+  fake.memory_bytes = Said("CAPSTAN_FAKE_MEMORY", options.device, fake.memory_bytes);
+  fake.runs_until_lost = Said("CAPSTAN_FAKE_LOST", options.device, fake.runs_until_lost);
+  return std::unique_ptr<cuda::CudaBackend>(std::make_unique<FakeDevice>(MakeCpuBackend(), fake));
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+// FakeCollective: fake devices that work together (kernels/collective.h).
+//
+// What was enqueued together runs once it is the first item left on that stream of each member. A
+// member that waits has the others run, before its own work or when that cannot go on, in an order
+// drawn from its seed; it fails if one is lost. Sums are TreeSum's.
+// Thread safety: used by one thread.
+#ifndef CAPSTAN_KERNELS_TESTING_FAKE_COLLECTIVE_H_
+#define CAPSTAN_KERNELS_TESTING_FAKE_COLLECTIVE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/collective.h"
+#include "kernels/testing/fake_device.h"
+
+namespace capstan::kernels {
+
+class FakeCollective final : public Collective {
+ public:
+  // As DeviceBackend::Join, of `first`.
+  static absl::StatusOr<std::unique_ptr<Collective>> Create(
+      FakeDevice& first, absl::Span<DeviceBackend* const> members);
+  ~FakeCollective() override;
+  FakeCollective(const FakeCollective&) = delete;
+  FakeCollective& operator=(const FakeCollective&) = delete;
+
+  absl::Status Broadcast(Stream stream, absl::Span<float* const> arrays, int64_t count) override;
+  absl::Status Reduce(Stream stream, absl::Span<float* const> arrays, int64_t count) override;
+
+  // For FakeDevice.
+  const std::vector<FakeDevice*>& members() const { return members_; }
+  // Whether every member has come to that meeting.
+  bool AllHere(int stream, int64_t meeting) const;
+
+ private:
+  explicit FakeCollective(std::vector<FakeDevice*> members);
+  // Has all members meet on `stream`, and then `act` on their arrays.
+  absl::Status Meet(Stream stream, absl::Span<float* const> arrays, int64_t count,
+                    const std::function<void(const std::vector<float*>& arrays)>& act);
+
+  const std::vector<FakeDevice*> members_;
+  int64_t meetings_ = 0;
+};
+
+}  // namespace capstan::kernels
+
+#endif  // CAPSTAN_KERNELS_TESTING_FAKE_COLLECTIVE_H_
