@@ -154,6 +154,12 @@ void ValidateDevice(const v1::JobSpec& spec, FieldChecker check) {
   if (need->index >= 0 && gpus > 1) {
     check.Wrong("gpus", absl::StrCat(gpus), absl::StrCat("1, since device is ", device));
   }
+  const int64_t batch = spec.training().batch_size();
+  if (gpus > 1 && batch > 0 && batch < gpus) {
+    check.Wrong(
+        "gpus", absl::StrCat(gpus),
+        absl::StrCat("at most ", batch, ", training.batch_size: each computes a part of it"));
+  }
   if (!cpu && spec.model().has_sparse()) {
     check.Wrong(resources.device().empty() ? "gpus" : "device",
                 resources.device().empty() ? absl::StrCat(gpus) : device,

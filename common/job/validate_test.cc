@@ -182,6 +182,14 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
   }
 }
 
+TEST_CASE("ValidateJob: no more GPUs share a batch than it has samples", "[job]") {
+  CHECK(ErrorsAfter("training { batch_size: 3 } resources { gpus: 3 }").empty());
+  CHECK(
+      ErrorsAfter("training { batch_size: 3 } resources { gpus: 4 }") ==
+      Lines{"resources.gpus: got 4, expected at most 3, training.batch_size: each computes a part "
+            "of it"});
+}
+
 TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job]") {
   const Case cases[] = {
       {"learning_rate: -0.5",

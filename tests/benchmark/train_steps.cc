@@ -1,6 +1,6 @@
 // Training steps on request: the worker's side of train_cpu.py, which times it against PyTorch.
 //
-//   train_steps --zoo=lenet --batch=64 --threads=1 [--gpu=0 --compute=BF16]
+//   train_steps --zoo=lenet --batch=64 --threads=1 [--gpu=0,1 --compute=BF16]
 //
 // Reads lines from standard input, each a number of steps; trains that many and answers with a
 // line: wall seconds, processor seconds, mean loss of the last step. A step is what a worker and a
@@ -13,7 +13,9 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,7 +25,7 @@
 #include "common/model/tables.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
-#include "kernels/backend.h"
+#include "kernels/backend_group.h"
 #include "proto/job.pb.h"
 #include "server/optimizer/optimizer.h"
 #include "worker/task/backend.h"
@@ -41,7 +43,7 @@ struct Options {
   std::string zoo = "lenet";
   int64_t batch = 64;
   int threads = 1;
-  int gpu = -1;  // -1: the CPU.
+  std::vector<int> gpus;  // None: the CPU.
   std::string compute = "FP32";
 };
 
@@ -80,9 +82,10 @@ class Steps {
       return absl::InvalidArgumentError("--compute: expected FP32, TF32, BF16 or FP16");
     }
     job.mutable_training()->set_compute(compute);
-    const std::vector<int> gpus(options.gpu < 0 ? 0 : 1, options.gpu);
-    CAPSTAN_ASSIGN_OR_RETURN(backend_, worker::MakeBackend(worker::DeviceChoiceOf(job, gpus)));
-    CAPSTAN_ASSIGN_OR_RETURN(network_, worker::Network::Create(plan_, *backend_, batch_));
+    CAPSTAN_ASSIGN_OR_RETURN(kernels::BackendGroup backends,
+                             worker::MakeBackends(worker::DeviceChoiceOf(job, options.gpus)));
+    backends_.emplace(std::move(backends));
+    CAPSTAN_ASSIGN_OR_RETURN(network_, worker::Network::Create(plan_, *backends_, batch_));
     step_ =
         std::make_unique<worker::GradientStep>(plan_, *network_, worker::GradientStep::Options{});
     return absl::OkStatus();
@@ -112,7 +115,7 @@ class Steps {
  private:
   const ModelPlan plan_;
   const int64_t batch_;
-  std::unique_ptr<kernels::Backend> backend_;
+  std::optional<kernels::BackendGroup> backends_;
   std::vector<float> parameters_, gradient_, velocity_, statistics_, images_;
   std::vector<int32_t> labels_;
   server::OptimizerConfig optimizer_;
@@ -146,7 +149,9 @@ int Main(int argc, char** argv) {
   app.add_option("--zoo", options.zoo, "Model of the zoo");
   app.add_option("--batch", options.batch, "Samples a step")->check(CLI::Range(1, 65536));
   app.add_option("--threads", options.threads, "Threads an op may use")->check(CLI::Range(1, 256));
-  app.add_option("--gpu", options.gpu, "Index of the GPU to compute on")->check(CLI::Range(0, 63));
+  app.add_option("--gpu", options.gpus, "Indices of the GPUs to compute on, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 63));
   app.add_option("--compute", options.compute, "What it computes with: FP32, TF32, BF16 or FP16");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Serve(options);

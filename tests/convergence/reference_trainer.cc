@@ -20,14 +20,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/devices/devices_codec.h"
 #include "common/job/check_job.h"
 #include "common/job/job_file.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
-#include "kernels/backend.h"
+#include "kernels/backend_group.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/optimizer_from_proto.h"
 #include "worker/task/backend.h"
@@ -183,14 +182,12 @@ class ReferenceTrainer {
 };
 
 absl::Status Train(const v1::JobSpec& job, const std::string& output) {
-  // A job for GPUs is computed on one of this machine's.
-  const DeviceNeed need = DeviceNeedOf(job.resources()).value_or(DeviceNeed());
-  std::vector<int> gpus;
-  if (need.kind == DeviceNeed::Kind::kGpu) gpus.push_back(std::max(0, need.index));
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> backend,
-                           worker::MakeBackend(worker::DeviceChoiceOf(job, gpus)));
+  // A job for GPUs is computed on this machine's.
+  const std::vector<int> gpus = worker::GpusAsked(job.resources());
+  CAPSTAN_ASSIGN_OR_RETURN(kernels::BackendGroup backends,
+                           worker::MakeBackends(worker::DeviceChoiceOf(job, gpus)));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<worker::Trainer> trainer,
-                           worker::Trainer::Create(job, std::move(backend)));
+                           worker::Trainer::Create(job, std::move(backends)));
   CAPSTAN_ASSIGN_OR_RETURN(const server::OptimizerConfig optimizer,
                            server::OptimizerFromProto(job.optimizer()));
   ReferenceTrainer reference(job, std::move(trainer), optimizer);

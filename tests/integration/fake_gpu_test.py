@@ -57,6 +57,57 @@ class FakeGpuTest(unittest.TestCase):
                     self.assertGreater(status["results"][-1]["testAccuracy"], 0.95,
                                        (compute, consistency))
 
+    def say(self, **fakes):
+        """What drivers and plugins of daemons that are started from now on are to be like."""
+        for name, value in fakes.items():
+            os.environ[f"CAPSTAN_FAKE_{name.upper()}"] = value
+            self.addCleanup(os.environ.pop, f"CAPSTAN_FAKE_{name.upper()}", None)
+
+    def test_several_share_each_batch_with_the_bits_of_as_many_slots(self):
+        self.say(gpus="8")
+        with cluster.Cluster(servers=2, workers=1) as live:
+            for gpus in (2, 8):
+                slots = live.submit(self.job(live, batch_size=40 // gpus, epochs=2,
+                                             training=f"slots: {gpus}"))
+                shared = live.submit(self.job(live, "cuda", batch_size=40, epochs=2,
+                                              more_resources=f"gpus: {gpus}"))
+                for job in (slots, shared):
+                    self.wait(live, job)
+                self.assertEqual(digest(live.output(shared)), digest(live.output(slots)), gpus)
+            # Batches that do not come out even, smaller ones at the end of the data, messages of
+            # other numbers, a scaled loss.
+            for compute, wire in (("FP32", ""), ("BF16", "wire { gradients: BF16 }"),
+                                  ("FP16", "wire { gradients: FP16 }")):
+                job = live.submit(self.job(live, "cuda", consistency="ssp { staleness_bound: 1 }",
+                                           batch_size=33, epochs=6, more=wire,
+                                           more_resources="gpus: 5",
+                                           training=f"compute: {compute}"))
+                status = self.wait(live, job)
+                self.assertGreater(status["results"][-1]["testAccuracy"], 0.95, compute)
+
+    def test_a_lost_one_is_named_and_its_task_starts_again_on_others(self):
+        def model(**fakes):
+            self.say(gpus="4", **fakes)
+            with cluster.Cluster(servers=1, workers=1) as live:
+                job = live.submit(self.job(live, "cuda", more_resources="gpus: 2"))
+                self.wait(live, job)
+                node = live.run("node", "describe", "worker-0").stdout
+                return digest(live.output(job)), live.logs(), node
+        whole, _, _ = model()
+        again, logs, node = model(lost="1:3000")
+        self.assertEqual(again, whole)
+        self.assertIn("fake GPU 1 has fallen off the bus", logs)
+        self.assertIn("lost", node)
+
+    def test_one_with_too_little_memory_is_named(self):
+        self.say(gpus="2", memory="1:100000")
+        with cluster.Cluster(servers=1, workers=1) as live:
+            status = live.wait(live.submit(self.job(live, "cuda", more_resources="gpus: 2")))
+            self.assertEqual(status["state"], "FAILED", status)
+            self.assertIn("fake GPU 1, one of 2 that share each batch: no memory on the device",
+                          str(status))
+            self.assertIn("OUT_OF_MEMORY", str(status))
+
     def shards_on(self, flags, lose_a_server=False):
         """The model of a job on two servers with these flags; one may die on the way."""
         with cluster.Cluster(servers=2, workers=1, server_flags=flags) as live:

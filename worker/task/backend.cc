@@ -1,12 +1,16 @@
 #include "worker/task/backend.h"
 
+#include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/devices/devices_codec.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/loader.h"
+#include "kernels/device_backend.h"
 
 namespace capstan::worker {
 namespace {
@@ -24,6 +28,13 @@ kernels::cuda::Compute ComputeOf(v1::Training::Compute compute) {
   }
 }
 
+// Whatever this machine lacks, another one may have.
+absl::Status OnThisMachine(const absl::Status& status, const std::string& what) {
+  const std::string message = absl::StrCat(what, ": ", status.message());
+  return absl::IsResourceExhausted(status) ? absl::ResourceExhaustedError(message)
+                                           : absl::UnavailableError(message);
+}
+
 }  // namespace
 
 DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus) {
@@ -37,25 +48,37 @@ DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus) {
   return choice;
 }
 
+std::vector<int> GpusAsked(const v1::Resources& resources) {
+  const DeviceNeed need = DeviceNeedOf(resources).value_or(DeviceNeed());
+  if (need.kind != DeviceNeed::Kind::kGpu) return {};
+  if (need.index >= 0) return {need.index};
+  std::vector<int> gpus(static_cast<size_t>(need.gpus));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  return gpus;
+}
+
 std::string GpuBackendProblem() { return std::string(kernels::cuda::CheckCudaPlugin().message()); }
 
-absl::StatusOr<std::unique_ptr<kernels::Backend>> MakeBackend(const DeviceChoice& choice) {
-  if (choice.gpus.empty()) return kernels::MakeCpuBackend({.threads = choice.threads});
-  if (choice.gpus.size() > 1) {
-    return absl::UnimplementedError(absl::StrCat("the task was given GPUs ",
-                                                 absl::StrJoin(choice.gpus, ", "),
-                                                 ", expected one: take resources.gpus: 1"));
+absl::StatusOr<kernels::BackendGroup> MakeBackends(const DeviceChoice& choice) {
+  if (choice.gpus.empty()) {
+    return kernels::BackendGroup(kernels::MakeCpuBackend({.threads = choice.threads}));
   }
-  kernels::cuda::CudaOptions options = choice.cuda;
-  options.device = choice.gpus[0];
-  absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>> opened =
-      kernels::cuda::OpenCudaBackend(options);
-  if (opened.ok()) return std::unique_ptr<kernels::Backend>(*std::move(opened));
-  const std::string message =
-      absl::StrCat("GPU ", options.device, " cannot be opened: ", opened.status().message());
-  // Whatever this machine lacks, another one may have.
-  return absl::IsResourceExhausted(opened.status()) ? absl::ResourceExhaustedError(message)
-                                                    : absl::UnavailableError(message);
+  std::vector<std::unique_ptr<kernels::DeviceBackend>> gpus;
+  for (const int index : choice.gpus) {
+    kernels::cuda::CudaOptions options = choice.cuda;
+    options.device = index;
+    absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>> opened =
+        kernels::cuda::OpenCudaBackend(options);
+    if (!opened.ok()) {
+      return OnThisMachine(opened.status(), absl::StrCat("GPU ", index, " cannot be opened"));
+    }
+    gpus.push_back(*std::move(opened));
+  }
+  if (gpus.size() == 1) return kernels::BackendGroup(std::move(gpus[0]));
+  absl::StatusOr<kernels::BackendGroup> joined = kernels::BackendGroup::Join(std::move(gpus));
+  if (joined.ok()) return joined;
+  return OnThisMachine(joined.status(), absl::StrCat("GPUs ", absl::StrJoin(choice.gpus, ", "),
+                                                     " cannot be joined"));
 }
 
 }  // namespace capstan::worker

@@ -1,16 +1,15 @@
-// MakeBackend: what a task computes with: the CPU, or the GPU that the scheduler gave it.
+// MakeBackends: what a task computes with: the CPU, or the GPUs that the scheduler gave it.
 //
-// The one place where a task's device becomes a kernels::Backend.
+// The one place where a task's devices become a kernels::BackendGroup.
 // Thread safety: functions.
 #ifndef CAPSTAN_WORKER_TASK_BACKEND_H_
 #define CAPSTAN_WORKER_TASK_BACKEND_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/backend_group.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "proto/job.pb.h"
 
@@ -19,19 +18,23 @@ namespace capstan::worker {
 struct DeviceChoice {
   std::vector<int> gpus;            // Indices as CUDA counts; empty: the CPU.
   int threads = 1;                  // Of the CPU's arithmetic, >= 1.
-  kernels::cuda::CudaOptions cuda;  // Of the GPU, but for `device`.
+  kernels::cuda::CudaOptions cuda;  // Of each GPU, but for `device`.
 };
 
 // As the job asks. Under BSP every run has the same bits, so GPUs take the libraries' first plans;
 // else they measure which are fastest.
 DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus);
 
-// Errors: kUnavailable        the GPU cannot be used; says which and why.
-//         kUnimplemented      more than one GPU.
-//         kResourceExhausted  the GPU has no memory for its context.
-absl::StatusOr<std::unique_ptr<kernels::Backend>> MakeBackend(const DeviceChoice& choice);
+// The GPUs of which a job's own trainer, without servers, is to be given as many as a task gets:
+// one that it names, or the first ones. Empty: it asks for none.
+std::vector<int> GpusAsked(const v1::Resources& resources);
 
-// Why MakeBackend makes none for any GPU, wherever it runs: there is no plugin that it could use.
+// Errors: kUnavailable        a GPU cannot be used, or several do not work together; says which and
+//                             why.
+//         kResourceExhausted  a GPU has no memory for its context.
+absl::StatusOr<kernels::BackendGroup> MakeBackends(const DeviceChoice& choice);
+
+// Why MakeBackends makes none for any GPU, wherever it runs: there is no plugin that it could use.
 // Loads the plugin, and with it CUDA's libraries. Empty: it may make one.
 std::string GpuBackendProblem();
 

@@ -38,18 +38,32 @@ TEST_CASE("Task backend: the job's choice of numbers, and the same bits under BS
 }
 
 TEST_CASE("Task backend: without a GPU it is the CPU's", "[worker][task]") {
-  REQUIRE_OK_AND_ASSIGN(const auto backend, MakeBackend({.threads = 1}));
-  CHECK(backend->Name() == "cpu");
-  CHECK(backend->device() == nullptr);
+  REQUIRE_OK_AND_ASSIGN(const kernels::BackendGroup backends, MakeBackends({.threads = 1}));
+  REQUIRE(backends.size() == 1);
+  CHECK(backends[0].Name() == "cpu");
+  CHECK(backends[0].device() == nullptr);
+  CHECK(backends.collective() == nullptr);
 }
 
 TEST_CASE("Task backend: a GPU that cannot be opened is named with the reason", "[worker][task]") {
   setenv("CAPSTAN_CUDA_PLUGIN", "/none/libcapstan_cuda.so", 1);
-  CHECK_STATUS(MakeBackend({.gpus = {2}}), absl::StatusCode::kUnavailable,
+  CHECK_STATUS(MakeBackends({.gpus = {2}}), absl::StatusCode::kUnavailable,
                "GPU 2 cannot be opened: no CUDA plugin could be loaded: /none/libcapstan_cuda.so");
   CHECK_THAT(GpuBackendProblem(), Catch::StartsWith("no CUDA plugin could be loaded"));
-  CHECK_STATUS(MakeBackend({.gpus = {0, 1}}), absl::StatusCode::kUnimplemented,
-               "the task was given GPUs 0, 1, expected one");
+  CHECK_STATUS(MakeBackends({.gpus = {1, 0}}), absl::StatusCode::kUnavailable,
+               "GPU 1 cannot be opened");
+}
+
+TEST_CASE("Task backend: a trainer without servers takes as many GPUs as a task gets",
+          "[worker][task]") {
+  const auto asked = [](const std::string& resources) {
+    return GpusAsked(Job("resources { " + resources + " }").resources());
+  };
+  CHECK(asked("").empty());
+  CHECK(asked("device: 'auto'").empty());
+  CHECK(asked("device: 'cuda'") == std::vector<int>{0});
+  CHECK(asked("device: 'cuda:2'") == std::vector<int>{2});
+  CHECK(asked("gpus: 3") == std::vector<int>{0, 1, 2});
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class Computation {
   //   gpus      indices of those that are the task's own; empty: the CPU
   //   observer  as Network::Create's; learns nothing of models on examples
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
-  // Errors: those of MakeBackend and Trainer::Create, or of SparseTrainer::Create.
+  // Errors: those of MakeBackends and Trainer::Create, or of SparseTrainer::Create.
   static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job,
                                                              const std::vector<int>& gpus,
                                                              StepObserver* observer = nullptr);

@@ -4,6 +4,7 @@
 
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
+#include "kernels/backend_group.h"
 #include "worker/task/backend.h"
 
 namespace capstan::worker {
@@ -23,10 +24,9 @@ WorkResult ResultOf(const Work& work, const BatchResult& batch) {
 absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(const v1::JobSpec& job,
                                                                       const std::vector<int>& gpus,
                                                                       StepObserver* observer) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Backend> backend,
-                           MakeBackend(DeviceChoiceOf(job, gpus)));
+  CAPSTAN_ASSIGN_OR_RETURN(kernels::BackendGroup backends, MakeBackends(DeviceChoiceOf(job, gpus)));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                           Trainer::Create(job, std::move(backend), observer));
+                           Trainer::Create(job, std::move(backends), observer));
   return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer)));
 }
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "kernels/op_check.h"
+#include "kernels/tensor_view.h"
 
 namespace capstan::worker {
 namespace {
@@ -39,9 +39,10 @@ void CopyFloats(const std::byte* from, absl::Span<float> to) {
 }  // namespace
 
 DeviceStepMemory::DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device,
-                                   int64_t batch_size_max, StepWatch& watch)
+                                   int64_t batch_size_max, StepRole role, StepWatch& watch)
     : StepMemory(device),
       device_(device),
+      role_(role),
       watch_(watch),
       parameter_count_(plan.parameter_count),
       statistic_count_(plan.statistic_count),
@@ -64,8 +65,10 @@ int64_t DeviceStepMemory::PlaceArrays(Side side, std::byte* base, int64_t n) {
     if (base != nullptr) (on_device ? array.device : array.pinned) = base + bytes;
     bytes += (count * kernels::BytesOf(dtype) + kAlignment - 1) / kAlignment * kAlignment;
   };
-  place(parameters_, parameter_count_);
-  place(gradient_, parameter_count_);
+  if (on_device || role_ == StepRole::kFirst) {
+    place(parameters_, parameter_count_);
+    place(gradient_, parameter_count_);
+  }
   place(statistics_, statistic_count_);
   place(moments_, statistic_count_);
   for (StagedBatch& batch : staged_) {
@@ -138,8 +141,6 @@ absl::Status DeviceStepMemory::UploadBatch(const BatchView& batch, StagedBatch* 
 }
 
 absl::Status DeviceStepMemory::Stage(const BatchView& batch) {
-  CAPSTAN_RETURN_IF_ERROR(
-      kernels::CheckLabels(batch.labels, classes_));  // The host's words for it.
   return UploadBatch(batch, &staged_[1 - in_use_]);
 }
 
@@ -147,7 +148,6 @@ absl::Status DeviceStepMemory::UseBatch(const BatchView& batch) {
   in_use_ = 1 - in_use_;
   StagedBatch& staged = staged_[in_use_];
   if (batch.name == 0 || staged.name != batch.name) {
-    CAPSTAN_RETURN_IF_ERROR(kernels::CheckLabels(batch.labels, classes_));
     CAPSTAN_RETURN_IF_ERROR(UploadBatch(batch, &staged));
   }
   staged.name = 0;
@@ -168,8 +168,6 @@ absl::Status DeviceStepMemory::UseBatch(const BatchView& batch) {
 absl::Status DeviceStepMemory::Begin(const ForwardArrays& arrays) {
   forward_ = arrays;
   parts_.clear();
-  uploaded_end_ = 0;
-  gradient_from_ = parameter_count_;
   CAPSTAN_RETURN_IF_ERROR(UseBatch(arrays.batch));
   // Steps see them with the first parameters: a layer with statistics has a scale, too.
   return Upload(statistics_, BytesOf(arrays.statistics), 0);
@@ -178,18 +176,17 @@ absl::Status DeviceStepMemory::Begin(const ForwardArrays& arrays) {
 void DeviceStepMemory::BeginAgain(absl::Span<float> moments) {
   forward_.moments = moments;
   parts_.clear();
-  uploaded_end_ = parameter_count_;
-  gradient_from_ = parameter_count_;
 }
 
-absl::Status DeviceStepMemory::NeedParameters(int64_t end) {
-  if (end <= uploaded_end_) return absl::OkStatus();
-  const int64_t begin = std::exchange(uploaded_end_, end);
+absl::Status DeviceStepMemory::UploadParameters(int64_t begin, int64_t end) {
   const auto values =
       forward_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
                                        [&] { return ElementsText("parameters", begin, end); }));
-  CAPSTAN_RETURN_IF_ERROR(Upload(parameters_, BytesOf(values), begin * kFloatBytes));
+  return Upload(parameters_, BytesOf(values), begin * kFloatBytes);
+}
+
+absl::Status DeviceStepMemory::UseParameters(int64_t begin, int64_t end) {
   CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*uploaded_, Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kCompute, *uploaded_));
@@ -217,25 +214,26 @@ absl::Status DeviceStepMemory::ForwardDone(const Operand& loss, const Operand& l
 
 void DeviceStepMemory::BeginBackward(const BackwardArrays& arrays) { backward_ = arrays; }
 
-absl::Status DeviceStepMemory::GradientDone(int64_t first) {
-  if (first >= gradient_from_) return absl::OkStatus();
+absl::Status DeviceStepMemory::GradientComputed(int64_t begin, int64_t end) {
+  CAPSTAN_RETURN_IF_ERROR(device_.Record(*computed_, Stream::kCompute));
+  CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kDownload, *computed_));
+  return watch_.Begin(Stream::kDownload, StepObserver::Part::kDownload,
+                      [&] { return ElementsText("gradient", begin, end); });
+}
+
+absl::Status DeviceStepMemory::TakeGradient(int64_t begin, int64_t end) {
   if (part_events_.size() == parts_.size()) {
     CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<kernels::DeviceEvent> event, device_.MakeEvent());
     part_events_.push_back(std::move(event));
   }
   kernels::DeviceEvent& arrived = *part_events_[parts_.size()];
-  const int64_t end = std::exchange(gradient_from_, first);
-  const int64_t offset = first * kFloatBytes;
-  CAPSTAN_RETURN_IF_ERROR(device_.Record(*computed_, Stream::kCompute));
-  CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kDownload, *computed_));
-  CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kDownload, StepObserver::Part::kDownload,
-                                       [&] { return ElementsText("gradient", first, end); }));
+  const int64_t offset = begin * kFloatBytes;
   CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kDownload, gradient_.pinned + offset,
                                             gradient_.device + offset,
-                                            (end - first) * kFloatBytes));
+                                            (end - begin) * kFloatBytes));
   CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kDownload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(arrived, Stream::kDownload));
-  parts_.push_back({.begin = first, .end = end, .arrived = &arrived});
+  parts_.push_back({.begin = begin, .end = end, .arrived = &arrived});
   return absl::OkStatus();
 }
 

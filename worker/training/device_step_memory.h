@@ -25,7 +25,7 @@ class DeviceStepMemory final : public StepMemory {
  public:
   // As StepMemory::Create.
   DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device, int64_t batch_size_max,
-                   StepWatch& watch);
+                   StepRole role, StepWatch& watch);
   ~DeviceStepMemory() override;
 
   int64_t FixedBytes(int64_t n) override;
@@ -33,10 +33,12 @@ class DeviceStepMemory final : public StepMemory {
   int64_t part_elements() const override;
   absl::Status Begin(const ForwardArrays& arrays) override;
   void BeginAgain(absl::Span<float> moments) override;
-  absl::Status NeedParameters(int64_t end) override;
+  absl::Status UploadParameters(int64_t begin, int64_t end) override;
+  absl::Status UseParameters(int64_t begin, int64_t end) override;
   absl::Status ForwardDone(const Operand& loss, const Operand& logits) override;
   void BeginBackward(const BackwardArrays& arrays) override;
-  absl::Status GradientDone(int64_t first) override;
+  absl::Status GradientComputed(int64_t begin, int64_t end) override;
+  absl::Status TakeGradient(int64_t begin, int64_t end) override;
   absl::Status End() override;
   absl::Status Stage(const BatchView& batch) override;
 
@@ -69,6 +71,7 @@ class DeviceStepMemory final : public StepMemory {
   absl::Status UploadBatch(const BatchView& batch, StagedBatch* staged);
 
   kernels::DeviceBackend& device_;
+  const StepRole role_;
   StepWatch& watch_;
   const int64_t parameter_count_, statistic_count_, sample_values_, classes_;
   const int64_t batch_size_max_;
@@ -87,8 +90,6 @@ class DeviceStepMemory final : public StepMemory {
   // Of the step.
   ForwardArrays forward_;
   BackwardArrays backward_;
-  int64_t uploaded_end_ = 0;   // Parameters below are on the device, or on their way.
-  int64_t gradient_from_ = 0;  // Gradient elements from here on are on their way.
   std::vector<Part> parts_;
 };
 

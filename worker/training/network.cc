@@ -1,105 +1,57 @@
 #include "worker/training/network.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "kernels/device_backend.h"
-#include "kernels/graph_recorder.h"
-#include "kernels/half_values.h"
-#include "worker/training/program.h"
-#include "worker/training/segments.h"
+#include "kernels/op_check.h"
+#include "kernels/tree_sum.h"
+#include "worker/training/batch_parts.h"
+#include "worker/training/replica.h"
+#include "worker/training/step_exchange.h"
 #include "worker/training/step_memory.h"
-#include "worker/training/step_watch.h"
 
 namespace capstan::worker {
 namespace {
 
-using kernels::TensorView;
+using Replicas = std::vector<std::unique_ptr<Replica>>;
 
-// Programs kept: training and evaluation batches and the smaller ones at the end of the data.
-constexpr size_t kProgramsMax = 8;
-
-constexpr size_t kOperandsMax = 5;  // Of one side of any op.
-
-// A program whose ops are prepared.
-struct PreparedProgram {
-  ProgramKind kind = ProgramKind::kTraining;
-  Program program;
-  Segments segments;
-  // Equal steps share a plan: they run one after the other.
-  absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
-  std::vector<kernels::Plan*> forward, backward;  // One a step.
-  // One a segment; none where the backend is no device. What was recorded holds for one scale.
-  std::vector<kernels::GraphRecorder> forward_graphs, backward_graphs;
-  float scale = 1.0f;
-
-  void ForgetGraphs() {
-    for (kernels::GraphRecorder& graph : forward_graphs) graph.Reset();
-    for (kernels::GraphRecorder& graph : backward_graphs) graph.Reset();
-  }
-};
-
-// One pass of a prepared program.
-struct Pass {
-  const std::vector<Step>& steps;
-  const std::vector<kernels::Plan*>& plans;
-  std::vector<kernels::GraphRecorder>& graphs;
-  StepObserver::Part part;
-  float scale;
-  uint64_t dropout_key;
-};
-
-std::vector<kernels::GraphRecorder> MakeRecorders(kernels::Backend& backend, size_t count) {
-  std::vector<kernels::GraphRecorder> recorders;
-  if (backend.device() == nullptr) return recorders;
-  for (size_t i = 0; i < count; ++i) recorders.emplace_back(*backend.device());
-  return recorders;
+std::vector<StepMemory*> MemoriesOf(const Replicas& replicas) {
+  std::vector<StepMemory*> memories;
+  for (const auto& replica : replicas) memories.push_back(&replica->memory());
+  return memories;
 }
 
+// Drives one replica, or several at once: what is enqueued for all of them runs side by side.
 class NetworkImpl final : public Network {
  public:
-  NetworkImpl(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
-              StepObserver* observer)
+  NetworkImpl(const ModelPlan& plan, const std::vector<kernels::Backend*>& backends,
+              kernels::Collective* collective, int64_t batch_size_max, StepObserver* observer)
       : plan_(plan),
-        backend_(backend),
+        backends_(backends),
         batch_size_max_(batch_size_max),
-        watch_(backend.device(), observer),
-        memory_(StepMemory::Create(plan_, backend, batch_size_max, watch_)),
-        moments_(static_cast<size_t>(plan.statistic_count)) {}
+        replicas_(MakeReplicas(observer)),
+        exchange_(MemoriesOf(replicas_), collective, plan.parameter_count) {}
 
   ~NetworkImpl() override { GiveUpStep().IgnoreError(); }
 
   absl::Status Allocate() {
-    const absl::Status status = memory_->Allocate();
-    if (!absl::IsResourceExhausted(status)) return status;
-    return NoMemory(batch_size_max_, ProgramKind::kTraining, 0);
+    return ForEach([](Replica& replica, size_t) { return replica.Allocate(); });
   }
 
   absl::Status Forward(const BatchView& batch, absl::Span<const float> parameters,
                        uint64_t dropout_key, const ParametersNeeded& needed) override {
-    CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
-    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
-    CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
-                             Prepare(batch.n(), ProgramKind::kTraining));
-    CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
-    under_way_ = true;
-    CAPSTAN_RETURN_IF_ERROR(memory_->Begin({.batch = batch,
-                                            .parameters = parameters,
-                                            .statistics = {},
-                                            .moments = absl::MakeSpan(moments_)}));
-    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, dropout_key, needed));
-    begun_ = {prepared, batch, dropout_key};
+    CAPSTAN_RETURN_IF_ERROR(Begin(batch, parameters, {}, dropout_key, ProgramKind::kTraining));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(needed));
+    passed_ = Passed::kForward;
     return absl::OkStatus();
   }
 
@@ -107,85 +59,89 @@ class NetworkImpl final : public Network {
                                        absl::Span<float> batch_statistics,
                                        const GradientReady& ready,
                                        const std::function<void()>& enqueued) override {
-    const BegunStep step = std::exchange(begun_, {});
-    if (step.prepared == nullptr) {
+    if (std::exchange(passed_, Passed::kNothing) != Passed::kForward) {
       return absl::FailedPreconditionError("a backward pass, and no forward pass before it");
     }
     CAPSTAN_RETURN_IF_ERROR(CheckCount("gradient", gradient.size(), plan_.parameter_count));
     CAPSTAN_RETURN_IF_ERROR(
         CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
-    memory_->BeginBackward({.gradient = gradient, .ready = ready, .enqueued = enqueued});
-    CAPSTAN_RETURN_IF_ERROR(RunBackward(*step.prepared, gradient_scale, step.dropout_key));
+    // The first gives the gradient of all.
+    const BackwardArrays all = {.gradient = gradient, .ready = ready, .enqueued = enqueued};
+    CAPSTAN_RETURN_IF_ERROR(ForEach([&](Replica& replica, size_t i) {
+      return replica.BeginBackward(gradient_scale, i == 0 ? all : BackwardArrays{});
+    }));
+    CAPSTAN_RETURN_IF_ERROR(RunBackward());
     CAPSTAN_RETURN_IF_ERROR(End());
-    // The steps read the biased variances, so they become unbiased only now.
-    for (const BatchMoments& moments : step.prepared->program.moments) {
-      MakeUnbiased(moments, absl::MakeSpan(moments_));
-    }
-    std::copy(moments_.begin(), moments_.end(), batch_statistics.begin());
-    done_ = step;
-    return ReadResult(step.batch);
+    TakeMoments(batch_statistics);
+    passed_ = Passed::kBackward;
+    return ReadResult();
   }
 
   absl::Status Repeat() override {
-    const BegunStep step = std::exchange(done_, {});
-    if (step.prepared == nullptr || backend_.device() == nullptr) {
+    if (std::exchange(passed_, Passed::kNothing) != Passed::kBackward || !on_device()) {
       return absl::FailedPreconditionError("no step of a device to repeat");
     }
-    CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
     under_way_ = true;
-    memory_->BeginAgain(absl::MakeSpan(moments_));
-    CAPSTAN_RETURN_IF_ERROR(RunForward(*step.prepared, step.dropout_key, /*needed=*/nullptr));
-    begun_ = step;
+    exchange_.Begin(StepExchange::Parameters::kKept);
+    CAPSTAN_RETURN_IF_ERROR(ForEach([](Replica& replica, size_t) { return replica.BeginAgain(); }));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(/*needed=*/nullptr));
+    passed_ = Passed::kForward;
     return absl::OkStatus();
   }
 
   absl::StatusOr<BatchResult> Evaluate(const BatchView& batch, absl::Span<const float> parameters,
                                        absl::Span<const float> statistics) override {
-    CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
-    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("statistics", statistics.size(), plan_.statistic_count));
-    CAPSTAN_ASSIGN_OR_RETURN(PreparedProgram * prepared,
-                             Prepare(batch.n(), ProgramKind::kEvaluation));
-    under_way_ = true;
-    CAPSTAN_RETURN_IF_ERROR(memory_->Begin(
-        {.batch = batch, .parameters = parameters, .statistics = statistics, .moments = {}}));
-    CAPSTAN_RETURN_IF_ERROR(RunForward(*prepared, /*dropout_key=*/0, /*needed=*/nullptr));
-    memory_->BeginBackward({});  // There is none.
+    CAPSTAN_RETURN_IF_ERROR(
+        Begin(batch, parameters, statistics, /*dropout_key=*/0, ProgramKind::kEvaluation));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(/*needed=*/nullptr));
+    for (const auto& replica : replicas_) replica->memory().BeginBackward({});  // There is none.
     CAPSTAN_RETURN_IF_ERROR(End());
-    return ReadResult(batch);
+    return ReadResult();
   }
 
   absl::Status Stage(const BatchView& batch) override {
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
-    return memory_->Stage(batch);
+    return ForEach([&](Replica& replica, size_t i) {
+      const BatchPart part = Part(batch, i);
+      return part.n() == 0 ? absl::OkStatus() : replica.memory().Stage(ViewOf(batch, part));
+    });
   }
 
  private:
-  // ------------------------------------------------------------- preparing
-
-  // Prepares the program of `n` samples, or finds it.
-  absl::StatusOr<PreparedProgram*> Prepare(int64_t n, ProgramKind kind) {
-    for (size_t i = 0; i < programs_.size(); ++i) {
-      if (programs_[i]->program.n != n || programs_[i]->kind != kind) continue;
-      // The least recently used stands first.
-      std::rotate(programs_.begin() + i, programs_.begin() + i + 1, programs_.end());
-      return programs_.back().get();
+  Replicas MakeReplicas(StepObserver* observer) const {
+    const auto members = static_cast<int64_t>(backends_.size());
+    const int64_t part_max = PartOf(batch_size_max_, 0, members).n();
+    Replicas replicas;
+    for (kernels::Backend* const backend : backends_) {
+      const bool first = replicas.empty();
+      replicas.push_back(std::make_unique<Replica>(plan_, *backend, part_max,
+                                                   first ? StepRole::kFirst : StepRole::kFollower,
+                                                   first ? observer : nullptr));
     }
-    auto prepared = std::make_unique<PreparedProgram>();
-    prepared->kind = kind;
-    CAPSTAN_ASSIGN_OR_RETURN(prepared->program,
-                             BuildProgram(plan_, n, kind, backend_.TensorType()));
-    const Program& program = prepared->program;
-    CAPSTAN_RETURN_IF_ERROR(ReserveArena(program.arena_bytes, n, kind));
-    CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.forward, prepared->forward));
-    CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.backward, prepared->backward));
-    prepared->segments = CutIntoSegments(program, plan_.parameter_count, memory_->part_elements());
-    prepared->forward_graphs = MakeRecorders(backend_, prepared->segments.forward.size());
-    prepared->backward_graphs = MakeRecorders(backend_, prepared->segments.backward.size());
-    if (programs_.size() == kProgramsMax) programs_.erase(programs_.begin());
-    programs_.push_back(std::move(prepared));
-    return programs_.back().get();
+    return replicas;
+  }
+
+  bool on_device() const { return backends_[0]->device() != nullptr; }
+
+  BatchPart Part(const BatchView& batch, size_t member) const {
+    return PartOf(batch.n(), static_cast<int64_t>(member), static_cast<int64_t>(replicas_.size()));
+  }
+
+  // call(replica, member) of each; names the device that an error is of, where there are several.
+  template <typename Call>
+  absl::Status ForEach(const Call& call) {
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      const absl::Status status = call(*replicas_[i], i);
+      if (!status.ok()) return Named(status, i);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Named(const absl::Status& status, size_t member) const {
+    if (replicas_.size() == 1) return status;
+    return Annotate(status, absl::StrCat(backends_[member]->device()->Label(), ", one of ",
+                                         replicas_.size(), " that share each batch"));
   }
 
   absl::Status CheckCount(const char* what, size_t count, int64_t expected) const {
@@ -199,79 +155,46 @@ class NetworkImpl final : public Network {
       return absl::InvalidArgumentError(
           absl::StrCat("a batch of ", batch.n(), " samples, expected 1 to ", batch_size_max_));
     }
-    return CheckCount("images", batch.images.size(), batch.n() * plan_.input.count());
-  }
-
-  // Makes the arena at least `bytes` large. Its contents are lost: no program is running.
-  absl::Status ReserveArena(int64_t bytes, int64_t n, ProgramKind kind) {
-    const absl::StatusOr<bool> moved = memory_->ReserveArena(bytes);
-    if (absl::IsResourceExhausted(moved.status())) return NoMemory(n, kind, bytes);
-    CAPSTAN_RETURN_IF_ERROR(moved.status());
-    if (!*moved) return absl::OkStatus();
-    for (const std::unique_ptr<PreparedProgram>& program : programs_) program->ForgetGraphs();
-    return absl::OkStatus();
-  }
-
-  // Why a batch of n, whose arena has `bytes`, does not fit.
-  absl::Status NoMemory(int64_t n, ProgramKind kind, int64_t bytes) {
-    const int64_t fixed = memory_->FixedBytes(batch_size_max_);
-    if (backend_.device() == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for the activations of a batch of ", n, ": they need ", bytes,
-                       " bytes; take a smaller batch_size"));
-    }
-    CAPSTAN_ASSIGN_OR_RETURN(const kernels::DeviceMemoryInfo info, backend_.device()->Memory());
-    const int64_t held = bytes > 0 ? fixed : 0;
-    CAPSTAN_ASSIGN_OR_RETURN(const int64_t largest, LargestBatch(n, kind, info.free_bytes + held));
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no memory on the device for a batch of ", n, ": parameters, gradient and batches need ",
-        fixed, " bytes, activations ", bytes, ", free are ", info.free_bytes + held, " of ",
-        info.total_bytes, "; the largest batch that fits is ", largest));
-  }
-
-  // The largest batch of up to `n` whose arrays and arena fit in `bytes`; 0: none.
-  absl::StatusOr<int64_t> LargestBatch(int64_t n, ProgramKind kind, int64_t bytes) {
-    int64_t fits = 0, too_large = n + 1;
-    while (too_large - fits > 1) {
-      const int64_t middle = fits + (too_large - fits) / 2;
-      const absl::StatusOr<Program> program =
-          BuildProgram(plan_, middle, kind, backend_.TensorType());
-      if (!program.ok() && !absl::IsResourceExhausted(program.status())) return program.status();
-      const bool fit = program.ok() && memory_->FixedBytes(middle) + program->arena_bytes <= bytes;
-      (fit ? fits : too_large) = middle;
-    }
-    return fits;
-  }
-
-  std::string LayerName(int layer) const {
-    return layer < 0 ? "loss" : absl::StrCat("layer \"", plan_.layers[layer].name, "\"");
-  }
-
-  absl::Status PrepareSteps(PreparedProgram& prepared, const std::vector<Step>& steps,
-                            std::vector<kernels::Plan*>& plans) {
-    for (const Step& step : steps) {
-      std::unique_ptr<kernels::Plan>& plan = prepared.plans[step.desc];
-      if (plan == nullptr) {
-        absl::StatusOr<std::unique_ptr<kernels::Plan>> made = backend_.Prepare(step.desc);
-        if (!made.ok()) return Annotate(made.status(), LayerName(step.layer));
-        plan = std::move(made).value();
-      }
-      plans.push_back(plan.get());
-    }
-    return absl::OkStatus();
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckCount("images", batch.images.size(), batch.n() * plan_.input.count()));
+    // A device would only say so once parts of the gradient had left; the host's ops do at once.
+    return on_device() ? kernels::CheckLabels(batch.labels, plan_.classes) : absl::OkStatus();
   }
 
   // ------------------------------------------------------------- running
 
-  absl::Status RunForward(PreparedProgram& prepared, uint64_t dropout_key,
-                          const ParametersNeeded& needed) {
-    const Pass pass = {prepared.program.forward,
-                       prepared.forward,
-                       prepared.forward_graphs,
-                       StepObserver::Part::kForward,
-                       1.0f,
-                       dropout_key};
-    const std::vector<Segment>& segments = prepared.segments.forward;
+  absl::Status Begin(const BatchView& batch, absl::Span<const float> parameters,
+                     absl::Span<const float> statistics, uint64_t dropout_key, ProgramKind kind) {
+    CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
+    CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
+    // All of them before anything is enqueued: to prepare is to wait for devices.
+    CAPSTAN_RETURN_IF_ERROR(ForEach(
+        [&](Replica& replica, size_t i) { return replica.Prepare(Part(batch, i).n(), kind); }));
+    under_way_ = true;
+    batch_ = batch;
+    exchange_.Begin(StepExchange::Parameters::kNew);
+    return ForEach([&](Replica& replica, size_t i) {
+      // Every device has masks of its own.
+      const uint64_t key = i == 0 ? dropout_key : MixKey(dropout_key, i);
+      return replica.Begin(ViewOf(batch, Part(batch, i)), parameters, statistics, key);
+    });
+  }
+
+  // Runs segment `index`, of which there are `count`, on all that have samples.
+  template <typename Run>
+  absl::Status RunAll(size_t count, std::vector<Segment> Segments::*pass, const Run& run) {
+    return ForEach([&](Replica& replica, size_t) -> absl::Status {
+      if (replica.n() == 0) return absl::OkStatus();
+      if ((replica.segments().*pass).size() != count) {
+        return absl::InternalError("parts of one batch are cut into different segments");
+      }
+      return run(replica);
+    });
+  }
+
+  absl::Status RunForward(const ParametersNeeded& needed) {
+    const std::vector<Segment>& segments = replicas_[0]->segments().forward;
     int64_t there = 0;
     for (size_t i = 0; i < segments.size(); ++i) {
       const int64_t end = segments[i].reads_end;
@@ -279,134 +202,101 @@ class NetworkImpl final : public Network {
         return absl::CancelledError(absl::StrCat("parameters up to ", end, " will not come"));
       }
       there = end;
-      CAPSTAN_RETURN_IF_ERROR(memory_->NeedParameters(end));
-      CAPSTAN_RETURN_IF_ERROR(RunSegment(pass, i, segments[i]));
+      CAPSTAN_RETURN_IF_ERROR(exchange_.NeedParameters(end));
+      CAPSTAN_RETURN_IF_ERROR(RunAll(segments.size(), &Segments::forward,
+                                     [i](Replica& replica) { return replica.RunForward(i); }));
     }
-    return memory_->ForwardDone(prepared.program.loss, prepared.program.logits);
+    return ForEach([](Replica& replica, size_t) { return replica.ForwardDone(); });
   }
 
-  absl::Status RunBackward(PreparedProgram& prepared, float scale, uint64_t dropout_key) {
-    if (std::exchange(prepared.scale, scale) != scale) prepared.ForgetGraphs();
-    const Pass pass = {prepared.program.backward,
-                       prepared.backward,
-                       prepared.backward_graphs,
-                       StepObserver::Part::kBackward,
-                       scale,
-                       dropout_key};
-    const std::vector<Segment>& segments = prepared.segments.backward;
+  absl::Status RunBackward() {
+    const std::vector<Segment>& segments = replicas_[0]->segments().backward;
     for (size_t i = 0; i < segments.size(); ++i) {
-      CAPSTAN_RETURN_IF_ERROR(RunSegment(pass, i, segments[i]));
-      CAPSTAN_RETURN_IF_ERROR(memory_->GradientDone(segments[i].done_from));
+      CAPSTAN_RETURN_IF_ERROR(RunAll(segments.size(), &Segments::backward,
+                                     [i](Replica& replica) { return replica.RunBackward(i); }));
+      CAPSTAN_RETURN_IF_ERROR(exchange_.GradientDone(segments[i].done_from));
     }
     return absl::OkStatus();
   }
 
-  // A device is watched by segments, the host by steps.
-  absl::Status RunSegment(const Pass& pass, size_t index, const Segment& segment) {
-    if (pass.graphs.empty()) {
-      for (size_t i = segment.begin; i < segment.end; ++i) {
-        CAPSTAN_RETURN_IF_ERROR(Watched(pass, i, i, [&] { return RunStep(pass, i); }));
-      }
-      return absl::OkStatus();
-    }
-    const auto run = [&]() -> absl::Status {
-      for (size_t i = segment.begin; i < segment.end; ++i) {
-        CAPSTAN_RETURN_IF_ERROR(RunStep(pass, i));
-      }
-      return absl::OkStatus();
-    };
-    return Watched(pass, segment.begin, segment.end - 1,
-                   [&] { return pass.graphs[index].Run(run); });
-  }
-
-  // Runs steps `first` to `last` of a pass by `run`, as one span.
-  template <typename Run>
-  absl::Status Watched(const Pass& pass, size_t first, size_t last, const Run& run) {
-    if (!watch_.watching()) return run();
-    CAPSTAN_RETURN_IF_ERROR(watch_.Begin(kernels::Stream::kCompute, pass.part, [&] {
-      const std::string from = LayerName(pass.steps[first].layer);
-      return first == last ? absl::StrCat(from, " ", ToString(pass.steps[first].desc))
-                           : absl::StrCat(from, " to ", LayerName(pass.steps[last].layer));
-    }));
-    CAPSTAN_RETURN_IF_ERROR(run());
-    return watch_.End(kernels::Stream::kCompute);
-  }
-
-  absl::Status RunStep(const Pass& pass, size_t index) {
-    const Step& step = pass.steps[index];
-    std::array<TensorView, kOperandsMax> inputs, outputs;
-    for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = memory_->Resolve(step.inputs[k]);
-    for (size_t k = 0; k < step.outputs.size(); ++k) outputs[k] = memory_->Resolve(step.outputs[k]);
-    // Every dropout layer has masks of its own.
-    const uint64_t key = MixKey(pass.dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
-    const absl::Status status =
-        backend_.Run(*pass.plans[index], absl::MakeConstSpan(inputs.data(), step.inputs.size()),
-                     absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, pass.scale});
-    return status.ok() ? status : Annotate(status, LayerName(step.layer));
-  }
-
   // Of a step that does not go on: what a device has of it uses plans and memory until it has run.
   absl::Status GiveUpStep() {
-    begun_ = done_ = {};
-    watch_.GiveUp();
+    passed_ = Passed::kNothing;
     if (!std::exchange(under_way_, false)) return absl::OkStatus();
-    return backend_.Synchronize();
+    absl::Status first;  // Also those behind one that has failed: they still run.
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      first.Update(Named(replicas_[i]->GiveUp(), i));
+    }
+    return first;
   }
 
   absl::Status End() {
-    CAPSTAN_RETURN_IF_ERROR(memory_->End());
-    CAPSTAN_RETURN_IF_ERROR(backend_.Synchronize());
+    // The first one's end is that of what all have reduced.
+    CAPSTAN_RETURN_IF_ERROR(ForEach([](Replica& replica, size_t) { return replica.End(); }));
     under_way_ = false;
-    return watch_.EndStep();
+    return absl::OkStatus();
   }
 
-  BatchResult ReadResult(const BatchView& batch) const {
+  // ------------------------------------------------------------- results
+
+  // The mean over the samples: each replica's moments by its share of them, as servers add up those
+  // of slots.
+  void TakeMoments(absl::Span<float> statistics) const {
+    if (replicas_.size() == 1) {
+      const absl::Span<const float> moments = replicas_[0]->moments();
+      std::copy(moments.begin(), moments.end(), statistics.begin());
+      return;
+    }
+    std::vector<std::vector<float>> parts;
+    for (const auto& replica : replicas_) {
+      if (replica->n() == 0) break;  // Nor have those behind it any.
+      const auto share =
+          static_cast<float>(static_cast<double>(replica->n()) / static_cast<double>(batch_.n()));
+      parts.emplace_back(replica->moments().begin(), replica->moments().end());
+      for (float& value : parts.back()) value *= share;
+    }
+    kernels::TreeSum(parts);
+    std::copy(parts[0].begin(), parts[0].end(), statistics.begin());
+  }
+
+  BatchResult ReadResult() const {
     BatchResult result;
-    for (int64_t i = 0; i < batch.n(); ++i) {
-      result.loss_sum += memory_->loss()[i];
-      if (Predicted(i) == batch.labels[static_cast<size_t>(i)]) ++result.correct;
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      const BatchPart part = Part(batch_, i);
+      result.loss_sum += replicas_[i]->LossSum();
+      result.correct += replicas_[i]->Correct(
+          batch_.labels.subspan(static_cast<size_t>(part.begin), static_cast<size_t>(part.n())));
     }
     return result;
   }
 
-  // The first class with the largest logit of sample `i`.
-  int64_t Predicted(int64_t i) const {
-    const TensorView& logits = memory_->logits();
-    int64_t best = 0;
-    for (int64_t k = 1; k < plan_.classes; ++k) {
-      if (kernels::ValueAt(logits, i * plan_.classes + k) >
-          kernels::ValueAt(logits, i * plan_.classes + best)) {
-        best = k;
-      }
-    }
-    return best;
-  }
-
-  static void MakeUnbiased(const BatchMoments& moments, absl::Span<float> statistics) {
-    const int64_t offset = moments.variance.offset / static_cast<int64_t>(sizeof(float));
-    for (float& variance : statistics.subspan(static_cast<size_t>(offset),
-                                              static_cast<size_t>(moments.variance.count))) {
-      variance *= moments.unbiased_factor;
-    }
-  }
-
-  // A step between its passes.
-  struct BegunStep {
-    PreparedProgram* prepared = nullptr;  // Null: there is none.
-    BatchView batch;
-    uint64_t dropout_key = 0;
-  };
+  // How far the last step has come.
+  enum class Passed { kNothing, kForward, kBackward };
 
   const ModelPlan plan_;
-  kernels::Backend& backend_;
+  const std::vector<kernels::Backend*> backends_;
   const int64_t batch_size_max_;
-  StepWatch watch_;
-  const std::unique_ptr<StepMemory> memory_;  // Shared by all programs: one runs at a time.
-  std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used last.
-  bool under_way_ = false;                                  // A step has begun, and not ended.
-  BegunStep begun_, done_;                                  // Of the last step; one at most is one.
-  std::vector<float> moments_;                              // [statistic_count], of the step.
+  const Replicas replicas_;  // One a backend; the first exchanges parameters and gradient.
+  StepExchange exchange_;
+  bool under_way_ = false;  // A step has begun, and not ended.
+  Passed passed_ = Passed::kNothing;
+  BatchView batch_;  // Of the step.
 };
+
+absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const ModelPlan& plan,
+                                                     const std::vector<kernels::Backend*>& backends,
+                                                     kernels::Collective* collective,
+                                                     int64_t batch_size_max,
+                                                     StepObserver* observer) {
+  if (batch_size_max < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size_max is ", batch_size_max, ", expected at least 1"));
+  }
+  auto network =
+      std::make_unique<NetworkImpl>(plan, backends, collective, batch_size_max, observer);
+  CAPSTAN_RETURN_IF_ERROR(network->Allocate());
+  return network;
+}
 
 }  // namespace
 
@@ -424,13 +314,16 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
                                                          int64_t batch_size_max,
                                                          StepObserver* observer) {
-  if (batch_size_max < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch_size_max is ", batch_size_max, ", expected at least 1"));
-  }
-  auto network = std::make_unique<NetworkImpl>(plan, backend, batch_size_max, observer);
-  CAPSTAN_RETURN_IF_ERROR(network->Allocate());
-  return network;
+  return MakeNetwork(plan, {&backend}, /*collective=*/nullptr, batch_size_max, observer);
+}
+
+absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
+                                                         const kernels::BackendGroup& group,
+                                                         int64_t batch_size_max,
+                                                         StepObserver* observer) {
+  std::vector<kernels::Backend*> backends;
+  for (size_t i = 0; i < group.size(); ++i) backends.push_back(&group[i]);
+  return MakeNetwork(plan, backends, group.collective(), batch_size_max, observer);
 }
 
 }  // namespace capstan::worker

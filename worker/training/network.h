@@ -3,8 +3,13 @@
 // Parameters and gradients are flat arrays in table order (ModelPlan::parameters), so that shards
 // are slices of them and nothing is copied between training and the wire. On a device they are
 // copied there and back in parts, beside the arithmetic, and the steps between two parts are
-// launched as one graph where the device can record them. Thread safety: used by one thread at a
-// time.
+// launched as one graph where the device can record them.
+//
+// Several devices compute parts of each batch (batch_parts.h): parameters go to the first, which
+// hands them on, and come back as one gradient, the sum of theirs. Batch norm's moments are those
+// of each part, as in PyTorch's DistributedDataParallel; what a step gives is their mean, weighted
+// by samples, as if each device had computed a slot of its own (there rank 0's are kept). Every
+// device draws dropout masks of its own. Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_NETWORK_H_
 #define CAPSTAN_WORKER_TRAINING_NETWORK_H_
 
@@ -16,6 +21,7 @@
 #include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
+#include "kernels/backend_group.h"
 #include "worker/training/step_arrays.h"
 #include "worker/training/step_observer.h"
 
@@ -35,6 +41,12 @@ class Network {
   //                             these are enough.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
+                                                         int64_t batch_size_max,
+                                                         StepObserver* observer = nullptr);
+  // On all devices of a group, which outlives the network. Errors name the device that they are of,
+  // and sizes of batches those of its part. The observer learns of the first device.
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
+                                                         const kernels::BackendGroup& group,
                                                          int64_t batch_size_max,
                                                          StepObserver* observer = nullptr);
   virtual ~Network() = default;

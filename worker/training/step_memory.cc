@@ -33,7 +33,8 @@ class HostStepMemory final : public StepMemory {
     return absl::OkStatus();
   }
   void BeginAgain(absl::Span<float>) override {}  // Never asked for.
-  absl::Status NeedParameters(int64_t) override { return absl::OkStatus(); }
+  absl::Status UploadParameters(int64_t, int64_t) override { return absl::OkStatus(); }
+  absl::Status UseParameters(int64_t, int64_t) override { return absl::OkStatus(); }
   absl::Status ForwardDone(const Operand& loss, const Operand& logits) override {
     loss_ = Resolve(loss).f32();
     logits_ = Resolve(logits);
@@ -43,8 +44,9 @@ class HostStepMemory final : public StepMemory {
     ready_ = arrays.ready;
     SetBase(Place::kGradient, DataOf(arrays.gradient));
   }
-  absl::Status GradientDone(int64_t first) override {
-    if (first > 0 && ready_ != nullptr) ready_(first);
+  absl::Status GradientComputed(int64_t, int64_t) override { return absl::OkStatus(); }
+  absl::Status TakeGradient(int64_t begin, int64_t) override {
+    if (begin > 0 && ready_ != nullptr) ready_(begin);
     return absl::OkStatus();
   }
   absl::Status End() override {
@@ -60,9 +62,10 @@ class HostStepMemory final : public StepMemory {
 }  // namespace
 
 std::unique_ptr<StepMemory> StepMemory::Create(const ModelPlan& plan, kernels::Backend& backend,
-                                               int64_t batch_size_max, StepWatch& watch) {
+                                               int64_t batch_size_max, StepRole role,
+                                               StepWatch& watch) {
   if (kernels::DeviceBackend* const device = backend.device(); device != nullptr) {
-    return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max, watch);
+    return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max, role, watch);
   }
   return std::make_unique<HostStepMemory>(backend);
 }

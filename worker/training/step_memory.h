@@ -8,9 +8,12 @@
 //   host ◄──copied── pinned ◄─download stream── device     gradient (last layers first), results
 //
 // Parameters go and gradients come in parts, while the steps of other parts run. A step is
-//   Begin, { NeedParameters, steps }..., ForwardDone,
-//   BeginBackward, { steps, GradientDone }..., End
+//   Begin, { UploadParameters, UseParameters, steps }..., ForwardDone,
+//   BeginBackward, { steps, GradientComputed, TakeGradient }..., End
 // and by End all is in the host's arrays. In the steady state nothing is allocated.
+//
+// Of several devices that compute parts of a batch only the first exchanges parameters and gradient
+// with the host: the others get and give them in between (step_exchange.h), on the same streams.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_STEP_MEMORY_H_
 #define CAPSTAN_WORKER_TRAINING_STEP_MEMORY_H_
@@ -32,15 +35,19 @@
 
 namespace capstan::worker {
 
+// Followers do not UploadParameters and TakeGradient, and have no pinned memory for them.
+enum class StepRole { kFirst, kFollower };
+
 class StepMemory {
  public:
   // First address of every Place.
   using Bases = std::array<std::byte*, kPlaceCount>;
 
   // For batches of up to `batch_size_max` samples (>= 1). `backend` outlives the result.
-  // `watch` outlives it, too; it is told of copies.
+  // `watch` outlives it, too; it is told of copies. The host's role is kFirst.
   static std::unique_ptr<StepMemory> Create(const ModelPlan& plan, kernels::Backend& backend,
-                                            int64_t batch_size_max, StepWatch& watch);
+                                            int64_t batch_size_max, StepRole role,
+                                            StepWatch& watch);
   virtual ~StepMemory() = default;
 
   // Bytes of device memory for batches of up to `n` samples, beside arena and the libraries'
@@ -57,32 +64,39 @@ class StepMemory {
   virtual int64_t part_elements() const = 0;
 
   // A step begins. `arrays` and what they borrow stay until End.
-  // REQUIRES: their sizes are the plan's; 1 <= batch.n() <= batch_size_max.
-  // Errors: those of the device; kInvalidArgument  a device, and a label is out of range.
+  // REQUIRES: their sizes are the plan's; 1 <= batch.n() <= batch_size_max; on a device its labels
+  // were checked.
+  // Errors: those of the device.
   // REQUIRES: of a step before that has not ended nothing runs any more.
   virtual absl::Status Begin(const ForwardArrays& arrays) = 0;
   // As Begin, with the batch and the parameters of the step before, which a device still has.
   // REQUIRES: a device's; that step was one of training, and has ended.
   virtual void BeginAgain(absl::Span<float> moments) = 0;
-  // Steps that are run from now on may read parameters below `end`: a device copies them at once.
-  virtual absl::Status NeedParameters(int64_t end) = 0;
+  // Parameters [begin, end), which are there on the host: a device begins to copy them.
+  virtual absl::Status UploadParameters(int64_t begin, int64_t end) = 0;
+  // Steps that are run from now on may read them.
+  virtual absl::Status UseParameters(int64_t begin, int64_t end) = 0;
   // The forward pass is enqueued.
   virtual absl::Status ForwardDone(const Operand& loss, const Operand& logits) = 0;
   // The backward pass begins. `arrays` and what they borrow stay until End.
   virtual void BeginBackward(const BackwardArrays& arrays) = 0;
-  // Steps that have been run give the gradient from `first` on. Tells BackwardArrays::ready, at
-  // once or by End.
-  virtual absl::Status GradientDone(int64_t first) = 0;
+  // Steps that have been run give the gradient's elements [begin, end): they may be downloaded.
+  virtual absl::Status GradientComputed(int64_t begin, int64_t end) = 0;
+  // They are, and BackwardArrays::ready is told of them, at once or by End.
+  virtual absl::Status TakeGradient(int64_t begin, int64_t end) = 0;
   // All steps are enqueued: waits for them. Errors: faults of the device.
   virtual absl::Status End() = 0;
 
-  // A batch that a later step will have, under its name: may be uploaded at once.
+  // A batch that a later step will have, under its name: may be uploaded at once. REQUIRES: as
+  // Begin's of a batch.
   virtual absl::Status Stage(const BatchView& batch) = 0;
 
   kernels::TensorView Resolve(const Operand& operand) const {
     std::byte* const base = bases_[static_cast<size_t>(operand.place)];
     return {base + operand.offset, operand.count, operand.dtype};
   }
+  // Where a place begins.
+  std::byte* base(Place place) const { return bases_[static_cast<size_t>(place)]; }
   // In host memory. REQUIRES: End has passed, and no step has begun since.
   const float* loss() const { return loss_; }                    // [n]
   const kernels::TensorView& logits() const { return logits_; }  // [n, classes], TensorType().

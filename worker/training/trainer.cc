@@ -55,24 +55,24 @@ struct Split {
 
 class TrainerImpl final : public Trainer {
  public:
-  TrainerImpl(std::unique_ptr<kernels::Backend> backend, ModelPlan plan,
-              std::unique_ptr<Split> train, std::unique_ptr<Split> test)
+  TrainerImpl(kernels::BackendGroup group, ModelPlan plan, std::unique_ptr<Split> train,
+              std::unique_ptr<Split> test)
       : plan_(std::move(plan)),
         train_(std::move(train)),
         test_(std::move(test)),
-        backend_(std::move(backend)) {}
+        group_(std::move(group)) {}
 
   absl::Status Prepare(const v1::JobSpec& job, StepObserver* observer) {
     CAPSTAN_ASSIGN_OR_RETURN(
         network_,
-        Network::Create(plan_, *backend_,
+        Network::Create(plan_, group_,
                         std::max<int64_t>(job.training().batch_size(), kEvaluationBatchSize),
                         observer));
     step_ = std::make_unique<GradientStep>(
         plan_, *network_,
         GradientStep::Options{.seed = job.training().has_seed() ? job.training().seed() : 1,
                               .clip_norm = job.optimizer().clip_norm(),
-                              .loss_scale = LossScaleOf(job, *backend_)});
+                              .loss_scale = LossScaleOf(job, group_[0])});
     return absl::OkStatus();
   }
 
@@ -155,8 +155,8 @@ class TrainerImpl final : public Trainer {
 
   const ModelPlan plan_;
   const std::unique_ptr<Split> train_, test_;  // test_ may be null.
-  const std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<Network> network_;  // Uses plan_ and backend_.
+  const kernels::BackendGroup group_;
+  std::unique_ptr<Network> network_;  // Uses plan_ and group_.
   std::unique_ptr<GradientStep> step_;
   uint64_t names_ = 0;        // Given so far.
   uint64_t staged_name_ = 0;  // 0: none is staged.
@@ -181,11 +181,11 @@ absl::Status CheckTestData(const Dataset& train, const Dataset& test) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job) {
-  return Create(job, kernels::MakeCpuBackend({.threads = ThreadsOf(job)}));
+  return Create(job, kernels::BackendGroup(kernels::MakeCpuBackend({.threads = ThreadsOf(job)})));
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
-                                                         std::unique_ptr<kernels::Backend> backend,
+                                                         kernels::BackendGroup group,
                                                          StepObserver* observer) {
   const v1::Data& data = job.data();
   CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data.format(), data.train()));
@@ -203,7 +203,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
   }
   auto train_split = std::make_unique<Split>(std::move(train), seed, augmentation,
                                              DatasetDecoder::Mode::kTraining);
-  auto trainer = std::make_unique<TrainerImpl>(std::move(backend), std::move(plan),
+  auto trainer = std::make_unique<TrainerImpl>(std::move(group), std::move(plan),
                                                std::move(train_split), std::move(test_split));
   CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job, observer));
   return trainer;

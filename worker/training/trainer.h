@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "common/types/ids.h"
-#include "kernels/backend.h"
+#include "kernels/backend_group.h"
 #include "proto/job.pb.h"
 #include "worker/training/gradient_step.h"
 #include "worker/training/network.h"
@@ -28,13 +28,13 @@ class Trainer {
  public:
   using Tables = std::vector<std::vector<float>>;
 
-  // Loads the job's data and prepares its model on `backend`.
+  // Loads the job's data and prepares its model on all of `group`.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
   // kInvalidArgument  the test images differ in shape from the training images.
   //   observer  as Network::Create's
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,
-                                                         std::unique_ptr<kernels::Backend> backend,
+                                                         kernels::BackendGroup group,
                                                          StepObserver* observer = nullptr);
   // On the CPU backend with resources.threads threads.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job);

@@ -1,0 +1,38 @@
+// PartOf: which samples of a batch each of several devices computes.
+//
+// Parts are as equal as can be, in the order of the members: the first n % members have one sample
+// more. With fewer samples than members the last ones have none. Thread safety: a pure function.
+#ifndef CAPSTAN_WORKER_TRAINING_BATCH_PARTS_H_
+#define CAPSTAN_WORKER_TRAINING_BATCH_PARTS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "worker/training/step_arrays.h"
+
+namespace capstan::worker {
+
+struct BatchPart {
+  int64_t begin = 0, end = 0;  // Samples of the batch.
+  int64_t n() const { return end - begin; }
+};
+
+// REQUIRES: n >= 0, 0 <= member < members.
+inline BatchPart PartOf(int64_t n, int64_t member, int64_t members) {
+  const int64_t each = n / members, more = n % members;
+  const int64_t begin = each * member + std::min(member, more);
+  return {begin, begin + each + (member < more ? 1 : 0)};
+}
+
+// The samples of a part, under the batch's name.
+inline BatchView ViewOf(const BatchView& batch, const BatchPart& part) {
+  if (part.n() == batch.n()) return batch;
+  const auto begin = static_cast<size_t>(part.begin), n = static_cast<size_t>(part.n());
+  const size_t values = batch.images.size() / batch.labels.size();
+  return {batch.images.subspan(begin * values, n * values), batch.labels.subspan(begin, n),
+          batch.name};
+}
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_BATCH_PARTS_H_

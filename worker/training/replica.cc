@@ -1,0 +1,326 @@
+#include "worker/training/replica.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/random/philox.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "kernels/device_backend.h"
+#include "kernels/graph_recorder.h"
+#include "kernels/half_values.h"
+
+namespace capstan::worker {
+namespace {
+
+using kernels::TensorView;
+
+// Programs kept: training and evaluation batches and the smaller ones at the end of the data.
+constexpr size_t kProgramsMax = 8;
+
+constexpr size_t kOperandsMax = 5;  // Of one side of any op.
+
+std::vector<kernels::GraphRecorder> MakeRecorders(kernels::Backend& backend, size_t count) {
+  std::vector<kernels::GraphRecorder> recorders;
+  if (backend.device() == nullptr) return recorders;
+  for (size_t i = 0; i < count; ++i) recorders.emplace_back(*backend.device());
+  return recorders;
+}
+
+}  // namespace
+
+// A program whose ops are prepared.
+struct Replica::PreparedProgram {
+  ProgramKind kind = ProgramKind::kTraining;
+  Program program;
+  Segments segments;
+  // Equal steps share a plan: they run one after the other.
+  absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
+  std::vector<kernels::Plan*> forward, backward;  // One a step.
+  // One a segment; none where the backend is no device. What was recorded holds for one scale.
+  std::vector<kernels::GraphRecorder> forward_graphs, backward_graphs;
+  float scale = 1.0f;
+
+  void ForgetGraphs() {
+    for (kernels::GraphRecorder& graph : forward_graphs) graph.Reset();
+    for (kernels::GraphRecorder& graph : backward_graphs) graph.Reset();
+  }
+};
+
+// One pass of a prepared program.
+struct Replica::Pass {
+  const std::vector<Step>& steps;
+  const std::vector<kernels::Plan*>& plans;
+  std::vector<kernels::GraphRecorder>& graphs;
+  StepObserver::Part part;
+  float scale;
+  uint64_t dropout_key;
+};
+
+Replica::Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
+                 StepRole role, StepObserver* observer)
+    : plan_(plan),
+      backend_(backend),
+      batch_size_max_(batch_size_max),
+      watch_(backend.device(), observer),
+      memory_(StepMemory::Create(plan_, backend, batch_size_max, role, watch_)),
+      moments_(static_cast<size_t>(plan.statistic_count)) {}
+
+Replica::~Replica() = default;
+
+// ---------------------------------------------------------------- preparing
+
+absl::Status Replica::Allocate() {
+  const absl::Status status = memory_->Allocate();
+  if (!absl::IsResourceExhausted(status)) return status;
+  return NoMemory(batch_size_max_, ProgramKind::kTraining, 0);
+}
+
+absl::Status Replica::Prepare(int64_t n, ProgramKind kind) {
+  n_ = n;
+  prepared_ = nullptr;
+  if (n == 0) return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(prepared_, Find(n, kind));
+  return absl::OkStatus();
+}
+
+const Segments& Replica::segments() const { return prepared_->segments; }
+
+// Prepares the program of `n` samples, or finds it.
+absl::StatusOr<Replica::PreparedProgram*> Replica::Find(int64_t n, ProgramKind kind) {
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    if (programs_[i]->program.n != n || programs_[i]->kind != kind) continue;
+    // The least recently used stands first.
+    std::rotate(programs_.begin() + i, programs_.begin() + i + 1, programs_.end());
+    return programs_.back().get();
+  }
+  auto prepared = std::make_unique<PreparedProgram>();
+  prepared->kind = kind;
+  CAPSTAN_ASSIGN_OR_RETURN(prepared->program, BuildProgram(plan_, n, kind, backend_.TensorType()));
+  const Program& program = prepared->program;
+  CAPSTAN_RETURN_IF_ERROR(ReserveArena(program.arena_bytes, n, kind));
+  CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.forward, prepared->forward));
+  CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.backward, prepared->backward));
+  prepared->segments = CutIntoSegments(program, plan_.parameter_count, memory_->part_elements());
+  prepared->forward_graphs = MakeRecorders(backend_, prepared->segments.forward.size());
+  prepared->backward_graphs = MakeRecorders(backend_, prepared->segments.backward.size());
+  if (programs_.size() == kProgramsMax) programs_.erase(programs_.begin());
+  programs_.push_back(std::move(prepared));
+  return programs_.back().get();
+}
+
+// Makes the arena at least `bytes` large. Its contents are lost: no program is running.
+absl::Status Replica::ReserveArena(int64_t bytes, int64_t n, ProgramKind kind) {
+  const absl::StatusOr<bool> moved = memory_->ReserveArena(bytes);
+  if (absl::IsResourceExhausted(moved.status())) return NoMemory(n, kind, bytes);
+  CAPSTAN_RETURN_IF_ERROR(moved.status());
+  if (!*moved) return absl::OkStatus();
+  for (const std::unique_ptr<PreparedProgram>& program : programs_) program->ForgetGraphs();
+  return absl::OkStatus();
+}
+
+// Why a batch of n, whose arena has `bytes`, does not fit.
+absl::Status Replica::NoMemory(int64_t n, ProgramKind kind, int64_t bytes) {
+  const int64_t fixed = memory_->FixedBytes(batch_size_max_);
+  if (backend_.device() == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for the activations of a batch of ",
+                                                     n, ": they need ", bytes,
+                                                     " bytes; take a smaller batch_size"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const kernels::DeviceMemoryInfo info, backend_.device()->Memory());
+  const int64_t held = bytes > 0 ? fixed : 0;
+  CAPSTAN_ASSIGN_OR_RETURN(const int64_t largest, LargestBatch(n, kind, info.free_bytes + held));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no memory on the device for a batch of ", n, ": parameters, gradient and batches need ",
+      fixed, " bytes, activations ", bytes, ", free are ", info.free_bytes + held, " of ",
+      info.total_bytes, "; the largest batch that fits is ", largest));
+}
+
+// The largest batch of up to `n` whose arrays and arena fit in `bytes`; 0: none.
+absl::StatusOr<int64_t> Replica::LargestBatch(int64_t n, ProgramKind kind, int64_t bytes) {
+  int64_t fits = 0, too_large = n + 1;
+  while (too_large - fits > 1) {
+    const int64_t middle = fits + (too_large - fits) / 2;
+    const absl::StatusOr<Program> program =
+        BuildProgram(plan_, middle, kind, backend_.TensorType());
+    if (!program.ok() && !absl::IsResourceExhausted(program.status())) return program.status();
+    const bool fit = program.ok() && memory_->FixedBytes(middle) + program->arena_bytes <= bytes;
+    (fit ? fits : too_large) = middle;
+  }
+  return fits;
+}
+
+std::string Replica::LayerName(int layer) const {
+  return layer < 0 ? "loss" : absl::StrCat("layer \"", plan_.layers[layer].name, "\"");
+}
+
+absl::Status Replica::PrepareSteps(PreparedProgram& prepared, const std::vector<Step>& steps,
+                                   std::vector<kernels::Plan*>& plans) {
+  for (const Step& step : steps) {
+    std::unique_ptr<kernels::Plan>& plan = prepared.plans[step.desc];
+    if (plan == nullptr) {
+      absl::StatusOr<std::unique_ptr<kernels::Plan>> made = backend_.Prepare(step.desc);
+      if (!made.ok()) return Annotate(made.status(), LayerName(step.layer));
+      plan = std::move(made).value();
+    }
+    plans.push_back(plan.get());
+  }
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------- running
+
+absl::Status Replica::Begin(const BatchView& batch, absl::Span<const float> parameters,
+                            absl::Span<const float> statistics, uint64_t dropout_key) {
+  dropout_key_ = dropout_key;
+  if (prepared_ == nullptr) return absl::OkStatus();
+  const bool training = prepared_->kind == ProgramKind::kTraining;
+  if (training) CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
+  return memory_->Begin({.batch = batch,
+                         .parameters = parameters,
+                         .statistics = statistics,
+                         .moments = training ? absl::MakeSpan(moments_) : absl::Span<float>()});
+}
+
+absl::Status Replica::BeginAgain() {
+  if (prepared_ == nullptr) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
+  memory_->BeginAgain(absl::MakeSpan(moments_));
+  return absl::OkStatus();
+}
+
+absl::Status Replica::RunForward(size_t segment) {
+  const Pass pass = {prepared_->program.forward,
+                     prepared_->forward,
+                     prepared_->forward_graphs,
+                     StepObserver::Part::kForward,
+                     1.0f,
+                     dropout_key_};
+  return RunSegment(pass, segment, prepared_->segments.forward[segment]);
+}
+
+absl::Status Replica::ForwardDone() {
+  if (prepared_ == nullptr) return absl::OkStatus();
+  return memory_->ForwardDone(prepared_->program.loss, prepared_->program.logits);
+}
+
+absl::Status Replica::BeginBackward(float gradient_scale, const BackwardArrays& arrays) {
+  memory_->BeginBackward(arrays);
+  scale_ = gradient_scale;
+  if (prepared_ == nullptr) {
+    return backend_.device()->Zero(memory_->base(Place::kGradient),
+                                   plan_.parameter_count * static_cast<int64_t>(sizeof(float)));
+  }
+  if (std::exchange(prepared_->scale, scale_) != scale_) prepared_->ForgetGraphs();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::RunBackward(size_t segment) {
+  const Pass pass = {prepared_->program.backward,
+                     prepared_->backward,
+                     prepared_->backward_graphs,
+                     StepObserver::Part::kBackward,
+                     scale_,
+                     dropout_key_};
+  return RunSegment(pass, segment, prepared_->segments.backward[segment]);
+}
+
+// A device is watched by segments, the host by steps.
+absl::Status Replica::RunSegment(const Pass& pass, size_t index, const Segment& segment) {
+  if (pass.graphs.empty()) {
+    for (size_t i = segment.begin; i < segment.end; ++i) {
+      CAPSTAN_RETURN_IF_ERROR(Watched(pass, i, i, [&] { return RunStep(pass, i); }));
+    }
+    return absl::OkStatus();
+  }
+  const auto run = [&]() -> absl::Status {
+    for (size_t i = segment.begin; i < segment.end; ++i) {
+      CAPSTAN_RETURN_IF_ERROR(RunStep(pass, i));
+    }
+    return absl::OkStatus();
+  };
+  return Watched(pass, segment.begin, segment.end - 1, [&] { return pass.graphs[index].Run(run); });
+}
+
+// Runs steps `first` to `last` of a pass by `run`, as one span.
+template <typename Run>
+absl::Status Replica::Watched(const Pass& pass, size_t first, size_t last, const Run& run) {
+  if (!watch_.watching()) return run();
+  CAPSTAN_RETURN_IF_ERROR(watch_.Begin(kernels::Stream::kCompute, pass.part, [&] {
+    const std::string from = LayerName(pass.steps[first].layer);
+    return first == last ? absl::StrCat(from, " ", ToString(pass.steps[first].desc))
+                         : absl::StrCat(from, " to ", LayerName(pass.steps[last].layer));
+  }));
+  CAPSTAN_RETURN_IF_ERROR(run());
+  return watch_.End(kernels::Stream::kCompute);
+}
+
+absl::Status Replica::RunStep(const Pass& pass, size_t index) {
+  const Step& step = pass.steps[index];
+  std::array<TensorView, kOperandsMax> inputs, outputs;
+  for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = memory_->Resolve(step.inputs[k]);
+  for (size_t k = 0; k < step.outputs.size(); ++k) outputs[k] = memory_->Resolve(step.outputs[k]);
+  // Every dropout layer has masks of its own.
+  const uint64_t key = MixKey(pass.dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
+  const absl::Status status =
+      backend_.Run(*pass.plans[index], absl::MakeConstSpan(inputs.data(), step.inputs.size()),
+                   absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, pass.scale});
+  return status.ok() ? status : Annotate(status, LayerName(step.layer));
+}
+
+absl::Status Replica::End() {
+  if (prepared_ != nullptr) CAPSTAN_RETURN_IF_ERROR(memory_->End());
+  CAPSTAN_RETURN_IF_ERROR(backend_.Synchronize());
+  CAPSTAN_RETURN_IF_ERROR(watch_.EndStep());
+  if (prepared_ == nullptr) return absl::OkStatus();
+  // The steps read the biased variances, so they become unbiased only now.
+  for (const BatchMoments& moments : prepared_->program.moments) MakeUnbiased(moments);
+  return absl::OkStatus();
+}
+
+absl::Status Replica::GiveUp() {
+  watch_.GiveUp();
+  return backend_.Synchronize();
+}
+
+// ---------------------------------------------------------------- results
+
+double Replica::LossSum() const {
+  double sum = 0;
+  for (int64_t i = 0; i < n_; ++i) sum += memory_->loss()[i];
+  return sum;
+}
+
+int64_t Replica::Correct(absl::Span<const int32_t> labels) const {
+  int64_t correct = 0;
+  for (int64_t i = 0; i < n_; ++i) {
+    if (Predicted(i) == labels[static_cast<size_t>(i)]) ++correct;
+  }
+  return correct;
+}
+
+// The first class with the largest logit of sample `i`.
+int64_t Replica::Predicted(int64_t i) const {
+  const TensorView& logits = memory_->logits();
+  int64_t best = 0;
+  for (int64_t k = 1; k < plan_.classes; ++k) {
+    if (kernels::ValueAt(logits, i * plan_.classes + k) >
+        kernels::ValueAt(logits, i * plan_.classes + best)) {
+      best = k;
+    }
+  }
+  return best;
+}
+
+void Replica::MakeUnbiased(const BatchMoments& moments) {
+  const int64_t offset = moments.variance.offset / static_cast<int64_t>(sizeof(float));
+  for (float& variance : absl::MakeSpan(moments_).subspan(
+           static_cast<size_t>(offset), static_cast<size_t>(moments.variance.count))) {
+    variance *= moments.unbiased_factor;
+  }
+}
+
+}  // namespace capstan::worker

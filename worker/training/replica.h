@@ -1,0 +1,112 @@
+// Replica: a model's programs on one backend, with their memory and their recorded graphs.
+//
+// A Network has one, or one on each of several devices, which compute parts of each batch. What
+// they exchange with the host and each other is StepExchange's; a step of a replica is
+//
+//   Prepare ─► Begin ─► RunForward, segment by segment ─► ForwardDone
+//           ─► BeginBackward ─► RunBackward, segment by segment ─► End
+//
+// With no samples it has no segments to run, and gives a gradient of zeros.
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_TRAINING_REPLICA_H_
+#define CAPSTAN_WORKER_TRAINING_REPLICA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/model_plan.h"
+#include "kernels/backend.h"
+#include "worker/training/program.h"
+#include "worker/training/segments.h"
+#include "worker/training/step_arrays.h"
+#include "worker/training/step_memory.h"
+#include "worker/training/step_observer.h"
+#include "worker/training/step_watch.h"
+
+namespace capstan::worker {
+
+class Replica {
+ public:
+  // For batches of up to `batch_size_max` samples (>= 1). `plan` and `backend` outlive it, as does
+  // `observer`, which may be null.
+  Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max, StepRole role,
+          StepObserver* observer);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  // Takes the memory for parameters, gradient and batches. Errors: kResourceExhausted, as
+  // Network::Create.
+  absl::Status Allocate();
+
+  StepMemory& memory() { return *memory_; }
+  const StepMemory& memory() const { return *memory_; }
+
+  // The next step has `n` samples, 0 <= n <= batch_size_max: prepares its program, or finds it.
+  // Errors: those of Network::Forward.
+  absl::Status Prepare(int64_t n, ProgramKind kind);
+  int64_t n() const { return n_; }
+  const Segments& segments() const;  // REQUIRES: n() > 0, as for running them.
+
+  // Its step begins, with `batch` of n() samples; the arrays stay until End. The moments are the
+  // replica's own.
+  absl::Status Begin(const BatchView& batch, absl::Span<const float> parameters,
+                     absl::Span<const float> statistics, uint64_t dropout_key);
+  // The same step once more, on a device.
+  absl::Status BeginAgain();
+  absl::Status RunForward(size_t segment);
+  absl::Status ForwardDone();
+  // Of a step of training.
+  absl::Status BeginBackward(float gradient_scale, const BackwardArrays& arrays);
+  absl::Status RunBackward(size_t segment);
+  absl::Status End();
+  // Of a step that does not go on: waits until nothing of it runs any more.
+  absl::Status GiveUp();
+
+  // Of the step that has ended.
+  absl::Span<const float> moments() const { return moments_; }  // Variances: unbiased.
+  double LossSum() const;
+  int64_t Correct(absl::Span<const int32_t> labels) const;  // [n]
+
+ private:
+  struct PreparedProgram;
+  struct Pass;
+
+  absl::StatusOr<PreparedProgram*> Find(int64_t n, ProgramKind kind);
+  absl::Status ReserveArena(int64_t bytes, int64_t n, ProgramKind kind);
+  absl::Status NoMemory(int64_t n, ProgramKind kind, int64_t bytes);
+  absl::StatusOr<int64_t> LargestBatch(int64_t n, ProgramKind kind, int64_t bytes);
+  std::string LayerName(int layer) const;
+  absl::Status PrepareSteps(PreparedProgram& prepared, const std::vector<Step>& steps,
+                            std::vector<kernels::Plan*>& plans);
+  absl::Status RunSegment(const Pass& pass, size_t index, const Segment& segment);
+  template <typename Run>
+  absl::Status Watched(const Pass& pass, size_t first, size_t last, const Run& run);
+  absl::Status RunStep(const Pass& pass, size_t index);
+  int64_t Predicted(int64_t i) const;
+  void MakeUnbiased(const BatchMoments& moments);
+
+  const ModelPlan& plan_;
+  kernels::Backend& backend_;
+  const int64_t batch_size_max_;
+  StepWatch watch_;
+  const std::unique_ptr<StepMemory> memory_;  // Shared by all programs: one runs at a time.
+  std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used last.
+  std::vector<float> moments_;                              // [statistic_count], of the step.
+
+  // Of the step.
+  PreparedProgram* prepared_ = nullptr;  // Null: it has no samples.
+  int64_t n_ = 0;
+  uint64_t dropout_key_ = 0;
+  float scale_ = 1.0f;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_REPLICA_H_
