@@ -12,7 +12,7 @@ Checks (each failure is printed; exit code 1):
 Then it prints figures, as rows of a table: seconds of a step and processor seconds of a step, for
 the local trainer without servers and for a worker and a server under SSP(1).
 
-    tests/gpu/end_to_end.py --pack=.gpu [--no-benchmarks]
+    tests/gpu/end_to_end.py --pack=.gpu-unpacked [--no-benchmarks]
 
 With --device=cpu it tries itself on a machine without a card: fp32, and what needs no device.
 """
@@ -221,7 +221,7 @@ def resident(test, cluster, synthetic, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", required=True, help="the folder that tests/gpu/pack made")
+    parser.add_argument("--pack", required=True, help="the folder that tests/gpu/run has unpacked")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--no-benchmarks", action="store_true", help="checks only")
     options = parser.parse_args()

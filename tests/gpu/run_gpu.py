@@ -1,7 +1,8 @@
 """Runs the GPU's tests and benchmarks and prints one table of what came out.
 
-Needs .gpu/ (tests/gpu/pack), a CUDA driver, and CUDA's libraries: those that PyTorch brought, or a
-toolkit's. Without PyTorch the comparison with it is left out; without compute-sanitizer its checks.
+Needs .gpu/pack.tar.gz (tests/gpu/pack), which it unpacks beside .gpu/, a CUDA driver, and CUDA's
+libraries: those that PyTorch brought, or a toolkit's. Without PyTorch the comparison with it is
+left out; without compute-sanitizer its checks.
 Exits with 0 if all passed, 1 if something failed, 3 if there is no GPU (or no library for it).
 """
 
@@ -12,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 
 _NO_GPU = 3
@@ -32,6 +34,22 @@ def library_folders(pack):
         folders.append(os.path.join(package, "lib"))
     folders += [os.path.join(_TOOLKIT, "lib64"), os.path.join(_TOOLKIT, "lib")]
     return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def unpack(archive, folder):
+    """Unpacks what tests/gpu/pack made, unless it has been unpacked there already."""
+    found = os.stat(archive)
+    stamp, stamp_file = f"{found.st_size} {found.st_mtime_ns}", os.path.join(folder, "stamp")
+    if os.path.exists(stamp_file):
+        with open(stamp_file, encoding="utf-8") as file:
+            if file.read() == stamp:
+                return
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(archive) as packed:
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        packed.extractall(folder, **safe)
+    with open(stamp_file, "w", encoding="utf-8") as file:
+        file.write(stamp)
 
 
 def environment(pack):
@@ -117,6 +135,7 @@ def parse(arguments):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", default=os.path.join(_ROOT, ".gpu"),
                         help="the folder that tests/gpu/pack made (%(default)s)")
+    parser.add_argument("--unpack-only", action="store_true", help="unpack, and run nothing")
     parser.add_argument("--no-benchmarks", action="store_true", help="tests only")
     parser.add_argument("--timeout", type=int, default=540, help="seconds of one program")
     return parser.parse_args(arguments)
@@ -124,11 +143,15 @@ def parse(arguments):
 
 def main(arguments):
     options = parse(arguments)
-    pack = os.path.realpath(options.pack)
-    bench = os.path.join(pack, "bin", "gpu_bench")
-    if not os.path.exists(bench):
-        print(f"run: {bench} is not there; run tests/gpu/pack first", file=sys.stderr)
+    made = os.path.realpath(options.pack)
+    archive, pack = os.path.join(made, "pack.tar.gz"), made + "-unpacked"
+    if not os.path.exists(archive):
+        print(f"run: {archive} is not there; run tests/gpu/pack first", file=sys.stderr)
         return 1
+    unpack(archive, pack)
+    if options.unpack_only:
+        return 0
+    bench = os.path.join(pack, "bin", "gpu_bench")
     env = environment(pack)
     info = subprocess.run([bench, "--info"], env=env, check=False, capture_output=True)
     if info.returncode != 0:
@@ -150,7 +173,7 @@ def main(arguments):
     tables = [] if options.no_benchmarks else compare(report, pack, env, options.timeout)
     text = "\n\n".join([title, report.table()] + tables)
     print("\n" + text)
-    with open(os.path.join(pack, "report.md"), "w", encoding="utf-8") as file:
+    with open(os.path.join(made, "report.md"), "w", encoding="utf-8") as file:
         file.write(text + "\n")
     return 1 if report.failed() else 0
 
