@@ -1,6 +1,7 @@
 #include "kernels/cuda/convolution.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -172,8 +173,10 @@ class ConvolutionPlan : public CudaPlan {
 absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::EngineOf(
     const OpSignature& signature) {
   const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
+  const std::string key = PlanKey(device_, ToString(signature.desc));
   absl::StatusOr<std::vector<ConvolutionEngine>> offered =
-      EnginesFor(device_.cudnn(), signature.desc, device_.options(), measured ? kCandidatesMax : 1);
+      EnginesFor(device_.cudnn(), signature.desc, device_.options(), measured ? kCandidatesMax : 1,
+                 KeptPlan(device_, key));
   if (absl::IsUnimplemented(offered.status())) return Engine();
   CAPSTAN_RETURN_IF_ERROR(offered.status());
   std::vector<ConvolutionEngine>& engines = *offered;
@@ -188,6 +191,7 @@ absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::EngineOf(
     if (!absl::IsResourceExhausted(rehearsal.status())) {
       CAPSTAN_RETURN_IF_ERROR(rehearsal.status());
       CAPSTAN_ASSIGN_OR_RETURN(best, Fastest(device_, signature, *rehearsal, engines));
+      KeepPlan(device_, key, engines[static_cast<size_t>(best)].name);
     }
   }
   return std::make_shared<const ConvolutionEngine>(std::move(engines[static_cast<size_t>(best)]));

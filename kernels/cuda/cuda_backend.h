@@ -20,6 +20,7 @@
 #define CAPSTAN_KERNELS_CUDA_CUDA_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -58,6 +59,10 @@ struct CudaOptions {
   Compute compute = Compute::kFp32;
   PlanChoice plan_choice = PlanChoice::kMeasured;
   int64_t workspace_bytes_max = int64_t{1} << 30;  // Plans that want more are not taken.
+  // Where plans that were measured are kept for other processes (plan_store.h); empty: nowhere.
+  std::string plans_folder;
+  // Told what the user should know and no status says; may be null.
+  std::function<void(const std::string&)> say;
 };
 
 struct CudaDeviceInfo {

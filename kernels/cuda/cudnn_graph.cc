@@ -1,5 +1,6 @@
 #include "kernels/cuda/cudnn_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -149,6 +150,30 @@ absl::StatusOr<Graph> GraphOf(cudnnHandle_t handle, const OpDesc& d, Compute com
   return g;
 }
 
+// The descriptors of `type` that an attribute holds.
+absl::StatusOr<std::vector<Descriptor>> List(const Descriptor& holder,
+                                             cudnnBackendAttributeName_t name,
+                                             cudnnBackendDescriptorType_t type, const char* what) {
+  int64_t count = 0;
+  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(holder.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                               &count, nullptr),
+                      absl::StrCat("counting ", what));
+  std::vector<Descriptor> list;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int64_t i = 0; i < count; ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(Descriptor made, Make(type, what));
+    raw.push_back(made.get());
+    list.push_back(std::move(made));
+  }
+  if (count == 0) return list;
+  int64_t found = 0;
+  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(holder.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                               count, &found, raw.data()),
+                      absl::StrCat("asking for ", what));
+  if (found < count) list.resize(static_cast<size_t>(found));
+  return list;
+}
+
 // The engine configurations that one heuristic offers, best first.
 absl::StatusOr<std::vector<Descriptor>> ConfigsOf(const Graph& graph, cudnnBackendHeurMode_t mode) {
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor heuristic,
@@ -158,36 +183,56 @@ absl::StatusOr<std::vector<Descriptor>> ConfigsOf(const Graph& graph, cudnnBacke
   CAPSTAN_RETURN_IF_ERROR(
       Set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
   CAPSTAN_RETURN_IF_ERROR(Finalize(heuristic, "a heuristic"));
-  int64_t count = 0;
-  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
-                      "counting plans");
-  std::vector<Descriptor> configs;
-  std::vector<cudnnBackendDescriptor_t> raw;
-  for (int64_t i = 0; i < count; ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(Descriptor config,
-                             Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "a configuration"));
-    raw.push_back(config.get());
-    configs.push_back(std::move(config));
-  }
-  if (count == 0) return configs;
-  int64_t found = 0;
-  CAPSTAN_CUDNN_CHECK(
-      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &found, raw.data()),
-      "asking for plans");
-  if (found < count) configs.resize(static_cast<size_t>(found));
-  return configs;
+  return List(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+              "plans");
 }
 
-absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> NotesOf(const Descriptor& config) {
-  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor engine,
-                           Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR, "an engine"));
+absl::StatusOr<Descriptor> EngineIn(const Descriptor& config) {
+  CAPSTAN_ASSIGN_OR_RETURN(Descriptor engine, Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR, "an engine"));
   cudnnBackendDescriptor_t raw = engine.get();
   int64_t count = 0;
   CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
                       "asking for an engine");
+  return engine;
+}
+
+template <typename T>
+absl::StatusOr<T> Get(const Descriptor& descriptor, cudnnBackendAttributeName_t name,
+                      cudnnBackendAttributeType_t type) {
+  T value{};
+  int64_t count = 0;
+  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(descriptor.get(), name, type, 1, &count, &value),
+                      absl::StrCat("asking for cuDNN's attribute ", static_cast<int>(name)));
+  return value;
+}
+
+absl::StatusOr<std::string> NameOf(const Descriptor& config) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor engine, EngineIn(config));
+  CAPSTAN_ASSIGN_OR_RETURN(const int64_t index,
+                           Get<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<Descriptor> choices,
+                           List(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "settings"));
+  std::vector<std::pair<int, int64_t>> settings;
+  for (const Descriptor& choice : choices) {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto knob,
+                             Get<cudnnBackendKnobType_t>(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+                                                         CUDNN_TYPE_KNOB_TYPE));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        const int64_t value,
+        Get<int64_t>(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64));
+    settings.emplace_back(static_cast<int>(knob), value);
+  }
+  std::sort(settings.begin(), settings.end());
+  std::string name = absl::StrCat("engine ", index);
+  for (const auto& [knob, value] : settings) absl::StrAppend(&name, " ", knob, "=", value);
+  return name;
+}
+
+absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> NotesOf(const Descriptor& config) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor engine, EngineIn(config));
+  int64_t count = 0;
   std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(
                           engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
@@ -239,11 +284,14 @@ bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> note
   return true;
 }
 
-absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, const OpDesc& desc,
-                                                          const CudaOptions& options,
-                                                          int count_max) {
-  CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute));
-  const auto graph = std::make_shared<const Graph>(std::move(made));
+namespace {
+
+// Those whose name is asked for; none is no error, unless something has gone wrong.
+template <typename IsAskedFor>
+absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
+                                                       const std::shared_ptr<const Graph>& graph,
+                                                       const CudaOptions& options, int count_max,
+                                                       const IsAskedFor& asked_for) {
   std::vector<ConvolutionEngine> engines;
   absl::Status failure;  // The first one that is more than a plan that does not fit.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -257,18 +305,41 @@ absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, 
       if (static_cast<int>(engines.size()) == count_max) break;
       const auto notes = NotesOf(config);
       if (!notes.ok() || !Accepts(options.compute, *notes)) continue;
+      const std::string name = NameOf(config).value_or("");
+      if (!asked_for(name)) continue;
       absl::StatusOr<ConvolutionEngine> engine = Compile(handle, std::move(config));
       if (!engine.ok()) {
         if (!absl::IsUnimplemented(engine.status())) failure.Update(engine.status());
       } else if (engine->workspace_bytes <= options.workspace_bytes_max) {
         engine->graph = graph;
+        engine->name = name;
         engines.push_back(*std::move(engine));
       }
     }
   }
-  if (!engines.empty()) return engines;
-  CAPSTAN_RETURN_IF_ERROR(failure);
-  return absl::UnimplementedError("cuDNN offers no plan that is accepted");
+  if (engines.empty()) CAPSTAN_RETURN_IF_ERROR(failure);
+  return engines;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, const OpDesc& desc,
+                                                          const CudaOptions& options, int count_max,
+                                                          const std::string& wanted) {
+  CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute));
+  const auto graph = std::make_shared<const Graph>(std::move(made));
+  if (!wanted.empty()) {
+    std::vector<ConvolutionEngine> found =
+        Offered(handle, graph, options, 1, [&wanted](const std::string& name) {
+          return name == wanted;
+        }).value_or(std::vector<ConvolutionEngine>());
+    if (!found.empty()) return found;
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(
+      std::vector<ConvolutionEngine> engines,
+      Offered(handle, graph, options, count_max, [](const std::string&) { return true; }));
+  if (engines.empty()) return absl::UnimplementedError("cuDNN offers no plan that is accepted");
+  return engines;
 }
 
 absl::StatusOr<Descriptor> PackOf(const ConvolutionPointers& pointers, void* workspace) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,6 +44,9 @@ struct ConvolutionEngine {
   Descriptor config;
   Descriptor plan;
   int64_t workspace_bytes = 0;
+  // Its engine and its settings, "engine 34 2=1 5=0": the same for the same version of cuDNN. Empty
+  // if they cannot be told.
+  std::string name;
 };
 
 // Whether a plan with these notes may be taken. None whose bits change from run to run, or that
@@ -51,11 +55,12 @@ struct ConvolutionEngine {
 bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes);
 
 // The plans that cuDNN offers for `desc` (kind: one of the three convolutions), best first by its
-// own reckoning; at most `count_max`, none that needs more workspace than the options allow.
+// own reckoning; at most `count_max`, none that needs more workspace than the options allow. If the
+// plan `wanted` is among them, only that one, and no other is compiled for it.
 // Errors: kUnimplemented  no plan; kInternal and others of cuDNN.
 absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, const OpDesc& desc,
-                                                          const CudaOptions& options,
-                                                          int count_max);
+                                                          const CudaOptions& options, int count_max,
+                                                          const std::string& wanted = "");
 
 // Operands and workspace for one run; REQUIRES: all are aligned to 16 bytes.
 absl::StatusOr<Descriptor> PackOf(const ConvolutionPointers& pointers, void* workspace);

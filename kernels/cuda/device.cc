@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaOptions& options)
   std::unique_ptr<Device> device(new Device(options));
   CAPSTAN_RETURN_IF_ERROR(device->CheckCard());
   CAPSTAN_RETURN_IF_ERROR(device->Initialize());
+  CAPSTAN_RETURN_IF_ERROR(device->OpenPlans());
   return device;
 }
 
@@ -93,6 +94,18 @@ absl::Status Device::Initialize() {
       cudaMemcpyAsync(faults_.get(), seen, sizeof(Faults), cudaMemcpyHostToDevice, stream()),
       "clearing the fault words");
   return ReserveWorkspace(kWorkspaceBytesMin);
+}
+
+absl::Status Device::OpenPlans() {
+  if (options_.plans_folder.empty() || options_.plan_choice != PlanChoice::kMeasured) {
+    return absl::OkStatus();
+  }
+  cudaDeviceProp card{};
+  CAPSTAN_CUDA_CHECK(cudaGetDeviceProperties(&card, options_.device), "asking for the GPU");
+  const std::string origin = absl::StrCat(card.name, " (", card.major, ".", card.minor, "), cuDNN ",
+                                          cudnnGetVersion(), ", cuBLASLt ", cublasLtGetVersion());
+  plans_ = std::make_unique<PlanStore>(options_.plans_folder, origin, options_.say);
+  return absl::OkStatus();
 }
 
 Device::~Device() {

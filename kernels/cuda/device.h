@@ -21,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/kernel_types.h"
+#include "kernels/cuda/plan_store.h"
 
 namespace capstan::kernels::cuda {
 
@@ -60,6 +61,9 @@ class Device {
   bool capturing() const { return capturing_; }
   void set_capturing(bool capturing) { capturing_ = capturing; }
 
+  // Null: measured plans are not kept.
+  PlanStore* plans() const { return plans_.get(); }
+
   // Where kernels report; device memory. `classes` and `rows` are for the message.
   Faults* ReportLabels(int64_t classes);
   Faults* ReportRows(int64_t rows);
@@ -83,6 +87,7 @@ class Device {
   explicit Device(const CudaOptions& options) : options_(options) {}
   absl::Status Initialize();
   absl::Status CheckCard();
+  absl::Status OpenPlans();
   // By `wait`, or, with a watch, by asking `query`, which may say cudaErrorNotReady.
   absl::Status WaitBy(const std::function<cudaError_t()>& wait,
                       const std::function<cudaError_t()>& query);
@@ -97,6 +102,7 @@ class Device {
   DeviceMemory faults_;
   Faults* faults_seen_ = nullptr;   // Pinned host memory.
   int64_t classes_ = 0, rows_ = 0;  // Of the last op that may report; 0: none yet.
+  std::unique_ptr<PlanStore> plans_;
   bool capturing_ = false;
   std::function<absl::Status()> watch_;
 };

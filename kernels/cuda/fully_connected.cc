@@ -1,8 +1,10 @@
 #include "kernels/cuda/fully_connected.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/element_kernels.h"
@@ -147,6 +149,14 @@ absl::StatusOr<std::shared_ptr<MatrixProduct>> Chosen(Device& device,
   const bool measured = device.options().plan_choice == PlanChoice::kMeasured;
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<MatrixProduct> product,
                            Offered(device, signature.desc, measured ? kCandidatesMax : 1));
+  const std::string key = PlanKey(device, absl::StrCat(ToString(signature.desc), " epilogue ",
+                                                       static_cast<int>(product->epilogue())));
+  const std::string kept = KeptPlan(device, key);
+  for (int i = 0; i < product->candidates() && !kept.empty(); ++i) {
+    if (product->NameOf(i) != kept) continue;
+    product->Keep(i);
+    break;
+  }
   if (product->candidates() > 1) {
     const absl::Status room = device.ReserveWorkspace(product->workspace_bytes());
     const absl::StatusOr<Rehearsal> rehearsal =
@@ -160,6 +170,7 @@ absl::StatusOr<std::shared_ptr<MatrixProduct>> Chosen(Device& device,
       CAPSTAN_ASSIGN_OR_RETURN(best, Choose(device, product->candidates(), [&](int candidate) {
                                  return product->Run(device, pointers, candidate);
                                }));
+      KeepPlan(device, key, product->NameOf(best));
     }
     product->Keep(best);
   }

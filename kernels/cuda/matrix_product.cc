@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/status.h"
@@ -149,6 +150,14 @@ absl::Status MatrixProduct::Ask(Device& device, int count_max) {
   });
   if (algorithms_.empty()) return absl::UnimplementedError("cuBLASLt offers no algorithm");
   return absl::OkStatus();
+}
+
+std::string MatrixProduct::NameOf(int candidate) const {
+  std::string name;
+  for (const uint64_t word : algorithms_[static_cast<size_t>(candidate)].algo.data) {
+    absl::StrAppend(&name, name.empty() ? "" : " ", absl::Hex(word));
+  }
+  return name;
 }
 
 int64_t MatrixProduct::workspace_bytes() const {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,6 +45,8 @@ class MatrixProduct {
 
   Epilogue epilogue() const { return epilogue_; }
   int candidates() const { return static_cast<int>(algorithms_.size()); }
+  // Its algorithm, as digits: the same for the same version of cuBLASLt, which says so.
+  std::string NameOf(int candidate) const;
   void Keep(int candidate) { algorithms_ = {algorithms_[static_cast<size_t>(candidate)]}; }
   int64_t workspace_bytes() const;  // Of the candidates that are left.
 

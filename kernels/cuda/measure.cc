@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/status.h"
@@ -82,6 +83,21 @@ absl::StatusOr<int> Choose(Device& device, int count,
   }
   if (best < 0) return failure;
   return best;
+}
+
+std::string PlanKey(const Device& device, const std::string& op) {
+  constexpr const char* kModes[] = {"fp32", "tf32", "bf16", "fp16"};
+  return absl::StrCat(kModes[static_cast<size_t>(device.options().compute)], ", workspace ",
+                      device.options().workspace_bytes_max, ": ", op);
+}
+
+std::string KeptPlan(const Device& device, const std::string& key) {
+  if (device.plans() == nullptr) return "";
+  return device.plans()->Find(key).value_or("");
+}
+
+void KeepPlan(const Device& device, const std::string& key, const std::string& plan) {
+  if (device.plans() != nullptr) device.plans()->Add(key, plan);
 }
 
 }  // namespace capstan::kernels::cuda

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,6 +40,13 @@ absl::StatusOr<float> TimeOf(Device& device, const std::function<absl::Status()>
 // Errors: kUnimplemented  count is 0; that of the last candidate, if all fail.
 absl::StatusOr<int> Choose(Device& device, int count,
                            const std::function<absl::Status(int candidate)>& run);
+
+// Under what the plan for `op` is kept, which names its kind and shapes: that and the options.
+std::string PlanKey(const Device& device, const std::string& op);
+// What was found to be the fastest for `key`, by this process or another one; empty: nothing yet.
+std::string KeptPlan(const Device& device, const std::string& key);
+// Keeps it; nothing if it has no name.
+void KeepPlan(const Device& device, const std::string& key, const std::string& plan);
 
 }  // namespace capstan::kernels::cuda
 

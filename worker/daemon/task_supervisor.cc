@@ -1,6 +1,7 @@
 #include "worker/daemon/task_supervisor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kExitNotStarted = 127;  // As shells do.
 constexpr int kLastLinesMax = 20;
+constexpr char kPlansVariable[] = "CAPSTAN_CUDA_PLANS";  // worker/task/backend.h
 constexpr int64_t kLastBytesMax = 4096;
 constexpr absl::Duration kKillPatience = absl::Seconds(5);
 
@@ -159,6 +161,10 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   options.args = {"--task", "--scheduler=" + options_.scheduler, "--spec=" + files.spec,
                   "--log-format=" + options_.log_format};
   options.environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
+  // Which plans are the fastest on its GPUs, found by one task for those to come.
+  if (std::getenv(kPlansVariable) == nullptr) {
+    options.environment.push_back({kPlansVariable, options_.work_dir + "/.cuda-plans"});
+  }
   options.output_file = files.log;
   {
     absl::MutexLock lock(&mutex_);

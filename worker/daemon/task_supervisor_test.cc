@@ -105,6 +105,20 @@ TEST_CASE("Task supervisor: a task gets its spec, scheduler, threads and log", "
   CHECK(assignment.incarnation() == 7);
 }
 
+TEST_CASE("Task supervisor: tasks share a folder for plans, the daemon's if it names one",
+          "[worker]") {
+  const auto folder_of = [](uint64_t incarnation) {
+    Worker worker(R"(echo "$CAPSTAN_CUDA_PLANS")");
+    worker.Want("plans", incarnation);
+    REQUIRE(worker.WaitForTask(incarnation, true).has_value());
+    return Contents(worker.FileOf(absl::StrCat("plans/0-", incarnation), "task.log"));
+  };
+  CHECK(folder_of(21) == TestFolder() + "/tasks/.cuda-plans\n");
+  REQUIRE(setenv("CAPSTAN_CUDA_PLANS", "/var/plans", 1) == 0);
+  CHECK(folder_of(22) == "/var/plans\n");
+  REQUIRE(unsetenv("CAPSTAN_CUDA_PLANS") == 0);
+}
+
 TEST_CASE("Task supervisor: before a task starts, the oldest ended ones lose their files",
           "[worker]") {
   Worker worker("true");

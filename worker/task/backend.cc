@@ -1,5 +1,6 @@
 #include "worker/task/backend.h"
 
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/devices/devices_codec.h"
+#include "common/observability/log.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device_backend.h"
@@ -43,6 +45,9 @@ DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus) {
   choice.gpus = std::move(gpus);
   choice.threads = job.resources().has_threads() ? job.resources().threads() : 1;
   choice.cuda.compute = ComputeOf(job.training().compute());
+  const char* const plans = std::getenv("CAPSTAN_CUDA_PLANS");
+  if (plans != nullptr) choice.cuda.plans_folder = plans;
+  choice.cuda.say = [](const std::string& text) { LogInfo({}, "{}", text); };
   choice.cuda.plan_choice =
       bsp ? kernels::cuda::PlanChoice::kHeuristic : kernels::cuda::PlanChoice::kMeasured;
   return choice;

@@ -22,7 +22,7 @@ struct DeviceChoice {
 };
 
 // As the job asks. Under BSP every run has the same bits, so GPUs take the libraries' first plans;
-// else they measure which are fastest.
+// else they measure which are fastest, and keep that in the folder $CAPSTAN_CUDA_PLANS, if set.
 DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus);
 
 // The GPUs of which a job's own trainer, without servers, is to be given as many as a task gets:

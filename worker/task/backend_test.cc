@@ -37,6 +37,13 @@ TEST_CASE("Task backend: the job's choice of numbers, and the same bits under BS
   CHECK(DeviceChoiceOf(Job("training { compute: FP16 }"), {}).cuda.compute == Compute::kFp16);
 }
 
+TEST_CASE("Task backend: the environment says where plans are kept", "[worker][task]") {
+  CHECK(DeviceChoiceOf(Job(""), {0}).cuda.plans_folder.empty());
+  REQUIRE(setenv("CAPSTAN_CUDA_PLANS", "/var/plans", 1) == 0);
+  CHECK(DeviceChoiceOf(Job(""), {0}).cuda.plans_folder == "/var/plans");
+  REQUIRE(unsetenv("CAPSTAN_CUDA_PLANS") == 0);
+}
+
 TEST_CASE("Task backend: without a GPU it is the CPU's", "[worker][task]") {
   REQUIRE_OK_AND_ASSIGN(const kernels::BackendGroup backends, MakeBackends({.threads = 1}));
   REQUIRE(backends.size() == 1);

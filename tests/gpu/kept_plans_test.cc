@@ -1,0 +1,97 @@
+// Plans that one backend has measured are taken by the next, which times none.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "kernels/cuda/loader.h"
+#include "kernels/op.h"
+#include "tests/gpu/gpu.h"
+#include "tests/gpu/test_gpu.h"
+
+namespace capstan::gpu {
+namespace {
+
+using kernels::OpDesc;
+using kernels::OpKind;
+
+// Ops of which the libraries offer several plans.
+std::vector<OpDesc> Ops() {
+  OpDesc convolution;
+  convolution.n = 32;
+  convolution.h = convolution.w = convolution.out_h = convolution.out_w = 28;
+  convolution.c = convolution.out_c = 64;
+  convolution.kernel = 3;
+  convolution.padding = 1;
+  OpDesc product;
+  product.n = 256;
+  product.c = product.out_c = 512;
+  product.has_bias = true;
+  std::vector<OpDesc> ops;
+  for (const OpKind kind : {OpKind::kConvolutionForward, OpKind::kConvolutionBackwardData,
+                            OpKind::kConvolutionBackwardWeights}) {
+    ops.push_back(convolution);
+    ops.back().kind = kind;
+  }
+  for (const OpKind kind : {OpKind::kFullyConnectedForward, OpKind::kFullyConnectedBackwardData,
+                            OpKind::kFullyConnectedBackwardWeights}) {
+    ops.push_back(product);
+    ops.back().kind = kind;
+  }
+  return ops;
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+TEST_CASE("GPU plans: the next backend takes what one has measured, and times nothing",
+          "[gpu][own]") {
+  if (TestGpu(kernels::cuda::Compute::kBf16) == nullptr) return;
+  const std::string folder =
+      std::filesystem::temp_directory_path() / ("capstan-plans-" + std::to_string(getpid()));
+  std::vector<std::string> said;
+  const auto prepare_all = [&] {
+    kernels::cuda::CudaOptions options;
+    options.compute = kernels::cuda::Compute::kBf16;
+    options.plans_folder = folder;
+    options.say = [&said](const std::string& text) { said.push_back(text); };
+    auto backend = kernels::cuda::OpenCudaBackend(options);
+    REQUIRE_OK(backend);
+    for (const OpDesc& op : Ops()) {
+      INFO(ToString(op));
+      REQUIRE_OK((*backend)->Prepare(op));
+    }
+  };
+  prepare_all();
+  REQUIRE(std::filesystem::exists(folder));
+  const std::filesystem::directory_iterator files(folder);
+  REQUIRE(std::distance(begin(files), end(files)) == 1);
+  const std::string file = std::filesystem::directory_iterator(folder)->path();
+  const std::string measured = Contents(file);
+  for (const char* library : {"engine ", "fully_connected_forward n=256 512 -> 512"}) {
+    CHECK_THAT(measured, Catch::Contains(library));
+  }
+  // What is measured is written.
+  const auto written = std::filesystem::last_write_time(file);
+  prepare_all();
+  CHECK(std::filesystem::last_write_time(file) == written);
+  CHECK(Contents(file) == measured);
+  CHECK(said.empty());
+
+  std::ofstream(file) << "no plans";
+  prepare_all();
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Catch::Contains("timed again"));
+  CHECK_THAT(Contents(file), Catch::Contains("engine "));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace capstan::gpu
