@@ -343,6 +343,7 @@ void JobRun::Restored(Instant now) {
   last_report_event_ = now;
   // Reports that were seen and not written are fewer than this.
   revision_ += kRevisionsPerLife;
+  ++decisions_;  // The next life adds to this one's.
 }
 
 std::vector<Rank> JobRun::TakeChangedAssignments() {

@@ -114,6 +114,21 @@ TEST_CASE("Scheduler: after it did not run for a while, nobody is dead because o
   CHECK_FALSE(desk.core.Nodes()[0].alive);
 }
 
+TEST_CASE("Scheduler: what it tells of jobs after a stall is durable first", "[scheduler][core]") {
+  Desk desk;
+  const Registration server = desk.Join("server-1", Role::kServer);
+  desk.Join("worker-1", Role::kWorker, 2);
+  REQUIRE_OK(desk.Sync(server, 1, 1));
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
+  const uint64_t before = desk.core.Job("job-1", desk.now).value().revision;
+  REQUIRE_OK(desk.Sync(server, 2, 2));
+  desk.Pass(absl::Milliseconds(10));  // The timer is due after 200 ms, when that is answered.
+  desk.actions.changes = {};
+  desk.Stall(absl::Milliseconds(790));  // Less than the progress interval after the last write.
+  CHECK(desk.core.Job("job-1", desk.now).value().revision > before + 1000);
+  CHECK(desk.actions.changes.jobs.contains("job-1"));
+}
+
 TEST_CASE("Scheduler: a node whose lease ran out is told to register again", "[scheduler][core]") {
   Desk desk;
   const Registration server = desk.Join("server-1", Role::kServer);
