@@ -175,49 +175,6 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
   CHECK_STATUS(DecodeNodeReport(request), absl::StatusCode::kInvalidArgument, "rank -1 of job-1");
 }
 
-TEST_CASE("Codec: what a server says of checkpoints", "[scheduler]") {
-  const auto request = Parse<v1::SyncNodeRequest>(R"pb(
-    tables {
-      job_id: "job-1"
-      checkpoints { checkpoint_id: 3 state: CAPTURED }
-      checkpoints { checkpoint_id: 4 state: FAILED error: "disk full" }
-      checkpoints { checkpoint_id: 5 }
-      checkpoints {
-        checkpoint_id: 6
-        state: WRITTEN
-        parts {
-          table: 1
-          shard: 2
-          element_begin: 10
-          element_end: 20
-          version: 7
-          file: "table-1-shard-2.part"
-          bytes: 99
-          crc32c: 12345
-        }
-      }
-    })pb");
-  REQUIRE_OK_AND_ASSIGN(const NodeReport report, DecodeNodeReport(request));
-  const std::vector<CheckpointReport>& checkpoints = report.tables.at(0).checkpoints;
-  REQUIRE(checkpoints.size() == 3);  // One says nothing that is known.
-  CHECK(checkpoints[0].id == CheckpointId(3));
-  CHECK(checkpoints[0].state == CheckpointReport::State::kCaptured);
-  CHECK(checkpoints[1].state == CheckpointReport::State::kFailed);
-  CHECK(checkpoints[1].error == "disk full");
-  CHECK(checkpoints[2].state == CheckpointReport::State::kWritten);
-  REQUIRE(checkpoints[2].parts.size() == 1);
-  v1::CheckpointPart part;
-  EncodePart(checkpoints[2].parts[0], part);
-  CheckIs(part, R"pb(table: 1
-                     shard: 2
-                     element_begin: 10
-                     element_end: 20
-                     version: 7
-                     file: "table-1-shard-2.part"
-                     bytes: 99
-                     crc32c: 12345)pb");
-}
-
 TEST_CASE("Codec: a node's desired state", "[scheduler]") {
   const AdmittedJobs jobs = {{"job-1", SmallJob()}};
   NodeReply reply{.ticket = Ticket(1), .status = absl::OkStatus(), .generation = Generation(6)};
@@ -225,7 +182,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
       {SmallRouting(),
        {Generation(3), {{Rank(1), Incarnation(7), true, Iteration(12)}}},
        {.restore_term = Term(5), .restore_folder = "/ckpt/4", .log_term = Term(6)},
-       {CheckpointId(8), "/ckpt/8", CheckpointId(7)}});
+       {CheckpointId(8), "/ckpt/8", CheckpointId(7), {11, 12}}});
   reply.may_stop = true;
   reply.tasks.push_back({"job-1", Rank(1), Incarnation(7)});
   reply.gpus.push_back({reply.tasks[0], {2, 3}});
@@ -248,7 +205,12 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
                                restore_term: 5
                                restore_folder: "/ckpt/4"
                                log_term: 6
-                               checkpoint { checkpoint_id: 8 folder: "/ckpt/8" base_id: 7 }
+                               checkpoint {
+                                 checkpoint_id: 8
+                                 folder: "/ckpt/8"
+                                 base_id: 7
+                                 readers: [ 11, 12 ]
+                               }
                                membership {
                                  generation: 3
                                  members { rank: 1 incarnation: 7 active: true start_iteration: 12 }

@@ -107,6 +107,13 @@ void Log(const CheckpointEnded& e) {
     LogWarning({.job = e.job}, "no checkpoint {}: {}", e.folder, e.why);
   }
 }
+void Log(const SnapshotTaken& e) {
+  if (e.why.empty()) {
+    LogInfo({.job = e.job, .iteration = e.iteration}, "snapshot {} is taken", e.id.value());
+  } else {
+    LogWarning({.job = e.job}, "no snapshot {}: {}", e.id.value(), e.why);
+  }
+}
 void Log(const WentBack& e) {
   LogWarning({.job = e.job}, "goes back to {}", e.folder.empty() ? "its beginning" : e.folder);
 }

@@ -48,6 +48,8 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.mutable_checkpoint()->set_checkpoint_id(assignment.checkpoint.id.value());
   out.mutable_checkpoint()->set_folder(assignment.checkpoint.folder);
   out.mutable_checkpoint()->set_base_id(assignment.checkpoint.base.value());
+  const std::vector<uint64_t>& readers = assignment.checkpoint.readers;
+  out.mutable_checkpoint()->mutable_readers()->Add(readers.begin(), readers.end());
 }
 
 // What a newer program says of a replica in words that this one does not know is passed over.
@@ -72,7 +74,8 @@ void DecodeCheckpoints(const v1::TableState& table, TableReport& report) {
     CheckpointReport decoded{.id = CheckpointId(state.checkpoint_id()),
                              .state = CheckpointReport::State::kCaptured,
                              .parts = {},
-                             .error = Cut(state.error(), kErrorBytesMax)};
+                             .error = Cut(state.error(), kErrorBytesMax),
+                             .not_kept = Cut(state.not_kept(), kErrorBytesMax)};
     if (state.state() == v1::CheckpointState::WRITTEN) {
       decoded.state = CheckpointReport::State::kWritten;
     } else if (state.state() == v1::CheckpointState::FAILED) {

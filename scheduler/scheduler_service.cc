@@ -86,6 +86,7 @@ void SchedulerService::Stop() {
   Calls<v1::GetJobResponse> job_calls;
   Calls<v1::DrainNodeResponse> drain_calls;
   Calls<v1::SaveCheckpointResponse> checkpoint_calls;
+  Calls<v1::OpenSnapshotResponse> snapshot_calls;
   absl::Status stopped;
   {
     absl::MutexLock lock(&mutex_);
@@ -97,6 +98,7 @@ void SchedulerService::Stop() {
     job_calls.swap(job_calls_);
     drain_calls.swap(drain_calls_);
     checkpoint_calls.swap(checkpoint_calls_);
+    snapshot_calls.swap(snapshot_calls_);
     timer_changed_.Signal();
   }
   for (const auto& [ticket, call] : node_calls) FinishWith(call.reactor, stopped);
@@ -105,6 +107,7 @@ void SchedulerService::Stop() {
   for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : drain_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : checkpoint_calls) FinishWith(call.reactor, stopped);
+  for (const auto& [ticket, call] : snapshot_calls) FinishWith(call.reactor, stopped);
   if (timer_.joinable()) timer_.join();
   admission_.Stop();
   manifests_.Stop();
@@ -197,6 +200,12 @@ void SchedulerService::Collect(Actions actions, Answers& answers) {
     const auto call = checkpoint_calls_.extract(reply.ticket);
     if (!call.empty()) answers.checkpoints.push_back({call.mapped(), std::move(reply)});
   }
+  for (SnapshotReply& reply : actions.snapshot_replies) {
+    const auto call = snapshot_calls_.extract(reply.ticket);
+    if (call.empty()) continue;
+    needs(reply.job);
+    answers.snapshots.push_back({call.mapped(), std::move(reply)});
+  }
   for (CheckpointPublish& publish : actions.publishes) {
     const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
     answers.manifests.push_back({std::move(publish), job});
@@ -222,6 +231,7 @@ void SchedulerService::Refuse(const Answers& answers, const absl::Status& why) {
   for (const Answers::Job& job : answers.jobs) FinishWith(job.call.reactor, why);
   for (const Answers::Drain& drain : answers.drains) FinishWith(drain.call.reactor, why);
   for (const Answers::Checkpoint& saved : answers.checkpoints) FinishWith(saved.call.reactor, why);
+  for (const Answers::Snapshot& taken : answers.snapshots) FinishWith(taken.call.reactor, why);
   for (const Answers::Done& done : answers.done) FinishWith(done.reactor, why);
 }
 
@@ -251,6 +261,13 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
     saved.call.response->set_checkpoint_id(saved.reply.id.value());
     saved.call.response->set_folder(saved.reply.folder);
     FinishWith(saved.call.reactor, saved.reply.status);
+  }
+  for (const Answers::Snapshot& taken : answers.snapshots) {
+    const auto job = answers.admitted.find(taken.reply.job);
+    if (taken.reply.routing != nullptr && job != answers.admitted.end()) {
+      EncodeSnapshotReply(taken.reply, *job->second, *taken.call.response);
+    }
+    FinishWith(taken.call.reactor, taken.reply.status);
   }
   for (Answers::Manifest& manifest : answers.manifests) {
     manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });

@@ -97,6 +97,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
                                       const v1::DrainNodeRequest* request,
                                       v1::DrainNodeResponse* response) override;
 
+  grpc::ServerUnaryReactor* OpenSnapshot(grpc::CallbackServerContext* context,
+                                         const v1::OpenSnapshotRequest* request,
+                                         v1::OpenSnapshotResponse* response) override;
   grpc::ServerUnaryReactor* SaveCheckpoint(grpc::CallbackServerContext* context,
                                            const v1::SaveCheckpointRequest* request,
                                            v1::SaveCheckpointResponse* response) override;
@@ -176,6 +179,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   Calls<v1::GetJobResponse> job_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::DrainNodeResponse> drain_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::SaveCheckpointResponse> checkpoint_calls_ ABSL_GUARDED_BY(mutex_);
+  Calls<v1::OpenSnapshotResponse> snapshot_calls_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // What the timer thread waits for.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

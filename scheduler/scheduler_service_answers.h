@@ -33,6 +33,10 @@ struct SchedulerService::Answers {
     Call<v1::SaveCheckpointResponse> call;
     CheckpointReply reply;
   };
+  struct Snapshot {
+    Call<v1::OpenSnapshotResponse> call;
+    SnapshotReply reply;
+  };
   struct Manifest {
     CheckpointPublish publish;
     std::shared_ptr<const AdmittedJob> job;
@@ -49,6 +53,7 @@ struct SchedulerService::Answers {
   std::vector<Job> jobs;
   std::vector<Drain> drains;
   std::vector<Checkpoint> checkpoints;
+  std::vector<Snapshot> snapshots;
   std::vector<Manifest> manifests;
   std::vector<RecordedEvent> events;
   AdmittedJobs admitted;  // Of the replies.

@@ -85,10 +85,9 @@ grpc::ServerUnaryReactor* SchedulerService::HoldTie(grpc::CallbackServerContext*
   const absl::Status status = Running();
   if (!status.ok()) return FinishWith(context->DefaultReactor(), status);
   const Ticket ticket = NextTicket();
-  grpc::ServerUnaryReactor* reactor = CutReactor::New(
-      [this, ticket, node = request->node_id(), life = Incarnation(request->incarnation())] {
-        TieCut(ticket, node, life);
-      });
+  grpc::ServerUnaryReactor* reactor =
+      CutReactor::New([this, ticket, node = request->node_id(),
+                       life = Incarnation(request->incarnation())] { TieCut(ticket, node, life); });
   ties_[ticket] = {reactor, response};
   return reactor;
 }
@@ -306,6 +305,30 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
     }
   }
   Commit({}, {.done = {{reactor, status}}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::OpenSnapshot(grpc::CallbackServerContext* context,
+                                                         const v1::OpenSnapshotRequest* request,
+                                                         v1::OpenSnapshotResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
+  if (!limit.ok()) return FinishWith(reactor, limit.status());
+  absl::MutexLock lock(&mutex_);
+  const Ticket ticket = NextTicket();
+  absl::Status status = Running();
+  Actions actions;
+  Answers answers;
+  if (status.ok()) {
+    snapshot_calls_[ticket] = {reactor, response};
+    status = core_->OpenSnapshot(ticket, request->job_id(), request->reader(), *limit,
+                                 clock_->Now(), actions);
+  }
+  if (!status.ok()) {
+    snapshot_calls_.erase(ticket);
+    answers.done.push_back({reactor, status});
+  }
+  Commit(std::move(actions), std::move(answers));
   return reactor;
 }
 

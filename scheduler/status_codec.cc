@@ -139,6 +139,14 @@ void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out) {
   out.mutable_gpus_lost()->Add(view.gpus_lost.begin(), view.gpus_lost.end());
 }
 
+void EncodeSnapshotReply(const SnapshotReply& reply, const AdmittedJob& job,
+                         v1::OpenSnapshotResponse& out) {
+  out.set_snapshot_id(reply.id.value());
+  out.set_iteration(reply.iteration);
+  for (const v1::TableSpec& table : job.tables) *out.add_tables() = table;
+  EncodeRouting(*reply.routing, *out.mutable_routing());
+}
+
 void EncodeDrainReply(const DrainReply& reply, v1::DrainNodeResponse& out) {
   out.set_safe_to_stop(reply.safe_to_stop);
   out.set_shards(reply.shards);

@@ -35,6 +35,9 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
                      Instant now, StatusDetail detail, v1::JobStatus& out);
 
 void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out);
+// REQUIRES: it has a routing table.
+void EncodeSnapshotReply(const SnapshotReply& reply, const AdmittedJob& job,
+                         v1::OpenSnapshotResponse& out);
 void EncodeDrainReply(const DrainReply& reply, v1::DrainNodeResponse& out);
 
 }  // namespace capstan::scheduler

@@ -44,6 +44,7 @@ enum class PlantedBug : uint8_t {
   kIgnoreMembership,
   kForgetChangedRow,
   kForgetPinnedRow,
+  kReadPresentForPinned,
   kTakeInOldBody,
   // Replication.
   kAcknowledgeBeforeReplica,

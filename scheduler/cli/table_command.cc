@@ -21,6 +21,7 @@
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/operations/checkpoint_export.h"
+#include "scheduler/cli/operations/table_read.h"
 #include "scheduler/cli/table_export.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/node_view.h"
@@ -267,6 +268,8 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
              "once more).",
              line, [busy](const Settings& settings) { return Traffic(settings, *busy); })
       ->add_option("JOB", *busy, "Only servers that hold this job");
+
+  AddTableRead(table, line);
 
   auto placed = std::make_shared<std::string>();
   AddCommand(table, "placement",

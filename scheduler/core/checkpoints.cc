@@ -45,8 +45,25 @@ void Checkpoints::Ask() {
   ++changes_;
 }
 
+absl::Status Checkpoints::AskSnapshot(uint64_t reader) {
+  if (std::find(readers_asked_.begin(), readers_asked_.end(), reader) != readers_asked_.end()) {
+    return absl::OkStatus();
+  }
+  if (readers_asked_.size() >= kReadersMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        readers_asked_.size(), " readers wait for the next snapshot of ", job_, "; try again"));
+  }
+  readers_asked_.push_back(reader);
+  ++changes_;
+  return absl::OkStatus();
+}
+
 bool Checkpoints::IsDue(int64_t steps, Instant now) const {
-  return IsIdle() && (asked_ || steps >= due_steps_ || now >= due_at_);
+  return IsIdle() && (!readers_asked_.empty() || IsWriteDue(steps, now));
+}
+
+bool Checkpoints::IsWriteDue(int64_t steps, Instant now) const {
+  return asked_ || steps >= due_steps_ || now >= due_at_;
 }
 
 Instant Checkpoints::Limit() const {
@@ -56,10 +73,15 @@ Instant Checkpoints::Limit() const {
 // ---------------------------------------------------------------- the present one
 
 void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, Instant now) {
-  StartClock(steps, now);
-  asked_ = false;
+  writes_ = IsWriteDue(steps, now) || readers_asked_.empty();
+  if (writes_) {
+    StartClock(steps, now);
+    asked_ = false;
+    base_ = NextBase();
+  }
+  readers_ = std::exchange(readers_asked_, {});
+  not_kept_.clear();
   ++last_begun_;
-  base_ = NextBase();
   state_ = State::kCapturing;
   deadline_ = now + kCaptureLimit;
   routing_ = routing;
@@ -70,7 +92,20 @@ void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, I
     progress_[NodeId(PrimaryOf(routing_, route))] = Progress::kNone;
   }
   ++changes_;
-  if (progress_.empty()) state_ = State::kPublishing;  // No table has an element.
+  if (!progress_.empty()) return;
+  AllCaptured(now);  // No table has an element.
+  if (writes_) state_ = State::kPublishing;
+}
+
+void Checkpoints::AllCaptured(Instant now) {
+  TellSnapshot(not_kept_);
+  state_ = writes_ ? State::kWriting : State::kIdle;
+  deadline_ = now + kWriteLimit;
+  ++changes_;
+}
+
+void Checkpoints::TellSnapshot(const std::string& why) {
+  if (!readers_.empty()) taken_.push_back({job_, last_begun_, at_.iteration.value(), why});
 }
 
 bool Checkpoints::AllAtLeast(Progress progress) const {
@@ -83,6 +118,9 @@ void Checkpoints::OnReport(const NodeId& server, const CheckpointReport& report,
   const bool awaited = IsCapturing() || state_ == State::kWriting;
   if (!awaited || report.id != last_begun_ || known == progress_.end()) return;
   if (known->second == Progress::kWritten) return;
+  if (not_kept_.empty() && !report.not_kept.empty()) {
+    not_kept_ = absl::StrCat(server, ": ", report.not_kept);
+  }
   switch (report.state) {
     case CheckpointReport::State::kFailed:
       return Abandon(absl::StrCat(server, ": ", report.error));
@@ -96,12 +134,8 @@ void Checkpoints::OnReport(const NodeId& server, const CheckpointReport& report,
       known->second = Progress::kWritten;
       break;
   }
-  if (IsCapturing() && AllAtLeast(Progress::kCaptured)) {
-    state_ = State::kWriting;
-    deadline_ = now + kWriteLimit;
-    ++changes_;
-  }
-  if (AllAtLeast(Progress::kWritten)) {
+  if (IsCapturing() && AllAtLeast(Progress::kCaptured)) AllCaptured(now);
+  if (writes_ && AllAtLeast(Progress::kWritten)) {
     state_ = State::kPublishing;
     ++changes_;
   }
@@ -227,8 +261,9 @@ void Checkpoints::ForgetNewest() {
 // ---------------------------------------------------------------- ends
 
 void Checkpoints::End(const std::string& why) {
+  if (IsCapturing()) TellSnapshot(why);
   state_ = State::kIdle;
-  ended_.push_back({job_, last_begun_, FolderOf(last_begun_), why});
+  if (writes_) ended_.push_back({job_, last_begun_, FolderOf(last_begun_), why});
   ++changes_;
 }
 
@@ -239,7 +274,8 @@ std::string Checkpoints::FolderOf(CheckpointId id) const {
 // Once all is written nobody may touch it: a server that comes anew would capture again.
 CheckpointOrder Checkpoints::order() const {
   if (!IsCapturing() && state_ != State::kWriting) return {};
-  return {last_begun_, FolderOf(last_begun_), base_};
+  if (!writes_) return {last_begun_, "", CheckpointId(0), readers_};
+  return {last_begun_, FolderOf(last_begun_), base_, readers_};
 }
 
 CheckpointPublish Checkpoints::ToPublish() const {
@@ -264,6 +300,8 @@ NodeId Checkpoints::Awaited() const {
 }
 
 std::vector<CheckpointEnded> Checkpoints::TakeEnded() { return std::exchange(ended_, {}); }
+
+std::vector<SnapshotTaken> Checkpoints::TakeTaken() { return std::exchange(taken_, {}); }
 
 void Checkpoints::Restored(Instant now) {
   if (IsCapturing()) deadline_ = now + kCaptureLimit;

@@ -4,6 +4,11 @@
 //   written--> PUBLISHING --Published: the manifest is on the disk--> IDLE, complete
 //      any --a server failed, died, took too long, or lost a shard's primacy--> IDLE, abandoned
 //
+// Snapshots. Readers may ask for a moment that is kept for them on the servers. It is captured in
+// the same way, and is told (TakeTaken) when all servers have; if no checkpoint is due, that was
+// all: CAPTURING --> IDLE. Ids of checkpoints and snapshots are of one sequence: what was asked for
+// is the next moment that is begun, which may be both.
+//
 // The job stands still only while CAPTURING. A new one is not begun before the last has ended.
 //
 // Chains. Of sparse tables servers may write what changed since the newest complete one, the base;
@@ -55,12 +60,16 @@ class Checkpoints {
   static constexpr absl::Duration kCaptureLimit = absl::Seconds(60);
   static constexpr absl::Duration kWriteLimit = absl::Minutes(30);
   static constexpr int kChainMax = 8;  // What a restore may have to read.
+  static constexpr size_t kReadersMax = 1024;
 
   explicit Checkpoints(const JobPlan& plan);
 
   // ---- when
   void StartClock(int64_t steps, Instant now);  // Training begins: what is counted starts here.
   void Ask();                                   // For one as soon as the job can be quiet.
+  // A reader wants a snapshot, likewise. Asking twice is asking once.
+  // Errors: kResourceExhausted  kReadersMax others want the same one.
+  absl::Status AskSnapshot(uint64_t reader);
   // The job is to become quiet for the next one. `steps`: iterations (BSP), batches done.
   bool IsDue(int64_t steps, Instant now) const;
   int64_t DueSteps() const { return due_steps_; }  // By count; the largest number if never.
@@ -89,6 +98,7 @@ class Checkpoints {
   // ---- ends
   // That ended since the last call, in order.
   std::vector<CheckpointEnded> TakeEnded();
+  std::vector<SnapshotTaken> TakeTaken();  // Likewise of snapshots.
   // Complete ones that stay, oldest first.
   const std::vector<RestoreFrom>& complete() const { return complete_; }
   void ForgetNewest();  // It cannot be read.
@@ -98,7 +108,7 @@ class Checkpoints {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, asked_, due_steps_, due_at_, last_begun_, deadline_, routing_, progress_,
-            parts_, at_, complete_, base_, chain_);
+            parts_, at_, complete_, base_, chain_, readers_asked_, readers_, writes_, not_kept_);
   }
   void Restored(Instant now);
 
@@ -118,6 +128,9 @@ class Checkpoints {
     }
   };
 
+  bool IsWriteDue(int64_t steps, Instant now) const;
+  void AllCaptured(Instant now);
+  void TellSnapshot(const std::string& why);
   bool AllAtLeast(Progress progress) const;
   CheckpointId NextBase() const;
   CheckpointId RestsOn() const;  // The present one, all of whose parts are written.
@@ -148,7 +161,12 @@ class Checkpoints {
   std::vector<RestoreFrom> complete_;
   CheckpointId base_;  // Of the present one; 0: none.
   Chain chain_;
+  std::vector<uint64_t> readers_asked_;  // For the next one.
+  std::vector<uint64_t> readers_;        // Of the present one.
+  bool writes_ = true;                   // The present one is a checkpoint, too.
+  std::string not_kept_;                 // Why no reader can read the present one.
   std::vector<CheckpointEnded> ended_;
+  std::vector<SnapshotTaken> taken_;
   uint64_t changes_ = 0;
 };
 

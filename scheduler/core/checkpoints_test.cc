@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -344,6 +345,112 @@ TEST_CASE("Checkpoints: reports of strangers, of other checkpoints and late ones
   CHECK(f.WhyAbandoned() == "enough");
   f.Written("b", Part(1, 50, 80));
   CHECK(f.checkpoints.IsIdle());
+}
+
+// Nothing is due but what is asked for.
+struct Asked {
+  Asked() { checkpoints.StartClock(0, kNow); }
+  void Captured(const NodeId& server) {
+    checkpoints.OnReport(server, Report(1, CheckpointReport::State::kCaptured), kNow);
+  }
+  void Written(const NodeId& server, const CheckpointPart& part) {
+    checkpoints.OnReport(server, Report(1, CheckpointReport::State::kWritten, {part}), kNow);
+  }
+  void Begin() { checkpoints.Begin(TwoServers(), {.iteration = Iteration(7)}, 7, kNow); }
+
+  Checkpoints checkpoints{Plan()};
+};
+
+TEST_CASE("Checkpoints: a snapshot is there once all servers keep it, and is not written",
+          "[scheduler][core]") {
+  Asked f;
+  CHECK_FALSE(f.checkpoints.IsDue(7, kNow));
+  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
+  REQUIRE_OK(f.checkpoints.AskSnapshot(12));
+  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
+  CHECK(f.checkpoints.IsDue(7, kNow));
+  f.Begin();
+  CHECK(f.checkpoints.order() == CheckpointOrder{CheckpointId(1), "", CheckpointId(0), {11, 12}});
+  f.Captured("a");
+  CHECK(f.checkpoints.TakeTaken().empty());
+  f.Captured("b");
+  CHECK(f.checkpoints.IsIdle());
+  const std::vector<SnapshotTaken> taken = f.checkpoints.TakeTaken();
+  REQUIRE(taken.size() == 1);
+  CHECK(taken[0].id == CheckpointId(1));
+  CHECK(taken[0].iteration == 7);
+  CHECK(taken[0].why == "");
+  CHECK(f.checkpoints.TakeEnded().empty());
+  CHECK(f.checkpoints.order().id == CheckpointId(0));
+  CHECK_FALSE(f.checkpoints.IsDue(7, kNow));  // All who asked have it.
+  CHECK(f.checkpoints.DueSteps() == 10);      // The checkpoints' clock goes on.
+  CHECK(f.checkpoints.DueAt() == kNow + absl::Seconds(30));
+}
+
+TEST_CASE("Checkpoints: a moment may be both, and each goes its way", "[scheduler][core]") {
+  Asked f;
+  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
+  f.checkpoints.Ask();
+  f.Begin();
+  CHECK(f.checkpoints.order() ==
+        CheckpointOrder{CheckpointId(1), "/c/checkpoint-1", CheckpointId(0), {11}});
+  SECTION("one server has no room for readers") {
+    CheckpointReport report = Report(1, CheckpointReport::State::kCaptured);
+    report.not_kept = "no room";
+    f.checkpoints.OnReport("a", report, kNow);
+    f.Captured("b");
+    CHECK(f.checkpoints.TakeTaken().at(0).why == "a: no room");
+  }
+  SECTION("one has written before another has captured") {
+    f.Written("a", Part(0, 0, 50));
+    CHECK(f.checkpoints.TakeTaken().empty());
+    f.Captured("b");
+    CHECK(f.checkpoints.TakeTaken().at(0).why == "");
+  }
+  CHECK_FALSE(f.checkpoints.IsIdle());
+  f.Written("a", Part(0, 0, 50));
+  f.Written("b", Part(1, 50, 80));
+  REQUIRE(f.checkpoints.MustPublish());
+  f.checkpoints.Published(CheckpointId(1), absl::OkStatus());
+  CHECK(f.checkpoints.TakeEnded().size() == 1);
+  CHECK(f.checkpoints.TakeTaken().empty());
+}
+
+TEST_CASE("Checkpoints: a snapshot that cannot be taken is told, once", "[scheduler][core]") {
+  Asked f;
+  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
+  f.Begin();
+  f.Captured("a");
+  std::string why;
+  SECTION("a server died") {
+    f.checkpoints.OnServerDied("b");
+    why = "b is gone";
+  }
+  SECTION("a server took too long") {
+    f.checkpoints.Tick(kNow + absl::Seconds(60));
+    why = "b has not copied its part in time";
+  }
+  SECTION("the job goes back") {
+    f.checkpoints.Abandon("its shards are lost");
+    why = "its shards are lost";
+  }
+  CHECK(f.checkpoints.IsIdle());
+  CHECK(f.checkpoints.TakeEnded().empty());  // There was no checkpoint.
+  const std::vector<SnapshotTaken> taken = f.checkpoints.TakeTaken();
+  REQUIRE(taken.size() == 1);
+  CHECK(taken[0].why == why);
+  f.Captured("b");
+  f.checkpoints.Abandon("again");
+  CHECK(f.checkpoints.TakeTaken().empty());
+}
+
+TEST_CASE("Checkpoints: as many readers as there may be", "[scheduler][core]") {
+  Asked f;
+  for (uint64_t reader = 0; reader < Checkpoints::kReadersMax; ++reader) {
+    REQUIRE_OK(f.checkpoints.AskSnapshot(reader));
+  }
+  CHECK_STATUS(f.checkpoints.AskSnapshot(5000), absl::StatusCode::kResourceExhausted,
+               "1024 readers wait for the next snapshot of job-1");
 }
 
 }  // namespace

@@ -142,6 +142,14 @@ struct CheckpointEnded {
   std::string why;  // Empty: it is complete.
 };
 
+// A snapshot can be read, or there is none.
+struct SnapshotTaken {
+  JobId job;
+  CheckpointId id;
+  int64_t iteration = 0;  // As in JobView.
+  std::string why;        // Empty: it can be read.
+};
+
 // All tasks of the job end; it begins again where the checkpoint in `folder` stood.
 struct WentBack {
   JobId job;
@@ -156,7 +164,7 @@ struct JobEnded {
 
 using Event = std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, JobSubmitted,
                            JobStarted, PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report,
-                           EpochDone, CheckpointEnded, WentBack, JobEnded>;
+                           EpochDone, CheckpointEnded, SnapshotTaken, WentBack, JobEnded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

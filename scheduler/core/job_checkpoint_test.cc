@@ -237,5 +237,51 @@ TEST_CASE("Job checkpoints: without one, and without a copy, lost shards end the
   CHECK(story.View("job-1").failure.reason == FailureReason::kServerLost);
 }
 
+TEST_CASE("Job snapshots: taken at one moment, answered with where it lies, training goes on",
+          "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
+  Story story;
+  const JobPlan plan = Plan(mode);
+  REQUIRE_OK(story.Submit(plan));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  story.AskSnapshot("job-1", 11, absl::Seconds(10));
+  story.AskSnapshot("job-1", 12, absl::Seconds(10));
+  REQUIRE(story.RunUntil([&] { return story.snapshot_replies().size() == 2; }, absl::Seconds(10)));
+  const SnapshotReply& reply = story.snapshot_replies()[0];
+  REQUIRE_OK(reply.status);
+  CHECK(reply.id == story.snapshot_replies()[1].id);  // One moment for both.
+  CHECK(reply.iteration > 20);
+  REQUIRE(reply.routing != nullptr);
+  CHECK(reply.routing->servers.size() == 2);
+  story.End();
+  CHECK(story.Count() == 0);  // None was written.
+  story.CheckTrained(plan);
+}
+
+TEST_CASE("Job snapshots: a server that cannot keep it, a limit and a job's end are told",
+          "[scheduler][core]") {
+  FakeCluster::Options options;
+  options.snapshot_fails = 1;
+  Story story(options);
+  REQUIRE_OK(story.Submit(Plan(Mode::kBsp)));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  story.AskSnapshot("job-1", 11, absl::Seconds(10));
+  REQUIRE(story.RunUntil([&] { return story.snapshot_replies().size() == 1; }, absl::Seconds(10)));
+  CHECK_STATUS(story.snapshot_replies()[0].status, absl::StatusCode::kFailedPrecondition,
+               "no snapshot of job-1: server-1: no room");
+  Actions actions;
+  REQUIRE_OK(story.core().OpenSnapshot(Ticket(100'000), "job-1", 12, absl::ZeroDuration(),
+                                       story.now(), actions));
+  REQUIRE(actions.snapshot_replies.size() == 1);
+  CHECK(actions.snapshot_replies[0].id == CheckpointId(0));
+  CHECK(actions.snapshot_replies[0].routing == nullptr);
+  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
+                 absl::Minutes(5));
+  CHECK_STATUS(
+      story.core().OpenSnapshot(Ticket(9999), "job-1", 13, absl::Seconds(1), story.now(), actions),
+      absl::StatusCode::kFailedPrecondition, "trains no more");
+  story.End();
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

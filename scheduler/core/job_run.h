@@ -106,6 +106,8 @@ class JobRun {
   // One is taken as soon as the job can be quiet. The id that it will have.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
+  // Likewise a snapshot. Errors: likewise; those of Checkpoints::AskSnapshot.
+  absl::StatusOr<CheckpointId> AskSnapshot(uint64_t reader, Instant now, Events& events);
   void OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
                              Events& events);
   void Stop(Instant now, Events& events);
@@ -200,6 +202,7 @@ class JobRun {
   ResumePoint PointNow(After after, Instant now) const;
   void ResumeAt(const ResumePoint& at, Instant now, Events& events);
   void NoteCheckpoints(Events& events);
+  absl::Status CheckTrains(Instant now) const;
   void EnterEvaluating(Events& events);
   void FinishTraining(Instant now, Events& events);
   void FinishEvaluation();

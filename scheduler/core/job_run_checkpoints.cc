@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "scheduler/core/job_run.h"
 
 namespace capstan::scheduler {
@@ -151,13 +152,24 @@ void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
 
 // ---------------------------------------------------------------- on request, ends
 
-absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(Instant now, Events& events) {
+absl::Status JobRun::CheckTrains(Instant now) const {
   const bool late = phase_ == JobPhase::kExporting || phase_ == JobPhase::kFinishing;
-  if (ended() || late) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(plan_.id, " trains no more: ", ended() ? "it has ended" : Detail(now)));
-  }
+  if (!ended() && !late) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(plan_.id, " trains no more: ", ended() ? "it has ended" : Detail(now)));
+}
+
+absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(Instant now, Events& events) {
+  CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
   checkpoints_.Ask();
+  const CheckpointId id = checkpoints_.last_begun().Next();
+  Advance(now, events);
+  return id;
+}
+
+absl::StatusOr<CheckpointId> JobRun::AskSnapshot(uint64_t reader, Instant now, Events& events) {
+  CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
+  CAPSTAN_RETURN_IF_ERROR(checkpoints_.AskSnapshot(reader));
   const CheckpointId id = checkpoints_.last_begun().Next();
   Advance(now, events);
   return id;
@@ -179,6 +191,10 @@ void JobRun::NoteCheckpoints(Events& events) {
   for (CheckpointEnded& ended : checkpoints_.TakeEnded()) {
     ++revision_;
     events.push_back(std::move(ended));
+  }
+  for (SnapshotTaken& taken : checkpoints_.TakeTaken()) {
+    ++revision_;
+    events.push_back(std::move(taken));
   }
 }
 

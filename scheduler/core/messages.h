@@ -182,6 +182,7 @@ struct CheckpointReport {
   State state = State::kCaptured;
   std::vector<CheckpointPart> parts;  // kWritten: of each shard whose primary it is.
   std::string error;                  // kFailed.
+  std::string not_kept = {};          // Why readers cannot read it there. Empty: they can.
 };
 
 struct TableReport {
@@ -223,11 +224,13 @@ struct RestoreSource {
   friend bool operator==(const RestoreSource&, const RestoreSource&) = default;
 };
 
-// Every server captures the shards whose primary it is, then writes them. The job is quiet.
+// Every server captures the shards whose primary it is, and writes them, or keeps them for readers,
+// or both. The job is quiet.
 struct CheckpointOrder {
   CheckpointId id;         // 0: none is wanted.
-  std::string folder;      // Of this checkpoint.
+  std::string folder;      // Of this checkpoint. Empty: it is not written.
   CheckpointId base = {};  // What changed since that one will do. 0: all is to be written.
+  std::vector<uint64_t> readers = {};  // Of a snapshot of this moment. None: it is not kept.
   friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
 };
 
@@ -363,6 +366,16 @@ struct CheckpointReply {
   absl::Status status;  // Not ok: why there is none.
   CheckpointId id;      // 0: not complete within the limit; it goes on.
   std::string folder;
+};
+
+// How a snapshot that was asked for went.
+struct SnapshotReply {
+  Ticket ticket;
+  absl::Status status;  // Not ok: why there is none.
+  JobId job;
+  CheckpointId id;                              // 0: not taken within the limit.
+  int64_t iteration = 0;                        // As in JobView.
+  std::shared_ptr<const Routing> routing = {};  // Its primaries have it. Null: id is 0.
 };
 
 // How far a node is drained.

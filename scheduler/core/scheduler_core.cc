@@ -183,8 +183,7 @@ absl::Status SchedulerCore::WatchJob(Ticket ticket, const JobId& job, uint64_t a
 
 // ---------------------------------------------------------------- checkpoints
 
-absl::Status SchedulerCore::SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit,
-                                           Instant now, Actions& actions) {
+absl::StatusOr<JobRun*> SchedulerCore::MayWaitForMoment(const JobId& job) {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return NoSuchJob(job);
   JobRun* run = it->second.run.get();
@@ -195,8 +194,24 @@ absl::Status SchedulerCore::SaveCheckpoint(Ticket ticket, const JobId& job, absl
     return absl::ResourceExhaustedError(
         absl::StrCat(checkpoint_waits_.size(), " calls wait for checkpoints already"));
   }
+  return run;
+}
+
+absl::Status SchedulerCore::SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit,
+                                           Instant now, Actions& actions) {
+  CAPSTAN_ASSIGN_OR_RETURN(JobRun* const run, MayWaitForMoment(job));
   CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, run->AskCheckpoint(now, actions.events));
   checkpoint_waits_.push_back({ticket, job, id, now + limit});
+  Settle(now, actions);
+  if (limit <= absl::ZeroDuration()) AnswerExpired(now, actions);
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerCore::OpenSnapshot(Ticket ticket, const JobId& job, uint64_t reader,
+                                         absl::Duration limit, Instant now, Actions& actions) {
+  CAPSTAN_ASSIGN_OR_RETURN(JobRun* const run, MayWaitForMoment(job));
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, run->AskSnapshot(reader, now, actions.events));
+  checkpoint_waits_.push_back({ticket, job, id, now + limit, /*snapshot=*/true});
   Settle(now, actions);
   if (limit <= absl::ZeroDuration()) AnswerExpired(now, actions);
   return absl::OkStatus();

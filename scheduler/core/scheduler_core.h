@@ -57,6 +57,7 @@ struct Actions {
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
   std::vector<CheckpointReply> checkpoint_replies;
+  std::vector<SnapshotReply> snapshot_replies;
   std::vector<DrainReply> drain_replies;
   Events events;
 };
@@ -72,7 +73,8 @@ class SchedulerCore {
     JobRun::Options job;                                    // job.tasks.lease is set to `lease`.
     Incarnation first_incarnation{1};                       // Of a cluster's first scheduler.
     size_t ended_jobs_max = 1000;                           // History: the oldest are forgotten.
-    size_t watches_max = 10000;  // Held GetJob, DrainNode and SaveCheckpoint calls, each.
+    size_t watches_max =
+        10000;  // Held GetJob, DrainNode, and SaveCheckpoint with OpenSnapshot calls, each.
     // Progress that tasks would report again is written this often, if nothing else is.
     absl::Duration progress_interval = absl::Seconds(1);
   };
@@ -115,6 +117,11 @@ class SchedulerCore {
   //         watches_max calls are held.
   absl::Status SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit, Instant now,
                               Actions& actions);
+  // Answers once a snapshot that was begun after this call can be read, or cannot be taken, or
+  // after `limit`. `reader`: its name for itself; a repetition is the same question.
+  // Errors: as above; those of Checkpoints::AskSnapshot.
+  absl::Status OpenSnapshot(Ticket ticket, const JobId& job, uint64_t reader, absl::Duration limit,
+                            Instant now, Actions& actions);
   // What came of a CheckpointPublish. One that nobody waits for any more has no effect.
   void CheckpointPublished(const JobId& job, CheckpointId id, const absl::Status& status,
                            Instant now, Actions& actions);
@@ -216,6 +223,7 @@ class SchedulerCore {
     JobId job;
     CheckpointId id;  // Or a later one.
     Instant until;
+    bool snapshot = false;
   };
   struct DrainWatch {
     Ticket ticket;
@@ -235,6 +243,11 @@ class SchedulerCore {
   void RefreshDesired();
   void AnswerChanged(Actions& actions);
   void AnswerCheckpoints(Actions& actions);
+  void AnswerMoment(const CheckpointEnded& ended, Actions& actions);
+  void AnswerMoment(const SnapshotTaken& taken, Actions& actions);
+  static void AnswerWithout(const CheckpointWait& wait, const absl::Status& why, Actions& actions);
+  // Errors: kNotFound, kFailedPrecondition, kResourceExhausted  as SaveCheckpoint.
+  absl::StatusOr<JobRun*> MayWaitForMoment(const JobId& job);
   void NoteChanges(Instant now, Actions& actions);
 
   void StartJob(JobEntry& entry, Instant now, Actions& actions);

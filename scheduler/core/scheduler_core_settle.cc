@@ -366,33 +366,65 @@ void SchedulerCore::AnswerCheckpoints(Actions& actions) {
     if (auto publish = entry->run->TakePublish()) actions.publishes.push_back(*std::move(publish));
   }
   for (const Event& event : actions.events) {
-    const auto* ended = std::get_if<CheckpointEnded>(&event);
-    if (ended == nullptr) continue;
-    const absl::Status status = ended->why.empty()
-                                    ? absl::OkStatus()
-                                    : absl::FailedPreconditionError(
-                                          absl::StrCat("checkpoint ", ended->id.value(), " of ",
-                                                       ended->job, " was given up: ", ended->why));
-    std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
-      if (wait.job != ended->job || wait.id > ended->id) return false;
-      actions.checkpoint_replies.push_back({wait.ticket, status, ended->id, ended->folder});
-      return true;
-    });
+    if (const auto* ended = std::get_if<CheckpointEnded>(&event)) AnswerMoment(*ended, actions);
+    if (const auto* taken = std::get_if<SnapshotTaken>(&event)) AnswerMoment(*taken, actions);
   }
   std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
     const JobRun* run = RunOf(wait.job);
     if (run != nullptr && !run->ended()) return false;
-    const auto status = absl::FailedPreconditionError(
-        absl::StrCat(wait.job, " ended before the checkpoint was begun"));
-    actions.checkpoint_replies.push_back({wait.ticket, status, CheckpointId(0), ""});
+    const absl::string_view what = wait.snapshot ? "snapshot" : "checkpoint";
+    AnswerWithout(wait,
+                  absl::FailedPreconditionError(
+                      absl::StrCat(wait.job, " ended before the ", what, " was begun")),
+                  actions);
     return true;
   });
+}
+
+void SchedulerCore::AnswerMoment(const CheckpointEnded& ended, Actions& actions) {
+  const absl::Status status =
+      ended.why.empty()
+          ? absl::OkStatus()
+          : absl::FailedPreconditionError(absl::StrCat("checkpoint ", ended.id.value(), " of ",
+                                                       ended.job, " was given up: ", ended.why));
+  std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
+    if (wait.snapshot || wait.job != ended.job || wait.id > ended.id) return false;
+    actions.checkpoint_replies.push_back({wait.ticket, status, ended.id, ended.folder});
+    return true;
+  });
+}
+
+void SchedulerCore::AnswerMoment(const SnapshotTaken& taken, Actions& actions) {
+  const absl::Status status = taken.why.empty()
+                                  ? absl::OkStatus()
+                                  : absl::FailedPreconditionError(absl::StrCat(
+                                        "no snapshot of ", taken.job, ": ", taken.why));
+  std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
+    if (!wait.snapshot || wait.job != taken.job || wait.id > taken.id) return false;
+    actions.snapshot_replies.push_back({.ticket = wait.ticket,
+                                        .status = status,
+                                        .job = taken.job,
+                                        .id = taken.id,
+                                        .iteration = taken.iteration,
+                                        .routing = RunOf(taken.job)->routing()});
+    return true;
+  });
+}
+
+// Not ok, or not within the limit.
+void SchedulerCore::AnswerWithout(const CheckpointWait& wait, const absl::Status& why,
+                                  Actions& actions) {
+  if (wait.snapshot) {
+    actions.snapshot_replies.push_back({.ticket = wait.ticket, .status = why, .job = wait.job});
+  } else {
+    actions.checkpoint_replies.push_back({wait.ticket, why, CheckpointId(0), ""});
+  }
 }
 
 void SchedulerCore::AnswerExpired(Instant now, Actions& actions) {
   std::erase_if(checkpoint_waits_, [now, &actions](const CheckpointWait& wait) {
     if (now < wait.until) return false;
-    actions.checkpoint_replies.push_back({wait.ticket, absl::OkStatus(), CheckpointId(0), ""});
+    AnswerWithout(wait, absl::OkStatus(), actions);
     return true;
   });
   for (auto& [id, state] : nodes_) {

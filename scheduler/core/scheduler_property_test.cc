@@ -115,6 +115,7 @@ void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
     if (kind == 7) cluster.SlowTask(job, rank);
   }
   if (kind == 7 && !tasks.empty()) cluster.AskCheckpoint(tasks.front().first);
+  if (kind >= 6 && !tasks.empty()) cluster.AskSnapshot(tasks.front().first, dice.Below(3));
   if (kind >= 8) {
     const auto death = kind == 8 ? FakeCluster::Death::kBetweenSteps : FakeCluster::Death::kInStep;
     cluster.KillScheduler(absl::Milliseconds(dice.Below(5000)), death);

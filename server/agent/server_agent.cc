@@ -335,6 +335,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
                            .clock = options_.clock,
                            .transport = options_.transport,
                            .log = logs ? options_.log : nullptr,
+                           .snapshots = options_.snapshots,
                            .schedule_tick = options_.schedule_tick,
                            .on_report = options_.on_change};
   {
@@ -394,6 +395,17 @@ void ServerAgent::Capture(const Order& order) {
     job = entry->job;
     checkpoint = entry->desired.checkpoint();
     if (checkpoint.checkpoint_id() != entry->checkpoint.checkpoint_id()) return;
+  }
+  if (checkpoint.readers_size() > 0) {
+    const absl::Status kept = job->KeepSnapshot(checkpoint);
+    if (!kept.ok()) LogWarning({.job = order.job}, "a snapshot: {}", kept.ToString());
+    absl::MutexLock lock(&mutex_);
+    Entry* entry = FindEntry(order);
+    if (entry == nullptr || entry->checkpoint.checkpoint_id() != checkpoint.checkpoint_id()) return;
+    entry->checkpoint.set_not_kept(std::string(kept.message()));
+    if (checkpoint.folder().empty()) {
+      return entry->checkpoint.set_state(v1::CheckpointState::CAPTURED);
+    }
   }
   if (options_.checkpoints == nullptr) {
     return CheckpointWritten(order, checkpoint.checkpoint_id(),

@@ -11,7 +11,8 @@
 //   any --TakeDesired without the job, or a new life--> dropped; its waiting calls end
 //
 //   checkpoint: TakeDesired(order) --> captured, reported --> written, reported
-//                                                        '--> failed, reported
+//                                  |                     '--> failed, reported
+//                                  '--without a folder--> kept for readers, reported as captured
 //
 // Thread safety: thread-safe, except that Start and Stop are one thread's.
 #ifndef CAPSTAN_SERVER_AGENT_SERVER_AGENT_H_
@@ -58,6 +59,7 @@ class ServerAgent final : public NodeHandler {
     std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
     TableSource* source = nullptr;                         // Null: nothing can be restored.
     CheckpointSink* checkpoints = nullptr;                 // Null: checkpoints fail.
+    SnapshotLeases::Limits snapshots;                      // Of each job.
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
     std::function<void(Instant)> schedule_tick;  // As HeldJob's.

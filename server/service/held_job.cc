@@ -34,9 +34,10 @@ absl::StatusOr<RowKeys> WantedOf(const ShardKey& shard, const RowKeys& keys,
   return std::make_shared<const std::vector<uint64_t>>(*std::move(wanted));
 }
 
-// What lists take is on the job's account.
-KeyLists::Account AccountOf(const ShardFactory& factory) {
-  absl::StatusOr<MemoryBudget::Reservation> opened = factory.OpenAccount();
+// What lists and snapshots take is on the job's account.
+std::function<absl::Status(int64_t)> AccountOf(const ShardFactory& factory,
+                                               ShardFactory::Account of) {
+  absl::StatusOr<MemoryBudget::Reservation> opened = factory.OpenAccount(of);
   if (!opened.ok()) return [status = opened.status()](int64_t) { return status; };
   auto memory = std::make_shared<MemoryBudget::Reservation>(*std::move(opened));
   return [memory](int64_t bytes) { return memory->Resize(bytes); };
@@ -53,7 +54,8 @@ HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
                     .log_snapshots = &log_snapshots_},
       factory_(std::move(factory)),
       tables_(factory_),
-      key_lists_(options_.key_lists, AccountOf(*factory_)) {}
+      key_lists_(options_.key_lists, AccountOf(*factory_, ShardFactory::Account::kKeyLists)),
+      snapshots_(options_.snapshots, AccountOf(*factory_, ShardFactory::Account::kSnapshots)) {}
 
 std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushResponse* response,
                                              Done done) {

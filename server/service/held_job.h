@@ -43,6 +43,7 @@
 #include "server/service/replica_transport.h"
 #include "server/service/shard_link.h"
 #include "server/service/waiting_calls.h"
+#include "server/snapshots/job_snapshots.h"
 #include "server/table_store/gradient.h"
 #include "server/table_store/job_tables.h"
 #include "server/table_store/shard_factory.h"
@@ -121,6 +122,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     ReplicaTransport* transport = nullptr;  // Outlives the job. Null: no routing names replicas.
     RecordSink* log = nullptr;              // Outlives the job. Null: the job has no log.
     KeyLists::Limits key_lists;
+    SnapshotLeases::Limits snapshots;
     // A Tick is due at that time, earlier than told before. Called under no lock of this class.
     std::function<void(Instant)> schedule_tick;
     // ReplicaStates() or failure() has changed. Likewise.
@@ -186,6 +188,14 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // copied; the rows of buckets stay where they are, and are read later.
   // Errors: a shard cannot be read.
   absl::StatusOr<std::vector<CapturedShard>> Capture(const v1::CheckpointOrder& order);
+
+  // ---- snapshots (held_job_snapshots.cc). Errors: as JobSnapshots's methods.
+  // Keeps all shards whose primary is here as they are. To be called when the job is quiet.
+  absl::Status KeepSnapshot(const v1::CheckpointOrder& order);
+  absl::Status ReadSnapshot(const v1::ReadSnapshotRequest& request,
+                            v1::ReadSnapshotResponse* response);
+  void CloseSnapshot(const v1::CloseSnapshotRequest& request);
+  std::vector<CheckpointId> Snapshots() const;  // That can be read.
 
   const JobId& job() const { return options_.job; }
   Incarnation incarnation() const { return options_.incarnation; }
@@ -302,6 +312,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
                                                      v1::ShardSnapshot* piece);
   void Unpin(const ShardKey& key, PinId pin);
+  absl::Status CheckOpenLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Bodies of rows that are read ahead for one pull.
   static constexpr int64_t kFetchBytesMax = 64 << 20;
@@ -323,6 +334,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   Links links_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
   WaitingCalls calls_ ABSL_GUARDED_BY(mutex_);
   KeyLists key_lists_ ABSL_GUARDED_BY(mutex_);
+  JobSnapshots snapshots_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);

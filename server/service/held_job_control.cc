@@ -81,6 +81,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
                           absl::FailedPreconditionError(
                               absl::StrCat(NameOf(key), " begins anew; fetch the routing table")),
                           &effects);
+      snapshots_.ShardGone(key, tables_);
       tables_.Put(key, std::move(each.shard));
       made_from[key] = each.order.from;
     }
@@ -168,6 +169,7 @@ HeldJob::Links::iterator HeldJob::RemoveLocked(Links::iterator link, Effects* ef
   link->second->Close(absl::NotFoundError(absl::StrCat(NameOf(key), " is no longer held here")),
                       &effects->ended);
   if (options_.log != nullptr) options_.log->Forget(options_.job, key);
+  snapshots_.ShardGone(key, tables_);
   tables_.Remove(key);
   return links_.erase(link);
 }
@@ -211,6 +213,7 @@ void HeldJob::Tick(Instant now) {
     tick_asked_ = Instant::InfiniteFuture();
     Sink sink(this, &effects.ended);
     tables_.Tick(now, sink);
+    snapshots_.Tick(now, tables_);
     SettleLocked(sink, &effects);
     for (const auto& [key, link] : links_) {
       if (!link->holds_replies() || !link->is_primary()) continue;
@@ -229,8 +232,8 @@ Instant HeldJob::NextDeadline() const {
 }
 
 Instant HeldJob::NextDeadlineLocked() const {
-  Instant next = Instant::InfiniteFuture();
-  if (!calls_.empty()) next = tables_.NextDeadline();
+  Instant next = snapshots_.NextDeadline();
+  if (!calls_.empty()) next = std::min(next, tables_.NextDeadline());
   for (const auto& [key, link] : links_) {
     next = std::min(next, link->replication().NextDeadline(MayInstallLocked()));
   }

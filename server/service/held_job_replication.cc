@@ -85,6 +85,7 @@ absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, Shard
     case Kind::kInstall: {
       const absl::Status status = tables_.Install(link.shard(), request.install());
       if (!status.ok()) return status;
+      snapshots_.ShardGone(key, tables_);
       link.TookInstall(Term(request.term()), request.install(), &effects->ended);
       return absl::OkStatus();
     }
@@ -95,6 +96,7 @@ absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, Shard
         link.TookRecord(request.records(i), *tables_.Find(key));
       }
       tables_.Fail(link.failure());
+      snapshots_.Settle(tables_);
       return link.failure();
     case Kind::kNothing:
       return absl::OkStatus();
@@ -145,6 +147,7 @@ void HeldJob::SettleLocked(Sink& sink, Effects* effects) {
     sink.Touch(key);
   }
   for (const ShardKey& key : sink.touched()) SettleLinkLocked(*links_.at(key), effects);
+  snapshots_.Settle(tables_);
   if (!tables_.failure().ok()) effects->report = true;
 }
 

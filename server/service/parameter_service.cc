@@ -167,6 +167,29 @@ grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext
   return call;
 }
 
+grpc::ServerUnaryReactor* ParameterService::ReadSnapshot(grpc::CallbackServerContext* context,
+                                                         const v1::ReadSnapshotRequest* request,
+                                                         v1::ReadSnapshotResponse* response) {
+  const Arrival arrival(&metrics_.read_snapshot);
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+  if (!job.ok()) return arrival.Refuse(context, job.status());
+  const absl::Status status = (*job)->ReadSnapshot(*request, response);
+  if (status.ok()) {
+    arrival.metrics->CountValues(static_cast<int64_t>(response->values().size()), 0);
+  }
+  arrival.metrics->CarriedOut(arrival.begin);
+  arrival.metrics->End(arrival.begin, status.ok());
+  return FinishNow(context, status);
+}
+
+grpc::ServerUnaryReactor* ParameterService::CloseSnapshot(grpc::CallbackServerContext* context,
+                                                          const v1::CloseSnapshotRequest* request,
+                                                          v1::CloseSnapshotResponse*) {
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+  if (job.ok()) (*job)->CloseSnapshot(*request);
+  return FinishNow(context, absl::OkStatus());
+}
+
 grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
                                                       const v1::ReplicateRequest* request,
                                                       v1::ReplicateResponse* response) {
@@ -224,8 +247,8 @@ grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerContext* context,
                                                          const v1::DescribePathRequest*,
                                                          v1::DescribePathResponse* response) {
-  for (const MethodMetrics* method :
-       {&metrics_.push, &metrics_.pull, &metrics_.push_pull, &metrics_.scan_rows}) {
+  for (const MethodMetrics* method : {&metrics_.push, &metrics_.pull, &metrics_.push_pull,
+                                      &metrics_.scan_rows, &metrics_.read_snapshot}) {
     *response->add_methods() = method->Describe();
   }
   response->set_shared_segments(static_cast<int64_t>(segments_.size()));

@@ -28,10 +28,12 @@ namespace capstan::server {
 using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
     v1::ParameterServer::WithCallbackMethod_DescribePath<
         v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
+using Snapshots = v1::ParameterServer::WithCallbackMethod_ReadSnapshot<
+    v1::ParameterServer::WithCallbackMethod_CloseSnapshot<Descriptions>>;
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_Replicate<
     v1::ParameterServer::WithCallbackMethod_ScanRows<
         v1::ParameterServer::WithCallbackMethod_ShareMemory<
-            v1::ParameterServer::WithCallbackMethod_OpenDataPath<Descriptions>>>>;
+            v1::ParameterServer::WithCallbackMethod_OpenDataPath<Snapshots>>>>;
 using ParameterMethods =
     v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
         v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
@@ -53,6 +55,12 @@ class ParameterService final : public ParameterMethods {
   grpc::ServerUnaryReactor* ScanRows(grpc::CallbackServerContext* context,
                                      const v1::ScanRowsRequest* request,
                                      v1::ScanRowsResponse* response) override;
+  grpc::ServerUnaryReactor* ReadSnapshot(grpc::CallbackServerContext* context,
+                                         const v1::ReadSnapshotRequest* request,
+                                         v1::ReadSnapshotResponse* response) override;
+  grpc::ServerUnaryReactor* CloseSnapshot(grpc::CallbackServerContext* context,
+                                          const v1::CloseSnapshotRequest* request,
+                                          v1::CloseSnapshotResponse* response) override;
   grpc::ServerUnaryReactor* Replicate(grpc::CallbackServerContext* context,
                                       const v1::ReplicateRequest* request,
                                       v1::ReplicateResponse* response) override;

@@ -333,7 +333,7 @@ TEST_CASE("Parameter service: what goes through it is counted, by method", "[ser
   v1::DescribePathResponse path;
   REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&context, {}, &path)));
   CHECK(path.shared_segments() == 1);
-  REQUIRE(path.methods_size() == 4);
+  REQUIRE(path.methods_size() == 5);
   const v1::PathMethod& push = path.methods(0);
   CHECK(push.name() == "Push");
   CHECK(push.calls() == 3);

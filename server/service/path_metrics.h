@@ -43,6 +43,7 @@ struct PathMetrics {
   MethodMetrics pull{"Pull"};
   MethodMetrics push_pull{"PushPull"};
   MethodMetrics scan_rows{"ScanRows"};
+  MethodMetrics read_snapshot{"ReadSnapshot"};
 };
 
 }  // namespace capstan::server

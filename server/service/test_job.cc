@@ -44,6 +44,8 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
   if (options.memory_bytes > 0) {
     config.tables.back().mutable_sparse()->set_memory_bytes(options.memory_bytes);
   }
+  config.job = "lenet-1";
+  config.budget = options.budget;
   config.disks = options.disks;
   config.device = TestShardDevice();
   config.optimizer.kind = options.optimizer;
@@ -58,6 +60,7 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
                        .clock = options.clock != nullptr ? options.clock : &stopped,
                        .transport = options.transport,
                        .log = options.log,
+                       .snapshots = options.snapshots,
                        .schedule_tick = options.schedule_tick,
                        .on_report = options.on_report},
       factory);

@@ -17,6 +17,7 @@
 #include "server/core/consistency_policy.h"
 #include "server/service/held_job.h"
 #include "server/sparse_table/row_disk.h"
+#include "server/table_store/memory_budget.h"
 
 namespace capstan::server {
 
@@ -33,6 +34,8 @@ struct TestJobOptions {
   int32_t buckets = 0;                            // Above 0: there is table 1, of rows of kTestDim.
   int64_t memory_bytes = 0;                       // Of table 1; beyond it rows are on `disks`.
   RowDisks* disks = nullptr;
+  std::shared_ptr<MemoryBudget> budget;  // Null: no limit.
+  SnapshotLeases::Limits snapshots;
   NodeId node = "server-1";
   uint64_t incarnation = 1;
   bool safe_replies = false;

@@ -12,21 +12,56 @@
 
 namespace capstan::server {
 
-void RowHistory::Pin(PinId pin, int64_t version) { pins_[pin] = {.version = version, .lost = {}}; }
+absl::Status RowHistory::Charge::Resize(int64_t bytes) {
+  if (account_ == nullptr || bytes == bytes_) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(account_->Resize(bytes_, bytes));
+  bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+void RowHistory::Pin(PinId pin, int64_t version, std::shared_ptr<KeptRowsAccount> account) {
+  pins_[pin] = {.version = version, .accounted = account != nullptr, .lost = {}};
+  if (account == nullptr) return;
+  charge_.Open(std::move(account));
+  SettleCharge();  // Of what others keep.
+}
 
 void RowHistory::Unpin(PinId pin) {
   if (pins_.erase(pin) == 0) return;
-  if (!pins_.empty()) return Trim(0, 0);
+  if (pins_.empty()) {
+    DropImages();
+  } else {
+    Trim(0, 0);
+  }
+  SettleCharge();
+}
+
+void RowHistory::DropImages() {
   images_.clear();
   free_ = std::vector<RowNumber>();
   numbers_ = 0;
   disk_.reset();
 }
 
+void RowHistory::SettleCharge() {
+  const auto accounted = [](const auto& entry) {
+    return entry.second.accounted && entry.second.lost.ok();
+  };
+  const bool any = std::any_of(pins_.begin(), pins_.end(), accounted);
+  const absl::Status room = charge_.Resize(any ? bytes() : 0);
+  if (room.ok()) return;
+  for (auto& entry : pins_) {
+    if (accounted(entry)) entry.second.lost = room;
+  }
+  Trim(0, 0);
+  charge_.Resize(0).IgnoreError();  // Less always fits.
+}
+
 void RowHistory::Pass(PinId pin, uint64_t place) {
   const auto it = pins_.find(pin);
   if (it == pins_.end()) return;
   Trim(std::exchange(it->second.from, place), place);
+  SettleCharge();
 }
 
 absl::StatusOr<int64_t> RowHistory::VersionOf(PinId pin) const {
@@ -49,15 +84,14 @@ bool RowHistory::Wants(uint64_t place, uint32_t stamp, int64_t present) const {
 void RowHistory::Keep(absl::Span<const Image> rows, int64_t until) {
   if (rows.empty()) return;
   const absl::Status stored = Store(rows, until);
-  if (!stored.ok()) Lose(stored);
+  if (!stored.ok()) return Lose(stored);
+  SettleCharge();
 }
 
 void RowHistory::Lose(const absl::Status& why) {
   for (auto& [id, pin] : pins_) pin.lost.Update(why);
-  images_.clear();
-  free_ = std::vector<RowNumber>();
-  numbers_ = 0;
-  disk_.reset();
+  DropImages();
+  SettleCharge();
 }
 
 absl::Status RowHistory::Store(absl::Span<const Image> rows, int64_t until) {
@@ -118,6 +152,7 @@ absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesAt(
     std::deque<std::string>* bodies) const {
   std::vector<Image> images;
   std::vector<RowNumber> numbers;
+  std::vector<Image*> on_disk;
   for (auto it = images_.lower_bound({begin, 0}); it != images_.end();) {
     const uint64_t place = it->first.first;
     if (end != 0 && place >= end) break;
@@ -133,17 +168,47 @@ absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesAt(
     }
     while (it != images_.end() && it->first.first == place) ++it;
   }
-  if (numbers.empty()) return images;
+  for (Image& image : images) {
+    if (image.body == nullptr) on_disk.push_back(&image);
+  }
+  CAPSTAN_RETURN_IF_ERROR(ReadBodies(numbers, std::move(on_disk), bodies));
+  return images;
+}
+
+absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesOf(
+    int64_t version, absl::Span<const uint64_t> places, int64_t present,
+    std::deque<std::string>* bodies) const {
+  std::vector<Image> images(places.size());
+  std::vector<RowNumber> numbers;
+  std::vector<Image*> on_disk;
+  for (size_t i = 0; i < places.size(); ++i) {
+    // The first one that ends after the version, if it began by then.
+    const auto it = images_.upper_bound({places[i], version});
+    if (it == images_.end() || it->first.first != places[i]) continue;
+    const Stored& stored = it->second;
+    if (ChangedSince(version, stored.stamp, present)) continue;
+    images[i] = {
+        .place = places[i], .key = stored.key, .stamp = stored.stamp, .body = stored.body.get()};
+    if (stored.body != nullptr) continue;
+    numbers.push_back(stored.number);
+    on_disk.push_back(&images[i]);
+  }
+  CAPSTAN_RETURN_IF_ERROR(ReadBodies(numbers, std::move(on_disk), bodies));
+  return images;
+}
+
+absl::Status RowHistory::ReadBodies(const std::vector<RowNumber>& numbers,
+                                    std::vector<Image*> images,
+                                    std::deque<std::string>* bodies) const {
+  if (numbers.empty()) return absl::OkStatus();
   const auto size = static_cast<size_t>(body_bytes_);
   std::string& read = bodies->emplace_back(numbers.size() * size, '\0');
   std::vector<char*> to;
-  for (Image& image : images) {
-    if (image.body != nullptr) continue;
+  for (Image* const image : images) {
     to.push_back(read.data() + to.size() * size);
-    image.body = to.back();
+    image->body = to.back();
   }
-  CAPSTAN_RETURN_IF_ERROR(disk_->Read(numbers, to));
-  return images;
+  return disk_->Read(numbers, to);
 }
 
 int64_t RowHistory::bytes() const {

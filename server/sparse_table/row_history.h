@@ -9,7 +9,8 @@
 // the pinned version: then there was none.
 //
 // Bodies lie on a disk if there is one, else in memory. A disk that fails ends the pins, by name,
-// and nothing else.
+// and nothing else. A pin may stand on an account, for what is kept in memory: where that has no
+// room left, it ends likewise. While one does, all that is kept counts.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_ROW_HISTORY_H_
 #define CAPSTAN_SERVER_SPARSE_TABLE_ROW_HISTORY_H_
@@ -33,13 +34,23 @@ namespace capstan::server {
 // Never used twice in a job.
 enum class PinId : uint64_t {};
 
+// Where kept rows are accounted for; shared by the histories of a job.
+class KeptRowsAccount {
+ public:
+  virtual ~KeptRowsAccount() = default;
+  // A history takes `to` bytes of memory, which was `from`. Errors: there is no room for more; then
+  // nothing changes. Less always fits.
+  virtual absl::Status Resize(int64_t from, int64_t to) = 0;
+};
+
 class RowHistory {
  public:
   // `disks` may be null: then bodies are kept in memory. It outlives the history.
   RowHistory(int64_t body_bytes, RowDisks* disks) : body_bytes_(body_bytes), disks_(disks) {}
 
-  // From now on the rows of `version`, the present one, can be read.
-  void Pin(PinId pin, int64_t version);
+  // From now on the rows of `version`, the present one, can be read. With an account, which is the
+  // same for all pins that have one, until it refuses to take more.
+  void Pin(PinId pin, int64_t version, std::shared_ptr<KeptRowsAccount> account = nullptr);
   void Unpin(PinId pin);  // One that is unknown is ignored.
   // Rows at lower places are not read any more.
   void Pass(PinId pin, uint64_t place);
@@ -67,6 +78,10 @@ class RowHistory {
   absl::StatusOr<std::vector<Image>> ImagesAt(int64_t version, uint64_t begin, uint64_t end,
                                               int64_t present,
                                               std::deque<std::string>* bodies) const;
+  // Likewise of these places: one for each, without a body where there is none.
+  absl::StatusOr<std::vector<Image>> ImagesOf(int64_t version, absl::Span<const uint64_t> places,
+                                              int64_t present,
+                                              std::deque<std::string>* bodies) const;
 
   int64_t images() const { return static_cast<int64_t>(images_.size()); }
   int64_t bytes() const;  // In memory.
@@ -75,7 +90,26 @@ class RowHistory {
   struct Pinned {
     int64_t version = 0;
     uint64_t from = 0;  // The lowest place that is still read.
+    bool accounted = false;
     absl::Status lost;
+  };
+  // What an account has of this history; gone with it.
+  class Charge {
+   public:
+    Charge() = default;
+    Charge(Charge&& other) noexcept { *this = std::move(other); }
+    Charge& operator=(Charge&& other) noexcept {
+      std::swap(account_, other.account_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Charge() { Resize(0).IgnoreError(); }
+    void Open(std::shared_ptr<KeptRowsAccount> account) { account_ = std::move(account); }
+    absl::Status Resize(int64_t bytes);
+
+   private:
+    std::shared_ptr<KeptRowsAccount> account_;  // Shared with the job's other buckets.
+    int64_t bytes_ = 0;
   };
   struct Stored {
     uint64_t key = 0;
@@ -91,6 +125,12 @@ class RowHistory {
   // Erases those in [begin, end) (0: to the last) that nobody reads.
   void Trim(uint64_t begin, uint64_t end);
   bool IsRead(const Images::value_type& image) const;
+  void DropImages();
+  // Brings the account up to what is kept; without room its pins end.
+  void SettleCharge();
+  // Those of `images` whose bodies lie on disk, at these numbers.
+  absl::Status ReadBodies(const std::vector<RowNumber>& numbers, std::vector<Image*> images,
+                          std::deque<std::string>* bodies) const;
 
   int64_t body_bytes_;
   RowDisks* disks_;
@@ -99,6 +139,7 @@ class RowHistory {
   Images images_;
   RowNumber numbers_ = 0;  // In use, or free.
   std::vector<RowNumber> free_;
+  Charge charge_;
 };
 
 }  // namespace capstan::server

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -92,6 +94,32 @@ std::vector<Row> PinnedRows(const SparseRows& rows, PinId pin,
   return copies;
 }
 
+// Keys and weights of a pin, read by key.
+std::vector<Row> PinnedByKey(const SparseRows& rows, PinId pin) {
+  std::vector<uint64_t> keys(3000);  // All that are drawn.
+  std::iota(keys.begin(), keys.end(), uint64_t{0});
+  SparseRows::PinnedRows read;
+  REQUIRE_OK(rows.ReadPinned(pin, keys, &read));
+  REQUIRE(read.found.size() == keys.size());
+  std::vector<Row> copies;
+  const float* next = read.weights.data();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!read.found[i]) continue;
+    copies.emplace_back(keys[i],
+                        std::string(reinterpret_cast<const char*>(next), kDim * sizeof(float)));
+    next += kDim;
+  }
+  CHECK(next == read.weights.data() + read.weights.size());
+  return copies;
+}
+
+// Of whole rows, in the same form.
+std::vector<Row> WeightsByKey(std::vector<Row> rows) {
+  for (Row& row : rows) row.second.resize(kDim * sizeof(float));
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
 TEST_CASE("Row history: pinned rows are as they were, whatever happens meanwhile",
           "[server][sparse]") {
   MemoryRowDisks disks;
@@ -113,7 +141,10 @@ TEST_CASE("Row history: pinned rows are as they were, whatever happens meanwhile
     advance(15);
   }
   advance(60);  // None of the first rows is there as it was; most have left.
-  for (const Pinned& each : pinned) CHECK((PinnedRows(rows, each.pin) == each.rows));
+  for (const Pinned& each : pinned) {
+    CHECK((PinnedRows(rows, each.pin) == each.rows));
+    CHECK((PinnedByKey(rows, each.pin) == WeightsByKey(each.rows)));
+  }
   CHECK((RowsOf(rows) != pinned.back().rows));
 
   rows.Unpin(pinned[1].pin);
@@ -178,6 +209,66 @@ TEST_CASE("Row history: stamps that are renewed are those of the moment", "[serv
   rows.Pin(PinId{1});
   Update(rows, 3 * kRenewEvery - 1, {3});
   CHECK((PinnedRows(rows, PinId{1}) == before));
+  CHECK((PinnedByKey(rows, PinId{1}) == WeightsByKey(before)));
+}
+
+TEST_CASE("Row history: a version that is too long ago for stamps to tell ends by name",
+          "[server][sparse]") {
+  SparseRows rows = MakeRows(nullptr);
+  Update(rows, 0, {1});
+  rows.Pin(PinId{1});  // Of version 1.
+  Update(rows, kAgeMax, {2});
+  CHECK(PinnedByKey(rows, PinId{1}).size() == 1);
+  Update(rows, kAgeMax + 1, {2});
+  SparseRows::PinnedRows read;
+  CHECK_STATUS(rows.ReadPinned(PinId{1}, {1}, &read), absl::StatusCode::kAborted,
+               "version 1 is 2147483649 updates ago");
+  CHECK_STATUS(rows.AppendPinned(PinId{1}, std::nullopt, 0, nullptr), absl::StatusCode::kAborted,
+               "expected at most 2147483648");
+}
+
+// Room for so many bytes.
+struct Account final : KeptRowsAccount {
+  absl::Status Resize(int64_t from, int64_t to) override {
+    if (to > from && held + to - from > room) return absl::ResourceExhaustedError("no room");
+    held += to - from;
+    return absl::OkStatus();
+  }
+  int64_t room = 0;
+  int64_t held = 0;
+};
+
+TEST_CASE("Row history: what is kept for readers is accounted for, and ends without room",
+          "[server][sparse]") {
+  const auto account = std::make_shared<Account>();
+  account->room = 40'000;
+  {
+    SparseRows rows = MakeRows(nullptr);
+    int64_t step = 0;
+    for (; step < 60; ++step) Update(rows, step, DrawKeys(step));
+    rows.Pin(PinId{1});
+    Update(rows, step, DrawKeys(step));
+    ++step;
+    CHECK(account->held == 0);  // A checkpoint's is on nobody's account,
+    const std::vector<Row> then = RowsOf(rows);
+    rows.Pin(PinId{2}, account);
+    CHECK(account->held == rows.history().bytes());  // until a reader needs what is kept.
+    rows.Unpin(PinId{2});
+    CHECK(account->held == 0);
+    rows.Pin(PinId{3}, account);
+    CHECK((PinnedRows(rows, PinId{3}) == then));
+    for (; step < 200; ++step) Update(rows, step, DrawKeys(step));
+    CHECK(account->held == 0);
+    CHECK_STATUS(rows.AppendPinned(PinId{3}, std::nullopt, 0, nullptr),
+                 absl::StatusCode::kResourceExhausted, "no room");
+    CHECK(rows.history().bytes() > account->room);  // The checkpoint goes on.
+    CHECK(!PinnedRows(rows, PinId{1}).empty());
+    rows.Unpin(PinId{1});
+    rows.Pin(PinId{4}, account);
+    Update(rows, step, DrawKeys(step));
+    CHECK(account->held > 0);
+  }
+  CHECK(account->held == 0);  // Gone with the rows.
 }
 
 TEST_CASE("Row history: a disk that fails ends what is pinned, not the updates",

@@ -115,13 +115,23 @@ class SparseRows {
   int64_t CountChanged(int64_t since) const;
 
   // From now on the rows of this moment can be read with `pin`, while updates go on.
-  void Pin(PinId pin) { history_.Pin(pin, version_); }
+  void Pin(PinId pin, std::shared_ptr<KeptRowsAccount> account = nullptr) {
+    history_.Pin(pin, version_, std::move(account));
+  }
   void Unpin(PinId pin) { history_.Unpin(pin); }
   void Pass(PinId pin, uint64_t place) { history_.Pass(pin, place); }
   // As AppendRows, of the rows as they were when they were pinned; with `since` only those that an
-  // update after that version had written. Errors: of the disk; kAborted  they are not pinned.
+  // update after that version had written. Errors: of the disk; kAborted  they are not pinned, or
+  // more than kAgeMax versions ago; kResourceExhausted  the pin's account had no room.
   absl::StatusOr<uint64_t> AppendPinned(PinId pin, std::optional<int64_t> since, uint64_t place,
                                         RowBatch* batch) const;
+  // Rows of a few keys, likewise.
+  struct PinnedRows {
+    std::vector<bool> found;     // Of each key, whether it had a row then.
+    std::vector<float> weights;  // [found, dim], of those that had.
+  };
+  // Appends to `out` those of `keys`. Errors: as AppendPinned.
+  absl::Status ReadPinned(PinId pin, absl::Span<const uint64_t> keys, PinnedRows* out) const;
   // So many rows more are about to be made, in the order of their places: where they are most of
   // all, the index grows at once, as that order would fill it from one end.
   // Errors: kResourceExhausted  no memory.
@@ -189,6 +199,7 @@ class SparseRows {
   };
   // Both of AppendRows and AppendPinned.
   absl::StatusOr<uint64_t> Append(const Which& which, uint64_t place, RowBatch* batch) const;
+  absl::StatusOr<int64_t> VersionOf(PinId pin) const;  // Errors: as AppendPinned.
   // Keeps those of the rows that are pinned, before the update that makes `until` changes them.
   void Keep(absl::Span<const RowNumber> rows, int64_t until);
 

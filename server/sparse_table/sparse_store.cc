@@ -313,6 +313,38 @@ absl::StatusOr<std::optional<uint64_t>> SparseStore::ReadPinned(const PinnedRead
   return place;
 }
 
+absl::StatusOr<RowsThen> SparseStore::ReadRowsThen(PinId pin, const RowKeys& keys) const {
+  SparseRows::PinnedRows read;
+  CAPSTAN_RETURN_IF_ERROR(rows_.ReadPinned(pin, *keys, &read));
+  RowsThen then;
+  then.found.resize((keys->size() + 7) / 8, '\0');
+  for (size_t i = 0; i < read.found.size(); ++i) {
+    if (read.found[i]) then.found[i / 8] = static_cast<char>(then.found[i / 8] | 1 << i % 8);
+  }
+  Append(read.weights.data(), std::ssize(read.weights) * int64_t{sizeof(float)}, &then.rows);
+  return then;
+}
+
+absl::StatusOr<ScannedRows> SparseStore::ScanThen(const PinnedRead& read) const {
+  const int64_t weight_bytes = rows_.dim() * int64_t{sizeof(float)};
+  ScannedRows scanned;
+  std::string weights;
+  uint64_t place = read.place;
+  int runs = 0;
+  do {
+    SparseRows::RowBatch batch;
+    CAPSTAN_ASSIGN_OR_RETURN(place, rows_.AppendPinned(read.pin, std::nullopt, place, &batch));
+    for (const SparseRows::Row& row : batch.rows) {
+      Append(&row.key, kKeyBytes, &scanned.rows);
+      Append(row.weights, weight_bytes, &weights);
+    }
+  } while (place != 0 && std::ssize(scanned.rows) + std::ssize(weights) < read.bytes_max &&
+           ++runs < kScanRunsMax);
+  scanned.rows += weights;
+  if (place != 0) scanned.next = place;
+  return scanned;
+}
+
 void SparseStore::SaveRest(bool previous, v1::ShardSnapshot* snapshot) const {
   snapshot->set_elements(1);
   if (previous) previous_->gradient().AppendTo(snapshot->mutable_previous());

@@ -81,6 +81,11 @@ class SparseStore final : public ShardStore {
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
                                                      v1::ShardSnapshot* piece) override;
   void Unpin(PinId pin) override { rows_.Unpin(pin); }
+  void PinForReaders(PinId pin, std::shared_ptr<KeptRowsAccount> account) override {
+    rows_.Pin(pin, std::move(account));
+  }
+  absl::StatusOr<RowsThen> ReadRowsThen(PinId pin, const RowKeys& keys) const override;
+  absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const override;
   void KeepRemovedSince(int64_t version) override;
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return rows_.rows() * rows_.dim(); }

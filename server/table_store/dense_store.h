@@ -92,6 +92,13 @@ class DenseStore final : public ShardStore {
     return absl::InvalidArgumentError("a dense shard pins no rows");
   }
   void Unpin(PinId) override {}
+  void PinForReaders(PinId, std::shared_ptr<KeptRowsAccount>) override {}
+  absl::StatusOr<RowsThen> ReadRowsThen(PinId, const RowKeys&) const override {
+    return absl::InvalidArgumentError("a dense shard pins no rows");
+  }
+  absl::StatusOr<ScannedRows> ScanThen(const PinnedRead&) const override {
+    return absl::InvalidArgumentError("a dense shard pins no rows");
+  }
   void KeepRemovedSince(int64_t) override {}
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   int64_t elements() const override { return size(); }

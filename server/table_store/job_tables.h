@@ -75,6 +75,9 @@ class JobTables {
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
                                                      v1::ShardSnapshot* piece);
   void Unpin(const ShardKey& key, PinId pin);
+  void PinForReaders(const ShardKey& key, PinId pin, std::shared_ptr<KeptRowsAccount> account) {
+    shards_.at(key).store().PinForReaders(pin, std::move(account));
+  }
 
   // Not OK: these tables have lost a push for want of memory and refuse everything.
   const absl::Status& failure() const { return failure_; }

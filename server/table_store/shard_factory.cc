@@ -146,10 +146,10 @@ absl::StatusOr<ShardFactory::Room> ShardFactory::MakeRoom(const HeldShard& shard
   return room;
 }
 
-absl::StatusOr<MemoryBudget::Reservation> ShardFactory::OpenAccount() const {
+absl::StatusOr<MemoryBudget::Reservation> ShardFactory::OpenAccount(Account of) const {
   if (config_.budget == nullptr) return MemoryBudget::Reservation();
-  constexpr ShardKey kNoShard{TableId(-1), ShardId(0)};
-  return config_.budget->Reserve(config_.job, kNoShard, 0);
+  const ShardKey no_shard{TableId(-1), ShardId(static_cast<int32_t>(of))};
+  return config_.budget->Reserve(config_.job, no_shard, 0);
 }
 
 absl::StatusOr<TableShard> ShardFactory::Initial(const HeldShard& shard) const {

@@ -65,9 +65,10 @@ class ShardFactory {
   absl::StatusOr<TableShard> FromSnapshot(const HeldShard& shard,
                                           const v1::ShardSnapshot& snapshot) const;
 
-  // An account in the job's budget for what is no shard; it has nothing on it. Errors: those of
-  // MemoryBudget::Reserve.
-  absl::StatusOr<MemoryBudget::Reservation> OpenAccount() const;
+  // An account in the job's budget for what is no shard; it has nothing on it. One of each kind.
+  // Errors: those of MemoryBudget::Reserve.
+  enum class Account { kKeyLists, kSnapshots };
+  absl::StatusOr<MemoryBudget::Reservation> OpenAccount(Account of) const;
 
   bool MayKeepRowsOnDisk() const;  // A table has a limit of memory.
   const std::string& NameOfTable(TableId table) const { return tables_.at(table).name(); }

@@ -48,6 +48,12 @@ struct PinnedRead {
   bool passes = false;           // Those before the result's place are not read again.
 };
 
+// Rows by key, as they were when they were pinned.
+struct RowsThen {
+  std::string found;  // Bit i % 8 of byte i / 8: key i had a row.
+  std::string rows;   // A row of fp32 for each of those.
+};
+
 class ShardStore {
  public:
   ShardStore() = default;
@@ -110,6 +116,13 @@ class ShardStore {
   virtual absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
                                                              v1::ShardSnapshot* piece) = 0;
   virtual void Unpin(PinId pin) = 0;  // One that is unknown is ignored.
+  // For readers of this moment, until Unpin: rows that are kept for them stand on the account, and
+  // the pin ends where that has no room. REQUIRES: pins_rows(); likewise of the next two.
+  virtual void PinForReaders(PinId pin, std::shared_ptr<KeptRowsAccount> account) = 0;
+  // Errors: as ReadPinned; kResourceExhausted  the account had no room.
+  virtual absl::StatusOr<RowsThen> ReadRowsThen(PinId pin, const RowKeys& keys) const = 0;
+  // As Scan, of the pinned rows; `since` and `passes` are ignored. Errors: likewise.
+  virtual absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const = 0;
   // Whoever leaves after `version` of now or before is to be remembered, within bounds.
   virtual void KeepRemovedSince(int64_t version) = 0;
   // Takes over what another store of this shard has saved; gradients that are kept are dropped.

@@ -256,4 +256,16 @@ std::string PlacementTable(const v1::GetTablesResponse& tables) {
   return table.ToString();
 }
 
+std::string RowsTable(const TableReadOutput& read) {
+  TextTable table({{"KEY", Align::kRight}, {"ROW"}});
+  for (const TableRow& row : read.rows()) {
+    const std::string values = absl::StrJoin(row.values(), " ", [](std::string* out, float value) {
+      absl::StrAppend(out, absl::StrFormat("%.9g", value));  // The same float when read back.
+    });
+    table.AddRow({absl::StrCat(row.key()), row.found() ? values : "(no row)"});
+  }
+  return absl::StrCat(table.ToString(), "Snapshot ", read.snapshot_id(), " of ", read.job_id(),
+                      ", at iteration ", read.iteration(), ".\n");
+}
+
 }  // namespace capstan::cli

@@ -26,6 +26,9 @@ std::string TrafficTable(const TrafficOutput& traffic);
 // One row a shard: which server is its primary, and which hold replicas.
 std::string PlacementTable(const v1::GetTablesResponse& tables);
 
+// A row a key.
+std::string RowsTable(const TableReadOutput& read);
+
 }  // namespace capstan::cli
 
 #endif  // CAPSTAN_SCHEDULER_CLI_VIEW_NODE_VIEW_H_

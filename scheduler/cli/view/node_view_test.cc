@@ -145,6 +145,18 @@ TEST_CASE("TrafficTable: servers whose jobs name lists of keys, below", "[cli]")
   CHECK(text.substr(text.size() - expected.size()) == expected);
 }
 
+TEST_CASE("RowsTable: a row a key, and a word where there is none", "[cli]") {
+  CHECK(RowsTable(Parse<TableReadOutput>(R"(
+      job_id: "ctr-1" snapshot_id: 3 iteration: 40
+      rows { key: 17 found: true values: 0.5 values: -0.100000001 }
+      rows { key: 4 }
+  )")) ==
+        "KEY  ROW\n"
+        " 17  0.5 -0.100000001\n"
+        "  4  (no row)\n"
+        "Snapshot 3 of ctr-1, at iteration 40.\n");
+}
+
 TEST_CASE("PlacementTable: a row a shard, with the replicas that are still being filled marked",
           "[cli]") {
   CHECK(PlacementTable(Parse<v1::GetTablesResponse>(R"(

@@ -330,6 +330,9 @@ bool FakeCluster::Perform(Actions& actions) {
   for (CheckpointReply& reply : actions.checkpoint_replies) {
     if (reply.id > CheckpointId(0)) checkpoint_replies_.push_back(std::move(reply));
   }
+  for (SnapshotReply& reply : actions.snapshot_replies) {
+    if (reply.id > CheckpointId(0)) snapshot_replies_.push_back(std::move(reply));
+  }
   for (CheckpointPublish& publish : actions.publishes) {
     publishes_.push_back(
         {std::move(publish), now_ + absl::Milliseconds(dice_.Below(options_.publishing_ms))});

@@ -61,6 +61,7 @@ class FakeCluster {
     int staleness_bound = 2;       // Of SSP jobs.
     int batches_per_step = 3;      // That a task trains in 10 ms, at most.
     double checkpoint_fails = 0;   // Chance of each part, and of each manifest.
+    double snapshot_fails = 0;     // Chance that a server cannot keep one.
     uint32_t publishing_ms = 300;  // A manifest takes less.
   };
   explicit FakeCluster(const Options& options);
@@ -81,6 +82,8 @@ class FakeCluster {
   absl::Status Submit(const JobPlan& plan,
                       const std::optional<RestoreFrom>& restore = std::nullopt);
   void AskCheckpoint(const JobId& job);
+  // Likewise for a snapshot; answered in snapshot_replies.
+  void AskSnapshot(const JobId& job, uint64_t reader, absl::Duration limit = absl::ZeroDuration());
   // No server can take its shards from that checkpoint any more, for this reason.
   void Damage(const std::string& folder, FailureReason reason = FailureReason::kBadData);
   void Save(const JobId& job, absl::Duration limit);  // Asks for one and waits for it.
@@ -110,6 +113,7 @@ class FakeCluster {
   void CheckAllAnswered();
   const std::string& error() const { return error_; }
   const std::vector<CheckpointReply>& checkpoint_replies() const { return checkpoint_replies_; }
+  const std::vector<SnapshotReply>& snapshot_replies() const { return snapshot_replies_; }
   bool IsPublishing() const { return !publishes_.empty(); }  // A manifest is being written.
   // The complete checkpoints of a job, oldest first.
   const std::vector<CheckpointPublish>& Complete(const JobId& job) { return jobs_[job].complete; }
@@ -230,6 +234,7 @@ class FakeCluster {
   void PublishDue();
   void KeepStaying(JobLedger& ledger, const CheckpointPublish& publish);
   void NoteCheckpoint(const CheckpointEnded& ended);
+  void NoteSnapshot(const SnapshotTaken& taken);
   void TakeReply(const NodeReply& reply);
   void TakeReply(const TaskReply& reply);
   void ApplyTables(FakeNode& node, const NodeReply& reply);
@@ -268,6 +273,7 @@ class FakeCluster {
   absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
   absl::btree_map<std::string, FailureReason> damaged_;  // Checkpoints, by folder.
   std::vector<Publish> publishes_;
+  std::vector<SnapshotReply> snapshot_replies_;
   std::vector<CheckpointReply> checkpoint_replies_;  // To calls of Save.
   Events events_;
   std::string error_;

@@ -43,6 +43,14 @@ void FakeCluster::AskCheckpoint(const JobId& job) {
   Perform(actions);
 }
 
+void FakeCluster::AskSnapshot(const JobId& job, uint64_t reader, absl::Duration limit) {
+  if (away_until_) return;
+  Actions actions;
+  const Ticket ticket(next_ticket_++);
+  core_->OpenSnapshot(ticket, job, reader, limit, now_, actions).IgnoreError();
+  Perform(actions);
+}
+
 void FakeCluster::Damage(const std::string& folder, FailureReason reason) {
   damaged_[folder] = reason;
 }
@@ -80,6 +88,8 @@ void FakeCluster::TakeCheckpoints(FakeNode& node) {
         tables.checkpoint->state = CheckpointReport::State::kFailed;
         tables.checkpoint->error = "disk full";
       }
+      const bool keeps = !tables.order.readers.empty();
+      if (keeps && dice_.Chance(options_.snapshot_fails)) tables.checkpoint->not_kept = "no room";
       tables.checkpoint->parts = PartsOf(node, tables);
       JobLedger& ledger = jobs_.at(job);
       if (!tables.checkpoint->parts.empty()) {
@@ -88,7 +98,7 @@ void FakeCluster::TakeCheckpoints(FakeNode& node) {
       tables.written_at = now_ + absl::Milliseconds(dice_.Below(400));
     }
     if (tables.checkpoint && tables.checkpoint->state == CheckpointReport::State::kCaptured &&
-        now_ >= tables.written_at) {
+        !tables.order.folder.empty() && now_ >= tables.written_at) {
       tables.checkpoint->state = CheckpointReport::State::kWritten;
     }
   }
@@ -134,6 +144,14 @@ void FakeCluster::KeepStaying(JobLedger& ledger, const CheckpointPublish& publis
       Fail(absl::StrCat(publish.job, " checkpoint ", one.id.value(), " stays, its base ",
                         part.base.value(), " goes"));
     }
+  }
+}
+
+void FakeCluster::NoteSnapshot(const SnapshotTaken& taken) {
+  if (!taken.why.empty()) return;
+  const size_t moments = jobs_.at(taken.job).pushes_captured[taken.id].size();
+  if (moments > 1) {
+    Fail(absl::StrCat(taken.job, ": a push between two captures of snapshot ", taken.id.value()));
   }
 }
 

@@ -275,6 +275,8 @@ void FakeCluster::NoteEvents(const Events& events) {
         Fail(absl::StrCat(died->task.job, ": a task died twice"));
     } else if (const auto* ended = std::get_if<CheckpointEnded>(&event)) {
       NoteCheckpoint(*ended);
+    } else if (const auto* taken = std::get_if<SnapshotTaken>(&event)) {
+      NoteSnapshot(*taken);
     }
   }
 }

@@ -1,0 +1,53 @@
+// GrpcSnapshotSource: asks the scheduler and servers over gRPC.
+//
+// Thread safety: thread-compatible, except for Interrupt; each reader has its own.
+#ifndef CAPSTAN_COMMON_SNAPSHOT_GRPC_SNAPSHOT_SOURCE_H_
+#define CAPSTAN_COMMON_SNAPSHOT_GRPC_SNAPSHOT_SOURCE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/snapshot/snapshot_source.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "proto/scheduler.grpc.pb.h"
+
+namespace capstan {
+
+class GrpcSnapshotSource final : public SnapshotSource {
+ public:
+  struct Options {
+    std::string scheduler;                           // host:port
+    absl::Duration call_timeout = absl::Seconds(5);  // Beside what the scheduler is to wait.
+    absl::Duration close_timeout = absl::Seconds(1);
+  };
+  explicit GrpcSnapshotSource(Options options) : options_(std::move(options)) {}
+
+  absl::StatusOr<v1::OpenSnapshotResponse> Open(const v1::OpenSnapshotRequest& request) override;
+  // A server's channel is made as it is first asked, and kept.
+  absl::StatusOr<v1::ReadSnapshotResponse> Read(const v1::ServerAddress& server,
+                                                const v1::ReadSnapshotRequest& request) override;
+  absl::Status Close(const v1::ServerAddress& server,
+                     const v1::CloseSnapshotRequest& request) override;
+  absl::Status Pause(absl::Duration time) override;
+
+  // A pause ends with kCancelled, and all later ones. From any thread.
+  void Interrupt();
+
+ private:
+  v1::ParameterServer::Stub& StubOf(const v1::ServerAddress& server);
+
+  const Options options_;
+  absl::Mutex mutex_;
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<v1::Scheduler::Stub> scheduler_;  // Null until it is asked.
+  absl::btree_map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;  // By address.
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_SNAPSHOT_GRPC_SNAPSHOT_SOURCE_H_

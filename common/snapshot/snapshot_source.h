@@ -1,0 +1,32 @@
+// SnapshotSource: whom a SnapshotReader asks.
+//
+// Thread safety: an implementation's.
+#ifndef CAPSTAN_COMMON_SNAPSHOT_SNAPSHOT_SOURCE_H_
+#define CAPSTAN_COMMON_SNAPSHOT_SNAPSHOT_SOURCE_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "proto/snapshot.pb.h"
+
+namespace capstan {
+
+class SnapshotSource {
+ public:
+  virtual ~SnapshotSource() = default;
+  // Of the scheduler. Errors: its; kUnavailable, kDeadlineExceeded  it is not reached.
+  virtual absl::StatusOr<v1::OpenSnapshotResponse> Open(const v1::OpenSnapshotRequest& request) = 0;
+  // Of a server. Errors: likewise.
+  virtual absl::StatusOr<v1::ReadSnapshotResponse> Read(const v1::ServerAddress& server,
+                                                        const v1::ReadSnapshotRequest& request) = 0;
+  virtual absl::Status Close(const v1::ServerAddress& server,
+                             const v1::CloseSnapshotRequest& request) = 0;
+  // Waits before something is asked again. Errors: the caller is to give up.
+  virtual absl::Status Pause(absl::Duration time) = 0;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_SNAPSHOT_SNAPSHOT_SOURCE_H_

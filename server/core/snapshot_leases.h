@@ -1,0 +1,58 @@
+// SnapshotLeases: which snapshots of a job are kept on a server, and for whom.
+//
+//   Open, for those who asked --> KEPT --a reader comes, or reads again: its lease begins anew
+//     KEPT --all readers have closed it, or not read for `lease`--> ended (TakeEnded)
+//
+// Whoever knows a snapshot's id may read it, and is one of its readers from then on.
+// Pure: no clock. Thread safety: thread-compatible. Invariant: what is kept has a reader.
+#ifndef CAPSTAN_SERVER_CORE_SNAPSHOT_LEASES_H_
+#define CAPSTAN_SERVER_CORE_SNAPSHOT_LEASES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+
+namespace capstan::server {
+
+// A reader's name for itself: a random number.
+enum class ReaderId : uint64_t {};
+
+class SnapshotLeases {
+ public:
+  struct Limits {
+    size_t snapshots = 8;
+    size_t readers = 1024;  // Of one.
+    absl::Duration lease = absl::Seconds(30);
+  };
+  explicit SnapshotLeases(const Limits& limits) : limits_(limits) {}
+
+  // Errors (nothing changes): kResourceExhausted  as many as there may be, or too many readers.
+  //         kInvalidArgument  nobody wants it. kAlreadyExists.
+  absl::Status Open(CheckpointId snapshot, absl::Span<const ReaderId> readers, Instant now);
+  // Errors: kNotFound  it is not kept. kResourceExhausted  it has as many readers as it may.
+  absl::Status Renew(CheckpointId snapshot, ReaderId reader, Instant now);
+  void Close(CheckpointId snapshot, ReaderId reader);  // What is unknown is ignored.
+  // Those that nobody reads any more, each once.
+  std::vector<CheckpointId> TakeEnded(Instant now);
+  Instant NextDeadline() const;
+
+  absl::Duration lease() const { return limits_.lease; }
+  bool Has(CheckpointId snapshot) const { return snapshots_.contains(snapshot); }
+
+ private:
+  using Readers = absl::btree_map<ReaderId, Instant>;  // Until when.
+
+  const Limits limits_;
+  absl::btree_map<CheckpointId, Readers> snapshots_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_SNAPSHOT_LEASES_H_

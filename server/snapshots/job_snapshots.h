@@ -1,0 +1,93 @@
+// JobSnapshots: moments of a job's shards that readers read while the job goes on.
+//
+//   Keep: values of dense shards are lent, rows of buckets pinned --> read --> nobody reads it
+//         any more, a shard of it has left this server or was made anew, or what is kept for it
+//         has no room: gone
+//
+// Nothing is copied when a moment is kept: an update writes lent values to another buffer, and
+// keeps a pinned row as it was (server/sparse_table/row_history.h). Both are accounted for. One
+// that has ended is known by the reason for as long as it has readers.
+// Thread safety: thread-compatible; HeldJob serializes all calls.
+#ifndef CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
+#define CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "proto/checkpoint_part.pb.h"
+#include "proto/parameter_server.pb.h"
+#include "server/core/snapshot_leases.h"
+#include "server/sparse_table/row_history.h"
+#include "server/table_store/job_tables.h"
+
+namespace capstan::server {
+
+class JobSnapshots {
+ public:
+  // Of the rows or values in one answer.
+  static constexpr int64_t kAnswerBytesMax = 4 << 20;
+  // Accounts for so many bytes from now on. An error: then nothing changes.
+  using Account = std::function<absl::Status(int64_t bytes)>;
+
+  JobSnapshots(const SnapshotLeases::Limits& limits, Account account);
+
+  // Keeps `shards` as they are for order.readers, as snapshot order.checkpoint_id; each bucket is
+  // pinned with a number above *pins, which counts on. REQUIRES: the shards are held.
+  // Errors (nothing is kept): those of SnapshotLeases::Open; kResourceExhausted  no room for what
+  // updates will have to keep of dense shards; those of ShardStore::Lend.
+  absl::Status Keep(const v1::CheckpointOrder& order, const std::vector<ShardKey>& shards,
+                    Instant now, uint64_t* pins, JobTables& tables);
+
+  // Errors: as proto/parameter_server.proto says; kInvalidArgument  what is asked for cannot be.
+  absl::Status Read(const v1::ReadSnapshotRequest& request, Instant now, JobTables& tables,
+                    v1::ReadSnapshotResponse* response);
+  void Close(const v1::CloseSnapshotRequest& request, Instant now, JobTables& tables);
+
+  // The shard is about to leave, or to be replaced: snapshots that have it end.
+  void ShardGone(const ShardKey& key, JobTables& tables);
+  void Tick(Instant now, JobTables& tables);
+  // Ends all, if what was kept since the last call had no room.
+  void Settle(JobTables& tables);
+  Instant NextDeadline() const { return leases_.NextDeadline(); }
+
+  std::vector<CheckpointId> open() const;  // That can be read.
+  int64_t bytes() const;                   // On the account.
+
+ private:
+  class Memory;  // Of all of them.
+  struct Kept {
+    Version version;
+    PinId pin{};        // Of a bucket.
+    absl::Cord values;  // Of a dense shard.
+  };
+  struct Snapshot {
+    absl::btree_map<ShardKey, Kept> shards;
+    int64_t lent_bytes = 0;
+    absl::Status ended;
+  };
+
+  absl::Status KeepShards(const std::vector<ShardKey>& shards, uint64_t* pins, JobTables& tables,
+                          Snapshot& snapshot);
+  absl::Status ReadRows(const v1::SnapshotRows& asked, const Snapshot& snapshot,
+                        const JobTables& tables, v1::ReadSnapshotResponse* response) const;
+  absl::Status ReadBucket(const v1::SnapshotBucket& asked, const Snapshot& snapshot,
+                          const JobTables& tables, v1::ReadSnapshotResponse* response) const;
+  absl::Status ReadValues(const v1::SnapshotShard& asked, const Snapshot& snapshot,
+                          const JobTables& tables, v1::ReadSnapshotResponse* response) const;
+  void End(Snapshot& snapshot, const absl::Status& why, JobTables& tables);
+
+  SnapshotLeases leases_;
+  const std::shared_ptr<Memory> memory_;  // Shared with the buckets.
+  absl::btree_map<CheckpointId, Snapshot> snapshots_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
