@@ -27,6 +27,9 @@ Cluster::Cluster(World* world) {
                                                    absl::StrCat("worker-", i + 1),
                                                    options.capacities[static_cast<size_t>(i)]));
   }
+  if (options.snapshots) {
+    snapshot_reader_ = std::make_unique<SimSnapshotReader>(world, hosts() - 1, &clock(hosts() - 1));
+  }
   if (!options.reader) return;
   std::vector<SimNetwork::EndpointId> endpoints;
   for (const auto& server : servers_) endpoints.push_back(server->endpoint());
@@ -39,11 +42,15 @@ void Cluster::Start() {
   for (const auto& server : servers_) server->Start();
   for (const auto& worker : workers_) worker->Start();
   if (reader_ != nullptr) reader_->Start();
+  if (snapshot_reader_ != nullptr) snapshot_reader_->Start();
 }
 
 void Cluster::ClockJumped(int host) {
   const auto servers = static_cast<int>(servers_.size());
   if (reader_ != nullptr && reader_->host() == host) reader_->process().ClockJumped();
+  if (snapshot_reader_ != nullptr && snapshot_reader_->host() == host) {
+    snapshot_reader_->process().ClockJumped();
+  }
   if (host == 0) {
     scheduler_->process().ClockJumped();
   } else if (host <= servers) {

@@ -1,5 +1,5 @@
 // Cluster: the processes of one simulated world: a scheduler, servers, worker daemons, each on a
-// host of its own with its own clock; on the last worker's, maybe a reader.
+// host of its own with its own clock; on the last worker's, maybe readers.
 //
 // Hosts: 0 the scheduler's, then the servers', then the workers'. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_CLUSTER_H_
@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "tests/simulation/process.h"
-#include "tests/simulation/sim_reader.h"
+#include "tests/simulation/readers/sim_reader.h"
+#include "tests/simulation/readers/sim_snapshot_reader.h"
 #include "tests/simulation/sim_scheduler.h"
 #include "tests/simulation/sim_server.h"
 #include "tests/simulation/sim_worker.h"
@@ -36,7 +37,8 @@ class Cluster {
   std::unique_ptr<SimScheduler> scheduler_;
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
-  std::unique_ptr<SimReader> reader_;  // Null: there is none.
+  std::unique_ptr<SimReader> reader_;                   // Null: there is none.
+  std::unique_ptr<SimSnapshotReader> snapshot_reader_;  // Likewise.
 };
 
 }  // namespace capstan::sim

@@ -14,6 +14,9 @@ enum Method : int {
   kPull,
   kReplicate,
   kGetRouting,
+  kOpenSnapshot,
+  kReadSnapshot,
+  kCloseSnapshot,
 };
 
 }  // namespace capstan::sim

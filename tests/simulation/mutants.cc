@@ -106,6 +106,8 @@ std::vector<Mutant> MutantsOfServers() {
        "a body that was read ahead takes the place of what a push made of it meanwhile"},
       {PlantedBug::kForgetPinnedRow, "forget-pinned-row",
        "a checkpoint that is being written has rows as they became meanwhile"},
+      {PlantedBug::kReadPresentForPinned, "read-present-for-pinned",
+       "a reader of a snapshot gets rows by key as they are now"},
       {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica",
        "a push is acknowledged before the replicas have it"},
       {PlantedBug::kPromoteStaleReplica, "promote-stale-replica",

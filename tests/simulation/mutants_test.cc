@@ -28,6 +28,7 @@ constexpr const char* kQuick[] = {
     "take-in-old-body",
     "keep-stale-row",
     "forget-pinned-row",
+    "read-present-for-pinned",
 };
 
 TEST_CASE("Mutants: the simulation catches planted bugs", "[simulation]") {

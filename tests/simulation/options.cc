@@ -141,6 +141,7 @@ Options DrawOptions(uint64_t seed) {
   options.compute_max = std::max(mean * 7 / 4, options.compute_min + absl::Microseconds(1));
   options.reader = job.mode != Mode::kBsp && job.replicas > 0 && prng.Chance(0.8);
   if (prng.Chance(0.35)) DrawSparse(prng, options.job);
+  options.snapshots = prng.Chance(options.job.sparse_buckets > 0 ? 0.6 : 0.2);
   return options;
 }
 
@@ -162,9 +163,10 @@ std::string Describe(const Options& options) {
           : "",
       ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
       ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",
-      "\n  messages: lose ", chaos.link.lose, ", delay ", chaos.link.delay, " by up to ",
-      absl::FormatDuration(chaos.link.delay_max), ", repeat ", chaos.link.repeat, ", corrupt ",
-      chaos.link.corrupt, ", reset ", chaos.link.reset, "\n  every:");
+      options.snapshots ? ", a reader of snapshots" : "", "\n  messages: lose ", chaos.link.lose,
+      ", delay ", chaos.link.delay, " by up to ", absl::FormatDuration(chaos.link.delay_max),
+      ", repeat ", chaos.link.repeat, ", corrupt ", chaos.link.corrupt, ", reset ",
+      chaos.link.reset, "\n  every:");
   const auto add = [&text](absl::string_view what, absl::Duration interval) {
     if (interval == absl::InfiniteDuration()) return;
     absl::StrAppend(&text, " ", what, " ", absl::FormatDuration(interval));

@@ -95,7 +95,8 @@ struct Options {
   int workers = 1;              // Daemons.
   std::vector<int> capacities;  // Of each worker daemon.
   JobOptions job;
-  bool reader = false;  // A process that is no task follows the job: SSP, ASP with replicas.
+  bool reader = false;     // A process that is no task follows the job: SSP, ASP with replicas.
+  bool snapshots = false;  // A process that is no task reads snapshots of the job.
   ChaosOptions chaos;
   absl::Duration chaos_time = absl::Seconds(20);       // Then the world heals,
   absl::Duration heal_time = absl::Minutes(5);         // and the job ends within this time.

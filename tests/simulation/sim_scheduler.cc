@@ -9,6 +9,7 @@
 #include "scheduler/admitted_codec.h"
 #include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
+#include "scheduler/status_codec.h"
 #include "scheduler/store/state_codec.h"
 #include "scheduler/task_codec.h"
 #include "tests/simulation/methods.h"
@@ -143,6 +144,7 @@ void SimScheduler::Handle(const Call& call) {
   if (call->method == kRegister) status = Register(call);
   if (call->method == kSyncNode) status = SyncNode(call);
   if (call->method == kSyncTask) status = SyncTask(call);
+  if (call->method == kOpenSnapshot) status = OpenSnapshot(call);
   if (!status.ok()) call->Answer(status, "");
 }
 
@@ -201,11 +203,36 @@ absl::Status SimScheduler::SyncTask(const Call& call) {
   return status;
 }
 
+absl::Status SimScheduler::OpenSnapshot(const Call& call) {
+  v1::OpenSnapshotRequest request;
+  if (!request.ParseFromString(call->bytes)) return Unreadable();
+  const scheduler::Ticket ticket(next_ticket_++);
+  calls_[ticket] = call;
+  scheduler::Actions actions;
+  const absl::Status status =
+      core_->OpenSnapshot(ticket, request.job_id(), request.reader(),
+                          absl::Milliseconds(request.wait_limit_ms()), process_.Now(), actions);
+  if (!status.ok()) calls_.erase(ticket);
+  Commit(std::move(actions));
+  return status;
+}
+
+void SimScheduler::AnswerSnapshot(const scheduler::SnapshotReply& reply) {
+  const auto call = calls_.extract(reply.ticket);
+  if (call.empty()) return;
+  v1::OpenSnapshotResponse response;
+  if (reply.routing != nullptr) {
+    scheduler::EncodeSnapshotReply(reply, *jobs_.at(reply.job), response);
+  }
+  call.mapped()->Answer(reply.status, response.SerializeAsString());
+}
+
 void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::Event& event : actions.events) Note(event);
   for (const scheduler::CheckpointPublish& publish : actions.publishes) Publish(publish);
   for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
   for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);
+  for (const scheduler::SnapshotReply& reply : actions.snapshot_replies) AnswerSnapshot(reply);
 }
 
 void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
@@ -300,6 +327,9 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                          : Reached::kCheckpointAbandoned];
     world_->trace.Story(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " ",
                                      saved->why.empty() ? "is complete" : saved->why));
+  } else if (const auto* taken = std::get_if<scheduler::SnapshotTaken>(&event)) {
+    world_->trace.Story(absl::StrCat("scheduler: snapshot ", taken->id.value(), " ",
+                                     taken->why.empty() ? "is taken" : taken->why));
   } else if (const auto* back = std::get_if<scheduler::WentBack>(&event)) {
     ++world_->reached[back->folder.empty() ? Reached::kBegunAnew : Reached::kWentBackToCheckpoint];
     if (incremental_.contains(back->folder)) ++world_->reached[Reached::kWentBackToIncremental];

@@ -45,6 +45,7 @@ class SimScheduler {
   absl::Status Register(const Call& call);
   absl::Status SyncNode(const Call& call);
   absl::Status SyncTask(const Call& call);
+  absl::Status OpenSnapshot(const Call& call);
   void Submit();
   // Makes what a step has changed durable, then lets out what it said.
   void Commit(scheduler::Actions actions, std::vector<scheduler::StoreWrite> writes = {},
@@ -55,6 +56,7 @@ class SimScheduler {
   void NoteRouting(const scheduler::Routing& routing);
   void AnswerNode(const scheduler::NodeReply& reply);
   void AnswerTask(const scheduler::TaskReply& reply);
+  void AnswerSnapshot(const scheduler::SnapshotReply& reply);
   void Note(const scheduler::Event& event);
   void Arm();
 

@@ -17,6 +17,7 @@ constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
 // Until a checkpoint is written: long enough for training to go on meanwhile.
 constexpr absl::Duration kCheckpointMax = absl::Seconds(1);
 constexpr absl::Duration kCutMax = absl::Milliseconds(100);  // If it writes nothing.
+constexpr absl::Duration kSnapshotLease = absl::Seconds(3);
 constexpr absl::Duration kHeldBackMax = absl::Milliseconds(5);
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
@@ -97,8 +98,13 @@ void SimServer::MakeParts() {
   options.on_change = [this] { process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); }); };
   options.schedule_tick = [this](Instant at) { ScheduleTick(at); };
   options.execute = [this](std::function<void()> make) {
-    process_.After(world_->prng.Between(absl::ZeroDuration(), kMakeMax), std::move(make));
+    process_.After(world_->prng.Between(absl::ZeroDuration(), kMakeMax), [this, make] {
+      make();
+      const auto held = Held(world_->workload.job()->plan.id);
+      if (held != nullptr) world_->kept.Look(endpoint_, *held);
+    });
   };
+  options.snapshots.lease = kSnapshotLease;
   server_agent_ = std::make_unique<server::ServerAgent>(std::move(options));
 }
 
@@ -178,6 +184,8 @@ namespace {
 const JobId& JobOf(const PushMessage& push) { return push.head.caller().job_id(); }
 const JobId& JobOf(const v1::PullRequest& request) { return request.caller().job_id(); }
 const JobId& JobOf(const v1::ReplicateRequest& request) { return request.job_id(); }
+const JobId& JobOf(const v1::ReadSnapshotRequest& request) { return request.job_id(); }
+const JobId& JobOf(const v1::CloseSnapshotRequest& request) { return request.job_id(); }
 
 bool Parse(const std::string& bytes, google::protobuf::Message* message) {
   return message->ParseFromString(bytes);
@@ -207,6 +215,21 @@ std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
                                              v1::ReplicateResponse* response,
                                              server::HeldJob::Done done) {
   job.Replicate(request, response, std::move(done));
+  return std::nullopt;
+}
+std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
+                                             const v1::ReadSnapshotRequest& request,
+                                             v1::ReadSnapshotResponse* response,
+                                             const server::HeldJob::Done& done) {
+  done(job.ReadSnapshot(request, response));
+  return std::nullopt;
+}
+std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
+                                             const v1::CloseSnapshotRequest& request,
+                                             v1::CloseSnapshotResponse*,
+                                             const server::HeldJob::Done& done) {
+  job.CloseSnapshot(request);
+  done(absl::OkStatus());
   return std::nullopt;
 }
 
@@ -256,6 +279,10 @@ void SimServer::Handle(const Call& call) {
       return;
     case kReplicate:
       return Serve<v1::ReplicateRequest, v1::ReplicateResponse>(call, nullptr);
+    case kReadSnapshot:
+      return Serve<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(call, nullptr);
+    case kCloseSnapshot:
+      return Serve<v1::CloseSnapshotRequest, v1::CloseSnapshotResponse>(call, nullptr);
     case kGetRouting:
       if (const absl::Status status = GetRouting(call); !status.ok()) call->Answer(status, "");
       return;

@@ -20,6 +20,7 @@
 #include "tests/simulation/options.h"
 #include "tests/simulation/prng.h"
 #include "tests/simulation/reached.h"
+#include "tests/simulation/readers/kept_moments.h"
 #include "tests/simulation/sim_network.h"
 #include "tests/simulation/trace_hash.h"
 #include "tests/simulation/workload.h"
@@ -33,7 +34,8 @@ struct World {
         trace(&loop, verbose),
         network(&loop, Prng(drawn.seed).Fork(3), &faults, &trace),
         shared_disk(drawn.seed),
-        workload(drawn) {}
+        workload(drawn),
+        kept(drawn.job.sparse_buckets) {}
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -63,6 +65,7 @@ struct World {
   SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
   server::MemoryRowDisks row_disks;  // Of all servers: nothing outlives the rows.
   Workload workload;
+  KeptMoments kept;  // For readers of snapshots.
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;
   scheduler::Routing routing;  // The newest that the scheduler has sent.

@@ -1,4 +1,4 @@
-#include "tests/simulation/sim_reader.h"
+#include "tests/simulation/readers/sim_reader.h"
 
 #include <cstdint>
 #include <utility>

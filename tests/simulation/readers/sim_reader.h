@@ -9,8 +9,8 @@
 // may still show the timeline that was lost, and a reader with a table of that timeline could not
 // tell.
 // Thread safety: thread-compatible. Invariant: at most one pull of a shard is in flight.
-#ifndef CAPSTAN_TESTS_SIMULATION_SIM_READER_H_
-#define CAPSTAN_TESTS_SIMULATION_SIM_READER_H_
+#ifndef CAPSTAN_TESTS_SIMULATION_READERS_SIM_READER_H_
+#define CAPSTAN_TESTS_SIMULATION_READERS_SIM_READER_H_
 
 #include <string>
 #include <vector>
@@ -55,4 +55,4 @@ class SimReader {
 
 }  // namespace capstan::sim
 
-#endif  // CAPSTAN_TESTS_SIMULATION_SIM_READER_H_
+#endif  // CAPSTAN_TESTS_SIMULATION_READERS_SIM_READER_H_

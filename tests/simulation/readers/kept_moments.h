@@ -1,0 +1,45 @@
+// KeptMoments: what a server held when it kept a moment for readers; every answer to a reader is
+// held against it.
+//
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_READERS_KEPT_MOMENTS_H_
+#define CAPSTAN_TESTS_SIMULATION_READERS_KEPT_MOMENTS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "proto/snapshot.pb.h"
+#include "server/service/held_job.h"
+
+namespace capstan::sim {
+
+class KeptMoments {
+ public:
+  // `buckets`: of the sparse table, if the job has one.
+  explicit KeptMoments(int32_t buckets) : buckets_(buckets) {}
+
+  // `server`: the number of its endpoint. To be called as soon as a callback of the server is over
+  // that may have kept one: nothing has come in between.
+  void Look(int server, const server::HeldJob& job);
+  // Keys of rows that the shard had then.
+  std::vector<uint64_t> KeysOf(int server, uint64_t snapshot, const ShardKey& shard) const;
+  // What is wrong with the answer; empty: nothing.
+  std::string Check(int server, const v1::ReadSnapshotRequest& request,
+                    const v1::ReadSnapshotResponse& response) const;
+
+ private:
+  using Moment = absl::btree_map<ShardKey, v1::ShardSnapshot>;
+  static constexpr size_t kMomentsMax = 32;  // Of a server; the oldest are forgotten.
+
+  const v1::ShardSnapshot* Find(int server, uint64_t snapshot, const ShardKey& shard) const;
+
+  const int32_t buckets_;
+  absl::btree_map<int, absl::btree_map<uint64_t, Moment>> kept_;  // By server, by snapshot.
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_READERS_KEPT_MOMENTS_H_
