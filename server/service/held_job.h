@@ -176,7 +176,10 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void SetReadLease(Instant until);
   void OnLogged(const ShardKey& shard, Term term, Position position);
   void Fail(const absl::Status& status);  // The tables are lost: sets failure(), ends every call.
-  void Tick(Instant now);
+  // Does what is due; returns when it counts on being called again. (What comes in meanwhile may
+  // bring that forward, by options.schedule_tick, or do away with it. It counts on it all the same,
+  // and asks for nothing later: so the answer is not to be replaced by NextDeadline.)
+  Instant Tick(Instant now);
   Instant NextDeadline() const;
   void Close(const absl::Status& reason);  // Ends every waiting call, and refuses later ones.
 

@@ -206,8 +206,9 @@ void HeldJob::Fail(const absl::Status& status) {
   Perform(effects);
 }
 
-void HeldJob::Tick(Instant now) {
+Instant HeldJob::Tick(Instant now) {
   Effects effects;
+  Instant next;
   {
     absl::MutexLock lock(&mutex_);
     tick_asked_ = Instant::InfiniteFuture();
@@ -221,9 +222,10 @@ void HeldJob::Tick(Instant now) {
       SettleLinkLocked(*link, &effects);
     }
     effects.tick.reset();
-    tick_asked_ = NextDeadlineLocked();
+    next = tick_asked_ = NextDeadlineLocked();
   }
   Perform(effects);
+  return next;
 }
 
 Instant HeldJob::NextDeadline() const {

@@ -87,8 +87,7 @@ void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
 Instant HeldJobs::Tick(Instant now) {
   Instant next = Instant::InfiniteFuture();
   for (const std::shared_ptr<HeldJob>& job : All()) {
-    job->Tick(now);
-    next = std::min(next, job->NextDeadline());
+    next = std::min(next, job->Tick(now));
   }
   return next;
 }

@@ -186,6 +186,25 @@ TEST_CASE("Parameter service: a cancelled pull is forgotten", "[server]") {
   while (job->NextDeadline() != Instant::InfiniteFuture()) REQUIRE(absl::Now() < give_up);
 }
 
+TEST_CASE(
+    "Parameter service: a deadline that is done away with as the timer ticks hides no later one",
+    "[server]") {
+  Loopback server;
+  const std::shared_ptr<HeldJob> job = server.AddJob();
+  PullAnswer first, second, third;
+  absl::Notification over, late;
+  const auto waits = job->Pull(PullOf(0, 1, 300), &first, [](const absl::Status&) {});
+  REQUIRE(waits.has_value());
+  // Told by the timer's thread, after its tick has looked for the next deadline.
+  job->Pull(PullOf(1, 1, 20), &second, [&](const absl::Status&) {
+    job->Cancel(*waits);
+    over.Notify();
+  });
+  over.WaitForNotification();
+  job->Pull(PullOf(0, 1, 400), &third, [&](const absl::Status&) { late.Notify(); });
+  CHECK(late.WaitForNotificationWithTimeout(kPatience));
+}
+
 TEST_CASE("Parameter service: dropping a job ends the pulls that wait for it", "[server]") {
   Loopback server;
   const std::shared_ptr<HeldJob> job = server.AddJob();

@@ -50,7 +50,7 @@ def main():
     add = parser.add_argument
     add("--train-steps", default="tests/benchmark/train_steps", help="the trainer alone")
     add("--rounds", type=int, default=7, help="rounds each, at least 5 (default 7)")
-    add("--goal", type=float, default=0.8, help="ratio to reach (default 0.8)")
+    add("--goal", type=float, default=0.95, help="ratio to reach (default 0.95)")
     arguments = parser.parse_args()
     if arguments.rounds < 5:
         parser.error(f"--rounds is {arguments.rounds}, expected at least 5")
