@@ -180,7 +180,8 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
     calls = TakeActionsLocked(actions);
     if (idle && !request.held) TakeSmallPushesLocked(&calls);
   }
-  StartCalls(calls, kSendPatience);
+  // Of a pull only the keys of sparse tables can be too much for a socket: they need nobody's time.
+  StartCalls(calls, request.kind == OpKind::kPush ? kSendPatience : absl::ZeroDuration());
   return op;
 }
 
