@@ -119,6 +119,12 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   SchedulerService(const Options& options, Store* store, const Clock* clock,
                    std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs);
 
+  // A call that is answered once something has happened, at the latest after its wait_limit_ms:
+  // ask(ticket, limit, actions) tells the core of it. `calls` is where it waits.
+  template <typename Request, typename Response, typename Ask>
+  grpc::ServerUnaryReactor* Hold(grpc::CallbackServerContext* context, const Request& request,
+                                 Response* response, Calls<Response>* calls, const Ask& ask)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Hands a step's outcome on: `also` and its changes are made durable, then it is performed.
   void Commit(Actions actions, Answers answers, std::vector<StoreWrite> also = {})
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

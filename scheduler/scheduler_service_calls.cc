@@ -213,11 +213,12 @@ grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext
   return reactor;
 }
 
-grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* context,
-                                                   const v1::GetJobRequest* request,
-                                                   v1::GetJobResponse* response) {
+template <typename Request, typename Response, typename Ask>
+grpc::ServerUnaryReactor* SchedulerService::Hold(grpc::CallbackServerContext* context,
+                                                 const Request& request, Response* response,
+                                                 Calls<Response>* calls, const Ask& ask) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
+  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request.wait_limit_ms());
   if (!limit.ok()) return FinishWith(reactor, limit.status());
   absl::MutexLock lock(&mutex_);
   const Ticket ticket = NextTicket();
@@ -225,16 +226,26 @@ grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* 
   Actions actions;
   Answers answers;
   if (status.ok()) {
-    job_calls_[ticket] = {reactor, response};
-    status = core_->WatchJob(ticket, request->job_id(), request->after_revision(), *limit,
-                             clock_->Now(), actions);
+    (*calls)[ticket] = {reactor, response};
+    status = ask(ticket, *limit, actions);
   }
   if (!status.ok()) {
-    job_calls_.erase(ticket);
+    calls->erase(ticket);
     answers.done.push_back({reactor, status});
   }
   Commit(std::move(actions), std::move(answers));
   return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* context,
+                                                   const v1::GetJobRequest* request,
+                                                   v1::GetJobResponse* response) {
+  return Hold(context, *request, response, &job_calls_,
+              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
+                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                    return core_->WatchJob(ticket, request->job_id(), request->after_revision(),
+                                           limit, clock_->Now(), actions);
+                  });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext* context,
@@ -256,25 +267,12 @@ grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* SchedulerService::DrainNode(grpc::CallbackServerContext* context,
                                                       const v1::DrainNodeRequest* request,
                                                       v1::DrainNodeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
-  if (!limit.ok()) return FinishWith(reactor, limit.status());
-  absl::MutexLock lock(&mutex_);
-  const Ticket ticket = NextTicket();
-  absl::Status status = Running();
-  Actions actions;
-  Answers answers;
-  if (status.ok()) {
-    drain_calls_[ticket] = {reactor, response};
-    status = core_->DrainNode(ticket, request->node_id(), request->cancel(), *limit, clock_->Now(),
-                              actions);
-  }
-  if (!status.ok()) {
-    drain_calls_.erase(ticket);
-    answers.done.push_back({reactor, status});
-  }
-  Commit(std::move(actions), std::move(answers));
-  return reactor;
+  return Hold(context, *request, response, &drain_calls_,
+              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
+                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                    return core_->DrainNode(ticket, request->node_id(), request->cancel(), limit,
+                                            clock_->Now(), actions);
+                  });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContext* context,
@@ -311,48 +309,23 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* SchedulerService::OpenSnapshot(grpc::CallbackServerContext* context,
                                                          const v1::OpenSnapshotRequest* request,
                                                          v1::OpenSnapshotResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
-  if (!limit.ok()) return FinishWith(reactor, limit.status());
-  absl::MutexLock lock(&mutex_);
-  const Ticket ticket = NextTicket();
-  absl::Status status = Running();
-  Actions actions;
-  Answers answers;
-  if (status.ok()) {
-    snapshot_calls_[ticket] = {reactor, response};
-    status = core_->OpenSnapshot(ticket, request->job_id(), request->reader(), *limit,
-                                 clock_->Now(), actions);
-  }
-  if (!status.ok()) {
-    snapshot_calls_.erase(ticket);
-    answers.done.push_back({reactor, status});
-  }
-  Commit(std::move(actions), std::move(answers));
-  return reactor;
+  return Hold(context, *request, response, &snapshot_calls_,
+              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
+                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                    return core_->OpenSnapshot(ticket, request->job_id(), request->reader(), limit,
+                                               clock_->Now(), actions);
+                  });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerContext* context,
                                                            const v1::SaveCheckpointRequest* request,
                                                            v1::SaveCheckpointResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request->wait_limit_ms());
-  if (!limit.ok()) return FinishWith(reactor, limit.status());
-  absl::MutexLock lock(&mutex_);
-  const Ticket ticket = NextTicket();
-  absl::Status status = Running();
-  Actions actions;
-  Answers answers;
-  if (status.ok()) {
-    checkpoint_calls_[ticket] = {reactor, response};
-    status = core_->SaveCheckpoint(ticket, request->job_id(), *limit, clock_->Now(), actions);
-  }
-  if (!status.ok()) {
-    checkpoint_calls_.erase(ticket);
-    answers.done.push_back({reactor, status});
-  }
-  Commit(std::move(actions), std::move(answers));
-  return reactor;
+  return Hold(context, *request, response, &checkpoint_calls_,
+              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
+                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                    return core_->SaveCheckpoint(ticket, request->job_id(), limit, clock_->Now(),
+                                                 actions);
+                  });
 }
 
 }  // namespace capstan::scheduler
