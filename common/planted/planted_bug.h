@@ -23,6 +23,7 @@ enum class PlantedBug : uint8_t {
   kReadBeforeOwnWrites,
   kReportBeforeAcknowledged,
   kForgetLeaseProgress,
+  kBeginWhilePaused,
   kKeepStaleRow,
   kKeepRowsOfOldMembers,
   // The scheduler.

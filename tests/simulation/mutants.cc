@@ -62,6 +62,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "samples are reported as trained once their push has started"},
       {PlantedBug::kForgetLeaseProgress, "forget-lease-progress",
        "a new assignment makes a task begin its leases anew"},
+      {PlantedBug::kBeginWhilePaused, "begin-while-paused",
+       "a task that has said it is idle begins the batch that it had planned"},
       {PlantedBug::kKeepStaleRow, "keep-stale-row",
        "a task goes on using a row that it has kept, however old it is"},
       {PlantedBug::kKeepRowsOfOldMembers, "keep-rows-of-old-members",

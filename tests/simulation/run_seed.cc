@@ -12,6 +12,7 @@
 #include "tests/simulation/liveness.h"
 #include "tests/simulation/nemesis.h"
 #include "tests/simulation/ownership.h"
+#include "tests/simulation/quiet_moment.h"
 #include "tests/simulation/reference_bits.h"
 #include "tests/simulation/replica_bytes.h"
 #include "tests/simulation/sample_leases.h"
@@ -31,6 +32,7 @@ Liveness* AddCheckers(World* world) {
     checkers.push_back(std::make_unique<ExactlyOnceLedger>(&world->workload));
     checkers.push_back(
         std::make_unique<SampleLeases>(job, &world->reached[Reached::kSamplesLeasedAgain]));
+    checkers.push_back(std::make_unique<QuietMoment>());
   }
   checkers.push_back(std::make_unique<StalenessAndVersions>(job));
   checkers.push_back(std::make_unique<Ownership>());

@@ -79,7 +79,9 @@ void SimTask::Changed() {
   if (waiting_ == Waiting::kWork) {
     if (fenced_ || worker::TaskLoop::HasWork(board_, HasRouting())) Resume();
   } else if (waiting_ == Waiting::kOp) {
-    if (Wait(awaited_, awaited_done_)) Resume();
+    if (HasEnded(awaited_, awaited_done_)) Resume();
+  } else if (waiting_ == Waiting::kParameters && HasEnded(awaited_, awaited_done_)) {
+    awaited_done_->status.ok() ? ComputeForward() : Resume();
   }
 }
 
@@ -96,7 +98,7 @@ void SimTask::FinishIfEnded() {
   LastWord(failure_.ok() ? 0 : 1);
 }
 
-bool SimTask::Wait(worker::OpId op, worker::OpDone* done) {
+bool SimTask::HasEnded(worker::OpId op, worker::OpDone* done) {
   if (const auto ended = ended_.find(op); ended != ended_.end()) {
     *done = std::move(ended->second);
     ended_.erase(ended);
@@ -106,10 +108,36 @@ bool SimTask::Wait(worker::OpId op, worker::OpDone* done) {
     done->status = absl::CancelledError("interrupted");
     return true;
   }
+  return false;
+}
+
+bool SimTask::Wait(worker::OpId op, worker::OpDone* done) {
+  if (HasEnded(op, done)) return true;
   waiting_ = Waiting::kOp;
   awaited_ = op;
   awaited_done_ = done;
   return false;
+}
+
+// Takes time once the parameters are there: much may come in meanwhile. The numbers are Train's.
+bool SimTask::Forward(const worker::Work&, std::optional<worker::OpId> pull, worker::OpDone* done) {
+  if (pull.has_value() && !Wait(*pull, done)) {
+    waiting_ = Waiting::kParameters;
+    return false;
+  }
+  if (pull.has_value() && !done->status.ok()) return true;
+  ComputeForward();
+  return false;
+}
+
+void SimTask::ComputeForward() {
+  waiting_ = Waiting::kTime;
+  process_->After(ComputeStep(), [this] { Resume(); });
+}
+
+absl::Duration SimTask::ComputeStep() {
+  const Options& options = world_->options;
+  return world_->prng.Between(options.compute_min, options.compute_max) / kReleaseSteps;
 }
 
 bool SimTask::WaitForWork() {
@@ -133,9 +161,7 @@ bool SimTask::Train(const worker::Work& work, worker::OpId push,
 // The backward pass: the last part of each table is ready first.
 void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float forward, int step,
                           absl::StatusOr<worker::WorkResult>* result) {
-  const absl::Duration time =
-      world_->prng.Between(world_->options.compute_min, world_->options.compute_max);
-  process_->After(time / kReleaseSteps, [this, push, work, forward, step, result] {
+  process_->After(ComputeStep(), [this, push, work, forward, step, result] {
     worker::SessionActions actions;
     const auto found = gradients_.find(push);
     for (size_t t = 0; found != gradients_.end() && t < parameters_.size(); ++t) {

@@ -52,6 +52,8 @@ class SimTask final : public worker::TaskPort {
   void CancelPull(worker::OpId op) override;
   worker::RowsRead Pulled(const worker::OpDone& done) override;
   bool Wait(worker::OpId op, worker::OpDone* done) override;
+  bool Forward(const worker::Work& work, std::optional<worker::OpId> pull,
+               worker::OpDone* done) override;
   bool WaitForWork() override;
   bool Train(const worker::Work& work, worker::OpId push,
              absl::StatusOr<worker::WorkResult>* result) override;
@@ -62,7 +64,7 @@ class SimTask final : public worker::TaskPort {
 
  private:
   // What the loop waits for.
-  enum class Waiting { kNothing, kOp, kWork, kTime };
+  enum class Waiting { kNothing, kOp, kParameters, kWork, kTime };
   struct Gradient {  // Of a push that has not ended.
     Batch batch;
     std::shared_ptr<Arrays> values;
@@ -73,9 +75,12 @@ class SimTask final : public worker::TaskPort {
     std::vector<worker::KeyForm> forms;
   };
 
-  void NoteWork();  // Tells the checkers what there is to do.
-  void Resume();    // Later: never inside a call of the loop's.
-  void Changed();   // Something that the loop may wait for has happened.
+  void NoteWork();                                       // Tells the checkers what there is to do.
+  bool HasEnded(worker::OpId op, worker::OpDone* done);  // What Wait waits for.
+  void ComputeForward();
+  absl::Duration ComputeStep();  // Of a forward pass, or of one part of the backward pass.
+  void Resume();                 // Later: never inside a call of the loop's.
+  void Changed();                // Something that the loop may wait for has happened.
   void FinishIfEnded();
   void Perform(worker::SessionActions actions);
   void Send(const worker::SendMessage& message);

@@ -87,11 +87,12 @@ std::vector<Work> TaskBoard::Upcoming(int count) const {
   return works;
 }
 
-void TaskBoard::Started(const Work& work) {
+bool TaskBoard::Start(const Work& work) {
+  if (Next() != work && !Planted(PlantedBug::kBeginWhilePaused)) return false;
   if (work.kind == Work::Kind::kTrain) ++under_way_;
   if (work.kind == Work::Kind::kTrain && options_.bsp) {
     slots_.Started({work.iteration, SlotId(static_cast<int32_t>(work.slots.begin))});
-    return;
+    return true;
   }
   samples().Started({work.lease, work.positions});
   if (Planted(PlantedBug::kReportBeforeAcknowledged)) {
@@ -100,6 +101,7 @@ void TaskBoard::Started(const Work& work) {
   if (work.kind == Work::Kind::kTrain) {
     next_iteration_ = std::max(next_iteration_, work.iteration.Next());
   }
+  return true;
 }
 
 void TaskBoard::Done(const Work& work, const WorkResult& result) {

@@ -1,7 +1,7 @@
 // TaskBoard: what a worker task has been assigned, what it does next, and what it has done.
 //
-// The compute loop asks Next(), says Started() when a gradient is on its way and Done() when the
-// servers have acknowledged it; the scheduler's assignments come in through Take(); the report goes
+// The compute loop asks Next(), begins it with Start() before anything of it leaves and says Done()
+// when the servers have acknowledged it; the scheduler's assignments come in through Take(); the report goes
 // out of the getters. Pure. Thread safety: thread-compatible; the task's loop and its scheduler
 // link share it under one mutex.
 //
@@ -90,7 +90,9 @@ class TaskBoard {
   Work Next() const;
   // The next `count` batches to train or evaluate, in order, for decoding ahead; also while paused.
   std::vector<Work> Upcoming(int count) const;
-  void Started(const Work& work);
+  // False, and nothing is begun, if `work` is not Next() any more: an assignment since has paused the
+  // task or taken the work away, and the scheduler may have been told that the task is idle.
+  [[nodiscard]] bool Start(const Work& work);
   void Done(const Work& work, const WorkResult& result);
 
   // BSP: iterations before `oldest` were completed by somebody else.

@@ -57,7 +57,7 @@ TEST_CASE("TaskBoard: own iterations start where the scheduler says and count wh
   const Work first = board.Next();
   CHECK(first.iteration == Iteration(20));
   CHECK(first.gradient_samples == 4);
-  board.Started(first);
+  REQUIRE(board.Start(first));
   CHECK(board.Next().iteration == Iteration(21));
   CHECK(board.iterations_done() == Iteration(20));
   board.Done(first, {.samples = 4, .loss_sum = 2.0, .correct = 3});
@@ -79,7 +79,7 @@ TEST_CASE("TaskBoard: phases go from training over evaluation to export and the 
   CHECK(board.Idle());
   board.Take(TrainSamples(1, {{LeaseId(1), {0, 4}}}, 0));
   const Work train = board.Next();
-  board.Started(train);
+  REQUIRE(board.Start(train));
   board.Done(train, {.samples = 4});
   CHECK(board.Idle());
   board.Take(
@@ -87,7 +87,7 @@ TEST_CASE("TaskBoard: phases go from training over evaluation to export and the 
   CHECK(board.Upcoming(9).size() == 2);
   for (const Work& work : board.Upcoming(9)) {
     CHECK(work.kind == Work::Kind::kEvaluate);
-    board.Started(work);
+    REQUIRE(board.Start(work));
     board.Done(work, {.samples = work.positions.size(), .loss_sum = 1.0, .correct = 5});
   }
   CHECK(board.Idle());
@@ -120,7 +120,7 @@ TEST_CASE(
   Assignment assignment = TrainSamples(1, {{LeaseId(1), {0, 16}}, {LeaseId(2), {16, 24}}}, 7);
   board.Take(assignment);
   const Work first = board.Next();
-  board.Started(first);
+  REQUIRE(board.Start(first));
   assignment.generation = Generation(2);
   assignment.paused = true;
   board.Take(assignment);
@@ -144,7 +144,7 @@ TEST_CASE("TaskBoard: it is not idle before a push of a slot that was taken away
   TaskBoard board = BspBoard();
   board.Take(TrainSlots(1, {{SlotId(1), Iteration(0), Iteration(3)}}));
   const Work work = board.Next();
-  board.Started(work);
+  REQUIRE(board.Start(work));
   board.Take(TrainSlots(2, {}));
   CHECK_FALSE(board.Idle());
   CHECK(board.slot_progress().empty());  // Of the current assignment alone.

@@ -61,6 +61,12 @@ Work TaskLoop::Plan() {
   return work;
 }
 
+bool TaskLoop::Begin(const Work& work) {
+  bool begun = false;
+  port_.UseBoard([&](TaskBoard& board) { begun = board.Start(work); });
+  return begun;
+}
+
 bool TaskLoop::PlanIsOld() {
   bool old = false;
   port_.UseBoard([&](TaskBoard& board) { old = planned_ != board.assignment().generation; });
@@ -97,7 +103,8 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
   Coroutine<absl::Status> forward = ForwardOne(work);
   const absl::Status ready = co_await forward;
   if (!ready.ok()) co_return ready;
-  port_.UseBoard([&work](TaskBoard& board) { board.Started(work); });
+  // The forward pass takes time: a pause that came meanwhile has been answered with "idle".
+  if (!Begin(work)) co_return PlanAgain();
   // Push and pull start before there is a gradient: its parts leave as the backward pass ends them,
   // and the next parameters take the place of those that it has done with.
   const absl::StatusOr<OpId> push = port_.Push(work);
@@ -275,7 +282,7 @@ Coroutine<absl::Status> TaskLoop::EvaluateOne(const Work& work) {
   PortCall evaluation(port_, port_.Evaluate(work, &result));
   co_await evaluation;
   if (!result.ok()) co_return result.status();
-  port_.UseBoard([&work](TaskBoard& board) { board.Started(work); });
+  if (!Begin(work)) co_return PlanAgain();
   WriteDown(work, *result);
   co_return absl::OkStatus();
 }

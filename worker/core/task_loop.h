@@ -157,8 +157,9 @@ class TaskLoop {
   // The operation's end, however often it is interrupted, unless the task is fenced off.
   Coroutine<absl::Status> AwaitUninterrupted(OpId op, OpDone* done);
 
-  Work Plan();       // The next work, kNone also without a routing table.
-  bool PlanIsOld();  // A newer assignment has come since Plan.
+  Work Plan();                   // The next work, kNone also without a routing table.
+  bool Begin(const Work& work);  // False: it is not the next work any more.
+  bool PlanIsOld();              // A newer assignment has come since Plan.
   absl::Status PullAhead();
   absl::Status StartPull(const Work& work);
   // The pull for `work` has ended: not OK if the work cannot go on.

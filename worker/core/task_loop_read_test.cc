@@ -1,4 +1,5 @@
 // What TaskLoop does with what a port says of a pull's rows.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
 #include <string>
@@ -41,6 +42,7 @@ class Port final : public TaskPort {
   bool Forward(const Work& work, std::optional<OpId> pull, OpDone* done) override {
     story.push_back(absl::StrCat("forward ", work.iteration.value(), pull ? "" : " again"));
     *done = {.op = pull.value_or(OpId())};
+    if (arriving_) board.Take(*std::exchange(arriving_, std::nullopt));
     if (interrupt_ && std::exchange(interrupt_, false)) {
       done->status = absl::CancelledError("interrupted");
     }
@@ -52,6 +54,8 @@ class Port final : public TaskPort {
   }
   void InterruptOnce() { interrupt_ = true; }
   void PastOnce() { past_ = true; }
+  // Comes in while the next forward pass is under way, too late to interrupt it.
+  void AssignMeanwhile(const Assignment& assignment) { arriving_ = assignment; }
   bool WaitForWork() override {
     fenced_ = true;  // The end.
     return true;
@@ -81,6 +85,7 @@ class Port final : public TaskPort {
   size_t next_ = 0;
   uint64_t ops_ = 0;
   OpId last_pull_;
+  std::optional<Assignment> arriving_;
   bool fenced_ = false, interrupt_ = false, past_ = false;
 };
 
@@ -130,6 +135,37 @@ TEST_CASE("TaskLoop: nothing is pushed for an iteration that is past", "[worker]
   // The parameters of an iteration serve all of its slots.
   CHECK(port.story == Story{"pull 0", "forward 0", "pull 3", "forward 3", "push 3", "train 3",
                             "forward 3 again", "push 3", "train 3"});
+}
+
+TEST_CASE("TaskLoop: nothing is begun that was taken away during its forward pass",
+          "[worker][core]") {
+  Port port({});
+  Assignment newer{
+      .generation = Generation(2), .phase = Phase::kTrain, .samples = {{LeaseId(5), {0, 8}}}};
+  SECTION("paused: who is idle stays idle until it may go on") {
+    newer.paused = true;
+    port.AssignMeanwhile(newer);
+    TaskLoop loop({}, port);
+    loop.Start();
+    CHECK(port.story == Story{"pull 0", "forward 0"});
+    CHECK(port.board.Idle());
+  }
+  SECTION("the lease is somebody else's") {
+    newer.samples = {{LeaseId(6), {4, 8}}};
+    port.AssignMeanwhile(newer);
+    TaskLoop loop({}, port);
+    loop.Start();
+    CHECK(port.story == Story{"pull 0", "forward 0", "forward 0 again", "push 0", "train 0"});
+    CHECK(port.board.totals().samples == 4);
+  }
+  SECTION("another lease more changes nothing") {
+    newer.samples.push_back({LeaseId(6), {8, 12}});
+    port.AssignMeanwhile(newer);
+    TaskLoop loop({}, port);
+    loop.Start();
+    CHECK(port.board.totals().samples == 12);
+    CHECK(std::count(port.story.begin(), port.story.end(), "forward 0") == 1);
+  }
 }
 
 }  // namespace

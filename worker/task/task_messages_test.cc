@@ -52,7 +52,7 @@ TEST_CASE("Task messages: progress carries totals, leases and staleness", "[work
               .samples = {{LeaseId(5), {0, 8}}},
               .start_iteration = Iteration(3)});
   const Work work = board.Next();
-  board.Started(work);
+  REQUIRE(board.Start(work));
   board.Done(work, {.samples = 4, .loss_sum = 2.5, .correct = 3});
   board.SawRead({.staleness = 1, .cached = 30, .pulled = 12});
   const v1::TaskProgress progress = ProgressToProto(board);
@@ -78,7 +78,7 @@ TEST_CASE("Task messages: a finished evaluation carries its scores as steps from
   result.scores.Add(0.0f, true);
   result.scores.Add(0.0f, true);
   result.scores.Add(2.0f, false);
-  board.Started(board.Next());
+  REQUIRE(board.Start(board.Next()));
   board.Done({.kind = Work::Kind::kEvaluate, .positions = {0, 4}, .lease = LeaseId(5)}, result);
   const v1::TaskProgress progress = ProgressToProto(board);
   const v1::ScoreCounts& scores = progress.samples(0).scores();

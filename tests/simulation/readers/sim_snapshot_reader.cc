@@ -35,7 +35,9 @@ void SimSnapshotReader::Start() {
 }
 
 void SimSnapshotReader::OpenLater() {
-  process_.After(prng_.Between(kPauseMin, kPauseMax), [this] { Open(); });
+  // Each stops the tasks once what they have begun has ended: they are to train in between.
+  const absl::Duration batch = world_->options.compute_max;
+  process_.After(batch + prng_.Between(kPauseMin, kPauseMax), [this] { Open(); });
 }
 
 void SimSnapshotReader::Open() {

@@ -1,0 +1,38 @@
+#include "tests/simulation/quiet_moment.h"
+
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan::sim {
+
+void QuietMoment::PushSent(const ShardPush& push) {
+  const Push sent(push.life, push.shard, push.batch.epoch, push.batch.positions.begin);
+  under_way_.insert(sent);
+  if (stands_) ExpectDead(sent);
+}
+
+void QuietMoment::PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch, Version) {
+  under_way_.erase({life, shard, batch.epoch, batch.positions.begin});
+}
+
+void QuietMoment::Happened(const scheduler::Event& event) {
+  if (const auto* died = std::get_if<scheduler::TaskDied>(&event)) {
+    dead_.insert(died->task);
+  } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
+    stands_ = phase->phase == scheduler::JobPhase::kCheckpointing;
+    if (!stands_) return;
+    for (const Push& push : under_way_) ExpectDead(push);
+  }
+}
+
+void QuietMoment::ExpectDead(const Push& push) {
+  const auto& [life, shard, epoch, position] = push;
+  if (dead_.contains(life)) return;
+  Fail(absl::StrCat("quiet moment: a push of task ", life.rank.value(), "/",
+                    life.incarnation.value(), ", position ", position, " of epoch ", epoch.value(),
+                    ", to shard ", shard.shard.value(),
+                    " was under way while the tables were copied"));
+}
+
+}  // namespace capstan::sim

@@ -1,0 +1,38 @@
+// QuietMoment: while an SSP or ASP job stands for a checkpoint or a snapshot, no task that lives has
+// a push under way, or begins one: what the servers then copy is what the tasks had reported. BSP
+// needs no such moment: a slot that is pushed twice changes nothing.
+//
+// A scheduler that dies may have let the tasks stand without having it in its store: nothing is
+// expected until the next moment. Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
+#define CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
+
+#include <cstdint>
+#include <tuple>
+
+#include "absl/container/btree_set.h"
+#include "tests/simulation/checker.h"
+
+namespace capstan::sim {
+
+class QuietMoment final : public Checker {
+ public:
+  void PushSent(const ShardPush& push) override;
+  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+                        Version version) override;
+  void Happened(const scheduler::Event& event) override;
+  void SchedulerRestarted() override { stands_ = false; }
+
+ private:
+  using Push = std::tuple<Life, ShardKey, Epoch, int64_t>;  // The last: its first position.
+
+  void ExpectDead(const Push& push);
+
+  bool stands_ = false;
+  absl::btree_set<Push> under_way_;
+  absl::btree_set<Life> dead_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
