@@ -98,7 +98,7 @@ absl::Status DataConnection::WaitForMore(Handler* handler, bool wait) {
   if (MayRead()) files[0].events |= POLLIN;
   if (stalled) files[0].events |= POLLOUT;
   poll(files, 2, wait ? MillisUntil(next, now) : 0);
-  wake_up_.Clear();
+  wake_up_.Clear(/*readable=*/files[1].revents != 0);
   return absl::OkStatus();
 }
 

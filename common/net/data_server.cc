@@ -175,7 +175,7 @@ void DataServer::Accept() {
     pollfd files[] = {{.fd = listening_.socket.get(), .events = POLLIN, .revents = 0},
                       {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
     poll(files, 2, -1);
-    wake_up_.Clear();
+    wake_up_.Clear(/*readable=*/files[1].revents != 0);
     JoinEnded();
     if (files[0].revents != 0) AcceptOne();
   }

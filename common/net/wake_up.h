@@ -24,9 +24,11 @@ class WakeUp {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
   }
-  // Look for what the wakers have done after it. True: there was a Wake since the last one.
-  bool Clear() {
-    if (!woken_.load()) return false;
+  // `readable`: poll has said so of the descriptor. Look for what the wakers have done after it.
+  // True: there was a Wake since the last one.
+  bool Clear(bool readable) {
+    // A Wake that a Clear has overtaken leaves the descriptor readable, and `woken_` false.
+    if (!readable && !woken_.load()) return false;
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof(count));
     // What was done before a Wake that comes in between is seen by who calls this.
