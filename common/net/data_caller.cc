@@ -28,7 +28,7 @@ absl::Status DataCaller::Run() {
     absl::MutexLock lock(&mutex_);
     ended_ = true;
     lost.swap(pending_);
-    deadlines_.clear();
+    deadlines_ = CallDeadlines();
   }
   const absl::Status unavailable =
       absl::UnavailableError(absl::StrCat("the data connection is lost: ", status.message()));
@@ -37,16 +37,16 @@ absl::Status DataCaller::Run() {
 }
 
 std::optional<DataCaller::CallId> DataCaller::Start(const Request& request, Done done) {
-  const Instant deadline = clock_->Now() + request.timeout;
+  const Instant now = clock_->Now();
   CallId id = 0;
   bool wake = false;
   {
     absl::MutexLock lock(&mutex_);
     if (ended_) return std::nullopt;
     id = next_call_++;
-    pending_[id] = {.done = std::move(done), .deadline = deadline, .places = request.places};
-    deadlines_.emplace(deadline, id);
-    wake = deadline < next_tick_;
+    pending_[id] = {.done = std::move(done), .places = request.places};
+    deadlines_.Add(id, now, request.timeout);
+    wake = now + request.timeout < next_tick_;
   }
   if (wake) connection_.Wake();
   const auto method = static_cast<uint8_t>(request.method);
@@ -70,7 +70,7 @@ std::optional<DataCaller::Pending> DataCaller::Take(CallId call) {
   if (found == pending_.end()) return std::nullopt;
   Pending pending = std::move(found->second);
   pending_.erase(found);
-  deadlines_.erase({pending.deadline, call});
+  deadlines_.Remove(call);
   return pending;
 }
 
@@ -88,6 +88,7 @@ absl::Status DataCaller::OnFrame(const FrameHead& head, absl::Cord body) {
       return absl::OkStatus();
     }
     case FrameKind::kPong:
+      signs_of_life_ += static_cast<int64_t>(kFrameHeadBytes);
       return absl::OkStatus();  // Its bytes were what counts.
     default:
       return absl::InvalidArgumentError(
@@ -102,22 +103,18 @@ std::shared_ptr<BodyPlaces> DataCaller::PlacesOf(const FrameHead& head) {
   return found == pending_.end() ? nullptr : found->second.places;
 }
 
-std::vector<std::pair<DataCaller::CallId, absl::Status>> DataCaller::TakeOverdue(Instant now) {
+std::vector<std::pair<DataCaller::CallId, absl::Status>> DataCaller::TakeOverdue(Instant now,
+                                                                                 int64_t moved) {
   std::vector<std::pair<CallId, absl::Status>> overdue;
   absl::MutexLock lock(&mutex_);
   for (const CallId call : cancelled_)
     overdue.emplace_back(call, absl::CancelledError("cancelled"));
   cancelled_.clear();
-  for (const auto& [deadline, call] : deadlines_) {
-    if (now < deadline) break;
+  deadlines_.Moved(now, moved - signs_of_life_);
+  for (const CallId call : deadlines_.Overdue(now)) {
     overdue.emplace_back(call, absl::DeadlineExceededError("no answer within the call's time"));
   }
-  next_tick_ = now + kTickInterval;
-  for (const auto& [deadline, call] : deadlines_) {
-    if (deadline <= now) continue;
-    next_tick_ = std::min(next_tick_, deadline);
-    break;
-  }
+  next_tick_ = std::min(now + kTickInterval, deadlines_.NextAfter(now));
   return overdue;
 }
 
@@ -140,6 +137,7 @@ absl::Status DataCaller::CheckPeer(Instant now, int64_t moved) {
       return absl::OkStatus();
     case PeerWatch::Verdict::kAsk:
       connection_.Send({.kind = FrameKind::kPing}, absl::Cord());
+      signs_of_life_ += static_cast<int64_t>(kFrameHeadBytes);
       return absl::OkStatus();
     case PeerWatch::Verdict::kGone:
       break;
@@ -150,7 +148,7 @@ absl::Status DataCaller::CheckPeer(Instant now, int64_t moved) {
 
 absl::Status DataCaller::OnTick(Instant now, int64_t moved, Instant* next) {
   CAPSTAN_RETURN_IF_ERROR(CheckPeer(now, moved));
-  for (const auto& [call, status] : TakeOverdue(now)) GiveUp(call, status);
+  for (const auto& [call, status] : TakeOverdue(now, moved)) GiveUp(call, status);
   absl::MutexLock lock(&mutex_);
   *next = next_tick_;
   return absl::OkStatus();

@@ -2,7 +2,8 @@
 //
 //   (none) --Start--> PENDING --answer, error-----------> done(it)
 //                        |------Cancel------------------> done(kCancelled), the server is told
-//                        |------deadline----------------> done(kDeadlineExceeded), likewise
+//                        |------deadline----------------> done(kDeadlineExceeded), likewise:
+//                        |                                call_deadlines.h
 //                        '------connection lost, Close--> done(kUnavailable)
 //
 // A server that says nothing while calls are pending is asked for a sign of life;
@@ -14,7 +15,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,6 +25,7 @@
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/call_deadlines.h"
 #include "common/net/data_connection.h"
 #include "common/net/frame.h"
 #include "common/net/frame_reader.h"
@@ -51,7 +52,8 @@ class DataCaller final : private DataConnection::Handler {
   struct Request {
     DataMethod method = DataMethod::kPush;
     absl::Cord bytes;
-    absl::Duration timeout;   // The call ends that long from now at the latest.
+    // The call ends when it is so old, and nothing has moved on the connection for as long.
+    absl::Duration timeout;
     absl::Duration patience;  // Start waits that long for a socket that takes no more, in all.
     // Where parts of the answer belong; null: anywhere. Nothing is written there any more as `done`
     // is called.
@@ -65,7 +67,6 @@ class DataCaller final : private DataConnection::Handler {
  private:
   struct Pending {
     Done done;
-    Instant deadline;
     std::shared_ptr<BodyPlaces> places;
   };
 
@@ -75,7 +76,7 @@ class DataCaller final : private DataConnection::Handler {
   // Takes a call out of the books; nothing if it has ended.
   std::optional<Pending> Take(CallId call);
   void GiveUp(CallId call, const absl::Status& status);
-  std::vector<std::pair<CallId, absl::Status>> TakeOverdue(Instant now);
+  std::vector<std::pair<CallId, absl::Status>> TakeOverdue(Instant now, int64_t moved);
   absl::Status CheckPeer(Instant now, int64_t moved);
 
   const Clock* const clock_;
@@ -85,10 +86,12 @@ class DataCaller final : private DataConnection::Handler {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   CallId next_call_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::flat_hash_map<CallId, Pending> pending_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::pair<Instant, CallId>> deadlines_ ABSL_GUARDED_BY(mutex_);
+  CallDeadlines deadlines_ ABSL_GUARDED_BY(mutex_);
   std::vector<CallId> cancelled_ ABSL_GUARDED_BY(mutex_);
   Instant next_tick_ ABSL_GUARDED_BY(mutex_);
-  PeerWatch watch_;  // Of the thread in Run.
+  // Of the thread in Run.
+  PeerWatch watch_;
+  int64_t signs_of_life_ = 0;  // Bytes of pings and pongs.
 };
 
 }  // namespace capstan

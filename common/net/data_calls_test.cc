@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -370,6 +371,30 @@ TEST_CASE("Data calls: a silent peer is asked for a sign of life, then given up"
   CHECK_STATUS(held.Get(), StatusCode::kUnavailable, "the peer has said nothing for");
   thread.join();
   CHECK_STATUS(status, StatusCode::kUnavailable, "the peer has said nothing for");
+}
+
+TEST_CASE("Data calls: answers that come slowly, one after the other, are awaited", "[net][data]") {
+  int files[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+  const Descriptor peer(files[1]);
+  ManualClock clock;
+  DataCaller caller(Descriptor(files[0]), &clock);
+  std::thread thread([&] { caller.Run().IgnoreError(); });
+  std::array<Outcome, 6> outcomes;
+  for (Outcome& outcome : outcomes) {
+    caller.Start(
+        {.method = DataMethod::kPull, .bytes = {}, .timeout = absl::Seconds(10), .patience = {}},
+        outcome.Done());
+    REQUIRE(NextHead(peer, 20000)->kind == FrameKind::kRequest);
+  }
+  uint64_t call = 1;
+  for (Outcome& outcome : outcomes) {  // The last one after 24 s.
+    clock.Advance(absl::Seconds(4));
+    Write(peer, Bytes({.kind = FrameKind::kAnswer, .call = call++}));
+    REQUIRE_OK(outcome.Get());
+  }
+  caller.Close();
+  thread.join();
 }
 
 TEST_CASE("Data server: more open calls than a connection may have are refused", "[net][data]") {

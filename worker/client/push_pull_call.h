@@ -23,6 +23,10 @@ namespace capstan::worker {
 // the message to the connection's thread: other servers' messages are not to wait for this one.
 constexpr absl::Duration kSendPatience = absl::Milliseconds(5);
 
+// A link may be so slow, for each second of a message over gRPC beyond its time; a server that is
+// gone is noticed by pings. (Over data connections what moves is seen: common/net/call_deadlines.h.)
+constexpr int64_t kSlowestBytesASecond = 256 << 10;
+
 // One message in flight.
 struct PushPullClient::Call {
   SendMessage message;
@@ -34,6 +38,7 @@ struct PushPullClient::Call {
   std::vector<KeyForm> forms;  // By shard.
   std::vector<int64_t> sizes;  // Bytes of values, by shard.
   int64_t pushing = 0;         // Push: bytes that count as on their way.
+  int64_t under_way = 0;       // Bytes that count for the peer, from its start to its end.
   SharedLane::Lease lease;     // Where they go, if that is in shared memory.
   // From BeginRead to EndReadLocked, and of a pull the operation's arrays meanwhile.
   bool reading = false;

@@ -1,5 +1,6 @@
 // PushPullClient's messages: how they are placed, sent and read.
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -232,6 +233,12 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
     const DataMethod method =
         call->message.request.kind == OpKind::kPush ? DataMethod::kPush : DataMethod::kPull;
     ServerPeer& peer = *call->peer;
+    if (!call->lease) {
+      call->under_way = std::accumulate(call->sizes.begin(), call->sizes.end(), int64_t{0});
+    }
+    const int64_t under_way = peer.under_way().fetch_add(call->under_way) + call->under_way;
+    const absl::Duration grpc_timeout =
+        options_.call_timeout + absl::Seconds(under_way / kSlowestBytesASecond);
     const bool data = call->transfer.Start(
         peer.data_lane().For(method), peer.NextData(),
         {.method = method,
@@ -239,6 +246,7 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
          .timeout = options_.call_timeout,
          .patience = patience,
          .places = PlacesOf(call)},
+        grpc_timeout,
         [this, call](const absl::StatusOr<absl::Cord>& answer) { OnCallDone(call, answer); });
     if (data) data_messages_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -321,6 +329,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
                        &actions);
       calls = TakeActionsLocked(actions);
     }
+    call->peer->under_way() -= call->under_way;
     if (MayStillRun(status)) call->lease.Abandon();
     call->lease.GiveBack();
     if (call->pushing > 0) pushing_[call->peer.get()] -= call->pushing;

@@ -101,8 +101,10 @@ class PushPullClient {
     MessageObserver on_message;  // May be null.
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
-    absl::Duration call_timeout = absl::Seconds(30);  // Of one message, its wait there included.
-    absl::Duration ask_timeout = absl::Seconds(2);    // Of asking a server for its routing table.
+    // Of one message, its wait there included, while no byte of any moves (over gRPC: beyond what
+    // all take at 256 KiB a second).
+    absl::Duration call_timeout = absl::Seconds(30);
+    absl::Duration ask_timeout = absl::Seconds(2);  // Of asking a server for its routing table.
   };
   PushPullClient(const Options& options, const Clock& clock);
   ~PushPullClient();

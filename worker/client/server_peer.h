@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -42,12 +43,15 @@ class ServerPeer {
   v1::ParameterServer::Stub& control() { return *control_; }
   SharedLane& lane() { return lane_; }
   DataLane& data_lane() { return data_lane_; }
+  // Bytes of values of all calls under way, to the server and from it.
+  std::atomic<int64_t>& under_way() { return under_way_; }
 
  private:
   static constexpr size_t kConnections = 2;  // gRPC serves one by one thread at a time.
 
   std::array<std::unique_ptr<grpc::GenericStub>, kConnections> data_;
   std::atomic<size_t> next_ = 0;
+  std::atomic<int64_t> under_way_ = 0;
   const std::unique_ptr<v1::ParameterServer::Stub> control_;
   SharedLane lane_;
   DataLane data_lane_;

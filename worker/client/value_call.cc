@@ -26,7 +26,7 @@ const char* PathOf(DataMethod method) {
 }  // namespace
 
 bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
-                      const DataCaller::Request& request, Done done) {
+                      const DataCaller::Request& request, absl::Duration grpc_timeout, Done done) {
   if (data != nullptr) {
     const std::optional<DataCaller::CallId> id = data->Start(request, done);
     if (id.has_value()) {
@@ -38,7 +38,7 @@ bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
     }
   }
   request_ = ToByteBuffer(request.bytes);
-  SetDeadline(context_, request.timeout);
+  SetDeadline(context_, grpc_timeout);
   grpc.UnaryCall(&context_, PathOf(request.method), {}, &request_, &response_,
                  [this, done = std::move(done)](const grpc::Status& status) {
                    if (status.ok()) {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/net/data_caller.h"
 
 namespace capstan::worker {
@@ -26,9 +27,10 @@ class ValueCall {
   using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
 
   // Starts it over `data`, if that is not null and still open, else over `grpc`, which knows no
-  // places. True: it goes over `data`. REQUIRES: once.
+  // places, and whose deadline stands, `grpc_timeout` from now. True: it goes over `data`.
+  // REQUIRES: once.
   bool Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
-             const DataCaller::Request& request, Done done);
+             const DataCaller::Request& request, absl::Duration grpc_timeout, Done done);
   // Ends it with kCancelled, soon, unless it has ended. May come before Start.
   void Cancel();
 
