@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <random>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -36,8 +37,10 @@ absl::Status SyncDirectory(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path) {
-  std::string temporary = absl::StrCat(path, ".tmp-", getpid());
-  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // Processes of two containers that share the folder may have the same number.
+  std::random_device draw;
+  std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", absl::Hex(draw()));
+  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoStatus("create", temporary);
   return std::unique_ptr<DurableFile>(new DurableFile(path, std::move(temporary), fd));
 }

@@ -1,7 +1,8 @@
 // DurableFile, WriteFileDurably: a file that is there whole or not at all, also after a power cut.
 //
 // Written beside `path` under a name of its own, synced, renamed over `path`, and the folder
-// synced. Thread safety: thread-safe for different paths.
+// synced. Who writes the same path at the same time, here or elsewhere, writes another file: the
+// last one stays. Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_TENSOR_DURABLE_FILE_H_
 #define CAPSTAN_COMMON_TENSOR_DURABLE_FILE_H_
 

@@ -27,6 +27,21 @@ TEST_CASE("Durable file: parts follow one another, and a file is replaced whole"
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
 }
 
+TEST_CASE("Durable file: two of one path do not write into each other", "[common][tensor]") {
+  const std::string folder = TestPath("two");
+  REQUIRE_OK(MakeDirectories(folder));
+  const std::string path = folder + "/file";
+  REQUIRE_OK_AND_ASSIGN(const auto one, DurableFile::Create(path));
+  REQUIRE_OK(one->Append("the first"));
+  REQUIRE_OK_AND_ASSIGN(const auto other, DurableFile::Create(path));
+  REQUIRE_OK(other->Append("another"));
+  REQUIRE_OK(one->Commit());
+  CHECK(ReadFile(path) == "the first");
+  REQUIRE_OK(other->Commit());
+  CHECK(ReadFile(path) == "another");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+}
+
 TEST_CASE("Durable file: one that comes in pieces is there once it is committed",
           "[common][tensor]") {
   const std::string folder = TestPath("pieces");
