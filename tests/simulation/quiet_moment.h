@@ -1,6 +1,6 @@
-// QuietMoment: while an SSP or ASP job stands for a checkpoint or a snapshot, no task that lives has
-// a push under way, or begins one: what the servers then copy is what the tasks had reported. BSP
-// needs no such moment: a slot that is pushed twice changes nothing.
+// QuietMoment: while an SSP or ASP job stands for a checkpoint or a snapshot, no task that lives
+// has a push under way, or begins one: what the servers then copy is what the tasks had reported.
+// BSP needs no such moment: a slot that is pushed twice changes nothing.
 //
 // A scheduler that dies may have let the tasks stand without having it in its store: nothing is
 // expected until the next moment. Thread safety: thread-compatible.

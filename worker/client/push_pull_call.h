@@ -23,8 +23,9 @@ namespace capstan::worker {
 // the message to the connection's thread: other servers' messages are not to wait for this one.
 constexpr absl::Duration kSendPatience = absl::Milliseconds(5);
 
-// A link may be so slow, for each second of a message over gRPC beyond its time; a server that is
-// gone is noticed by pings. (Over data connections what moves is seen: common/net/call_deadlines.h.)
+// A link may be so slow: a message over gRPC has what all values under way take at that rate,
+// beside its time. A server that is gone is noticed by pings. (Over data connections what moves is
+// seen: common/net/call_deadlines.h.)
 constexpr int64_t kSlowestBytesASecond = 256 << 10;
 
 // One message in flight.

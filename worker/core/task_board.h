@@ -1,9 +1,9 @@
 // TaskBoard: what a worker task has been assigned, what it does next, and what it has done.
 //
 // The compute loop asks Next(), begins it with Start() before anything of it leaves and says Done()
-// when the servers have acknowledged it; the scheduler's assignments come in through Take(); the report goes
-// out of the getters. Pure. Thread safety: thread-compatible; the task's loop and its scheduler
-// link share it under one mutex.
+// when the servers have acknowledged it; the scheduler's assignments come in through Take(); the
+// report goes out of the getters. Pure. Thread safety: thread-compatible; the task's loop and its
+// scheduler link share it under one mutex.
 //
 //   assignment: IDLE <-> TRAIN <-> EVALUATE -> EXPORT -> FINISH
 //                        TRAIN <-> TRAIN paused
@@ -90,8 +90,8 @@ class TaskBoard {
   Work Next() const;
   // The next `count` batches to train or evaluate, in order, for decoding ahead; also while paused.
   std::vector<Work> Upcoming(int count) const;
-  // False, and nothing is begun, if `work` is not Next() any more: an assignment since has paused the
-  // task or taken the work away, and the scheduler may have been told that the task is idle.
+  // False, and nothing is begun, if `work` is not Next() any more: an assignment since has paused
+  // the task or taken the work away, and the scheduler may have been told that the task is idle.
   [[nodiscard]] bool Start(const Work& work);
   void Done(const Work& work, const WorkResult& result);
 
