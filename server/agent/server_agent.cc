@@ -271,6 +271,7 @@ void ServerAgent::Make(const Order& order) {
   }
   std::vector<MadeShard> shards;
   if (status.ok()) {
+    job->ForgetForRestore(desired.routing(), Term(desired.restore_term()));
     absl::StatusOr<std::vector<MadeShard>> made = MakeShards(desired, *job);
     status = made.status();
     if (made.ok()) shards = *std::move(made);

@@ -167,6 +167,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   //         and does not: its values would be invented.
   absl::StatusOr<std::vector<ShardOrder>> MissingShards(const v1::RoutingTable& routing,
                                                         const ShardSources& sources) const;
+  // Where all shards of a newer table begin anew from a checkpoint, what is held of the job's
+  // earlier course is worth nothing: lets go of it, so that its memory is there for what is made.
+  void ForgetForRestore(const v1::RoutingTable& routing, Term restore_term);
   // Takes the whole table in: makes this server primary or replica of what names it, drops the
   // rest, ends calls that wait for a shard whose primary is elsewhere now. Ignored if not newer.
   // REQUIRES: `made` is what MissingShards asked for.

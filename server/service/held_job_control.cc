@@ -67,6 +67,23 @@ absl::StatusOr<std::vector<ShardOrder>> HeldJob::MissingShards(const v1::Routing
   return orders;
 }
 
+void HeldJob::ForgetForRestore(const v1::RoutingTable& routing, Term restore_term) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool anew = std::all_of(
+        routing.shards().begin(), routing.shards().end(),
+        [restore_term](const v1::ShardRoute& route) { return TermOf(route) == restore_term; });
+    if (!closed_.ok() || routing.generation() <= routing_.generation()) return;
+    if (restore_term == Term(0) || !anew) return;
+    for (auto it = links_.begin(); it != links_.end();) {
+      const bool restored = it->second->replication().term() == restore_term;
+      it = restored ? std::next(it) : RemoveLocked(it, &effects);
+    }
+  }
+  Perform(effects);
+}
+
 void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard> made) {
   Effects effects;
   {

@@ -1,5 +1,6 @@
 #include "server/service/held_job.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,44 @@ absl::Status Pull(HeldJob& job, const v1::PullRequest& request) {
   PullCall call;
   call.Start(job, request);
   return call.ended.value_or(absl::UnknownError("waits"));
+}
+
+TEST_CASE("Held job: what begins anew from a checkpoint makes room first", "[server]") {
+  const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{});
+  const auto job = MakeTestJob({.consistency = kBsp, .budget = budget});
+  const int64_t whole = budget->HeldBy(job->job());
+  REQUIRE(whole > 0);
+  PullCall waiting;
+  waiting.Start(*job, PullOf(0, 1, 1000));
+  REQUIRE_FALSE(waiting.ended.has_value());
+  v1::RoutingTable anew = TestRouting(2, "server-1", 2);
+  SECTION("all of it") {
+    job->ForgetForRestore(anew, Term(2));
+    CHECK(budget->HeldBy(job->job()) == 0);
+    CHECK_STATUS(waiting.ended.value(), StatusCode::kFailedPrecondition, "no longer held");
+    const auto missing = job->MissingShards(anew, {.restore_term = Term(2), .log_term = Term(0)});
+    REQUIRE_OK(missing);
+    CHECK(missing->size() == 2);
+  }
+  SECTION("not where some shards live on") {
+    anew.mutable_shards(1)->set_term(1);
+    job->ForgetForRestore(anew, Term(2));
+    CHECK(budget->HeldBy(job->job()) == whole);
+  }
+  SECTION("not for another reason than a checkpoint") {
+    job->ForgetForRestore(anew, Term(0));
+    job->ForgetForRestore(anew, Term(3));
+    CHECK(budget->HeldBy(job->job()) == whole);
+  }
+  SECTION("not by an older table") {
+    anew.set_generation(1);
+    job->ForgetForRestore(anew, Term(2));
+    CHECK(budget->HeldBy(job->job()) == whole);
+  }
+  SECTION("not what is held from that checkpoint already") {
+    job->ForgetForRestore(TestRouting(2, "server-1", 1), Term(1));
+    CHECK(budget->HeldBy(job->job()) == whole);
+  }
 }
 
 TEST_CASE("Held job: a push is answered shard by shard, in the request's order", "[server]") {
