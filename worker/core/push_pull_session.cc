@@ -51,6 +51,7 @@ void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionAct
       ++op.undone;
     }
   }
+  for (auto& [id, op] : ops_) op.heard = now;
   NoteNeed(now, actions);
   Pump(now, actions);
 }

@@ -174,9 +174,10 @@ class PushPullSession {
     // For so long after the need for a routing table began, and then as often as this, a server is
     // asked for its table: the scheduler has had the time to send one.
     absl::Duration ask_servers_after = absl::Milliseconds(500);
-    // An operation fails, naming its peer, when no server has answered it for silence_max, or when
-    // it has not ended after wait_max. Slow workers are waited for; dead ones are the scheduler's
-    // to find. A push whose acknowledgement waits for others has wait_max alone.
+    // An operation fails, naming its peer, when no server has answered it for silence_max (longer
+    // than the job waits for lost servers), or when it has not ended after wait_max. Slow workers
+    // are waited for; dead ones are the scheduler's to find. A push whose acknowledgement waits for
+    // others has wait_max alone.
     absl::Duration silence_max = absl::Minutes(5);
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
@@ -199,7 +200,8 @@ class PushPullSession {
   // Takes in a routing table; older or equal generations are ignored. What is in flight to a server
   // whose shards are the same stays in flight. Whatever else is not done is sent by the new table,
   // and an unfinished pull reads the shards that have another primary now (another process, or
-  // another term) once more. REQUIRES: the same shards as before, wherever they are.
+  // another term) once more. Servers have silence_max anew: until now those that were to answer may
+  // have been nowhere. REQUIRES: the same shards as before, wherever they are.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
   // Starts an operation on every shard of the job. REQUIRES: a routing table is set.
@@ -248,7 +250,7 @@ class PushPullSession {
   struct Op {
     OpRequest request;
     Instant started;
-    Instant heard;                    // The last answer of any server, or the start.
+    Instant heard;  // The last answer of any server, routing table or release, or the start.
     std::vector<ShardState> shards;   // By index in routing_.shards.
     std::vector<Sequence> sequences;  // Push: by the same index.
     std::vector<ShardReply> replies;  // Pull: by the same index, of the shards that are done.

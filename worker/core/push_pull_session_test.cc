@@ -232,6 +232,20 @@ TEST_CASE("Session: a server's silence ends an operation, its answers do not", "
   CHECK_STATUS(ended[0].status, absl::StatusCode::kDeadlineExceeded, "waited 40s");
 }
 
+TEST_CASE("Session: with a new routing table the time of operations begins anew",
+          "[worker][core]") {
+  Story story({.silence_max = absl::Minutes(5)});
+  story.Pull(1, 4);
+  story.now = story.now + absl::Minutes(5) - absl::Seconds(1);
+  story.session.SetRouting(TwoServers(2), story.now, &story.actions);
+  CHECK(story.session.NextDeadline() == story.now + absl::Minutes(5));
+  story.Wait(absl::Seconds(31));
+  for (const SendMessage& m : story.Sent()) story.Answer(m, {.version = Version(4)});
+  const auto ended = story.Ended();
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].status.ok());
+}
+
 TEST_CASE("Session: a held push is sent shard by shard as its values come", "[worker][core]") {
   Story story;
   REQUIRE_OK(story.session.Start(OpId(1), {.kind = OpKind::kPush, .held = true}, story.now,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/time/time.h"
 #include "common/examples/click_log.h"
 #include "common/examples/criteo_parser.h"
 #include "common/model/tables.h"
@@ -15,6 +16,9 @@ namespace capstan::worker {
 namespace {
 
 constexpr int kOperationsMin = 64;  // Of the session's bound.
+// Longer than the job waits for lost servers: the scheduler says what becomes of it then, and a
+// routing table takes a moment.
+constexpr absl::Duration kSilenceBeyondServerWait = absl::Minutes(1);
 constexpr int64_t kKeysPerLine = 256;
 constexpr int64_t kKeysPerText = 1000;
 // Examples whose rows are pulled at once: no more than in training, whose messages are of a good
@@ -78,6 +82,9 @@ PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu) {
                                    .early_pulls = EarlyPulls(job, on_gpu)};
   // A task may hold every slot of an iteration, be given slots of another one, and pull.
   options.operations_max = std::max(kOperationsMin, 2 * Slots(job) + 2);
+  const absl::Duration server_wait = absl::Seconds(job.resources().server_wait_seconds());
+  options.silence_max = std::max(options.silence_max, server_wait + kSilenceBeyondServerWait);
+  options.wait_max += server_wait;
   options.exact_snapshots = job.wire().parameters() != v1::FP32;
   return options;
 }

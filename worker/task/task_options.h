@@ -22,6 +22,7 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
 // computed, for that one has its own. Not where the job wants its own pushes read, and under
 // SSP(0), whose servers would wait for the push.
 bool EarlyPulls(const v1::JobSpec& job, bool on_gpu);
+// An operation outlasts the time that the job gives lost servers to come back.
 PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu);
 // By table: the job's formats for its parameters, fp32 for its statistics.
 Formats WireFormats(const v1::JobSpec& job);

@@ -76,6 +76,18 @@ TEST_CASE("Task options: rows are kept by the bound, or by age where there are n
   CHECK(RowCacheOptions(job, 8)->bound == 3);
 }
 
+TEST_CASE("Task options: an operation waits for as long as the job waits for lost servers",
+          "[worker][task]") {
+  const PushPullSession::Options usual;
+  v1::JobSpec job = Job(2, 0);
+  job.mutable_resources()->set_server_wait_seconds(60);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).silence_max == usual.silence_max);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).wait_max == usual.wait_max + absl::Minutes(1));
+  job.mutable_resources()->set_server_wait_seconds(7200);
+  CHECK(SessionOptions(job, /*on_gpu=*/false).silence_max == absl::Minutes(121));
+  CHECK(SessionOptions(job, /*on_gpu=*/false).wait_max == usual.wait_max + absl::Hours(2));
+}
+
 TEST_CASE("Task options: one task may hold every slot of an iteration", "[worker][task]") {
   v1::JobSpec job = Job(4, 1);
   CHECK(SessionOptions(job, /*on_gpu=*/false).operations_max == 64);
