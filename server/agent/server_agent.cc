@@ -280,6 +280,7 @@ void ServerAgent::Make(const Order& order) {
   const absl::StatusOr<Membership> membership = DecodeMembership(desired.membership());
   if (status.ok()) status = Annotate(membership.status(), "membership");
   if (status.ok()) {
+    if (!Hold(order, job)) return;
     // First: shards of a checkpoint still know lives that are fenced off by now.
     job->SetMembership(*membership);
     job->SetRouting(desired.routing(), std::move(shards));
@@ -294,20 +295,30 @@ void ServerAgent::Make(const Order& order) {
     if (!status.ok() && !HaveOtherSources(entry->desired, desired)) {
       Fail(*entry, status, &work);
     } else {
-      if (status.ok() && entry->job == nullptr) {
-        entry->job = job;
-        job->SetReadLease(read_lease_);
-        options_.jobs->Add(job);
+      if (status.ok() && entry->stage == Stage::kMaking) {
+        entry->stage = Stage::kHeld;
         LogInfo({.job = order.job}, "holds {} shards", made_count);
       }
-      if (status.ok()) entry->stage = Stage::kHeld;
       Progress(*entry, &work);  // A newer desired state may have come.
     }
   }
   Perform(std::move(work));
 }
 
-// A job that was dropped while it was being made; its log may have begun.
+// Before the job's first routing table, with which its log and its deadlines begin: both find it
+// among the jobs. False: the job was dropped while its shards were made.
+bool ServerAgent::Hold(const Order& order, const std::shared_ptr<HeldJob>& job) {
+  absl::MutexLock lock(&mutex_);
+  Entry* entry = FindEntry(order);
+  if (entry == nullptr) return false;
+  if (entry->job != nullptr) return true;
+  entry->job = job;
+  job->SetReadLease(read_lease_);
+  options_.jobs->Add(job);
+  return true;
+}
+
+// A job that was dropped as its routing table was taken in; its log may have begun.
 void ServerAgent::Abandon(const JobId& id, const HeldJob* job) {
   if (options_.log == nullptr || job == nullptr || entries_.contains(id)) return;
   if (job->incarnation() == incarnation_) options_.log->ForgetJob(id);

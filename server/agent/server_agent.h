@@ -88,7 +88,7 @@ class ServerAgent final : public NodeHandler {
     Stage stage = Stage::kMaking;
     bool making = false;             // An order to make shards is under way.
     absl::Status failure;            // kFailed.
-    std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until the first order.
+    std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until its first shards are made.
     v1::CheckpointState checkpoint;  // Of the last order that was taken up. Id 0: none.
   };
   struct Order {  // For the maker.
@@ -119,6 +119,7 @@ class ServerAgent final : public NodeHandler {
   void CheckpointWritten(const Order& order, uint64_t checkpoint,
                          const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts);
   absl::StatusOr<std::shared_ptr<HeldJob>> MakeJob(const v1::TableAssignment& desired);
+  bool Hold(const Order& order, const std::shared_ptr<HeldJob>& job);
   absl::StatusOr<std::vector<MadeShard>> MakeShards(const v1::TableAssignment& desired,
                                                     const HeldJob& job);
   absl::StatusOr<TableShard> MakeShard(const v1::TableAssignment& desired, const HeldJob& job,

@@ -233,18 +233,15 @@ class MemorySource final : public TableSource, public CheckpointSink, public Rec
     }
     written = std::move(done);
   }
-  void Begin(const JobId& job, const ShardKey& shard, Term term,
+  void Begin(const JobId&, const ShardKey& shard, Term,
              std::shared_ptr<const v1::ShardSnapshot> snapshot) override {
     logs[shard] = {snapshot, {}};
-    if (on_begin) on_begin(job, shard, term, Position(snapshot->position()));
   }
   void Append(const JobId&, const ShardKey& shard, Term,
               std::shared_ptr<const v1::ShardRecord> record) override {
     logs.at(shard).records.push_back(std::move(record));
   }
-  void Continue(const JobId& job, const ShardKey& shard, Term term, Position position) override {
-    if (on_begin) on_begin(job, shard, term, position);
-  }
+  void Continue(const JobId&, const ShardKey&, Term, Position) override {}
   void Forget(const JobId&, const ShardKey& shard) override { logs.erase(shard); }
   void ForgetJob(const JobId&) override { logs.clear(); }
 
@@ -254,7 +251,6 @@ class MemorySource final : public TableSource, public CheckpointSink, public Rec
   };
   std::map<std::pair<std::string, ShardKey>, v1::ShardSnapshot> checkpoints;
   std::map<ShardKey, Log> logs;
-  std::function<void(const JobId&, const ShardKey&, Term, Position)> on_begin;
   Done written;
 };
 
@@ -450,30 +446,14 @@ TEST_CASE("Server agent: a job with a log is taken up again by the next life", "
   *assignment.mutable_routing() = TestRouting(2, "server-1", 2);
   assignment.mutable_routing()->mutable_servers(0)->set_incarnation(2);
   assignment.set_log_term(2);
-  const bool at_once = GENERATE(false, true);  // Faster than whoever makes the job.
-  const auto logged = [&](const JobId& job, const ShardKey& shard, Term term, Position position) {
-    node.jobs.OnLogged(job, shard, term, position);
-  };
-  if (at_once) node.memory.on_begin = logged;
   CHECK_FALSE(node.Take(assignment).has_failure());
   for (const auto& [shard, log] : node.memory.logs) {
     const Position end(log.records.back()->position());  // It goes on where it was.
-    if (!at_once) logged("lenet-1", shard, Term(2), end);
+    node.jobs.OnLogged("lenet-1", shard, Term(2), end);
   }
   CHECK(node.value(2) == -2.0f);
   node.agent.TakeDesired(Desired(std::nullopt));
   CHECK(node.memory.logs.empty());  // The job is over.
-}
-
-TEST_CASE("Server agent: a log that fails while the job is being made is its failure", "[server]") {
-  Node node;
-  node.memory.on_begin = [&](const JobId& job, const ShardKey&, Term, Position) {
-    node.jobs.OnLogFailed(job, absl::ResourceExhaustedError("wal-1: no space"));
-  };
-  v1::TableAssignment assignment = Whole(1, 1);
-  assignment.set_durability(v1::LOG);
-  const v1::TableState state = node.Take(assignment);
-  CHECK(state.failure().reason() == v1::Failure::SERVER_LOST);
 }
 
 TEST_CASE("Server agent: a log that is asked for and not there is the job's failure", "[server]") {

@@ -23,24 +23,15 @@ std::vector<std::shared_ptr<HeldJob>> HeldJobs::All() const {
 }
 
 void HeldJobs::Add(std::shared_ptr<HeldJob> job) {
-  Early early;
-  {
-    absl::MutexLock lock(&mutex_);
-    jobs_.insert({job->job(), job});
-    if (const auto it = early_.find(job->job()); it != early_.end()) {
-      early = std::move(it->second);
-      early_.erase(it);
-    }
-  }
-  for (const auto& [shard, at] : early.logged) job->OnLogged(shard, at.first, at.second);
-  if (!early.failure.ok()) job->Fail(early.failure);
+  absl::MutexLock lock(&mutex_);
+  const JobId id = job->job();
+  jobs_.insert({id, std::move(job)});
 }
 
 void HeldJobs::Drop(const JobId& job) {
   std::shared_ptr<HeldJob> dropped;
   {
     absl::MutexLock lock(&mutex_);
-    early_.erase(job);
     const auto it = jobs_.find(job);
     if (it == jobs_.end()) return;
     dropped = std::move(it->second);
@@ -54,7 +45,6 @@ void HeldJobs::DropAll(const absl::Status& reason) {
   {
     absl::MutexLock lock(&mutex_);
     dropped.swap(jobs_);
-    early_.clear();
   }
   for (const auto& [id, job] : dropped) job->Close(reason);
 }
@@ -63,25 +53,15 @@ void HeldJobs::SetReadLease(Instant until) {
   for (const std::shared_ptr<HeldJob>& job : All()) job->SetReadLease(until);
 }
 
-std::shared_ptr<HeldJob> HeldJobs::FindOrKeep(const JobId& job,
-                                              const std::function<void(Early&)>& keep) {
-  absl::MutexLock lock(&mutex_);
-  const auto it = jobs_.find(job);
-  if (it != jobs_.end()) return it->second;
-  keep(early_[job]);
-  return nullptr;
-}
-
 void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
-  const auto held = FindOrKeep(job, [&](Early& early) { early.logged[shard] = {term, position}; });
-  if (held != nullptr) held->OnLogged(shard, term, position);
+  const auto held = Find(job);
+  if (held.ok()) (*held)->OnLogged(shard, term, position);
 }
 
 void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
+  const auto held = Find(job);
   // To the job it is as if this server had died; a full disk is not its own want of memory.
-  const absl::Status failure = absl::UnavailableError(status.message());
-  const auto held = FindOrKeep(job, [&](Early& early) { early.failure = failure; });
-  if (held != nullptr) held->Fail(failure);
+  if (held.ok()) (*held)->Fail(absl::UnavailableError(status.message()));
 }
 
 Instant HeldJobs::Tick(Instant now) {

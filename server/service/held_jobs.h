@@ -7,9 +7,7 @@
 #ifndef CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
 #define CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
 
-#include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,31 +27,24 @@ class HeldJobs {
   absl::StatusOr<std::shared_ptr<HeldJob>> Find(const JobId& job) const;
   std::vector<std::shared_ptr<HeldJob>> All() const;  // Ordered by id.
 
-  void Add(std::shared_ptr<HeldJob> job);  // REQUIRES: no job of this id is held.
-  void Drop(const JobId& job);             // Waiting calls end with kNotFound.
+  // From before its first routing table on, so that ticks and its log find it as soon as it has
+  // deadlines and records. REQUIRES: no job of this id is held.
+  void Add(std::shared_ptr<HeldJob> job);
+  void Drop(const JobId& job);  // Waiting calls end with kNotFound.
   // Drops all; waiting calls end with `reason`.
   void DropAll(const absl::Status& reason);
 
   Instant Tick(Instant now);  // Ticks every job and returns the next deadline.
 
-  // As HeldJob's. The log of a job that is being made may be faster than Add: what it says until
-  // then is kept for that.
-  void SetReadLease(Instant until);
+  void SetReadLease(Instant until);  // As HeldJob's; so are the next two.
+  // A log may still speak of a job that was dropped: nobody is told, least of all the next job of
+  // that id.
   void OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position);
   void OnLogFailed(const JobId& job, const absl::Status& status);
 
  private:
-  struct Early {
-    absl::btree_map<ShardKey, std::pair<Term, Position>> logged;  // The newest of each.
-    absl::Status failure;
-  };
-
-  // Null if the job is not held: then `keep` has noted what Add is to tell it.
-  std::shared_ptr<HeldJob> FindOrKeep(const JobId& job, const std::function<void(Early&)>& keep);
-
   mutable absl::Mutex mutex_;
   absl::btree_map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<JobId, Early> early_ ABSL_GUARDED_BY(mutex_);  // Of jobs that are not held.
 };
 
 }  // namespace capstan::server

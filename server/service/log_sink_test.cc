@@ -8,6 +8,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "server/service/held_job.h"
+#include "server/service/held_jobs.h"
 #include "server/service/memory_log.h"
 #include "server/service/shard_link.h"
 #include "server/service/test_job.h"
@@ -93,6 +94,29 @@ TEST_CASE("Log sink: few of the buckets that are due a snapshot are copied at a 
   log.Sync(*job);
   push();
   CHECK(log.begins == before + kBuckets);
+}
+
+TEST_CASE("Log sink: what a log says late of a dropped job is not the next one's", "[server]") {
+  MemoryLog log;
+  HeldJobs jobs;
+  jobs.Add(MakeLoggedJob(&log));
+  jobs.Drop("lenet-1");
+  jobs.OnLogFailed("lenet-1", absl::ResourceExhaustedError("wal-1: no space"));
+  jobs.OnLogged("lenet-1", {TableId(0), ShardId(0)}, Term(1), Position(100));
+  const auto job = MakeLoggedJob(&log);
+  jobs.Add(job);
+  TakeRouting(*job, TestRouting(1));
+  REQUIRE_OK(job->failure());
+  v1::PushResponse response;
+  std::optional<absl::Status> ended;
+  job->Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &response,
+            [&](const absl::Status& status) { ended = status; });
+  CHECK_FALSE(ended.has_value());  // Its own log has not said anything yet.
+  for (const auto& [shard, end] : log.ends) {
+    jobs.OnLogged("lenet-1", shard, end.first, end.second);
+  }
+  REQUIRE(ended.has_value());
+  REQUIRE_OK(*ended);
 }
 
 TEST_CASE("Log sink: a log that fails fails the job", "[server]") {
