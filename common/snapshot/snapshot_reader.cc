@@ -216,7 +216,6 @@ absl::Status SnapshotReader::RenewBefore(Instant asked) {
 absl::StatusOr<ReadRows> SnapshotReader::Rows(const std::string& name,
                                               absl::Span<const uint64_t> keys) {
   CAPSTAN_ASSIGN_OR_RETURN(const Table* const table, Find(name, /*sparse=*/true));
-  CAPSTAN_RETURN_IF_ERROR(RenewBefore(clock_.Now() - lease_ / 3));
   const int32_t buckets = table->spec.sparse().buckets();
   ReadRows rows{.dim = table->spec.sparse().dim(), .at = {}, .values = {}};
   const int64_t keys_max =
@@ -227,6 +226,7 @@ absl::StatusOr<ReadRows> SnapshotReader::Rows(const std::string& name,
   for (int32_t bucket = 0; bucket < buckets; ++bucket) {
     const Range range = batch.InBucket(bucket);
     for (int64_t begin = range.begin; begin < range.end; begin += keys_max) {
+      CAPSTAN_RETURN_IF_ERROR(RenewBefore(clock_.Now() - lease_ / 3));
       const auto asked = absl::MakeConstSpan(batch.keys)
                              .subspan(static_cast<size_t>(begin),
                                       static_cast<size_t>(std::min(keys_max, range.end - begin)));

@@ -211,6 +211,21 @@ TEST_CASE("SnapshotReader: reading from one server renews the lease at the other
   CHECK(source.reads == std::map<std::string, int>{{"a", 4}, {"b", 2}});
 }
 
+TEST_CASE("SnapshotReader: leases are renewed in the midst of one long call", "[common]") {
+  FakeSource source;
+  std::vector<uint64_t> keys;  // Of buckets 0 and 2, which are both on a.
+  for (uint64_t key = 0; keys.size() < 20; ++key) {
+    if (PlaceOf(KeyHash(key), kBuckets).bucket != 1) keys.push_back(key);
+  }
+  const auto reader = OpenReader(source);
+  source.reads.clear();
+  source.spoil = [&](v1::ReadSnapshotResponse* response) {  // Its rows take a while.
+    if (!response->found().empty()) source.clock.Advance(absl::Seconds(11));
+  };
+  REQUIRE_OK(reader->Rows("features", keys).status());
+  CHECK(source.reads["b"] == 1);
+}
+
 TEST_CASE("SnapshotReader: it is closed at every server that has some of it", "[common]") {
   FakeSource source;
   OpenReader(source).reset();
