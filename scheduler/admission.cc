@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/devices/devices_codec.h"
 #include "common/job/check_job.h"
 #include "common/job/diagnostic.h"
@@ -152,7 +153,8 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   return job;
 }
 
-absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJob& job) {
+absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk,
+                     AdmittedJob& job) {
   job.plan.id = absl::StrCat(job.spec.name(), "-", number);
   std::string folder = job.spec.output().directory();
   if (folder.empty()) folder = absl::StrCat(data_folder, "/jobs/", job.plan.id);
@@ -165,6 +167,7 @@ absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJo
         job.plan.checkpoint_folder,
         MakeAbsolute("checkpoints.directory", absl::StrCat(checkpoints, "/", job.plan.id)));
   }
+  CAPSTAN_ASSIGN_OR_RETURN(job.plan.checkpoint_floor, NewestId(disk, job.plan.checkpoint_folder));
   job.plan.export_path = job.output_directory;
   job.spec.mutable_output()->set_directory(job.output_directory);
   return absl::OkStatus();

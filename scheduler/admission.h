@@ -13,6 +13,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/storage/disk.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "scheduler/core/job_plan.h"
@@ -44,9 +45,10 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
 
 // Gives the job its id "<name>-<number>" and makes its output folder: the one that it asks for, or
 // <data_folder>/jobs/<id>. Likewise the folder of its checkpoints, <the one that it asks for>/<id>;
-// that within the output folder, the default, is made by the first checkpoint.
-// Errors: kInvalidArgument  a folder cannot be made.
-absl::Status NameJob(uint64_t number, const std::string& data_folder, AdmittedJob& job);
+// that within the output folder, the default, is made by the first checkpoint. Both may hold
+// something: the job's checkpoints are numbered from above those that are there.
+// Errors: kInvalidArgument  a folder cannot be made.   Those of `disk`, of the listing.
+absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk, AdmittedJob& job);
 
 }  // namespace capstan::scheduler
 

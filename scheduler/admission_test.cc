@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/storage/posix_disk.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
@@ -13,6 +14,7 @@ namespace {
 
 TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults", "[scheduler]") {
   const testing::TemporaryFolder folder;
+  PosixDisk disk;
   REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(testing::MakeSmallJob(folder.path())));
   CHECK(job.plan.mode == Mode::kSsp);
   CHECK(job.mode == "ssp(2)");
@@ -30,7 +32,7 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.plan.device == DeviceNeed());
   CHECK(job.spec.resources().device() == "cpu");
 
-  REQUIRE_OK(NameJob(7, folder.path() + "/data", job));
+  REQUIRE_OK(NameJob(7, folder.path() + "/data", disk, job));
   CHECK(job.plan.id == "small-7");
   CHECK(job.output_directory == folder.path() + "/data/jobs/small-7");
   CHECK(std::filesystem::is_directory(job.output_directory));
@@ -78,6 +80,7 @@ TEST_CASE("Admission: what a job predicts follows from its model and loss", "[sc
 TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their defaults",
           "[scheduler]") {
   const testing::TemporaryFolder folder;
+  PosixDisk disk;
   v1::JobSpec spec = testing::MakeSmallJob(folder.path());
   {
     REQUIRE_OK_AND_ASSIGN(const AdmittedJob job, AdmitJob(spec));
@@ -104,10 +107,27 @@ TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their def
   CHECK(job.plan.checkpoint_iterations == 100);
   CHECK(job.plan.checkpoint_interval == absl::Seconds(30));
   CHECK(job.plan.checkpoints_kept == 7);
-  REQUIRE_OK(NameJob(7, folder.path() + "/data", job));
+  REQUIRE_OK(NameJob(7, folder.path() + "/data", disk, job));
   // A folder of its own, so that jobs that share the directory do not share their checkpoints.
   CHECK(job.plan.checkpoint_folder == folder.path() + "/saved/small-7");
   CHECK(std::filesystem::is_directory(job.plan.checkpoint_folder));
+}
+
+TEST_CASE("Admission: a job's checkpoints are numbered from above those in its folder",
+          "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  PosixDisk disk;
+  v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+  spec.mutable_output()->set_directory(folder.path() + "/out");
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob first, AdmitJob(spec));
+  REQUIRE_OK(NameJob(1, folder.path(), disk, first));
+  CHECK(first.plan.checkpoint_floor == CheckpointId(0));
+  for (const char* name : {"checkpoint-6", "checkpoint-5"}) {
+    REQUIRE_OK(disk.MakeFolder(first.plan.checkpoint_folder + "/" + name));
+  }
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob second, AdmitJob(spec));
+  REQUIRE_OK(NameJob(2, folder.path(), disk, second));
+  CHECK(second.plan.checkpoint_floor == CheckpointId(6));
 }
 
 TEST_CASE("Admission: defaults are those of the job file, and what is set stays", "[scheduler]") {
@@ -125,6 +145,7 @@ TEST_CASE("Admission: defaults are those of the job file, and what is set stays"
 TEST_CASE("Admission: a job that cannot be run is refused with field, value and what was expected",
           "[scheduler]") {
   const testing::TemporaryFolder folder;
+  PosixDisk disk;
   v1::JobSpec spec = testing::MakeSmallJob(folder.path());
   SECTION("a value out of range") {
     spec.mutable_training()->set_batch_size(-4);
@@ -138,14 +159,14 @@ TEST_CASE("Admission: a job that cannot be run is refused with field, value and 
     std::ofstream(folder.path() + "/file") << "x";
     spec.mutable_output()->set_directory(folder.path() + "/file/out");
     REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
-    CHECK_STATUS(NameJob(1, folder.path(), job), absl::StatusCode::kInvalidArgument,
+    CHECK_STATUS(NameJob(1, folder.path(), disk, job), absl::StatusCode::kInvalidArgument,
                  "output.directory: cannot make the folder " + folder.path() + "/file/out");
   }
   SECTION("a checkpoint folder that cannot be made") {
     std::ofstream(folder.path() + "/file") << "x";
     spec.mutable_checkpoints()->set_directory(folder.path() + "/file/saved");
     REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
-    CHECK_STATUS(NameJob(1, folder.path(), job), absl::StatusCode::kInvalidArgument,
+    CHECK_STATUS(NameJob(1, folder.path(), disk, job), absl::StatusCode::kInvalidArgument,
                  "checkpoints.directory: cannot make the folder " + folder.path() + "/file/saved");
   }
 }

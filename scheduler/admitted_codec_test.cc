@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "common/storage/posix_disk.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
@@ -19,9 +20,11 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
   StoreRows rows{{"job/small-7", "is passed over"}, {"nodes", "too"}};
   {
     const testing::TemporaryFolder folder;
+    PosixDisk disk;
     REQUIRE_OK_AND_ASSIGN(job, AdmitJob(testing::MakeSmallJob(folder.path())));
-    REQUIRE_OK(NameJob(7, folder.path(), job));
+    REQUIRE_OK(NameJob(7, folder.path(), disk, job));
     job.plan.objective = Objective::kRatings;
+    job.plan.checkpoint_floor = CheckpointId(6);
     const StoreWrite row = EncodeAdmitted(job);
     rows[row.key] = *row.value;
     CHECK(ForgetAdmitted("small-7").key == row.key);
@@ -33,6 +36,7 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
   CHECK(again.plan.train_count == testing::kSmallTrainCount);
   CHECK(again.plan.tables == job.plan.tables);
   CHECK(again.plan.objective == Objective::kRatings);
+  CHECK(again.plan.checkpoint_floor == CheckpointId(6));
   CHECK(again.plan.worker_wait == job.plan.worker_wait);
   CHECK(again.mode == "ssp(2)");
   CHECK(again.output_directory == job.output_directory);

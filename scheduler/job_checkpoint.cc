@@ -113,7 +113,7 @@ absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, con
   CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest,
                            MakeManifest(publish, job, unix_ms, base));
   CAPSTAN_RETURN_IF_ERROR(WriteManifest(disk, publish.folder, manifest));
-  RemoveOthers(disk, publish.job_folder, publish.staying).status().IgnoreError();
+  RemoveOthers(disk, publish.job_folder, publish.floor, publish.staying).status().IgnoreError();
   return absl::OkStatus();
 }
 

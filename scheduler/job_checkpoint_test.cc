@@ -18,7 +18,7 @@ struct Fixture {
     auto admitted = AdmitJob(testing::MakeSmallJob(folder.path()));
     REQUIRE_OK(admitted.status());
     job = *std::move(admitted);
-    REQUIRE_OK(NameJob(3, folder.path(), job));
+    REQUIRE_OK(NameJob(3, folder.path(), disk, job));
   }
   CheckpointPublish Publish(uint64_t id) {
     CheckpointPublish publish{.job = job.plan.id, .id = CheckpointId(id), .parts = {}, .at = {}};
@@ -70,6 +70,23 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   CHECK(restore.at.membership == Generation(9));
   CHECK(restore.at.incarnation == Incarnation(12));
   CHECK(restore.shards == std::vector<ShardRange>{{{TableId(0), ShardId(0)}, {0, 170}}});
+}
+
+TEST_CASE("Job checkpoint: a job in the folder of one before leaves that one's checkpoints alone",
+          "[scheduler]") {
+  Fixture f;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    CheckpointPublish publish = f.Publish(id);
+    if (id == 1) publish.job = "small-2";
+    publish.floor = CheckpointId(id == 1 ? 0 : 1);
+    publish.staying = {publish.id};
+    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
+    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+  }
+  REQUIRE_OK_AND_ASSIGN(const auto left, ListCheckpoints(f.disk, f.job.plan.checkpoint_folder));
+  REQUIRE(left.size() == 2);
+  CHECK(left[0].id == CheckpointId(3));
+  CHECK(left[1].id == CheckpointId(1));
 }
 
 TEST_CASE("Job checkpoint: parts name all that they rest on", "[scheduler]") {

@@ -188,7 +188,7 @@ absl::Status SchedulerService::Submit(AdmittedJob job, const std::optional<Resto
     CAPSTAN_RETURN_IF_ERROR(Running());
     number = core_->TakeJobNumber();
   }
-  CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, job));
+  CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, disk_, job));
   const JobId id = job.plan.id;
   auto admitted = std::make_shared<const AdmittedJob>(std::move(job));
   absl::MutexLock lock(&mutex_);

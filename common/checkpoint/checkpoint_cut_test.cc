@@ -30,7 +30,8 @@ uint64_t RunScript(SimDisk& disk) {
   for (uint64_t id = 2; id <= kCheckpoints; ++id) {
     if (!WriteTestCheckpoint(disk, "f", id).ok()) return acknowledged;
     acknowledged = id;
-    if (!RemoveOthers(disk, "f", Newest(id, id == 4 ? 1 : 2)).ok()) return acknowledged;
+    if (!RemoveOthers(disk, "f", CheckpointId(0), Newest(id, id == 4 ? 1 : 2)).ok())
+      return acknowledged;
   }
   return acknowledged;
 }
@@ -45,7 +46,7 @@ void CheckRecovery(SimDisk& disk, uint64_t acknowledged) {
   REQUIRE_OK(CheckTestCheckpoint(disk, found.path, found.manifest));
   // The folder is fit for use: the next checkpoint is written over what is left.
   REQUIRE_OK(WriteTestCheckpoint(disk, "f", id + 1));
-  REQUIRE_OK(RemoveOthers(disk, "f", Newest(id + 1, 1)));
+  REQUIRE_OK(RemoveOthers(disk, "f", CheckpointId(0), Newest(id + 1, 1)));
   REQUIRE_OK_AND_ASSIGN(const FoundCheckpoint next, NewestComplete(disk, "f"));
   REQUIRE(next.manifest.checkpoint_id() == id + 1);
 }

@@ -16,6 +16,8 @@
 namespace capstan {
 namespace {
 
+constexpr uint64_t kIdMax = uint64_t{1} << 62;  // No job gets that far: such a name is another's.
+
 absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
@@ -30,7 +32,7 @@ absl::StatusOr<std::vector<CheckpointId>> IdsIn(Disk& disk, const std::string& f
     uint64_t id = 0;
     const bool named = absl::ConsumePrefix(&name, kCheckpointPrefix) &&
                        absl::SimpleAtoi(name, &id) && absl::StrCat(id) == name;
-    if (named && id > 0) ids.push_back(CheckpointId(id));
+    if (named && id > 0 && id <= kIdMax) ids.push_back(CheckpointId(id));
   }
   std::sort(ids.rbegin(), ids.rend());
   return ids;
@@ -58,6 +60,11 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Disk& disk,
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+absl::StatusOr<CheckpointId> NewestId(Disk& disk, const std::string& folder) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointId> ids, IdsIn(disk, folder));
+  return ids.empty() ? CheckpointId(0) : ids.front();
 }
 
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(Disk& disk, const std::string& path) {
@@ -104,6 +111,7 @@ absl::Status RemoveCheckpoint(Disk& disk, const std::string& path) {
 }
 
 absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::string& folder,
+                                                      CheckpointId floor,
                                                       absl::Span<const CheckpointId> staying) {
   assert(!staying.empty());
   const CheckpointId newest = *std::max_element(staying.begin(), staying.end());
@@ -111,7 +119,7 @@ absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::str
   std::vector<std::string> removed;
   for (const CheckpointId id : ids) {  // Newest first: what rests on others goes before them.
     const bool stays = std::find(staying.begin(), staying.end(), id) != staying.end();
-    if (stays || id > newest) continue;
+    if (stays || id > newest || id <= floor) continue;
     removed.push_back(CheckpointPath(folder, id));
     CAPSTAN_RETURN_IF_ERROR(RemoveCheckpoint(disk, removed.back()));
   }

@@ -38,6 +38,9 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Disk& disk, const s
 // checks every byte of it. Its manifest if all is well. Errors: as ReadManifest and ReadPart.
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(Disk& disk, const std::string& path);
 
+// The highest id of all in `folder`, complete or not; 0: it holds none. Errors: the disk's.
+absl::StatusOr<CheckpointId> NewestId(Disk& disk, const std::string& folder);
+
 struct FoundCheckpoint {
   std::string path;
   v1::CheckpointManifest manifest;
@@ -53,11 +56,13 @@ absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& fo
 // not complete. One that is missing is removed. Errors: the disk's.
 absl::Status RemoveCheckpoint(Disk& disk, const std::string& path);
 
-// Removes all checkpoints in `folder` that are older than the newest of `staying` and not among
-// them; a newer one may still be being written. Returns the paths of those removed.
+// Removes all checkpoints in `folder` that are newer than `floor`, older than the newest of
+// `staying` and not among them. What is not newer than the floor is not the job's; a newer one than
+// all may still be being written. Returns the paths of those removed.
 // REQUIRES: `staying` has all that they rest on; it is not empty.
 // Errors: the disk's; those already removed stay so.
 absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::string& folder,
+                                                      CheckpointId floor,
                                                       absl::Span<const CheckpointId> staying);
 
 }  // namespace capstan

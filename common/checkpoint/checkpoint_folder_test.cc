@@ -83,14 +83,32 @@ TEST_CASE("CheckpointFolder: older ones go that are not to stay", "[common][chec
   REQUIRE_OK(f.disk.Remove("f/checkpoint-9/manifest.pb"));  // Never finished, and old.
   REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-11"));         // In the making.
   const std::vector<CheckpointId> two{CheckpointId(2), CheckpointId(10)};
-  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> removed, RemoveOthers(f.disk, "f", two));
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> removed,
+                        RemoveOthers(f.disk, "f", CheckpointId(0), two));
   CHECK(removed == std::vector<std::string>{"f/checkpoint-9", "f/checkpoint-1"});
   CHECK(f.Ids() == std::vector<uint64_t>{11, 10, 2});
-  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> again, RemoveOthers(f.disk, "f", two));
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> again,
+                        RemoveOthers(f.disk, "f", CheckpointId(0), two));
   CHECK(again.empty());
-  REQUIRE_OK(RemoveOthers(f.disk, "f", {CheckpointId(10)}));
+  REQUIRE_OK(RemoveOthers(f.disk, "f", CheckpointId(0), {CheckpointId(10)}));
   CHECK(f.Ids() == std::vector<uint64_t>{11, 10});
   REQUIRE_OK(RemoveCheckpoint(f.disk, "f/checkpoint-77"));
+}
+
+TEST_CASE("CheckpointFolder: what was there before a job is not its own to remove",
+          "[common][checkpoint]") {
+  Fixture f;
+  REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-11"));  // Also what was never finished counts.
+  REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-18446744073709551615"));
+  REQUIRE_OK_AND_ASSIGN(const CheckpointId newest, NewestId(f.disk, "f"));
+  CHECK(newest == CheckpointId(11));
+  REQUIRE_OK_AND_ASSIGN(const CheckpointId none, NewestId(f.disk, "g"));
+  CHECK(none == CheckpointId(0));
+  REQUIRE_OK_AND_ASSIGN(
+      const std::vector<std::string> removed,
+      RemoveOthers(f.disk, "f", CheckpointId(2), {CheckpointId(10), CheckpointId(11)}));
+  CHECK(removed == std::vector<std::string>{"f/checkpoint-9"});
+  CHECK(f.Ids() == std::vector<uint64_t>{11, 10, 2, 1});
 }
 
 TEST_CASE("CheckpointFolder: a bit that is wrong on one read only does no harm",
@@ -111,7 +129,8 @@ TEST_CASE("CheckpointFolder: what cannot be read is not removed", "[common][chec
   SimDisk::Rates rates;
   rates.read_error = 1;
   f.disk.SetRates(rates);
-  CHECK_STATUS(RemoveOthers(f.disk, "f", {CheckpointId(10)}), absl::StatusCode::kUnavailable, "f");
+  CHECK_STATUS(RemoveOthers(f.disk, "f", CheckpointId(0), {CheckpointId(10)}),
+               absl::StatusCode::kUnavailable, "f");
   f.disk.SetRates({});
   CHECK(f.Ids() == std::vector<uint64_t>{10, 9, 2, 1});
 }

@@ -31,7 +31,9 @@ Checkpoints::Checkpoints(const JobPlan& plan)
                    std::any_of(plan.tables.begin(), plan.tables.end(),
                                [](const TableSize& table) { return table.sparse; })),
       folder_(plan.checkpoint_folder),
-      due_steps_(kNever) {}
+      floor_(plan.checkpoint_floor),
+      due_steps_(kNever),
+      last_begun_(floor_) {}
 
 // ---------------------------------------------------------------- when
 
@@ -283,6 +285,7 @@ CheckpointPublish Checkpoints::ToPublish() const {
                             .id = last_begun_,
                             .folder = FolderOf(last_begun_),
                             .job_folder = folder_,
+                            .floor = floor_,
                             .staying = StayingWith(last_begun_, RestsOn()),
                             .base = base_,
                             .parts = {},

@@ -18,7 +18,9 @@
 // ones stay, with all that they rest on; those of one chain count as one, so that damage to a file
 // leaves another one to go back to.
 // Thread safety: thread-compatible.
-// Invariants: (1) ids grow.   (2) at most one is under way.
+// Invariants: (1) ids grow, from above those that the job's folder held before it, so that nothing
+//                 is written over, also what the job itself began with.
+//             (2) at most one is under way.
 //             (3) a complete one has one part of each shard, all of the same moment.
 #ifndef CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_H_
 #define CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_H_
@@ -48,6 +50,7 @@ struct CheckpointPublish {
   CheckpointId id;
   std::string folder;                 // Of this checkpoint.
   std::string job_folder;             // Of all of the job.
+  CheckpointId floor;                 // Those up to here in that folder are not the job's.
   std::vector<CheckpointId> staying;  // Once this one is complete; the others are removed.
   CheckpointId base;                  // That parts may rest on; 0: none does.
   std::vector<CheckpointPart> parts;  // By shard.
@@ -147,6 +150,7 @@ class Checkpoints {
   const int kept_;
   const bool incremental_;
   const std::string folder_;
+  const CheckpointId floor_;
 
   State state_ = State::kIdle;
   bool asked_ = false;

@@ -129,6 +129,23 @@ TEST_CASE("Checkpoints: only the newest are remembered", "[scheduler][core]") {
   CHECK(checkpoints.complete().back().folder == "/c/checkpoint-2");
 }
 
+TEST_CASE("Checkpoints: what the job's folder held before is neither written over nor removed",
+          "[scheduler][core]") {
+  JobPlan plan = Plan();
+  plan.checkpoint_floor = CheckpointId(6);
+  Checkpoints checkpoints(plan);
+  checkpoints.Begin(Routing{}, {}, 0, kNow);
+  REQUIRE(checkpoints.MustPublish());
+  const CheckpointPublish publish = checkpoints.ToPublish();
+  CHECK(publish.id == CheckpointId(7));
+  CHECK(publish.folder == "/c/checkpoint-7");
+  CHECK(publish.floor == CheckpointId(6));
+  checkpoints.Published(CheckpointId(7), absl::OkStatus());
+  checkpoints.ForgetNewest();  // It cannot be read; its name is not used again.
+  checkpoints.Begin(Routing{}, {}, 0, kNow);
+  CHECK(checkpoints.last_begun() == CheckpointId(8));
+}
+
 // A job with a sparse table of one bucket, on a.
 class Chained {
  public:

@@ -52,6 +52,7 @@ struct JobPlan {
   int checkpoints_kept = 2;                        // >= 1.
   bool checkpoints_incremental = true;             // Where it has sparse tables.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
+  CheckpointId checkpoint_floor;                   // Ids up to here are not the job's there.
   Objective objective = Objective::kClasses;
   DeviceNeed device;  // Of each task.
 
@@ -64,7 +65,7 @@ struct JobPlan {
     archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
             train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
-            checkpoints_incremental, checkpoint_folder, objective, device);
+            checkpoints_incremental, checkpoint_folder, checkpoint_floor, objective, device);
   }
 };
 

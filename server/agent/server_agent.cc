@@ -362,6 +362,7 @@ absl::StatusOr<std::vector<MadeShard>> ServerAgent::MakeShards(const v1::TableAs
                                                                const HeldJob& job) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<ShardOrder> orders,
                            job.MissingShards(desired.routing(), SourcesOf(desired)));
+  if (options_.source != nullptr) options_.source->BeginMaking();
   std::vector<MadeShard> made;
   for (const ShardOrder& order : orders) {
     absl::StatusOr<TableShard> shard = MakeShard(desired, job, order);

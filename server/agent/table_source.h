@@ -31,7 +31,10 @@ class TableSource {
  public:
   virtual ~TableSource() = default;
 
-  // The part of one shard in the checkpoint in `folder`.
+  // A job's shards are to be made: by now a folder may hold another checkpoint than the last time.
+  virtual void BeginMaking() {}
+  // The part of one shard in the checkpoint in `folder`. Of that it may keep whatever is needed for
+  // the other shards, until BeginMaking.
   // Errors: kNotFound  no such checkpoint or shard. kDataLoss  a checksum or format is wrong.
   virtual absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
                                                            const ShardKey& shard) = 0;

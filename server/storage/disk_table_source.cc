@@ -7,6 +7,12 @@
 
 namespace capstan::server {
 
+void DiskTableSource::BeginMaking() {
+  const absl::MutexLock lock(&mutex_);
+  folder_.clear();
+  parts_.clear();
+}
+
 absl::StatusOr<v1::ShardSnapshot> DiskTableSource::FromCheckpoint(const std::string& folder,
                                                                   const ShardKey& shard) {
   JobId job;

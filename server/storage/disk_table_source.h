@@ -25,6 +25,7 @@ class DiskTableSource final : public TableSource {
   // Both outlive it. `log` may be null: then no log holds anything.
   DiskTableSource(Disk* disk, const ServerLog* log) : disk_(disk), log_(log) {}
 
+  void BeginMaking() override;
   absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
                                                    const ShardKey& shard) override;
   absl::Status FromLog(const JobId& job, const ShardKey& shard, ShardReader& reader) override;
@@ -33,7 +34,8 @@ class DiskTableSource final : public TableSource {
   Disk* const disk_;
   const ServerLog* const log_;
   absl::Mutex mutex_;
-  // Of the folder read last: shards of one checkpoint are asked for one after the other.
+  // Of the folder read last, "" if there is none: shards of one checkpoint are asked for one after
+  // the other.
   std::string folder_ ABSL_GUARDED_BY(mutex_);
   JobId job_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<ShardKey, v1::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);

@@ -73,6 +73,35 @@ TEST_CASE("CheckpointWriter: two servers' parts become one checkpoint, read shar
                absl::StatusCode::kDataLoss, "table-0-shard-1.part");
 }
 
+TEST_CASE("DiskTableSource: a folder that holds another checkpoint by now is read anew",
+          "[server][storage]") {
+  SimDisk disk(1);
+  DiskTableSource source(&disk, nullptr);
+  const ShardKey first{TableId(0), ShardId(0)};
+  v1::CheckpointOrder order;
+  order.set_checkpoint_id(5);
+  order.set_folder("f/checkpoint-5");
+  REQUIRE_OK(capstan::testing::WriteTestCheckpoint(disk, "f", 5));
+  REQUIRE_OK(source.FromCheckpoint(order.folder(), first));
+  // Another job's, which was given the same folder once this one was gone.
+  REQUIRE_OK(RemoveCheckpoint(disk, order.folder()));
+  std::vector<TaskRunner::Task> tasks;
+  CheckpointWriter writer(&disk, [&](TaskRunner::Task task) { tasks.push_back(std::move(task)); });
+  v1::CheckpointManifest other = MakeManifest(5);
+  const CapturedShard captured = Captured(other.parts(0));
+  other.set_job_id("job-2");
+  writer.Write("job-2", order, {captured}, [&](const auto& parts) {
+    REQUIRE_OK(parts);
+    *other.mutable_parts(0) = parts->front();
+  });
+  tasks.front()();
+  REQUIRE_OK(WriteManifest(disk, order.folder(), other));
+  source.BeginMaking();
+  REQUIRE_OK_AND_ASSIGN(const v1::ShardSnapshot snapshot,
+                        source.FromCheckpoint(order.folder(), first));
+  CHECK(snapshot.DebugString() == captured.snapshot->DebugString());
+}
+
 TEST_CASE("CheckpointWriter: a full disk is reported", "[server][storage]") {
   SimDisk disk(1);
   disk.SetCapacity(500);

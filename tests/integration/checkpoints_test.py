@@ -161,6 +161,18 @@ class CheckpointsTest(unittest.TestCase):
                     self.assertGreater(one["results"][-1]["testAccuracy"], 0.95)
                     self.assertEqual(len(one["results"]), BSP["epochs"])
 
+    def test_a_job_in_the_folder_of_one_before_writes_over_nothing(self):
+        output = pathlib.Path(self.cluster.folder, "shared")
+        job = self.start(more=f'output {{ directory: "{output}" }}')
+        begun_with = self.save(job)
+        self.cluster.run("job", "stop", job)
+        restored = self.restore(begun_with)
+        self.assertTrue(cluster.until("it trains", lambda: int(
+            self.cluster.status(restored).get("iteration", 0)) > 0))
+        own = self.save(restored)
+        whole = [one["path"] for one in self.complete(str(output / "checkpoints"))]
+        self.assertEqual(whole, [own, begun_with])
+
     def test_a_job_whose_server_dies_goes_back_and_ends_with_the_same_bits(self):
         undisturbed = self.finish(self.submit())
         job = self.start(checkpoints="checkpoints { every_iterations: 60 }")
