@@ -159,7 +159,8 @@ absl::StatusOr<std::unique_ptr<DataServer>> DataServer::Start(Options options) {
   CAPSTAN_ASSIGN_OR_RETURN(std::string token, MakeToken());
   std::unique_ptr<DataServer> server(
       new DataServer(std::move(options), std::move(listening), std::move(token)));
-  server->acceptor_ = std::thread([raw = server.get()] { raw->Accept(); });
+  CAPSTAN_ASSIGN_OR_RETURN(server->acceptor_,
+                           server->options_.start_thread([raw = server.get()] { raw->Accept(); }));
   return server;
 }
 
@@ -194,7 +195,14 @@ void DataServer::AcceptOne() {
   const int number = next_number_++;
   Connection& connection = connections_[number];
   connection.peer = std::make_shared<Peer>(std::move(socket), &options_.handler, &clock_);
-  connection.thread = std::thread([this, number, peer = connection.peer] { Serve(number, peer); });
+  absl::StatusOr<std::thread> thread =
+      options_.start_thread([this, number, peer = connection.peer] { Serve(number, peer); });
+  if (thread.ok()) {
+    connection.thread = *std::move(thread);
+    return;
+  }
+  LogWarning({}, "a data connection is closed: {}", std::string(thread.status().message()));
+  connections_.erase(number);
 }
 
 void DataServer::Serve(int number, const std::shared_ptr<Peer>& peer) {
@@ -237,7 +245,7 @@ void DataServer::Stop() {
   }
   stop_.Wake();
   wake_up_.Wake();
-  acceptor_.join();
+  if (acceptor_.joinable()) acceptor_.join();  // Start may have failed.
   absl::btree_map<int, Connection> rest;
   {
     absl::MutexLock lock(&mutex_);

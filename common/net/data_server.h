@@ -5,7 +5,8 @@
 //
 // One thread a connection reads its requests and runs the handler itself; answers are written by
 // whoever finishes the call, and what the socket does not take by the connection's thread. So a
-// slow reader holds up only itself: nothing more is read of it while 64 MiB of answers wait.
+// slow reader holds up only itself: nothing more is read of it while 64 MiB of answers wait. Where
+// the machine has no thread to give, the connection is closed: its calls go by gRPC.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_DATA_SERVER_H_
 #define CAPSTAN_COMMON_NET_DATA_SERVER_H_
@@ -25,6 +26,7 @@
 #include "absl/time/time.h"
 #include "common/net/data_socket.h"
 #include "common/net/frame.h"
+#include "common/net/start_thread.h"
 #include "common/net/wake_up.h"
 #include "common/time/clock.h"
 
@@ -47,8 +49,10 @@ class DataServer {
     std::string listen;  // host:port; port 0 picks a free one.
     Handler handler;
     int connections_max = 4096;  // More are closed at once.
+    // Connections that get no thread are closed, too.
+    ThreadStarter start_thread = StartThread;
   };
-  // Errors: those of ListenForData and MakeToken.
+  // Errors: those of ListenForData, MakeToken and StartThread.
   static absl::StatusOr<std::unique_ptr<DataServer>> Start(Options options);
   ~DataServer() { Stop(); }
 

@@ -64,12 +64,17 @@ void DataLane::Offer(Instant now) {
 
 void DataLane::OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Status& status) {
   if (!status.ok()) return OnEnd(status, /*was_open=*/false);
-  absl::MutexLock lock(&mutex_);
-  if (closed_) {
-    opening_.reset();
-    return;
+  absl::StatusOr<std::thread> thread;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closed_) {
+      opening_.reset();
+      return;
+    }
+    thread = options_.start_thread([this, opening] { Serve(opening); });
+    if (thread.ok()) thread_ = *std::move(thread);
   }
-  thread_ = std::thread([this, opening] { Serve(opening); });
+  if (!thread.ok()) OnEnd(thread.status(), /*was_open=*/false);
 }
 
 absl::StatusOr<DataLane::Open> DataLane::Connect(const Opening& opening) {
@@ -84,20 +89,15 @@ absl::StatusOr<DataLane::Open> DataLane::Connect(const Opening& opening) {
   return open;
 }
 
-absl::Status DataLane::RunBoth(const Open& open) {
-  std::thread pulls([&open] {
-    open.pulls->Run().IgnoreError();
-    open.pushes->Close();
-  });
-  absl::Status status = open.pushes->Run();
-  open.pulls->Close();
-  pulls.join();
-  return status;
-}
-
 void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
   const absl::StatusOr<Open> open = Connect(*opening);
   if (!open.ok()) return OnEnd(open.status(), /*was_open=*/false);
+  // First: of a connection that is told of, calls end only with a thread that reads it.
+  absl::StatusOr<std::thread> pulls = options_.start_thread([open = *open] {
+    open.pulls->Run().IgnoreError();
+    open.pushes->Close();
+  });
+  if (!pulls.ok()) return OnEnd(pulls.status(), /*was_open=*/false);
   {
     absl::MutexLock lock(&mutex_);
     open_ = *open;
@@ -107,7 +107,10 @@ void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
     }
   }
   LogDebug({}, "data connections to {} are open", options_.server);
-  OnEnd(RunBoth(*open), /*was_open=*/true);
+  const absl::Status status = open->pushes->Run();
+  open->pulls->Close();
+  pulls->join();
+  OnEnd(status, /*was_open=*/true);
 }
 
 void DataLane::OnEnd(const absl::Status& status, bool was_open) {

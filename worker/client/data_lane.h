@@ -3,7 +3,7 @@
 //               Offer           port, token: a thread connects, greets     a connection lost
 //   (nothing) ---------> ASKED over gRPC -----------------------> OPEN ------------> (nothing)
 //      ^                  |  '--the server has none: (nothing), for good               |
-//      |                  '--failed, cannot connect: (nothing)                         |
+//      |                  '--failed, cannot connect, no thread to be had: (nothing)    |
 //      '--------- asked again after 1 s, doubling up to 30 s while it does not open ---'
 //
 // Two connections, so that a small request to read never waits behind gradients: one for pushes,
@@ -25,6 +25,7 @@
 #include "common/net/call_tracker.h"
 #include "common/net/data_caller.h"
 #include "common/net/frame.h"
+#include "common/net/start_thread.h"
 #include "common/net/wake_up.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
@@ -39,6 +40,7 @@ class DataLane {
     std::string server;                         // host:port of its gRPC service.
     const Clock* clock = nullptr;               // Outlives the lane.
     bool enabled = true;
+    ThreadStarter start_thread = StartThread;
   };
   explicit DataLane(Options options);
   ~DataLane() { Close(); }
@@ -63,7 +65,6 @@ class DataLane {
   void OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Status& status);
   void Serve(const std::shared_ptr<Opening>& opening);
   absl::StatusOr<Open> Connect(const Opening& opening);
-  absl::Status RunBoth(const Open& open);
   void OnEnd(const absl::Status& status, bool was_open);
   void Join();
 

@@ -2,19 +2,23 @@
 // service.
 #include "worker/client/data_lane.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
+#include "common/net/channel.h"
 #include "common/net/data_server.h"
 #include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
+#include "common/net/start_thread.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/service/deadline_timer.h"
@@ -306,6 +310,35 @@ TEST_CASE("Data lane: a pull that is given up is cancelled at the server", "[wor
   SECTION("by its operation") { f.client->CancelPull(op); }
   SECTION("by the end of the client") { f.client.reset(); }
   f.fake.Await([](const FakeServer& fake) { return fake.cancelled() == 1; });
+}
+
+TEST_CASE("Data lane: where there is no thread to be had it stays shut, and is tried again",
+          "[worker][client]") {
+  const int refused = GENERATE(0, 1);  // The one that connects, the one that reads answers.
+  Fixture f;
+  ManualClock clock;
+  std::atomic<int> asked = 0;
+  const auto stub =
+      v1::ParameterServer::NewStub(MakeChannel(f.server->address(), ChannelKind::kControl));
+  DataLane lane({.stub = stub.get(),
+                 .server = f.server->address(),
+                 .clock = &clock,
+                 .start_thread = [&](std::function<void()> body) -> absl::StatusOr<std::thread> {
+                   if (asked++ == refused) return absl::UnavailableError("no more threads");
+                   return StartThread(std::move(body));
+                 }});
+  const Instant give_up = f.clock.Now() + kPatience;
+  const auto until = [&](const std::function<bool()>& condition) {
+    while (!condition()) REQUIRE(f.clock.Now() < give_up);
+  };
+  lane.Offer(clock.Now());
+  CHECK_FALSE(lane.WantsOffer(clock.Now() + absl::Hours(1)));  // It is being asked.
+  until([&] { return lane.WantsOffer(clock.Now() + absl::Hours(1)); });
+  CHECK(asked == refused + 1);
+  CHECK(lane.For(DataMethod::kPush) == nullptr);
+  clock.Advance(absl::Hours(1));
+  lane.Offer(clock.Now());
+  until([&] { return lane.For(DataMethod::kPush) != nullptr; });
 }
 
 // The real service with a job of two shards under ASP.
