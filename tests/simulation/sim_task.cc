@@ -12,10 +12,6 @@
 namespace capstan::sim {
 namespace {
 
-// As in worker/task.
-constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
-constexpr absl::Duration kReportDelayMax = absl::Seconds(1);
-constexpr absl::Duration kLastWordTimeout = absl::Seconds(10);
 constexpr int kReleaseSteps = 3;  // Parts in which a gradient becomes ready.
 
 }  // namespace
@@ -32,8 +28,7 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       board_(BoardOptions(*world, assignment.spec())),
       session_(SessionOptions(*world, assignment.spec())),
       parameters_(world->workload.Zeros()),
-      row_cache_(MakeRowCache(*world)),
-      report_delay_(kReportInterval) {}
+      row_cache_(MakeRowCache(*world)) {}
 
 void SimTask::Start() {
   Report();
@@ -203,87 +198,6 @@ bool SimTask::Export(const worker::Work&, const absl::btree_map<TableId, Version
   world_->Tell([&](Checker& checker) { checker.Exported(life_, parameters_, versions); });
   *result = absl::OkStatus();
   return true;
-}
-
-// ---------------------------------------------------------------- the scheduler
-
-void SimTask::ReportSoon() {
-  report_woken_ = true;
-  if (reporting_ || ending_) return;
-  process_->CancelTimer(report_timer_);
-  report_timer_ = process_->After(absl::ZeroDuration(), [this] { Report(); });
-}
-
-v1::SyncTaskRequest SimTask::MakeReport() {
-  v1::SyncTaskRequest request;
-  request.set_job_id(life_.job);
-  request.set_rank(life_.rank.value());
-  request.set_incarnation(life_.incarnation.value());
-  request.set_assignment_seen(board_.assignment().generation.value());
-  request.set_routing_seen(session_.needs_routing() ? 0 : session_.routing_generation().value());
-  *request.mutable_progress() = worker::ProgressToProto(board_);
-  request.set_idle(board_.Idle());
-  if (const worker::SessionWait wait = session_.CurrentWait(); wait.waiting) {
-    *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
-  }
-  if (!failure_.ok()) {
-    *request.mutable_failure() = worker::FailureOf(failure_);
-  }
-  return request;
-}
-
-void SimTask::Report() {
-  report_timer_ = 0;
-  reporting_ = true;
-  report_woken_ = false;
-  const v1::SyncTaskRequest request = MakeReport();
-  world_->network.Call(
-      self_, world_->scheduler, kSyncTask, request.SerializeAsString(), report_timeout_,
-      [this, idle = request.idle()](const absl::Status& status, const std::string& answer) {
-        OnReported(idle, status, answer);
-      });
-}
-
-void SimTask::OnReported(bool idle, const absl::Status& status, const std::string& answer) {
-  reporting_ = false;
-  if (ending_) return;
-  if (absl::IsAborted(status) || absl::IsNotFound(status)) {
-    world_->trace.Story(absl::StrCat(process_->name(), " is told to stop"));
-    fenced_ = true;
-    interrupted_ = true;
-    return Changed();  // It reports no more.
-  }
-  absl::Duration delay = idle ? absl::ZeroDuration() : kReportInterval;
-  if (status.ok()) {
-    report_delay_ = kReportInterval;
-  } else {
-    report_delay_ = std::min(std::max(report_delay_ * 2, kReportInterval), kReportDelayMax);
-    delay = report_delay_;
-  }
-  if (report_woken_) delay = absl::ZeroDuration();
-  report_timer_ = process_->After(delay, [this] { Report(); });
-  v1::SyncTaskResponse response;
-  if (!status.ok() || !response.ParseFromString(answer)) return;
-  report_timeout_ = agent_timing::SyncTimeout(response);
-  if (response.has_routing()) TakeRouting(response.routing());
-  if (!response.has_assignment()) return;
-  const auto assignment = worker::AssignmentFromProto(response.assignment());
-  if (!assignment.ok()) {
-    world_->failure = absl::StrCat("assignment: ", assignment.status().ToString());
-    return;
-  }
-  if (!board_.Take(*assignment)) return;
-  NoteWork();
-  interrupted_ = true;
-  Changed();
-}
-
-void SimTask::LastWord(int exit_code) {
-  world_->network.Call(self_, world_->scheduler, kSyncTask, MakeReport().SerializeAsString(),
-                       kLastWordTimeout,
-                       [this, exit_code](const absl::Status& status, const auto&) {
-                         exited_(exit_code != 0 && !status.ok() ? 3 : exit_code);
-                       });
 }
 
 }  // namespace capstan::sim

@@ -63,6 +63,8 @@ class SimTask final : public worker::TaskPort {
   void Suspended(std::coroutine_handle<> loop) override { suspended_ = loop; }
 
  private:
+  static constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
+
   // What the loop waits for.
   enum class Waiting { kNothing, kOp, kParameters, kWork, kTime };
   struct Gradient {  // Of a push that has not ended.
@@ -135,7 +137,7 @@ class SimTask final : public worker::TaskPort {
   std::coroutine_handle<> suspended_;
   bool resuming_ = false;
 
-  absl::Duration report_delay_;
+  absl::Duration report_delay_ = kReportInterval;
   absl::Duration report_timeout_ = agent_timing::kFirstSyncTimeout;
   Process::TimerId report_timer_ = 0;
   bool reporting_ = false;
