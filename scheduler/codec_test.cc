@@ -250,7 +250,9 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
       peer: "server-1"
       waiting_for { table: 1 shard: 2 iteration: 38 ranks: 0 ranks: 3 slots: 7 }
     }
-    failure { reason: DIVERGED message: "conv1" })pb");
+    failure { reason: DIVERGED message: "conv1" }
+    preparing: true
+    activity { what: "examples read" done: 300 })pb");
   REQUIRE_OK_AND_ASSIGN(const TaskReport report, DecodeTaskReport(request));
   CHECK(report.task == TaskKey{"job-1", Rank(2), Incarnation(9)});
   CHECK(report.assignment_seen == Generation(5));
@@ -273,6 +275,10 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
   v1::Wait wait;
   EncodeWait(report.wait, wait);
   CHECK(google::protobuf::util::MessageDifferencer::Equals(wait, request.wait()));
+  CHECK(report.preparing);
+  v1::Activity activity;
+  EncodeActivity(report.activity, activity);
+  CHECK(google::protobuf::util::MessageDifferencer::Equals(activity, request.activity()));
 
   request.mutable_progress()->set_loss_total(std::numeric_limits<double>::quiet_NaN());
   CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument, "loss_total: nan");
@@ -361,7 +367,8 @@ JobView SmallView() {
                  Iteration(5),
                  50,
                  At(9),
-                 {.what = "pull", .iteration = Iteration(6), .waited = absl::Seconds(1)}}};
+                 {.what = "pull", .iteration = Iteration(6), .waited = absl::Seconds(1)},
+                 {.what = "bytes written", .done = 12}}};
   return view;
 }
 
@@ -414,6 +421,7 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
       samples_total: 50
       last_report_ms: 1000
       wait { what: "pull" iteration: 6 waited_ms: 1000 }
+      activity { what: "bytes written" done: 12 }
     }
     output_directory: "/out"
     phase: "training"

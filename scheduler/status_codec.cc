@@ -40,6 +40,7 @@ void EncodeTaskStatus(const TaskView& view, Instant now, v1::TaskStatus& out) {
   out.set_samples_total(view.samples);
   out.set_last_report_ms(absl::ToInt64Milliseconds(now - view.last_report));
   if (!view.wait.what.empty()) EncodeWait(view.wait, *out.mutable_wait());
+  if (!view.activity.what.empty()) EncodeActivity(view.activity, *out.mutable_activity());
   out.mutable_gpus()->Add(view.gpus.begin(), view.gpus.end());
 }
 

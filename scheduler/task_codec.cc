@@ -15,13 +15,13 @@ namespace {
 
 constexpr int kWaitingForMax = 64;
 constexpr int kWaitedListMax = 4096;
-constexpr size_t kWaitBytesMax = 256;
+constexpr size_t kTextBytesMax = 256;
 
 Wait DecodeWait(const v1::Wait& wait) {
-  Wait decoded{.what = Cut(wait.what(), kWaitBytesMax),
+  Wait decoded{.what = Cut(wait.what(), kTextBytesMax),
                .iteration = Iteration(wait.iteration()),
                .waited = absl::Milliseconds(wait.waited_ms()),
-               .peer = Cut(wait.peer(), kWaitBytesMax),
+               .peer = Cut(wait.peer(), kTextBytesMax),
                .waiting_for = {}};
   for (int i = 0; i < std::min(wait.waiting_for_size(), kWaitingForMax); ++i) {
     const v1::WaitingFor& waiting = wait.waiting_for(i);
@@ -137,6 +137,8 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
                    progress.rows_pulled()};
   report.exported = progress.exported();
   report.idle = request.idle();
+  report.preparing = request.preparing();
+  report.activity = {Cut(request.activity().what(), kTextBytesMax), request.activity().done()};
   if (request.has_wait()) report.wait = DecodeWait(request.wait());
   if (request.has_failure()) report.failure = DecodeFailure(request.failure());
   // Whoever gives up without a reason is taken at its word all the same.
@@ -169,6 +171,11 @@ void EncodeWait(const Wait& wait, v1::Wait& out) {
     for (const Rank rank : waiting.ranks) entry.add_ranks(rank.value());
     for (const SlotId slot : waiting.slots) entry.add_slots(slot.value());
   }
+}
+
+void EncodeActivity(const Activity& activity, v1::Activity& out) {
+  out.set_what(activity.what);
+  out.set_done(activity.done);
 }
 
 }  // namespace capstan::scheduler

@@ -80,9 +80,10 @@ class ClickLogExamples final : public ExampleSet {
 };
 
 absl::StatusOr<std::unique_ptr<RangeReader>> MakeReader(const v1::Data& data,
-                                                        double max_bad_fraction) {
+                                                        double max_bad_fraction,
+                                                        const Progress& progress = nullptr) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LineParser> parser, MakeLineParser(data));
-  return std::make_unique<RangeReader>(std::move(parser), max_bad_fraction);
+  return std::make_unique<RangeReader>(std::move(parser), max_bad_fraction, progress);
 }
 
 absl::StatusOr<std::vector<FileRange>> RangesOf(const v1::Split& split) {
@@ -122,7 +123,8 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> ReadAll(const std::vector<FileRange>
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ExampleSet>> ExampleSet::Open(const v1::Data& data,
-                                                             const v1::Split& split) {
+                                                             const v1::Split& split,
+                                                             const Progress& progress) {
   if (data.format() == v1::Data::CLICK_LOG) {
     CAPSTAN_ASSIGN_OR_RETURN(ClickLog log, MakeClickLog(data.click_log()));
     return std::make_unique<ClickLogExamples>(std::move(log), data.click_log(), split);
@@ -130,7 +132,7 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> ExampleSet::Open(const v1::Data& dat
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<FileRange> ranges, RangesOf(split));
   if (AreStored(data, ranges)) {
     CAPSTAN_ASSIGN_OR_RETURN(const auto reader,
-                             MakeReader(data, data.examples().max_bad_fraction()));
+                             MakeReader(data, data.examples().max_bad_fraction(), progress));
     return ReadAll(ranges, *reader);
   }
   // Malformed lines were judged when blocks were counted.

@@ -18,13 +18,15 @@
 #include "absl/status/statusor.h"
 #include "common/examples/example_batch.h"
 #include "common/types/ids.h"
+#include "common/types/progress.h"
 #include "proto/job.pb.h"
 
 namespace capstan {
 
 class ExampleSet {
  public:
-  // A split of large files has its block_examples already (CountBlocks).
+  // A split of large files has its block_examples already (CountBlocks). `progress`: told of
+  // "examples read" while it reads small ones.
   // REQUIRES: ValidateJob found nothing wrong with `data` and `split`.
   // Errors, of which messages about files begin with their path:
   //   kInvalidArgument    no example in all files; 2^32 or more in memory; a header that is not the
@@ -33,7 +35,8 @@ class ExampleSet {
   //   kDataLoss           other blocks than those that were counted.
   //   else                those of ListRanges, ExampleSource and BadLines.
   static absl::StatusOr<std::unique_ptr<ExampleSet>> Open(const v1::Data& data,
-                                                          const v1::Split& split);
+                                                          const v1::Split& split,
+                                                          const Progress& progress = nullptr);
   virtual ~ExampleSet() = default;
 
   virtual int64_t count() const = 0;  // >= 1.

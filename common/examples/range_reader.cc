@@ -40,6 +40,7 @@ absl::Status RangeReader::Append(const FileRange& range, ExampleBatch* batch) {
     CAPSTAN_RETURN_IF_ERROR(source->Next(kExamplesAtOnce, &next_));
     if (next_.count() == 0) return absl::OkStatus();
     batch->Append(next_, 0, next_.count());
+    if (progress_) progress_("examples read", next_.count());
     CAPSTAN_RETURN_IF_ERROR(CheckMemory(range.path, *batch));
   }
 }

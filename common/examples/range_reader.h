@@ -11,13 +11,18 @@
 #include "common/examples/example_batch.h"
 #include "common/examples/file_ranges.h"
 #include "common/examples/line_parser.h"
+#include "common/types/progress.h"
 
 namespace capstan {
 
 class RangeReader {
  public:
-  RangeReader(std::unique_ptr<LineParser> parser, double max_bad_fraction)
-      : parser_(std::move(parser)), bad_lines_(max_bad_fraction), next_(dense_columns()) {}
+  // `progress`: told of "examples read".
+  RangeReader(std::unique_ptr<LineParser> parser, double max_bad_fraction, Progress progress)
+      : parser_(std::move(parser)),
+        bad_lines_(max_bad_fraction),
+        progress_(std::move(progress)),
+        next_(dense_columns()) {}
 
   int64_t dense_columns() const { return parser_->dense_columns(); }
   int32_t field_count() const { return parser_->field_count(); }
@@ -33,6 +38,7 @@ class RangeReader {
  private:
   const std::unique_ptr<LineParser> parser_;
   BadLines bad_lines_;
+  const Progress progress_;
   ExampleBatch next_;
 };
 

@@ -36,6 +36,7 @@ enum class PlantedBug : uint8_t {
   kLoseLeasesOnRestart,
   kForgetToStoreJob,
   kReuseIncarnations,
+  kTakeBusyForHung,
   // The server.
   kSkipDuplicateFilter,
   kAcceptOldIncarnation,

@@ -71,14 +71,14 @@ absl::StatusOr<EarlierExport> FindEarlierExport(const std::string& folder,
 absl::StatusOr<TableRows> ExportRows(const TableScan::Options& options, const v1::TableSpec& table,
                                      const v1::RoutingTable& routing, const std::string& directory,
                                      const Clock& clock, RowSource& source,
-                                     const EarlierExport* earlier) {
+                                     const EarlierExport* earlier, const Progress& progress) {
   const TableScan::Options asked = WithSince(options, table, earlier);
   CAPSTAN_RETURN_IF_ERROR(TableScan::Make(asked, table, routing).status());
   CAPSTAN_ASSIGN_OR_RETURN(const std::string name, RowFileName(table.name()));
   CAPSTAN_RETURN_IF_ERROR(MakeDirectories(directory));
   const std::filesystem::path folder(directory);
   CAPSTAN_ASSIGN_OR_RETURN(RowFileWriter file,
-                           RowFileWriter::Create(folder / name, table.sparse().dim()));
+                           RowFileWriter::Create(folder / name, table.sparse().dim(), progress));
   CAPSTAN_ASSIGN_OR_RETURN(std::optional<RemovedRows> removed, MakeRemoved(earlier, table, folder));
   const auto take = [&](const RowBatch& rows) {
     if (removed.has_value()) {

@@ -14,6 +14,7 @@
 #include "common/row_export/table_scan.h"
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
+#include "common/types/progress.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/parameter_server.pb.h"
 
@@ -36,11 +37,13 @@ absl::StatusOr<EarlierExport> FindEarlierExport(const std::string& folder,
 // it was. Memory: some answers. Returns what the manifest says; it borrows `table`.
 // With `earlier` only rows that have changed since, and where rows may leave, the keys of those
 // that have, removed-<table>.safetensors.
+// `progress`: as RowFileWriter's.
 // Errors: those of ScanTable, RowFileName, RowFileWriter and RemovedRows.
 absl::StatusOr<TableRows> ExportRows(const TableScan::Options& options, const v1::TableSpec& table,
                                      const v1::RoutingTable& routing, const std::string& directory,
                                      const Clock& clock, RowSource& source,
-                                     const EarlierExport* earlier = nullptr);
+                                     const EarlierExport* earlier = nullptr,
+                                     const Progress& progress = nullptr);
 
 }  // namespace capstan
 

@@ -54,6 +54,28 @@ TEST_CASE("Export of rows: a file with every key's row, and what the manifest sa
   }
 }
 
+TEST_CASE("Export of rows: progress is told with every answer, and while rows are copied",
+          "[common]") {
+  FakeRowSource source(3, 4);
+  for (uint64_t key = 0; key < 100; ++key) source.Put(key);
+  int64_t bytes = 0;
+  std::vector<int64_t> at_answers;
+  source.before = [&](int) {
+    at_answers.push_back(bytes);
+    return absl::OkStatus();
+  };
+  const auto listen = [&](const std::string& what, int64_t more) {
+    if (what == "bytes written") bytes += more;
+  };
+  REQUIRE_OK(ExportRows(Reader(), source.table(), source.routing, TestPath("told"), source.clock,
+                        source, /*earlier=*/nullptr, listen));
+  REQUIRE(at_answers.size() >= 10);
+  CHECK(std::is_sorted(at_answers.begin(), at_answers.end()));
+  CHECK(at_answers.back() > at_answers[5]);
+  // Keys once, rows also into the temporary file; and a header.
+  CHECK(bytes > 100 * (8 + 2 * 4 * 4));
+}
+
 std::vector<uint64_t> KeysIn(const std::string& path) {
   REQUIRE_OK_AND_ASSIGN(const auto tensors, ReadSafetensors(path));
   std::vector<uint64_t> keys = tensors.at(0).keys;

@@ -39,31 +39,34 @@ std::vector<int64_t> Widths(const google::protobuf::RepeatedField<int32_t>& unit
 
 // Calls use(batch) for the examples [0, count), some at a time.
 template <typename Use>
-absl::Status ForEachBatch(ExampleSet& set, int64_t count, Use use) {
+absl::Status ForEachBatch(ExampleSet& set, int64_t count, const Progress& progress, Use use) {
   ExampleBatch batch(set.dense_columns());
   for (int64_t begin = 0; begin < count; begin += kExamplesAtOnce) {
     batch.Clear();
     CAPSTAN_RETURN_IF_ERROR(set.Append({begin, std::min(begin + kExamplesAtOnce, count)}, &batch));
     use(batch);
+    if (progress) progress("examples gone through", batch.count());
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<float> MeanLabel(ExampleSet& set) {
+absl::StatusOr<float> MeanLabel(ExampleSet& set, const Progress& progress) {
   const int64_t count = std::min(set.count(), kLabelsForMean);
   double sum = 0;
-  CAPSTAN_RETURN_IF_ERROR(ForEachBatch(set, count, [&sum](const ExampleBatch& batch) {
+  CAPSTAN_RETURN_IF_ERROR(ForEachBatch(set, count, progress, [&sum](const ExampleBatch& batch) {
     for (const float label : batch.labels()) sum += label;
   }));
   return static_cast<float>(sum / static_cast<double>(count));
 }
 
 // In ascending order of their keys.
-absl::StatusOr<std::vector<NoiseWords::Word>> CountWords(ExampleSet& set) {
+absl::StatusOr<std::vector<NoiseWords::Word>> CountWords(ExampleSet& set,
+                                                         const Progress& progress) {
   absl::flat_hash_map<uint64_t, int64_t> counts;
-  CAPSTAN_RETURN_IF_ERROR(ForEachBatch(set, set.count(), [&counts](const ExampleBatch& batch) {
+  const auto count_keys = [&counts](const ExampleBatch& batch) {
     for (const uint64_t key : batch.keys()) ++counts[key];
-  }));
+  };
+  CAPSTAN_RETURN_IF_ERROR(ForEachBatch(set, set.count(), progress, count_keys));
   std::vector<NoiseWords::Word> words;
   for (const auto& [key, count] : counts) words.push_back({.key = key, .count = count});
   std::sort(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
@@ -91,7 +94,8 @@ Model Make(const v1::SparseModel::FactorizationMachine& spec, ExampleSet& train)
   return MakeFactorModel(options);
 }
 
-Model Make(const v1::SparseModel::MatrixFactorization& spec, ExampleSet& train) {
+Model Make(const v1::SparseModel::MatrixFactorization& spec, ExampleSet& train,
+           const Progress& progress) {
   if (train.field_count() != 2 || train.dense_columns() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "matrix factorisation: the examples have ", train.field_count(), " fields and ",
@@ -99,7 +103,7 @@ Model Make(const v1::SparseModel::MatrixFactorization& spec, ExampleSet& train) 
   }
   FactorModel::Options options = FactorModel::MatrixFactorization(spec.rank(), spec.mean());
   if (!spec.has_mean()) {
-    CAPSTAN_ASSIGN_OR_RETURN(options.bias, MeanLabel(train));
+    CAPSTAN_ASSIGN_OR_RETURN(options.bias, MeanLabel(train, progress));
   }
   if (spec.has_factor_std()) options.factor_std = spec.factor_std();
   return MakeFactorModel(options);
@@ -124,9 +128,9 @@ Model Make(const v1::SparseModel::Dlrm& spec, ExampleSet& train) {
   return model;
 }
 
-Model Make(const v1::SparseModel::SkipGram& spec, ExampleSet& train) {
+Model Make(const v1::SparseModel::SkipGram& spec, ExampleSet& train, const Progress& progress) {
   const double power = spec.has_noise_power() ? spec.noise_power() : kDefaultNoisePower;
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<NoiseWords::Word> words, CountWords(train));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<NoiseWords::Word> words, CountWords(train, progress));
   CAPSTAN_ASSIGN_OR_RETURN(NoiseWords noise, NoiseWords::Create(words, power));
   SkipGram::Options options;
   if (spec.has_dim()) options.dim = spec.dim();
@@ -153,7 +157,8 @@ int32_t BucketsOf(const v1::SparseModel& spec) {
 }
 
 absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseModel& spec,
-                                                             ExampleSet& train) {
+                                                             ExampleSet& train,
+                                                             const Progress& progress) {
   const auto deep = [&train](const v1::SparseModel::DeepFactors& factors, auto make_options) {
     return MakeDeep(make_options(train.dense_columns(), train.field_count(), factors.rank(),
                                  Widths(factors.hidden())),
@@ -165,7 +170,7 @@ absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseMod
     case v1::SparseModel::kFactorizationMachine:
       return Make(spec.factorization_machine(), train);
     case v1::SparseModel::kMatrixFactorization:
-      return Make(spec.matrix_factorization(), train);
+      return Make(spec.matrix_factorization(), train, progress);
     case v1::SparseModel::kWideAndDeep:
       return deep(spec.wide_and_deep(), FactorModel::WideAndDeep);
     case v1::SparseModel::kDeepFm:
@@ -173,7 +178,7 @@ absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseMod
     case v1::SparseModel::kDlrm:
       return Make(spec.dlrm(), train);
     case v1::SparseModel::kSkipGram:
-      return Make(spec.skip_gram(), train);
+      return Make(spec.skip_gram(), train, progress);
     case v1::SparseModel::KIND_NOT_SET:
       break;
   }

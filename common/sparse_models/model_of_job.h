@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/examples/example_set.h"
 #include "common/sparse_models/sparse_model.h"
+#include "common/types/progress.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 
@@ -24,12 +25,14 @@ int32_t BucketsOf(const v1::SparseModel& spec);
 
 // The model for examples like those of `train`. Skip-gram counts the words of all of them; matrix
 // factorisation without a mean takes that of the first million labels.
+// `progress`: told of the "examples gone through" for that.
 // REQUIRES: ValidateJob found nothing wrong with `spec`.
 // Errors: kInvalidArgument  the examples have columns or fields that the model cannot have; names
 //                           the option and both numbers.
 //         else              those of reading `train`.
 absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseModel& spec,
-                                                             ExampleSet& train);
+                                                             ExampleSet& train,
+                                                             const Progress& progress = nullptr);
 
 // One or two tables, ordered by index, for a model of this shape.
 std::vector<v1::TableSpec> MakeSparseTables(const v1::SparseModel& spec, const SparseShape& shape);

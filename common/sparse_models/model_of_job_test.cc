@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/data/test_files.h"
 #include "common/examples/example_files.h"
 #include "common/model/tables.h"
@@ -72,8 +73,14 @@ TEST_CASE("Model of a job: skip-gram draws negatives from the words of its text"
   data.set_format(v1::Data::TEXT);
   v1::Split split;
   split.add_files(folder.Path("t"));
-  REQUIRE_OK_AND_ASSIGN(const auto set, ExampleSet::Open(data, split));
-  REQUIRE_OK_AND_ASSIGN(const auto model, MakeSparseModel(Parse("skip_gram { dim: 7 }"), *set));
+  std::string told;
+  const auto listen = [&told](const std::string& what, int64_t more) {
+    absl::StrAppend(&told, more, " ", what, "; ");
+  };
+  REQUIRE_OK_AND_ASSIGN(const auto set, ExampleSet::Open(data, split, listen));
+  REQUIRE_OK_AND_ASSIGN(const auto model,
+                        MakeSparseModel(Parse("skip_gram { dim: 7 }"), *set, listen));
+  CHECK(told == "2 examples read; 2 examples gone through; ");
   CHECK(model->shape().row_dim == 7);
   CHECK(model->shape().dense_count == 0);
   CHECK(MakeSparseTables({}, model->shape()).size() == 1);

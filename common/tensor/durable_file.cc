@@ -16,7 +16,7 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kWriteBytesMax = size_t{1} << 30;  // Linux writes at most 2 GiB - 4 KiB a call.
+constexpr size_t kPieceBytes = size_t{64} << 20;  // Between two words of progress.
 constexpr size_t kCopyBytes = 1 << 20;
 
 absl::Status ErrnoStatus(const char* what, const std::string& path) {
@@ -36,13 +36,14 @@ absl::Status SyncDirectory(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path) {
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path,
+                                                                 const Progress& progress) {
   // Processes of two containers that share the folder may have the same number.
   std::random_device draw;
   std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", absl::Hex(draw()));
   const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoStatus("create", temporary);
-  return std::unique_ptr<DurableFile>(new DurableFile(path, std::move(temporary), fd));
+  return std::unique_ptr<DurableFile>(new DurableFile(path, std::move(temporary), fd, progress));
 }
 
 DurableFile::~DurableFile() {
@@ -58,11 +59,12 @@ absl::Status DurableFile::Append(absl::string_view bytes) {
 absl::Status DurableFile::Overwrite(int64_t offset, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written =
-        pwrite(fd_.get(), bytes.data(), std::min(bytes.size(), kWriteBytesMax), offset);
+        pwrite(fd_.get(), bytes.data(), std::min(bytes.size(), kPieceBytes), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return ErrnoStatus("write", temporary_);
     bytes.remove_prefix(static_cast<size_t>(written));
     offset += written;
+    if (progress_ && written > 0) progress_("bytes written", written);
   }
   return absl::OkStatus();
 }
@@ -80,7 +82,21 @@ absl::Status DurableFile::AppendFrom(const DurableFile& other) {
   return absl::OkStatus();
 }
 
+// Much may wait in memory for the disk, and one fsync of all of it would tell nothing for as long.
+// Errors are left to fsync, which hears of them too.
+void DurableFile::SyncByPieces() {
+  constexpr unsigned kWriteOut =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  for (int64_t begin = 0; begin < bytes_;) {
+    const int64_t piece = std::min(bytes_ - begin, static_cast<int64_t>(kPieceBytes));
+    if (sync_file_range(fd_.get(), begin, piece, kWriteOut) != 0) return;
+    progress_("bytes synced", piece);
+    begin += piece;
+  }
+}
+
 absl::Status DurableFile::Commit() {
+  if (progress_) SyncByPieces();
   if (fsync(fd_.get()) != 0) return ErrnoStatus("sync", temporary_);
   if (close(fd_.Release()) != 0) return ErrnoStatus("close", temporary_);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
@@ -91,8 +107,10 @@ absl::Status DurableFile::Commit() {
   return SyncDirectory(directory.empty() ? "." : directory);
 }
 
-absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> file, DurableFile::Create(path));
+absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts,
+                              const Progress& progress) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> file,
+                           DurableFile::Create(path, progress));
   for (const absl::string_view part : parts) CAPSTAN_RETURN_IF_ERROR(file->Append(part));
   return file->Commit();
 }

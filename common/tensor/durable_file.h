@@ -16,18 +16,22 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/storage/descriptor.h"
+#include "common/types/progress.h"
 
 namespace capstan {
 
 // Writes `parts` one after the other. On failure `path` is as it was and nothing is left beside it.
+//   progress  told of "bytes written" and then, as they reach the disk, of "bytes synced"
 // Errors: that of the operating system, with the path (kNotFound: no such folder,
 //         kPermissionDenied, kResourceExhausted: disk full...).
-absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts);
+absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts,
+                              const Progress& progress = nullptr);
 
 // The same for a file that comes in pieces. Errors: as above; then it can only be let go.
 class DurableFile {
  public:
-  static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path,
+                                                             const Progress& progress = nullptr);
   ~DurableFile();  // Before Commit: `path` is as it was, nothing is left beside it.
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
@@ -43,12 +47,17 @@ class DurableFile {
   int64_t bytes() const { return bytes_; }
 
  private:
-  DurableFile(std::string path, std::string temporary, int fd)
-      : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+  DurableFile(std::string path, std::string temporary, int fd, Progress progress)
+      : path_(std::move(path)),
+        temporary_(std::move(temporary)),
+        fd_(fd),
+        progress_(std::move(progress)) {}
+  void SyncByPieces();
 
   const std::string path_;
   std::string temporary_;  // Empty once it is renamed.
   Descriptor fd_;
+  const Progress progress_;
   int64_t bytes_ = 0;
 };
 

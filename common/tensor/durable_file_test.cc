@@ -1,9 +1,13 @@
 #include "common/tensor/durable_file.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <map>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
@@ -63,6 +67,24 @@ TEST_CASE("Durable file: one that comes in pieces is there once it is committed"
     CHECK(ReadFile(path) == "0--3<" + large + ">");
   }
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);  // No other one.
+}
+
+TEST_CASE("Durable file: its writer hears of every byte, written and then synced",
+          "[common][tensor]") {
+  const std::string folder = TestPath("told");
+  REQUIRE_OK(MakeDirectories(folder));
+  const std::string piece(40 << 20, 'x');
+  const int64_t bytes = 2 * (40 << 20) + 1;
+  std::map<std::string, std::vector<int64_t>> told;
+  const auto listen = [&told](const std::string& what, int64_t more) {
+    told[what].push_back(more);
+  };
+  REQUIRE_OK(WriteFileDurably(folder + "/file", {piece, piece, "y"}, listen));
+  for (const char* what : {"bytes written", "bytes synced"}) {
+    CHECK(std::accumulate(told[what].begin(), told[what].end(), int64_t{0}) == bytes);
+    CHECK(told[what].size() >= 2);
+  }
+  CHECK(told.size() == 2);
 }
 
 TEST_CASE("Durable file: a failure names the path and leaves nothing", "[common][tensor]") {

@@ -95,7 +95,7 @@ absl::Status WriteManifest(const std::string& path, const v1::ModelManifest& man
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
                              const v1::JobSpec& job, absl::Span<const TableValues> tables,
                              absl::Span<const TableRows> sparse_tables,
-                             const std::string& since_folder) {
+                             const std::string& since_folder, const Progress& progress) {
   std::vector<NamedTensorView> tensors;
   for (const TableValues& table : tables) {
     CAPSTAN_RETURN_IF_ERROR(CheckTable(table));
@@ -108,7 +108,7 @@ absl::Status WriteModelFiles(const std::string& directory, const std::string& jo
   }
   CAPSTAN_RETURN_IF_ERROR(MakeDirectories(directory));
   const std::filesystem::path folder(directory);
-  CAPSTAN_RETURN_IF_ERROR(WriteSafetensors(folder / kModelTensorsFile, tensors));
+  CAPSTAN_RETURN_IF_ERROR(WriteSafetensors(folder / kModelTensorsFile, tensors, progress));
   return WriteManifest(folder / kModelManifestFile, manifest);
 }
 

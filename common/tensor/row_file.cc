@@ -67,9 +67,10 @@ absl::StatusOr<std::string> RemovedFileName(const std::string& table) {
   return FileName("removed-", table);
 }
 
-absl::StatusOr<RowFileWriter> RowFileWriter::Create(const std::string& path, int64_t dim) {
-  CAPSTAN_ASSIGN_OR_RETURN(auto file, DurableFile::Create(path));
-  CAPSTAN_ASSIGN_OR_RETURN(auto row_bytes, DurableFile::Create(path + ".rows"));
+absl::StatusOr<RowFileWriter> RowFileWriter::Create(const std::string& path, int64_t dim,
+                                                    const Progress& progress) {
+  CAPSTAN_ASSIGN_OR_RETURN(auto file, DurableFile::Create(path, progress));
+  CAPSTAN_ASSIGN_OR_RETURN(auto row_bytes, DurableFile::Create(path + ".rows", progress));
   CAPSTAN_RETURN_IF_ERROR(file->Append(PaddedHeader(0, dim)));
   return RowFileWriter(dim, std::move(file), std::move(row_bytes));
 }

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/tensor/durable_file.h"
+#include "common/types/progress.h"
 
 namespace capstan {
 
@@ -33,9 +34,10 @@ absl::StatusOr<std::string> RemovedFileName(const std::string& table);
 class RowFileWriter {
  public:
   // `dim`: floats a row; 0: none. Until Finish, or if it is never called, `path` is as it was;
-  // on failure nothing is left beside it.
+  // on failure nothing is left beside it. `progress`: as DurableFile's, also of the temporary file.
   // Errors of all: those of WriteFileDurably; then the writer can only be let go.
-  static absl::StatusOr<RowFileWriter> Create(const std::string& path, int64_t dim);
+  static absl::StatusOr<RowFileWriter> Create(const std::string& path, int64_t dim,
+                                              const Progress& progress = nullptr);
 
   // Any number of rows; `rows` [keys, dim]. Errors: also kInvalidArgument  they do not fit.
   absl::Status Add(absl::Span<const uint64_t> keys, absl::Span<const float> rows);

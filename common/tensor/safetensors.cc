@@ -121,7 +121,8 @@ absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
 
 }  // namespace
 
-absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensorView> tensors) {
+absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensorView> tensors,
+                              const Progress& progress) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TensorEntry> entries, MakeEntries(tensors));
   const std::string header = EncodeSafetensorsHeader(entries);
   const uint64_t header_bytes = header.size();
@@ -132,7 +133,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
     parts.emplace_back(reinterpret_cast<const char*>(tensor.values.data()),
                        tensor.values.size() * sizeof(float));
   }
-  return WriteFileDurably(path, parts);
+  return WriteFileDurably(path, parts, progress);
 }
 
 absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path) {

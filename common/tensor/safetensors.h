@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/types/progress.h"
 
 namespace capstan {
 
@@ -34,7 +35,8 @@ struct NamedTensor {
 // Errors: kInvalidArgument  a name that is empty, reserved or repeated; values that do not fit
 //                           their shape.
 //         else              those of WriteFileDurably.
-absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensorView> tensors);
+absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensorView> tensors,
+                              const Progress& progress = nullptr);  // As WriteFileDurably's.
 
 // Reads all tensors, ordered by their place in the file.
 // Errors: kNotFound, kPermissionDenied  the file cannot be opened.

@@ -29,6 +29,11 @@ absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t va
                                                  " is ", value, ", expected 0 or more"));
 }
 
+bool HasGoneOn(const Activity& before, const Activity& now) {
+  if (Planted(PlantedBug::kTakeBusyForHung)) return false;
+  return now.what != before.what || now.done > before.done;
+}
+
 ShardMap::Options MapOptions(const JobPlan& plan, ShardMap::Options options) {
   options.replicas = plan.replicas;
   options.servers = plan.servers;
@@ -73,6 +78,9 @@ absl::Status JobRun::ValidateReport(const TaskReport& report) const {
   }
   if (totals.samples < 0) return OutOfRange(report.task, "samples_total", totals.samples);
   if (totals.correct < 0) return OutOfRange(report.task, "correct_total", totals.correct);
+  if (report.activity.done < 0) {
+    return OutOfRange(report.task, "activity.done", report.activity.done);
+  }
   if (totals.rows_cached < 0) return OutOfRange(report.task, "rows_cached", totals.rows_cached);
   if (totals.rows_pulled < 0) return OutOfRange(report.task, "rows_pulled", totals.rows_pulled);
   if (totals.staleness_counts.size() > kStalenessBuckets) {
@@ -100,7 +108,7 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
                                            " is not wanted any more"));
   }
   CAPSTAN_RETURN_IF_ERROR(ValidateReport(report));
-  tasks_.Renew(*task, now);
+  tasks_.Renew(*task, report.preparing, now);
   ++revision_;
   const bool moved = TakeProgress(*task, report, now);
   if (report.failure.reason == FailureReason::kDeviceLost) {
@@ -121,13 +129,15 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
 
 // Progress of an older report does no harm: every figure only grows.
 bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
-  bool moved = report.totals.samples > task.totals.samples || report.iterations > task.iterations;
+  bool moved = report.totals.samples > task.totals.samples || report.iterations > task.iterations ||
+               HasGoneOn(task.activity, report.activity);
   metrics_.Add(report.totals, task.totals, now);
   if (training()) task.rate.Add(task.totals.samples, now);
   task.iterations = std::max(task.iterations, report.iterations);
   task.assignment_seen = std::max(task.assignment_seen, report.assignment_seen);
-  task.idle = report.idle && report.assignment_seen == task.assignment.generation;
+  task.idle = task.live() && report.idle && report.assignment_seen == task.assignment.generation;
   task.wait = report.wait;
+  task.activity = report.activity;
   // The reports were validated: they cannot fail.
   for (const SlotReport& slot : report.slots) {
     if (slot_leases_) slot_leases_->Report(slot.slot, slot.done).IgnoreError();
@@ -157,6 +167,7 @@ void JobRun::NoteContradiction(Task& task, bool moved, Instant now) {
 }
 
 bool JobRun::HasUnfinishedWork(const Task& task) const {
+  if (task.preparing()) return true;
   if (task.assignment.paused) return false;
   switch (phase_) {
     case JobPhase::kTraining:
@@ -194,8 +205,9 @@ void JobRun::OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& even
   const Task& task = tasks_.at(rank);
   if (ended() || !task.placed()) return;
   const std::string silence = absl::FormatDuration(now - task.last_report);
-  const std::string message = task.live() ? absl::StrCat("no report for ", silence)
-                                          : absl::StrCat("did not start within ", silence);
+  const bool starting = task.state == Task::State::kStarting;
+  const std::string message =
+      absl::StrCat(starting ? "did not start within " : "no report for ", silence);
   EndTask(rank, {FailureReason::kNoHeartbeat, message},
           node_fresh && phase_ != JobPhase::kFinishing, now, events);
   Advance(now, events);
@@ -257,8 +269,9 @@ void JobRun::EndHungTasks(Instant now, Events& events) {
     if (task.contradicts_since && now >= *task.contradicts_since + options_.contradiction_limit) {
       why = "it says that it is idle, and has not reported its work done";
     } else if (task.stuck_since && now >= *task.stuck_since + options_.task_progress_limit) {
-      why = absl::StrCat("it has not moved on with its work for ",
-                         absl::FormatDuration(now - *task.stuck_since),
+      why = absl::StrCat("it has not moved on with ",
+                         task.preparing() ? "its preparation" : "its work", " for ",
+                         absl::FormatDuration(now - *task.stuck_since), TextOf(task.activity),
                          ", and names nothing that it waits for");
     } else {
       continue;

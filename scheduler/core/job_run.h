@@ -1,6 +1,6 @@
 // JobRun: one job's life from the moment it is given servers and task slots to its end.
 //
-//   PLACING --all servers have made the tables--> STARTING --every placed task has reported-->
+//   PLACING --all servers have made the tables--> STARTING --every placed task is ready-->
 //   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
 //   EXPORTING --a task wrote the model--> FINISHING --all tasks exited--> succeeded
 //   any --Stop--> stopped      any --an error--> failed
@@ -14,9 +14,10 @@
 // RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
 // A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
-// others. A server that dies, loses its disk or is drained hands its shards to others. What ends a
-// job: a Failure that a task or a server reports, more crashes than max_restarts, no live task for
-// worker_wait, lost shards that nothing restores, a server that does not apply a membership in
+// others. So it does when one hangs: it has work, or prepares, and neither gets on nor names what it
+// waits for. A server that dies, loses its disk or is drained hands its shards to others. What ends
+// a job: a Failure that a task or a server reports, more crashes than max_restarts, no live task
+// for worker_wait, lost shards that nothing restores, a server that does not apply a membership in
 // time.
 //
 // Facts come in through the methods below; what the job wants is read back (assignments,
@@ -122,8 +123,8 @@ class JobRun {
   std::vector<TaskKey> PlacedTasks() const;
   const Task* FindLife(const TaskKey& task) const;
   const Task& task(Rank rank) const { return tasks_.at(rank); }
-  bool HasUnfinishedWork(
-      const Task& task) const;  // Something that it is assigned is not reported done.
+  // Something that it is assigned is not reported done, or it prepares.
+  bool HasUnfinishedWork(const Task& task) const;
   const std::shared_ptr<const Routing>& routing() const { return routing_; }
   const JobMembership& membership() const { return members_.membership(); }
   RestoreSource restore_source() const;
@@ -179,6 +180,7 @@ class JobRun {
            (phase_ == JobPhase::kCheckpointing && after_checkpoint_ != After::kNextEpoch);
   }
   absl::Status ValidateReport(const TaskReport& report) const;
+  static std::string TextOf(const Activity& activity);  // " (7 rows written)", or nothing.
   bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
   void NoteContradiction(Task& task, bool moved, Instant now);
   void EndHungTasks(Instant now, Events& events);
@@ -239,6 +241,7 @@ class JobRun {
   int64_t SamplesDone() const;
   std::string Detail(Instant now) const;
   std::string EndDetail() const;
+  std::string PreparingDetail() const;  // "; ...": who prepares, and how far; or nothing.
   TaskView ViewTask(const Task& task) const;
 
   const JobPlan plan_;

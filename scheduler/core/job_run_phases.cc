@@ -24,7 +24,10 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       SetPhase(JobPhase::kStarting, events);
       return true;
     case JobPhase::kStarting:
-      if (tasks_.Live().empty() || tasks_.CountIn(Task::State::kStarting) > 0) return false;
+      if (tasks_.Live().empty() || tasks_.CountIn(Task::State::kStarting) > 0 ||
+          tasks_.CountIn(Task::State::kPreparing) > 0) {
+        return false;
+      }
       trained_ = true;
       beginnings_ = 0;
       if (restore_) {

@@ -446,36 +446,5 @@ TEST_CASE("Job: a server that joins takes its part of the shards", "[scheduler][
   CHECK(moved <= shards / 2 + 1);
 }
 
-TEST_CASE("Job: a task that has work and does not move on is hung, one that waits is not",
-          "[scheduler][core]") {
-  Story job(0);
-  REQUIRE(job.Of().phase == TaskPhase::kTrain);
-  TaskReport report;
-  report.task = {"job-1", Rank(0), Incarnation(100)};
-  report.assignment_seen = job.Of().generation;
-  const auto alive_after = [&](const TaskReport& r, int minutes) {
-    for (int i = 0; i < minutes * 60; ++i) {
-      job.Pass(absl::Seconds(1));
-      if (!job.run->OnTaskReport(r, job.now, job.events).ok()) return false;
-    }
-    return true;
-  };
-  TaskReport waiting = report;
-  waiting.wait.what = "pull";
-  CHECK(alive_after(waiting, 10));
-  REQUIRE(alive_after(report, 4));
-  TaskReport moved = report;
-  moved.totals.samples = 10;
-  REQUIRE_OK(job.run->OnTaskReport(moved, job.now, job.events));
-  REQUIRE(alive_after(moved, 4));
-  CHECK_FALSE(alive_after(moved, 2));
-  const auto died = std::get<TaskDied>(
-      *std::find_if(job.events.begin(), job.events.end(),
-                    [](const Event& event) { return std::holds_alternative<TaskDied>(event); }));
-  CHECK(died.counted);
-  CHECK(died.failure.reason == FailureReason::kHang);
-  CHECK_THAT(died.failure.message, Catch::Contains("has not moved on with its work for 5m"));
-}
-
 }  // namespace
 }  // namespace capstan::scheduler

@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,124 +10,12 @@
 #include "absl/time/time.h"
 #include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/job_story.h"
 
 namespace capstan::scheduler {
 namespace {
 
-// A job with two servers, driven by hand. Rank r's first life has incarnation 10 + r, the next 20 +
-// r.
-struct Story {
-  explicit Story(Mode mode, int workers = 2, int64_t test_count = 0,
-                 Objective objective = Objective::kClasses) {
-    plan.id = "job-1";
-    plan.mode = mode;
-    plan.workers = workers;
-    plan.max_restarts = 1;
-    plan.worker_wait = absl::Seconds(60);
-    plan.epochs = 2;
-    plan.batch_size = 10;
-    plan.slots = 4;
-    plan.train_count = 80;
-    plan.test_count = test_count;
-    plan.objective = objective;
-    plan.tables = {1000};
-    plan.export_path = "/out";
-    auto routing = std::make_shared<const Routing>(
-        PlaceShards(plan.id, Generation(1), plan.tables,
-                    {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}}));
-    run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
-    for (int rank = 0; rank < workers; ++rank) Place(rank);
-  }
-
-  void Place(int rank) {
-    const int life = ++lives[static_cast<size_t>(rank)];
-    run->PlaceTask(Rank(rank), Incarnation(life * 10 + rank), Node(rank), "w:1", now, events);
-  }
-  static std::string Node(int rank) { return absl::StrCat("worker-", rank); }
-  TaskKey Key(int rank) const {
-    return {"job-1", Rank(rank), Incarnation(lives[static_cast<size_t>(rank)] * 10 + rank)};
-  }
-  const Assignment& Of(int rank) const { return run->task(Rank(rank)).assignment; }
-
-  // A server says that it has applied the newest state.
-  void Apply(const std::string& server) {
-    run->OnTableReport(server, {"job-1", Generation(1), run->membership().generation, {}}, now,
-                       events);
-  }
-  void ApplyAll() {
-    for (int i = 0; i < 3; ++i) {  // Listed, active.
-      Apply("server-1");
-      Apply("server-2");
-    }
-  }
-  TaskReport Base(int rank) const {
-    TaskReport report;
-    report.task = Key(rank);
-    report.assignment_seen = Of(rank).generation;
-    report.routing_seen = Generation(1);
-    report.iterations = run->task(Rank(rank)).iterations;
-    report.totals = run->task(Rank(rank)).totals;
-    return report;
-  }
-  absl::Status Send(const TaskReport& report) { return run->OnTaskReport(report, now, events); }
-  void Hello(int rank) { REQUIRE_OK(Send(Base(rank))); }
-  // Everything assigned is done.
-  void Finish(int rank, double loss = 1.0, int64_t correct = 1, float click_score = 0) {
-    TaskReport report = Base(rank);
-    for (const SlotLease& lease : Of(rank).slots) report.slots.push_back({lease.slot, lease.end});
-    for (const SampleLease& lease : Of(rank).samples) {
-      report.samples.push_back({lease.id, lease.positions.end, loss, correct});
-      if (click_score != 0) report.samples.back().scores = Scores(lease.positions, click_score);
-      if (Of(rank).phase == TaskPhase::kTrain) {
-        report.totals.samples += lease.positions.size();
-        report.iterations = Iteration(report.iterations.value() + lease.positions.size() / 10);
-      }
-    }
-    report.exported = Of(rank).phase == TaskPhase::kExport;
-    report.idle = true;
-    REQUIRE_OK(Send(report));
-  }
-  // One click in ten; the others score 0.
-  static ScoreCounts Scores(const Range& positions, float click_score) {
-    ScoreCounts scores;
-    for (int64_t i = positions.begin; i < positions.end; ++i) {
-      scores.Add(i % 10 == 0 ? click_score : 0, i % 10 == 0);
-    }
-    return scores;
-  }
-  void Exit(int rank, int code) {
-    run->OnTaskExited(Key(rank), {.exit_code = code, .signal = 0, .last_lines = ""},
-                      /*node_leaving=*/false, now, events);
-  }
-  void Died(const std::string& node) {
-    run->OnNodesDied({{node, "no sync for 3s", now}}, now, events);
-  }
-  void Start() {
-    ApplyAll();
-    for (int rank = 0; rank < plan.workers; ++rank) Hello(rank);
-    ApplyAll();
-  }
-  void Advance(absl::Duration step) {
-    now = now + step;
-    run->Tick(now, events);
-  }
-  JobView View() const { return run->View(now); }
-  JobPhase phase() const { return *View().phase; }
-  template <typename T>
-  std::vector<T> Seen() const {
-    std::vector<T> found;
-    for (const Event& event : events) {
-      if (const T* match = std::get_if<T>(&event)) found.push_back(*match);
-    }
-    return found;
-  }
-
-  JobPlan plan;
-  Instant now = Instant::FromOrigin(absl::Seconds(100));
-  Events events;
-  std::unique_ptr<JobRun> run;
-  std::vector<int> lives = std::vector<int>(8, 0);
-};
+using Story = testing::JobStory;
 
 TEST_CASE("Job: placing until the servers are ready, starting until the tasks are, then training",
           "[scheduler][core]") {
@@ -406,21 +293,6 @@ TEST_CASE("Job: a server that does not apply what it is sent fails the job by na
   CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2 has not applied"));
 }
 
-TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung",
-          "[scheduler][core]") {
-  Story job(Mode::kAsp);
-  job.Start();
-  TaskReport report = job.Base(0);
-  report.idle = true;
-  for (int i = 0; i < 10; ++i) {
-    REQUIRE_OK(job.Send(report));
-    CHECK(job.Seen<TaskDied>().empty());
-    job.Advance(absl::Seconds(1));
-  }
-  REQUIRE(job.Seen<TaskDied>().size() == 1);
-  CHECK(job.Seen<TaskDied>()[0].failure.reason == FailureReason::kHang);
-}
-
 TEST_CASE("Job: the exporter's death hands the export to another", "[scheduler][core]") {
   Story job(Mode::kBsp);
   job.Start();
@@ -448,6 +320,9 @@ TEST_CASE("Job: impossible figures are refused, and nothing changes", "[schedule
   report = job.Base(0);
   report.samples = {{LeaseId(999), 1, 0, 0}};
   CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "999 was never granted");
+  report = job.Base(0);
+  report.activity.done = -1;
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "activity.done is -1");
   report = job.Base(0);
   report.totals.staleness_counts.resize(65);
   CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "65 entries");

@@ -58,6 +58,21 @@ std::string JobRun::EndDetail() const {
   return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained);
 }
 
+std::string JobRun::TextOf(const Activity& activity) {
+  if (activity.what.empty()) return "";
+  return absl::StrCat(" (", activity.done, " ", activity.what, ")");
+}
+
+// The first of them stands for all.
+std::string JobRun::PreparingDetail() const {
+  for (const Task& task : tasks_.all()) {
+    if (!task.preparing()) continue;
+    return absl::StrCat("; task ", task.rank.value(), " on ", task.node, " prepares",
+                        TextOf(task.activity));
+  }
+  return "";
+}
+
 std::string JobRun::Detail(Instant now) const {
   const int live = tasks_.CountIn(Task::State::kLive);
   const std::string who = absl::StrCat(live, " of ", plan_.workers, " tasks");
@@ -75,7 +90,7 @@ std::string JobRun::Detail(Instant now) const {
       return absl::StrCat("waits for ", members_.Behind().value_or("its servers"),
                           " to make its tables");
     case JobPhase::kStarting:
-      return absl::StrCat("waits for its tasks to start: ", who, " have reported");
+      return absl::StrCat("waits for its tasks to start: ", who, " are ready", PreparingDetail());
     case JobPhase::kTraining:
       if (!training_begun_)
         return absl::StrCat("waits for ", members_.Behind().value_or("a worker"));
@@ -88,7 +103,8 @@ std::string JobRun::Detail(Instant now) const {
     case JobPhase::kEvaluating:
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
-      return absl::StrCat("writes the model to ", plan_.export_path);
+      return absl::StrCat("writes the model to ", plan_.export_path,
+                          exporter_ ? TextOf(tasks_.at(*exporter_).activity) : "");
     case JobPhase::kFinishing:
       return "the model is written; its tasks exit";
     case JobPhase::kRecovering:
@@ -106,7 +122,8 @@ TaskView JobRun::ViewTask(const Task& task) const {
                 .iteration = task.iterations,
                 .samples = task.totals.samples,
                 .last_report = task.last_report,
-                .wait = task.wait};
+                .wait = task.wait,
+                .activity = task.activity};
   if (plan_.mode == Mode::kBsp && slot_leases_) {
     // The slowest of its slots.
     for (const SlotLease& lease : slot_leases_->HeldBy(task.rank)) {
@@ -120,7 +137,7 @@ TaskView JobRun::ViewTask(const Task& task) const {
   } else if (!task.placed()) {
     view.state = "dead";
   } else if (!task.live()) {
-    view.state = "starting";
+    view.state = task.preparing() ? "preparing" : "starting";
   } else if (!task.wait.what.empty()) {
     view.state = "waiting";
   } else if (task.idle || task.assignment.phase == TaskPhase::kIdle) {

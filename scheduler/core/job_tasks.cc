@@ -22,8 +22,8 @@ void JobTasks::Place(Rank rank, Incarnation incarnation, const NodeId& node,
   at(rank) = fresh;
 }
 
-void JobTasks::Renew(Task& task, Instant now) {
-  task.state = Task::State::kLive;
+void JobTasks::Renew(Task& task, bool preparing, Instant now) {
+  if (!task.live()) task.state = preparing ? Task::State::kPreparing : Task::State::kLive;
   task.last_report = std::max(task.last_report, now);
   task.deadline = task.last_report + options_.lease;
 }
@@ -33,6 +33,7 @@ void JobTasks::End(Rank rank) {
   task.state = Task::State::kUnplaced;
   task.idle = false;
   task.wait = {};
+  task.activity = {};
   task.contradicts_since.reset();
   task.stuck_since.reset();
 }
@@ -40,8 +41,7 @@ void JobTasks::End(Rank rank) {
 Task* JobTasks::FindLife(Rank rank, Incarnation incarnation) {
   if (rank.value() < 0 || rank.value() >= static_cast<int64_t>(tasks_.size())) return nullptr;
   Task& task = at(rank);
-  const bool same =
-      task.incarnation == incarnation || Planted(PlantedBug::kTakeReportOfTheDead);
+  const bool same = task.incarnation == incarnation || Planted(PlantedBug::kTakeReportOfTheDead);
   return task.placed() && same ? &task : nullptr;
 }
 
@@ -79,7 +79,9 @@ std::vector<Rank> JobTasks::Expired(Instant now) const {
 
 void JobTasks::Restored(Instant now) {
   for (Task& task : tasks_) {
-    if (task.placed()) task.deadline = now + (task.live() ? options_.lease : options_.start_limit);
+    if (!task.placed()) continue;
+    const bool starting = task.state == Task::State::kStarting;
+    task.deadline = now + (starting ? options_.start_limit : options_.lease);
   }
 }
 

@@ -1,11 +1,11 @@
 // JobTasks: the lives of a job's ranks. A rank is one position of the job; each process that fills
 // it is a life with its own incarnation.
 //
-//   UNPLACED --Place--> STARTING --Renew (first report)--> LIVE
-//      ^-----End (died, exited, its daemon died)--------------/
+//   UNPLACED --Place--> STARTING --Renew (first report)--> PREPARING --Renew (prepared)--> LIVE
+//      ^-----End (died, exited, its daemon died)---------------/----------------------------/
 //
 // Thread safety: thread-compatible.
-// Invariant: an unplaced rank has no deadline; a starting or live one does.
+// Invariant: an unplaced rank has no deadline; any other does.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_TASKS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_TASKS_H_
 
@@ -22,7 +22,7 @@
 namespace capstan::scheduler {
 
 struct Task {
-  enum class State { kUnplaced, kStarting, kLive };
+  enum class State { kUnplaced, kStarting, kLive, kPreparing };  // In the store: by number.
   Rank rank;
   State state = State::kUnplaced;
   Incarnation incarnation;  // Of the newest life; 0: none yet.
@@ -34,28 +34,31 @@ struct Task {
   TaskTotals totals;     // Taken in.
   bool idle = false;
   Wait wait;
+  Activity activity;
   Assignment assignment;
   Generation assignment_seen;
   // It says idle with its newest assignment while that has unfinished leases: since when.
   std::optional<Instant> contradicts_since;
-  // It has work, does not move on with it, and names nothing that it waits for: since when.
+  // It has work, or prepares, does not move on with it, and names nothing that it waits for: since
+  // when.
   std::optional<Instant> stuck_since;
   TaskRate rate;
 
-  // What a report says again (wait, idle), and what is measured anew, is left out.
+  // What a report says again (wait, idle, activity), and what is measured anew, is left out.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(rank, state, incarnation, node, address, deadline, last_report, iterations, totals,
             assignment, assignment_seen);
   }
   bool placed() const { return state != State::kUnplaced; }
-  bool live() const { return state == State::kLive; }
+  bool preparing() const { return state == State::kPreparing; }
+  bool live() const { return state == State::kLive; }  // It takes work.
 };
 
 class JobTasks {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(3);         // Of a live task.
+    absl::Duration lease = absl::Seconds(3);         // Of one that has reported.
     absl::Duration start_limit = absl::Seconds(30);  // From its placing to its first report.
   };
   JobTasks(int workers, const Options& options);
@@ -63,8 +66,9 @@ class JobTasks {
   // Starts a new life. REQUIRES: the rank is unplaced.
   void Place(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
              Instant now);
-  void Renew(Task& task, Instant now);  // A report came: the task is live.
-  void End(Rank rank);                  // Keeps what the life reported, for describe.
+  // A report came. A task that was live stays so, whatever a late report says.
+  void Renew(Task& task, bool preparing, Instant now);
+  void End(Rank rank);  // Keeps what the life reported, for describe.
 
   Task& at(Rank rank) { return tasks_[static_cast<size_t>(rank.value())]; }
   const Task& at(Rank rank) const { return tasks_[static_cast<size_t>(rank.value())]; }

@@ -15,7 +15,14 @@ TEST_CASE("Job tasks: a task has the start limit to report first, then its lease
   tasks.Place(Rank(1), Incarnation(7), "worker-1", "h:1", At(0));
   CHECK(tasks.NextDeadline() == At(30));
   CHECK(tasks.Live().empty());
-  tasks.Renew(*tasks.FindLife(Rank(1), Incarnation(7)), At(10));
+  Task& task = *tasks.FindLife(Rank(1), Incarnation(7));
+  tasks.Renew(task, /*preparing=*/true, At(6));
+  CHECK(tasks.Live().empty());
+  CHECK(tasks.NextDeadline() == At(11));
+  tasks.Restored(At(8));
+  CHECK(tasks.NextDeadline() == At(13));
+  tasks.Renew(task, /*preparing=*/false, At(9));
+  tasks.Renew(task, /*preparing=*/true, At(10));  // Late.
   CHECK(tasks.Live() == std::vector<Rank>{Rank(1)});
   CHECK(tasks.Expired(At(14)).empty());
   CHECK(tasks.Expired(At(15)) == std::vector<Rank>{Rank(1)});
@@ -38,7 +45,7 @@ TEST_CASE("Job tasks: the highest iteration is that of live tasks", "[scheduler]
   JobTasks tasks(2, {});
   tasks.Place(Rank(0), Incarnation(1), "w", "h:1", At(0));
   tasks.Place(Rank(1), Incarnation(2), "w", "h:1", At(0));
-  tasks.Renew(tasks.at(Rank(0)), At(1));
+  tasks.Renew(tasks.at(Rank(0)), /*preparing=*/false, At(1));
   tasks.at(Rank(0)).iterations = Iteration(4);
   tasks.at(Rank(1)).iterations = Iteration(9);
   CHECK(tasks.HighestIteration() == Iteration(4));

@@ -306,6 +306,12 @@ struct Wait {
   std::vector<WaitingFor> waiting_for;
 };
 
+// What a task does beside its batches: it prepares, or exports.
+struct Activity {
+  std::string what;  // What it counts ("examples read"). Empty: nothing.
+  int64_t done = 0;  // Of those.
+};
+
 struct TaskReport {
   TaskKey task;
   Generation assignment_seen;
@@ -316,7 +322,9 @@ struct TaskReport {
   TaskTotals totals;
   bool exported = false;
   bool idle = false;
+  bool preparing = false;  // It takes no work yet.
   Wait wait;
+  Activity activity = {};
   Failure failure;
 };
 

@@ -19,11 +19,12 @@ struct TaskView {
   Incarnation incarnation;  // 0: it never had a task slot.
   NodeId node;
   std::string address;
-  std::string state;  // "starting", "training", "idle", "waiting", "dead", "finished".
+  std::string state;  // One of those that proto/scheduler.proto names.
   Iteration iteration;
   int64_t samples = 0;
   Instant last_report;
   Wait wait;
+  Activity activity = {};
   std::vector<int> gpus = {};  // Of its worker, that are its own.
 };
 

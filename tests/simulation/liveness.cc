@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace capstan::sim {
@@ -36,6 +37,13 @@ void Liveness::Happened(const scheduler::Event& event) {
   }
   if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
     trained_ = trained_ || phase->phase == scheduler::JobPhase::kTraining;
+  }
+  // Nobody stands still for as long: pauses are short, and what takes long tells how it gets on.
+  if (const auto* died = std::get_if<scheduler::TaskDied>(&event);
+      died != nullptr && absl::StrContains(died->failure.message, "has not moved on")) {
+    Fail(absl::StrCat("liveness: task ", died->task.rank.value(), "/",
+                      died->task.incarnation.value(),
+                      " was taken for hung: ", died->failure.message));
   }
   if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
 }

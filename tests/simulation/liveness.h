@@ -4,6 +4,7 @@
 // the primary of a shard and every replica of it that was in sync have died, or lost their disks,
 // once the job had begun to train, without a checkpoint, and without a log or with a log on a disk
 // that suffered; or all servers have lost their disks (SERVER_LOST).
+// No task may be taken for hung because its work takes long.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_

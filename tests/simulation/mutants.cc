@@ -86,6 +86,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "some of the scheduler's decisions never reach its store"},
       {PlantedBug::kReuseIncarnations, "reuse-incarnations",
        "a scheduler that restarts gives out incarnations again"},
+      {PlantedBug::kTakeBusyForHung, "take-busy-for-hung",
+       "a task that prepares or exports for long is ended, however it gets on"},
   };
 }
 

@@ -110,6 +110,15 @@ void DrawSparse(Prng& prng, JobOptions& job) {
   job.cached_iterations = static_cast<int>(prng.Between(1, 4));
 }
 
+constexpr int kLongWorkersMax = 3;
+
+// Seldom longer than a task may stand still, and never of many tasks, which all report meanwhile.
+absl::Duration DrawLongWork(Prng& prng, int workers) {
+  if (prng.Chance(0.5)) return absl::ZeroDuration();
+  const bool is_long = prng.Chance(0.1) && workers <= kLongWorkersMax;
+  return is_long ? absl::Minutes(8) : prng.Between(absl::Milliseconds(10), absl::Seconds(5));
+}
+
 std::string Describe(const RowLife& life) {
   if (life == RowLife()) return "";
   return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
@@ -142,6 +151,8 @@ Options DrawOptions(uint64_t seed) {
   options.reader = job.mode != Mode::kBsp && job.replicas > 0 && prng.Chance(0.8);
   if (prng.Chance(0.35)) DrawSparse(prng, options.job);
   options.snapshots = prng.Chance(options.job.sparse_buckets > 0 ? 0.6 : 0.2);
+  options.prepare_max = DrawLongWork(prng, job.workers);
+  options.export_max = DrawLongWork(prng, 1);
   return options;
 }
 
@@ -190,7 +201,9 @@ std::string Describe(const Options& options) {
       ", drift ", chaos.clock_drift, ", cut power ", chaos.cut_power, ", lost disks ",
       chaos.lose_disk, ", disk faults ", chaos.disk_fault, "\n  chaos for ",
       absl::FormatDuration(options.chaos_time), ", a batch takes ",
-      absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max));
+      absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max),
+      ", a preparation up to ", absl::FormatDuration(options.prepare_max), ", the export up to ",
+      absl::FormatDuration(options.export_max));
   return text;
 }
 

@@ -14,6 +14,7 @@ absl::string_view ReachedName(Reached reached) {
       "a server did not know a list of keys",
       "a row that was kept was used",
       "rows that were kept were dropped, and pulled again",
+      "a task prepared or exported for longer than it may stand still",
       "a task was replaced",
       "a task's crash was counted",
       "a worker daemon died",

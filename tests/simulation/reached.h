@@ -24,6 +24,7 @@ enum class Reached : uint8_t {
   kKeyListUnknown,
   kKeptRowsUsed,
   kKeptRowsDropped,
+  kLongWork,
   kTaskReplaced,
   kTaskCrashCounted,
   kWorkerDaemonDied,

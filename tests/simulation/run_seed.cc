@@ -85,7 +85,8 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   world.loop.RunUntil(heal, stop);
   if (world.failure.empty() && !judge->ended()) {
     nemesis.Heal();
-    world.loop.RunUntil(heal + options.heal_time, stop);
+    world.loop.RunUntil(heal + options.heal_time + 2 * options.prepare_max + 2 * options.export_max,
+                        stop);
   }
   for (const auto& server : cluster.servers()) server->CountDiskFaults();
   world.reached[Reached::kCopiesCompared] += replica_bytes->compared();

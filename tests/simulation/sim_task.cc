@@ -12,6 +12,8 @@
 namespace capstan::sim {
 namespace {
 
+constexpr absl::Duration kBetweenWords = absl::Seconds(10);   // Of progress.
+constexpr absl::Duration kStandsStillMax = absl::Minutes(5);  // As the scheduler sees it.
 constexpr int kReleaseSteps = 3;  // Parts in which a gradient becomes ready.
 
 }  // namespace
@@ -31,7 +33,35 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       row_cache_(MakeRowCache(*world)) {}
 
 void SimTask::Start() {
+  prepared_ = world_->options.prepare_max == absl::ZeroDuration();
   Report();
+  if (prepared_) return BeginLoop();
+  TakeTime("examples read", world_->options.prepare_max, [this] {
+    prepared_ = true;
+    ReportSoon();
+    BeginLoop();
+  });
+}
+
+void SimTask::TakeTime(const std::string& what, absl::Duration longest,
+                       std::function<void()> done) {
+  const absl::Duration time = world_->prng.Between(absl::ZeroDuration(), longest);
+  if (time > kStandsStillMax) ++world_->reached[Reached::kLongWork];
+  activity_.set_what(what);
+  GoOn(time, std::move(done));
+}
+
+void SimTask::GoOn(absl::Duration rest, std::function<void()> done) {
+  const absl::Duration step = std::min(rest, kBetweenWords);
+  process_->After(step, [this, left = rest - step, done = std::move(done)]() mutable {
+    activity_.set_done(activity_.done() + 1);
+    if (left > absl::ZeroDuration()) return GoOn(left, std::move(done));
+    activity_.Clear();
+    done();
+  });
+}
+
+void SimTask::BeginLoop() {
   loop_ = std::make_unique<worker::TaskLoop>(
       worker::TaskLoop::Options{.acknowledgement = AcknowledgementOf(assignment_.spec()),
                                 .keyed = !world_->workload.keys().empty(),
@@ -195,9 +225,13 @@ bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResu
 
 bool SimTask::Export(const worker::Work&, const absl::btree_map<TableId, Version>& versions,
                      absl::Status* result) {
-  world_->Tell([&](Checker& checker) { checker.Exported(life_, parameters_, versions); });
-  *result = absl::OkStatus();
-  return true;
+  waiting_ = Waiting::kTime;
+  TakeTime("bytes written", world_->options.export_max, [this, versions, result] {
+    world_->Tell([&](Checker& checker) { checker.Exported(life_, parameters_, versions); });
+    *result = absl::OkStatus();
+    Resume();
+  });
+  return false;
 }
 
 }  // namespace capstan::sim

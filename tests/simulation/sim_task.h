@@ -84,6 +84,10 @@ class SimTask final : public worker::TaskPort {
   void Resume();                 // Later: never inside a call of the loop's.
   void Changed();                // Something that the loop may wait for has happened.
   void FinishIfEnded();
+  void BeginLoop();
+  // Ends with `done` after a time up to `longest`, and goes on visibly until then.
+  void TakeTime(const std::string& what, absl::Duration longest, std::function<void()> done);
+  void GoOn(absl::Duration rest, std::function<void()> done);
   void Perform(worker::SessionActions actions);
   void Send(const worker::SendMessage& message);
   void LearnLists(const worker::SendMessage& message, const KeysSent& sent,
@@ -125,6 +129,8 @@ class SimTask final : public worker::TaskPort {
   absl::btree_map<worker::OpId, worker::OpDone> ended_;
   absl::btree_map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
   absl::btree_map<std::pair<ShardKey, Sequence>, int> sent_;
+  v1::Activity activity_;
+  bool prepared_ = false;
   uint64_t next_op_ = 1;
   bool fenced_ = false;
   bool interrupted_ = false;

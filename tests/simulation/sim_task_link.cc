@@ -31,7 +31,9 @@ v1::SyncTaskRequest SimTask::MakeReport() {
   request.set_assignment_seen(board_.assignment().generation.value());
   request.set_routing_seen(session_.needs_routing() ? 0 : session_.routing_generation().value());
   *request.mutable_progress() = worker::ProgressToProto(board_);
-  request.set_idle(board_.Idle());
+  request.set_idle(prepared_ && board_.Idle());
+  request.set_preparing(!prepared_);
+  if (!activity_.what().empty()) *request.mutable_activity() = activity_;
   if (const worker::SessionWait wait = session_.CurrentWait(); wait.waiting) {
     *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
   }

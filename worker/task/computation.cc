@@ -10,8 +10,9 @@ namespace capstan::worker {
 
 absl::StatusOr<std::unique_ptr<Computation>> Computation::Create(const v1::JobSpec& job,
                                                                  const std::vector<int>& gpus,
+                                                                 const Progress& progress,
                                                                  StepObserver* observer) {
-  if (job.model().has_sparse()) return SparseComputation::Create(job);
+  if (job.model().has_sparse()) return SparseComputation::Create(job, progress);
   return DenseComputation::Create(job, gpus, observer);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/types/progress.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/message_codec.h"
@@ -31,11 +32,13 @@ class Computation {
  public:
   // Opens the task's device, loads the job's data and makes its model.
   //   gpus      indices of those that are the task's own; empty: the CPU
+  //   progress  told of the examples that are read and counted; of images nothing
   //   observer  as Network::Create's; learns nothing of models on examples
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of MakeBackends and Trainer::Create, or of SparseTrainer::Create.
   static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job,
                                                              const std::vector<int>& gpus,
+                                                             const Progress& progress = nullptr,
                                                              StepObserver* observer = nullptr);
   virtual ~Computation() = default;
 

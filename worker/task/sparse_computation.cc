@@ -49,8 +49,10 @@ std::string NameOf(const ExamplePart& part) {
                       part.epoch.value());
 }
 
-absl::StatusOr<std::unique_ptr<Computation>> SparseComputation::Create(const v1::JobSpec& job) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SparseTrainer> trainer, SparseTrainer::Create(job));
+absl::StatusOr<std::unique_ptr<Computation>> SparseComputation::Create(const v1::JobSpec& job,
+                                                                       const Progress& progress) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SparseTrainer> trainer,
+                           SparseTrainer::Create(job, progress));
   return std::unique_ptr<Computation>(new SparseComputation(job, std::move(trainer)));
 }
 

@@ -36,7 +36,8 @@ std::string NameOf(const ExamplePart& part);  // For messages.
 
 class SparseComputation final : public Computation {
  public:
-  static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job);
+  static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job,
+                                                             const Progress& progress);
 
   const std::vector<v1::TableSpec>& tables() const override { return tables_; }
   int64_t train_samples() const override { return trainer_->train_samples(); }

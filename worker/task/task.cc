@@ -90,10 +90,16 @@ absl::Status Task::Loop() {
 absl::Status Task::Prepare() {
   const std::vector<int> gpus(assignment_.gpus().begin(), assignment_.gpus().end());
   absl::StatusOr<std::unique_ptr<Computation>> made =
-      Computation::Create(assignment_.spec(), gpus, trace_.get());
+      Computation::Create(assignment_.spec(), gpus, activity_.listener(), trace_.get());
+  activity_.End();
   NoteComputed(made.status());
   CAPSTAN_ASSIGN_OR_RETURN(computation_, std::move(made));
-  UseBoard([this](TaskBoard& board) { board.SetTrainSamples(computation_->train_samples()); });
+  {
+    absl::MutexLock lock(&mutex_);
+    board_.SetTrainSamples(computation_->train_samples());
+    prepared_ = true;
+  }
+  link_.Wake();  // Now there may be work for it.
   LogInfo({.job = assignment_.job_id()}, "ready: {} training samples",
           computation_->train_samples());
   return absl::OkStatus();
@@ -222,6 +228,7 @@ bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
 bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
                   absl::Status* result) {
   *result = WriteModel(work.export_path, versions);
+  activity_.End();
   if (result->ok()) {
     LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
   }
@@ -242,7 +249,8 @@ absl::Status Task::WriteModel(const std::string& folder,
                      .version = versions.at(TableId(spec.table())).value(),
                      .values = parameters_[static_cast<size_t>(spec.table())]});
   }
-  return WriteModelFiles(folder, assignment_.job_id(), assignment_.spec(), dense, sparse);
+  return WriteModelFiles(folder, assignment_.job_id(), assignment_.spec(), dense, sparse,
+                         /*since_folder=*/"", activity_.listener());
 }
 
 // Rows are read as servers hold them: nobody pushes any more.
@@ -253,7 +261,8 @@ absl::StatusOr<TableRows> Task::WriteRows(const std::string& folder, const v1::T
   options.caller.set_incarnation(assignment_.incarnation());
   GrpcRowSource source({.newest_routing = [this] { return NewestRouting(); }});
   CAPSTAN_ASSIGN_OR_RETURN(const v1::RoutingTable routing, NewestRouting());
-  return ExportRows(options, table, routing, folder, clock_, source);
+  return ExportRows(options, table, routing, folder, clock_, source, /*earlier=*/nullptr,
+                    activity_.listener());
 }
 
 absl::StatusOr<v1::RoutingTable> Task::NewestRouting() {
@@ -271,12 +280,14 @@ v1::SyncTaskRequest Task::Report() {
   if (const SessionWait wait = client_.CurrentWait(); wait.waiting) {
     *request.mutable_wait() = WaitToProto(wait, clock_.Now());
   }
+  activity_.AddTo(request);
   absl::MutexLock lock(&mutex_);
   // The client may have had a newer table from a server; an export wants it, too.
   request.set_routing_seen(std::min(routing_seen, routing_.generation()));
   request.set_assignment_seen(board_.assignment().generation.value());
   *request.mutable_progress() = ProgressToProto(board_);
-  request.set_idle(board_.Idle());
+  request.set_idle(prepared_ && board_.Idle());
+  request.set_preparing(!prepared_);
   if (failure_.has_value()) *request.mutable_failure() = *failure_;
   return request;
 }

@@ -29,6 +29,7 @@
 #include "worker/task/computation.h"
 #include "worker/task/failures.h"
 #include "worker/task/scheduler_link.h"
+#include "worker/task/task_activity.h"
 #include "worker/task/task_trace.h"
 
 namespace capstan::worker {
@@ -90,10 +91,12 @@ class Task final : private TaskPort {
 
   // Self-synchronized.
   const std::unique_ptr<TaskTrace> trace_;  // Null: none is asked for.
+  TaskActivity activity_;
   PushPullClient client_;
 
   absl::Mutex mutex_;
   TaskBoard board_ ABSL_GUARDED_BY(mutex_);
+  bool prepared_ ABSL_GUARDED_BY(mutex_) = false;
   bool fenced_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::Failure> failure_ ABSL_GUARDED_BY(mutex_);
   v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);  // The scheduler's last.

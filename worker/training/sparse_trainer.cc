@@ -33,13 +33,14 @@ absl::Status Diverged(const SparseBatch& batch, const char* what, double value) 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::Create(const v1::JobSpec& job) {
-  CAPSTAN_ASSIGN_OR_RETURN(auto train, ExampleSet::Open(job.data(), job.data().train()));
+absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::Create(const v1::JobSpec& job,
+                                                                     const Progress& progress) {
+  CAPSTAN_ASSIGN_OR_RETURN(auto train, ExampleSet::Open(job.data(), job.data().train(), progress));
   std::unique_ptr<ExampleSet> test;
   if (job.data().has_test()) {
-    CAPSTAN_ASSIGN_OR_RETURN(test, ExampleSet::Open(job.data(), job.data().test()));
+    CAPSTAN_ASSIGN_OR_RETURN(test, ExampleSet::Open(job.data(), job.data().test(), progress));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(auto model, MakeSparseModel(job.model().sparse(), *train));
+  CAPSTAN_ASSIGN_OR_RETURN(auto model, MakeSparseModel(job.model().sparse(), *train, progress));
   return std::unique_ptr<SparseTrainer>(
       new SparseTrainer(job, std::move(train), std::move(test), std::move(model)));
 }

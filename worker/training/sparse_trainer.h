@@ -20,6 +20,7 @@
 #include "common/sparse/key_batch.h"
 #include "common/sparse_models/sparse_model.h"
 #include "common/types/ids.h"
+#include "common/types/progress.h"
 #include "proto/job.pb.h"
 #include "worker/training/network.h"
 
@@ -38,8 +39,9 @@ class SparseTrainer {
   // Loads the job's data and makes its model.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`, whose model is
   // sparse.
-  // Errors: those of ExampleSet::Open and MakeSparseModel.
-  static absl::StatusOr<std::unique_ptr<SparseTrainer>> Create(const v1::JobSpec& job);
+  // Errors: those of ExampleSet::Open and MakeSparseModel, and so is `progress`.
+  static absl::StatusOr<std::unique_ptr<SparseTrainer>> Create(const v1::JobSpec& job,
+                                                               const Progress& progress = nullptr);
 
   const SparseShape& shape() const { return model_->shape(); }
   int64_t train_samples() const { return train_->count(); }

@@ -49,6 +49,13 @@ std::string DescribeCulprit(const v1::WaitingFor& waiting) {
   return absl::StrCat("needs iteration ", waiting.iteration(), " of shard ", waiting.shard());
 }
 
+// What it waits for, or else how far it is with what it prepares or exports.
+std::string DetailOf(const v1::TaskStatus& task) {
+  const v1::Activity& activity = task.activity();
+  if (!task.wait().what().empty() || activity.what().empty()) return DescribeWait(task.wait());
+  return absl::StrCat(FormatCount(activity.done()), " ", activity.what());
+}
+
 std::string TaskTable(const v1::JobStatus& job) {
   const bool gpus = std::any_of(job.tasks().begin(), job.tasks().end(),
                                 [](const v1::TaskStatus& task) { return task.gpus_size() > 0; });
@@ -58,15 +65,14 @@ std::string TaskTable(const v1::JobStatus& job) {
                                  {"ITERATION", Align::kRight},
                                  {"SAMPLES", Align::kRight},
                                  {"LAST REPORT", Align::kRight},
-                                 {"WAITS FOR"}});
+                                 {"DETAIL"}});
   TextTable table(columns);
   for (const v1::TaskStatus& task : job.tasks()) {
     std::vector<std::string> row = {absl::StrCat(task.rank()), task.node_id()};
     if (gpus) row.push_back(absl::StrJoin(task.gpus(), ","));
-    row.insert(
-        row.end(),
-        {task.state(), FormatCount(task.iteration()), FormatCount(task.samples_total()),
-         DurationText(absl::Milliseconds(task.last_report_ms())), DescribeWait(task.wait())});
+    row.insert(row.end(),
+               {task.state(), FormatCount(task.iteration()), FormatCount(task.samples_total()),
+                DurationText(absl::Milliseconds(task.last_report_ms())), DetailOf(task)});
     table.AddRow(row);
   }
   return table.ToString();

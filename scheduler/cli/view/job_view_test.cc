@@ -51,7 +51,7 @@ TEST_CASE("DescribeJob: shows state, progress, who waits for whom, and results",
         "restarts   0\n"
         "output     /out\n"
         "\n"
-        "RANK  NODE      STATE     ITERATION  SAMPLES  LAST REPORT  WAITS FOR\n"
+        "RANK  NODE      STATE     ITERATION  SAMPLES  LAST REPORT  DETAIL\n"
         "   0  worker-1  training        700   45,000        0.1 s  -\n"
         "   1  worker-2  waiting         702   45,000        0.1 s  pull at iteration 702 from "
         "server-1 for 3.2 s: needs iteration 699 of rank 0\n"
@@ -68,6 +68,17 @@ TEST_CASE("DescribeJob: says which GPUs its tasks have, if any has one", "[cli]"
   CHECK_THAT(text, Catch::Contains("RANK  NODE      GPUS  STATE "));
   CHECK_THAT(text, Catch::Contains("   0  worker-1  0,3   training"));
   CHECK_THAT(text, Catch::Contains("   1  worker-2  -     waiting"));
+}
+
+TEST_CASE("DescribeJob: says how far a task is that prepares or exports", "[cli]") {
+  v1::JobStatus job = Running();
+  v1::TaskStatus& task = *job.mutable_tasks(0);
+  task.set_state("exporting");
+  task.mutable_activity()->set_what("bytes written");
+  task.mutable_activity()->set_done(1234567);
+  CHECK_THAT(DescribeJob(job, absl::FromUnixMillis(1030000)),
+             Catch::Contains("worker-1  exporting        700   45,000        0.1 s  "
+                             "1,234,567 bytes written\n"));
 }
 
 TEST_CASE("DescribeJob: a failed job names its reason and the first error", "[cli]") {

@@ -1,0 +1,150 @@
+// Which tasks are taken for hung, and which may take their time.
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/job_story.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using Story = testing::JobStory;
+
+TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung",
+          "[scheduler][core]") {
+  Story job(Mode::kAsp);
+  job.Start();
+  TaskReport report = job.Base(0);
+  report.idle = true;
+  for (int i = 0; i < 10; ++i) {
+    REQUIRE_OK(job.Send(report));
+    CHECK(job.Seen<TaskDied>().empty());
+    job.Advance(absl::Seconds(1));
+  }
+  REQUIRE(job.Seen<TaskDied>().size() == 1);
+  CHECK(job.Seen<TaskDied>()[0].failure.reason == FailureReason::kHang);
+}
+
+// How a task dies that says the same for six minutes, or at each second what `report` says then.
+// Nothing if it lives.
+template <typename ReportAt>
+std::optional<TaskDied> SixMinutesOf(Story& job, const ReportAt& report) {
+  for (int second = 1; second <= 360; ++second) {
+    job.Advance(absl::Seconds(1));
+    if (const auto died = job.Seen<TaskDied>(); !died.empty()) return died.front();
+    REQUIRE_OK(job.Send(report(second)));
+    if (job.plan.workers > 1) job.Hello(1);
+  }
+  return std::nullopt;
+}
+
+void CheckHung(const std::optional<TaskDied>& died, const std::string& why) {
+  REQUIRE(died.has_value());
+  CHECK(died->counted);
+  CHECK(died->failure.reason == FailureReason::kHang);
+  CHECK_THAT(died->failure.message, Catch::Contains(why));
+}
+
+TEST_CASE("Job: a task that has work and does not move on is hung, one that waits is not",
+          "[scheduler][core]") {
+  Story job(Mode::kAsp, /*workers=*/1);
+  job.Start();
+  TaskReport report = job.Base(0);
+  TaskReport waiting = report;
+  waiting.wait.what = "pull";
+  CHECK_FALSE(SixMinutesOf(job, [&](int) { return waiting; }));
+  const auto trains_at_first = [&](int second) {
+    report.totals.samples = second < 30 ? 10 : 20;
+    return report;
+  };
+  const Instant begin = job.now;
+  CheckHung(SixMinutesOf(job, trains_at_first), "has not moved on with its work for 5m");
+  CHECK(job.now == begin + absl::Seconds(31) + absl::Minutes(5));
+}
+
+TEST_CASE("Job: a task may export for as long as it gets on with that, and no longer",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp, /*workers=*/1);
+  job.Start();
+  job.Finish(0);
+  job.Finish(0);
+  REQUIRE(job.phase() == JobPhase::kExporting);
+  TaskReport report = job.Base(0);
+  const auto writing = [&](int second) {
+    report.activity = {"bytes written", 1000 * second};
+    return report;
+  };
+  CHECK_FALSE(SixMinutesOf(job, writing));
+  CHECK(job.View().detail == "writes the model to /out (360000 bytes written)");
+  CHECK(job.View().tasks[0].state == "exporting");
+  CHECK(job.View().tasks[0].activity.done == 360'000);
+  CheckHung(SixMinutesOf(job, [&](int) { return report; }),
+            "its work for 5m (360000 bytes written), and names nothing");
+  // Another life begins the export anew.
+  job.Place(0);
+  job.Hello(0);
+  CHECK(job.Of(0).phase == TaskPhase::kExport);
+  CHECK(job.View().detail == "writes the model to /out");
+}
+
+TEST_CASE("Job: a task gets no work, and the job does not begin, before it has prepared",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.ApplyAll();
+  TaskReport report = job.Base(0);
+  report.preparing = true;
+  report.idle = true;  // Says nothing: it has no work yet.
+  const auto reading = [&](int second) {
+    report.activity = {second < 200 ? "examples read" : "examples counted", second % 200};
+    return report;
+  };
+  CHECK_FALSE(SixMinutesOf(job, reading));
+  CHECK(job.phase() == JobPhase::kStarting);
+  CHECK(job.View().detail ==
+        "waits for its tasks to start: 1 of 2 tasks are ready; task 0 on worker-0 prepares "
+        "(160 examples counted)");
+  CHECK(job.View().tasks[0].state == "preparing");
+  SECTION("it is ready") {
+    job.Hello(0);
+    CHECK(job.phase() == JobPhase::kTraining);
+    REQUIRE_OK(job.Send(report));  // A late one changes nothing.
+    job.ApplyAll();
+    CHECK(job.Of(0).slots.size() == 2);
+  }
+  SECTION("it hangs") {
+    CheckHung(SixMinutesOf(job, [&](int) { return report; }), "its preparation for 5m");
+    CHECK(job.phase() == JobPhase::kTraining);  // With the other.
+    job.ApplyAll();
+    CHECK(job.Of(1).slots.size() == 4);
+  }
+  SECTION("it falls silent") {
+    job.now = job.now + absl::Seconds(3);
+    CHECK(job.run->ExpiredTasks(job.now).size() == 2);
+    job.run->OnTaskExpired(Rank(0), /*node_fresh=*/true, job.now, job.events);
+    CHECK(job.Seen<TaskDied>()[0].failure ==
+          Failure{FailureReason::kNoHeartbeat, "no report for 3s"});
+  }
+}
+
+TEST_CASE("Job: the others train while a task that comes back prepares", "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp);
+  Story job(mode);
+  job.Start();
+  job.Exit(1, 3);
+  job.Place(1);
+  TaskReport report = job.Base(1);
+  report.preparing = true;
+  REQUIRE_OK(job.Send(report));
+  job.ApplyAll();
+  CHECK(job.Of(1).phase == TaskPhase::kIdle);
+  CHECK_FALSE(job.run->membership().members[1].active);
+  CHECK(job.Of(0).phase == TaskPhase::kTrain);
+  job.Hello(1);
+  job.ApplyAll();
+  CHECK(job.Of(1).phase == TaskPhase::kTrain);
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
