@@ -139,6 +139,7 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
       replicas { table: 1 shard: 2 term: 3 node_id: "n2" incarnation: 4 state: FILLED }
       replicas { table: 1 shard: 3 term: 5 node_id: "n3" incarnation: 6 state: UNREACHABLE }
       replicas { table: 9 shard: 9 term: 9 node_id: "n9" incarnation: 9 }
+      making { made: 3 total: 8 progress: 40 }
     }
     tasks {
       job_id: "job-1"
@@ -164,6 +165,7 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
         std::vector<ReplicaReport>{
             {{TableId(1), ShardId(2)}, Term(3), "n2", Incarnation(4), ReplicaState::kFilled},
             {{TableId(1), ShardId(3)}, Term(5), "n3", Incarnation(6), ReplicaState::kUnreachable}});
+  CHECK(report.tables[0].making == Making{.made = 3, .total = 8, .progress = 40});
   REQUIRE(report.tasks.size() == 1);
   CHECK(report.tasks[0].task == TaskKey{"job-1", Rank(2), Incarnation(9)});
   CHECK(report.tasks[0].exited);
@@ -173,6 +175,13 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
 
   request.mutable_tasks(0)->set_rank(-1);
   CHECK_STATUS(DecodeNodeReport(request), absl::StatusCode::kInvalidArgument, "rank -1 of job-1");
+  request.mutable_tables(0)->mutable_making()->set_made(9);
+  CHECK_STATUS(DecodeNodeReport(request), absl::StatusCode::kInvalidArgument,
+               "tables: job-1: making: 9 of 8 shards");
+  request.mutable_tables(0)->clear_making();
+  request.mutable_tasks(0)->set_rank(0);
+  REQUIRE_OK_AND_ASSIGN(const NodeReport idle, DecodeNodeReport(request));
+  CHECK_FALSE(idle.tables[0].making.has_value());
 }
 
 TEST_CASE("Codec: a node's desired state", "[scheduler]") {

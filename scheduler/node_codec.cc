@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/devices/devices_codec.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/shared_codec.h"
 
@@ -88,6 +89,15 @@ void DecodeCheckpoints(const v1::TableState& table, TableReport& report) {
   }
 }
 
+absl::StatusOr<Making> DecodeMaking(const v1::Making& making) {
+  const Making decoded{
+      .made = making.made(), .total = making.total(), .progress = making.progress()};
+  if (decoded.made >= 0 && decoded.made <= decoded.total) return decoded;
+  return absl::InvalidArgumentError(
+      absl::StrCat("making: ", decoded.made, " of ", decoded.total,
+                   " shards, expected 0 or more of at least as many"));
+}
+
 absl::StatusOr<std::vector<StoredShard>> DecodeStored(const v1::RegisterRequest& request) {
   if (request.stored_size() > kStoredMax) {
     return absl::InvalidArgumentError(
@@ -148,6 +158,10 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
     decoded.failure = DecodeFailure(table.failure());
     DecodeReplicas(table, decoded);
     DecodeCheckpoints(table, decoded);
+    if (!table.has_making()) continue;
+    absl::StatusOr<Making> making = DecodeMaking(table.making());
+    if (!making.ok()) return Annotate(making.status(), absl::StrCat("tables: ", table.job_id()));
+    decoded.making = *making;
   }
   for (const v1::TaskState& task : request.tasks()) {
     if (task.rank() < 0) {

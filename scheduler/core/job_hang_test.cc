@@ -1,5 +1,7 @@
-// Which tasks are taken for hung, and which may take their time.
+// Which tasks and servers are taken for hung, and which may take their time.
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -144,6 +146,40 @@ TEST_CASE("Job: the others train while a task that comes back prepares", "[sched
   job.Hello(1);
   job.ApplyAll();
   CHECK(job.Of(1).phase == TaskPhase::kTrain);
+}
+
+// What the job says once server-2 has told each second for three minutes how many of its shards it
+// has made.
+std::string DetailWhile(Story& job, const std::function<int(int)>& made_at) {
+  job.Apply("server-1");
+  for (int second = 0; second < 180; ++second) {
+    TableReport report{"job-1", Generation(0), Generation(0), {}};
+    report.making = Making{.made = made_at(second), .total = 8};
+    report.making->progress = 100 + static_cast<uint64_t>(report.making->made);
+    job.run->OnTableReport("server-2", report, job.now, job.events);
+    job.Advance(absl::Seconds(1));
+    if (job.run->ended()) return job.View().failure.message;
+  }
+  return job.View().detail;
+}
+
+TEST_CASE("Job: a server may make its shards for as long as it gets on with it, and no longer",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  const Instant begin = job.now;
+  SECTION("one in 50 seconds") {
+    CHECK(DetailWhile(job, [](int second) { return second / 50; }) ==
+          "waits for server-2 to make its tables (3 of 8 shards are made)");
+    job.ApplyAll();
+    CHECK(job.phase() == JobPhase::kStarting);
+  }
+  SECTION("the second one never") {
+    CHECK(DetailWhile(job, [](int second) { return second < 50 ? 0 : 1; }) ==
+          "server-2 has not applied what the job asks of it for 1m (1 of 8 shards are made)");
+    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure.reason == FailureReason::kHang);
+    CHECK(job.now == begin + absl::Seconds(110));
+  }
 }
 
 }  // namespace

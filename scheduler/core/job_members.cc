@@ -18,7 +18,10 @@ void JobMembers::SetPrimaries(const Primaries& primaries, Instant now) {
   NoteReady();
 }
 
-void JobMembers::Forget(const NodeId& server) { applied_.erase(server); }
+void JobMembers::Forget(const NodeId& server) {
+  applied_.erase(server);
+  work_.erase(server);
+}
 
 Member* JobMembers::Find(Rank rank) {
   for (Member& member : membership_.members) {
@@ -139,9 +142,46 @@ bool JobMembers::tables_ready() const {
 
 std::optional<NodeId> JobMembers::Behind() const {
   for (const auto& [server, since] : primaries_) {
-    if (AppliedBy(server) < membership_.generation) return server;
+    if (IsBehind(server)) return server;
   }
   return std::nullopt;
+}
+
+bool JobMembers::NoteMaking(const NodeId& server, const std::optional<Making>& making,
+                            Instant now) {
+  Work& work = work_[server];
+  if (making && making->progress > work.progress) {
+    work.progress = making->progress;
+    work.since = now;
+  }
+  const bool seen = making == work.making;
+  work.making = making;
+  return !seen;
+}
+
+std::optional<Making> JobMembers::MakingOf(const NodeId& server) const {
+  const auto it = work_.find(server);
+  return it == work_.end() ? std::nullopt : it->second.making;
+}
+
+Instant JobMembers::StandsSince(const NodeId& server) const {
+  const auto it = work_.find(server);
+  return it == work_.end() ? changed_ : std::max(changed_, it->second.since);
+}
+
+std::optional<NodeId> JobMembers::Late(absl::Duration limit, Instant now) const {
+  for (const auto& [server, since] : primaries_) {
+    if (IsBehind(server) && now >= StandsSince(server) + limit) return server;
+  }
+  return std::nullopt;
+}
+
+Instant JobMembers::NextLate(absl::Duration limit) const {
+  Instant next = Instant::InfiniteFuture();
+  for (const auto& [server, since] : primaries_) {
+    if (IsBehind(server)) next = std::min(next, StandsSince(server) + limit);
+  }
+  return next;
 }
 
 Generation JobMembers::AppliedByAll() const {

@@ -58,6 +58,16 @@ class JobMembers {
 
   // A primary that has not applied the newest membership or that table. Nothing if all have.
   std::optional<NodeId> Behind() const;
+
+  // What a server makes for the job; nothing: it makes none. One that gets on with making shards
+  // has its whole time again. Returns whether there is something new to be seen.
+  bool NoteMaking(const NodeId& server, const std::optional<Making>& making, Instant now);
+  std::optional<Making> MakingOf(const NodeId& server) const;
+  // Since when a server has done nothing of what it is asked for.
+  Instant StandsSince(const NodeId& server) const;
+  // One that is behind, and stands for `limit`; and when the first one will, if nothing happens.
+  std::optional<NodeId> Late(absl::Duration limit, Instant now) const;
+  Instant NextLate(absl::Duration limit) const;
   // When the newest membership was made, or when a server became primary.
   Instant changed() const { return changed_; }
 
@@ -80,10 +90,17 @@ class JobMembers {
     }
   };
 
+  struct Work {
+    std::optional<Making> making;
+    uint64_t progress = 0;
+    Instant since;  // It grew.
+  };
+
   Member* Find(Rank rank);
   const Member* Find(Rank rank) const;
   void Changed(Instant now);
   Generation AppliedBy(const NodeId& server) const;  // 0: not the table that made it primary.
+  bool IsBehind(const NodeId& server) const { return AppliedBy(server) < membership_.generation; }
   Generation AppliedByAll() const;
   void NoteReady();
 
@@ -93,6 +110,7 @@ class JobMembers {
   absl::btree_map<Rank, Generation> since_;
   Primaries primaries_;
   absl::btree_map<NodeId, Applied> applied_;  // Of whoever reported.
+  absl::btree_map<NodeId, Work> work_;        // Likewise; told again and again, so not stored.
 };
 
 }  // namespace capstan::scheduler

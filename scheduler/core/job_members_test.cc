@@ -1,6 +1,7 @@
 #include "scheduler/core/job_members.h"
 
 #include <catch2/catch.hpp>
+#include <optional>
 
 namespace capstan::scheduler {
 namespace {
@@ -100,6 +101,36 @@ TEST_CASE(
   ApplyAll(members);
   members.Acknowledge("server-1", Generation(0), Generation(1));
   CHECK(members.MayActivate(Rank(0)));
+}
+
+TEST_CASE("Job members: a server that gets on with making shards has its whole time again",
+          "[scheduler][core]") {
+  const auto at = [](int seconds) { return kNow + absl::Seconds(seconds); };
+  const absl::Duration limit = absl::Seconds(60);
+  JobMembers members(TwoServers(), kNow);
+  CHECK(members.NextLate(limit) == at(60));
+  CHECK(members.NoteMaking("server-1", Making{1, 8, 5}, at(50)));
+  CHECK_FALSE(members.NoteMaking("server-1", Making{1, 8, 5}, at(55)));
+  CHECK(members.MakingOf("server-1") == Making{1, 8, 5});
+  CHECK_FALSE(members.Late(limit, at(59)).has_value());
+  CHECK(members.Late(limit, at(60)) == "server-2");  // Though another is behind, and gets on.
+  members.Acknowledge("server-2", Generation(1), Generation(1));
+  CHECK_FALSE(members.Late(limit, at(60)).has_value());
+  CHECK(members.NextLate(limit) == at(110));
+  // It makes those of another job first.
+  CHECK_FALSE(members.NoteMaking("server-1", Making{1, 8, 5}, at(90)));
+  CHECK(members.NoteMaking("server-1", Making{1, 8, 6}, at(100)));
+  CHECK(members.StandsSince("server-1") == at(100));
+  CHECK(members.Late(limit, at(160)) == "server-1");
+  // Its next life counts from the beginning.
+  members.Forget("server-1");
+  CHECK(members.StandsSince("server-1") == kNow);
+  CHECK(members.NoteMaking("server-1", Making{0, 8, 1}, at(170)));
+  CHECK_FALSE(members.Late(limit, at(200)).has_value());
+  members.Acknowledge("server-1", Generation(1), Generation(1));
+  CHECK(members.NoteMaking("server-1", std::nullopt, at(201)));
+  CHECK_FALSE(members.Late(limit, at(900)).has_value());
+  CHECK(members.NextLate(limit) == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Job members: who is ready stays ready when a server takes over, and others wait for it",

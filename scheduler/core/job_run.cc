@@ -301,8 +301,8 @@ Instant JobRun::NextDeadline() const {
   next = std::min(next, shards_.NextDeadline());
   if (recovery_ && recovery_->waiting) {
     next = std::min(next, recovery_->since + plan_.server_wait);
-  } else if (members_.Behind()) {
-    next = std::min(next, members_.changed() + options_.server_limit);
+  } else {
+    next = std::min(next, members_.NextLate(options_.server_limit));
   }
   return next;
 }

@@ -14,11 +14,11 @@
 // RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
 // A task that dies gives back its leases and its rank waits for a slot; the job goes on with the
-// others. So it does when one hangs: it has work, or prepares, and neither gets on nor names what it
-// waits for. A server that dies, loses its disk or is drained hands its shards to others. What ends
-// a job: a Failure that a task or a server reports, more crashes than max_restarts, no live task
-// for worker_wait, lost shards that nothing restores, a server that does not apply a membership in
-// time.
+// others. So it does when one hangs: it has work, or prepares, and neither gets on nor names what
+// it waits for. A server that dies, loses its disk or is drained hands its shards to others. What
+// ends a job: a Failure that a task or a server reports, more crashes than max_restarts, no live
+// task for worker_wait, lost shards that nothing restores, a server that stands with what it is
+// sent.
 //
 // Facts come in through the methods below; what the job wants is read back (assignments,
 // membership, unplaced ranks), and what happened is appended to `events`.
@@ -38,6 +38,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
@@ -63,7 +64,8 @@ class JobRun {
  public:
   struct Options {
     JobTasks::Options tasks;
-    absl::Duration server_limit = absl::Seconds(60);  // For a server to apply what it is sent.
+    // For a server to apply what it is sent, or to make one more shard.
+    absl::Duration server_limit = absl::Seconds(60);
     absl::Duration contradiction_limit =
         absl::Seconds(10);                            // For a task that is idle with work at hand.
     absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
@@ -232,6 +234,9 @@ class JobRun {
   bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
   std::string DescribeLoss() const;
   std::string RecoveryDetail(Instant now) const;
+  std::string MadeBy(const NodeId& server) const;  // " (3 of 8 shards are made)", or nothing.
+  // Of the servers that are behind: "waits for server-1<what> ...".
+  std::string WaitsForShards(absl::string_view what) const;
   void RefreshAssignments();
   Assignment WantedAssignment(const Task& task) const;
   void End(JobState state, const Failure& failure, Instant now, Events& events);

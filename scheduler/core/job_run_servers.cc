@@ -82,6 +82,7 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
   }
   shards_.OnTableReport(server, report);
   members_.Acknowledge(server, report.routing, report.membership);
+  if (members_.NoteMaking(server, report.making, now)) ++revision_;
   for (const CheckpointReport& checkpoint : report.checkpoints) {
     checkpoints_.OnReport(server, checkpoint, now);
   }
@@ -102,12 +103,25 @@ void JobRun::OnServerFailed(const NodeId& server, const std::string& why, Instan
 
 void JobRun::CheckServers(Instant now, Events& events) {
   if (phase_ == JobPhase::kFinishing || (recovery_ && recovery_->waiting)) return;
-  const std::optional<NodeId> behind = members_.Behind();
-  if (!behind || now < members_.changed() + options_.server_limit) return;
+  const std::optional<NodeId> late = members_.Late(options_.server_limit, now);
+  if (!late) return;
   End(JobState::kFailed,
-      {FailureReason::kHang, absl::StrCat(*behind, " has not applied what the job asks of it for ",
-                                          absl::FormatDuration(now - members_.changed()))},
+      {FailureReason::kHang,
+       absl::StrCat(*late, " has not applied what the job asks of it for ",
+                    absl::FormatDuration(now - members_.StandsSince(*late)), MadeBy(*late))},
       now, events);
+}
+
+std::string JobRun::MadeBy(const NodeId& server) const {
+  const std::optional<Making> making = members_.MakingOf(server);
+  if (!making || making->total == 0) return "";
+  return absl::StrCat(" (", making->made, " of ", making->total, " shards are made)");
+}
+
+std::string JobRun::WaitsForShards(absl::string_view what) const {
+  const std::optional<NodeId> behind = members_.Behind();
+  return absl::StrCat("waits for ", behind.value_or("its servers"), what,
+                      behind ? MadeBy(*behind) : "");
 }
 
 // ---------------------------------------------------------------- the routing table
@@ -249,8 +263,7 @@ std::string JobRun::DescribeLoss() const {
 
 std::string JobRun::RecoveryDetail(Instant now) const {
   if (!recovery_->waiting) {
-    return absl::StrCat("waits for ", members_.Behind().value_or("its servers"),
-                        " to restore its shards");
+    return WaitsForShards(" to restore its shards");
   }
   absl::btree_set<NodeId> holders;
   const std::vector<ShardMap::Lost> lost = shards_.LostShards();

@@ -269,6 +269,25 @@ TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[s
   }
 }
 
+TEST_CASE("Job: a server may restore its log for as long as it gets on with it",
+          "[scheduler][core]") {
+  Story job(0, /*log=*/true);
+  const std::vector<int> logged = job.ShardsOf("server-2");
+  job.Kill({"server-2"});
+  job.Pass(absl::Seconds(1));
+  job.Start(2, logged);
+  REQUIRE(job.View().phase == JobPhase::kRecovering);
+  for (int made = 0; made < 3; ++made) {
+    TableReport report{"job-1", Generation(0), Generation(0), {}};
+    report.making = Making{.made = made, .total = 8, .progress = 5 + static_cast<uint64_t>(made)};
+    job.run->OnTableReport("server-2", report, job.now, job.events);
+    job.Pass(absl::Seconds(59));
+  }
+  CHECK(job.View().detail == "waits for server-2 to restore its shards (2 of 8 shards are made)");
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kTraining);
+}
+
 TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[scheduler][core]") {
   const Failure failed{FailureReason::kServerLost, "wal-3: no space"};
   const auto fail = [&](Story& job, const NodeId& server) {

@@ -87,8 +87,7 @@ std::string JobRun::Detail(Instant now) const {
   if (recovery_) return RecoveryDetail(now);
   switch (phase_) {
     case JobPhase::kPlacing:
-      return absl::StrCat("waits for ", members_.Behind().value_or("its servers"),
-                          " to make its tables");
+      return WaitsForShards(" to make its tables");
     case JobPhase::kStarting:
       return absl::StrCat("waits for its tasks to start: ", who, " are ready", PreparingDetail());
     case JobPhase::kTraining:

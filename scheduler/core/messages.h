@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -185,6 +186,14 @@ struct CheckpointReport {
   std::string not_kept = {};          // Why readers cannot read it there. Empty: they can.
 };
 
+// How far a server is with the shards of a job that it makes or restores.
+struct Making {
+  int made = 0;
+  int total = 0;          // 0: it has not come to them yet.
+  uint64_t progress = 0;  // Grows, in one life, with each shard made, of whatever job.
+  friend bool operator==(const Making&, const Making&) = default;
+};
+
 struct TableReport {
   JobId job;
   Generation routing;     // Applied.
@@ -192,6 +201,7 @@ struct TableReport {
   Failure failure;
   std::vector<ReplicaReport> replicas = {};  // Of shards whose primary is here.
   std::vector<CheckpointReport> checkpoints = {};
+  std::optional<Making> making = {};
 };
 
 struct TaskExit {

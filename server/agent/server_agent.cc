@@ -128,23 +128,29 @@ void ServerAgent::FillState(v1::SyncNodeRequest& request) {
   state_filled_ = options_.clock->Now();
   absl::MutexLock lock(&mutex_);
   for (const auto& [job, entry] : entries_) {
-    if (entry.stage == Stage::kMaking) continue;
     v1::TableState* state = request.add_tables();
     state->set_job_id(job);
-    absl::Status failure = entry.failure;
-    if (entry.stage == Stage::kHeld) {
-      state->set_routing_generation(entry.job->routing_generation().value());
-      state->set_membership_generation(entry.job->membership_generation().value());
-      for (v1::ReplicaState& replica : entry.job->ReplicaStates()) {
-        *state->add_replicas() = std::move(replica);
-      }
-      if (entry.checkpoint.state() != v1::CheckpointState::STATE_UNSPECIFIED) {
-        *state->add_checkpoints() = entry.checkpoint;
-      }
-      failure = entry.job->failure();
+    if (entry.making) {
+      state->mutable_making()->set_made(entry.made);
+      state->mutable_making()->set_total(entry.to_make);
+      state->mutable_making()->set_progress(making_progress_);
     }
-    if (!failure.ok()) FillFailure(failure, state->mutable_failure());
+    if (entry.stage == Stage::kHeld) FillHeld(entry, state);
+    if (!entry.failure.ok()) FillFailure(entry.failure, state->mutable_failure());
   }
+}
+
+void ServerAgent::FillHeld(const Entry& entry, v1::TableState* state) {
+  state->set_routing_generation(entry.job->routing_generation().value());
+  state->set_membership_generation(entry.job->membership_generation().value());
+  for (v1::ReplicaState& replica : entry.job->ReplicaStates()) {
+    *state->add_replicas() = std::move(replica);
+  }
+  if (entry.checkpoint.state() != v1::CheckpointState::STATE_UNSPECIFIED) {
+    *state->add_checkpoints() = entry.checkpoint;
+  }
+  const absl::Status failure = entry.job->failure();
+  if (!failure.ok()) FillFailure(failure, state->mutable_failure());
 }
 
 void ServerAgent::SyncAnswered(absl::Duration read_lease) {
@@ -272,7 +278,7 @@ void ServerAgent::Make(const Order& order) {
   std::vector<MadeShard> shards;
   if (status.ok()) {
     job->ForgetForRestore(desired.routing(), Term(desired.restore_term()));
-    absl::StatusOr<std::vector<MadeShard>> made = MakeShards(desired, *job);
+    absl::StatusOr<std::vector<MadeShard>> made = MakeShards(order, desired, *job);
     status = made.status();
     if (made.ok()) shards = *std::move(made);
   }
@@ -292,6 +298,7 @@ void ServerAgent::Make(const Order& order) {
     Entry* entry = FindEntry(order);
     if (entry == nullptr) return Abandon(order.job, job.get());
     entry->making = false;
+    entry->made = entry->to_make = 0;
     if (!status.ok() && !HaveOtherSources(entry->desired, desired)) {
       Fail(*entry, status, &work);
     } else {
@@ -358,18 +365,30 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   return std::make_shared<HeldJob>(std::move(options), std::move(factory));
 }
 
-absl::StatusOr<std::vector<MadeShard>> ServerAgent::MakeShards(const v1::TableAssignment& desired,
+absl::StatusOr<std::vector<MadeShard>> ServerAgent::MakeShards(const Order& order,
+                                                               const v1::TableAssignment& desired,
                                                                const HeldJob& job) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<ShardOrder> orders,
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<ShardOrder> missing,
                            job.MissingShards(desired.routing(), SourcesOf(desired)));
   if (options_.source != nullptr) options_.source->BeginMaking();
   std::vector<MadeShard> made;
-  for (const ShardOrder& order : orders) {
-    absl::StatusOr<TableShard> shard = MakeShard(desired, job, order);
+  for (const ShardOrder& each : missing) {
+    NoteMade(order, made.size(), missing.size());
+    absl::StatusOr<TableShard> shard = MakeShard(desired, job, each);
     if (!shard.ok()) return Annotate(shard.status(), "making tables");
-    made.push_back({.order = order, .shard = *std::move(shard)});
+    made.push_back({.order = each, .shard = *std::move(shard)});
   }
+  NoteMade(order, made.size(), missing.size());
   return made;
+}
+
+void ServerAgent::NoteMade(const Order& order, size_t made, size_t to_make) {
+  absl::MutexLock lock(&mutex_);
+  ++making_progress_;
+  Entry* entry = FindEntry(order);
+  if (entry == nullptr) return;
+  entry->made = static_cast<int>(made);
+  entry->to_make = static_cast<int>(to_make);
 }
 
 absl::StatusOr<TableShard> ServerAgent::MakeShard(const v1::TableAssignment& desired,

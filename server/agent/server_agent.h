@@ -2,7 +2,8 @@
 // of a NodeAgent.
 //
 // Shards are made by a thread of its own (or the given executor), as initial values and restores
-// take a while and the lease must be kept. A routing table is taken in once its shards are made.
+// take a while and the lease must be kept; reports say how far it is. A routing table is taken in
+// once its shards are made.
 //
 //              TakeDesired (new)        made                     TakeDesired (generations)
 //   (unknown) ------------------> MAKING ----> HELD, reported --+------> HELD, or MAKING MORE
@@ -86,7 +87,9 @@ class ServerAgent final : public NodeHandler {
     uint64_t id = 0;  // Tells apart two entries of one job: it was dropped and assigned again.
     v1::TableAssignment desired;
     Stage stage = Stage::kMaking;
-    bool making = false;             // An order to make shards is under way.
+    bool making = false;             // An order to make shards is under way, or waits.
+    int made = 0;                    // Of it, and
+    int to_make = 0;                 // of so many; 0: it has not begun.
     absl::Status failure;            // kFailed.
     std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until its first shards are made.
     v1::CheckpointState checkpoint;  // Of the last order that was taken up. Id 0: none.
@@ -120,10 +123,13 @@ class ServerAgent final : public NodeHandler {
                          const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts);
   absl::StatusOr<std::shared_ptr<HeldJob>> MakeJob(const v1::TableAssignment& desired);
   bool Hold(const Order& order, const std::shared_ptr<HeldJob>& job);
-  absl::StatusOr<std::vector<MadeShard>> MakeShards(const v1::TableAssignment& desired,
+  absl::StatusOr<std::vector<MadeShard>> MakeShards(const Order& order,
+                                                    const v1::TableAssignment& desired,
                                                     const HeldJob& job);
+  void NoteMade(const Order& order, size_t made, size_t to_make);
   absl::StatusOr<TableShard> MakeShard(const v1::TableAssignment& desired, const HeldJob& job,
                                        const ShardOrder& order);
+  static void FillHeld(const Entry& entry, v1::TableState* state);
   void Fail(Entry& entry, const absl::Status& status, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Abandon(const JobId& id, const HeldJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -143,6 +149,7 @@ class ServerAgent final : public NodeHandler {
   absl::btree_map<JobId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // At most two an entry.
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t making_progress_ ABSL_GUARDED_BY(mutex_) = 0;  // As Making.progress.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread maker_;
