@@ -91,16 +91,19 @@ ServerAgent::~ServerAgent() {
 }
 
 void ServerAgent::Start() {
-  if (!options_.execute) maker_ = std::thread([this] { RunMaker(); });
+  if (options_.execute) return;
+  maker_ = std::thread([this] { RunAll(Order::Kind::kMake); });
+  capturer_ = std::thread([this] { RunAll(Order::Kind::kCapture); });
 }
 
 void ServerAgent::Stop() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
-    ordered_.Signal();
+    ordered_.SignalAll();
   }
   if (maker_.joinable()) maker_.join();
+  if (capturer_.joinable()) capturer_.join();
 }
 
 void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
@@ -117,7 +120,8 @@ void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
     node_id_ = node_id;
     incarnation_ = incarnation;
     entries_.clear();
-    orders_.clear();
+    makes_.clear();
+    captures_.clear();
     read_lease_ = Instant();
   }
   options_.jobs->DropAll(absl::NotFoundError(
@@ -231,20 +235,21 @@ void ServerAgent::Perform(Work work) {
       continue;
     }
     absl::MutexLock lock(&mutex_);
-    orders_.push_back(order);
-    ordered_.Signal();
+    OrdersOf(order.kind).push_back(order);
+    ordered_.SignalAll();
   }
 }
 
-void ServerAgent::RunMaker() {
+void ServerAgent::RunAll(Order::Kind kind) {
   while (true) {
     Order order;
     {
       absl::MutexLock lock(&mutex_);
-      while (!stopping_ && orders_.empty()) ordered_.Wait(&mutex_);
+      std::deque<Order>& orders = OrdersOf(kind);
+      while (!stopping_ && orders.empty()) ordered_.Wait(&mutex_);
       if (stopping_) return;
-      order = std::move(orders_.front());
-      orders_.pop_front();
+      order = std::move(orders.front());
+      orders.pop_front();
     }
     Run(order);
   }

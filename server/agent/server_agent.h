@@ -2,8 +2,9 @@
 // of a NodeAgent.
 //
 // Shards are made by a thread of its own (or the given executor), as initial values and restores
-// take a while and the lease must be kept; reports say how far it is. A routing table is taken in
-// once its shards are made.
+// take a while and the lease must be kept; reports say how far it is. Another thread captures what
+// checkpoints and snapshots want: no job waits with that for the shards of another. A routing table
+// is taken in once its shards are made.
 //
 //              TakeDesired (new)        made                     TakeDesired (generations)
 //   (unknown) ------------------> MAKING ----> HELD, reported --+------> HELD, or MAKING MORE
@@ -64,8 +65,8 @@ class ServerAgent final : public NodeHandler {
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
     std::function<void(Instant)> schedule_tick;  // As HeldJob's.
-    // Runs what takes long, in order, never before it has returned or right away: both will do.
-    // Null: a thread of the agent's own.
+    // Runs what takes long, never before it has returned or right away: both will do; shards are
+    // made one at a time, in order. Null: two threads of the agent's own.
     std::function<void(std::function<void()>)> execute;
   };
 
@@ -94,7 +95,7 @@ class ServerAgent final : public NodeHandler {
     std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until its first shards are made.
     v1::CheckpointState checkpoint;  // Of the last order that was taken up. Id 0: none.
   };
-  struct Order {  // For the maker.
+  struct Order {
     enum class Kind { kMake, kCapture };
     Kind kind = Kind::kMake;
     JobId job;
@@ -116,7 +117,10 @@ class ServerAgent final : public NodeHandler {
   void Progress(Entry& entry, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Perform(Work work);
   void Run(const Order& order);
-  void RunMaker();
+  std::deque<Order>& OrdersOf(Order::Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return kind == Order::Kind::kMake ? makes_ : captures_;
+  }
+  void RunAll(Order::Kind kind);  // A thread's.
   void Make(const Order& order);
   void Capture(const Order& order);
   void CheckpointWritten(const Order& order, uint64_t checkpoint,
@@ -147,12 +151,13 @@ class ServerAgent final : public NodeHandler {
   NodeId node_id_ ABSL_GUARDED_BY(mutex_);
   Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<JobId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // At most two an entry.
+  std::deque<Order> makes_ ABSL_GUARDED_BY(mutex_);     // At most one an entry.
+  std::deque<Order> captures_ ABSL_GUARDED_BY(mutex_);  // Of one entry only the last does anything.
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t making_progress_ ABSL_GUARDED_BY(mutex_) = 0;  // As Making.progress.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread maker_;
+  std::thread maker_, capturer_;
 };
 
 }  // namespace capstan::server

@@ -111,5 +111,24 @@ TEST_CASE("Server agent: tables that are held are reported while it makes more o
   CHECK(state.making().total() == 2);
 }
 
+TEST_CASE("Server agent: a job is captured while another one is being restored", "[server]") {
+  Restoring restoring;
+  TestAgent& node = restoring.node;
+  v1::TableAssignment stands = Whole(1, 1, "job-1");
+  node.agent.TakeDesired(Desired(stands));
+  node.Await("job-1", IsMade);
+  node.agent.TakeDesired(Both(stands, Restored("job-2")));
+  restoring.gate.AwaitComing(1);
+  stands.mutable_checkpoint()->set_checkpoint_id(7);
+  SECTION("for a checkpoint") { stands.mutable_checkpoint()->set_folder("checkpoint-7"); }
+  SECTION("for readers") { stands.mutable_checkpoint()->add_readers(1); }
+  node.agent.TakeDesired(Both(stands, Restored("job-2")));
+  const v1::TableState state =
+      node.Await("job-1", [](const v1::TableState& each) { return each.checkpoints_size() == 1; });
+  CHECK(state.checkpoints(0).state() == v1::CheckpointState::CAPTURED);
+  CHECK(state.checkpoints(0).not_kept().empty());
+  CHECK(node.State("job-2").making().made() == 0);
+}
+
 }  // namespace
 }  // namespace capstan::server
