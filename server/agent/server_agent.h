@@ -125,6 +125,7 @@ class ServerAgent final : public NodeHandler {
   void Capture(const Order& order);
   void CheckpointWritten(const Order& order, uint64_t checkpoint,
                          const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts);
+  static ShardSources SourcesOf(const v1::TableAssignment& desired);
   absl::StatusOr<std::shared_ptr<HeldJob>> MakeJob(const v1::TableAssignment& desired);
   bool Hold(const Order& order, const std::shared_ptr<HeldJob>& job);
   absl::StatusOr<std::vector<MadeShard>> MakeShards(const Order& order,
