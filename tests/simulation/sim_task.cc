@@ -216,7 +216,9 @@ int64_t SimTask::FirstReady(size_t table, int64_t element) const {
 
 bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) {
   waiting_ = Waiting::kTime;
-  process_->After(world_->options.compute_min, [this, work, result] {
+  const Options& options = world_->options;
+  const absl::Duration time = world_->prng.Between(options.compute_min, options.compute_max);
+  process_->After(time, [this, work, result] {
     *result = EvaluationOf(work);
     Resume();
   });
