@@ -350,51 +350,58 @@ std::optional<FrameHead> NextHead(const Descriptor& socket, int patience_millis)
   return decoded;
 }
 
-TEST_CASE("Data calls: a silent peer is asked for a sign of life, then given up", "[net][data]") {
-  int files[2];
-  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
-  const Descriptor peer(files[1]);
+// A caller whose server is the test: it reads and writes the frames, and moves the clock.
+struct ByHand {
+  ByHand() {
+    int files[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+    peer.emplace(files[1]);
+    caller.emplace(Descriptor(files[0]), &clock);
+    thread = std::thread([this] { status = caller->Run(); });
+  }
+  ~ByHand() {
+    caller->Close();
+    if (thread.joinable()) thread.join();
+  }
+  void StartPull(absl::Duration timeout, Outcome* outcome) {
+    caller->Start({.method = DataMethod::kPull, .bytes = {}, .timeout = timeout, .patience = {}},
+                  outcome->Done());
+    REQUIRE(NextHead(*peer, 20000)->kind == FrameKind::kRequest);
+  }
+
   ManualClock clock;
-  DataCaller caller(Descriptor(files[0]), &clock);
-  absl::Status status;
-  std::thread thread([&] { status = caller.Run(); });
+  std::optional<Descriptor> peer;
+  std::optional<DataCaller> caller;
+  absl::Status status;  // Once the thread has ended.
+  std::thread thread;
+};
+
+TEST_CASE("Data calls: a silent peer is asked for a sign of life, then given up", "[net][data]") {
   Outcome held;
-  caller.Start({.method = DataMethod::kPull, .bytes = {}, .timeout = absl::Hours(9)}, held.Done());
-  REQUIRE(NextHead(peer, 20000)->kind == FrameKind::kRequest);
+  ByHand f;
+  f.StartPull(absl::Hours(9), &held);
   std::optional<FrameHead> asked;
   while (!asked.has_value()) {  // It looks at its clock every second.
-    clock.Advance(PeerWatch::kPingAfter);
-    asked = NextHead(peer, 1500);
+    f.clock.Advance(PeerWatch::kPingAfter);
+    asked = NextHead(*f.peer, 1500);
   }
   CHECK(asked->kind == FrameKind::kPing);
-  clock.Advance(PeerWatch::kPongWithin);
+  f.clock.Advance(PeerWatch::kPongWithin);
   CHECK_STATUS(held.Get(), StatusCode::kUnavailable, "the peer has said nothing for");
-  thread.join();
-  CHECK_STATUS(status, StatusCode::kUnavailable, "the peer has said nothing for");
+  f.thread.join();
+  CHECK_STATUS(f.status, StatusCode::kUnavailable, "the peer has said nothing for");
 }
 
 TEST_CASE("Data calls: answers that come slowly, one after the other, are awaited", "[net][data]") {
-  int files[2];
-  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
-  const Descriptor peer(files[1]);
-  ManualClock clock;
-  DataCaller caller(Descriptor(files[0]), &clock);
-  std::thread thread([&] { caller.Run().IgnoreError(); });
   std::array<Outcome, 6> outcomes;
-  for (Outcome& outcome : outcomes) {
-    caller.Start(
-        {.method = DataMethod::kPull, .bytes = {}, .timeout = absl::Seconds(10), .patience = {}},
-        outcome.Done());
-    REQUIRE(NextHead(peer, 20000)->kind == FrameKind::kRequest);
-  }
+  ByHand f;
+  for (Outcome& outcome : outcomes) f.StartPull(absl::Seconds(10), &outcome);
   uint64_t call = 1;
   for (Outcome& outcome : outcomes) {  // The last one after 24 s.
-    clock.Advance(absl::Seconds(4));
-    Write(peer, Bytes({.kind = FrameKind::kAnswer, .call = call++}));
+    f.clock.Advance(absl::Seconds(4));
+    Write(*f.peer, Bytes({.kind = FrameKind::kAnswer, .call = call++}));
     REQUIRE_OK(outcome.Get());
   }
-  caller.Close();
-  thread.join();
 }
 
 TEST_CASE("Data server: more open calls than a connection may have are refused", "[net][data]") {
