@@ -97,6 +97,15 @@ absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::str
   return absolute;
 }
 
+// The folder's one name, whatever links lead to it. What is not there yet has the name it was
+// given.
+absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& folder) {
+  std::error_code error;
+  std::string name = std::filesystem::weakly_canonical(folder, error).string();
+  if (!error) return name;
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", folder, ": ", error.message()));
+}
+
 }  // namespace
 
 Objective ObjectiveOf(const v1::Model& model) {
@@ -168,6 +177,10 @@ absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk
         MakeAbsolute("checkpoints.directory", absl::StrCat(checkpoints, "/", job.plan.id)));
   }
   CAPSTAN_ASSIGN_OR_RETURN(job.plan.checkpoint_floor, NewestId(disk, job.plan.checkpoint_folder));
+  CAPSTAN_ASSIGN_OR_RETURN(job.plan.folders.output,
+                           OneName("output.directory", job.output_directory));
+  CAPSTAN_ASSIGN_OR_RETURN(job.plan.folders.checkpoints,
+                           OneName("checkpoints.directory", job.plan.checkpoint_folder));
   job.plan.export_path = job.output_directory;
   job.spec.mutable_output()->set_directory(job.output_directory);
   return absl::OkStatus();

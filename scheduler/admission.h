@@ -46,7 +46,8 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
 // Gives the job its id "<name>-<number>" and makes its output folder: the one that it asks for, or
 // <data_folder>/jobs/<id>. Likewise the folder of its checkpoints, <the one that it asks for>/<id>;
 // that within the output folder, the default, is made by the first checkpoint. Both may hold
-// something: the job's checkpoints are numbered from above those that are there.
+// something: the job's checkpoints are numbered from above those that are there. Whether another
+// job writes into them now is for the core to say (plan.folders).
 // Errors: kInvalidArgument  a folder cannot be made.   Those of `disk`, of the listing.
 absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk, AdmittedJob& job);
 

@@ -40,6 +40,31 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.plan.checkpoint_folder == job.output_directory + "/checkpoints");
 }
 
+TEST_CASE("Admission: the folders that jobs are compared by have no links in them", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  PosixDisk disk;
+  const std::string real = std::filesystem::canonical(folder.path()).string() + "/real";
+  REQUIRE(std::filesystem::create_directory(real));
+  std::filesystem::create_directory_symlink(real, folder.path() + "/link");
+  v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+  for (const char* name : {"/real", "/real/", "/link", "/x/../link/./"}) {
+    INFO(name);
+    spec.mutable_output()->set_directory(folder.path() + name);
+    REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+    REQUIRE_OK(NameJob(1, folder.path(), disk, job));
+    CHECK(job.plan.folders.output == real);
+    CHECK(job.plan.folders.checkpoints == real + "/checkpoints");
+  }
+  // What the cluster's other machines are told is what the user wrote.
+  spec.mutable_output()->set_directory(folder.path() + "/link");
+  spec.mutable_checkpoints()->set_directory(folder.path() + "/link");
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+  REQUIRE_OK(NameJob(2, folder.path(), disk, job));
+  CHECK(job.output_directory == folder.path() + "/link");
+  CHECK(job.plan.checkpoint_folder == folder.path() + "/link/small-2");
+  CHECK(job.plan.folders.checkpoints == real + "/small-2");
+}
+
 TEST_CASE("Admission: what tasks compute on is in the plan, and said in full", "[scheduler]") {
   const testing::TemporaryFolder folder;
   v1::JobSpec spec = testing::MakeSmallJob(folder.path());

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
 #include "common/types/ids.h"
+#include "scheduler/core/folders/job_folders.h"
 #include "scheduler/core/placement.h"
 
 namespace capstan::scheduler {
@@ -53,6 +54,7 @@ struct JobPlan {
   bool checkpoints_incremental = true;             // Where it has sparse tables.
   std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
   CheckpointId checkpoint_floor;                   // Ids up to here are not the job's there.
+  JobFolders folders;  // The same two folders, by names that can be compared.
   Objective objective = Objective::kClasses;
   DeviceNeed device;  // Of each task.
 
@@ -65,7 +67,8 @@ struct JobPlan {
     archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
             train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
-            checkpoints_incremental, checkpoint_folder, checkpoint_floor, objective, device);
+            checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders, objective,
+            device);
   }
 };
 

@@ -125,11 +125,37 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
 
 // ---------------------------------------------------------------- users
 
+// A job that waits has its folders, too: it would be too late to refuse it when it starts.
+absl::Status SchedulerCore::CheckFolders(const JobFolders& folders, Instant now) const {
+  for (const auto& [id, entry] : jobs_) {
+    if (ended_.contains(entry.number)) continue;
+    const std::string clash = WhyFoldersClash(folders, id, entry.plan.folders);
+    if (clash.empty()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        clash, ", which is ", entry.run == nullptr ? "PENDING" : "RUNNING", " (",
+        ViewOf(entry, now).detail, "); wait until it has ended, stop it, or name another folder"));
+  }
+  return absl::OkStatus();
+}
+
+// Servers may go on writing what an ended job had begun, when the folder has been looked through.
+CheckpointId SchedulerCore::FloorIn(const JobFolders& folders, CheckpointId floor) const {
+  if (folders.checkpoints.empty()) return floor;
+  for (const auto& [id, entry] : jobs_) {
+    if (entry.run == nullptr || entry.plan.folders.checkpoints != folders.checkpoints) continue;
+    floor = std::max(floor, entry.run->checkpoints().last_begun());
+  }
+  return floor;
+}
+
 absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
                                       const std::optional<RestoreFrom>& restore) {
+  CAPSTAN_RETURN_IF_ERROR(CheckFolders(plan.folders, now));
   CAPSTAN_RETURN_IF_ERROR(queue_.Push(plan.id, plan.workers, plan.servers_needed(), plan.device));
+  const CheckpointId floor = FloorIn(plan.folders, plan.checkpoint_floor);
   JobEntry& entry = jobs_[plan.id];
   entry.plan = plan;
+  entry.plan.checkpoint_floor = floor;
   entry.number = next_job_number_++;
   entry.submitted = now;
   entry.restore = restore;

@@ -36,6 +36,7 @@
 #include "scheduler/core/changes.h"
 #include "scheduler/core/checkpoints.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/folders/job_folders.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_queue.h"
 #include "scheduler/core/job_run.h"
@@ -100,7 +101,8 @@ class SchedulerCore {
   uint64_t TakeJobNumber() { return next_job_name_++; }
   // `restore`: where the job begins, of a job with the same tables, data and batches.
   // REQUIRES: plan.id was not used before; the plan's ranges hold.
-  // Errors: kResourceExhausted  too many jobs wait.
+  // Errors: kFailedPrecondition  a job that has not ended writes into the same folders.
+  //         kResourceExhausted   too many jobs wait.
   absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
                          const std::optional<RestoreFrom>& restore = std::nullopt);
   // Errors: kNotFound.
@@ -274,6 +276,9 @@ class SchedulerCore {
   const JobRun* RunOf(const JobId& job) const;  // Null: no such job, or it never started.
   JobRun* RunOf(const JobId& job);
   JobView ViewOf(const JobEntry& entry, Instant now) const;
+  absl::Status CheckFolders(const JobFolders& folders, Instant now) const;
+  // Of a job in `folders`: no id up to there is its own.
+  CheckpointId FloorIn(const JobFolders& folders, CheckpointId floor) const;
   uint64_t RevisionOf(const JobEntry& entry) const;
 
   const Options options_;

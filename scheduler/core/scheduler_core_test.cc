@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -127,6 +128,69 @@ TEST_CASE("Scheduler: what it tells of jobs after a stall is durable first", "[s
   desk.Stall(absl::Milliseconds(790));  // Less than the progress interval after the last write.
   CHECK(desk.core.Job("job-1", desk.now).value().revision > before + 1000);
   CHECK(desk.actions.changes.jobs.contains("job-1"));
+}
+
+JobPlan PlanIn(const std::string& id, const std::string& folder) {
+  JobPlan plan = Plan(id, 1);
+  plan.folders = {folder, folder + "/checkpoints"};
+  plan.checkpoint_folder = plan.folders.checkpoints;
+  return plan;
+}
+
+TEST_CASE("Scheduler: a job is refused while another one writes into its folder",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  desk.Join("worker-1", Role::kWorker, 1);
+  const auto submit = [&](const std::string& id, const std::string& folder) {
+    return desk.core.SubmitJob(PlanIn(id, folder), desk.now, desk.actions);
+  };
+  REQUIRE_OK(submit("job-1", "/one"));
+  REQUIRE_OK(submit("job-2", "/two"));
+  REQUIRE(desk.core.Job("job-2", desk.now)->state == JobState::kPending);
+  CHECK_STATUS(submit("job-3", "/one"), absl::StatusCode::kFailedPrecondition,
+               "output.directory: /one is the output folder of job-1, which is RUNNING (");
+  CHECK_STATUS(submit("job-3", "/two"), absl::StatusCode::kFailedPrecondition,
+               "output.directory: /two is the output folder of job-2, which is PENDING (needs 1 "
+               "worker, 0 are free of 1 alive); wait until it has ended, stop it, or name another "
+               "folder");
+  CHECK(absl::IsNotFound(desk.core.Job("job-3", desk.now).status()));
+
+  REQUIRE_OK(desk.core.StopJob("job-2", desk.now, desk.actions));
+  REQUIRE_OK(submit("job-3", "/two"));
+  REQUIRE_OK(desk.core.StopJob("job-1", desk.now, desk.actions));
+  CHECK_STATUS(submit("job-4", "/two"), absl::StatusCode::kFailedPrecondition, "of job-3");
+  REQUIRE_OK(submit("job-4", "/one"));
+}
+
+TEST_CASE("Scheduler: a job numbers its checkpoints above all that one before it began there",
+          "[scheduler][core]") {
+  testing::FakeCluster cluster({.checkpoint_fails = 1});
+  cluster.AddServer("server-1");
+  cluster.AddWorker("worker-1", 1);
+  const auto begun = [&] {
+    const auto ended = [](const Event& event) {
+      return std::holds_alternative<CheckpointEnded>(event);
+    };
+    const Events& events = cluster.events();
+    const auto last = std::find_if(events.rbegin(), events.rend(), ended);
+    return last == events.rend() ? CheckpointId(0) : std::get<CheckpointEnded>(*last).id;
+  };
+  // Nothing of it is complete, and a server may still be writing it: the folder shows nothing.
+  REQUIRE_OK(cluster.Submit(PlanIn("job-1", "/out")));
+  REQUIRE(
+      cluster.RunUntil([&] { return cluster.View("job-1").samples_done > 0; }, absl::Minutes(1)));
+  cluster.AskCheckpoint("job-1");
+  REQUIRE(cluster.RunUntil([&] { return begun() == CheckpointId(1); }, absl::Minutes(1)));
+  Actions stopped;
+  REQUIRE_OK(cluster.core().StopJob("job-1", cluster.now(), stopped));
+
+  REQUIRE_OK(cluster.Submit(PlanIn("job-2", "/out")));
+  REQUIRE(
+      cluster.RunUntil([&] { return cluster.View("job-2").samples_done > 0; }, absl::Minutes(1)));
+  cluster.AskCheckpoint("job-2");
+  CHECK(cluster.RunUntil([&] { return begun() == CheckpointId(2); }, absl::Minutes(1)));
+  CHECK(cluster.error().empty());
 }
 
 TEST_CASE("Scheduler: a node whose lease ran out is told to register again", "[scheduler][core]") {

@@ -269,6 +269,24 @@ TEST_CASE("State codec: waiting jobs keep their order, ended ones their history,
   CHECK(desk.core->Job("a", desk.now)->state == JobState::kPending);
 }
 
+TEST_CASE("State codec: after a restart jobs have their folders as before", "[scheduler][store]") {
+  Desk desk;
+  const auto submit = [&desk](const std::string& id) {
+    JobPlan plan = Plan(id);
+    plan.folders = {"/out", "/out/checkpoints"};
+    const absl::Status status = desk.core->SubmitJob(plan, desk.now, desk.actions);
+    desk.Write();
+    return status;
+  };
+  REQUIRE_OK(submit("job-1"));
+  desk.Restart();
+  CHECK_STATUS(submit("job-2"), absl::StatusCode::kFailedPrecondition, "of job-1");
+  REQUIRE_OK(desk.core->StopJob("job-1", desk.now, desk.actions));
+  desk.Write();
+  desk.Restart();
+  REQUIRE_OK(submit("job-2"));
+}
+
 TEST_CASE("State codec: a damaged row is named", "[scheduler][store]") {
   Desk desk;
   desk.Join(Role::kServer, "server-1");

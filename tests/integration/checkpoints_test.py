@@ -165,6 +165,12 @@ class CheckpointsTest(unittest.TestCase):
         output = pathlib.Path(self.cluster.folder, "shared")
         job = self.start(more=f'output {{ directory: "{output}" }}')
         begun_with = self.save(job)
+        refused = self.cluster.run("checkpoint", "restore", begun_with, "--no-wait", check=False)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn(f"{output} is the output folder of {job}, which is RUNNING", refused.stderr)
+        # What another job reads it may still write.
+        branch = self.restore(begun_with, "-O", str(output / "branch"))
+        self.cluster.run("job", "stop", branch)
         self.cluster.run("job", "stop", job)
         restored = self.restore(begun_with)
         self.assertTrue(cluster.until("it trains", lambda: int(

@@ -1,6 +1,7 @@
 #include "scheduler/cli/operations/checkpoint_command.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +59,7 @@ struct RestoreArguments {
   std::string folder;
   std::optional<int> servers;
   std::optional<int> workers;
+  std::string output;  // Empty: where the saved job's are, or the default.
   bool no_wait = false;
 };
 
@@ -68,7 +70,9 @@ int Restore(const Settings& settings, const RestoreArguments& arguments) {
   for (const std::string& reason : source->passed_over) {
     std::fprintf(stderr, "capstan: passed over %s\n", reason.c_str());
   }
-  const auto spec = RestoredJob(source->manifest, arguments.servers, arguments.workers);
+  const std::string output =
+      arguments.output.empty() ? "" : std::filesystem::absolute(arguments.output).string();
+  const auto spec = RestoredJob(source->manifest, arguments.servers, arguments.workers, output);
   if (!spec.ok()) return FailJobFile(spec.status());
   SchedulerClient scheduler(settings.scheduler);
   const auto submitted = scheduler.SubmitJob(*spec, source->path);
@@ -95,6 +99,7 @@ void AddRestore(CLI::App& checkpoint, CommandLine& line) {
       checkpoint, "restore", "Submit a new job that goes on from a checkpoint, and follow it",
       "  capstan checkpoint restore out/checkpoints            # the newest whole one\n"
       "  capstan checkpoint restore out/checkpoints/checkpoint-7 --servers 3 --workers 4\n"
+      "  capstan checkpoint restore out/checkpoints -O branch    # the saved job may still run\n"
       "Every block is verified first. The cluster must see the folder by the same path.\n"
       "Exit code: as `capstan job submit`; 1 if the checkpoint is damaged.",
       line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
@@ -103,6 +108,11 @@ void AddRestore(CLI::App& checkpoint, CommandLine& line) {
   restore->add_option("--servers", arguments->servers, "Servers; 0: all that are alive")
       ->type_name("N");
   restore->add_option("--workers", arguments->workers, "Worker tasks")->type_name("N");
+  restore
+      ->add_option("-O,--directory", arguments->output,
+                   "Folder for the new job's files. Default: the output.directory of the saved "
+                   "job's file, which that job must have left; without one, the new job's own")
+      ->type_name("FOLDER");
   restore->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
 }
 

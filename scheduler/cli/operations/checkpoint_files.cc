@@ -112,7 +112,8 @@ absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& f
 }
 
 absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
-                                        std::optional<int> servers, std::optional<int> workers) {
+                                        std::optional<int> servers, std::optional<int> workers,
+                                        const std::string& output) {
   v1::JobSpec spec = manifest.spec();
   if (servers.has_value()) spec.mutable_resources()->set_servers(*servers);
   if (workers.has_value()) spec.mutable_resources()->set_workers(*workers);
@@ -120,6 +121,7 @@ absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
   if (absl::EndsWith(spec.output().directory(), absl::StrCat("/jobs/", manifest.job_id()))) {
     spec.mutable_output()->clear_directory();
   }
+  if (!output.empty()) spec.mutable_output()->set_directory(output);
   std::vector<std::string> lines;
   for (const Diagnostic& diagnostic : ValidateJob(spec)) lines.push_back(diagnostic.ToString());
   if (lines.empty()) return spec;

@@ -36,10 +36,11 @@ struct RestoreSource {
 absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& folder);
 
 // The job that goes on from a checkpoint, on another number of servers or workers if they are
-// given.
+// given, with its files in `output` if that is not empty.
 // Errors: kInvalidArgument  a line for each field that cannot be.
 absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
-                                        std::optional<int> servers, std::optional<int> workers);
+                                        std::optional<int> servers, std::optional<int> workers,
+                                        const std::string& output = "");
 
 }  // namespace capstan::cli
 

@@ -90,6 +90,8 @@ TEST_CASE("RestoredJob: the saved job on other servers and workers", "[cli]") {
   manifest.mutable_spec()->mutable_output()->set_directory("/home/me/out");
   REQUIRE_OK_AND_ASSIGN(const v1::JobSpec named, RestoredJob(manifest, {}, {}));
   CHECK(named.output().directory() == "/home/me/out");
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec moved, RestoredJob(manifest, {}, {}, "/home/me/more"));
+  CHECK(moved.output().directory() == "/home/me/more");
 }
 
 }  // namespace
