@@ -306,7 +306,8 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
                       .start_iteration = Iteration(11),
                       .epoch_first_iteration = Iteration(10),
                       .export_path = "/out",
-                      .paused = true};
+                      .paused = true,
+                      .staged_path = "/out/.export-1-2"};
   reply.routing = SmallRouting();
   reply.first_routing = true;
   v1::SyncTaskResponse response;
@@ -322,6 +323,7 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
                         epoch_first_iteration: 10
                         export_path: "/out"
                         paused: true
+                        staged_path: "/out/.export-1-2"
                       }
                       tables { name: "parameters" elements: 32 rule: OPTIMIZER })pb") +
                         kSmallRouting);

@@ -117,6 +117,10 @@ void Log(const SnapshotTaken& e) {
 void Log(const WentBack& e) {
   LogWarning({.job = e.job}, "goes back to {}", e.folder.empty() ? "its beginning" : e.folder);
 }
+void Log(const ModelLeftToTask& e) {
+  LogWarning({.job = e.task.job}, "task {} is to move its model to its place itself: {}",
+             e.task.rank.value(), e.why);
+}
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {
     LogError({.job = e.job}, "failed: {}", e.failure.message);
@@ -138,7 +142,8 @@ const JobId* JobOf(const Event& event) {
         if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied> ||
                       std::is_same_v<E, SchedulerStalled>) {
           return nullptr;
-        } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied>) {
+        } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied> ||
+                             std::is_same_v<E, ModelLeftToTask>) {
           return &e.task.job;
         } else {
           return &e.job;

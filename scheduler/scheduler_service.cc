@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
+#include "common/tensor/staged_model.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
@@ -210,6 +211,7 @@ void SchedulerService::Collect(Actions actions, Answers& answers) {
     const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
     answers.manifests.push_back({std::move(publish), job});
   }
+  answers.models = std::move(actions.models);
   CollectEvents(std::move(actions.events), answers);
 }
 
@@ -272,6 +274,9 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
   for (Answers::Manifest& manifest : answers.manifests) {
     manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });
   }
+  for (ModelPublish& model : answers.models) {
+    manifests_.Post([this, what = std::move(model)] { Publish(what); });
+  }
   for (const Answers::Done& done : answers.done) {
     if (done.after_files) {
       output_.Post([done] { FinishWith(done.reactor, done.status); });
@@ -298,6 +303,25 @@ void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJ
   absl::MutexLock lock(&mutex_);
   Actions actions;
   core_->CheckpointPublished(publish.job, publish.id, status, clock_->Now(), actions);
+  Commit(std::move(actions), {});
+}
+
+// All models are moved by one thread, so that what is begun later is in its place later.
+void SchedulerService::Publish(const ModelPublish& publish) {
+  // While this one is awaited no other task exports: the others that have have died.
+  const std::vector<std::string> staged = StagedModelsIn(publish.folder);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!Running().ok() || !core_->AwaitsModel(publish.exporter)) return;
+  }
+  const absl::Status status = PublishModel(publish.staged, publish.folder, publish.exporter.job,
+                                           publish.exporter.incarnation);
+  if (status.ok()) {
+    for (const std::string& folder : staged) RemoveStagedModel(folder);
+  }
+  absl::MutexLock lock(&mutex_);
+  Actions actions;
+  core_->ModelPublished(publish.exporter, status, clock_->Now(), actions);
   Commit(std::move(actions), {});
 }
 

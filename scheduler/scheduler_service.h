@@ -49,7 +49,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
     std::function<void(const absl::Status&)> on_fatal;
   };
   static constexpr size_t kAdmissionsMax = 64;   // Submissions that wait for their check.
-  static constexpr size_t kManifestsMax = 1000;  // Checkpoints to be made complete.
+  static constexpr size_t kManifestsMax = 1000;  // Checkpoints, models to be made complete.
   static constexpr size_t kOutputsMax = 10'000;  // Batches of events that wait to be written.
 
   // Goes on where the scheduler that wrote `store` ended. `store` and `clock` outlive the service;
@@ -157,6 +157,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
 
   void Publish(const CheckpointPublish& publish, const AdmittedJob& job)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void Publish(const ModelPublish& publish) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Constant after construction.
   const std::string data_folder_;

@@ -55,6 +55,7 @@ struct SchedulerService::Answers {
   std::vector<Checkpoint> checkpoints;
   std::vector<Snapshot> snapshots;
   std::vector<Manifest> manifests;
+  std::vector<ModelPublish> models;
   std::vector<RecordedEvent> events;
   AdmittedJobs admitted;  // Of the replies.
 };

@@ -103,6 +103,7 @@ void EncodeAssignment(const Assignment& assignment, v1::Assignment& out) {
   out.set_epoch_first_iteration(assignment.epoch_first_iteration.value());
   out.set_export_path(assignment.export_path);
   out.set_paused(assignment.paused);
+  out.set_staged_path(assignment.staged_path);
 }
 
 }  // namespace

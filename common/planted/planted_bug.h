@@ -37,6 +37,7 @@ enum class PlantedBug : uint8_t {
   kForgetToStoreJob,
   kReuseIncarnations,
   kTakeBusyForHung,
+  kExportUnstaged,
   // The server.
   kSkipDuplicateFilter,
   kAcceptOldIncarnation,

@@ -24,6 +24,8 @@ absl::Status ErrnoStatus(const char* what, const std::string& path) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path));
 }
 
+}  // namespace
+
 absl::Status SyncDirectory(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus("open", path);
@@ -33,8 +35,6 @@ absl::Status SyncDirectory(const std::string& path) {
   close(fd);
   return status;
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path,
                                                                  const Progress& progress) {

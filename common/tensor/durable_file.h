@@ -61,6 +61,9 @@ class DurableFile {
   int64_t bytes_ = 0;
 };
 
+// What was renamed in the folder stays so after a power cut.
+absl::Status SyncDirectory(const std::string& path);
+
 // Makes the folder and those above it; it may exist.
 absl::Status MakeDirectories(const std::string& path);
 

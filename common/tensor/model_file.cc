@@ -95,7 +95,8 @@ absl::Status WriteManifest(const std::string& path, const v1::ModelManifest& man
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
                              const v1::JobSpec& job, absl::Span<const TableValues> tables,
                              absl::Span<const TableRows> sparse_tables,
-                             const std::string& since_folder, const Progress& progress) {
+                             const std::string& since_folder, const Progress& progress,
+                             Incarnation exporter) {
   std::vector<NamedTensorView> tensors;
   for (const TableValues& table : tables) {
     CAPSTAN_RETURN_IF_ERROR(CheckTable(table));
@@ -103,6 +104,7 @@ absl::Status WriteModelFiles(const std::string& directory, const std::string& jo
   }
   v1::ModelManifest manifest = MakeManifest(job_id, job, tables);
   manifest.set_since_folder(since_folder);
+  manifest.set_incarnation(exporter.value());
   for (const TableRows& table : sparse_tables) {
     CAPSTAN_RETURN_IF_ERROR(AddRows(table, &manifest));
   }

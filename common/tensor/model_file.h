@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/types/ids.h"
 #include "common/types/progress.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
@@ -53,13 +54,14 @@ struct TableRows {
 //   job_id        empty for a model made without a cluster
 //   since_folder  of the export that rows are a delta since; empty: they are all
 //   progress      as WriteFileDurably's, of the tensors
+//   exporter      the life of the task that writes it; 0: no task does
 // Errors: kInvalidArgument  a table's values do not fit its spec; RowFileName's.
 //         else              those of WriteFileDurably and MakeDirectories.
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,
                              const v1::JobSpec& job, absl::Span<const TableValues> tables,
                              absl::Span<const TableRows> sparse_tables = {},
                              const std::string& since_folder = "",
-                             const Progress& progress = nullptr);
+                             const Progress& progress = nullptr, Incarnation exporter = {});
 
 // Errors: kNotFound  no manifest there; kDataLoss  it is none.
 absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory);

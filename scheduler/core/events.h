@@ -156,15 +156,22 @@ struct WentBack {
   std::string folder;  // Empty: with its initial values, for it had not trained.
 };
 
+// The scheduler cannot move the model to its place: the task that has written it is to do so.
+struct ModelLeftToTask {
+  TaskKey task;
+  std::string why;
+};
+
 struct JobEnded {
   JobId job;
   JobState state = JobState::kSucceeded;
   Failure failure;
 };
 
-using Event = std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, JobSubmitted,
-                           JobStarted, PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report,
-                           EpochDone, CheckpointEnded, SnapshotTaken, WentBack, JobEnded>;
+using Event =
+    std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, JobSubmitted, JobStarted,
+                 PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report, EpochDone,
+                 CheckpointEnded, SnapshotTaken, WentBack, ModelLeftToTask, JobEnded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

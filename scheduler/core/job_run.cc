@@ -1,5 +1,5 @@
 // Facts of tasks that come in, and how a job ends. The phases are in job_run_phases.cc, servers and
-// lost shards in job_run_servers.cc, the views in job_run_view.cc.
+// lost shards in job_run_servers.cc, the export in job_run_export.cc, the views in job_run_view.cc.
 #include "scheduler/core/job_run.h"
 
 #include <algorithm>
@@ -148,7 +148,7 @@ bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   }
   if (sample_leases_ && sample_leases_->positions_done() > positions) moved = true;
   const bool current = report.assignment_seen == task.assignment.generation;
-  if (report.exported && current && exporter_ == task.rank) exported_ = true;
+  if (report.exported && current && exporter_ == task.rank) TakeExported(task);
   return moved;
 }
 
@@ -180,7 +180,7 @@ bool JobRun::HasUnfinishedWork(const Task& task) const {
       }
       return sample_leases_->HeldCount(task.rank) > 0;
     case JobPhase::kExporting:
-      return exporter_ == task.rank && !exported_;
+      return exporter_ == task.rank && (!staged_ || left_to_exporter_);
     case JobPhase::kFinishing:
       return true;
     case JobPhase::kPlacing:
@@ -221,7 +221,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
   members_.Remove(rank, now);
   if (sample_leases_ && !Planted(PlantedBug::kLoseLeaseOfTheDead)) sample_leases_->Return(rank);
-  if (exporter_ == rank) exporter_.reset();
+  if (exporter_ == rank) NoteExporterDied();
   tasks_.End(rank);
   changed_assignments_.erase(rank);
   ++desired_version_;

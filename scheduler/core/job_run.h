@@ -2,7 +2,8 @@
 //
 //   PLACING --all servers have made the tables--> STARTING --every placed task is ready-->
 //   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
-//   EXPORTING --a task wrote the model--> FINISHING --all tasks exited--> succeeded
+//   EXPORTING --a task wrote the model, and it is in its place--> FINISHING --all tasks exited-->
+//   succeeded
 //   any --Stop--> stopped      any --an error--> failed
 //   any but FINISHING --shards are lost--> RECOVERING --all are held again--> where it was
 //
@@ -113,6 +114,10 @@ class JobRun {
   absl::StatusOr<CheckpointId> AskSnapshot(uint64_t reader, Instant now, Events& events);
   void OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
                              Events& events);
+  // What came of a ModelPublish. No effect unless AwaitsModel. If it failed the task that has
+  // written the model is to move it.
+  void OnModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
+                        Events& events);
   void Stop(Instant now, Events& events);
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
@@ -138,6 +143,10 @@ class JobRun {
   const Checkpoints& checkpoints() const { return checkpoints_; }
   // The manifest that is to be written, given once in each life of the scheduler.
   std::optional<CheckpointPublish> TakePublish();
+  // The model that is to be given its name, likewise.
+  std::optional<ModelPublish> TakeModelPublish();
+  // It is that of this life, still.
+  bool AwaitsModel(const TaskKey& exporter) const;
 
   uint64_t revision() const { return revision_; }  // Grows with every visible change.
   uint64_t desired_version() const {
@@ -158,11 +167,11 @@ class JobRun {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
-            training_begun_, next_lease_, exporter_, exported_, epoch_started_, epoch_result_,
-            results_, crashes_, restarts_, first_failure_, last_death_, revision_, desired_version_,
-            decisions_, membership_seen_, begins_at_, restore_, checkpoints_, pausing_,
-            after_checkpoint_, segment_margin_, order_seen_, shards_, recovery_, server_deaths_,
-            trained_, beginnings_);
+            training_begun_, next_lease_, exporter_, staged_, left_to_exporter_, exported_,
+            epoch_started_, epoch_result_, results_, crashes_, restarts_, first_failure_,
+            last_death_, revision_, desired_version_, decisions_, membership_seen_, begins_at_,
+            restore_, checkpoints_, pausing_, after_checkpoint_, segment_margin_, order_seen_,
+            shards_, recovery_, server_deaths_, trained_, beginnings_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -208,6 +217,14 @@ class JobRun {
   void NoteCheckpoints(Events& events);
   absl::Status CheckTrains(Instant now) const;
   void EnterEvaluating(Events& events);
+
+  // The export (job_run_export.cc).
+  std::string StagedPath(const TaskKey& life) const;
+  void AssignExport(const Task& task, Assignment& wanted) const;
+  void TakeExported(const Task& task);
+  void NoteExporterDied();
+  void ForgetExport();
+  void EnterFinishing(Instant now, Events& events);
   void FinishTraining(Instant now, Events& events);
   void FinishEvaluation();
   void FinishEpoch(Instant now, Events& events);
@@ -272,7 +289,10 @@ class JobRun {
   std::optional<SampleLeases> sample_leases_;  // Of the phase, or of the last that had some.
   LeaseId next_lease_{1};
   std::optional<Rank> exporter_;
-  bool exported_ = false;
+  std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
+  bool left_to_exporter_ = false;  // And is to move it, for the scheduler cannot.
+  bool exported_ = false;          // The model is in its place.
+  bool model_taken_ = false;       // As publish_taken_.
   Instant epoch_started_;
   EpochResult epoch_result_;
   std::vector<EpochResult> results_;

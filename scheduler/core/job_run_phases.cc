@@ -7,6 +7,7 @@
 namespace capstan::scheduler {
 
 void JobRun::Advance(Instant now, Events& events) {
+  if (!ended() && phase_ == JobPhase::kExporting && exported_) EnterFinishing(now, events);
   SettleShards(now, events);
   CheckWorkers(now, events);
   while (!ended() && !recovery_ && AdvancePhase(now, events)) {
@@ -58,12 +59,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       GrantSamples(tasks_.Live());
       return false;
     case JobPhase::kExporting:
-      if (exported_) {
-        finishing_since_ = now;
-        SetPhase(JobPhase::kFinishing, events);
-        return true;
-      }
-      if (const std::vector<Rank> live = tasks_.Live(); !exporter_ && !live.empty()) {
+      if (const std::vector<Rank> live = tasks_.Live(); !exporter_ && !staged_ && !live.empty()) {
         exporter_ = live.front();
       }
       return false;
@@ -208,7 +204,7 @@ void JobRun::FinishTraining(Instant now, Events& events) {
   }
 }
 
-// ---------------------------------------------------------------- evaluation, export
+// ---------------------------------------------------------------- evaluation
 
 void JobRun::EnterEvaluating(Events& events) {
   sample_leases_.emplace(SampleLeases::Options{.use = SampleLeases::Use::kEvaluate,
@@ -282,10 +278,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
       if (!wanted.samples.empty()) wanted.phase = TaskPhase::kEvaluate;
       break;
     case JobPhase::kExporting:
-      if (exporter_ == task.rank) {
-        wanted.phase = TaskPhase::kExport;
-        wanted.export_path = plan_.export_path;
-      }
+      AssignExport(task, wanted);
       break;
     case JobPhase::kFinishing:
       wanted.phase = TaskPhase::kFinish;

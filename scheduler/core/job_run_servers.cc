@@ -226,6 +226,7 @@ bool JobRun::GoBack(Instant now, Events& events) {
     last = std::max(last, task.incarnation);
     if (task.placed()) EndTask(task.rank, failure, /*counted=*/false, now, events);
   }
+  ForgetExport();
   members_.Fence(last.Next(), now);
   events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : ""});
   slot_leases_.reset();

@@ -51,7 +51,7 @@ TEST_CASE("Job: BSP from the first epoch to the export", "[scheduler][core]") {
   job.Finish(1);
   CHECK(job.phase() == JobPhase::kExporting);
   CHECK(job.Of(0).phase == TaskPhase::kExport);
-  CHECK(job.Of(0).export_path == "/out");
+  CHECK(job.Of(0).export_path == "/out/.export-0-10");
   CHECK(job.Of(1).phase == TaskPhase::kIdle);
   job.Finish(0);
   CHECK(job.Of(1).phase == TaskPhase::kFinish);

@@ -102,6 +102,7 @@ std::string JobRun::Detail(Instant now) const {
     case JobPhase::kEvaluating:
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
+      if (staged_) return absl::StrCat("moves the model to ", plan_.export_path);
       return absl::StrCat("writes the model to ", plan_.export_path,
                           exporter_ ? TextOf(tasks_.at(*exporter_).activity) : "");
     case JobPhase::kFinishing:

@@ -350,11 +350,12 @@ struct Assignment {
   Iteration epoch_first_iteration;
   std::string export_path;
   bool paused = false;
+  std::string staged_path = {};
   friend bool operator==(const Assignment&, const Assignment&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(generation, phase, epoch, slots, samples, start_iteration, epoch_first_iteration,
-            export_path, paused);
+            export_path, paused, staged_path);
   }
 };
 
@@ -369,6 +370,14 @@ struct TaskReply {
   bool first_routing = false;  // The task has no table yet: it needs their specs too.
   absl::Duration lease;
   absl::Duration sync_interval;
+};
+
+// What the shell is to give its name: the model that `exporter` has written whole.
+// SchedulerCore::ModelPublished says how it went. May come again after a restart.
+struct ModelPublish {
+  TaskKey exporter;
+  std::string staged;  // The folder where it lies,
+  std::string folder;  // and where it belongs.
 };
 
 // ---- users

@@ -249,6 +249,18 @@ void SchedulerCore::CheckpointPublished(const JobId& job, CheckpointId id,
   Settle(now, actions);
 }
 
+void SchedulerCore::ModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
+                                   Actions& actions) {
+  if (JobRun* run = RunOf(exporter.job))
+    run->OnModelPublished(exporter, status, now, actions.events);
+  Settle(now, actions);
+}
+
+bool SchedulerCore::AwaitsModel(const TaskKey& exporter) const {
+  const JobRun* run = RunOf(exporter.job);
+  return run != nullptr && run->AwaitsModel(exporter);
+}
+
 // ---------------------------------------------------------------- time
 
 void SchedulerCore::Tick(Instant now, Actions& actions) {

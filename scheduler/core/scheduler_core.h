@@ -54,6 +54,7 @@ namespace capstan::scheduler {
 struct Actions {
   Changes changes;
   std::vector<CheckpointPublish> publishes;  // Manifests to be written.
+  std::vector<ModelPublish> models;          // To be moved to their places, one after the other.
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
@@ -127,6 +128,11 @@ class SchedulerCore {
   // What came of a CheckpointPublish. One that nobody waits for any more has no effect.
   void CheckpointPublished(const JobId& job, CheckpointId id, const absl::Status& status,
                            Instant now, Actions& actions);
+  // What came of a ModelPublish. One that nobody waits for any more has no effect.
+  void ModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
+                      Actions& actions);
+  // The ModelPublish of this exporter is still to be performed.
+  bool AwaitsModel(const TaskKey& exporter) const;
   // Gives the node nothing new and moves what it has elsewhere, or (`cancel`) takes that back. The
   // wish is the name's and outlives the process. Answers when it is safe to stop, or after `limit`.
   // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.

@@ -364,6 +364,7 @@ void SchedulerCore::AnswerChanged(Actions& actions) {
 void SchedulerCore::AnswerCheckpoints(Actions& actions) {
   for (JobEntry* entry : Running()) {
     if (auto publish = entry->run->TakePublish()) actions.publishes.push_back(*std::move(publish));
+    if (auto model = entry->run->TakeModelPublish()) actions.models.push_back(*std::move(model));
   }
   for (const Event& event : actions.events) {
     if (const auto* ended = std::get_if<CheckpointEnded>(&event)) AnswerMoment(*ended, actions);

@@ -32,14 +32,18 @@ class JobsTest(unittest.TestCase):
         for mode in ("bsp {}", "ssp { staleness_bound: 2 }", "asp {}"):
             with self.subTest(mode=mode):
                 job = self.cluster.submit(self.job(consistency=mode, epochs=4))
+                # What a task that died has left of its model.
+                output = self.cluster.output(job)
+                (output / ".export-9-9").mkdir()
+                (output / ".export-9-9" / "model.json").write_text("{}")
                 status = self.cluster.wait(job)
                 self.assertEqual(status["state"], "SUCCEEDED", status)
                 self.assertEqual(len(status["results"]), 4)
                 self.assertGreater(status["results"][-1]["testAccuracy"], 0.95)
                 self.assertEqual(int(status["results"][-1]["testSamples"]), 500)
-                output = self.cluster.output(job)
                 for file in ("model.safetensors", "model.json", "metrics.jsonl", "curve.svg"):
                     self.assertTrue((output / file).stat().st_size > 0, file)
+                self.assertEqual(list(output.glob(".export-*")), [])
                 for line in (output / "metrics.jsonl").read_text().splitlines():
                     self.assertEqual(json.loads(line)["job"], job)
                 self.assertIn("<svg", (output / "curve.svg").read_text())

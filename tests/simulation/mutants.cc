@@ -88,6 +88,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a scheduler that restarts gives out incarnations again"},
       {PlantedBug::kTakeBusyForHung, "take-busy-for-hung",
        "a task that prepares or exports for long is ended, however it gets on"},
+      {PlantedBug::kExportUnstaged, "export-unstaged",
+       "a task writes the model where users look for it, also when it was taken for dead"},
   };
 }
 

@@ -230,6 +230,7 @@ void SimScheduler::AnswerSnapshot(const scheduler::SnapshotReply& reply) {
 void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::Event& event : actions.events) Note(event);
   for (const scheduler::CheckpointPublish& publish : actions.publishes) Publish(publish);
+  for (const scheduler::ModelPublish& publish : actions.models) Publish(publish);
   for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
   for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);
   for (const scheduler::SnapshotReply& reply : actions.snapshot_replies) AnswerSnapshot(reply);
@@ -246,6 +247,22 @@ void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
     if (status.ok() && rests) ++world_->reached[Reached::kCheckpointIncremental];
     scheduler::Actions actions;
     core_->CheckpointPublished(publish.job, publish.id, status, process_.Now(), actions);
+    Commit(std::move(actions));
+  });
+}
+
+void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
+  process_.After(world_->prng.Between(kCommitMin, kCommitMax), [this, publish] {
+    if (!core_->AwaitsModel(publish.exporter)) return;
+    auto staged = world_->models.extract(publish.staged);
+    if (!staged.empty()) {
+      world_->ShowModel(std::move(staged.mapped()));
+    } else if (const auto shown = world_->models.find(publish.folder);
+               shown == world_->models.end() || shown->second.writer != publish.exporter) {
+      world_->failure = absl::StrCat("no model in ", publish.staged);
+    }
+    scheduler::Actions actions;
+    core_->ModelPublished(publish.exporter, absl::OkStatus(), process_.Now(), actions);
     Commit(std::move(actions));
   });
 }

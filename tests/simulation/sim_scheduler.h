@@ -53,6 +53,7 @@ class SimScheduler {
   void CommitGathered();
   void Perform(const scheduler::Actions& actions);
   void Publish(const scheduler::CheckpointPublish& publish);  // Writes its manifest.
+  void Publish(const scheduler::ModelPublish& publish);       // Moves the model.
   void NoteRouting(const scheduler::Routing& routing);
   void AnswerNode(const scheduler::NodeReply& reply);
   void AnswerTask(const scheduler::TaskReply& reply);

@@ -225,11 +225,17 @@ bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResu
   return false;
 }
 
-bool SimTask::Export(const worker::Work&, const absl::btree_map<TableId, Version>& versions,
+bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,
                      absl::Status* result) {
   waiting_ = Waiting::kTime;
-  TakeTime("bytes written", world_->options.export_max, [this, versions, result] {
-    world_->Tell([&](Checker& checker) { checker.Exported(life_, parameters_, versions); });
+  const std::string& folder = work.export_path;
+  TakeTime("bytes written", world_->options.export_max, [this, folder, versions, result] {
+    World::Model model{life_, parameters_, versions};
+    if (folder == world_->workload.job()->plan.export_path) {
+      world_->ShowModel(std::move(model));
+    } else {
+      world_->models[folder] = std::move(model);
+    }
     *result = absl::OkStatus();
     Resume();
   });

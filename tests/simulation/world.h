@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/storage/sim_disk.h"
@@ -28,6 +30,13 @@
 namespace capstan::sim {
 
 struct World {
+  // As a task has written it.
+  struct Model {
+    Life writer;
+    Arrays tables;
+    absl::btree_map<TableId, Version> versions;
+  };
+
   World(const Options& drawn, bool verbose)
       : options(drawn),
         prng(Prng(drawn.seed).Fork(2)),
@@ -43,6 +52,12 @@ struct World {
   template <typename Call>
   void Tell(const Call& call) {
     for (const std::unique_ptr<Checker>& checker : checkers) call(*checker);
+  }
+
+  // Puts the model to where users look for it.
+  void ShowModel(Model model) {
+    Tell([&](Checker& checker) { checker.Exported(model.writer, model.tables, model.versions); });
+    models[workload.job()->plan.export_path] = std::move(model);
   }
 
   // Addresses are what daemons tell the scheduler and clients dial.
@@ -65,7 +80,8 @@ struct World {
   SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
   server::MemoryRowDisks row_disks;  // Of all servers: nothing outlives the rows.
   Workload workload;
-  KeptMoments kept;  // For readers of snapshots.
+  KeptMoments kept;                            // For readers of snapshots.
+  absl::btree_map<std::string, Model> models;  // By folder of the disk that all share.
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;
   scheduler::Routing routing;  // The newest that the scheduler has sent.

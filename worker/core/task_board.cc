@@ -17,8 +17,9 @@ bool TaskBoard::Take(const Assignment& assignment) {
   if (assignment.generation <= assignment_.generation) return false;
   const bool same_phase =
       assignment.phase == assignment_.phase && assignment.epoch == assignment_.epoch;
+  const bool same_export = assignment.export_path == assignment_.export_path;
   assignment_ = assignment;
-  if (!same_phase) exported_ = false;
+  if (!same_phase || !same_export) exported_ = false;
   slots_.Assign(assignment.slots);
   samples().Assign(assignment.samples);
   next_iteration_ = std::max(next_iteration_, assignment.start_iteration);
@@ -61,7 +62,9 @@ Work TaskBoard::Next() const {
       return {.kind = Work::Kind::kFinish};
     case Phase::kExport:
       if (exported_) return {};
-      return {.kind = Work::Kind::kExport, .export_path = assignment_.export_path};
+      return {.kind = Work::Kind::kExport,
+              .export_path = assignment_.export_path,
+              .staged_path = assignment_.staged_path};
     case Phase::kTrain:
       if (assignment_.paused) return {};
       break;

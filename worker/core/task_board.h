@@ -38,6 +38,7 @@ struct Assignment {
   Iteration start_iteration;         // SSP, ASP.
   Iteration epoch_first_iteration;   // BSP.
   std::string export_path;           // Export.
+  std::string staged_path;           // Export: the model is there; it is only to be moved.
   bool paused = false;               // Train: start nothing more; the leases stay.
 };
 
@@ -52,6 +53,7 @@ struct Work {
   int64_t gradient_samples = 1;  // Train: the gradient is divided by it.
   LeaseId lease;                 // SSP, ASP and evaluation.
   std::string export_path;       // Export.
+  std::string staged_path;       // Export: the model is there; it is only to be moved.
   friend bool operator==(const Work&, const Work&) = default;
 };
 

@@ -98,7 +98,17 @@ TEST_CASE("TaskBoard: phases go from training over evaluation to export and the 
   CHECK_FALSE(board.Idle());
   board.Exported();
   CHECK(board.Idle());
-  board.Take({.generation = Generation(4), .phase = Phase::kFinish});
+  // What was exported is to be moved: that is other work.
+  board.Take({.generation = Generation(4),
+              .phase = Phase::kExport,
+              .export_path = "there",
+              .staged_path = "out"});
+  CHECK(board.Next().export_path == "there");
+  CHECK(board.Next().staged_path == "out");
+  CHECK_FALSE(board.exported());
+  board.Exported();
+  CHECK(board.Idle());
+  board.Take({.generation = Generation(5), .phase = Phase::kFinish});
   CHECK(board.Next().kind == Work::Kind::kFinish);
 }
 

@@ -10,7 +10,9 @@
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
 #include "common/status/status_macros.h"
+#include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
+#include "common/tensor/staged_model.h"
 #include "worker/task/task_messages.h"
 #include "worker/task/task_options.h"
 
@@ -227,12 +229,21 @@ bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
 
 bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
                   absl::Status* result) {
-  *result = WriteModel(work.export_path, versions);
+  *result = work.staged_path.empty() ? WriteModel(work.export_path, versions) : MoveModel(work);
   activity_.End();
   if (result->ok()) {
     LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
   }
+  // Else nobody comes for it.
+  if (!result->ok() || Fenced()) RemoveStagedModel(work.export_path);
   return true;
+}
+
+absl::Status Task::MoveModel(const Work& work) {
+  if (Fenced()) return absl::AbortedError("this task has been fenced off");
+  CAPSTAN_RETURN_IF_ERROR(MakeDirectories(work.export_path));
+  return PublishModel(work.staged_path, work.export_path, assignment_.job_id(),
+                      Incarnation(assignment_.incarnation()));
 }
 
 absl::Status Task::WriteModel(const std::string& folder,
@@ -250,7 +261,8 @@ absl::Status Task::WriteModel(const std::string& folder,
                      .values = parameters_[static_cast<size_t>(spec.table())]});
   }
   return WriteModelFiles(folder, assignment_.job_id(), assignment_.spec(), dense, sparse,
-                         /*since_folder=*/"", activity_.listener());
+                         /*since_folder=*/"", activity_.listener(),
+                         Incarnation(assignment_.incarnation()));
 }
 
 // Rows are read as servers hold them: nobody pushes any more.

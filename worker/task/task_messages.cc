@@ -53,6 +53,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Assignment& proto) {
                         .start_iteration = Iteration(proto.start_iteration()),
                         .epoch_first_iteration = Iteration(proto.epoch_first_iteration()),
                         .export_path = proto.export_path(),
+                        .staged_path = proto.staged_path(),
                         .paused = proto.paused()};
   CAPSTAN_ASSIGN_OR_RETURN(assignment.phase, PhaseFromProto(proto.phase()));
   for (const v1::SlotLease& lease : proto.slots()) {

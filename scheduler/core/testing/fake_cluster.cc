@@ -10,6 +10,7 @@ namespace capstan::scheduler::testing {
 namespace {
 
 constexpr absl::Duration kStep = absl::Milliseconds(10);
+constexpr absl::Duration kMoving = absl::Milliseconds(20);  // A model to its place.
 
 }  // namespace
 
@@ -147,6 +148,7 @@ void FakeCluster::KillScheduler(absl::Duration away, Death death) {
   }
   owed_.clear();  // Nobody answers these.
   publishes_.clear();
+  moves_.clear();
   for (auto& [job, ledger] : jobs_) {
     for (auto& [id, lease] : ledger.leases) lease.done = lease.durable;
   }
@@ -236,6 +238,7 @@ void FakeCluster::Step() {
   SchedulerAway();
   Deliver();
   PublishDue();
+  MoveDue();
   if (!away_until_ && core_->NextDeadline() <= now_) {
     Actions actions;
     core_->Tick(now_, actions);
@@ -336,6 +339,9 @@ bool FakeCluster::Perform(Actions& actions) {
   for (CheckpointPublish& publish : actions.publishes) {
     publishes_.push_back(
         {std::move(publish), now_ + absl::Milliseconds(dice_.Below(options_.publishing_ms))});
+  }
+  for (ModelPublish& model : actions.models) {
+    moves_.push_back({std::move(model), now_ + kMoving});
   }
   for (const JobId& job : actions.changes.jobs) {
     for (auto& [id, lease] : jobs_.at(job).leases) lease.durable = lease.done;

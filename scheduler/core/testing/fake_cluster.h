@@ -60,7 +60,7 @@ class FakeCluster {
     Network network;
     int staleness_bound = 2;       // Of SSP jobs.
     int batches_per_step = 3;      // That a task trains in 10 ms, at most.
-    double checkpoint_fails = 0;   // Chance of each part, and of each manifest.
+    double checkpoint_fails = 0;   // Chance of each part, each manifest and each model.
     double snapshot_fails = 0;     // Chance that a server cannot keep one.
     uint32_t publishing_ms = 300;  // A manifest takes less.
   };
@@ -203,6 +203,10 @@ class FakeCluster {
     CheckpointPublish what;
     Instant done;
   };
+  struct Move {
+    ModelPublish what;
+    Instant done;
+  };
 
   // A call without an answer for this long is sent again.
   static constexpr absl::Duration kGiveUp = absl::Seconds(1);
@@ -232,6 +236,7 @@ class FakeCluster {
   std::vector<CheckpointPart> PartsOf(const FakeNode& node, const FakeTables& tables);
   void NoteRestore(const TableAssignment& assignment);
   void PublishDue();
+  void MoveDue();
   void KeepStaying(JobLedger& ledger, const CheckpointPublish& publish);
   void NoteCheckpoint(const CheckpointEnded& ended);
   void NoteSnapshot(const SnapshotTaken& taken);
@@ -273,6 +278,7 @@ class FakeCluster {
   absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
   absl::btree_map<std::string, FailureReason> damaged_;  // Checkpoints, by folder.
   std::vector<Publish> publishes_;
+  std::vector<Move> moves_;
   std::vector<SnapshotReply> snapshot_replies_;
   std::vector<CheckpointReply> checkpoint_replies_;  // To calls of Save.
   Events events_;

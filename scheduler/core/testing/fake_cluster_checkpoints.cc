@@ -132,6 +132,20 @@ void FakeCluster::PublishDue() {
   }
 }
 
+// A model that was written by a task, to its place.
+void FakeCluster::MoveDue() {
+  while (!moves_.empty() && moves_.front().done <= now_) {
+    const ModelPublish model = std::move(moves_.front().what);
+    moves_.erase(moves_.begin());
+    if (!core_->AwaitsModel(model.exporter)) continue;
+    const bool fails = options_.checkpoint_fails > 0 && dice_.Chance(options_.checkpoint_fails);
+    const absl::Status status = fails ? absl::NotFoundError("no such file") : absl::OkStatus();
+    Actions actions;
+    core_->ModelPublished(model.exporter, status, now_, actions);
+    if (!Perform(actions)) return;
+  }
+}
+
 // Those that do not stay go: what one rests on that stays must stay as well.
 void FakeCluster::KeepStaying(JobLedger& ledger, const CheckpointPublish& publish) {
   const auto stays = [&publish](CheckpointId id) {

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,7 +26,8 @@ namespace capstan::scheduler::testing {
 
 struct JobStory {
   explicit JobStory(Mode mode, int workers = 2, int64_t test_count = 0,
-                    Objective objective = Objective::kClasses) {
+                    Objective objective = Objective::kClasses,
+                    std::optional<RestoreFrom> restore = std::nullopt, bool log = false) {
     plan.id = "job-1";
     plan.mode = mode;
     plan.workers = workers;
@@ -38,10 +41,12 @@ struct JobStory {
     plan.objective = objective;
     plan.tables = {1000};
     plan.export_path = "/out";
+    plan.log = log;
+    const Term term = restore ? JobRun::kRestoreTerm : Term(1);
     auto routing = std::make_shared<const Routing>(
-        PlaceShards(plan.id, Generation(1), plan.tables,
+        PlaceShards(plan.id, Generation(term.value()), plan.tables,
                     {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}}));
-    run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
+    run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now, std::move(restore));
     for (int rank = 0; rank < workers; ++rank) Place(rank);
   }
 
@@ -57,7 +62,8 @@ struct JobStory {
 
   // A server says that it has applied the newest state.
   void Apply(const std::string& server) {
-    run->OnTableReport(server, {"job-1", Generation(1), run->membership().generation, {}}, now,
+    run->OnTableReport(server,
+                       {"job-1", run->routing()->generation, run->membership().generation, {}}, now,
                        events);
   }
   void ApplyAll() {
@@ -75,7 +81,16 @@ struct JobStory {
     report.totals = run->task(Rank(rank)).totals;
     return report;
   }
-  absl::Status Send(const TaskReport& report) { return run->OnTaskReport(report, now, events); }
+  absl::Status Send(const TaskReport& report) {
+    const absl::Status status = run->OnTaskReport(report, now, events);
+    if (shell_publishes) Publish();
+    return status;
+  }
+  // The shell moves the model to its place, if there is one to be moved.
+  void Publish(const absl::Status& status = absl::OkStatus()) {
+    const auto model = run->TakeModelPublish();
+    if (model) run->OnModelPublished(model->exporter, status, now, events);
+  }
   void Hello(int rank) { REQUIRE_OK(Send(Base(rank))); }
   // Everything assigned is done.
   void Finish(int rank, double loss = 1.0, int64_t correct = 1, float click_score = 0) {
@@ -131,6 +146,7 @@ struct JobStory {
   JobPlan plan;
   Instant now = Instant::FromOrigin(absl::Seconds(100));
   Events events;
+  bool shell_publishes = true;  // At once.
   std::unique_ptr<JobRun> run;
   std::vector<int> lives = std::vector<int>(8, 0);
 };

@@ -1,0 +1,40 @@
+// Staged models: a model lies whole in a folder of its own before its files get the names by which
+// users know them.
+//
+//   <folder>/.export-0-17/   model.safetensors, ..., model.json: as one life of a task wrote them
+//   <folder>/                the same files, once PublishModel has moved them there
+//
+// A task that is taken for dead may wake long after others have gone on without it. It still writes
+// into its own folder, where it harms nobody; who moves the files decides which model counts.
+// Thread safety: pure but for the files. Who publishes into one folder does so one after the other.
+#ifndef CAPSTAN_COMMON_TENSOR_STAGED_MODEL_H_
+#define CAPSTAN_COMMON_TENSOR_STAGED_MODEL_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/types/ids.h"
+
+namespace capstan {
+
+// Moves the model in the folder `staged` into `folder`, of the same file system, durably; its
+// manifest last. Goes on where an earlier call was interrupted. `job`, `exporter`: the life that
+// has written it, as its manifest says; a model of it that is in `folder` already was published
+// before.
+// Errors (what was moved stays so): kNotFound  there is no model in `staged`.
+//                                   kDataLoss  its manifest is none.
+//                                   else       those of the operating system.
+absl::Status PublishModel(const std::string& staged, const std::string& folder, const JobId& job,
+                          Incarnation exporter);
+
+// The folders of staged models in `folder`, whoever's. None if it cannot be read.
+std::vector<std::string> StagedModelsIn(const std::string& folder);
+
+// Removes such a folder and what is in it; no effect on a folder of another name. What cannot be
+// removed stays.
+void RemoveStagedModel(const std::string& staged);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_TENSOR_STAGED_MODEL_H_

@@ -1,0 +1,148 @@
+// How a job's model gets to its place.
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/job_story.h"
+
+namespace capstan::scheduler {
+namespace {
+
+// A BSP job of two tasks whose training is over; rank 0 exports. The shell waits to be told.
+struct Story : testing::JobStory {
+  explicit Story(std::optional<RestoreFrom> restore = std::nullopt, bool log = false)
+      : JobStory(Mode::kBsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses, restore, log) {
+    shell_publishes = false;
+    Start();
+    Train();
+  }
+  void Train() {
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      Finish(0);
+      Finish(1);
+    }
+    REQUIRE(run->View(now).phase == JobPhase::kExporting);
+    REQUIRE(Of(0).phase == TaskPhase::kExport);
+  }
+};
+
+TEST_CASE("Job export: the model is written apart, and in its place once it has been moved",
+          "[scheduler][core]") {
+  Story job;
+  CHECK(job.Of(0).export_path == "/out/.export-0-10");
+  CHECK(job.Of(0).staged_path.empty());
+  const uint64_t durable = job.run->durable_version();
+  job.Finish(0);
+  CHECK(job.run->durable_version() > durable);
+  CHECK(job.phase() == JobPhase::kExporting);
+  CHECK(job.View().detail == "moves the model to /out");
+  const auto model = job.run->TakeModelPublish();
+  REQUIRE(model);
+  CHECK(model->exporter == job.Key(0));
+  CHECK(model->staged == "/out/.export-0-10");
+  CHECK(model->folder == "/out");
+  job.Finish(0);  // Said again.
+  CHECK_FALSE(job.run->TakeModelPublish());
+  CHECK(job.run->AwaitsModel(job.Key(0)));
+  job.run->OnModelPublished(model->exporter, absl::OkStatus(), job.now, job.events);
+  CHECK(job.phase() == JobPhase::kFinishing);
+  CHECK_FALSE(job.run->AwaitsModel(job.Key(0)));
+}
+
+TEST_CASE("Job export: once the model is written its writer may die", "[scheduler][core]") {
+  Story job;
+  job.Finish(0);
+  job.Died("worker-0");
+  CHECK(job.Of(1).phase == TaskPhase::kIdle);
+  SECTION("it is moved all the same") {
+    job.Publish();
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
+  SECTION("it cannot be moved: another task writes it") {
+    job.Publish(absl::NotFoundError("no such file"));
+    REQUIRE(job.Of(1).phase == TaskPhase::kExport);
+    CHECK(job.Of(1).export_path == "/out/.export-1-11");
+    CHECK(job.Of(1).staged_path.empty());
+  }
+}
+
+TEST_CASE("Job export: who has written what the scheduler cannot move is told to move it",
+          "[scheduler][core]") {
+  Story job;
+  job.Finish(0);
+  job.Publish(absl::NotFoundError("no such file"));
+  REQUIRE(job.Seen<ModelLeftToTask>().size() == 1);
+  CHECK(job.Seen<ModelLeftToTask>()[0].why == "no such file");
+  CHECK(job.Of(0).phase == TaskPhase::kExport);
+  CHECK(job.Of(0).export_path == "/out");
+  CHECK(job.Of(0).staged_path == "/out/.export-0-10");
+  SECTION("it does") {
+    job.Finish(0);
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
+  SECTION("it says once more that it has written it") {
+    TaskReport late = job.Base(0);
+    late.assignment_seen = Generation(late.assignment_seen.value() - 1);
+    late.exported = true;
+    REQUIRE_OK(job.Send(late));
+    CHECK(job.phase() == JobPhase::kExporting);
+  }
+  SECTION("it dies: another writes it anew, and the scheduler tries again") {
+    job.Died("worker-0");
+    CHECK(job.Of(1).export_path == "/out/.export-1-11");
+    CHECK(job.Of(1).staged_path.empty());
+    job.Finish(1);
+    job.Publish();
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
+}
+
+TEST_CASE("Job export: servers that die once the model is in its place do not matter",
+          "[scheduler][core]") {
+  Story job(std::nullopt, /*log=*/true);
+  SECTION("before it is written they are waited for") {
+    job.Died("server-1");
+    CHECK(job.phase() == JobPhase::kRecovering);
+  }
+  SECTION("while it is moved") {
+    job.Finish(0);
+    job.Died("server-1");
+    CHECK(job.phase() == JobPhase::kRecovering);
+    job.Publish();
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
+  SECTION("after that") {
+    job.Finish(0);
+    job.Publish();
+    job.Died("server-1");
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
+}
+
+TEST_CASE("Job export: a job that goes back forgets the model that it had written",
+          "[scheduler][core]") {
+  Story job(RestoreFrom{.folder = "/old/checkpoint-1"});
+  const TaskKey before = job.Key(0);
+  job.Finish(0);
+  const auto model = job.run->TakeModelPublish();
+  REQUIRE(model);
+  job.Died("server-1");
+  REQUIRE(job.Seen<WentBack>().size() == 1);
+  CHECK_FALSE(job.run->AwaitsModel(before));
+  // The shell has moved it: of no use to this job, which trains once more.
+  job.run->OnModelPublished(before, absl::OkStatus(), job.now, job.events);
+  CHECK(job.phase() == JobPhase::kRecovering);
+  job.Place(0);
+  job.Place(1);
+  job.Start();
+  job.Train();
+  CHECK(job.Of(0).export_path == "/out/.export-0-20");
+  job.Finish(0);
+  CHECK(job.phase() == JobPhase::kExporting);
+  job.Publish();
+  CHECK(job.phase() == JobPhase::kFinishing);
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
