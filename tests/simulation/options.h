@@ -100,11 +100,18 @@ struct Options {
   ChaosOptions chaos;
   absl::Duration chaos_time = absl::Seconds(20);  // Then the world heals,
   absl::Duration heal_time = absl::Minutes(5);    // and the job ends within this time,
-                                                  // beside that of preparations and the export.
+                                                  // beside that of preparations, evaluations and
+                                                  // the export.
   absl::Duration compute_min = absl::Milliseconds(5);  // Of a batch.
   absl::Duration compute_max = absl::Milliseconds(50);
   absl::Duration prepare_max;  // From a task's first report to its readiness for work.
   absl::Duration export_max;   // Of the writing of the model.
+
+  // Of all evaluations, if one task does them batch by batch.
+  absl::Duration evaluations_max() const {
+    const int64_t batches = (job.test_count + job.batch_size - 1) / job.batch_size;
+    return compute_max * static_cast<double>(batches * job.epochs);
+  }
 };
 
 Options DrawOptions(uint64_t seed);

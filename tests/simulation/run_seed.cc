@@ -85,8 +85,9 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   world.loop.RunUntil(heal, stop);
   if (world.failure.empty() && !judge->ended()) {
     nemesis.Heal();
-    world.loop.RunUntil(heal + options.heal_time + 2 * options.prepare_max + 2 * options.export_max,
-                        stop);
+    const absl::Duration work =
+        options.prepare_max + options.evaluations_max() + options.export_max;
+    world.loop.RunUntil(heal + options.heal_time + 2 * work, stop);
   }
   for (const auto& server : cluster.servers()) server->CountDiskFaults();
   world.reached[Reached::kCopiesCompared] += replica_bytes->compared();
