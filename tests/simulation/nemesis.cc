@@ -38,6 +38,7 @@ void Nemesis::Start() {
   Every(chaos.pause_server, &Nemesis::PauseServer);
   Every(chaos.pause_worker, &Nemesis::PauseWorker);
   Every(chaos.pause_task, &Nemesis::PauseTask);
+  Every(chaos.strand_exporter, &Nemesis::StrandExporter);
   Every(chaos.clock_jump, &Nemesis::JumpClock);
 }
 
@@ -335,6 +336,25 @@ void Nemesis::PauseTask() {
   if (tasks.empty()) return;
   Pause(tasks[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(tasks.size()) - 1))],
         Fault::kTaskPaused);
+}
+
+// The task wakes up before its daemon does, which would end it; by then it is taken for dead, and
+// the job may have gone back.
+void Nemesis::StrandExporter() {
+  const auto job = cluster_->scheduler().Job();
+  if (!job || job->phase != scheduler::JobPhase::kExporting) return;
+  const absl::Duration time = prng_.Between(absl::Seconds(4), absl::Seconds(20));
+  for (const scheduler::TaskView& task : job->tasks) {
+    for (const auto& worker : cluster_->workers()) {
+      if (task.state != "exporting" || worker->process().name() != task.node) continue;
+      PauseFor(&worker->process(), time, Fault::kWorkerPaused);
+      for (Process* each : worker->TaskProcesses())
+        PauseFor(each, time * 3 / 4, Fault::kTaskPaused);
+    }
+  }
+  for (const auto& server : cluster_->servers()) {
+    Kill(server.get(), world_->options.chaos.down_max);
+  }
 }
 
 void Nemesis::JumpClock() {

@@ -40,6 +40,7 @@ class Nemesis {
   void PauseServer();
   void PauseWorker();
   void PauseTask();
+  void StrandExporter();
   void JumpClock();
   void Pause(Process* process, Fault fault);
   void PauseFor(Process* process, absl::Duration time, Fault fault);

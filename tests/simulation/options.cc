@@ -10,6 +10,7 @@ namespace capstan::sim {
 namespace {
 
 constexpr uint64_t kOptionsStream = 1;
+constexpr uint64_t kStrandingStream = 7;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -119,6 +120,13 @@ absl::Duration DrawLongWork(Prng& prng, int workers) {
   return is_long ? absl::Minutes(8) : prng.Between(absl::Milliseconds(10), absl::Seconds(5));
 }
 
+// Of a job that can go back, with an export that can be met.
+void DrawStranding(Prng prng, Options& options) {
+  if (options.job.checkpoint_iterations == 0 || !prng.Chance(kSwitchedOn)) return;
+  options.chaos.strand_exporter = prng.Between(absl::Milliseconds(300), absl::Seconds(2));
+  options.export_max = std::max(options.export_max, absl::Seconds(4));
+}
+
 std::string Describe(const RowLife& life) {
   if (life == RowLife()) return "";
   return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
@@ -153,6 +161,7 @@ Options DrawOptions(uint64_t seed) {
   options.snapshots = prng.Chance(options.job.sparse_buckets > 0 ? 0.6 : 0.2);
   options.prepare_max = DrawLongWork(prng, job.workers);
   options.export_max = DrawLongWork(prng, 1);
+  DrawStranding(Prng(seed).Fork(kStrandingStream), options);
   return options;
 }
 
@@ -194,6 +203,7 @@ std::string Describe(const Options& options) {
   add("pause server", chaos.pause_server);
   add("pause worker", chaos.pause_worker);
   add("pause task", chaos.pause_task);
+  add("strand exporter", chaos.strand_exporter);
   add("clock jump", chaos.clock_jump);
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",

@@ -33,6 +33,8 @@ struct ChaosOptions {
   absl::Duration pause_task = absl::InfiniteDuration();
   absl::Duration kill_primaries = absl::InfiniteDuration();  // One, then its heir.
   absl::Duration kill_all = absl::InfiniteDuration();
+  // Whoever exports is paused, with its daemon, and the servers die, so that the job goes back.
+  absl::Duration strand_exporter = absl::InfiniteDuration();
   absl::Duration clock_jump = absl::InfiniteDuration();
   absl::Duration clock_jump_max = absl::Seconds(10);
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.
