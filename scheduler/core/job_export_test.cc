@@ -42,7 +42,9 @@ TEST_CASE("Job export: the model is written apart, and in its place once it has 
   CHECK(model->exporter == job.Key(0));
   CHECK(model->staged == "/out/.export-0-10");
   CHECK(model->folder == "/out");
+  const uint64_t staged = job.run->durable_version();
   job.Finish(0);  // Said again.
+  CHECK(job.run->durable_version() == staged);
   CHECK_FALSE(job.run->TakeModelPublish());
   CHECK(job.run->AwaitsModel(job.Key(0)));
   job.run->OnModelPublished(model->exporter, absl::OkStatus(), job.now, job.events);
@@ -61,6 +63,7 @@ TEST_CASE("Job export: once the model is written its writer may die", "[schedule
   }
   SECTION("it cannot be moved: another task writes it") {
     job.Publish(absl::NotFoundError("no such file"));
+    CHECK(job.Seen<ModelLeftToTask>().empty());
     REQUIRE(job.Of(1).phase == TaskPhase::kExport);
     CHECK(job.Of(1).export_path == "/out/.export-1-11");
     CHECK(job.Of(1).staged_path.empty());

@@ -23,14 +23,14 @@ void JobRun::AssignExport(const Task& task, Assignment& wanted) const {
   if (left_to_exporter_) wanted.staged_path = staged;
 }
 
-// The exporter has done what it is assigned.
+// The exporter has done what it is assigned, and says so until it is assigned something else.
 void JobRun::TakeExported(const Task& task) {
   if (left_to_exporter_ || Planted(PlantedBug::kExportUnstaged)) {
     exported_ = true;
   } else if (!staged_) {
     staged_ = TaskKey{plan_.id, task.rank, task.incarnation};
+    ++decisions_;
   }
-  ++decisions_;
 }
 
 bool JobRun::AwaitsModel(const TaskKey& exporter) const {
@@ -50,10 +50,11 @@ void JobRun::OnModelPublished(const TaskKey& exporter, const absl::Status& statu
   ++decisions_;
   if (status.ok()) {
     exported_ = true;
-  } else {
+  } else if (exporter_) {
     events.push_back(ModelLeftToTask{exporter, std::string(status.message())});
     left_to_exporter_ = true;
-    if (!exporter_) ForgetExport();
+  } else {
+    ForgetExport();
   }
   Advance(now, events);
 }
