@@ -262,6 +262,7 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
   for (const Answers::Checkpoint& saved : answers.checkpoints) {
     saved.call.response->set_checkpoint_id(saved.reply.id.value());
     saved.call.response->set_folder(saved.reply.folder);
+    saved.call.response->set_asked_id(saved.reply.asked.value());
     FinishWith(saved.call.reactor, saved.reply.status);
   }
   for (const Answers::Snapshot& taken : answers.snapshots) {

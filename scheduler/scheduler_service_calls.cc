@@ -321,11 +321,15 @@ grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerC
                                                            const v1::SaveCheckpointRequest* request,
                                                            v1::SaveCheckpointResponse* response) {
   return Hold(context, *request, response, &checkpoint_calls_,
-              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
-                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                    return core_->SaveCheckpoint(ticket, request->job_id(), limit, clock_->Now(),
-                                                 actions);
-                  });
+              [this, request](Ticket ticket, absl::Duration limit,
+                              Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                const Instant now = clock_->Now();
+                const CheckpointId asked(request->asked_id());
+                return asked == CheckpointId(0)
+                           ? core_->SaveCheckpoint(ticket, request->job_id(), limit, now, actions)
+                           : core_->AwaitCheckpoint(ticket, request->job_id(), asked, limit, now,
+                                                    actions);
+              });
 }
 
 }  // namespace capstan::scheduler

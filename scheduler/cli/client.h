@@ -5,6 +5,7 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_CLIENT_H_
 #define CAPSTAN_SCHEDULER_CLI_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -37,8 +38,10 @@ class SchedulerClient {
   // Each waits at the scheduler for at most `wait` (<= 60 s).
   absl::StatusOr<v1::DrainNodeResponse> DrainNode(const std::string& node_id, absl::Duration wait);
   absl::StatusOr<v1::DrainNodeResponse> CancelDrain(const std::string& node_id);
+  // Asks for a checkpoint and waits until it is complete, however long that is. `still` is told
+  // each minute that it is not. Errors: the scheduler's: it was given up, or the job has ended.
   absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(const std::string& job_id,
-                                                            absl::Duration wait);
+                                                            const std::function<void()>& still);
 
   const std::string& address() const { return scheduler_.value; }
 

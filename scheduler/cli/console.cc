@@ -12,9 +12,12 @@ void Print(absl::string_view text) {
   std::fflush(stdout);
 }
 
+void Note(absl::string_view text) {
+  std::fprintf(stderr, "capstan: %s\n", std::string(text).c_str());
+}
+
 int Fail(const absl::Status& status) {
-  const std::string message(status.message());
-  std::fprintf(stderr, "capstan: %s\n", message.c_str());
+  Note(status.message());
   return ExitCodeOf(status);
 }
 

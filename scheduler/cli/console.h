@@ -12,6 +12,9 @@ namespace capstan::cli {
 // Standard output. A closed pipe is no error.
 void Print(absl::string_view text);
 
+// Standard error: "capstan: text".
+void Note(absl::string_view text);
+
 // Standard error: "capstan: message". Returns the exit code for it.
 int Fail(const absl::Status& status);
 

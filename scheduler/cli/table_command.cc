@@ -30,8 +30,6 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kSaveWait = absl::Seconds(60);  // The longest that the protocol allows.
-
 // The servers to ask, as (node id, address): those that hold the job, or all that are alive.
 using Servers = std::vector<std::pair<std::string, std::string>>;
 
@@ -188,12 +186,9 @@ int Placement(const Settings& settings, const std::string& job_id) {
 absl::StatusOr<std::vector<std::string>> ExportConsistent(SchedulerClient& scheduler,
                                                           const ExportArguments& arguments) {
   CAPSTAN_ASSIGN_OR_RETURN(const v1::SaveCheckpointResponse saved,
-                           scheduler.SaveCheckpoint(arguments.job, kSaveWait));
-  if (saved.checkpoint_id() == 0) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the checkpoint of ", arguments.job, " is not complete after ",
-                     DurationText(kSaveWait), "; it goes on, nothing was exported"));
-  }
+                           scheduler.SaveCheckpoint(arguments.job, [&arguments] {
+                             Note(absl::StrCat("the checkpoint of ", arguments.job, " goes on"));
+                           }));
   PosixDisk disk;
   return ExportCheckpoint(disk, saved.folder(), arguments.directory);
 }

@@ -127,6 +127,17 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
                                          story.now(), actions));
   REQUIRE(actions.checkpoint_replies.size() == 1);
   CHECK(actions.checkpoint_replies[0].id == CheckpointId(0));
+  const CheckpointId asked = actions.checkpoint_replies[0].asked;
+  CHECK(asked == CheckpointId(1));
+  const auto await = [&](CheckpointId id) {
+    actions = {};
+    return story.core().AwaitCheckpoint(Ticket(100'001), "job-1", id, absl::ZeroDuration(),
+                                        story.now(), actions);
+  };
+  REQUIRE_OK(await(asked));
+  REQUIRE(actions.checkpoint_replies.size() == 1);
+  CHECK(actions.checkpoint_replies[0].id == CheckpointId(0));
+  CHECK_STATUS(await(CheckpointId(5)), absl::StatusCode::kFailedPrecondition, "never asked for");
   story.AskCheckpoint("job-1");
   const auto answered = [&] { return !story.checkpoint_replies().empty(); };
   story.Save("job-1", absl::Minutes(1));
@@ -135,6 +146,10 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
   if (fails == 0) {
     REQUIRE_OK(reply.status);
     CHECK(reply.folder == "/checkpoints/checkpoint-1");
+    REQUIRE_OK(await(asked));  // Who comes back later.
+    REQUIRE(actions.checkpoint_replies.size() == 1);
+    CHECK(actions.checkpoint_replies[0].id >= asked);
+    CHECK(actions.checkpoint_replies[0].folder == reply.folder);
   } else {
     CHECK_STATUS(reply.status, absl::StatusCode::kFailedPrecondition, "disk full");
   }

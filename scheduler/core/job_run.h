@@ -110,6 +110,9 @@ class JobRun {
   // One is taken as soon as the job can be quiet. The id that it will have.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
+  // The one of that id, or the newest after it, if it is complete. Null: it may come.
+  // Errors: kFailedPrecondition  it was given up, or nobody has asked for it.
+  absl::StatusOr<const RestoreFrom*> FindCheckpoint(CheckpointId asked) const;
   // Likewise a snapshot. Errors: likewise; those of Checkpoints::AskSnapshot.
   absl::StatusOr<CheckpointId> AskSnapshot(uint64_t reader, Instant now, Events& events);
   void OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,

@@ -167,6 +167,18 @@ absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(Instant now, Events& events) 
   return id;
 }
 
+absl::StatusOr<const RestoreFrom*> JobRun::FindCheckpoint(CheckpointId asked) const {
+  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
+  if (!complete.empty() && complete.back().id >= asked) return &complete.back();
+  const CheckpointId begun = checkpoints_.last_begun();
+  const bool may_come = checkpoints_.IsIdle() ? checkpoints_.asked() && asked == begun.Next()
+                                              : asked == begun || asked == begun.Next();
+  if (may_come) return nullptr;
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint ", asked.value(), " of ", plan_.id,
+                   " was given up, or was never asked for: the last one is ", begun.value()));
+}
+
 absl::StatusOr<CheckpointId> JobRun::AskSnapshot(uint64_t reader, Instant now, Events& events) {
   CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
   CAPSTAN_RETURN_IF_ERROR(checkpoints_.AskSnapshot(reader));

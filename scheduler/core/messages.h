@@ -393,6 +393,7 @@ struct CheckpointReply {
   absl::Status status;  // Not ok: why there is none.
   CheckpointId id;      // 0: not complete within the limit; it goes on.
   std::string folder;
+  CheckpointId asked;  // The one that was waited for.
 };
 
 // How a snapshot that was asked for went.

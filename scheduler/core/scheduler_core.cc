@@ -227,10 +227,28 @@ absl::Status SchedulerCore::SaveCheckpoint(Ticket ticket, const JobId& job, absl
                                            Instant now, Actions& actions) {
   CAPSTAN_ASSIGN_OR_RETURN(JobRun* const run, MayWaitForMoment(job));
   CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, run->AskCheckpoint(now, actions.events));
-  checkpoint_waits_.push_back({ticket, job, id, now + limit});
+  HoldForCheckpoint(ticket, job, id, limit, now, actions);
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerCore::AwaitCheckpoint(Ticket ticket, const JobId& job, CheckpointId asked,
+                                            absl::Duration limit, Instant now, Actions& actions) {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobRun* const run, MayWaitForMoment(job));
+  CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom* const complete, run->FindCheckpoint(asked));
+  if (complete != nullptr) {
+    actions.checkpoint_replies.push_back(
+        {ticket, absl::OkStatus(), complete->id, complete->folder, asked});
+    return absl::OkStatus();
+  }
+  HoldForCheckpoint(ticket, job, asked, limit, now, actions);
+  return absl::OkStatus();
+}
+
+void SchedulerCore::HoldForCheckpoint(Ticket ticket, const JobId& job, CheckpointId asked,
+                                      absl::Duration limit, Instant now, Actions& actions) {
+  checkpoint_waits_.push_back({ticket, job, asked, now + limit});
   Settle(now, actions);
   if (limit <= absl::ZeroDuration()) AnswerExpired(now, actions);
-  return absl::OkStatus();
 }
 
 absl::Status SchedulerCore::OpenSnapshot(Ticket ticket, const JobId& job, uint64_t reader,

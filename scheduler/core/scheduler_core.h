@@ -120,6 +120,10 @@ class SchedulerCore {
   //         watches_max calls are held.
   absl::Status SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit, Instant now,
                               Actions& actions);
+  // Likewise of one that was asked for before (CheckpointReply::asked), or a later one.
+  // Errors: as above; kFailedPrecondition  it was given up.
+  absl::Status AwaitCheckpoint(Ticket ticket, const JobId& job, CheckpointId asked,
+                               absl::Duration limit, Instant now, Actions& actions);
   // Answers once a snapshot that was begun after this call can be read, or cannot be taken, or
   // after `limit`. `reader`: its name for itself; a repetition is the same question.
   // Errors: as above; those of Checkpoints::AskSnapshot.
@@ -254,6 +258,8 @@ class SchedulerCore {
   void AnswerMoment(const CheckpointEnded& ended, Actions& actions);
   void AnswerMoment(const SnapshotTaken& taken, Actions& actions);
   static void AnswerWithout(const CheckpointWait& wait, const absl::Status& why, Actions& actions);
+  void HoldForCheckpoint(Ticket ticket, const JobId& job, CheckpointId asked, absl::Duration limit,
+                         Instant now, Actions& actions);
   // Errors: kNotFound, kFailedPrecondition, kResourceExhausted  as SaveCheckpoint.
   absl::StatusOr<JobRun*> MayWaitForMoment(const JobId& job);
   void NoteChanges(Instant now, Actions& actions);

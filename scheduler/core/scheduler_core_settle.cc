@@ -390,7 +390,7 @@ void SchedulerCore::AnswerMoment(const CheckpointEnded& ended, Actions& actions)
                                                        ended.job, " was given up: ", ended.why));
   std::erase_if(checkpoint_waits_, [&](const CheckpointWait& wait) {
     if (wait.snapshot || wait.job != ended.job || wait.id > ended.id) return false;
-    actions.checkpoint_replies.push_back({wait.ticket, status, ended.id, ended.folder});
+    actions.checkpoint_replies.push_back({wait.ticket, status, ended.id, ended.folder, wait.id});
     return true;
   });
 }
@@ -418,7 +418,7 @@ void SchedulerCore::AnswerWithout(const CheckpointWait& wait, const absl::Status
   if (wait.snapshot) {
     actions.snapshot_replies.push_back({.ticket = wait.ticket, .status = why, .job = wait.job});
   } else {
-    actions.checkpoint_replies.push_back({wait.ticket, why, CheckpointId(0), ""});
+    actions.checkpoint_replies.push_back({wait.ticket, why, CheckpointId(0), "", wait.id});
   }
 }
 

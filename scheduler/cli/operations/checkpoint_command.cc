@@ -1,6 +1,5 @@
 #include "scheduler/cli/operations/checkpoint_command.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -22,8 +21,6 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kSaveWait = absl::Seconds(60);  // The longest that the protocol allows.
-
 int Show(const Settings& settings, const std::string& folder, Depth depth) {
   PosixDisk disk;
   const auto list = DescribeCheckpoints(disk, folder, depth);
@@ -41,13 +38,9 @@ int Show(const Settings& settings, const std::string& folder, Depth depth) {
 
 int Save(const Settings& settings, const std::string& job_id) {
   SchedulerClient scheduler(settings.scheduler);
-  const auto saved = scheduler.SaveCheckpoint(job_id, kSaveWait);
+  const auto saved = scheduler.SaveCheckpoint(
+      job_id, [&job_id] { Note(absl::StrCat("the checkpoint of ", job_id, " goes on")); });
   if (!saved.ok()) return Fail(saved.status());
-  if (saved->checkpoint_id() == 0) {
-    return Fail(absl::DeadlineExceededError(absl::StrCat("the checkpoint of ", job_id,
-                                                         " is not complete after ",
-                                                         DurationText(kSaveWait), "; it goes on")));
-  }
   Print(settings.format() == OutputFormat::kJson
             ? ToJson(*saved)
             : absl::StrCat("saved checkpoint ", saved->checkpoint_id(), " of ", job_id, "\n",
@@ -68,7 +61,7 @@ int Restore(const Settings& settings, const RestoreArguments& arguments) {
   const auto source = FindRestoreSource(disk, arguments.folder);
   if (!source.ok()) return Fail(source.status());
   for (const std::string& reason : source->passed_over) {
-    std::fprintf(stderr, "capstan: passed over %s\n", reason.c_str());
+    Note(absl::StrCat("passed over ", reason));
   }
   const std::string output =
       arguments.output.empty() ? "" : std::filesystem::absolute(arguments.output).string();
@@ -143,7 +136,8 @@ void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line) {
   auto job_id = std::make_shared<std::string>();
   AddCommand(checkpoint, "save", "Take a checkpoint of a running job now",
              "  capstan checkpoint save lenet-1\n"
-             "Exit code: 0 it is complete, 75 it is not within a minute (it goes on).",
+             "Waits until it is complete; interrupted, the checkpoint goes on.\n"
+             "Exit code: 0 it is complete, 1 it was given up, or the job has ended.",
              line, [job_id](const Settings& settings) { return Save(settings, *job_id); })
       ->add_option("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
       ->required();

@@ -47,8 +47,8 @@ grpc::Status FakeOperations::SaveCheckpoint(grpc::ServerContext*,
                                             const v1::SaveCheckpointRequest* request,
                                             v1::SaveCheckpointResponse* response) {
   absl::MutexLock lock(&mutex_);
+  *response = answers_.saved[std::min(save_requests_.size(), answers_.saved.size() - 1)];
   save_requests_.push_back(*request);
-  *response = answers_.saved;
   return grpc::Status::OK;
 }
 

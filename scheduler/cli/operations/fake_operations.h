@@ -20,9 +20,9 @@ namespace capstan::cli {
 class FakeOperations final : public v1::Scheduler::Service {
  public:
   struct Answers {
-    // Of the node "server-1": each once, then the last one again and again.
+    // Each once, then the last one again and again. Drains: of the node "server-1".
     std::vector<v1::DrainNodeResponse> drains;
-    v1::SaveCheckpointResponse saved;
+    std::vector<v1::SaveCheckpointResponse> saved;
     std::function<void()> on_drain = [] {};  // Before each answer to a drain.
   };
   explicit FakeOperations(Answers answers);

@@ -51,13 +51,18 @@ TEST_CASE("CancelDrain: one call; an unknown node is the user's mistake", "[cli]
 }
 
 TEST_CASE("SchedulerClient: a checkpoint is asked for, and a job is submitted from one", "[cli]") {
-  v1::SaveCheckpointResponse answer;
+  v1::SaveCheckpointResponse late, answer;
+  late.set_asked_id(6);
   answer.set_checkpoint_id(7);
   answer.set_folder("/c/checkpoint-7");
-  const FakeOperations fake({.saved = answer});
+  const FakeOperations fake({.saved = {late, late, answer}});
   SchedulerClient client({fake.address(), "test"});
-  const auto saved = client.SaveCheckpoint("a-1", absl::Seconds(60));
+  int waited = 0;
+  const auto saved = client.SaveCheckpoint("a-1", [&waited] { ++waited; });
   REQUIRE(saved.ok());
+  CHECK(waited == 2);
+  CHECK(fake.save_requests().at(0).asked_id() == 0);
+  CHECK(fake.save_requests().at(2).asked_id() == 6);  // And asks for no other.
   CHECK(saved->folder() == "/c/checkpoint-7");
   CHECK(fake.save_requests().at(0).job_id() == "a-1");
   CHECK(fake.save_requests().at(0).wait_limit_ms() == 60'000);
