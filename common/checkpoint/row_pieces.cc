@@ -59,6 +59,7 @@ class Joined {
 }  // namespace
 
 absl::Status JoinRowPieces(v1::ShardSnapshot* snapshot) {
+  snapshot->clear_rows_to_come();
   if (snapshot->pieces_size() == 0) return absl::OkStatus();
   Joined joined(snapshot->pieces(0).optimizer_state_size());
   if (snapshot->optimizer_state_size() > 0) {
@@ -66,6 +67,7 @@ absl::Status JoinRowPieces(v1::ShardSnapshot* snapshot) {
   }
   for (int i = 0; i < snapshot->pieces_size(); ++i) {
     CAPSTAN_RETURN_IF_ERROR(Annotate(joined.Add(snapshot->pieces(i)), absl::StrCat("piece ", i)));
+    v1::ShardSnapshot().Swap(snapshot->mutable_pieces(i));  // Its memory is free.
   }
   joined.MoveTo(snapshot);
   return absl::OkStatus();

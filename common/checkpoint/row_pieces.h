@@ -9,8 +9,8 @@
 
 namespace capstan {
 
-// Puts the rows of snapshot->pieces behind those that the snapshot has itself, in their order. One
-// without pieces stays as it is.
+// Puts the rows of snapshot->pieces behind those that the snapshot has itself, in their order: none
+// are to come any more.
 // Errors: kDataLoss  a piece whose parts are not those of a whole number of rows; names it.
 absl::Status JoinRowPieces(v1::ShardSnapshot* snapshot);
 

@@ -153,11 +153,12 @@ absl::Status CheckPart(const Header& header, const JobId& job, const v1::Checkpo
   return Loss(absl::StrCat("the file holds ", found, "; expected ", expected));
 }
 
-absl::StatusOr<v1::ShardSnapshot> Decode(absl::string_view file, const JobId& job,
+// The file and what is made of it are there two at a time: either may be 1 GiB.
+absl::StatusOr<v1::ShardSnapshot> Decode(std::string file, const JobId& job,
                                          const v1::CheckpointPart& part) {
   size_t at = 0;
   CAPSTAN_ASSIGN_OR_RETURN(const Header header, DecodeHeader(file, &at));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string payload, DecodeBlocks(file, at));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string payload, DecodeBlocks(file, at));
   CAPSTAN_RETURN_IF_ERROR(CheckPart(header, job, part));
   // Last, as it can't say where.
   if (static_cast<int64_t>(file.size()) != part.bytes()) {
@@ -165,6 +166,7 @@ absl::StatusOr<v1::ShardSnapshot> Decode(absl::string_view file, const JobId& jo
         absl::StrCat("the file has ", file.size(), " bytes, the manifest says ", part.bytes()));
   }
   CAPSTAN_RETURN_IF_ERROR(CheckCrc("the whole file", 0, Crc32cOf(file), part.crc32c()));
+  std::string().swap(file);
   v1::ShardSnapshot snapshot;
   if (!snapshot.ParseFromString(payload) || snapshot.elements() != header.elements.size() ||
       snapshot.state().version() != header.version || snapshot.position() != header.position) {
@@ -174,6 +176,7 @@ absl::StatusOr<v1::ShardSnapshot> Decode(absl::string_view file, const JobId& jo
     return Loss(absl::StrCat("the file rests on checkpoint ", snapshot.since().checkpoint_id(),
                              ", the manifest says ", part.base_id(), " (0: it has all)"));
   }
+  std::string().swap(payload);
   CAPSTAN_RETURN_IF_ERROR(JoinRowPieces(&snapshot));
   return snapshot;
 }
@@ -187,7 +190,8 @@ std::string ShardFileName(const ShardKey& key) {
 absl::StatusOr<ShardFileWriter> ShardFileWriter::Begin(Disk* disk, const std::string& folder,
                                                        const JobId& job, const ShardKey& key,
                                                        const Range& elements,
-                                                       const v1::ShardSnapshot& snapshot) {
+                                                       const v1::ShardSnapshot& snapshot,
+                                                       int64_t bytes_max) {
   const std::string name = ShardFileName(key);
   const std::string path = absl::StrCat(folder, "/", name);
   if (job.size() > kJobBytesMax) {
@@ -195,7 +199,7 @@ absl::StatusOr<ShardFileWriter> ShardFileWriter::Begin(Disk* disk, const std::st
                                                    " bytes, expected at most ", kJobBytesMax));
   }
   CAPSTAN_ASSIGN_OR_RETURN(DurableDiskFile file, DurableDiskFile::Create(disk, path));
-  ShardFileWriter writer(std::move(file), path);
+  ShardFileWriter writer(std::move(file), path, bytes_max);
   v1::CheckpointPart& part = writer.part_;
   part.set_table(key.table.value());
   part.set_shard(key.shard.value());
@@ -223,10 +227,9 @@ absl::Status ShardFileWriter::Add(v1::ShardSnapshot piece) {
 absl::Status ShardFileWriter::AddToBlocks(absl::string_view bytes) {
   payload_bytes_ += static_cast<int64_t>(bytes.size());
   if (file_bytes_ + static_cast<int64_t>(block_.size() + bytes.size() + kCrcBytes + kFooterBytes) >
-      kShardFileBytesMax) {
+      bytes_max_) {
     return absl::InvalidArgumentError(absl::StrCat(path_, " would have more than ", payload_bytes_,
-                                                   " bytes, expected at most ",
-                                                   kShardFileBytesMax));
+                                                   " bytes, expected at most ", bytes_max_));
   }
   while (!bytes.empty()) {
     const size_t room = static_cast<size_t>(kShardFileBlockBytes) - block_.size();
@@ -281,7 +284,7 @@ absl::StatusOr<v1::ShardSnapshot> ReadShardFile(Disk& disk, const std::string& f
       return Loss(file.status().message());
     }
     if (!file.ok()) return file.status();
-    snapshot = Decode(*file, job, part);
+    snapshot = Decode(*std::move(file), job, part);
     if (snapshot.ok()) return snapshot;
   }
   return Annotate(snapshot.status(), path);

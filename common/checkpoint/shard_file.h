@@ -29,8 +29,8 @@
 namespace capstan {
 
 inline constexpr int64_t kShardFileBlockBytes = 1 << 20;
-// A shard has at most 4 MiB of values, the version before it and two state slots of the same size.
-inline constexpr int64_t kShardFileBytesMax = 64 << 20;
+// A bucket's snapshot is at most 1 GiB (server/sparse_table); protobuf reads less than 2 GiB.
+inline constexpr int64_t kShardFileBytesMax = int64_t{3} << 29;
 
 // "table-0-shard-12.part".
 std::string ShardFileName(const ShardKey& key);
@@ -40,19 +40,19 @@ std::string ShardFileName(const ShardKey& key);
 class ShardFileWriter {
  public:
   // Into `folder`, which exists. `snapshot` may lack rows, which Add brings. The disk outlives it.
-  // Errors, here and below: kInvalidArgument  it would be larger than kShardFileBytesMax. The
-  // disk's.
+  // Errors, here and below: kInvalidArgument  it would be larger than `bytes_max`. The disk's.
   static absl::StatusOr<ShardFileWriter> Begin(Disk* disk, const std::string& folder,
                                                const JobId& job, const ShardKey& key,
                                                const Range& elements,
-                                               const v1::ShardSnapshot& snapshot);
+                                               const v1::ShardSnapshot& snapshot,
+                                               int64_t bytes_max = kShardFileBytesMax);
   absl::Status Add(v1::ShardSnapshot piece);  // One of ShardSnapshot.pieces.
   // What the manifest says of it. Call once.
   absl::StatusOr<v1::CheckpointPart> Finish();
 
  private:
-  ShardFileWriter(DurableDiskFile file, std::string path)
-      : file_(std::move(file)), path_(std::move(path)) {}
+  ShardFileWriter(DurableDiskFile file, std::string path, int64_t bytes_max)
+      : file_(std::move(file)), path_(std::move(path)), bytes_max_(bytes_max) {}
 
   absl::Status AddToBlocks(absl::string_view bytes);
   absl::Status WriteBlock();
@@ -60,6 +60,7 @@ class ShardFileWriter {
 
   DurableDiskFile file_;
   std::string path_;
+  int64_t bytes_max_;
   v1::CheckpointPart part_;  // But for size and checksum.
   std::string block_;        // The one that is being filled.
   int64_t blocks_ = 0;

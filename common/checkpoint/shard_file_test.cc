@@ -88,6 +88,21 @@ TEST_CASE("ShardFile: rows that are written in pieces are read as one", "[common
   CHECK((read.SerializeAsString() == expected.SerializeAsString()));
 }
 
+TEST_CASE("ShardFile: a bucket may be larger than any message", "[common][checkpoint]") {
+  v1::ShardSnapshot head;
+  head.set_elements(1);
+  SimDisk disk(1);
+  REQUIRE_OK(disk.MakeFolder("c"));
+  REQUIRE_OK_AND_ASSIGN(ShardFileWriter writer,
+                        ShardFileWriter::Begin(&disk, "c", "job-1", kKey, {3, 4}, head));
+  const v1::ShardSnapshot piece = MakePiece(0, 1'000'000);  // 20 MB.
+  for (int i = 0; i < 4; ++i) REQUIRE_OK(writer.Add(piece));
+  REQUIRE_OK_AND_ASSIGN(const v1::CheckpointPart part, writer.Finish());
+  CHECK(part.bytes() > 76 << 20);
+  REQUIRE_OK_AND_ASSIGN(const v1::ShardSnapshot read, ReadShardFile(disk, "c", "job-1", part));
+  CHECK(read.bucket().stamps().size() == 16'000'000);
+}
+
 TEST_CASE("ShardFile: pieces that do not fit, or are too many, are refused by name",
           "[common][checkpoint]") {
   SimDisk disk(1);
@@ -108,8 +123,8 @@ TEST_CASE("ShardFile: pieces that do not fit, or are too many, are refused by na
   }
   {
     REQUIRE_OK_AND_ASSIGN(ShardFileWriter writer,
-                          ShardFileWriter::Begin(&disk, "c", "job-1", kKey, {3, 4}, head));
-    const v1::ShardSnapshot large = MakePiece(0, 1'000'000);  // 20 MB.
+                          ShardFileWriter::Begin(&disk, "c", "job-1", kKey, {3, 4}, head, 70'000));
+    const v1::ShardSnapshot large = MakePiece(0, 1'000);  // 20 KB.
     for (int i = 0; i < 3; ++i) REQUIRE_OK(writer.Add(large));
     CHECK_STATUS(writer.Add(large), absl::StatusCode::kInvalidArgument,
                  "c/table-1-shard-2.part would have more than");

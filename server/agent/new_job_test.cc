@@ -46,8 +46,7 @@ class Node final : public ReplicaTransport {
     return request.tables(0);
   }
 
-  void Send(const v1::ServerAddress&, std::shared_ptr<const v1::ReplicateRequest>,
-            Done done) override {
+  void Send(const v1::ServerAddress&, ReplicaRequest, Moved, Done done) override {
     ++sends;
     unanswered_.push_back(std::move(done));
   }
@@ -107,8 +106,8 @@ TEST_CASE("New job: a timer that is faster than its maker ticks it", "[server]")
 // A log whose disk is full.
 class FullLog final : public RecordSink {
  public:
-  void Begin(const JobId& job, const ShardKey&, Term,
-             std::shared_ptr<const v1::ShardSnapshot>) override {
+  void Begin(const JobId& job, const ShardKey&, Term, std::shared_ptr<const v1::ShardSnapshot>,
+             std::shared_ptr<CapturedRows>) override {
     told.push_back(std::async(std::launch::async, [this, job] {
       jobs->OnLogFailed(job, absl::ResourceExhaustedError("wal-1: no space"));
     }));

@@ -39,9 +39,9 @@
 #include "proto/scheduler.pb.h"
 #include "server/agent/table_source.h"
 #include "server/device/shard_device.h"
+#include "server/replication/replica_transport.h"
 #include "server/service/held_jobs.h"
 #include "server/service/record_sink.h"
-#include "server/service/replica_transport.h"
 #include "server/sparse_table/row_disk.h"
 #include "server/table_store/memory_budget.h"
 

@@ -14,7 +14,7 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/service/held_job.h"
+#include "server/table_store/captured_shard.h"
 
 namespace capstan::server {
 

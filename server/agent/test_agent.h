@@ -80,7 +80,9 @@ class MemorySource final : public TableSource, public CheckpointSink, public Rec
     written = std::move(done);
   }
   void Begin(const JobId&, const ShardKey& shard, Term,
-             std::shared_ptr<const v1::ShardSnapshot> snapshot) override {
+             std::shared_ptr<const v1::ShardSnapshot> snapshot,
+             std::shared_ptr<CapturedRows> rows) override {
+    REQUIRE(rows == nullptr);  // Dense shards alone.
     logs[shard] = {snapshot, {}};
   }
   void Append(const JobId&, const ShardKey& shard, Term,

@@ -103,7 +103,9 @@ std::optional<Position> ShardReplication::UnsentBarrier() const {
 // Before a follower gets a whole shard it is asked whether it would take it.
 bool ShardReplication::NeedsInstall(const Follower& follower) const {
   if (!follower.installed) return follower.confirmed;
-  return follower.acked.Next() < oldest_kept();
+  const Position next = follower.acked.Next();
+  if (next < oldest_kept()) return true;
+  return next <= last_ && kept_[IndexOf(next)].bytes > kRecordBytesMax;
 }
 
 bool ShardReplication::WantsMessage(const Follower& follower) const {
@@ -132,8 +134,7 @@ ReplicaMessage ShardReplication::MakeMessage(const FollowerKey& key, Follower& f
     message.begin = follower.acked.Next();
     message.end = message.begin;
     int64_t bytes = 0;
-    for (size_t i = static_cast<size_t>(message.begin.value() - oldest_kept().value());
-         i < kept_.size(); ++i) {
+    for (size_t i = IndexOf(message.begin); i < kept_.size(); ++i) {
       bytes += kept_[i].bytes;
       const int64_t count = message.end.value() - message.begin.value();
       if (count > 0 && (bytes > kMessageBytesMax || count == kMessageRecordsMax)) break;
@@ -145,10 +146,23 @@ ReplicaMessage ShardReplication::MakeMessage(const FollowerKey& key, Follower& f
                         .generation = generation_,
                         .install = message.install,
                         .begin = message.begin,
-                        .end = message.end};
-  if (message.install) follower.slow = true;
+                        .end = message.end,
+                        .moved_at = now};
+  if (message.install) {
+    follower.slow = true;
+    follower.install_bytes = 0;
+  }
   if (!follower.silent_since.has_value()) follower.silent_since = now;
   return message;
+}
+
+void ShardReplication::OnProgress(const FollowerKey& to, MessageId id, int64_t bytes, Instant now) {
+  const auto it = followers_.find(to);
+  if (it == followers_.end()) return;
+  Follower& follower = it->second;
+  if (!follower.in_flight.has_value() || follower.in_flight->id != id) return;
+  if (follower.in_flight->install) follower.install_bytes += bytes;
+  follower.in_flight->moved_at = now;
 }
 
 void ShardReplication::OnAnswer(const FollowerKey& from, MessageId id, const ReplicaAnswer& answer,
@@ -181,6 +195,9 @@ void ShardReplication::OnAnswer(const FollowerKey& from, MessageId id, const Rep
   } else {
     follower.back_off = kBackOffMin;
   }
+  if (follower.installed && follower.acked.value() + kMessageRecordsMax >= last_.value()) {
+    follower.install_bytes = 0;
+  }
   Commit();
   Trim();
 }
@@ -198,8 +215,15 @@ void ShardReplication::OnLogged(Term term, Position position) {
   Trim();
 }
 
-absl::Duration ShardReplication::Patience(const Follower& follower) const {
-  return follower.counted && !follower.slow ? kUnreachableAfter : kSlowUnreachableAfter;
+Instant ShardReplication::SilentTooLong(const Follower& follower) const {
+  if (!follower.silent_since.has_value()) return Instant::InfiniteFuture();
+  Instant since = *follower.silent_since;
+  if (follower.counted && !follower.slow) return since + kUnreachableAfter;
+  // Only of this attempt: one after the other that comes to nothing is silence.
+  if (!follower.in_flight.has_value()) return since + kSlowUnreachableAfter;
+  since = std::max(since, follower.in_flight->moved_at);
+  return since + kSlowUnreachableAfter +
+         absl::Seconds(static_cast<double>(follower.install_bytes) / kTakenBytesPerSecond);
 }
 
 Instant ShardReplication::NextDeadline(bool may_install) const {
@@ -209,9 +233,7 @@ Instant ShardReplication::NextDeadline(bool may_install) const {
     if (WantsMessage(follower) && (may_install || !NeedsInstall(follower))) {
       next = std::min(next, follower.next_try);
     }
-    if (follower.silent_since.has_value() && !follower.unreachable) {
-      next = std::min(next, *follower.silent_since + Patience(follower));
-    }
+    if (!follower.unreachable) next = std::min(next, SilentTooLong(follower));
   }
   return next;
 }
@@ -219,9 +241,7 @@ Instant ShardReplication::NextDeadline(bool may_install) const {
 void ShardReplication::Tick(Instant now) {
   if (role_ != ShardRole::kPrimary || deposed_) return;
   for (auto& [key, follower] : followers_) {
-    if (follower.silent_since.has_value() && now >= *follower.silent_since + Patience(follower)) {
-      follower.unreachable = true;
-    }
+    if (now >= SilentTooLong(follower)) follower.unreachable = true;
   }
 }
 
@@ -270,11 +290,19 @@ void ShardReplication::Trim() {
       needed = std::min(needed, follower.in_flight->end);
     }
   }
-  while (!kept_.empty() && (oldest_kept() < needed || kept_.size() > kKeptRecordsMax ||
-                            kept_bytes_ > kKeptBytesMax)) {
+  const int64_t more = InstallBytes();
+  const size_t records_max = kKeptRecordsMax + static_cast<size_t>(more / kBytesARecord);
+  while (!kept_.empty() && (oldest_kept() < needed || kept_.size() > records_max ||
+                            kept_bytes_ > kKeptBytesMax + more)) {
     kept_bytes_ -= kept_.front().bytes;
     kept_.pop_front();
   }
+}
+
+int64_t ShardReplication::InstallBytes() const {
+  int64_t bytes = 0;
+  for (const auto& [key, follower] : followers_) bytes = std::max(bytes, follower.install_bytes);
+  return bytes;
 }
 
 ReplicaVerdict ShardReplication::Consider(const ReplicateHead& head, Position position) const {

@@ -122,15 +122,24 @@ class ShardReplication {
   // not, for whole shards and for old routing tables: nobody waits, or they take a while.
   static constexpr absl::Duration kUnreachableAfter = absl::Seconds(1);
   static constexpr absl::Duration kSlowUnreachableAfter = absl::Seconds(10);
+  // And longer by what a replica takes to make and log what it was sent.
+  static constexpr int64_t kTakenBytesPerSecond = 16 << 20;
   // Records kept for followers that lag; those that need older ones get the whole shard again.
+  // While one is on its way, and until its follower has caught up, as many bytes more as have left,
+  // and a record for each kBytesARecord of them.
+  static constexpr int64_t kBytesARecord = 16 << 10;
   static constexpr size_t kKeptRecordsMax = 1024;
   static constexpr int64_t kKeptBytesMax = 64 << 20;
   // Of one message, unless its first record alone is larger.
   static constexpr int64_t kMessageRecordsMax = 64;
   static constexpr int64_t kMessageBytesMax = 8 << 20;
+  // A record with more bytes travels in no message: a whole shard brings it.
+  static constexpr int64_t kRecordBytesMax = 60 << 20;
 
-  // `logged`: a record must also be in this server's log before it is committed.
-  explicit ShardReplication(bool logged) : logged_(logged) {}
+  // `logged`: a record must also be in this server's log before it is committed. Messages count
+  // from `first` on: answers may come that were meant for one that is gone.
+  explicit ShardReplication(bool logged, MessageId first = MessageId(1))
+      : logged_(logged), next_message_(first) {}
 
   // Takes in what a routing table newer than the last says. `position` and `version` are the
   // shard's now. Followers that stay keep what is known of them.
@@ -145,6 +154,9 @@ class ShardReplication {
   // The next message that may be sent now, if any; it is in flight from then on. Installs only if
   // `may_install`.
   std::optional<ReplicaMessage> NextMessage(Instant now, bool may_install);
+  // So many bytes of a message in flight have left: whoever takes them in is not silent as long as
+  // this message is.
+  void OnProgress(const FollowerKey& to, MessageId id, int64_t bytes, Instant now);
   void OnAnswer(const FollowerKey& from, MessageId id, const ReplicaAnswer& answer, Instant now);
   // The log has everything of `term` up to `position`. (A replica's shell uses logged() too.)
   void OnLogged(Term term, Position position);
@@ -183,7 +195,8 @@ class ShardReplication {
     Generation generation;
     bool install = false;
     Position begin;
-    Position end;  // It brings the follower up to end - 1.
+    Position end;      // It brings the follower up to end - 1.
+    Instant moved_at;  // When some of it left last.
   };
   struct Follower {
     bool in_sync = false;  // By the routing.
@@ -197,6 +210,7 @@ class ShardReplication {
     std::optional<Instant>
         silent_since;   // First message that was not answered since the last answer.
     bool slow = false;  // What is not answered is a whole shard, or waits for a routing table.
+    int64_t install_bytes = 0;  // That have left of a whole shard, until what followed it is there.
     bool unreachable = false;
   };
   struct Kept {
@@ -205,6 +219,9 @@ class ShardReplication {
   };
 
   int64_t KeptCount() const { return static_cast<int64_t>(kept_.size()); }
+  size_t IndexOf(Position kept) const {
+    return static_cast<size_t>(kept.value() - oldest_kept().value());
+  }
   void StartTerm(Term term, Position position, Version version);
   void SkipTo(Position position, Version version);
   void SetFollowers(const std::vector<FollowerRoute>& routes);
@@ -213,9 +230,11 @@ class ShardReplication {
   bool NeedsInstall(const Follower& follower) const;
   ReplicaMessage MakeMessage(const FollowerKey& key, Follower& follower, Instant now);
   void Retry(Follower& follower, Instant now);
-  absl::Duration Patience(const Follower& follower) const;
+  // When it has been silent for too long, if it says nothing.
+  Instant SilentTooLong(const Follower& follower) const;
   void Commit();
   void Trim();
+  int64_t InstallBytes() const;  // Of the follower that was sent most.
 
   const bool logged_;
   Generation generation_;
@@ -234,7 +253,7 @@ class ShardReplication {
   Position committed_position_{-1};
   Version committed_version_{-1};
   absl::btree_map<FollowerKey, Follower> followers_;
-  MessageId next_message_{1};
+  MessageId next_message_;
 };
 
 }  // namespace capstan::server

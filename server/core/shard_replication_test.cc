@@ -110,6 +110,84 @@ TEST_CASE("Shard replication: a follower being filled counts from its first answ
   CHECK(primary.replication.oldest_kept() == Position(10));
 }
 
+TEST_CASE("Shard replication: a whole shard that leaves slowly is neither silence nor lost",
+          "[server][core]") {
+  constexpr int64_t kPiece = 1 << 20;
+  Primary primary({{.key = kFirst}});
+  primary.Answer(*primary.Next(), 0, 0);
+  const auto install = primary.Next();
+  REQUIRE(install.has_value());
+  REQUIRE(install->install);
+  for (int piece = 0; piece < 64; ++piece) {
+    primary.now = primary.now + absl::Seconds(5);
+    primary.replication.OnProgress(kFirst, install->id, kPiece, primary.now);
+    primary.replication.Tick(primary.now);
+    for (int i = 0; i < 40; ++i) primary.Write(50'000);  // Beyond what is kept otherwise.
+  }
+  CHECK(primary.replication.Reports().empty());
+  SECTION("what was written meanwhile is there when it has arrived, until it is caught up with") {
+    primary.Answer(*install, 5, 7);
+    for (int64_t held = 7; held < 7 + 64 * 40;) {
+      const auto records = primary.Next();
+      REQUIRE(records.has_value());
+      REQUIRE_FALSE(records->install);
+      REQUIRE(records->begin == Position(held + 1));
+      held = records->end.value() - 1;
+      primary.Answer(*records, 5, held);
+    }
+    CHECK(primary.committed() == 7 + 64 * 40);
+  }
+  SECTION("what has left may take its time to be taken in") {
+    primary.now = primary.now + absl::Seconds(13);  // 10 s, and 4 s for 64 MiB.
+    primary.replication.Tick(primary.now);
+    CHECK(primary.replication.Reports().empty());
+    primary.now = primary.now + absl::Seconds(2);
+    primary.replication.Tick(primary.now);
+    CHECK(primary.replication.Reports() ==
+          std::vector<ReplicaReport>{{.replica = kFirst, .filled = false}});
+    primary.Answer(*install, 5, 7);
+    CHECK(primary.replication.Reports().empty());
+  }
+}
+
+TEST_CASE("Shard replication: attempts that move and come to nothing are silence",
+          "[server][core]") {
+  Primary primary({{.key = kFirst, .in_sync = true}});
+  primary.Answer(*primary.Next(), 0, 0);
+  for (int attempt = 0; attempt < 11; ++attempt) {
+    const auto install = primary.Next();
+    REQUIRE(install.has_value());
+    REQUIRE(install->install);
+    primary.now = primary.now + absl::Seconds(1);
+    primary.replication.OnProgress(kFirst, install->id, 1000, primary.now);
+    primary.replication.Tick(primary.now);
+    primary.Fail(*install, ReplicaAnswer::Kind::kFailed);
+    primary.now = primary.now + ShardReplication::kBackOffMax;
+    primary.replication.Tick(primary.now);
+  }
+  CHECK(primary.replication.Reports() ==
+        std::vector<ReplicaReport>{{.replica = kFirst, .filled = false}});
+}
+
+TEST_CASE("Shard replication: a record too large for a message is brought by a whole shard",
+          "[server][core]") {
+  Primary primary({{.key = kFirst, .in_sync = true}});
+  primary.Fill();
+  primary.Write(ShardReplication::kRecordBytesMax);
+  auto message = primary.Next();
+  REQUIRE(message.has_value());
+  CHECK_FALSE(message->install);
+  primary.Answer(*message, 5, 8);
+  primary.Write(ShardReplication::kRecordBytesMax + 1);
+  message = primary.Next();
+  REQUIRE(message.has_value());
+  CHECK(message->install);
+  primary.Answer(*message, 5, 9);
+  CHECK(primary.committed() == 9);
+  primary.Write();
+  CHECK_FALSE(primary.Next()->install);
+}
+
 TEST_CASE("Shard replication: FILLED is said anew in each generation, after an answer of it",
           "[server][core]") {
   Primary primary({{.key = kFirst}});

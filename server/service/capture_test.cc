@@ -78,7 +78,7 @@ v1::ShardSnapshot ReadAll(const CapturedShard& captured,
     if (meanwhile) meanwhile();
     REQUIRE_OK_AND_ASSIGN(std::optional<v1::ShardSnapshot> piece, captured.rows->Next());
     if (!piece.has_value()) break;
-    CHECK(piece->ByteSizeLong() < HeldJob::kPieceBytes * 5 / 4);
+    CHECK(piece->ByteSizeLong() < CapturedRows::kPieceBytes * 5 / 4);
     *snapshot.add_pieces() = *std::move(piece);
   }
   REQUIRE_OK(JoinRowPieces(&snapshot));

@@ -51,7 +51,9 @@ HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
                     .node = options_.node,
                     .safe_replies = options_.safe_replies,
                     .log = options_.log,
-                    .log_snapshots = &log_snapshots_},
+                    .log_snapshot_bytes_max = options_.log_snapshot_bytes_max,
+                    .log_bytes = &log_bytes_,
+                    .capture = [this](const ShardKey& key) { return CaptureAll(key); }},
       factory_(std::move(factory)),
       tables_(factory_),
       key_lists_(options_.key_lists, AccountOf(*factory_, ShardFactory::Account::kKeyLists)),
@@ -160,6 +162,9 @@ void HeldJob::Perform(const Effects& effects) {
   for (const Outgoing& each : effects.sends) {
     options_.transport->Send(
         each.to, each.request,
+        [job = weak_from_this(), key = each.shard, message = each.message](int64_t bytes) {
+          if (const auto held = job.lock()) held->OnProgress(key, message, bytes);
+        },
         [job = weak_from_this(), key = each.shard, message = each.message](
             const absl::Status& status, const v1::ReplicateResponse& response) {
           if (const auto held = job.lock()) held->OnReplicated(key, message, status, response);

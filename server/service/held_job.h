@@ -38,12 +38,14 @@
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/core/membership.h"
+#include "server/replication/replica_transport.h"
 #include "server/service/key_lists.h"
 #include "server/service/record_sink.h"
-#include "server/service/replica_transport.h"
 #include "server/service/shard_link.h"
+#include "server/service/unread_pins.h"
 #include "server/service/waiting_calls.h"
 #include "server/snapshots/job_snapshots.h"
+#include "server/table_store/captured_shard.h"
 #include "server/table_store/gradient.h"
 #include "server/table_store/job_tables.h"
 #include "server/table_store/shard_factory.h"
@@ -77,35 +79,16 @@ struct HeldCopy {
   v1::ShardSnapshot snapshot;
 };
 
-// The rows of a captured bucket, which are read while the job goes on.
-class CapturedRows {
- public:
-  // The next ones, as ShardSnapshot.pieces; none: that was all. At most some hundred rows more than
-  // HeldJob::kPieceBytes. Errors: kAborted  the shard is held no more, or was made anew. Those of
-  // the disk on which rows lie.
-  virtual absl::StatusOr<std::optional<v1::ShardSnapshot>> Next() = 0;
-  virtual ~CapturedRows() = default;  // They are kept no longer.
-};
-
-// A shard's state at one moment, or what of it has changed (`since`). Both parts are shared with
-// whoever writes them.
-struct CapturedShard {
-  HeldShard shard;
-  std::shared_ptr<const v1::ShardSnapshot> snapshot;
-  std::shared_ptr<CapturedRows> rows;  // Of a bucket, which the snapshot is without. Else null.
-};
-
 class HeldJob : public std::enable_shared_from_this<HeldJob> {
  public:
   // Entries of one message, and bytes of values in one answer; of rows in one answer to a scan.
   static constexpr int kShardsPerMessageMax = 16'384;
   static constexpr int64_t kAnswerBytesMax = 60 << 20;
   static constexpr int32_t kScanBytesMax = 4 << 20;
-  // Rows of a captured bucket that are read at a time, under the mutex.
-  static constexpr int64_t kPieceBytes = 256 << 10;
   // Keys that pulls from sparse tables name, of all that wait at a time.
   static constexpr int64_t kWaitingKeyBytesMax = 256 << 20;
-  // Whole shards on their way to replicas at a time: each is a copy of up to 60 MiB.
+  // Whole shards on their way to replicas at a time: each is a copy of a dense shard, or rows that
+  // are kept as they were until they have left.
   static constexpr int kInstallsInFlightMax = 4;
 
   // Called exactly once per call, from any thread, under no lock of this class.
@@ -121,6 +104,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     const Clock* clock = nullptr;           // Outlives the job.
     ReplicaTransport* transport = nullptr;  // Outlives the job. Null: no routing names replicas.
     RecordSink* log = nullptr;              // Outlives the job. Null: the job has no log.
+    int64_t log_snapshot_bytes_max = ShardLink::kLogSnapshotBytesMax;
     KeyLists::Limits key_lists;
     SnapshotLeases::Limits snapshots;
     // A Tick is due at that time, earlier than told before. Called under no lock of this class.
@@ -160,6 +144,13 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   //         kUnavailable      the shard has not been given to this server yet.
   //         kInvalidArgument  a record or snapshot that does not fit the shard.
   void Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
+  // The same of a whole shard whose rows come later: it is made aside, without the mutex, more is
+  // restored to it (TableShard::RestoreMore), and the request takes it. None: it is not wanted; the
+  // request then says why. REQUIRES: it has an install. Errors: kInvalidArgument, as above; no
+  // memory, or beyond the budget.
+  absl::StatusOr<std::optional<TableShard>> BeginInstall(const v1::ReplicateRequest& request) const;
+  void Install(const v1::ReplicateRequest& request, std::optional<TableShard> made,
+               v1::ReplicateResponse* response, Done done);
 
   // ---- control
   // Which shards must be made before SetRouting(routing) can be called; none for a table that is
@@ -223,7 +214,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     ShardKey shard;
     ReplicaMessage message;
     v1::ServerAddress to;
-    std::shared_ptr<const v1::ReplicateRequest> request;
+    ReplicaRequest request;
   };
   // What is to be done once the mutex is released.
   struct Effects {
@@ -231,6 +222,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     std::vector<Outgoing> sends;
     std::optional<Instant> tick;
     bool report = false;
+    std::optional<TableShard> replaced;  // Large ones take their time to go.
   };
   void Perform(const Effects& effects);
 
@@ -304,8 +296,13 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // ---- held_job_replication.cc: messages to and from replicas.
+  // `made`: what it installs.
   absl::Status ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
-                               Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                               std::optional<TableShard> made, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ReplicaVerdict ConsiderLocked(const v1::ReplicateRequest& request, const ShardLink& link) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnProgress(const ShardKey& key, const ReplicaMessage& message, int64_t bytes);
   void OnReplicated(const ShardKey& key, const ReplicaMessage& message, const absl::Status& status,
                     const v1::ReplicateResponse& response);
   // Makes barriers that pulls wait for, then does for all shards that were touched what follows:
@@ -313,11 +310,20 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void SettleLocked(Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Snapshots of other shards that are due for the log, once there is room for them.
+  void SettleLogsLocked(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // ---- held_job_capture.cc: moments of the job that are read while it goes on.
+  // All of a shard as it is now.
+  // For links, which call it under the mutex. Rows of it that are damaged fail the job.
+  absl::StatusOr<CapturedShard> CaptureAll(const ShardKey& key) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  enum class IfDamaged { kReaderFails, kJobFails };
+  CapturedShard WithRowsLocked(const ShardKey& key, PinId pin, v1::ShardSnapshot copy,
+                               IfDamaged if_damaged) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
                                                      v1::ShardSnapshot* piece);
   void Unpin(const ShardKey& key, PinId pin);
+  void UnpinUnreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckOpenLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Bodies of rows that are read ahead for one pull.
@@ -325,12 +331,13 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   // Constant after construction.
   const Options options_;
-  int log_snapshots_ = 0;  // The links', under mutex_.
+  int64_t log_bytes_ = 0;  // The links', under mutex_.
   const ShardLink::Options link_options_;
   const std::shared_ptr<const ShardFactory> factory_;  // Shared with the agent's maker.
 
   mutable absl::Mutex mutex_;
   uint64_t pins_ ABSL_GUARDED_BY(mutex_) = 0;  // That have been given out.
+  UnreadPins unread_;
   v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);
   Membership membership_ ABSL_GUARDED_BY(mutex_);
   JobTables tables_ ABSL_GUARDED_BY(mutex_);
@@ -338,6 +345,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // rises when the job goes back to a checkpoint, and those shards are read.
   uint64_t timeline_ ABSL_GUARDED_BY(mutex_) = 0;
   Links links_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
+  uint64_t links_made_ ABSL_GUARDED_BY(mutex_) = 0;
   WaitingCalls calls_ ABSL_GUARDED_BY(mutex_);
   KeyLists key_lists_ ABSL_GUARDED_BY(mutex_);
   JobSnapshots snapshots_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,5 @@
-// HeldJob: moments of the job that are read while it goes on: checkpoints.
+// HeldJob: moments of the job that are read while it goes on: for checkpoints, replicas, the log.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,8 +18,10 @@ constexpr int64_t kCaptureTurnBytes = 16 << 20;  // Some 20 ms.
 // Outlives neither the job nor the shard by what it needs of them: then there is nothing to read.
 class HeldJob::Rows final : public CapturedRows {
  public:
-  Rows(std::weak_ptr<HeldJob> job, const ShardKey& key, PinId pin, std::optional<int64_t> since)
-      : job_(std::move(job)),
+  Rows(std::weak_ptr<HeldJob> job, const ShardKey& key, PinId pin, std::optional<int64_t> since,
+       IfDamaged if_damaged)
+      : if_damaged_(if_damaged),
+        job_(std::move(job)),
         key_(key),
         read_{.pin = pin, .since = since, .bytes_max = kPieceBytes, .passes = true} {}
   Rows(const Rows&) = delete;
@@ -32,14 +35,19 @@ class HeldJob::Rows final : public CapturedRows {
     const auto job = job_.lock();
     if (job == nullptr) return absl::AbortedError("the job is held here no more");
     v1::ShardSnapshot piece;
-    CAPSTAN_ASSIGN_OR_RETURN(const std::optional<uint64_t> next,
-                             job->ReadPinned(key_, read_, &piece));
-    read_.place = next.value_or(0);
-    ended_ = !next.has_value();
+    const auto next = job->ReadPinned(key_, read_, &piece);
+    if (!next.ok()) {
+      const bool vital = if_damaged_ == IfDamaged::kJobFails;
+      if (vital && absl::IsDataLoss(next.status())) job->Fail(next.status());
+      return next.status();
+    }
+    read_.place = next->value_or(0);
+    ended_ = !next->has_value();
     return piece;
   }
 
  private:
+  const IfDamaged if_damaged_;
   const std::weak_ptr<HeldJob> job_;
   const ShardKey key_;
   PinnedRead read_;
@@ -69,17 +77,30 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
     CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
                              tables_.Capture(key, CheckpointId(order.checkpoint_id()),
                                              CheckpointId(order.base_id()), pin));
-    const ShardStore& store = tables_.Find(key)->store();
-    bytes += store.elements() * int64_t{sizeof(float)};  // All were looked at.
-    CapturedShard& shard = captured.emplace_back();
-    shard.shard = link->second->shard();
-    if (store.pins_rows()) {
-      std::optional<int64_t> since;
-      if (copy.has_since()) since = copy.since().version();
-      shard.rows = std::make_shared<Rows>(weak_from_this(), key, pin, since);
-    }
-    shard.snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy));
+    captured.push_back(WithRowsLocked(key, pin, std::move(copy), IfDamaged::kReaderFails));
+    bytes += captured.back().bytes;  // All were looked at.
   }
+  return captured;
+}
+
+absl::StatusOr<CapturedShard> HeldJob::CaptureAll(const ShardKey& key) {
+  const PinId pin{++pins_};
+  CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.CaptureAll(key, pin));
+  return WithRowsLocked(key, pin, std::move(copy), IfDamaged::kJobFails);
+}
+
+CapturedShard HeldJob::WithRowsLocked(const ShardKey& key, PinId pin, v1::ShardSnapshot copy,
+                                      IfDamaged if_damaged) {
+  const ShardStore& store = tables_.Find(key)->store();
+  CapturedShard captured{.shard = links_.at(key)->shard(), .snapshot = {}, .rows = {}};
+  captured.bytes =
+      std::max(store.lasting_bytes(), store.elements() * static_cast<int64_t>(sizeof(float)));
+  if (store.pins_rows()) {
+    std::optional<int64_t> since;
+    if (copy.has_since()) since = copy.since().version();
+    captured.rows = std::make_shared<Rows>(weak_from_this(), key, pin, since, if_damaged);
+  }
+  captured.snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy));
   return captured;
 }
 
@@ -90,9 +111,15 @@ absl::StatusOr<std::optional<uint64_t>> HeldJob::ReadPinned(const ShardKey& key,
   return tables_.ReadPinned(key, read, piece);
 }
 
+// Whoever drops rows may hold the mutex.
 void HeldJob::Unpin(const ShardKey& key, PinId pin) {
-  absl::MutexLock lock(&mutex_);
+  if (!mutex_.TryLock()) return unread_.Add(key, pin);
   tables_.Unpin(key, pin);
+  mutex_.Unlock();
+}
+
+void HeldJob::UnpinUnreadLocked() {
+  for (const auto& [key, pin] : unread_.Take()) tables_.Unpin(key, pin);
 }
 
 }  // namespace capstan::server

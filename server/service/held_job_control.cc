@@ -115,6 +115,7 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
     for (auto it = links_.begin(); it != links_.end();) {
       it = named.contains(it->first) ? std::next(it) : RemoveLocked(it, &effects);
     }
+    SettleLogsLocked(&effects);
   }
   Perform(effects);
 }
@@ -129,7 +130,8 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
     it = links_.end();
   }
   if (it == links_.end()) {
-    it = links_.insert({key, std::make_unique<ShardLink>(&link_options_, shard)}).first;
+    it = links_.insert({key, std::make_unique<ShardLink>(&link_options_, shard, ++links_made_)})
+             .first;
   }
   ShardLink& link = *it->second;
   if (IsSelf(routing, route.server()) && tables_.Find(key) == nullptr) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
+#include "common/status/status_macros.h"
 #include "server/service/held_job.h"
 #include "server/service/held_job_sink.h"
 #include "server/service/message_checks.h"
@@ -37,10 +38,43 @@ ReplicaAnswer AnswerOf(const absl::Status& status, const v1::ReplicateResponse& 
   }
 }
 
+// All rows of a bucket that were to come have come.
+absl::Status CheckWhole(const v1::ShardSnapshot& snapshot, const TableShard& made) {
+  const std::optional<v1::RowCounts> rows = made.store().row_counts();
+  if (!rows.has_value() || snapshot.rows_to_come() <= rows->held()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(rows->held(), " rows have come: expected ", snapshot.rows_to_come()));
+}
+
 }  // namespace
 
 void HeldJob::Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response,
                         Done done) {
+  if (!request.has_install()) return Install(request, std::nullopt, response, std::move(done));
+  absl::StatusOr<std::optional<TableShard>> made = BeginInstall(request);
+  if (!made.ok()) return done(made.status());
+  Install(request, *std::move(made), response, std::move(done));
+}
+
+absl::StatusOr<std::optional<TableShard>> HeldJob::BeginInstall(
+    const v1::ReplicateRequest& request) const {
+  std::optional<HeldShard> shard;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = links_.find(KeyOf(request));
+    if (!closed_.ok() || !failure_.ok() || !tables_.failure().ok() || it == links_.end() ||
+        ConsiderLocked(request, *it->second).kind != ReplicaVerdict::Kind::kInstall) {
+      return std::nullopt;
+    }
+    shard = it->second->shard();
+  }
+  absl::StatusOr<TableShard> made = factory_->FromSnapshot(*shard, request.install());
+  if (!made.ok()) return Annotate(made.status(), absl::StrCat("replicate ", options_.job));
+  return *std::move(made);
+}
+
+void HeldJob::Install(const v1::ReplicateRequest& request, std::optional<TableShard> made,
+                      v1::ReplicateResponse* response, Done done) {
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
@@ -52,7 +86,7 @@ void HeldJob::Replicate(const v1::ReplicateRequest& request, v1::ReplicateRespon
       status = absl::NotFoundError(absl::StrCat("routing generation ", routing_.generation(),
                                                 " gives this server no copy of it"));
     }
-    if (status.ok()) status = ReplicateLocked(request, *it->second, &effects);
+    if (status.ok()) status = ReplicateLocked(request, *it->second, std::move(made), &effects);
     if (status.ok()) {
       it->second->Answer(tables_.Find(key), response, std::move(done), &effects.ended);
     } else {
@@ -65,43 +99,63 @@ void HeldJob::Replicate(const v1::ReplicateRequest& request, v1::ReplicateRespon
   Perform(effects);
 }
 
-absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
-                                      Effects* effects) {
-  using Kind = ReplicaVerdict::Kind;
-  const ShardKey key = link.shard().key;
-  const TableShard* held = tables_.Find(key);
+ReplicaVerdict HeldJob::ConsiderLocked(const v1::ReplicateRequest& request,
+                                       const ShardLink& link) const {
+  const TableShard* held = tables_.Find(link.shard().key);
   const Position position = held != nullptr ? held->core().position() : Position(0);
-  const ReplicaVerdict verdict = link.replication().Consider(HeadOf(request), position);
+  return link.replication().Consider(HeadOf(request), position);
+}
+
+absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
+                                      std::optional<TableShard> made, Effects* effects) {
+  using Kind = ReplicaVerdict::Kind;
+  CAPSTAN_RETURN_IF_ERROR(tables_.failure());
+  const ShardKey key = link.shard().key;
+  const ReplicaVerdict verdict = ConsiderLocked(request, link);
+  const bool install = verdict.kind == Kind::kInstall;
+  // What was made aside may be of another cut of the table by now.
+  const bool fits = made.has_value() && made->elements() == link.shard().elements;
+  if (verdict.kind == Kind::kNotYet || (install && !fits)) {
+    return absl::NotFoundError(
+        absl::StrCat("routing generation ", request.routing_generation(), ", term ", request.term(),
+                     ": this server has generation ", routing_.generation(), ", term ",
+                     link.replication().term().value(), "; send again"));
+  }
   switch (verdict.kind) {
     case Kind::kFenced:
       return absl::FailedPreconditionError(
           absl::StrCat("term ", request.term(), " of ", request.sender(), " has ended: expected ",
                        link.replication().term().value(), " or higher"));
-    case Kind::kNotYet:
-      return absl::NotFoundError(
-          absl::StrCat("routing generation ", request.routing_generation(), ", term ",
-                       request.term(), ": this server has generation ", routing_.generation(),
-                       ", term ", link.replication().term().value(), "; send again"));
-    case Kind::kInstall: {
-      const absl::Status status = tables_.Install(link.shard(), request.install());
-      if (!status.ok()) return status;
+    case Kind::kInstall:
+      CAPSTAN_RETURN_IF_ERROR(CheckWhole(request.install(), *made));
       snapshots_.ShardGone(key, tables_);
-      link.TookInstall(Term(request.term()), request.install(), &effects->ended);
-      return absl::OkStatus();
-    }
+      effects->replaced = tables_.Put(key, *std::move(made));
+      link.TookInstall(Term(request.term()), &effects->ended);
+      SettleLogsLocked(effects);
+      tables_.Fail(link.failure());
+      return link.failure();
     case Kind::kReplay:
       for (int i = static_cast<int>(verdict.skip); i < request.records_size(); ++i) {
         const absl::Status status = tables_.Replay(key, request.records(i));
         if (!status.ok()) return status;
-        link.TookRecord(request.records(i), *tables_.Find(key));
+        link.TookRecord(request.records(i));
       }
       tables_.Fail(link.failure());
       snapshots_.Settle(tables_);
+      UnpinUnreadLocked();
       return link.failure();
+    case Kind::kNotYet:
     case Kind::kNothing:
       return absl::OkStatus();
   }
   return absl::InternalError("no such verdict");
+}
+
+void HeldJob::OnProgress(const ShardKey& key, const ReplicaMessage& message, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = links_.find(key);
+  if (it == links_.end()) return;
+  it->second->replication().OnProgress(message.to, message.id, bytes, options_.clock->Now());
 }
 
 void HeldJob::OnReplicated(const ShardKey& key, const ReplicaMessage& message,
@@ -121,6 +175,7 @@ void HeldJob::OnReplicated(const ShardKey& key, const ReplicaMessage& message,
     if (message.install) {
       for (const auto& [other, link] : links_) SendLocked(*link, &effects);
     }
+    UnpinUnreadLocked();
   }
   Perform(effects);
 }
@@ -133,6 +188,8 @@ void HeldJob::OnLogged(const ShardKey& shard, Term term, Position position) {
     if (!closed_.ok() || it == links_.end()) return;
     it->second->OnLogged(term, position, &effects.ended);
     SettleLinkLocked(*it->second, &effects);
+    SettleLogsLocked(&effects);
+    UnpinUnreadLocked();
   }
   Perform(effects);
 }
@@ -148,7 +205,18 @@ void HeldJob::SettleLocked(Sink& sink, Effects* effects) {
   }
   for (const ShardKey& key : sink.touched()) SettleLinkLocked(*links_.at(key), effects);
   snapshots_.Settle(tables_);
+  UnpinUnreadLocked();
   if (!tables_.failure().ok()) effects->report = true;
+}
+
+void HeldJob::SettleLogsLocked(Effects* effects) {
+  for (const auto& [key, link] : links_) {
+    if (log_bytes_ >= options_.log_snapshot_bytes_max) return;
+    if (!link->log_due()) continue;
+    link->Settle();
+    tables_.Fail(link->failure());
+    if (!link->failure().ok()) effects->report = true;
+  }
 }
 
 void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
@@ -161,7 +229,7 @@ void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
   }
   calls_.Release(key, replication.committed_version(), replication.committed_position(),
                  &effects->ended);
-  link.Settle(*tables_.Find(key));
+  link.Settle();
   SendLocked(link, effects);
   tables_.Fail(link.failure());
   if (link.ReportsChanged() || !link.failure().ok()) effects->report = true;
@@ -173,8 +241,8 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   const ShardKey key = link.shard().key;
   const Instant now = options_.clock->Now();
   while (const auto message = link.replication().NextMessage(now, MayInstallLocked())) {
-    auto request = link.MessageFor(*message, Generation(routing_.generation()), *tables_.Find(key));
-    if (request == nullptr) {
+    ReplicaRequest request = link.MessageFor(*message, Generation(routing_.generation()));
+    if (request.message == nullptr) {
       tables_.Fail(link.failure());
       effects->report = true;
       return;

@@ -16,9 +16,12 @@
 namespace capstan::server {
 namespace {
 
-std::shared_ptr<HeldJob> MakeLoggedJob(MemoryLog* log, int32_t buckets = 0) {
+std::shared_ptr<HeldJob> MakeLoggedJob(
+    MemoryLog* log, int32_t buckets = 0,
+    int64_t snapshot_bytes_max = ShardLink::kLogSnapshotBytesMax) {
   TestJobOptions options{.consistency = {.mode = ConsistencyMode::kAsp}, .safe_replies = true};
   options.buckets = buckets;
+  options.log_snapshot_bytes_max = snapshot_bytes_max;
   options.log = log;
   return MakeEmptyTestJob(options);
 }
@@ -28,13 +31,7 @@ TEST_CASE("Log sink: a log begins anew with a shard that was made from elsewhere
   const auto job = MakeLoggedJob(&log);
   const auto take = [&](uint64_t term, const ShardSources& sources) {
     const v1::RoutingTable routing = TestRouting(term, "server-1", term);
-    REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders,
-                          job->MissingShards(routing, sources));
-    std::vector<MadeShard> made;
-    for (const ShardOrder& order : orders) {
-      made.push_back({.order = order, .shard = job->factory().Initial(order.shard).value()});
-    }
-    job->SetRouting(routing, std::move(made));
+    TakeRouting(*job, routing, sources);
   };
   take(1, {});
   CHECK(log.begins == 2);
@@ -69,15 +66,23 @@ TEST_CASE("Log sink: a shard that was read from the log goes on there", "[server
   CHECK(log.ends.at(kSecond) == std::pair(Term(5), Position(0)));
 }
 
-TEST_CASE("Log sink: few of the buckets that are due a snapshot are copied at a time", "[server]") {
+TEST_CASE("Log sink: few of the shards that are due a snapshot are copied at a time", "[server]") {
   constexpr int32_t kBuckets = 6;
+  constexpr int kShards = 2 + kBuckets;
   MemoryLog log;
-  const auto job = MakeLoggedJob(&log, kBuckets);
+  const auto job = MakeLoggedJob(&log, kBuckets, /*snapshot_bytes_max=*/1);
   v1::RoutingTable routing = TestRouting(1);
   AddBuckets(&routing, kBuckets);
   TakeRouting(*job, routing);
-  const int before = log.begins;
+  CHECK(log.begins == 1);
+  // The first one is on the disk: the next ones follow, one by one, with nothing else to do it.
+  while (log.begins < kShards) {
+    const int before = log.begins;
+    log.SyncBegun(*job);
+    REQUIRE(log.begins == before + 1);
+  }
   log.Sync(*job);
+  const int before = log.begins;
   std::vector<uint64_t> keys;
   for (uint64_t key = 1; key <= 60'000; ++key) keys.push_back(key);
   uint64_t sequence = 0;
@@ -88,12 +93,52 @@ TEST_CASE("Log sink: few of the buckets that are due a snapshot are copied at a 
   };
   const auto record_bytes = static_cast<int64_t>(keys.size() * (8 + kTestDim * 4)) / kBuckets;
   for (int64_t bytes = 0; bytes < ShardLink::kLogBytesMin * 11 / 10; bytes += record_bytes) push();
-  CHECK(log.begins == before + ShardLink::kLogSnapshotsMax);
+  CHECK(log.begins == before + 1);
   push();
-  CHECK(log.begins == before + ShardLink::kLogSnapshotsMax);
-  log.Sync(*job);
-  push();
+  CHECK(log.begins == before + 1);
+  for (int i = 0; i < kBuckets; ++i) {
+    log.Sync(*job);
+    push();
+  }
   CHECK(log.begins == before + kBuckets);
+}
+
+TEST_CASE("Log sink: what holds up the others is let go with its shard", "[server]") {
+  MemoryLog log;
+  const auto job = MakeLoggedJob(&log, 0, /*snapshot_bytes_max=*/1);
+  SECTION("that is held here no more") {
+    TakeRouting(*job, TestRouting(1));
+    CHECK(log.begins == 1);
+    v1::RoutingTable routing = TestRouting(2);
+    routing.mutable_shards(0)->set_server(1);
+    AddReplica(&routing, "server-2", /*in_sync=*/false);
+    routing.mutable_shards(0)->clear_replicas();
+    job->SetRouting(routing, {});
+    CHECK(log.begins == 2);
+  }
+  SECTION("that is installed anew") {
+    const auto install = [&](uint64_t term, int shard) {
+      v1::RoutingTable routing = TestRouting(term, "server-2", term);
+      AddReplica(&routing, "server-1", /*in_sync=*/false);
+      job->SetRouting(routing, {});
+      const HeldShard held{
+          {TableId(0), ShardId(shard)},
+          {routing.shards(shard).element_begin(), routing.shards(shard).element_end()}};
+      v1::ReplicateRequest request;
+      request.set_shard(shard);
+      request.set_term(term);
+      request.set_routing_generation(term);
+      *request.mutable_install() = job->factory().Initial(held)->Snapshot().value();
+      v1::ReplicateResponse response;
+      job->Replicate(request, &response, [](const absl::Status&) {});
+    };
+    install(1, 0);
+    CHECK(log.begins == 1);
+    install(1, 1);
+    CHECK(log.begins == 1);
+    install(2, 0);  // The rows of the first are there no more: the log will say nothing of it.
+    CHECK(log.begins == 2);
+  }
 }
 
 TEST_CASE("Log sink: what a log says late of a dropped job is not the next one's", "[server]") {

@@ -20,8 +20,10 @@ namespace capstan::server {
 class MemoryLog final : public RecordSink {
  public:
   void Begin(const JobId&, const ShardKey& shard, Term term,
-             std::shared_ptr<const v1::ShardSnapshot> snapshot) override {
+             std::shared_ptr<const v1::ShardSnapshot> snapshot,
+             std::shared_ptr<CapturedRows>) override {
     ends[shard] = {term, Position(snapshot->position())};
+    begun = shard;
     ++begins;
   }
   void Append(const JobId&, const ShardKey& shard, Term term,
@@ -42,7 +44,15 @@ class MemoryLog final : public RecordSink {
     for (const auto& [shard, end] : ends) job.OnLogged(shard, end.first, end.second);
   }
 
+  // Only the shard that was begun last.
+  void SyncBegun(HeldJob& job) {
+    const ShardKey shard = begun;
+    const auto [term, position] = ends.at(shard);
+    job.OnLogged(shard, term, position);
+  }
+
   std::map<ShardKey, std::pair<Term, Position>> ends;
+  ShardKey begun;
   int begins = 0;
   int continues = 0;
 };

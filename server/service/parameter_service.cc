@@ -14,6 +14,7 @@
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
+#include "server/replication/install_stream.h"
 
 namespace capstan::server {
 namespace {
@@ -200,6 +201,11 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
                         [call](const absl::Status& status) { call->Finish(ToGrpcStatus(status)); });
   context->GetRpcAllocatorState()->FreeRequest();
   return call;
+}
+
+grpc::ServerReadReactor<v1::InstallPart>* ParameterService::Install(
+    grpc::CallbackServerContext*, v1::ReplicateResponse* response) {
+  return InstallStream::Open(jobs_, response);
 }
 
 grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory(

@@ -30,10 +30,11 @@ using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
         v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
 using Snapshots = v1::ParameterServer::WithCallbackMethod_ReadSnapshot<
     v1::ParameterServer::WithCallbackMethod_CloseSnapshot<Descriptions>>;
-using MessageMethods = v1::ParameterServer::WithCallbackMethod_Replicate<
-    v1::ParameterServer::WithCallbackMethod_ScanRows<
-        v1::ParameterServer::WithCallbackMethod_ShareMemory<
-            v1::ParameterServer::WithCallbackMethod_OpenDataPath<Snapshots>>>>;
+using Replication = v1::ParameterServer::WithCallbackMethod_Replicate<
+    v1::ParameterServer::WithCallbackMethod_Install<Snapshots>>;
+using MessageMethods = v1::ParameterServer::WithCallbackMethod_ScanRows<
+    v1::ParameterServer::WithCallbackMethod_ShareMemory<
+        v1::ParameterServer::WithCallbackMethod_OpenDataPath<Replication>>>;
 using ParameterMethods =
     v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
         v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
@@ -64,6 +65,8 @@ class ParameterService final : public ParameterMethods {
   grpc::ServerUnaryReactor* Replicate(grpc::CallbackServerContext* context,
                                       const v1::ReplicateRequest* request,
                                       v1::ReplicateResponse* response) override;
+  grpc::ServerReadReactor<v1::InstallPart>* Install(grpc::CallbackServerContext* context,
+                                                    v1::ReplicateResponse* response) override;
   grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ShareMemory(
       grpc::CallbackServerContext* context, const v1::ShareMemoryRequest* request) override;
   grpc::ServerUnaryReactor* OpenDataPath(grpc::CallbackServerContext* context,

@@ -14,8 +14,8 @@
 #include "common/net/grpc_status.h"
 #include "common/shared_memory/shared_values.h"
 #include "common/testing/status_matchers.h"
+#include "server/replication/grpc_replica_transport.h"
 #include "server/service/deadline_timer.h"
-#include "server/service/grpc_replica_transport.h"
 #include "server/service/test_job.h"
 
 namespace capstan::server {

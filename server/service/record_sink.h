@@ -15,6 +15,7 @@
 
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
+#include "server/table_store/captured_shard.h"
 
 namespace capstan::server {
 
@@ -22,9 +23,12 @@ class RecordSink {
  public:
   virtual ~RecordSink() = default;
 
-  // The shard's state at snapshot->position() of `term`. Shared with messages to replicas.
+  // The shard's state at snapshot->position() of `term`, and the rows of a bucket, which are read
+  // when their turn comes. If that is kAborted the shard is held no more, or was made anew: what
+  // comes of it up to the next Begin or Forget counts no more.
   virtual void Begin(const JobId& job, const ShardKey& shard, Term term,
-                     std::shared_ptr<const v1::ShardSnapshot> snapshot) = 0;
+                     std::shared_ptr<const v1::ShardSnapshot> snapshot,
+                     std::shared_ptr<CapturedRows> rows) = 0;
   // The change that leads to record->position(). Shared with messages to replicas.
   virtual void Append(const JobId& job, const ShardKey& shard, Term term,
                       std::shared_ptr<const v1::ShardRecord> record) = 0;

@@ -49,8 +49,7 @@ class Cluster final : public ReplicaTransport {
     for (const NodeId& node : nodes) TakeRouting((*this)[node], routing);
   }
 
-  void Send(const v1::ServerAddress& to, std::shared_ptr<const v1::ReplicateRequest> request,
-            Done done) override {
+  void Send(const v1::ServerAddress& to, ReplicaRequest request, Moved, Done done) override {
     mail.push_back({.to = to.node_id(), .request = std::move(request), .done = std::move(done)});
   }
 
@@ -64,9 +63,16 @@ class Cluster final : public ReplicaTransport {
     if (cut.contains(letter.to)) {
       return letter.done(absl::UnavailableError("no answer"), {});
     }
+    v1::ReplicateRequest request = *letter.request.message;
+    while (letter.request.rows != nullptr) {
+      auto piece = letter.request.rows->Next();
+      if (!piece.ok()) return letter.done(piece.status(), {});
+      if (!piece->has_value()) break;
+      *request.mutable_install()->add_pieces() = **std::move(piece);
+    }
     auto response = std::make_shared<v1::ReplicateResponse>();
     (*this)[letter.to].Replicate(
-        *letter.request, response.get(),
+        request, response.get(),
         [response, done = letter.done](const absl::Status& status) { done(status, *response); });
   }
   void Pass(absl::Duration time) {
@@ -78,7 +84,7 @@ class Cluster final : public ReplicaTransport {
 
   struct Letter {
     NodeId to;
-    std::shared_ptr<const v1::ReplicateRequest> request;
+    ReplicaRequest request;
     Done done;
   };
   ManualClock clock;
@@ -188,6 +194,28 @@ TEST_CASE("Replication: nothing is read that could still be lost", "[server]") {
   REQUIRE_OK(*dirty->ended);
   REQUIRE_OK(*snapshot->ended);
   CHECK(dirty->response.head.shards(0).version() == 1);
+}
+
+TEST_CASE("Replication: an answer to a shard that was given up is not its successor's",
+          "[server]") {
+  Cluster cluster(kAsp);
+  v1::RoutingTable routing = TestRouting(1);
+  AddReplica(&routing, "server-2", /*in_sync=*/false);
+  TakeRouting(cluster["server-1"], routing);
+  REQUIRE(cluster.mail.size() == 2);  // A question for each shard.
+  std::deque<Cluster::Letter> before = std::exchange(cluster.mail, {});
+  // The job goes back to a checkpoint.
+  HeldJob& job = cluster["server-1"];
+  v1::RoutingTable later = TestRouting(2, "server-1", 2);
+  AddReplica(&later, "server-2", /*in_sync=*/false);
+  job.ForgetForRestore(later, Term(2));
+  TakeRouting(job, later, {.restore_term = Term(2), .log_term = {}});
+  REQUIRE(cluster.mail.size() == 2);
+  for (const Cluster::Letter& letter : before) {
+    letter.done(absl::FailedPreconditionError("term 1 has ended"), {});
+  }
+  const auto pull = Pull(job, PullOf(0, 0, 0));
+  REQUIRE_OK(EndOf(pull));
 }
 
 // Trains two iterations, loses the primary with a third one in doubt, and repeats its pushes.

@@ -66,7 +66,8 @@ void PushRows(HeldJob& job, const std::vector<uint64_t>& keys, uint64_t sequence
 class SlowSafety final : public RecordSink, public ReplicaTransport {
  public:
   void Begin(const JobId&, const ShardKey& shard, Term term,
-             std::shared_ptr<const v1::ShardSnapshot> snapshot) override {
+             std::shared_ptr<const v1::ShardSnapshot> snapshot,
+             std::shared_ptr<CapturedRows>) override {
     ends[shard] = {term, Position(snapshot->position())};
   }
   void Append(const JobId&, const ShardKey& shard, Term term,
@@ -78,9 +79,8 @@ class SlowSafety final : public RecordSink, public ReplicaTransport {
   }
   void Forget(const JobId&, const ShardKey& shard) override { ends.erase(shard); }
   void ForgetJob(const JobId&) override { ends.clear(); }
-  void Send(const v1::ServerAddress&, std::shared_ptr<const v1::ReplicateRequest> request,
-            Done done) override {
-    mail.emplace_back(std::move(request), std::move(done));
+  void Send(const v1::ServerAddress&, ReplicaRequest request, Moved, Done done) override {
+    mail.emplace_back(std::move(request.message), std::move(done));
   }
 
   void SyncLog(HeldJob& job) {

@@ -8,13 +8,18 @@
 namespace capstan::server {
 namespace {
 
-// A message whose records are shared with others: they are lent to it, not copied.
+// A message whose records, or snapshot, are shared with others: they are lent to it, not copied.
 struct LentRecords {
   LentRecords() = default;
   LentRecords(const LentRecords&) = delete;
   LentRecords& operator=(const LentRecords&) = delete;
   ~LentRecords() {
     while (request.records_size() > 0) request.mutable_records()->UnsafeArenaReleaseLast();
+    if (request.has_install()) request.unsafe_arena_release_install();
+  }
+  void Lend(std::shared_ptr<const v1::ShardSnapshot> shard) {
+    request.unsafe_arena_set_allocated_install(const_cast<v1::ShardSnapshot*>(shard.get()));
+    snapshot = std::move(shard);
   }
   void Lend(std::shared_ptr<const v1::ShardRecord> record) {
     // Nobody changes a message that is sent, and it gives the record back before its owner goes.
@@ -24,14 +29,8 @@ struct LentRecords {
 
   v1::ReplicateRequest request;
   std::vector<std::shared_ptr<const v1::ShardRecord>> owners;
+  std::shared_ptr<const v1::ShardSnapshot> snapshot;
 };
-
-int64_t BytesIn(const v1::ShardSnapshot& snapshot) {
-  size_t bytes = snapshot.values().size() + snapshot.previous().size();
-  for (const std::string& state : snapshot.optimizer_state()) bytes += state.size();
-  bytes += snapshot.bucket().stamps().size() + snapshot.bucket().admission().size();
-  return static_cast<int64_t>(bytes);
-}
 
 }  // namespace
 
@@ -52,7 +51,7 @@ void ShardLink::SetRole(const RoleRoute& route,
   if (!is_primary()) return;
   if (new_term) {
     filled_from_ = Version(0);
-    if (options_->log != nullptr) StartLog(route.term, *held);
+    if (options_->log != nullptr) StartLog(route.term, position);
   }
   if (!options_->safe_replies && !kept_records && held->core().has_partial()) {
     filled_from_ = version.Next();
@@ -75,9 +74,7 @@ void ShardLink::OnRecord(const MakeRecord& made, const Gradient& gradient) {
   }
 }
 
-std::shared_ptr<const v1::ReplicateRequest> ShardLink::MessageFor(const ReplicaMessage& message,
-                                                                  Generation routing,
-                                                                  const TableShard& held) {
+ReplicaRequest ShardLink::MessageFor(const ReplicaMessage& message, Generation routing) {
   auto lent = std::make_shared<LentRecords>();
   v1::ReplicateRequest& request = lent->request;
   request.set_job_id(options_->job);
@@ -86,26 +83,28 @@ std::shared_ptr<const v1::ReplicateRequest> ShardLink::MessageFor(const ReplicaM
   request.set_term(replication_.term().value());
   request.set_sender(options_->node);
   request.set_routing_generation(routing.value());
+  ReplicaRequest made;
   if (message.install) {
-    absl::StatusOr<v1::ShardSnapshot> snapshot = held.Snapshot();
-    if (!snapshot.ok()) return failure_ = snapshot.status(), nullptr;
-    *request.mutable_install() = *std::move(snapshot);
+    absl::StatusOr<CapturedShard> captured = options_->capture(shard_.key);
+    if (!captured.ok()) return failure_ = captured.status(), made;
+    lent->Lend(std::move(captured->snapshot));
+    made.rows = std::move(captured->rows);
+    made.bytes = captured->bytes;
   } else {
     for (Position position = message.begin; position < message.end; ++position) {
       const int64_t index = position.value() - kept_.front()->position();
       lent->Lend(kept_[static_cast<size_t>(index)]);
     }
   }
-  return {lent, &lent->request};  // Owns the records as well.
+  made.message = {lent, &lent->request};  // Owns what was lent as well.
+  return made;
 }
 
-void ShardLink::Settle(const TableShard& held) {
+void ShardLink::Settle() {
   while (!kept_.empty() && Position(kept_.front()->position()) < replication_.oldest_kept()) {
     kept_.pop_front();
   }
-  if (LogWantsSnapshot()) {
-    BeginLog(replication_.held_term(), held);
-  }
+  if (LogWantsSnapshot()) BeginLog();
 }
 
 std::vector<v1::ReplicaState> ShardLink::Reports() const {
@@ -135,16 +134,18 @@ bool ShardLink::ReportsChanged() {
   return true;
 }
 
-void ShardLink::TookInstall(Term term, const v1::ShardSnapshot& snapshot, EndedCalls* ended) {
+void ShardLink::TookInstall(Term term, EndedCalls* ended) {
   Close(absl::NotFoundError(absl::StrCat(NameOf(shard_.key), ": it was installed anew")), ended);
   replication_.TookInstall(term);
-  if (options_->log != nullptr) BeginLog(term, std::make_shared<v1::ShardSnapshot>(snapshot));
+  if (options_->log == nullptr) return;
+  SetLogDue();
+  Settle();
 }
 
-void ShardLink::TookRecord(const v1::ShardRecord& record, const TableShard& held) {
+void ShardLink::TookRecord(const v1::ShardRecord& record) {
   if (options_->log == nullptr) return;
   AppendLog(std::make_shared<v1::ShardRecord>(record));
-  Settle(held);
+  Settle();
 }
 
 void ShardLink::Answer(const TableShard* held, v1::ReplicateResponse* response,
@@ -164,8 +165,12 @@ void ShardLink::Answer(const TableShard* held, v1::ReplicateResponse* response,
 }
 
 void ShardLink::OnLogged(Term term, Position position, EndedCalls* ended) {
-  if (log_snapshot_ <= position) SetLogSnapshot(std::nullopt);
-  if (term != replication_.held_term()) return;
+  if (log_snapshot_.has_value() &&
+      std::pair(log_snapshot_->term, log_snapshot_->position) <= std::pair(term, position)) {
+    SetLogSnapshot(std::nullopt);
+  }
+  // While it is due, what the log has is of an earlier life.
+  if (term != replication_.held_term() || log_due_) return;
   replication_.OnLogged(term, position);
   std::erase_if(answers_, [&](WaitingAnswer& answer) {
     if (answer.position > replication_.logged()) return false;
@@ -179,43 +184,50 @@ void ShardLink::Close(const absl::Status& status, EndedCalls* ended) {
   answers_.clear();
 }
 
-void ShardLink::StartLog(Term term, const TableShard& held) {
-  const Position position = held.core().position();
-  if (log_has_ != position) return BeginLog(term, held);
+void ShardLink::StartLog(Term term, Position position) {
+  if (log_has_ != position) return SetLogDue();
   options_->log->Continue(options_->job, shard_.key, term, position);
 }
 
-void ShardLink::BeginLog(Term term, const TableShard& held) {
-  absl::StatusOr<v1::ShardSnapshot> snapshot = held.Snapshot();
-  if (!snapshot.ok()) {
-    failure_ = snapshot.status();
-    return;
-  }
-  BeginLog(term, std::make_shared<v1::ShardSnapshot>(*std::move(snapshot)));
+void ShardLink::SetLogDue() {
+  log_due_ = true;
+  MadeAnew(std::nullopt);
 }
 
-void ShardLink::BeginLog(Term term, std::shared_ptr<const v1::ShardSnapshot> snapshot) {
-  log_snapshot_bytes_ = BytesIn(*snapshot);
+void ShardLink::BeginLog() {
+  absl::StatusOr<CapturedShard> captured = options_->capture(shard_.key);
+  if (!captured.ok()) {
+    failure_ = captured.status();
+    return;
+  }
+  log_due_ = false;
+  log_snapshot_bytes_ = captured->bytes;
   log_record_bytes_ = 0;
-  log_has_ = Position(snapshot->position());
-  SetLogSnapshot(log_has_);
-  options_->log->Begin(options_->job, shard_.key, term, std::move(snapshot));
+  log_has_ = Position(captured->snapshot->position());
+  SetLogSnapshot(LogSnapshot{
+      .term = replication_.held_term(), .position = *log_has_, .bytes = captured->bytes});
+  options_->log->Begin(options_->job, shard_.key, replication_.held_term(),
+                       std::move(captured->snapshot), std::move(captured->rows));
 }
 
 void ShardLink::AppendLog(std::shared_ptr<const v1::ShardRecord> record) {
+  if (log_due_) return;  // The snapshot will have it.
   log_record_bytes_ += static_cast<int64_t>(record->values().size());
   log_has_ = Position(record->position());
   options_->log->Append(options_->job, shard_.key, replication_.held_term(), std::move(record));
 }
 
-void ShardLink::SetLogSnapshot(std::optional<Position> position) {
-  *options_->log_snapshots += position.has_value() - log_snapshot_.has_value();
-  log_snapshot_ = position;
+void ShardLink::SetLogSnapshot(std::optional<LogSnapshot> snapshot) {
+  const auto bytes = [](const std::optional<LogSnapshot>& of) { return of ? of->bytes : 0; };
+  *options_->log_bytes += bytes(snapshot) - bytes(log_snapshot_);
+  log_snapshot_ = snapshot;
 }
 
 bool ShardLink::LogWantsSnapshot() const {
-  return options_->log != nullptr && *options_->log_snapshots < kLogSnapshotsMax &&
-         log_record_bytes_ > std::max(kLogBytesMin, 8 * log_snapshot_bytes_);
+  if (options_->log == nullptr || *options_->log_bytes >= options_->log_snapshot_bytes_max) {
+    return false;
+  }
+  return log_due_ || log_record_bytes_ > std::max(kLogBytesMin, 8 * log_snapshot_bytes_);
 }
 
 }  // namespace capstan::server

@@ -4,7 +4,8 @@
 //
 //   primary: record --> kept, log --> MessageFor(replica) ... what is needed no more is let go
 //   replica: install, records --> log --> OnLogged --> answers
-//   new term: the log goes on where it has what is held, and begins anew where it has not
+//   log:  GOING ON --eight times its bytes in records, a new copy, a new term that it lacks--> DUE
+//         DUE (what comes is not logged) --room for one more (Settle)--> begun anew: GOING ON
 //
 // Thread safety: thread-compatible; HeldJob serializes all calls.
 #ifndef CAPSTAN_SERVER_SERVICE_SHARD_LINK_H_
@@ -20,14 +21,17 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/core/messages.h"
 #include "server/core/shard_replication.h"
+#include "server/replication/replica_transport.h"
 #include "server/service/record_sink.h"
 #include "server/service/waiting_calls.h"
+#include "server/table_store/captured_shard.h"
 #include "server/table_store/shard_factory.h"
 
 namespace capstan::server {
@@ -37,20 +41,26 @@ class ShardLink {
   // The log gets a snapshot once this many bytes of records follow the last one, and eight times
   // its bytes: then it may forget what lies before, and writes at most an eighth more.
   static constexpr int64_t kLogBytesMin = 16 << 20;
-  // While so many of a job's are on their way to the disk none is made for that: the buckets of a
-  // table come to it at about the same time, and each is a copy of up to 60 MiB.
-  static constexpr int kLogSnapshotsMax = 4;
+  // While so many bytes of a job's are on their way to the disk no snapshot is made: the shards of
+  // a table come to it at about the same time, and each is a copy, or rows kept as they were.
+  static constexpr int64_t kLogSnapshotBytesMax = 256 << 20;
 
   struct Options {
     JobId job;
     NodeId node;                // This server.
     bool safe_replies = false;  // As HeldJob's.
     RecordSink* log = nullptr;
-    int* log_snapshots = nullptr;  // Of all the job's links, on their way. Outlives them.
+    int64_t log_snapshot_bytes_max = kLogSnapshotBytesMax;
+    int64_t* log_bytes = nullptr;  // Of all the job's links, on their way. Outlives them.
+    // All of a shard as it is now. REQUIRES: it is held.
+    std::function<absl::StatusOr<CapturedShard>(const ShardKey&)> capture;
   };
 
-  ShardLink(const Options* options, HeldShard shard)
-      : options_(options), shard_(shard), replication_(options->log != nullptr) {}
+  // `number`: another one than that of any link that the job has had of the shard.
+  ShardLink(const Options* options, HeldShard shard, uint64_t number)
+      : options_(options),
+        shard_(shard),
+        replication_(options->log != nullptr, MessageId(number << 32)) {}
   ShardLink(const ShardLink&) = delete;
   ShardLink& operator=(const ShardLink&) = delete;
   ~ShardLink() { SetLogSnapshot(std::nullopt); }
@@ -77,19 +87,22 @@ class ShardLink {
 
   // The shard that is held was made anew: from this server's log, which has it up to `position`, or
   // from elsewhere.
-  void MadeAnew(std::optional<Position> in_log) { log_has_ = in_log; }
+  void MadeAnew(std::optional<Position> in_log) {
+    log_has_ = in_log;
+    SetLogSnapshot(std::nullopt);  // Its rows are there no more.
+  }
 
   // ---- primary
   void OnRecord(const MakeRecord& made, const Gradient& gradient);
-  // Null: see failure().
-  std::shared_ptr<const v1::ReplicateRequest> MessageFor(const ReplicaMessage& message,
-                                                         Generation routing,
-                                                         const TableShard& held);
+  // Without a message: see failure().
+  ReplicaRequest MessageFor(const ReplicaMessage& message, Generation routing);
   const v1::ServerAddress& AddressOf(const FollowerKey& follower) const {
     return servers_.at(follower);
   }
-  // After any change: lets go of records, and gives the log a snapshot if it is due one.
-  void Settle(const TableShard& held);
+  // After any change: lets go of records, and gives the log a snapshot if it is due one. REQUIRES:
+  // the shard is held, or the log is not due.
+  void Settle();
+  bool log_due() const { return log_due_; }
   // What is to be reported, ordered by replica; `changed` tells whether it was different before.
   std::vector<v1::ReplicaState> Reports() const;
   bool ReportsChanged();
@@ -97,8 +110,8 @@ class ShardLink {
   const absl::Status& failure() const { return failure_; }
 
   // ---- replica
-  void TookInstall(Term term, const v1::ShardSnapshot& snapshot, EndedCalls* ended);
-  void TookRecord(const v1::ShardRecord& record, const TableShard& held);
+  void TookInstall(Term term, EndedCalls* ended);
+  void TookRecord(const v1::ShardRecord& record);
   // Answers with what is held, once the log has it. `held` is null if nothing is.
   void Answer(const TableShard* held, v1::ReplicateResponse* response, WaitingCalls::Done done,
               EndedCalls* ended);
@@ -113,12 +126,17 @@ class ShardLink {
     WaitingCalls::Done done;
   };
 
-  void StartLog(Term term, const TableShard& held);  // Of a new term.
-  void BeginLog(Term term, const TableShard& held);
-  void BeginLog(Term term, std::shared_ptr<const v1::ShardSnapshot> snapshot);
+  void StartLog(Term term, Position position);  // Of a new term.
+  void SetLogDue();
+  void BeginLog();
   void AppendLog(std::shared_ptr<const v1::ShardRecord> record);
   bool LogWantsSnapshot() const;
-  void SetLogSnapshot(std::optional<Position> position);
+  struct LogSnapshot {
+    Term term;
+    Position position;
+    int64_t bytes = 0;
+  };
+  void SetLogSnapshot(std::optional<LogSnapshot> snapshot);
 
   const Options* const options_;  // The job's; outlives the link.
   const HeldShard shard_;
@@ -133,10 +151,11 @@ class ShardLink {
   absl::Status failure_;
   // Up to where the log has what is held, or will once it has written what is queued.
   std::optional<Position> log_has_;
-  std::optional<Position> log_snapshot_;  // On its way.
-  int64_t log_snapshot_bytes_ = 0;        // Of the last one in this life.
-  int64_t log_record_bytes_ = 0;          // Since then.
-  std::vector<WaitingAnswer> answers_;    // For the log, in the held term.
+  bool log_due_ = false;                     // It gets nothing before a snapshot of what is held.
+  std::optional<LogSnapshot> log_snapshot_;  // On its way.
+  int64_t log_snapshot_bytes_ = 0;           // Of the last one in this life.
+  int64_t log_record_bytes_ = 0;             // Since then.
+  std::vector<WaitingAnswer> answers_;       // For the log, in the held term.
 };
 
 }  // namespace capstan::server

@@ -60,6 +60,7 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
                        .clock = options.clock != nullptr ? options.clock : &stopped,
                        .transport = options.transport,
                        .log = options.log,
+                       .log_snapshot_bytes_max = options.log_snapshot_bytes_max,
                        .snapshots = options.snapshots,
                        .schedule_tick = options.schedule_tick,
                        .on_report = options.on_report},
@@ -111,11 +112,12 @@ void AddReplica(v1::RoutingTable* routing, const NodeId& node, bool in_sync) {
   }
 }
 
-void TakeRouting(HeldJob& job, const v1::RoutingTable& routing) {
-  REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders, job.MissingShards(routing, {}));
+void TakeRouting(HeldJob& job, const v1::RoutingTable& routing, const ShardSources& sources) {
+  const bool restored = sources.restore_term != Term(0) || sources.log_term != Term(0);
+  REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders, job.MissingShards(routing, sources));
   std::vector<MadeShard> made;
   for (const ShardOrder& order : orders) {
-    REQUIRE(order.from == ShardOrder::From::kInitialValues);
+    REQUIRE((restored || order.from == ShardOrder::From::kInitialValues));
     REQUIRE_OK_AND_ASSIGN(TableShard shard, job.factory().Initial(order.shard));
     made.push_back({.order = order, .shard = std::move(shard)});
   }

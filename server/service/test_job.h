@@ -42,6 +42,7 @@ struct TestJobOptions {
   const Clock* clock = nullptr;  // Null: one that stands at Instant().
   ReplicaTransport* transport = nullptr;
   RecordSink* log = nullptr;
+  int64_t log_snapshot_bytes_max = ShardLink::kLogSnapshotBytesMax;
   std::function<void(Instant)> schedule_tick;
   std::function<void()> on_report;
 };
@@ -54,8 +55,9 @@ v1::RoutingTable TestRouting(uint64_t generation, const NodeId& primary = "serve
 void AddBuckets(v1::RoutingTable* routing, int32_t buckets);
 // Names a copy of all shards.
 void AddReplica(v1::RoutingTable* routing, const NodeId& node, bool in_sync);
-// Takes the table in, with shards of term 1 at their initial values.
-void TakeRouting(HeldJob& job, const v1::RoutingTable& routing);
+// Takes the table in, with shards of term 1, and those that come from elsewhere, at their initial
+// values.
+void TakeRouting(HeldJob& job, const v1::RoutingTable& routing, const ShardSources& sources = {});
 
 // The job at routing generation 1.
 std::shared_ptr<HeldJob> MakeTestJob(const TestJobOptions& options);

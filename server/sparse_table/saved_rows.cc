@@ -49,41 +49,43 @@ void SavedRows::MoveTo(v1::ShardSnapshot* snapshot) {
   *snapshot->mutable_bucket()->mutable_stamps() = std::move(stamps_);
 }
 
-absl::Status CheckSizes(const v1::ShardSnapshot& snapshot, const SparseRows& rows, size_t count) {
+int64_t RowsIn(const v1::ShardSnapshot& piece) {
+  return static_cast<int64_t>(piece.bucket().stamps().size()) / kStampBytes;
+}
+
+absl::Status CheckSizes(const v1::ShardSnapshot& piece, const SparseRows& rows, size_t count) {
   const int parts = rows.counts_updates() ? 2 : 1;
   const size_t state_bytes = static_cast<size_t>(rows.state_floats()) * sizeof(float);
-  if (snapshot.elements() != 1 || snapshot.optimizer_state_size() != parts ||
-      snapshot.optimizer_state(0).size() != count * state_bytes ||
-      (parts == 2 && snapshot.optimizer_state(1).size() != count * sizeof(uint32_t))) {
-    return absl::DataLossError(
-        absl::StrCat("a snapshot of ", snapshot.elements(), " buckets with ", count,
-                     " rows has optimizer state of another size: expected 1 bucket and ",
-                     state_bytes, " bytes of state a row"));
+  if (piece.optimizer_state_size() != parts ||
+      piece.optimizer_state(0).size() != count * state_bytes ||
+      (parts == 2 && piece.optimizer_state(1).size() != count * sizeof(uint32_t))) {
+    return absl::DataLossError(absl::StrCat(
+        count, " rows have optimizer state of another size, in ", piece.optimizer_state_size(),
+        " parts: expected ", parts, ", with ", state_bytes, " bytes of state a row"));
   }
-  if (snapshot.bucket().stamps().size() != count * kStampBytes) {
-    return absl::DataLossError(absl::StrCat(snapshot.bucket().stamps().size(),
-                                            " bytes of stamps of ", count, " rows: expected ",
-                                            kStampBytes, " a row"));
+  if (piece.bucket().stamps().size() != count * kStampBytes) {
+    return absl::DataLossError(absl::StrCat(piece.bucket().stamps().size(), " bytes of stamps of ",
+                                            count, " rows: expected ", kStampBytes, " a row"));
   }
   return absl::OkStatus();
 }
 
-absl::Status PutRows(const v1::ShardSnapshot& snapshot, absl::Span<const uint64_t> keys,
+absl::Status PutRows(const v1::ShardSnapshot& piece, absl::Span<const uint64_t> keys,
                      SparseRows* rows) {
   const size_t weight_bytes = static_cast<size_t>(rows->dim()) * sizeof(float);
   const size_t state_bytes = static_cast<size_t>(rows->state_floats()) * sizeof(float);
-  const char* const weights = snapshot.values().data() + keys.size() * kKeyBytes;
+  const char* const weights = piece.values().data() + keys.size() * kKeyBytes;
   std::vector<float> row(static_cast<size_t>(rows->dim() + rows->state_floats()));
   for (size_t i = 0; i < keys.size(); ++i) {
     std::memcpy(row.data(), weights + i * weight_bytes, weight_bytes);
-    std::memcpy(row.data() + rows->dim(), snapshot.optimizer_state(0).data() + i * state_bytes,
+    std::memcpy(row.data() + rows->dim(), piece.optimizer_state(0).data() + i * state_bytes,
                 state_bytes);
     const uint32_t count =
-        rows->counts_updates() ? WordAt(snapshot.optimizer_state(1), i) : uint32_t{0};
+        rows->counts_updates() ? WordAt(piece.optimizer_state(1), i) : uint32_t{0};
     CAPSTAN_RETURN_IF_ERROR(rows->Put({.key = keys[i],
                                        .weights = row.data(),
                                        .count = count,
-                                       .stamp = WordAt(snapshot.bucket().stamps(), i)}));
+                                       .stamp = WordAt(piece.bucket().stamps(), i)}));
   }
   return absl::OkStatus();
 }

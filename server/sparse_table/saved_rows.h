@@ -38,13 +38,16 @@ class SavedRows {
   std::string stamps_;
 };
 
-// State, counts and stamps in the snapshot are those of so many rows.
+// How many rows a snapshot or a piece of one has by its stamps, which may be wrong.
+int64_t RowsIn(const v1::ShardSnapshot& piece);
+
+// State, counts and stamps in a snapshot, or a piece of one, are those of so many rows.
 // Errors: kDataLoss  one is of another size.
-absl::Status CheckSizes(const v1::ShardSnapshot& snapshot, const SparseRows& rows, size_t count);
+absl::Status CheckSizes(const v1::ShardSnapshot& piece, const SparseRows& rows, size_t count);
 
 // Makes the rows in `values` (their keys are `keys`, checked) and what belongs to them.
 // REQUIRES: CheckSizes. Errors: as SparseRows::Put.
-absl::Status PutRows(const v1::ShardSnapshot& snapshot, absl::Span<const uint64_t> keys,
+absl::Status PutRows(const v1::ShardSnapshot& piece, absl::Span<const uint64_t> keys,
                      SparseRows* rows);
 
 void SaveLife(const SparseRows::Life& life, v1::BucketState* bucket);

@@ -55,9 +55,11 @@ int64_t RemovedMax(int64_t rows) { return 1024 + rows / 4; }
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SparseStore>> SparseStore::Make(const SparseRows::Config& config,
-                                                               int32_t bucket) {
+                                                               int32_t bucket,
+                                                               int64_t snapshot_bytes_max) {
   CAPSTAN_ASSIGN_OR_RETURN(SparseRows rows, SparseRows::Make(config));
-  std::unique_ptr<SparseStore> store(new SparseStore(config, bucket, std::move(rows)));
+  std::unique_ptr<SparseStore> store(
+      new SparseStore(config, bucket, snapshot_bytes_max, std::move(rows)));
   if (config.eviction.rows_max <= store->RowsMax()) return store;
   return absl::InvalidArgumentError(absl::StrCat(
       "rows_max allows ", config.eviction.rows_max, " rows a bucket: expected at most ",
@@ -193,7 +195,7 @@ int64_t SparseStore::RowsMax() const {
   const int64_t key_and_weights = kKeyBytes + rows_.dim() * int64_t{sizeof(float)};
   const int64_t state =
       (rows_.state_floats() + 1) * int64_t{sizeof(float)} + int64_t{sizeof(uint32_t)};
-  return (kSnapshotBytesMax - rows_.admission().bytes()) /
+  return (snapshot_bytes_max_ - rows_.admission().bytes()) /
          ((Evicts() ? 3 : 2) * key_and_weights + state);
 }
 
@@ -286,6 +288,7 @@ absl::Status SparseStore::Capture(PinId pin, std::optional<int64_t> since, bool 
     if (Evicts()) AppendKeys(removed_.Since(*since), named.mutable_removed());
   }
   SaveRest(previous, snapshot);
+  if (!snapshot->has_since()) snapshot->set_rows_to_come(rows_.rows());
   rows_.Pin(pin);
   return absl::OkStatus();
 }
@@ -360,6 +363,7 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   gradients_.clear();
   previous_.reset();
   removed_.Forget();
+  restored_to_.reset();
   if (snapshot.has_since()) {
     return absl::DataLossError(absl::StrCat("a snapshot of what changed since version ",
                                             snapshot.since().version(), ": expected all rows"));
@@ -380,15 +384,39 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
 }
 
 absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
-  const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.values(), [] {});
+  if (snapshot.elements() != 1) {
+    return absl::DataLossError(
+        absl::StrCat("a snapshot of ", snapshot.elements(), " buckets: expected 1"));
+  }
+  int64_t rows = RowsIn(snapshot);
+  for (const v1::ShardSnapshot& piece : snapshot.pieces()) rows += RowsIn(piece);
+  rows = std::max(rows, snapshot.rows_to_come());  // Some of them may be here already.
+  const absl::Status fits = CheckRows(rows);
+  if (!fits.ok()) return absl::DataLossError(fits.message());
+  CAPSTAN_RETURN_IF_ERROR(rows_.MakeRoom(rows));
+  const bool none = snapshot.values().empty() && snapshot.optimizer_state_size() == 0;
+  if (!none) CAPSTAN_RETURN_IF_ERROR(RestoreMore(snapshot));
+  for (const v1::ShardSnapshot& piece : snapshot.pieces()) {
+    CAPSTAN_RETURN_IF_ERROR(RestoreMore(piece));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SparseStore::RestoreMore(const v1::ShardSnapshot& piece) {
+  const absl::Cord bytes = absl::MakeCordFromExternal(piece.values(), [] {});
   const absl::StatusOr<Gradient> values = ParseRows(bytes, NumberFormat::kFp32);
   if (!values.ok()) return absl::DataLossError(values.status().message());
-  const size_t rows = values->keys().size();
-  CAPSTAN_RETURN_IF_ERROR(CheckSizes(snapshot, rows_, rows));
-  const absl::Status fits = CheckRows(static_cast<int64_t>(rows));
+  const absl::Span<const uint64_t> keys = values->keys();
+  CAPSTAN_RETURN_IF_ERROR(CheckSizes(piece, rows_, keys.size()));
+  if (keys.empty()) return absl::OkStatus();
+  if (restored_to_.has_value() && KeyHash(keys.front()) <= *restored_to_) {
+    return absl::DataLossError(absl::StrCat(
+        "key ", keys.front(), " begins a piece: expected one behind those of the piece before"));
+  }
+  restored_to_ = KeyHash(keys.back());
+  const absl::Status fits = CheckRows(rows_.rows() + std::ssize(keys));
   if (!fits.ok()) return absl::DataLossError(fits.message());
-  CAPSTAN_RETURN_IF_ERROR(rows_.MakeRoom(static_cast<int64_t>(rows)));
-  return PutRows(snapshot, values->keys(), &rows_);
+  return PutRows(piece, keys, &rows_);
 }
 
 int64_t SparseStore::bytes() const {

@@ -10,9 +10,10 @@
 //                      which rows come and go
 //
 // The version before the last update (BSP) is kept as the rows that it changed or evicted. What is
-// captured for a checkpoint is read in pieces while updates go on (row_history.h).
+// captured for a checkpoint, a replica or the log is read in pieces while updates go on
+// (row_history.h).
 //
-// A snapshot is one message: a bucket may have as many rows as fit in kSnapshotBytesMax.
+// A log has a snapshot as one message: a bucket may have as many rows as fit in kSnapshotBytesMax.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_STORE_H_
 #define CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_STORE_H_
@@ -44,7 +45,7 @@ class SparseStore final : public ShardStore {
   // Of keys, weights, state and stamps of all rows, counts of keys without one, and keys and
   // weights once more, of the version before (twice, where an update can make as many rows as it
   // evicts).
-  static constexpr int64_t kSnapshotBytesMax = 60 << 20;
+  static constexpr int64_t kSnapshotBytesMax = 1 << 30;
 
   // Of one scan: some milliseconds of work, however small the rows, or however few there are.
   static constexpr size_t kScanRowsMax = 1 << 16;
@@ -53,8 +54,9 @@ class SparseStore final : public ShardStore {
   // `bucket`: of [0, config.buckets).
   // Errors: kResourceExhausted  no memory. kInvalidArgument  more rows are allowed than a snapshot
   //         may have; says how many.
-  static absl::StatusOr<std::unique_ptr<SparseStore>> Make(const SparseRows::Config& config,
-                                                           int32_t bucket);
+  static absl::StatusOr<std::unique_ptr<SparseStore>> Make(
+      const SparseRows::Config& config, int32_t bucket,
+      int64_t snapshot_bytes_max = kSnapshotBytesMax);
 
   absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
   absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
@@ -88,6 +90,7 @@ class SparseStore final : public ShardStore {
   absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const override;
   void KeepRemovedSince(int64_t version) override;
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
+  absl::Status RestoreMore(const v1::ShardSnapshot& piece) override;
   int64_t elements() const override { return rows_.rows() * rows_.dim(); }
   int64_t lasting_bytes() const override { return rows_.bytes(); }
   int64_t bytes() const override;
@@ -97,8 +100,12 @@ class SparseStore final : public ShardStore {
   const SparseRows& rows() const { return rows_; }
 
  private:
-  SparseStore(const SparseRows::Config& config, int32_t bucket, SparseRows rows)
-      : config_(config), bucket_(bucket), rows_(std::move(rows)) {}
+  SparseStore(const SparseRows::Config& config, int32_t bucket, int64_t snapshot_bytes_max,
+              SparseRows rows)
+      : config_(config),
+        bucket_(bucket),
+        snapshot_bytes_max_(snapshot_bytes_max),
+        rows_(std::move(rows)) {}
 
   int64_t RowsMax() const;
   bool Evicts() const { return config_.eviction.after > 0 || config_.eviction.rows_max > 0; }
@@ -114,6 +121,7 @@ class SparseStore final : public ShardStore {
   void KeepPrevious(const Gradient& before, const SparseRows::Effects& effects);
   // Errors: kInvalidArgument  they do not ascend, or one is of another bucket.
   absl::Status CheckKeys(const std::vector<uint64_t>& keys) const;
+  // All rows that the snapshot has, in pieces or not, and room for those to come.
   absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);
   void SaveRest(bool previous, v1::ShardSnapshot* snapshot) const;  // All but rows.
   // Over rows that were read from the present: what they were before.
@@ -121,10 +129,12 @@ class SparseStore final : public ShardStore {
 
   const SparseRows::Config config_;
   const int32_t bucket_;
+  const int64_t snapshot_bytes_max_;
   SparseRows rows_;
   absl::btree_map<GradientId, SparseSum> gradients_;
-  std::optional<SparseSum> previous_;  // Of rows that the last update changed, as they were.
-  RemovedKeys removed_;                // Since it was captured, where that is known.
+  std::optional<SparseSum> previous_;    // Of rows that the last update changed, as they were.
+  RemovedKeys removed_;                  // Since it was captured, where that is known.
+  std::optional<uint64_t> restored_to_;  // The hash of the last key that was restored.
 };
 
 }  // namespace capstan::server

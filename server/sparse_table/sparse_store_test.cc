@@ -221,6 +221,45 @@ TEST_CASE("Sparse store: what is saved makes the same store, byte for byte", "[s
   CHECK(Read(*store, {1, 2, 3, 1'000'000}) == Read(*other, {1, 2, 3, 1'000'000}));
 }
 
+TEST_CASE("Sparse store: what was captured is restored piece by piece, as it was then",
+          "[server][sparse]") {
+  const Kind kind = GENERATE(Kind::kSgd, Kind::kAdam);
+  const auto store = MakeStore(kind);
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 0; key < 20'000; ++key) keys.push_back(key);
+  const Pushed push(*store, keys, 0.5f);
+  REQUIRE_OK(store->Apply({.gradient = kIncomingGradient}, push.gradient));
+  v1::ShardSnapshot whole, head;
+  REQUIRE_OK(store->Save(false, &whole));
+  constexpr PinId kPin{7};
+  REQUIRE_OK(store->Capture(kPin, std::nullopt, false, &head));
+  CHECK(head.rows_to_come() == 20'000);
+  const auto other = MakeStore(kind);
+  REQUIRE_OK(other->Restore(head));
+  std::vector<v1::ShardSnapshot> pieces;
+  std::optional<uint64_t> place = 0;
+  while (place.has_value()) {
+    v1::ShardSnapshot& piece = pieces.emplace_back();
+    REQUIRE_OK_AND_ASSIGN(
+        place, store->ReadPinned({.pin = kPin, .place = *place, .bytes_max = 64 << 10}, &piece));
+    REQUIRE_OK(other->RestoreMore(piece));
+    REQUIRE_OK(store->Apply({.gradient = kIncomingGradient, .step = std::ssize(pieces)},
+                            push.gradient));  // Is not in it.
+  }
+  CHECK(pieces.size() > 4);
+  v1::ShardSnapshot again;
+  REQUIRE_OK(other->Save(false, &again));
+  CHECK(again.SerializeAsString() == whole.SerializeAsString());
+  // The same in one message, as a log has it.
+  for (const v1::ShardSnapshot& piece : pieces) *head.add_pieces() = piece;
+  const auto third = MakeStore(kind);
+  REQUIRE_OK(third->Restore(head));
+  again.Clear();
+  REQUIRE_OK(third->Save(false, &again));
+  CHECK(again.SerializeAsString() == whole.SerializeAsString());
+  CHECK_STATUS(third->RestoreMore(pieces[1]), absl::StatusCode::kDataLoss, "begins a piece");
+}
+
 TEST_CASE("Sparse store: the version before has rows that an update has evicted, or refused",
           "[server][sparse]") {
   SparseRows::Config config = ConfigOf(Kind::kSgd);
@@ -254,12 +293,13 @@ TEST_CASE("Sparse store: the version before has rows that an update has evicted,
   CHECK(other->row_counts()->refused() == 5);
 }
 
-TEST_CASE("Sparse store: a bucket that no message could carry is refused", "[server][sparse]") {
+TEST_CASE("Sparse store: a bucket whose snapshot would be too large is refused",
+          "[server][sparse]") {
   constexpr int64_t kWide = 4096;
   SparseRows::Config config = ConfigOf(Kind::kSgd);
   config.dim = kWide;
   config.initializer = RowInitializer(v1::Initializer(), 1, TableId(0), kWide);
-  REQUIRE_OK_AND_ASSIGN(const auto store, SparseStore::Make(config, 0));
+  REQUIRE_OK_AND_ASSIGN(const auto store, SparseStore::Make(config, 0, 60 << 20));
   absl::Status status;
   uint64_t rows = 0;
   while (status.ok() && rows < 3000) {
@@ -307,7 +347,7 @@ TEST_CASE("Sparse store: snapshots that cannot be are refused", "[server][sparse
   constexpr auto kLoss = absl::StatusCode::kDataLoss;
   v1::ShardSnapshot bad = saved;
   bad.set_elements(2);
-  CHECK_STATUS(MakeStore(Kind::kAdam)->Restore(bad), kLoss, "a snapshot of 2 buckets with 3 rows");
+  CHECK_STATUS(MakeStore(Kind::kAdam)->Restore(bad), kLoss, "a snapshot of 2 buckets: expected 1");
   bad = saved;
   bad.mutable_values()->resize(saved.values().size() - 1);
   CHECK_STATUS(MakeStore(Kind::kAdam)->Restore(bad), kLoss, "expected a multiple of 16");

@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::server {
@@ -98,6 +99,7 @@ absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
     return absl::NotFoundError(absl::StrCat(options_.folder, " has no log of job ", job));
   }
   const absl::MutexLock lock(&found->mutex);
+  found->gone.erase(shard);  // Whoever reads it goes on from what is there.
   if (found->log != nullptr) return found->log->Read(shard, install, replay);
   if (!found->failure.ok()) return found->failure;
   return absl::NotFoundError(absl::StrCat(FolderOf(job), " holds nothing"));
@@ -106,13 +108,15 @@ absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
 // ---------------------------------------------------------------- queue
 
 void ServerLog::Begin(const JobId& job, const ShardKey& shard, Term term,
-                      std::shared_ptr<const v1::ShardSnapshot> snapshot) {
+                      std::shared_ptr<const v1::ShardSnapshot> snapshot,
+                      std::shared_ptr<CapturedRows> rows) {
   const int64_t bytes = static_cast<int64_t>(snapshot->ByteSizeLong());
   Enqueue({.kind = Entry::Kind::kBegin,
            .job = job,
            .shard = shard,
            .term = term,
            .snapshot = std::move(snapshot),
+           .rows = std::move(rows),
            .bytes = bytes});
 }
 
@@ -153,6 +157,7 @@ void ServerLog::Enqueue(Entry entry) {
       queue_bytes_ -= entry.bytes;
       entry.bytes = 0;
       entry.snapshot.reset();
+      entry.rows.reset();
       entry.record.reset();
     }
     ++unwritten_[entry.job];
@@ -215,6 +220,7 @@ absl::Status ServerLog::WriteEntries(const JobId& id, const std::vector<Entry>& 
   const auto commit = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex) -> absl::Status {
     if (job.log == nullptr) return absl::OkStatus();
     CAPSTAN_RETURN_IF_ERROR(job.log->Commit());
+    job.lent.clear();
     for (const auto& [shard, state] : written) reached[shard] = state;
     written.clear();
     return absl::OkStatus();
@@ -225,6 +231,7 @@ absl::Status ServerLog::WriteEntries(const JobId& id, const std::vector<Entry>& 
     if (failed && !forget) continue;
     absl::Status status = WriteEntry(id, entry, job, written);
     if (forget) reached.clear();
+    if (entry.kind == Entry::Kind::kForget) reached.erase(entry.shard);
     if (status.ok() && job.log != nullptr && job.log->batch_bytes() >= kBatchBytesMax) {
       status = commit();
     }
@@ -240,6 +247,8 @@ absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job
   if (entry.kind == Entry::Kind::kForgetJob) {
     job.log.reset();
     job.failure = absl::OkStatus();
+    job.gone.clear();
+    job.lent.clear();
     written.clear();
     return JobLog::Remove(*options_.disk, FolderOf(id));
   }
@@ -256,9 +265,11 @@ absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job
   if (!job.failure.ok()) return job.failure;
   if (entry.kind == Entry::Kind::kForget) {
     job.log->Forget(entry.shard);
+    job.gone.erase(entry.shard);
     written.erase(entry.shard);
     return absl::OkStatus();
   }
+  if (job.gone.contains(entry.shard) && entry.kind != Entry::Kind::kBegin) return absl::OkStatus();
   if (entry.kind == Entry::Kind::kContinue) {
     job.log->Continue(entry.shard, entry.term, entry.position);
     written[entry.shard] = {entry.term, entry.position};
@@ -269,15 +280,23 @@ absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job
                                                      " has more than ", options_.queue_bytes_max,
                                                      " bytes waiting for the disk"));
   }
-  Position position;
-  if (entry.kind == Entry::Kind::kBegin) {
-    job.log->Begin(entry.shard, entry.term, *entry.snapshot);
-    position = Position(entry.snapshot->position());
-  } else {
-    job.log->Append(entry.shard, entry.term, *entry.record);
-    position = Position(entry.record->position());
+  if (entry.kind == Entry::Kind::kBegin) return WriteBegin(entry, job, written);
+  job.log->Append(entry.shard, entry.term, *entry.record);
+  written[entry.shard] = {entry.term, Position(entry.record->position())};
+  return absl::OkStatus();
+}
+
+absl::Status ServerLog::WriteBegin(const Entry& entry, Job& job, Reached& written) {
+  auto whole = ReadWhole(entry.snapshot, entry.rows.get());
+  if (absl::IsAborted(whole.status())) {
+    job.gone.insert(entry.shard);
+    return absl::OkStatus();
   }
-  written[entry.shard] = {entry.term, position};
+  CAPSTAN_RETURN_IF_ERROR(Annotate(whole.status(), "a snapshot for the write-ahead log"));
+  job.gone.erase(entry.shard);
+  job.lent.push_back(*whole);
+  job.log->Begin(entry.shard, entry.term, **whole);
+  written[entry.shard] = {entry.term, Position((*whole)->position())};
   return absl::OkStatus();
 }
 

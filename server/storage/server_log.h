@@ -21,6 +21,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -31,6 +32,7 @@
 #include "server/service/record_sink.h"
 #include "server/storage/job_log.h"
 #include "server/storage/task_runner.h"
+#include "server/table_store/captured_shard.h"
 
 namespace capstan::server {
 
@@ -76,7 +78,8 @@ class ServerLog final : public RecordSink {
                     const JobLog::Replay& replay) const;
 
   void Begin(const JobId& job, const ShardKey& shard, Term term,
-             std::shared_ptr<const v1::ShardSnapshot> snapshot) override;
+             std::shared_ptr<const v1::ShardSnapshot> snapshot,
+             std::shared_ptr<CapturedRows> rows) override;
   void Append(const JobId& job, const ShardKey& shard, Term term,
               std::shared_ptr<const v1::ShardRecord> record) override;
   void Continue(const JobId& job, const ShardKey& shard, Term term, Position position) override;
@@ -92,6 +95,7 @@ class ServerLog final : public RecordSink {
     Term term;
     Position position;  // kContinue.
     std::shared_ptr<const v1::ShardSnapshot> snapshot;
+    std::shared_ptr<CapturedRows> rows;  // Of the snapshot, if it is of a bucket.
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
   };
@@ -99,6 +103,10 @@ class ServerLog final : public RecordSink {
     mutable absl::Mutex mutex;
     std::unique_ptr<JobLog> log ABSL_GUARDED_BY(mutex);  // Null: there is none, or see failure.
     absl::Status failure ABSL_GUARDED_BY(mutex);
+    // Shards whose last Begin was of rows that were there no more: what follows it counts no more.
+    absl::btree_set<ShardKey> gone ABSL_GUARDED_BY(mutex);
+    // What the log's batch was lent.
+    std::vector<std::shared_ptr<const v1::ShardSnapshot>> lent ABSL_GUARDED_BY(mutex);
   };
   // Of one job in a group: the last position of each shard.
   using Reached = absl::btree_map<ShardKey, std::pair<Term, Position>>;
@@ -110,6 +118,9 @@ class ServerLog final : public RecordSink {
   absl::Status WriteEntries(const JobId& id, const std::vector<Entry>& entries, Job& job,
                             Reached& reached) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   absl::Status WriteEntry(const JobId& id, const Entry& entry, Job& job, Reached& reached)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
+  // Begins the shard with all its rows, read now. Errors: those of reading them but kAborted.
+  static absl::Status WriteBegin(const Entry& entry, Job& job, Reached& reached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   // Shared by the map and a call that is using it.
   std::shared_ptr<Job> Find(const JobId& job) const;

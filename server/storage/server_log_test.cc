@@ -86,13 +86,13 @@ TEST_CASE("ServerLog: a group is one sync a job, and tells the last position of 
           "[server][storage]") {
   Fixture f;
   f.Open();
-  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
-  f.log->Begin("job-2", kA, Term(4), Snapshot(7));
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+  f.log->Begin("job-2", kA, Term(4), Snapshot(7), nullptr);
   f.RunTasks();
   CHECK(f.Logged() == Strings{"job-1/0 1:0", "job-2/0 4:7"});
   const int64_t before = f.disk.steps();
   for (int64_t i = 1; i <= 50; ++i) f.log->Append("job-1", kA, Term(1), Record(i));
-  f.log->Begin("job-1", kB, Term(1), Snapshot(3));
+  f.log->Begin("job-1", kB, Term(1), Snapshot(3), nullptr);
   CHECK(f.logged.empty());
   f.RunTasks();
   CHECK(f.Logged() == Strings{"job-1/0 1:50", "job-1/1 1:3"});
@@ -113,13 +113,88 @@ TEST_CASE("ServerLog: a group is one sync a job, and tells the last position of 
   CHECK_STATUS(f.log->Read("job-3", kA, nullptr, nullptr), absl::StatusCode::kNotFound, "job-3");
 }
 
+// Rows of a bucket that come in two pieces, or are there no more.
+class TestRows final : public CapturedRows {
+ public:
+  explicit TestRows(absl::Status end = absl::OkStatus()) : end_(std::move(end)) {}
+  absl::StatusOr<std::optional<v1::ShardSnapshot>> Next() override {
+    if (read_ == 2 && !end_.ok()) return end_;
+    if (read_ == 2) return std::nullopt;
+    v1::ShardSnapshot piece;
+    piece.set_values(absl::StrCat("rows ", read_++));
+    return piece;
+  }
+
+ private:
+  const absl::Status end_;
+  int read_ = 0;
+};
+
+TEST_CASE("ServerLog: rows of a snapshot are read when it is written", "[server][storage]") {
+  Fixture f;
+  f.Open();
+  std::vector<std::string> rows;
+  const auto read = [&](const v1::ShardSnapshot& snapshot) {
+    for (const v1::ShardSnapshot& piece : snapshot.pieces()) rows.push_back(piece.values());
+    return absl::OkStatus();
+  };
+  const auto replay = [](const v1::ShardRecord&) { return absl::OkStatus(); };
+  SECTION("and lie with it") {
+    f.log->Begin("job-1", kA, Term(1), Snapshot(0), std::make_shared<TestRows>());
+    f.log->Append("job-1", kA, Term(1), Record(1));
+    f.RunTasks();
+    CHECK(f.Logged() == Strings{"job-1/0 1:1"});
+    REQUIRE_OK(f.log->Read("job-1", kA, read, replay));
+    CHECK(rows == Strings{"rows 0", "rows 1"});
+  }
+  SECTION("where the shard is held no more, what follows counts no more until it begins again") {
+    f.log->Begin("job-1", kA, Term(1), Snapshot(0), std::make_shared<TestRows>());
+    f.RunTasks();
+    f.Logged();
+    f.log->Begin("job-1", kA, Term(2), Snapshot(5),
+                 std::make_shared<TestRows>(absl::AbortedError("held no more")));
+    f.log->Append("job-1", kA, Term(2), Record(6));
+    f.log->Continue("job-1", kA, Term(3), Position(6));
+    f.log->Append("job-1", kA, Term(3), Record(7));
+    f.RunTasks();
+    CHECK(f.Logged().empty());
+    CHECK(f.failed.empty());
+    CHECK(f.Stored() == Strings{"job-1/0 1:0"});  // What there was.
+    f.log->Begin("job-1", kA, Term(4), Snapshot(8), nullptr);
+    f.log->Append("job-1", kA, Term(4), Record(9));
+    f.RunTasks();
+    CHECK(f.Logged() == Strings{"job-1/0 4:9"});
+    CHECK(f.failed.empty());
+  }
+  SECTION("... or until it is made from what there is") {
+    f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+    f.log->Begin("job-1", kA, Term(2), Snapshot(5),
+                 std::make_shared<TestRows>(absl::AbortedError("held no more")));
+    f.RunTasks();
+    f.Logged();
+    REQUIRE_OK(f.log->Read("job-1", kA, read, replay));
+    f.log->Continue("job-1", kA, Term(3), Position(0));
+    f.log->Append("job-1", kA, Term(3), Record(1));
+    f.RunTasks();
+    CHECK(f.Logged() == Strings{"job-1/0 3:1"});
+  }
+  SECTION("what cannot be read fails the job's log") {
+    f.log->Begin("job-1", kA, Term(1), Snapshot(0),
+                 std::make_shared<TestRows>(absl::DataLossError("row 7 is damaged")));
+    f.RunTasks();
+    CHECK(f.Logged().empty());
+    REQUIRE(f.failed.size() == 1);
+    CHECK_THAT(f.failed[0], Catch::Contains("row 7 is damaged"));
+  }
+}
+
 TEST_CASE("ServerLog: a shard or job that is to be held no more leaves nothing",
           "[server][storage]") {
   Fixture f;
   f.Open();
-  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
-  f.log->Begin("job-1", kB, Term(1), Snapshot(0));
-  f.log->Begin("job-2", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+  f.log->Begin("job-1", kB, Term(1), Snapshot(0), nullptr);
+  f.log->Begin("job-2", kA, Term(1), Snapshot(0), nullptr);
   f.log->Forget("job-1", kA);
   f.RunTasks();
   CHECK(f.Logged() == Strings{"job-1/1 1:0", "job-2/0 1:0"});
@@ -129,7 +204,7 @@ TEST_CASE("ServerLog: a shard or job that is to be held no more leaves nothing",
   CHECK(f.Logged().empty());
   CHECK(f.Stored() == Strings{"job-2/0 1:0"});
   CHECK(f.disk.List("logs/job-1").status().code() == absl::StatusCode::kNotFound);
-  f.log->Begin("job-1", kA, Term(9), Snapshot(5));  // The job comes back.
+  f.log->Begin("job-1", kA, Term(9), Snapshot(5), nullptr);  // The job comes back.
   f.RunTasks();
   f.Open();
   CHECK(f.Stored() == Strings{"job-1/0 9:5", "job-2/0 1:0"});
@@ -138,8 +213,8 @@ TEST_CASE("ServerLog: a shard or job that is to be held no more leaves nothing",
 TEST_CASE("ServerLog: a job whose log fails is told once; others go on", "[server][storage]") {
   Fixture f;
   f.Open();
-  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
-  f.log->Begin("job-2", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+  f.log->Begin("job-2", kA, Term(1), Snapshot(0), nullptr);
   f.RunTasks();
   f.Logged();
   f.disk.FailAt(f.disk.steps() + 1, SimDisk::Fault::kSyncError);
@@ -164,8 +239,8 @@ TEST_CASE("ServerLog: the first thing that fails in a group is what is told", "[
     Fixture f;
     f.Open();
     f.disk.FailAt(f.disk.steps() + step, SimDisk::Fault::kWriteError);
-    f.log->Begin("job-1", kA, Term(1), Snapshot(0));
-    f.log->Begin("job-1", kB, Term(1), Snapshot(0));
+    f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+    f.log->Begin("job-1", kB, Term(1), Snapshot(0), nullptr);
     f.log->Append("job-1", kA, Term(1), Record(1));
     f.RunTasks();
     CHECK(f.failed.empty() == !f.logged.empty());
@@ -179,8 +254,8 @@ TEST_CASE("ServerLog: a damaged log is named, kept, and gives way to a new one",
           "[server][storage]") {
   Fixture f;
   f.Open();
-  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
-  f.log->Begin("job-2", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+  f.log->Begin("job-2", kA, Term(1), Snapshot(0), nullptr);
   f.RunTasks();
   f.disk.FlipBit("logs/job-1/segment-0000000001.log", 8 * 60);
   f.Open();
@@ -189,7 +264,7 @@ TEST_CASE("ServerLog: a damaged log is named, kept, and gives way to a new one",
   CHECK(f.log->Unreadable()[0].first == "job-1");
   CHECK_STATUS(f.log->Read("job-1", kA, nullptr, nullptr), absl::StatusCode::kDataLoss,
                "logs/job-1/segment-0000000001.log");
-  f.log->Begin("job-1", kA, Term(2), Snapshot(0));
+  f.log->Begin("job-1", kA, Term(2), Snapshot(0), nullptr);
   f.RunTasks();
   CHECK(f.log->Unreadable().empty());
   CHECK(f.failed.empty());
@@ -203,7 +278,7 @@ TEST_CASE("ServerLog: a queue that the disk does not keep up with fails its job"
   ServerLog::Options options = f.Options();
   options.queue_bytes_max = 1000;
   f.Open(options);
-  f.log->Begin("job-1", kA, Term(1), Snapshot(0));
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
   for (int64_t i = 1; i <= 20; ++i) f.log->Append("job-1", kA, Term(1), Record(i));
   f.RunTasks();
   REQUIRE(f.failed.size() == 1);
@@ -224,11 +299,11 @@ TEST_CASE("ServerLog: who reads waits for what is queued", "[server][storage]") 
   options.on_failed = [](const JobId&, const absl::Status&) {};
   ServerLog log(options);
   REQUIRE_OK(log.Open());
-  log.Begin("job-1", kA, Term(1), Snapshot(0));
+  log.Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
   REQUIRE_OK(log.Read(
       "job-1", kA, [](const auto&) { return absl::OkStatus(); },
       [](const auto&) { return absl::OkStatus(); }));
-  log.Begin("job-1", kA, Term(1), Snapshot(7));
+  log.Begin("job-1", kA, Term(1), Snapshot(7), nullptr);
   std::thread releaser([&release] { release.Notify(); });
   int64_t read = -1;
   const absl::Status status = log.Read(
@@ -259,7 +334,7 @@ TEST_CASE("ServerLog: its own thread writes what is queued, also while it stops"
   {
     ServerLog log(options);
     REQUIRE_OK(log.Open());
-    log.Begin("job-1", kA, Term(1), Snapshot(0));
+    log.Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
     for (int64_t i = 1; i <= 500; ++i) {
       log.Append("job-1", kA, Term(1), Record(i));
       if (i != 250) continue;

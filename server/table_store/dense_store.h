@@ -101,6 +101,9 @@ class DenseStore final : public ShardStore {
   }
   void KeepRemovedSince(int64_t) override {}
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
+  absl::Status RestoreMore(const v1::ShardSnapshot&) override {
+    return absl::DataLossError("rows of a dense shard: expected none");
+  }
   int64_t elements() const override { return size(); }
   int64_t lasting_bytes() const override;
   int64_t bytes() const override;

@@ -20,8 +20,11 @@ void Add(const v1::RowCounts& rows, v1::RowCounts* sum) {
 
 }  // namespace
 
-void JobTables::Put(const ShardKey& key, TableShard shard) {
-  shards_.insert_or_assign(key, std::move(shard));
+std::optional<TableShard> JobTables::Put(const ShardKey& key, TableShard shard) {
+  const auto it = shards_.find(key);
+  if (it != shards_.end()) return std::exchange(it->second, std::move(shard));
+  shards_.insert({key, std::move(shard)});
+  return std::nullopt;
 }
 
 void JobTables::Remove(const ShardKey& key) { shards_.erase(key); }
@@ -103,13 +106,6 @@ Instant JobTables::NextDeadline() const {
   Instant next = Instant::InfiniteFuture();
   for (const auto& [key, shard] : shards_) next = std::min(next, shard.core().NextDeadline());
   return next;
-}
-
-absl::Status JobTables::Install(const HeldShard& shard, const v1::ShardSnapshot& snapshot) {
-  CAPSTAN_RETURN_IF_ERROR(failure_);
-  CAPSTAN_ASSIGN_OR_RETURN(TableShard made, factory_->FromSnapshot(shard, snapshot));
-  Put(shard.key, std::move(made));
-  return absl::OkStatus();
 }
 
 absl::Status JobTables::Replay(const ShardKey& key, const v1::ShardRecord& record) {

@@ -35,8 +35,9 @@ class JobTables {
   // Holds nothing yet.
   explicit JobTables(std::shared_ptr<const ShardFactory> factory) : factory_(std::move(factory)) {}
 
-  void Put(const ShardKey& key, TableShard shard);  // Replaces one of this key.
-  void Remove(const ShardKey& key);                 // An unknown key is ignored.
+  // Replaces one of this key: that is the result.
+  std::optional<TableShard> Put(const ShardKey& key, TableShard shard);
+  void Remove(const ShardKey& key);  // An unknown key is ignored.
 
   // Null: the shard is not held here. Valid until the next Put or Remove.
   const TableShard* Find(const ShardKey& key) const;
@@ -58,16 +59,18 @@ class JobTables {
   void Tick(Instant now, ReplySink& sink);
   Instant NextDeadline() const;
 
-  // A replica's part. REQUIRES: Replay: the shard is held.
-  // Errors: as ShardFactory::FromSnapshot and TableShard::Replay; nothing changes, except that
-  //         kResourceExhausted of Replay ends these tables.
-  absl::Status Install(const HeldShard& shard, const v1::ShardSnapshot& snapshot);
+  // A replica's part. REQUIRES: the shard is held.
+  // Errors: as TableShard::Replay; nothing changes, except that kResourceExhausted ends these
+  //         tables.
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
   // As TableShard's. REQUIRES: the shard is held.
   absl::StatusOr<v1::ShardSnapshot> Capture(const ShardKey& key, CheckpointId id, CheckpointId base,
                                             PinId pin) {
     return shards_.at(key).Capture(id, base, pin);
+  }
+  absl::StatusOr<v1::ShardSnapshot> CaptureAll(const ShardKey& key, PinId pin) {
+    return shards_.at(key).CaptureAll(pin);
   }
   void ForgetCaptures(const ShardKey& key) { shards_.at(key).ForgetCaptures(); }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.pb.h"
 #include "server/device/testing/test_shard_device.h"
@@ -64,6 +65,14 @@ JobTables MakeTables(const JobTablesConfig& config, const std::vector<HeldShard>
     tables.Put(shard.key, std::move(made));
   }
   return tables;
+}
+
+absl::Status Install(JobTables& tables, const JobTablesConfig& config, const HeldShard& shard,
+                     const v1::ShardSnapshot& snapshot) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto factory, ShardFactory::Make(config));
+  CAPSTAN_ASSIGN_OR_RETURN(TableShard made, factory->FromSnapshot(shard, snapshot));
+  tables.Put(shard.key, std::move(made));
+  return absl::OkStatus();
 }
 
 class Answers final : public ReplySink {
@@ -203,7 +212,7 @@ TEST_CASE("Job tables: a copy that gets the records has the same bytes", "[serve
   Answers answers;
   primary.SetMembership(kFirst, {.generation = Generation(1), .members = {}}, answers);
   const HeldShard first = kAll[0];
-  REQUIRE_OK(replica.Install(first, primary.Find(kFirst)->Snapshot().value()));
+  REQUIRE_OK(Install(replica, config, first, primary.Find(kFirst)->Snapshot().value()));
   answers.records.clear();
   for (int64_t iteration = 0; iteration < 3; ++iteration) {
     for (int32_t slot = 0; slot < 2; ++slot) {

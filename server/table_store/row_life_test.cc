@@ -12,6 +12,7 @@
 #include "common/checkpoint/row_pieces.h"
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"
+#include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.pb.h"
 #include "server/sparse_table/memory_row_disks.h"
@@ -59,6 +60,14 @@ JobTables MakeTables(const JobTablesConfig& config) {
   REQUIRE_OK_AND_ASSIGN(TableShard made, factory->Initial({kBucket, {0, 1}}));
   tables.Put(kBucket, std::move(made));
   return tables;
+}
+
+absl::Status Install(JobTables& tables, const JobTablesConfig& config, const HeldShard& shard,
+                     const v1::ShardSnapshot& snapshot) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto factory, ShardFactory::Make(config));
+  CAPSTAN_ASSIGN_OR_RETURN(TableShard made, factory->FromSnapshot(shard, snapshot));
+  tables.Put(shard.key, std::move(made));
+  return absl::OkStatus();
 }
 
 class Records final : public ReplySink {
@@ -153,7 +162,8 @@ TEST_CASE("Row life: replicas, and whoever replays the log, hold the same bytes"
   for (int64_t iteration = 0; iteration < kIterations; ++iteration) {
     Push(primary, config, iteration, /*reverse=*/iteration % 3 == 0, records);
     if (iteration == 50) {
-      REQUIRE_OK(replica.Install({kBucket, {0, 1}}, primary.Find(kBucket)->Snapshot().value()));
+      REQUIRE_OK(
+          Install(replica, config, {kBucket, {0, 1}}, primary.Find(kBucket)->Snapshot().value()));
       replica_has = records.all.size();
     }
   }
@@ -267,7 +277,7 @@ TEST_CASE("Row life: all is captured where what changed is not known, or is most
     CHECK_FALSE(is_delta(2, 1));
   }
   SECTION("the shard was made anew") {
-    REQUIRE_OK(job.Install({kBucket, {0, 1}}, job.Find(kBucket)->Snapshot().value()));
+    REQUIRE_OK(Install(job, config, {kBucket, {0, 1}}, job.Find(kBucket)->Snapshot().value()));
     CHECK_FALSE(is_delta(2, 1));
   }
   SECTION("most rows have changed") {
@@ -291,7 +301,7 @@ TEST_CASE("Row life: a snapshot of what changed is no shard", "[server]") {
   Capture(job, 1, 0);
   const v1::ShardSnapshot delta = Capture(job, 2, 1);
   REQUIRE(delta.has_since());
-  CHECK_STATUS(job.Install({kBucket, {0, 1}}, delta), absl::StatusCode::kDataLoss,
+  CHECK_STATUS(Install(job, config, {kBucket, {0, 1}}, delta), absl::StatusCode::kDataLoss,
                "a snapshot of what changed since version 40: expected all rows");
 }
 

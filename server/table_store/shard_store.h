@@ -129,6 +129,8 @@ class ShardStore {
   // Errors: kDataLoss           it does not fit the shard, or cannot be.
   //         kResourceExhausted  no memory; the store is unusable.
   virtual absl::Status Restore(const v1::ShardSnapshot& snapshot) = 0;
+  // The next rows of a snapshot whose rows come later; before anything else. Errors: likewise.
+  virtual absl::Status RestoreMore(const v1::ShardSnapshot& piece) = 0;
 
   // None: it has no rows that come and go.
   virtual std::optional<v1::RowCounts> row_counts() const { return std::nullopt; }

@@ -101,6 +101,18 @@ absl::StatusOr<v1::ShardSnapshot> TableShard::Snapshot() const {
   return snapshot;
 }
 
+absl::StatusOr<v1::ShardSnapshot> TableShard::CaptureAll(PinId pin) {
+  v1::ShardSnapshot snapshot = SaveState();
+  const bool previous = snapshot.state().previous_readable();
+  CAPSTAN_RETURN_IF_ERROR(store_->Capture(pin, std::nullopt, previous, &snapshot));
+  return snapshot;
+}
+
+absl::Status TableShard::RestoreMore(const v1::ShardSnapshot& piece) {
+  CAPSTAN_RETURN_IF_ERROR(store_->RestoreMore(piece));
+  return Account();
+}
+
 absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, CheckpointId base,
                                                       PinId pin) {
   v1::ShardSnapshot snapshot = SaveState();

@@ -55,6 +55,10 @@ class TableShard {
   absl::Status CarryOut(const ShardKey& key, const Actions& actions, const Gradient& payload,
                         ReplySink& sink);
 
+  // More of the rows that a snapshot left for later; before anything else.
+  // Errors: as ShardStore::RestoreMore; beyond the budget.
+  absl::Status RestoreMore(const v1::ShardSnapshot& piece);
+
   // Applies a record that another shard of this key has made.
   // Errors: kInvalidArgument  its gradient or its head does not fit. kDataLoss  it does not follow.
   //         Then nothing changes. As CarryOut: then the core has taken it in and its position with
@@ -63,6 +67,9 @@ class TableShard {
 
   // A copy of all of it. Errors: as of ShardStore::Save.
   absl::StatusOr<v1::ShardSnapshot> Snapshot() const;
+  // The same without the rows of a bucket, which are pinned (ShardStore::Capture).
+  // Errors: likewise.
+  absl::StatusOr<v1::ShardSnapshot> CaptureAll(PinId pin);
   // For checkpoint `id`: a copy of all of it, or of what changed since it was captured for
   // checkpoint `base` (0: none), where that is known and less than half of all. Later captures may
   // name `id` or `base` as theirs. Rows of a bucket are not in it: they are pinned

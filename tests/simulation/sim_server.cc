@@ -12,6 +12,7 @@ namespace capstan::sim {
 namespace {
 
 constexpr absl::Duration kReplicateTimeout = absl::Seconds(1);
+constexpr absl::Duration kPieceMax = absl::Milliseconds(50);  // Of a bucket that is installed.
 constexpr absl::Duration kDiskMin = absl::Microseconds(100);  // Of a group of writes with a sync.
 constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
 // Until a checkpoint is written: long enough for training to go on meanwhile.
@@ -162,11 +163,33 @@ std::shared_ptr<server::HeldJob> SimServer::Held(const JobId& job) const {
   return held.ok() ? *held : nullptr;
 }
 
-void SimServer::Transport::Send(const v1::ServerAddress& to,
-                                std::shared_ptr<const v1::ReplicateRequest> request, Done done) {
+void SimServer::Transport::Send(const v1::ServerAddress& to, server::ReplicaRequest request,
+                                Moved moved, Done done) {
+  if (request.rows == nullptr) return SendMessage(to, *request.message, std::move(done));
+  SendRows(to, std::make_shared<v1::ReplicateRequest>(*request.message), std::move(request.rows),
+           std::move(moved), std::move(done));
+}
+
+void SimServer::Transport::SendRows(const v1::ServerAddress& to,
+                                    std::shared_ptr<v1::ReplicateRequest> message,
+                                    std::shared_ptr<server::CapturedRows> rows, Moved moved,
+                                    Done done) {
+  const absl::Duration takes = server_->world_->prng.Between(absl::ZeroDuration(), kPieceMax);
+  server_->process_.After(takes, [this, to, message, rows, moved, done] {
+    absl::StatusOr<std::optional<v1::ShardSnapshot>> piece = rows->Next();
+    if (!piece.ok()) return done(piece.status(), {});
+    if (!piece->has_value()) return SendMessage(to, *message, done);
+    moved(static_cast<int64_t>((*piece)->ByteSizeLong()));
+    *message->mutable_install()->add_pieces() = **std::move(piece);
+    SendRows(to, message, rows, moved, done);
+  });
+}
+
+void SimServer::Transport::SendMessage(const v1::ServerAddress& to,
+                                       const v1::ReplicateRequest& message, Done done) {
   World* world = server_->world_;
   world->network.Call(
-      server_->endpoint_, World::EndpointOf(to.address()), kReplicate, request->SerializeAsString(),
+      server_->endpoint_, World::EndpointOf(to.address()), kReplicate, message.SerializeAsString(),
       kReplicateTimeout,
       [done = std::move(done)](const absl::Status& status, const std::string& answer) {
         v1::ReplicateResponse response;
@@ -183,7 +206,6 @@ namespace {
 
 const JobId& JobOf(const PushMessage& push) { return push.head.caller().job_id(); }
 const JobId& JobOf(const v1::PullRequest& request) { return request.caller().job_id(); }
-const JobId& JobOf(const v1::ReplicateRequest& request) { return request.job_id(); }
 const JobId& JobOf(const v1::ReadSnapshotRequest& request) { return request.job_id(); }
 const JobId& JobOf(const v1::CloseSnapshotRequest& request) { return request.job_id(); }
 
@@ -209,13 +231,6 @@ std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const PushMes
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const v1::PullRequest& request,
                                              PullAnswer* answer, server::HeldJob::Done done) {
   return job.Pull(request, answer, std::move(done));
-}
-std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
-                                             const v1::ReplicateRequest& request,
-                                             v1::ReplicateResponse* response,
-                                             server::HeldJob::Done done) {
-  job.Replicate(request, response, std::move(done));
-  return std::nullopt;
 }
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
                                              const v1::ReadSnapshotRequest& request,
@@ -278,7 +293,7 @@ void SimServer::Handle(const Call& call) {
       world_->row_disks.on_fetch = nullptr;
       return;
     case kReplicate:
-      return Serve<v1::ReplicateRequest, v1::ReplicateResponse>(call, nullptr);
+      return Replicate(call);
     case kReadSnapshot:
       return Serve<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(call, nullptr);
     case kCloseSnapshot:
@@ -289,6 +304,28 @@ void SimServer::Handle(const Call& call) {
     default:
       return call->Answer(absl::UnimplementedError("no such method"), "");
   }
+}
+
+// A whole shard is made aside, for a while in which the job goes on.
+void SimServer::Replicate(const Call& call) {
+  auto request = std::make_shared<v1::ReplicateRequest>();
+  if (!request->ParseFromString(call->bytes)) {
+    return call->Answer(absl::InternalError("unreadable message"), "");
+  }
+  const auto job = jobs_->Find(request->job_id());
+  if (!job.ok()) return call->Answer(job.status(), "");
+  auto response = std::make_shared<v1::ReplicateResponse>();
+  const auto done = [call, request, response](const absl::Status& status) {
+    call->Answer(status, status.ok() ? response->SerializeAsString() : "");
+  };
+  if (!request->has_install()) return (*job)->Replicate(*request, response.get(), done);
+  auto made = (*job)->BeginInstall(*request);
+  if (!made.ok()) return call->Answer(made.status(), "");
+  auto shard = std::make_shared<std::optional<server::TableShard>>(*std::move(made));
+  process_.After(world_->prng.Between(absl::ZeroDuration(), kPieceMax),
+                 [job = *job, request, response, done, shard] {
+                   job->Install(*request, std::move(*shard), response.get(), done);
+                 });
 }
 
 bool SimServer::HoldBack(const Call& call) {

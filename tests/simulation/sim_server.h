@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "common/storage/sim_disk.h"
 #include "server/agent/server_agent.h"
+#include "server/replication/replica_transport.h"
 #include "server/service/held_job.h"
 #include "server/service/held_jobs.h"
-#include "server/service/replica_transport.h"
 #include "server/storage/checkpoint_writer.h"
 #include "server/storage/disk_table_source.h"
 #include "server/storage/server_log.h"
@@ -59,10 +59,15 @@ class SimServer {
   class Transport final : public server::ReplicaTransport {
    public:
     explicit Transport(SimServer* server) : server_(server) {}
-    void Send(const v1::ServerAddress& to, std::shared_ptr<const v1::ReplicateRequest> request,
+    void Send(const v1::ServerAddress& to, server::ReplicaRequest request, Moved moved,
               Done done) override;
 
    private:
+    // The rows of a bucket leave piece by piece, while the job goes on.
+    void SendRows(const v1::ServerAddress& to, std::shared_ptr<v1::ReplicateRequest> message,
+                  std::shared_ptr<server::CapturedRows> rows, Moved moved, Done done);
+    void SendMessage(const v1::ServerAddress& to, const v1::ReplicateRequest& message, Done done);
+
     SimServer* const server_;
   };
 
@@ -76,6 +81,7 @@ class SimServer {
   void ServeHeldBack();
   template <typename Request, typename Response>
   void Serve(const Call& call, const std::function<void(const Request&, const Response&)>& told);
+  void Replicate(const Call& call);
   absl::Status GetRouting(const Call& call);
   void Tick();
   void ScheduleTick(Instant at);

@@ -1,8 +1,11 @@
 // GrpcReplicaTransport: ReplicaTransport over gRPC: a channel an address, a deadline a message.
 //
+//   records        Replicate: one message
+//   a whole shard  Install: a stream of parts, each read when the one before has left
+//
 // Thread safety: thread-safe.
-#ifndef CAPSTAN_SERVER_SERVICE_GRPC_REPLICA_TRANSPORT_H_
-#define CAPSTAN_SERVER_SERVICE_GRPC_REPLICA_TRANSPORT_H_
+#ifndef CAPSTAN_SERVER_REPLICATION_GRPC_REPLICA_TRANSPORT_H_
+#define CAPSTAN_SERVER_REPLICATION_GRPC_REPLICA_TRANSPORT_H_
 
 #include <memory>
 #include <string>
@@ -12,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/service/replica_transport.h"
+#include "server/replication/replica_transport.h"
 
 namespace capstan::server {
 
@@ -20,21 +23,27 @@ class GrpcReplicaTransport final : public ReplicaTransport {
  public:
   // Of a message without values; larger ones get a second more for each 16 MiB.
   static constexpr absl::Duration kTimeout = absl::Seconds(2);
+  // Of a whole shard, and a second more for each 256 KiB: a replica that is gone is found by gRPC's
+  // pings, one that takes nothing in by ShardReplication.
+  static constexpr absl::Duration kInstallTimeout = absl::Seconds(10);
 
   ~GrpcReplicaTransport() override;  // Stops.
 
-  void Send(const v1::ServerAddress& to, std::shared_ptr<const v1::ReplicateRequest> request,
-            Done done) override;
+  void Send(const v1::ServerAddress& to, ReplicaRequest request, Moved moved, Done done) override;
 
   // Cancels what is in flight, refuses later messages, and returns once no `done` is running or to
   // come. Idempotent.
   void Stop();
 
  private:
-  struct Call;
+  struct Call;  // What is in flight; a message, or an install.
+  class MessageCall;
+  class InstallCall;
   using Stub = v1::ParameterServer::Stub;
 
-  std::shared_ptr<Stub> StubFor(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null: this has stopped.
+  std::shared_ptr<Stub> Enter(const std::string& address, const std::shared_ptr<Call>& call);
+  void Leave(Call* call);
 
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -45,4 +54,4 @@ class GrpcReplicaTransport final : public ReplicaTransport {
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_SERVICE_GRPC_REPLICA_TRANSPORT_H_
+#endif  // CAPSTAN_SERVER_REPLICATION_GRPC_REPLICA_TRANSPORT_H_

@@ -1,0 +1,54 @@
+// InstallStream: a whole shard as it comes from its primary, in parts, over gRPC's callback API.
+//
+//   request bytes ... first piece or end --> the shard is made aside --piece...--> end --> taken
+//        '--breaks off, cannot be, is not wanted--> nothing has changed
+//
+// Thread safety: gRPC calls one method at a time.
+#ifndef CAPSTAN_SERVER_REPLICATION_INSTALL_STREAM_H_
+#define CAPSTAN_SERVER_REPLICATION_INSTALL_STREAM_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/parameter_server.pb.h"
+#include "server/service/held_jobs.h"
+#include "server/table_store/table_shard.h"
+
+namespace capstan::server {
+
+// Owns itself until OnDone.
+class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
+ public:
+  // Of all but rows.
+  static constexpr size_t kRequestBytesMax = size_t{1} << 30;
+
+  // `jobs` and `response` outlive the stream.
+  static InstallStream* Open(HeldJobs* jobs, v1::ReplicateResponse* response);
+
+  void OnReadDone(bool ok) override;
+  void OnDone() override { delete this; }
+
+ private:
+  InstallStream(HeldJobs* jobs, v1::ReplicateResponse* response)
+      : jobs_(jobs), response_(response) {}
+
+  absl::Status Take();   // The part that has come.
+  absl::Status Begin();  // The request is whole.
+  void Install();
+
+  HeldJobs* const jobs_;
+  v1::ReplicateResponse* const response_;
+  v1::InstallPart part_;
+  std::string bytes_;  // Of the request, until it is whole.
+  std::unique_ptr<v1::ReplicateRequest> request_;
+  std::shared_ptr<HeldJob> job_;  // Shared with HeldJobs, which may drop it meanwhile.
+  std::optional<TableShard> made_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_REPLICATION_INSTALL_STREAM_H_
