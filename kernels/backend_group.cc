@@ -30,4 +30,13 @@ absl::StatusOr<BackendGroup> BackendGroup::Join(
   return group;
 }
 
+std::vector<size_t> BackendGroup::Silent() const {
+  std::vector<size_t> silent;
+  for (size_t i = 0; i < backends_.size(); ++i) {
+    DeviceBackend* const device = backends_[i]->device();
+    if (device != nullptr && !device->Memory().ok()) silent.push_back(i);
+  }
+  return silent;
+}
+
 }  // namespace capstan::kernels

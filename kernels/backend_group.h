@@ -31,6 +31,8 @@ class BackendGroup {
   size_t size() const { return backends_.size(); }  // >= 1.
   Backend& operator[](size_t member) const { return *backends_[member]; }
   Collective* collective() const { return collective_.get(); }  // Null: a lone backend.
+  // Those that do not answer any more, ascending. Asks every device; the host always answers.
+  std::vector<size_t> Silent() const;
 
  private:
   std::vector<std::unique_ptr<Backend>> backends_;

@@ -259,7 +259,7 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
       peer: "server-1"
       waiting_for { table: 1 shard: 2 iteration: 38 ranks: 0 ranks: 3 slots: 7 }
     }
-    failure { reason: DIVERGED message: "conv1" }
+    failure { reason: DIVERGED message: "conv1" gpus_lost: 3 gpus_lost: 1 }
     preparing: true
     activity { what: "examples read" done: 300 })pb");
   REQUIRE_OK_AND_ASSIGN(const TaskReport report, DecodeTaskReport(request));
@@ -281,6 +281,7 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
   CHECK(std::pair(report.totals.rows_cached, report.totals.rows_pulled) == std::pair(70L, 20L));
   CHECK(report.exported);
   CHECK(report.failure == Failure{FailureReason::kDiverged, "conv1"});
+  CHECK(report.gpus_lost == std::vector<int>{3, 1});
   v1::Wait wait;
   EncodeWait(report.wait, wait);
   CHECK(google::protobuf::util::MessageDifferencer::Equals(wait, request.wait()));

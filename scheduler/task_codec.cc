@@ -142,6 +142,8 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
   report.activity = {Cut(request.activity().what(), kTextBytesMax), request.activity().done()};
   if (request.has_wait()) report.wait = DecodeWait(request.wait());
   if (request.has_failure()) report.failure = DecodeFailure(request.failure());
+  report.gpus_lost.assign(request.failure().gpus_lost().begin(),
+                          request.failure().gpus_lost().end());
   // Whoever gives up without a reason is taken at its word all the same.
   if (request.has_failure() && !report.failure.happened()) {
     report.failure.reason = FailureReason::kInternal;

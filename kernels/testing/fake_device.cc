@@ -155,6 +155,7 @@ void FakeDevice::FreePinned(void* memory) {
 }
 
 absl::StatusOr<DeviceMemoryInfo> FakeDevice::Memory() {
+  if (absl::IsUnavailable(error_)) return error_;
   return DeviceMemoryInfo{options_.memory_bytes - used_bytes_, options_.memory_bytes};
 }
 

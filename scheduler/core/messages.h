@@ -336,6 +336,8 @@ struct TaskReport {
   Wait wait;
   Activity activity = {};
   Failure failure;
+  // With kDeviceLost: which GPUs of the task. None of its own: any may be.
+  std::vector<int> gpus_lost = {};
 };
 
 enum class TaskPhase { kIdle, kTrain, kEvaluate, kExport, kFinish };

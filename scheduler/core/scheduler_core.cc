@@ -104,7 +104,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
   const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));
   if (report.failure.reason == FailureReason::kDeviceLost) {
-    slots_.LoseGpus(node, report.task);
+    slots_.LoseGpus(node, report.task, report.gpus_lost);
     nodes_changed_ = true;
   }
   AnswerTask(report.task, actions);  // One held before: the caller gave up on it.

@@ -344,17 +344,18 @@ TEST_CASE("Scheduler: a reported failure is acknowledged, the job's other tasks 
   CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kFailed);
 }
 
-JobPlan GpuPlan(const std::string& id) {
+JobPlan GpuPlan(const std::string& id, int gpus = 1) {
   JobPlan plan = Plan(id, 1);
-  plan.device = {.kind = DeviceNeed::Kind::kGpu, .gpus = 1};
+  plan.device = {.kind = DeviceNeed::Kind::kGpu, .gpus = gpus};
   return plan;
 }
 
-Devices OneGpu() {
+Devices Gpus(int count) {
   Devices devices;
-  devices.gpus.push_back({.index = 0, .name = "fake"});
+  for (int i = 0; i < count; ++i) devices.gpus.push_back({.index = i, .name = "fake"});
   return devices;
 }
+Devices OneGpu() { return Gpus(1); }
 
 TEST_CASE("Scheduler: a job that needs a GPU waits for one, and its task is told which it has",
           "[scheduler][core]") {
@@ -418,6 +419,30 @@ TEST_CASE("Scheduler: a task whose GPU is lost starts again on another worker's"
   CHECK(view.failure.message ==
         "task 0 on worker-1: GPU 0: it does not answer (the first of 2 crashes; max_restarts is "
         "1)");
+}
+
+TEST_CASE("Scheduler: a task that names the GPU it has lost starts again with the others it had",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  const Registration worker = desk.Join("worker-1", Role::kWorker, 1, Gpus(3));
+  JobPlan plan = GpuPlan("job-1", 2);
+  plan.max_restarts = 1;
+  REQUIRE_OK(desk.core.SubmitJob(plan, desk.now, desk.actions));
+  const auto task = [&] { return desk.core.Job("job-1", desk.now)->tasks[0]; };
+  CHECK(task().gpus == std::vector<int>{0, 1});
+  TaskReport report;
+  report.task = {"job-1", task().rank, task().incarnation};
+  report.failure = {FailureReason::kDeviceLost, "GPU 1: it does not answer"};
+  report.gpus_lost = {1};
+  REQUIRE_OK(desk.core.SyncTask(Ticket(1), report, desk.now, desk.actions));
+  CHECK(desk.core.Nodes()[1].gpus_lost == std::vector<int>{1});
+  desk.Take();
+  REQUIRE_OK(desk.Sync(worker, 7, 0));  // Told that it is to run no task,
+  const std::vector<NodeReply> replies = desk.Take();
+  REQUIRE(replies.size() == 1);
+  REQUIRE_OK(desk.Sync(worker, 8, replies[0].generation.value()));  // it runs none.
+  CHECK(task().gpus == std::vector<int>{0, 2});
 }
 
 TEST_CASE("Scheduler: a running job that waits for a GPU keeps none from a plain slot",

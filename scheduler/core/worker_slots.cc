@@ -112,11 +112,14 @@ void WorkerSlots::Release(const NodeId& node, const TaskKey& task) {
   it->second.releasing.insert(task);
 }
 
-void WorkerSlots::LoseGpus(const NodeId& node, const TaskKey& task) {
+void WorkerSlots::LoseGpus(const NodeId& node, const TaskKey& task, absl::Span<const int> gpus) {
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return;
-  const std::vector<int> gpus = GpusOf(node, task);
-  it->second.lost.insert(gpus.begin(), gpus.end());
+  const std::vector<int> own = GpusOf(node, task);
+  std::vector<int> lost(gpus.begin(), gpus.end());
+  std::erase_if(lost, [&own](int gpu) { return !Contains(own, gpu); });
+  if (lost.empty()) lost = own;
+  it->second.lost.insert(lost.begin(), lost.end());
 }
 
 void WorkerSlots::Report(const NodeId& node, absl::Span<const TaskState> tasks, bool current) {

@@ -43,8 +43,9 @@ class WorkerSlots {
   std::optional<Place> Choose(const DeviceNeed& need = {}) const;
   void Take(const Place& place, const TaskKey& task);
   void Release(const NodeId& node, const TaskKey& task);
-  // The task reported that its GPUs are lost.
-  void LoseGpus(const NodeId& node, const TaskKey& task);
+  // The task reported that these of its GPUs are lost. If none of them is its own: any may be, so
+  // all of its own are.
+  void LoseGpus(const NodeId& node, const TaskKey& task, absl::Span<const int> gpus = {});
 
   // What a daemon runs. `current`: the daemon has seen its newest desired state, so what that does
   // not hold and the report does not list is gone.

@@ -178,6 +178,34 @@ TEST_CASE("Worker slots: a lost GPU is given to nobody until its daemon starts a
   CHECK(slots.capacity(kOneGpu) == 2);
 }
 
+TEST_CASE("Worker slots: of a task's GPUs those that it names are lost, or all of them",
+          "[scheduler][core]") {
+  WorkerSlots slots;
+  slots.AddNode("worker-1", 2, Gpus({0, 1, 2, 3}));
+  slots.Take(*slots.Choose(kTwoGpus), Key(0));
+  slots.Take(*slots.Choose(kTwoGpus), Key(1));
+  const auto lost = [&slots] { return slots.GpusLost("worker-1"); };
+  SECTION("one of two") {
+    slots.LoseGpus("worker-1", Key(0), {1});
+    CHECK(lost() == std::vector<int>{1});
+    slots.Release("worker-1", Key(0));
+    slots.Report("worker-1", {}, /*current=*/true);
+    CHECK(slots.Choose(kOneGpu) == Place{"worker-1", {0}});
+  }
+  SECTION("others' are not taken from them") {
+    slots.LoseGpus("worker-1", Key(0), {-1, 0, 2, 64});
+    CHECK(lost() == std::vector<int>{0});
+  }
+  SECTION("it names none") {
+    slots.LoseGpus("worker-1", Key(1));
+    CHECK(lost() == std::vector<int>{2, 3});
+  }
+  SECTION("it names none of its own") {
+    slots.LoseGpus("worker-1", Key(1), {0});
+    CHECK(lost() == std::vector<int>{2, 3});
+  }
+}
+
 TEST_CASE("Worker slots: GPUs that no task can use count for none, and say why",
           "[scheduler][core]") {
   WorkerSlots slots;

@@ -91,13 +91,15 @@ class FakeGpuTest(unittest.TestCase):
             with cluster.Cluster(servers=1, workers=1) as live:
                 job = live.submit(self.job(live, "cuda", more_resources="gpus: 2"))
                 self.wait(live, job)
-                node = live.run("node", "describe", "worker-0").stdout
-                return digest(live.output(job)), live.logs(), node
-        whole, _, _ = model()
-        again, logs, node = model(lost="1:3000")
+                worker, = (node for node in live.json("node", "list")["nodes"]
+                           if node["nodeId"] == "worker-0")
+                return digest(live.output(job)), live.logs(), worker.get("gpusLost", [])
+        whole, _, none = model()
+        self.assertEqual(none, [])
+        again, logs, lost = model(lost="1:3000")
         self.assertEqual(again, whole)
         self.assertIn("fake GPU 1 has fallen off the bus", logs)
-        self.assertIn("lost", node)
+        self.assertEqual(lost, [1])  # Not the other one of its task.
 
     def test_one_with_too_little_memory_is_named(self):
         self.say(gpus="2", memory="1:100000")

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 
 namespace capstan::worker {
 namespace {
@@ -115,9 +116,7 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
   PortCall training(port_, port_.Train(work, *push, &result));
   co_await training;
   if (!result.ok()) {
-    co_return absl::Status(
-        result.status().code(),
-        absl::StrCat("iteration ", work.iteration.value(), ": ", result.status().message()));
+    co_return Annotate(result.status(), absl::StrCat("iteration ", work.iteration.value()));
   }
   outstanding_.push_back({*push, work, *result});
   // The other slots of the iteration may be this task's own: see ForwardOne.

@@ -10,9 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "common/devices/devices_codec.h"
 #include "common/observability/log.h"
+#include "common/status/status_macros.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device_backend.h"
+#include "worker/task/lost_gpus.h"
 
 namespace capstan::worker {
 namespace {
@@ -35,6 +37,29 @@ absl::Status OnThisMachine(const absl::Status& status, const std::string& what) 
   const std::string message = absl::StrCat(what, ": ", status.message());
   return absl::IsResourceExhausted(status) ? absl::ResourceExhaustedError(message)
                                            : absl::UnavailableError(message);
+}
+
+// All GPUs of a choice. Where one cannot be opened the others are tried all the same: whoever tries
+// again is to know which are left.
+absl::StatusOr<std::vector<std::unique_ptr<kernels::DeviceBackend>>> OpenAll(
+    const DeviceChoice& choice) {
+  std::vector<std::unique_ptr<kernels::DeviceBackend>> gpus;
+  std::vector<int> unusable;
+  absl::Status first;
+  for (const int index : choice.gpus) {
+    kernels::cuda::CudaOptions options = choice.cuda;
+    options.device = index;
+    absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>> opened =
+        kernels::cuda::OpenCudaBackend(options);
+    if (opened.ok()) {
+      gpus.push_back(*std::move(opened));
+      continue;
+    }
+    unusable.push_back(index);
+    first.Update(OnThisMachine(opened.status(), absl::StrCat("GPU ", index, " cannot be opened")));
+  }
+  if (!first.ok()) return WithLostGpus(first, unusable);
+  return gpus;
 }
 
 }  // namespace
@@ -68,17 +93,8 @@ absl::StatusOr<kernels::BackendGroup> MakeBackends(const DeviceChoice& choice) {
   if (choice.gpus.empty()) {
     return kernels::BackendGroup(kernels::MakeCpuBackend({.threads = choice.threads}));
   }
-  std::vector<std::unique_ptr<kernels::DeviceBackend>> gpus;
-  for (const int index : choice.gpus) {
-    kernels::cuda::CudaOptions options = choice.cuda;
-    options.device = index;
-    absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>> opened =
-        kernels::cuda::OpenCudaBackend(options);
-    if (!opened.ok()) {
-      return OnThisMachine(opened.status(), absl::StrCat("GPU ", index, " cannot be opened"));
-    }
-    gpus.push_back(*std::move(opened));
-  }
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<kernels::DeviceBackend>> gpus,
+                           OpenAll(choice));
   if (gpus.size() == 1) return kernels::BackendGroup(std::move(gpus[0]));
   absl::StatusOr<kernels::BackendGroup> joined = kernels::BackendGroup::Join(std::move(gpus));
   if (joined.ok()) return joined;

@@ -29,8 +29,8 @@ DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus);
 // one that it names, or the first ones. Empty: it asks for none.
 std::vector<int> GpusAsked(const v1::Resources& resources);
 
-// Errors: kUnavailable        a GPU cannot be used, or several do not work together; says which and
-//                             why.
+// Errors: kUnavailable        GPUs cannot be used, or do not work together; says why of the first,
+//                             and names all that cannot (lost_gpus.h).
 //         kResourceExhausted  a GPU has no memory for its context.
 absl::StatusOr<kernels::BackendGroup> MakeBackends(const DeviceChoice& choice);
 

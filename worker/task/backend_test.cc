@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/testing/status_matchers.h"
+#include "worker/task/lost_gpus.h"
 
 namespace capstan::worker {
 namespace {
@@ -59,6 +60,8 @@ TEST_CASE("Task backend: a GPU that cannot be opened is named with the reason", 
   CHECK_THAT(GpuBackendProblem(), Catch::StartsWith("no CUDA plugin could be loaded"));
   CHECK_STATUS(MakeBackends({.gpus = {1, 0}}), absl::StatusCode::kUnavailable,
                "GPU 1 cannot be opened");
+  // None of them can be: who chooses others need not find that out one by one.
+  CHECK(LostGpusOf(MakeBackends({.gpus = {1, 0}}).status()) == std::vector<int>{1, 0});
 }
 
 TEST_CASE("Task backend: a trainer without servers takes as many GPUs as a task gets",

@@ -6,6 +6,7 @@
 #include "common/status/status_macros.h"
 #include "kernels/backend_group.h"
 #include "worker/task/backend.h"
+#include "worker/task/lost_gpus.h"
 
 namespace capstan::worker {
 namespace {
@@ -27,11 +28,18 @@ absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(const v1::
   CAPSTAN_ASSIGN_OR_RETURN(kernels::BackendGroup backends, MakeBackends(DeviceChoiceOf(job, gpus)));
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                            Trainer::Create(job, std::move(backends), observer));
-  return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer)));
+  return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer), gpus));
 }
 
-DenseComputation::DenseComputation(std::unique_ptr<Trainer> trainer)
-    : trainer_(std::move(trainer)), tables_(MakeTables(trainer_->plan())) {}
+DenseComputation::DenseComputation(std::unique_ptr<Trainer> trainer, std::vector<int> gpus)
+    : trainer_(std::move(trainer)), gpus_(std::move(gpus)), tables_(MakeTables(trainer_->plan())) {}
+
+absl::Status DenseComputation::Located(absl::Status status) const {
+  if (!absl::IsUnavailable(status) || gpus_.size() < 2) return status;
+  std::vector<int> lost;
+  for (const size_t device : trainer_->SilentDevices()) lost.push_back(gpus_[device]);
+  return WithLostGpus(std::move(status), lost);
+}
 
 void DenseComputation::MakeRoom(TableArrays* arrays) const {
   arrays->resize(tables_.size());
@@ -63,15 +71,17 @@ bool DenseComputation::Forward(const Work& work, const std::vector<Work>& upcomi
 
 absl::StatusOr<WorkResult> DenseComputation::Train(const Work& work, TableArrays* gradient,
                                                    const GradientPartReady& ready) {
-  CAPSTAN_RETURN_IF_ERROR(forward_);
-  CAPSTAN_ASSIGN_OR_RETURN(const BatchResult batch, trainer_->Backward(gradient, ready));
-  return ResultOf(work, batch);
+  CAPSTAN_RETURN_IF_ERROR(Located(forward_));
+  const absl::StatusOr<BatchResult> batch = trainer_->Backward(gradient, ready);
+  if (!batch.ok()) return Located(batch.status());
+  return ResultOf(work, *batch);
 }
 
 absl::StatusOr<WorkResult> DenseComputation::Evaluate(const Work& work,
                                                       const TableArrays& parameters) {
-  CAPSTAN_ASSIGN_OR_RETURN(const BatchResult batch, trainer_->Evaluate(work.positions, parameters));
-  return ResultOf(work, batch);
+  const absl::StatusOr<BatchResult> batch = trainer_->Evaluate(work.positions, parameters);
+  if (!batch.ok()) return Located(batch.status());
+  return ResultOf(work, *batch);
 }
 
 }  // namespace capstan::worker

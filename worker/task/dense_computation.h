@@ -30,12 +30,15 @@ class DenseComputation final : public Computation {
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
 
  private:
-  explicit DenseComputation(std::unique_ptr<Trainer> trainer);
+  DenseComputation(std::unique_ptr<Trainer> trainer, std::vector<int> gpus);
   void MakeRoom(TableArrays* arrays) const;
+  // An error of computing, with the GPUs that it is of, where that can be told.
+  absl::Status Located(absl::Status status) const;
 
   const std::unique_ptr<Trainer> trainer_;
+  const std::vector<int> gpus_;  // That it computes on, as its devices count them.
   const std::vector<v1::TableSpec> tables_;
-  absl::Status forward_;  // How the last Forward has ended.
+  absl::Status forward_;                  // How the last Forward has ended.
 };
 
 }  // namespace capstan::worker

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "worker/task/lost_gpus.h"
+
 namespace capstan::worker {
 namespace {
 
@@ -32,6 +34,8 @@ v1::Failure FailureOf(const absl::Status& status, FailedAt at) {
   const bool device = at == FailedAt::kComputingOnGpu && absl::IsUnavailable(status);
   failure.set_reason(device ? v1::Failure::DEVICE_LOST : ReasonOf(status.code()));
   failure.set_message(std::string(status.message()));
+  if (!device) return failure;
+  for (const int gpu : LostGpusOf(status)) failure.add_gpus_lost(gpu);
   return failure;
 }
 

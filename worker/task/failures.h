@@ -11,8 +11,9 @@ namespace capstan::worker {
 
 // kInvalidArgument, kUnimplemented -> USER_ERROR; kDataLoss, kNotFound, kPermissionDenied ->
 // BAD_DATA; kOutOfRange -> DIVERGED (a loss or gradient that is not finite); kResourceExhausted ->
-// OUT_OF_MEMORY; kDeadlineExceeded -> HANG; kUnavailable while computing on a GPU -> DEVICE_LOST;
-// anything else -> INTERNAL. REQUIRES: !status.ok().
+// OUT_OF_MEMORY; kDeadlineExceeded -> HANG; kUnavailable while computing on a GPU -> DEVICE_LOST,
+// with the GPUs that the status names (lost_gpus.h); anything else -> INTERNAL.
+// REQUIRES: !status.ok().
 enum class FailedAt { kAnything, kComputingOnGpu };
 v1::Failure FailureOf(const absl::Status& status, FailedAt at = FailedAt::kAnything);
 

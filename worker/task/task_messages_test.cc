@@ -4,6 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "worker/task/failures.h"
+#include "worker/task/lost_gpus.h"
 
 namespace capstan::worker {
 namespace {
@@ -120,6 +121,11 @@ TEST_CASE("Failures: each code has its named reason", "[worker][task]") {
         v1::Failure::DEVICE_LOST);
   CHECK(FailureOf(absl::OutOfRangeError("x"), FailedAt::kComputingOnGpu).reason() ==
         v1::Failure::DIVERGED);
+  const absl::Status lost = WithLostGpus(absl::UnavailableError("x"), {1, 3});
+  const v1::Failure failure = FailureOf(lost, FailedAt::kComputingOnGpu);
+  CHECK(std::vector<int>(failure.gpus_lost().begin(), failure.gpus_lost().end()) ==
+        std::vector<int>{1, 3});
+  CHECK(FailureOf(lost).gpus_lost().empty());  // A server that is away loses no GPU.
   CHECK(FailureOf(absl::DeadlineExceededError("x")).reason() == v1::Failure::HANG);
   CHECK(FailureOf(absl::InternalError("why")).message() == "why");
 }

@@ -354,8 +354,10 @@ TEST_CASE("Device group: a device that is lost fails the step with its name, whe
         const Devices devices(3, seed, [&](int i, FakeDevice::Options& options) {
           if (i == lost) options.runs_until_lost = at;
         });
+        CHECK(devices.group->Silent().empty());
         CHECK_STATUS(RunOn(plan, devices), absl::StatusCode::kUnavailable,
                      "fake GPU " + std::to_string(lost) + " has fallen off the bus");
+        CHECK(devices.group->Silent() == std::vector<size_t>{static_cast<size_t>(lost)});
       }
     }
   }

@@ -130,6 +130,8 @@ class TrainerImpl final : public Trainer {
     return sum;
   }
 
+  std::vector<size_t> SilentDevices() const override { return group_.Silent(); }
+
  private:
   static BatchRange RangeOf(const MicroBatch& batch) {
     return {batch.epoch.value(), batch.positions.begin, batch.positions.end};

@@ -7,6 +7,7 @@
 #ifndef CAPSTAN_WORKER_TRAINING_TRAINER_H_
 #define CAPSTAN_WORKER_TRAINING_TRAINER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -66,6 +67,9 @@ class Trainer {
   // Errors: kInvalidArgument  positions outside [0, test_samples()); else those of
   // Network::Evaluate.
   virtual absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) = 0;
+
+  // Of `group`, which devices do not answer any more (BackendGroup::Silent).
+  virtual std::vector<size_t> SilentDevices() const = 0;
 };
 
 // Tables of the plan's sizes, filled with zeros.
