@@ -50,6 +50,7 @@ void DenseComputation::MakeRoom(TableArrays* arrays) const {
 
 absl::StatusOr<AllTableKeys> DenseComputation::BeginPull(const Work&, const std::vector<Work>&,
                                                          TableArrays* parameters) {
+  pulled_ = Parameters::kNew;
   MakeRoom(parameters);
   return AllTableKeys();
 }
@@ -79,7 +80,8 @@ absl::StatusOr<WorkResult> DenseComputation::Train(const Work& work, TableArrays
 
 absl::StatusOr<WorkResult> DenseComputation::Evaluate(const Work& work,
                                                       const TableArrays& parameters) {
-  const absl::StatusOr<BatchResult> batch = trainer_->Evaluate(work.positions, parameters);
+  const absl::StatusOr<BatchResult> batch =
+      trainer_->Evaluate(work.positions, parameters, std::exchange(pulled_, Parameters::kSame));
   if (!batch.ok()) return Located(batch.status());
   return ResultOf(work, *batch);
 }

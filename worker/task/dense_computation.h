@@ -39,6 +39,7 @@ class DenseComputation final : public Computation {
   const std::vector<int> gpus_;  // That it computes on, as its devices count them.
   const std::vector<v1::TableSpec> tables_;
   absl::Status forward_;                  // How the last Forward has ended.
+  Parameters pulled_ = Parameters::kNew;  // kSame: nothing since the last evaluation.
 };
 
 }  // namespace capstan::worker

@@ -174,12 +174,19 @@ absl::StatusOr<std::vector<Outcome>> RunSteps(const ModelPlan& plan, Network& ne
     for (float& value : parameters) value *= 0.875f;  // So that each pass must be given them all.
     Batch test = LabelledBatch(plan, n, 50 + step);
     // Small means, so that ReLU lets through what depends on the parameters.
-    const std::vector<float> statistics(static_cast<size_t>(plan.statistic_count),
-                                        0.01f * static_cast<float>(step + 1));
+    std::vector<float> statistics(static_cast<size_t>(plan.statistic_count),
+                                  0.01f * static_cast<float>(step + 1));
     const absl::StatusOr<BatchResult> tested =
         network.Evaluate(test.view(), parameters, statistics);
     if (!tested.ok()) return tested.status();
     outcomes.push_back({.correct = tested->correct, .loss = tested->loss_sum});
+    // Members that had no samples then have some now.
+    for (float& value : statistics) value += 0.005f;
+    Batch more = LabelledBatch(plan, kBatch, 90 + step);
+    const absl::StatusOr<BatchResult> again =
+        network.Evaluate(more.view(), parameters, statistics, Parameters::kSame);
+    if (!again.ok()) return again.status();
+    outcomes.push_back({.correct = again->correct, .loss = again->loss_sum});
     for (float& value : parameters) value *= 0.875f;
     ++step;
   }
@@ -194,7 +201,7 @@ std::vector<Outcome> ExpectedSteps(const ModelPlan& plan, int64_t members,
   std::vector<float> parameters = InitialParameters(plan);
   uint64_t step = 0;
   for (const int64_t n : sizes) {
-    outcomes[2 * step] =
+    outcomes[3 * step] =
         BySlots(plan, LabelledBatch(plan, n, 10 + step), parameters, step, 0.25f, members);
     for (float& value : parameters) value = value * 0.875f * 0.875f;  // As both passes do.
     ++step;

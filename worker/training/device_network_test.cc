@@ -84,11 +84,17 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status Evaluate(Batch batch, Outcome* outcome) {
-    const absl::StatusOr<BatchResult> result =
-        network_->Evaluate(batch.view(), parameters_, statistics_);
-    if (!result.ok()) return result.status();
-    Note(*result, outcome);
+  // Batches in turn with the same parameters, but each with statistics of its own.
+  absl::Status Evaluate(std::vector<Batch> batches, Outcome* outcome) {
+    Parameters which = Parameters::kNew;
+    for (Batch& batch : batches) {
+      const absl::StatusOr<BatchResult> result =
+          network_->Evaluate(batch.view(), parameters_, statistics_, which);
+      if (!result.ok()) return result.status();
+      Note(*result, outcome);
+      which = Parameters::kSame;
+      for (float& value : statistics_) value += 0.02f;
+    }
     for (float& value : parameters_) value *= 0.75f;  // So that the next step must upload them all.
     return absl::OkStatus();
   }
@@ -122,7 +128,8 @@ absl::StatusOr<Outcome> RunSteps(const ModelPlan& plan, kernels::Backend& backen
     absl::Status status = worker.Train(LabelledBatch(plan, kBatch, 10 + i), i, &outcome);
     if (!status.ok()) return status;
   }
-  absl::Status status = worker.Evaluate(LabelledBatch(plan, kBatch, 20), &outcome);
+  absl::Status status =
+      worker.Evaluate({LabelledBatch(plan, kBatch, 20), LabelledBatch(plan, kBatch, 24)}, &outcome);
   if (status.ok()) status = worker.Train(LabelledBatch(plan, 11, 21), 4, &outcome);
   if (status.ok()) status = worker.Train(LabelledBatch(plan, kBatch, 22), 5, &outcome, 0.5f);
   if (status.ok()) status = worker.Train(LabelledBatch(plan, kBatch, 23), 6, &outcome);
@@ -197,6 +204,30 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("Device network: an evaluation's parameters go up once, and again after a step",
+          "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(kSmallNets[2].text, kSmallNets[2].input);
+  FakeDevice device = MakeDevice(0);
+  REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, device, kBatch));
+  std::vector<float> parameters(static_cast<size_t>(plan.parameter_count), 0.5f),
+      gradient(parameters);
+  std::vector<float> statistics(static_cast<size_t>(plan.statistic_count), 0.5f),
+      moments(statistics);
+  Batch batch = RandomBatch(plan, kBatch);
+  const auto copied = [&](Parameters which) {
+    const int64_t before = device.counts().copied_bytes;
+    REQUIRE_OK(network->Evaluate(batch.view(), parameters, statistics, which));
+    return device.counts().copied_bytes - before;
+  };
+  const int64_t all = copied(Parameters::kSame);  // There is nothing yet that could be the same.
+  CHECK(copied(Parameters::kSame) == all - plan.parameter_count * 4);
+  CHECK(copied(Parameters::kNew) == all);
+  CHECK(copied(Parameters::kSame) < all);
+  REQUIRE_OK(network->Train(batch.view(), parameters, 1.0f, 1, absl::MakeSpan(gradient),
+                            absl::MakeSpan(moments)));
+  CHECK(copied(Parameters::kSame) == all);
+}
+
 TEST_CASE("Device network: nothing is allocated once each size has been seen twice",
           "[worker][training]") {
   const ModelPlan plan = PlanSmallNet(kSmallNets[2].text, kSmallNets[2].input);
@@ -206,7 +237,7 @@ TEST_CASE("Device network: nothing is allocated once each size has been seen twi
   const auto round = [&] {
     for (const int64_t n : {kBatch, kBatch - 1}) {
       REQUIRE_OK(worker.Train(RandomBatch(plan, n), 1, &outcome));
-      REQUIRE_OK(worker.Evaluate(RandomBatch(plan, n), &outcome));
+      REQUIRE_OK(worker.Evaluate({RandomBatch(plan, n)}, &outcome));
     }
   };
   round();

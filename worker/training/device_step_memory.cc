@@ -117,11 +117,11 @@ int64_t DeviceStepMemory::part_elements() const {
 
 // ---------------------------------------------------------------- to the device
 
-absl::Status DeviceStepMemory::Upload(const Array& to, absl::Span<const std::byte> from,
-                                      int64_t offset) {
+absl::Status DeviceStepMemory::Upload(Stream stream, const Array& to,
+                                      absl::Span<const std::byte> from, int64_t offset) {
   if (from.empty()) return absl::OkStatus();
   std::memcpy(to.pinned + offset, from.data(), from.size());
-  return device_.CopyAsync(Stream::kUpload, to.device + offset, to.pinned + offset,
+  return device_.CopyAsync(stream, to.device + offset, to.pinned + offset,
                            static_cast<int64_t>(from.size()));
 }
 
@@ -131,8 +131,8 @@ absl::Status DeviceStepMemory::UploadBatch(const BatchView& batch, StagedBatch* 
   staged->name = 0;
   CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
                                        [&] { return absl::StrCat("batch of ", batch.n()); }));
-  CAPSTAN_RETURN_IF_ERROR(Upload(staged->images, BytesOf(batch.images), 0));
-  CAPSTAN_RETURN_IF_ERROR(Upload(staged->labels, BytesOf(batch.labels), 0));
+  CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kUpload, staged->images, BytesOf(batch.images), 0));
+  CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kUpload, staged->labels, BytesOf(batch.labels), 0));
   CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*staged->uploaded, Stream::kUpload));
   staged->on_its_way = true;
@@ -169,8 +169,8 @@ absl::Status DeviceStepMemory::Begin(const ForwardArrays& arrays) {
   forward_ = arrays;
   parts_.clear();
   CAPSTAN_RETURN_IF_ERROR(UseBatch(arrays.batch));
-  // Steps see them with the first parameters: a layer with statistics has a scale, too.
-  return Upload(statistics_, BytesOf(arrays.statistics), 0);
+  // On the steps' own stream: few, and they come with every evaluation, as parameters may not.
+  return Upload(Stream::kCompute, statistics_, BytesOf(arrays.statistics), 0);
 }
 
 void DeviceStepMemory::BeginAgain(absl::Span<float> moments) {
@@ -183,7 +183,7 @@ absl::Status DeviceStepMemory::UploadParameters(int64_t begin, int64_t end) {
       forward_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
                                        [&] { return ElementsText("parameters", begin, end); }));
-  return Upload(parameters_, BytesOf(values), begin * kFloatBytes);
+  return Upload(Stream::kUpload, parameters_, BytesOf(values), begin * kFloatBytes);
 }
 
 absl::Status DeviceStepMemory::UseParameters(int64_t begin, int64_t end) {

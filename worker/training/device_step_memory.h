@@ -66,7 +66,8 @@ class DeviceStepMemory final : public StepMemory {
   // Gives every array its place on `side` of a block at `base` (null: only counts), for batches of
   // `n`. Returns the bytes.
   int64_t PlaceArrays(Side side, std::byte* base, int64_t n);
-  absl::Status Upload(const Array& to, absl::Span<const std::byte> from, int64_t offset);
+  absl::Status Upload(kernels::Stream stream, const Array& to, absl::Span<const std::byte> from,
+                      int64_t offset);
   absl::Status UseBatch(const BatchView& batch);
   absl::Status UploadBatch(const BatchView& batch, StagedBatch* staged);
 

@@ -46,7 +46,7 @@ class FakeNetwork final : public Network {
     return absl::OkStatus();
   }
   absl::StatusOr<BatchResult> Evaluate(const BatchView&, absl::Span<const float>,
-                                       absl::Span<const float>) override {
+                                       absl::Span<const float>, Parameters) override {
     return absl::UnimplementedError("not used");
   }
   absl::Status Stage(const BatchView&) override { return absl::UnimplementedError("not used"); }

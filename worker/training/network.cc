@@ -49,7 +49,8 @@ class NetworkImpl final : public Network {
 
   absl::Status Forward(const BatchView& batch, absl::Span<const float> parameters,
                        uint64_t dropout_key, const ParametersNeeded& needed) override {
-    CAPSTAN_RETURN_IF_ERROR(Begin(batch, parameters, {}, dropout_key, ProgramKind::kTraining));
+    CAPSTAN_RETURN_IF_ERROR(
+        Begin(batch, parameters, {}, dropout_key, ProgramKind::kTraining, Parameters::kNew));
     CAPSTAN_RETURN_IF_ERROR(RunForward(needed));
     passed_ = Passed::kForward;
     return absl::OkStatus();
@@ -82,7 +83,7 @@ class NetworkImpl final : public Network {
       return absl::FailedPreconditionError("no step of a device to repeat");
     }
     under_way_ = true;
-    exchange_.Begin(StepExchange::Parameters::kKept);
+    exchange_.Begin(Parameters::kSame);
     CAPSTAN_RETURN_IF_ERROR(ForEach([](Replica& replica, size_t) { return replica.BeginAgain(); }));
     CAPSTAN_RETURN_IF_ERROR(RunForward(/*needed=*/nullptr));
     passed_ = Passed::kForward;
@@ -90,13 +91,17 @@ class NetworkImpl final : public Network {
   }
 
   absl::StatusOr<BatchResult> Evaluate(const BatchView& batch, absl::Span<const float> parameters,
-                                       absl::Span<const float> statistics) override {
+                                       absl::Span<const float> statistics,
+                                       Parameters which) override {
     CAPSTAN_RETURN_IF_ERROR(CheckCount("statistics", statistics.size(), plan_.statistic_count));
-    CAPSTAN_RETURN_IF_ERROR(
-        Begin(batch, parameters, statistics, /*dropout_key=*/0, ProgramKind::kEvaluation));
+    const bool kept = which == Parameters::kSame && passed_ == Passed::kEvaluation;
+    CAPSTAN_RETURN_IF_ERROR(Begin(batch, parameters, statistics, /*dropout_key=*/0,
+                                  ProgramKind::kEvaluation,
+                                  kept ? Parameters::kSame : Parameters::kNew));
     CAPSTAN_RETURN_IF_ERROR(RunForward(/*needed=*/nullptr));
     for (const auto& replica : replicas_) replica->memory().BeginBackward({});  // There is none.
     CAPSTAN_RETURN_IF_ERROR(End());
+    passed_ = Passed::kEvaluation;
     return ReadResult();
   }
 
@@ -164,7 +169,8 @@ class NetworkImpl final : public Network {
   // ------------------------------------------------------------- running
 
   absl::Status Begin(const BatchView& batch, absl::Span<const float> parameters,
-                     absl::Span<const float> statistics, uint64_t dropout_key, ProgramKind kind) {
+                     absl::Span<const float> statistics, uint64_t dropout_key, ProgramKind kind,
+                     Parameters which) {
     CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
@@ -173,7 +179,7 @@ class NetworkImpl final : public Network {
         [&](Replica& replica, size_t i) { return replica.Prepare(Part(batch, i).n(), kind); }));
     under_way_ = true;
     batch_ = batch;
-    exchange_.Begin(StepExchange::Parameters::kNew);
+    exchange_.Begin(which);
     return ForEach([&](Replica& replica, size_t i) {
       // Every device has masks of its own.
       const uint64_t key = i == 0 ? dropout_key : MixKey(dropout_key, i);
@@ -271,7 +277,7 @@ class NetworkImpl final : public Network {
   }
 
   // How far the last step has come.
-  enum class Passed { kNothing, kForward, kBackward };
+  enum class Passed { kNothing, kForward, kBackward, kEvaluation };
 
   const ModelPlan plan_;
   const std::vector<kernels::Backend*> backends_;

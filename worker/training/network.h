@@ -98,10 +98,14 @@ class Network {
                                     const GradientReady& ready = nullptr,
                                     const std::function<void()>& enqueued = nullptr);
 
-  // One forward pass in inference mode (running statistics, no dropout). Errors: as Forward.
+  // One forward pass in inference mode (running statistics, no dropout).
+  //   which  kSame: the parameters have the values of the last evaluation; if no other step came
+  //          between, a device does not copy them again
+  // Errors: as Forward.
   virtual absl::StatusOr<BatchResult> Evaluate(const BatchView& batch,
                                                absl::Span<const float> parameters,
-                                               absl::Span<const float> statistics) = 0;
+                                               absl::Span<const float> statistics,
+                                               Parameters which = Parameters::kNew) = 0;
 
   // Begins to upload a batch (copied before this returns) that a later step will be given under the
   // same name, which is not 0. Of use on devices only, and while a step goes on: see Backward.

@@ -29,6 +29,9 @@ using GradientReady = std::function<void(int64_t first)>;
 // them. Returns false if they will not come: the pass is given up.
 using ParametersNeeded = std::function<bool(int64_t end)>;
 
+// Whether a step's parameters are those of the step before, which a device still has.
+enum class Parameters { kNew, kSame };
+
 struct ForwardArrays {
   BatchView batch;
   absl::Span<const float> parameters;  // [parameter_count]

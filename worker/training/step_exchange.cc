@@ -10,8 +10,8 @@ StepExchange::StepExchange(std::vector<StepMemory*> members, kernels::Collective
                            int64_t parameter_count)
     : members_(std::move(members)), collective_(collective), parameter_count_(parameter_count) {}
 
-void StepExchange::Begin(Parameters parameters) {
-  uploaded_end_ = parameters == Parameters::kKept ? parameter_count_ : 0;
+void StepExchange::Begin(Parameters which) {
+  uploaded_end_ = which == Parameters::kSame ? parameter_count_ : 0;
   gradient_from_ = parameter_count_;
 }
 

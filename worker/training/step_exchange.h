@@ -25,8 +25,7 @@ class StepExchange {
                int64_t parameter_count);
 
   // A step begins, with parameters that devices have not, or have already.
-  enum class Parameters { kNew, kKept };
-  void Begin(Parameters parameters);
+  void Begin(Parameters which);
 
   // Steps that are run from now on may read parameters below `end`, which grows.
   absl::Status NeedParameters(int64_t end);

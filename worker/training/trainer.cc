@@ -106,8 +106,10 @@ class TrainerImpl final : public Trainer {
                            [this] { StageNext(); });
   }
 
-  absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) override {
+  absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,
+                                       Parameters which) override {
     CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
+    if (which == Parameters::kNew) which_ = which;
     if (positions.begin < 0 || positions.end > test_samples()) {
       return absl::InvalidArgumentError(
           absl::StrCat("evaluation of test samples [", positions.begin, ", ", positions.end,
@@ -121,9 +123,9 @@ class TrainerImpl final : public Trainer {
     for (size_t i = 0; i < ranges.size(); ++i) {
       CAPSTAN_ASSIGN_OR_RETURN(const DecodedBatch* decoded,
                                test_->source.Get(absl::MakeConstSpan(ranges).subspan(i)));
-      CAPSTAN_ASSIGN_OR_RETURN(
-          const BatchResult result,
-          network_->Evaluate(ViewOf(*decoded), tables[0], StatisticsOf(tables)));
+      CAPSTAN_ASSIGN_OR_RETURN(const BatchResult result,
+                               network_->Evaluate(ViewOf(*decoded), tables[0], StatisticsOf(tables),
+                                                  std::exchange(which_, Parameters::kSame)));
       sum.loss_sum += result.loss_sum;
       sum.correct += result.correct;
     }
@@ -160,8 +162,9 @@ class TrainerImpl final : public Trainer {
   const kernels::BackendGroup group_;
   std::unique_ptr<Network> network_;  // Uses plan_ and group_.
   std::unique_ptr<GradientStep> step_;
-  uint64_t names_ = 0;        // Given so far.
-  uint64_t staged_name_ = 0;  // 0: none is staged.
+  Parameters which_ = Parameters::kNew;  // That the next batch of an evaluation has.
+  uint64_t names_ = 0;                   // Given so far.
+  uint64_t staged_name_ = 0;             // 0: none is staged.
   BatchRange staged_;
 };
 

@@ -64,9 +64,11 @@ class Trainer {
                                     Tables* gradient, absl::Span<const MicroBatch> ahead = {});
 
   // Loss and hits over the test samples at `positions` (in file order), of any number.
+  //   which  kSame: the tables have the values of the last call of Evaluate
   // Errors: kInvalidArgument  positions outside [0, test_samples()); else those of
   // Network::Evaluate.
-  virtual absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables) = 0;
+  virtual absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,
+                                               Parameters which = Parameters::kNew) = 0;
 
   // Of `group`, which devices do not answer any more (BackendGroup::Silent).
   virtual std::vector<size_t> SilentDevices() const = 0;
