@@ -1,14 +1,19 @@
-// Training steps on request: the worker's side of train_cpu.py, which times it against PyTorch.
+// Training steps on request: our side of train_cpu.py and tests/gpu/compare_training.py, which time
+// it against PyTorch.
 //
-//   train_steps --zoo=lenet --batch=64 --threads=1 [--gpu=0,1 --compute=BF16]
+//   train_steps --zoo=lenet --batch=64 --threads=1 [--image=28x28x1 --classes=10]
+//               [--gpu=0,1 --compute=BF16] [--update=device]
 //
 // Reads lines from standard input, each a number of steps; trains that many and answers with a
 // line: wall seconds, processor seconds, mean loss of the last step. A step is what a worker and a
 // server do for a micro-batch without the network between them: gradient, check for divergence,
-// momentum SGD. The data is synthetic and in memory, as it is on PyTorch's side.
+// momentum SGD. With --update=device parameters stay on the GPU and are updated there, and only the
+// loss is looked at. The data is synthetic and in memory; the next batch is on its way to the GPU
+// while it computes one.
 #include <time.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -19,6 +24,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "common/model/initial_values.h"
 #include "common/model/plan_model.h"
@@ -26,8 +34,11 @@
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "kernels/backend_group.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "proto/job.pb.h"
+#include "server/device/update_scalars.h"
 #include "server/optimizer/optimizer.h"
+#include "server/optimizer/step_scalars.h"
 #include "worker/task/backend.h"
 #include "worker/training/gradient_step.h"
 #include "worker/training/network.h"
@@ -35,13 +46,20 @@
 namespace capstan {
 namespace {
 
-constexpr int64_t kBatches = 16;  // In memory, taken in turn.
-constexpr int64_t kClasses = 10;
-constexpr SampleShape kImage{28, 28, 1};
+using kernels::cuda::CudaBackend;
+
+// Batches in memory, taken in turn: so many, or fewer of as many bytes; two at least.
+constexpr int64_t kBatchesMax = 16;
+constexpr int64_t kBatchesBytesMax = int64_t{1} << 29;
+constexpr int64_t kSideMax = 4096;  // Of an image.
 
 struct Options {
   std::string zoo = "lenet";
   int64_t batch = 64;
+  std::string image = "28x28x1";
+  int64_t classes = 10;
+  std::string update = "host";
+  bool parameters = false;  // Says how many the model has, and nothing else.
   int threads = 1;
   std::vector<int> gpus;  // None: the CPU.
   std::string compute = "FP32";
@@ -53,21 +71,39 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+// "224x224x3": height, width, channels.
+absl::StatusOr<SampleShape> ShapeOf(const std::string& text) {
+  const std::vector<std::string> words = absl::StrSplit(text, 'x');
+  SampleShape shape;
+  if (words.size() == 3 && absl::SimpleAtoi(words[0], &shape.h) &&
+      absl::SimpleAtoi(words[1], &shape.w) && absl::SimpleAtoi(words[2], &shape.c) &&
+      std::min({shape.h, shape.w, shape.c}) >= 1 &&
+      std::max({shape.h, shape.w, shape.c}) <= kSideMax) {
+    return shape;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--image: got \"", text, "\", expected HEIGHTxWIDTHxCHANNELS, each 1 to ", kSideMax));
+}
+
 class Steps {
  public:
   Steps(const ModelPlan& plan, const Options& options)
       : plan_(plan),
         batch_(options.batch),
+        batches_(std::clamp<int64_t>(kBatchesBytesMax / (batch_ * plan_.input.count() * 4), 2,
+                                     kBatchesMax)),
+        in_place_(options.update == "device"),
         parameters_(static_cast<size_t>(plan_.parameter_count)),
-        gradient_(parameters_.size()),
-        velocity_(parameters_.size()),
+        gradient_(in_place_ ? 0 : parameters_.size()),
+        velocity_(gradient_.size()),
         statistics_(static_cast<size_t>(plan_.statistic_count)) {
     FillInitialValues(MakeTables(plan_)[0], 1, 0, absl::MakeSpan(parameters_));
-    for (int64_t i = 0; i < kBatches * batch_ * kImage.count(); ++i) {
+    for (int64_t i = 0; i < batches_ * batch_ * plan_.input.count(); ++i) {
       images_.push_back(ToUnitFloat(PhiloxWord(1, static_cast<uint64_t>(i))));
     }
-    for (int64_t i = 0; i < kBatches * batch_; ++i) {
-      labels_.push_back(static_cast<int32_t>(PhiloxWord(2, static_cast<uint64_t>(i)) % kClasses));
+    for (int64_t i = 0; i < batches_ * batch_; ++i) {
+      labels_.push_back(static_cast<int32_t>(PhiloxWord(2, static_cast<uint64_t>(i)) %
+                                             static_cast<uint64_t>(plan_.classes)));
     }
     optimizer_.kind = server::OptimizerKind::kMomentum;
     optimizer_.learning_rate = 0.01f;
@@ -88,23 +124,12 @@ class Steps {
     CAPSTAN_ASSIGN_OR_RETURN(network_, worker::Network::Create(plan_, *backends_, batch_));
     step_ =
         std::make_unique<worker::GradientStep>(plan_, *network_, worker::GradientStep::Options{});
-    return absl::OkStatus();
+    return in_place_ ? PrepareInPlace(compute) : absl::OkStatus();
   }
 
   absl::Status Step() {
-    const auto index = static_cast<size_t>(count_ % kBatches);
-    const auto n = static_cast<size_t>(batch_), pixels = static_cast<size_t>(kImage.count());
-    const worker::BatchView batch{
-        absl::MakeConstSpan(images_).subspan(index * n * pixels, n * pixels),
-        absl::MakeConstSpan(labels_).subspan(index * n, n)};
-    CAPSTAN_RETURN_IF_ERROR(step_->Forward(
-        {Epoch(0), {count_ * batch_, (count_ + 1) * batch_}, batch_}, batch, parameters_));
-    CAPSTAN_ASSIGN_OR_RETURN(
-        const worker::BatchResult result,
-        step_->Backward(absl::MakeSpan(gradient_), absl::MakeSpan(statistics_)));
-    float* const state[] = {velocity_.data()};
-    server::Apply(optimizer_, count_, plan_.parameter_count, parameters_.data(), gradient_.data(),
-                  state, parameters_.data());
+    CAPSTAN_ASSIGN_OR_RETURN(const worker::BatchResult result,
+                             in_place_ ? StepInPlace() : StepOnHost());
     loss_ = result.loss_sum / static_cast<double>(batch_);
     ++count_;
     return absl::OkStatus();
@@ -113,9 +138,65 @@ class Steps {
   double loss() const { return loss_; }
 
  private:
+  absl::Status PrepareInPlace(v1::Training::Compute compute) {
+    kernels::DeviceBackend* const device = (*backends_)[0].device();
+    if (device == nullptr || backends_->size() != 1 || compute == v1::Training::FP16) {
+      return absl::InvalidArgumentError(
+          "--update=device: expected one GPU, and no FP16 (nothing scales the loss)");
+    }
+    gpu_ = static_cast<CudaBackend*>(device);  // MakeBackends opens no other kind.
+    const int64_t bytes = plan_.parameter_count * static_cast<int64_t>(sizeof(float));
+    CAPSTAN_ASSIGN_OR_RETURN(void* const velocity, gpu_->TryAllocate(bytes));
+    velocity_there_ = kernels::BackendMemory(velocity, kernels::BackendDeleter{gpu_});
+    return gpu_->Zero(velocity, bytes);
+  }
+
+  // The batch of a step, under a name of its own.
+  worker::BatchView BatchOf(int64_t step) const {
+    const auto index = static_cast<size_t>(step % batches_), n = static_cast<size_t>(batch_);
+    const auto pixels = static_cast<size_t>(plan_.input.count());
+    return {.images = absl::MakeConstSpan(images_).subspan(index * n * pixels, n * pixels),
+            .labels = absl::MakeConstSpan(labels_).subspan(index * n, n),
+            .name = static_cast<uint64_t>(step) + 1};
+  }
+
+  // What is wrong with the next batch is said when its turn comes.
+  void StageNext() { network_->Stage(BatchOf(count_ + 1)).IgnoreError(); }
+
+  absl::StatusOr<worker::BatchResult> StepOnHost() {
+    CAPSTAN_RETURN_IF_ERROR(
+        step_->Forward({Epoch(0), {count_ * batch_, (count_ + 1) * batch_}, batch_},
+                       BatchOf(count_), parameters_));
+    CAPSTAN_ASSIGN_OR_RETURN(const worker::BatchResult result,
+                             step_->Backward(absl::MakeSpan(gradient_), absl::MakeSpan(statistics_),
+                                             nullptr, [this] { StageNext(); }));
+    float* const state[] = {velocity_.data()};
+    server::Apply(optimizer_, count_, plan_.parameter_count, parameters_.data(), gradient_.data(),
+                  state, parameters_.data());
+    return result;
+  }
+
+  absl::StatusOr<worker::BatchResult> StepInPlace() {
+    const auto update = [this](float* weights, const float* gradient) {
+      return gpu_->Update(
+          {.rule = kernels::cuda::UpdateRule::kMomentum,
+           .scalars = server::UpdateScalarsOf(server::MakeStepScalars(optimizer_, count_)),
+           .n = plan_.parameter_count,
+           .weights = weights,
+           .gradient = gradient,
+           .s0 = static_cast<float*>(velocity_there_.get())});
+    };
+    return network_->TrainInPlace(BatchOf(count_), parameters_, static_cast<uint64_t>(count_),
+                                  1.0f / static_cast<float>(batch_), absl::MakeSpan(statistics_),
+                                  update, [this] { StageNext(); });
+  }
+
   const ModelPlan plan_;
-  const int64_t batch_;
+  const int64_t batch_, batches_;
+  const bool in_place_;
   std::optional<kernels::BackendGroup> backends_;
+  CudaBackend* gpu_ = nullptr;             // In place: of backends_.
+  kernels::BackendMemory velocity_there_;  // Likewise.
   std::vector<float> parameters_, gradient_, velocity_, statistics_, images_;
   std::vector<int32_t> labels_;
   server::OptimizerConfig optimizer_;
@@ -128,7 +209,12 @@ class Steps {
 absl::Status Serve(const Options& options) {
   v1::Model model;
   model.set_zoo(options.zoo);
-  CAPSTAN_ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(model, kImage, kClasses));
+  CAPSTAN_ASSIGN_OR_RETURN(const SampleShape image, ShapeOf(options.image));
+  CAPSTAN_ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(model, image, options.classes));
+  if (options.parameters) {
+    std::printf("%lld\n", static_cast<long long>(plan.parameter_count));
+    return absl::OkStatus();
+  }
   Steps steps(plan, options);
   CAPSTAN_RETURN_IF_ERROR(steps.Prepare(options));
   int64_t count = 0;
@@ -148,6 +234,11 @@ int Main(int argc, char** argv) {
       "Trains as many steps as each line of standard input says, and answers with the time.");
   app.add_option("--zoo", options.zoo, "Model of the zoo");
   app.add_option("--batch", options.batch, "Samples a step")->check(CLI::Range(1, 65536));
+  app.add_option("--image", options.image, "Height, width and channels of an image");
+  app.add_option("--classes", options.classes, "Classes")->check(CLI::Range(2, 65536));
+  app.add_option("--update", options.update, "Where parameters lie and are updated: host or device")
+      ->check(CLI::IsMember({"host", "device"}));
+  app.add_flag("--parameters", options.parameters, "Prints how many the model has, and ends");
   app.add_option("--threads", options.threads, "Threads an op may use")->check(CLI::Range(1, 256));
   app.add_option("--gpu", options.gpus, "Indices of the GPUs to compute on, with commas")
       ->delimiter(',')

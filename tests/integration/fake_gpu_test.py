@@ -57,6 +57,16 @@ class FakeGpuTest(unittest.TestCase):
                     self.assertGreater(status["results"][-1]["testAccuracy"], 0.95,
                                        (compute, consistency))
 
+    def test_the_trainer_without_servers_has_the_same_loss_wherever_parameters_lie(self):
+        said = set()
+        for where in ("", "--gpu=0", "--gpu=0 --update=device"):
+            done = subprocess.run(
+                [str(cluster.runfile("tests/benchmark/train_steps")), "--batch=8",
+                 "--image=20x24x2", "--classes=7", *where.split()],
+                input="3\n2\n", capture_output=True, text=True, check=True, timeout=60)
+            said.add(tuple(line.split()[2] for line in done.stdout.splitlines()))
+        self.assertEqual(len(said), 1, said)
+
     def say(self, **fakes):
         """What drivers and plugins of daemons that are started from now on are to be like."""
         for name, value in fakes.items():

@@ -190,10 +190,21 @@ absl::Status DeviceStepMemory::UseParameters(int64_t begin, int64_t end) {
   CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*uploaded_, Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Wait(Stream::kCompute, *uploaded_));
+  return RoundWeights(begin, end);
+}
+
+absl::Status DeviceStepMemory::RoundWeights(int64_t begin, int64_t end) {
   if (tensors_ == DataType::kFloat32) return absl::OkStatus();
   return device_.Convert(
       {parameters_.device + begin * kFloatBytes, end - begin, DataType::kFloat32},
       {weights_.device + begin * kernels::BytesOf(tensors_), end - begin, tensors_});
+}
+
+absl::Status DeviceStepMemory::UpdateParameters(
+    const std::function<absl::Status(float* parameters, const float* gradient)>& update) {
+  const auto floats = [](const Array& array) { return reinterpret_cast<float*>(array.device); };
+  CAPSTAN_RETURN_IF_ERROR(update(floats(parameters_), floats(gradient_)));
+  return RoundWeights(0, parameter_count_);
 }
 
 // ---------------------------------------------------------------- and back

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,8 @@ class DeviceStepMemory final : public StepMemory {
   void BeginBackward(const BackwardArrays& arrays) override;
   absl::Status GradientComputed(int64_t begin, int64_t end) override;
   absl::Status TakeGradient(int64_t begin, int64_t end) override;
+  absl::Status UpdateParameters(
+      const std::function<absl::Status(float* parameters, const float* gradient)>& update) override;
   absl::Status End() override;
   absl::Status Stage(const BatchView& batch) override;
 
@@ -69,6 +72,8 @@ class DeviceStepMemory final : public StepMemory {
   absl::Status Upload(kernels::Stream stream, const Array& to, absl::Span<const std::byte> from,
                       int64_t offset);
   absl::Status UseBatch(const BatchView& batch);
+  // Weights as the steps read them, of parameters [begin, end).
+  absl::Status RoundWeights(int64_t begin, int64_t end);
   absl::Status UploadBatch(const BatchView& batch, StagedBatch* staged);
 
   kernels::DeviceBackend& device_;

@@ -49,6 +49,11 @@ class FakeNetwork final : public Network {
                                        absl::Span<const float>, Parameters) override {
     return absl::UnimplementedError("not used");
   }
+  absl::StatusOr<BatchResult> TrainInPlace(const BatchView&, absl::Span<const float>, uint64_t,
+                                           float, absl::Span<float>, const UpdateInPlace&,
+                                           const std::function<void()>&) override {
+    return absl::UnimplementedError("not used");
+  }
   absl::Status Stage(const BatchView&) override { return absl::UnimplementedError("not used"); }
 
   std::vector<float> gradient = std::vector<float>(10, 2.0f), statistics = {8, 4};

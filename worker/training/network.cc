@@ -105,6 +105,32 @@ class NetworkImpl final : public Network {
     return ReadResult();
   }
 
+  absl::StatusOr<BatchResult> TrainInPlace(const BatchView& batch,
+                                           absl::Span<const float> parameters, uint64_t dropout_key,
+                                           float gradient_scale, absl::Span<float> batch_statistics,
+                                           const UpdateInPlace& update,
+                                           const std::function<void()>& enqueued) override {
+    if (!on_device() || replicas_.size() != 1) {
+      return absl::FailedPreconditionError("parameters stay on one device, and there is not one");
+    }
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
+    const Parameters which = passed_ == Passed::kInPlace ? Parameters::kSame : Parameters::kNew;
+    CAPSTAN_RETURN_IF_ERROR(
+        Begin(batch, parameters, {}, dropout_key, ProgramKind::kTraining, which));
+    CAPSTAN_RETURN_IF_ERROR(RunForward(/*needed=*/nullptr));
+    Replica& replica = *replicas_[0];
+    CAPSTAN_RETURN_IF_ERROR(replica.BeginBackward(gradient_scale, {.enqueued = enqueued}));
+    for (size_t i = 0; i < replica.segments().backward.size(); ++i) {
+      CAPSTAN_RETURN_IF_ERROR(replica.RunBackward(i));
+    }
+    CAPSTAN_RETURN_IF_ERROR(replica.memory().UpdateParameters(update));
+    CAPSTAN_RETURN_IF_ERROR(End());
+    TakeMoments(batch_statistics);
+    passed_ = Passed::kInPlace;
+    return ReadResult();
+  }
+
   absl::Status Stage(const BatchView& batch) override {
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     return ForEach([&](Replica& replica, size_t i) {
@@ -277,7 +303,7 @@ class NetworkImpl final : public Network {
   }
 
   // How far the last step has come.
-  enum class Passed { kNothing, kForward, kBackward, kEvaluation };
+  enum class Passed { kNothing, kForward, kBackward, kEvaluation, kInPlace };
 
   const ModelPlan plan_;
   const std::vector<kernels::Backend*> backends_;

@@ -107,6 +107,21 @@ class Network {
                                                absl::Span<const float> statistics,
                                                Parameters which = Parameters::kNew) = 0;
 
+  // Replaces the parameters of a device that keeps them: enqueues that where ops go
+  // (kernels::Stream::kCompute).
+  //   parameters, gradient  [plan.parameter_count], in the device's memory
+  using UpdateInPlace = std::function<absl::Status(float* parameters, const float* gradient)>;
+
+  // A step of training without servers, on one device: both passes and the update, of which only
+  // the result comes back. Other arguments and errors as those of Forward and Backward.
+  //   parameters  read unless the last call was this one and ended well: then they are what
+  //               `update` has left
+  // Errors: kFailedPrecondition  the network is not on one device; else also those of `update`.
+  virtual absl::StatusOr<BatchResult> TrainInPlace(
+      const BatchView& batch, absl::Span<const float> parameters, uint64_t dropout_key,
+      float gradient_scale, absl::Span<float> batch_statistics, const UpdateInPlace& update,
+      const std::function<void()>& enqueued = nullptr) = 0;
+
   // Begins to upload a batch (copied before this returns) that a later step will be given under the
   // same name, which is not 0. Of use on devices only, and while a step goes on: see Backward.
   // Errors: kInvalidArgument  as Forward.

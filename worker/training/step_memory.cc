@@ -49,6 +49,9 @@ class HostStepMemory final : public StepMemory {
     if (begin > 0 && ready_ != nullptr) ready_(begin);
     return absl::OkStatus();
   }
+  absl::Status UpdateParameters(const std::function<absl::Status(float*, const float*)>&) override {
+    return absl::OkStatus();  // Never asked for.
+  }
   absl::Status End() override {
     ready_ = nullptr;
     return absl::OkStatus();

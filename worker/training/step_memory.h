@@ -21,6 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -84,6 +85,10 @@ class StepMemory {
   virtual absl::Status GradientComputed(int64_t begin, int64_t end) = 0;
   // They are, and BackwardArrays::ready is told of them, at once or by End.
   virtual absl::Status TakeGradient(int64_t begin, int64_t end) = 0;
+  // Steps that have been run give the whole gradient: `update` (Network::UpdateInPlace) is enqueued
+  // behind them, and the next step reads what it leaves. REQUIRES: a device's.
+  virtual absl::Status UpdateParameters(
+      const std::function<absl::Status(float* parameters, const float* gradient)>& update) = 0;
   // All steps are enqueued: waits for them. Errors: faults of the device.
   virtual absl::Status End() = 0;
 
