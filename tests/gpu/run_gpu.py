@@ -3,7 +3,8 @@
 Needs .gpu/pack.tar.gz (tests/gpu/pack), which it unpacks beside .gpu/, a CUDA driver, and CUDA's
 libraries: those that PyTorch brought, or a toolkit's. Without PyTorch the comparison with it is
 left out; without compute-sanitizer its checks.
-Exits with 0 if all passed, 1 if something failed, 3 if there is no GPU (or no library for it).
+Exits with 0 if all passed, 1 if something failed (a speed below its goal, too), 2 for bad usage, 3
+if there is no GPU (or no library for it).
 """
 
 import argparse
@@ -17,6 +18,7 @@ import tarfile
 import time
 
 _NO_GPU = 3
+_GOAL_MISSED = 4  # What compare_training.py exits with.
 _HERE = os.path.dirname(os.path.realpath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(_HERE))
 _TOOLKIT = "/usr/local/cuda"
@@ -94,7 +96,7 @@ def run(report, check, command, env, timeout):
     report.add(check, "passed" if code == 0 else "failed", time.monotonic() - start, note)
 
 
-def sanitize(report, pack, env, timeout):
+def sanitize(report, pack, env, options):
     """compute-sanitizer over small sizes of the tests of own kernels."""
     tool = shutil.which("compute-sanitizer")
     if not tool and os.path.exists(f"{_TOOLKIT}/bin/compute-sanitizer"):
@@ -106,21 +108,24 @@ def sanitize(report, pack, env, timeout):
         run(report, name,
             [tool, "--tool", name, "--error-exitcode", "1",
              os.path.join(pack, "bin", "conformance_test"), _OWN_KERNELS],
-            dict(env, CAPSTAN_GPU_SMALL="1"), timeout)
+            dict(env, CAPSTAN_GPU_SMALL="1"), options.timeout)
+    return []
 
 
-def compare(report, pack, env, timeout):
+def compare(report, pack, env, options):
     """Every mode's benchmark, beside PyTorch's times where there is PyTorch."""
     tables = []
+    if options.no_benchmarks:
+        return tables
     for mode in ("fp32", "tf32", "bf16", "fp16"):
         start = time.monotonic()
         bench = [os.path.join(pack, "bin", "gpu_bench"), mode]
         # PyTorch's Python keeps the libraries that it would have without us.
         table = [sys.executable, "-B", os.path.join(_HERE, "compare_pytorch.py"), mode]
         try:
-            ours = subprocess.run(bench, env=env, timeout=timeout, check=True,
+            ours = subprocess.run(bench, env=env, timeout=options.timeout, check=True,
                                   stdout=subprocess.PIPE)
-            both = subprocess.run(table, input=ours.stdout, timeout=timeout, check=True,
+            both = subprocess.run(table, input=ours.stdout, timeout=options.timeout, check=True,
                                   stdout=subprocess.PIPE)
             tables.append(both.stdout.decode())
             outcome, note = "passed", ""
@@ -130,6 +135,62 @@ def compare(report, pack, env, timeout):
     return tables
 
 
+def compare_training(report, pack, _env, options):
+    """Whole models, in turns with PyTorch."""
+    if options.no_benchmarks:
+        return []
+    timeout = 3 * options.timeout
+    start = time.monotonic()
+    command = [sys.executable, "-B", os.path.join(_HERE, "compare_training.py"), f"--pack={pack}"]
+    print(f"-- training beside PyTorch: {' '.join(command)}", flush=True)
+    try:
+        # Its environment is PyTorch's own; it gives our program the pack's.
+        done = subprocess.run(command, timeout=timeout, check=False, stdout=subprocess.PIPE)
+        notes = {0: "", _GOAL_MISSED: "a goal is missed"}
+        table = done.stdout.decode()
+        note = notes.get(done.returncode, f"exit code {done.returncode}")
+    except subprocess.TimeoutExpired as stopped:
+        table, note = (stopped.stdout or b"").decode(), f"not done in {timeout} s"
+    report.add("training beside PyTorch", "failed" if note else "passed",
+               time.monotonic() - start, note)
+    return [table]
+
+
+def conformance(report, pack, env, options):
+    bin_folder = os.path.join(pack, "bin")
+    program = os.path.join(bin_folder, "conformance_test")
+    run(report, "shared rules on the host", [os.path.join(bin_folder, "element_rules_test")], env,
+        options.timeout)
+    run(report, "own kernels", [program, "[own]"], env, options.timeout)
+    run(report, "ops", [program, "~[own]"], env, options.timeout)
+    return []
+
+
+def tasks(report, pack, env, options):
+    command = [sys.executable, "-B", os.path.join(_HERE, "end_to_end.py"), f"--pack={pack}"]
+    run(report, "tasks on the GPU", command + ["--no-benchmarks"] * options.no_benchmarks, env,
+        2 * options.timeout)
+    return []
+
+
+# What there is to run, in this order; each gives its tables.
+PARTS = {
+    "conformance": conformance,
+    "tasks": tasks,
+    "sanitizer": sanitize,
+    "training": compare_training,
+    "kernels": compare,
+}
+
+
+def some_parts(text):
+    parts = text.split(",")
+    for name in parts:
+        if name not in PARTS:
+            raise argparse.ArgumentTypeError(f"got {name}, expected some of {','.join(PARTS)}")
+    return parts
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -137,6 +198,8 @@ def parse(arguments):
                         help="the folder that tests/gpu/pack made (%(default)s)")
     parser.add_argument("--unpack-only", action="store_true", help="unpack, and run nothing")
     parser.add_argument("--no-benchmarks", action="store_true", help="tests only")
+    parser.add_argument("--parts", type=some_parts, default=list(PARTS),
+                        help=f"which of {','.join(PARTS)}, where no command may take long (all)")
     parser.add_argument("--timeout", type=int, default=540, help="seconds of one program")
     return parser.parse_args(arguments)
 
@@ -161,16 +224,10 @@ def main(arguments):
     report = Report()
     with open(os.path.join(pack, "commit"), encoding="utf-8") as file:
         title = f"commit {file.read().strip()}; {info.stdout.decode().strip()}"
-    program = os.path.join(pack, "bin", "conformance_test")
-    run(report, "shared rules on the host", [os.path.join(pack, "bin", "element_rules_test")], env,
-        options.timeout)
-    run(report, "own kernels", [program, "[own]"], env, options.timeout)
-    run(report, "ops", [program, "~[own]"], env, options.timeout)
-    end_to_end = [sys.executable, "-B", os.path.join(_HERE, "end_to_end.py"), f"--pack={pack}"]
-    run(report, "tasks on the GPU", end_to_end + ["--no-benchmarks"] * options.no_benchmarks, env,
-        2 * options.timeout)
-    sanitize(report, pack, env, options.timeout)
-    tables = [] if options.no_benchmarks else compare(report, pack, env, options.timeout)
+    tables = []
+    for name, part in PARTS.items():
+        if name in options.parts:
+            tables += part(report, pack, env, options)
     text = "\n\n".join([title, report.table()] + tables)
     print("\n" + text)
     with open(os.path.join(made, "report.md"), "w", encoding="utf-8") as file:

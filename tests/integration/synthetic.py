@@ -5,24 +5,26 @@ import random
 import struct
 
 DISTINCT = 2000
+DISTINCT_PIXELS = 2_400_000  # They are drawn one by one: some seconds.
 
 
 def write_idx(folder, name, count, side=8, classes=10, seed=1, noise=40):
     """Writes <name>-images.gz and <name>-labels; returns their paths.
 
     Each class is a fixed random pattern of side x side bytes; a sample is its pattern plus noise.
-    Beyond DISTINCT samples they repeat.
+    Beyond DISTINCT samples, of large images fewer, they repeat.
     """
+    distinct = max(1, min(DISTINCT, DISTINCT_PIXELS // (side * side)))
     patterns = random.Random(7)
     centres = [[patterns.randrange(40, 216) for _ in range(side * side)] for _ in range(classes)]
     draw = random.Random(seed)
-    labels = bytes(draw.randrange(classes) for _ in range(min(count, DISTINCT)))
+    labels = bytes(draw.randrange(classes) for _ in range(min(count, distinct)))
     pixels = bytearray()
     for label in labels:
         values = (centre + draw.randrange(-noise, noise + 1) for centre in centres[label])
         pixels += bytes(min(255, max(0, value)) for value in values)
-    labels = (labels * (count // DISTINCT + 1))[:count]
-    pixels = (bytes(pixels) * (count // DISTINCT + 1))[: count * side * side]
+    labels = (labels * (count // distinct + 1))[:count]
+    pixels = (bytes(pixels) * (count // distinct + 1))[: count * side * side]
     images_path = folder / f"{name}-images.gz"
     labels_path = folder / f"{name}-labels"
     with gzip.open(images_path, "wb", compresslevel=1) as out:

@@ -1,0 +1,211 @@
+"""Training whole models on a GPU: our trainer against PyTorch, in turns on the same card.
+
+    tests/gpu/compare_training.py --pack=.gpu-unpacked [--only=resnet50] [--rounds=5]
+
+Contenders, all with momentum SGD on the card: train_steps (without parameter servers), PyTorch
+eager (channels-last, autocast, fused SGD) and the same compiled by torch.compile. PyTorch's batches
+lie on the card from the start; ours come from the host's memory at each step.
+
+Prints a Markdown table of medians. The goal is the time of the better PyTorch: the exit code is 4
+if a case misses it. Our processor time holds the copying of batches besides what launching costs.
+Without PyTorch, or a case that it cannot do, its columns are empty and nothing is missed.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import pytorch_models
+import run_gpu
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+_GOAL = 1.0
+_MISSED = 4  # Exit code; run_gpu.py knows it.
+_BATCHES_BYTES = 1 << 29  # train_steps holds as many: of the batches that are taken in turn.
+_WARM_UP = 10
+_TURN_SECONDS = 2.0
+
+
+class Case:
+    """A model, the size of its batch and images, and what it is computed with."""
+
+    def __init__(self, zoo, batch, compute, image, classes):
+        self.zoo, self.batch, self.compute = zoo, batch, compute
+        self.image, self.classes = image, classes
+        height, width, channels = image
+        self.batches = max(2, min(16, _BATCHES_BYTES // (4 * batch * height * width * channels)))
+
+    def __str__(self):
+        sizes = "x".join(str(size) for size in self.image)
+        return f"{self.zoo} {self.compute.lower()}, batch {self.batch} of {sizes}"
+
+
+CASES = (
+    Case("resnet50", 256, "BF16", (224, 224, 3), 1000),
+    Case("resnet18", 128, "BF16", (32, 32, 3), 10),
+    Case("resnet18", 512, "BF16", (32, 32, 3), 10),
+    Case("vgg16", 128, "BF16", (224, 224, 3), 1000),
+    Case("lenet", 256, "FP32", (28, 28, 1), 10),
+)
+
+
+class Ours:
+    """train_steps, asked over a pipe."""
+
+    name = "Capstan"
+
+    def __init__(self, program, case, env, gpu):
+        arguments = [program, f"--zoo={case.zoo}", f"--batch={case.batch}",
+                     f"--compute={case.compute}", f"--classes={case.classes}",
+                     "--image=" + "x".join(str(size) for size in case.image)]
+        if gpu:
+            arguments += ["--gpu=0", "--update=device"]
+        counted = subprocess.run(arguments + ["--parameters"], env=env, check=True,
+                                 capture_output=True, text=True)
+        self.parameters = int(counted.stdout)
+        self.process = subprocess.Popen(arguments, env=env, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def run(self, steps):
+        """Wall seconds, processor seconds and the last loss of so many steps."""
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"train_steps ended with {self.process.wait()}")
+        return tuple(float(word) for word in line.split())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Theirs:
+    """pytorch_models.Training, in this process."""
+
+    def __init__(self, case, compiled, device):
+        self.name = "torch.compile" if compiled else "PyTorch eager"
+        self.training = pytorch_models.Training(torch, case, compiled, device)
+        self.parameters = self.training.parameters
+        self.synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+    def run(self, steps):
+        self.synchronize()
+        wall, processor = time.monotonic(), time.process_time()
+        for _ in range(steps):
+            self.training.step()
+        self.synchronize()
+        return (time.monotonic() - wall, time.process_time() - processor,
+                float(self.training.loss))
+
+    def close(self):
+        self.training = None
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def contenders(case, options, env):
+    """Those that can do the case, ours first; what PyTorch cannot do is said on stderr."""
+    program = os.path.join(options.pack, "capstan", "tests", "benchmark", "train_steps")
+    found = [Ours(options.train_steps or program, case, env, options.device == "cuda")]
+    if torch is None or (options.device == "cuda" and not torch.cuda.is_available()):
+        return found
+    for compiled in (False, True):
+        try:
+            theirs = Theirs(case, compiled, options.device)
+            theirs.run(1)  # Compiles.
+        except Exception as error:  # Whatever PyTorch cannot: the row stays, without its time.
+            print(f"compare_training: {case}: {error}", file=sys.stderr)
+            continue
+        if theirs.parameters != found[0].parameters:
+            raise RuntimeError(f"{case}: {theirs.name} has {theirs.parameters} parameters, "
+                               f"expected {found[0].parameters}")
+        found.append(theirs)
+    return found
+
+
+def measure(entered, rounds, seconds):
+    """Lets them take turns: {name: (milliseconds of a step, processor milliseconds)}, medians."""
+    steps, turns = {}, {}
+    for contender in entered:
+        contender.run(_WARM_UP)
+        wall, _, _ = contender.run(_WARM_UP)
+        steps[contender.name] = max(1, round(seconds * _WARM_UP / wall))
+    for _ in range(rounds):
+        for contender in entered:
+            count = steps[contender.name]
+            wall, processor, loss = contender.run(count)
+            if not loss < 100:
+                raise RuntimeError(f"{contender.name}: the loss is {loss}, expected a small one")
+            turns.setdefault(contender.name, []).append(
+                (1000 * wall / count, 1000 * processor / count))
+    return {name: tuple(statistics.median(column) for column in zip(*values))
+            for name, values in turns.items()}
+
+
+def row(case, times):
+    """A line of the table, and whether the case misses its goal."""
+    ours, processor = times[Ours.name]
+    theirs = [times[name][0] if name in times else None
+              for name in ("PyTorch eager", "torch.compile")]
+    known = [time for time in theirs if time is not None]
+    ratio = min(known) / ours if known else None
+    missed = ratio is not None and ratio < _GOAL
+    columns = [f"{time:.2f}" if time is not None else "" for time in theirs]
+    columns.append("" if ratio is None else f"{ratio:.2f}{' missed' if missed else ''}")
+    return f"| {case} | {ours:.2f} | {processor:.2f} | {' | '.join(columns)} |", missed
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--pack", default="", help="the folder that tests/gpu/run has unpacked")
+    add("--train-steps", default="", help="that program, if it is not the pack's")
+    add("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: to try this file itself")
+    add("--only", default="", help="cases whose names begin so")
+    add("--rounds", type=int, default=5)
+    add("--seconds", type=float, default=_TURN_SECONDS, help="of a turn")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    env = run_gpu.environment(options.pack)
+    version = "not there"
+    if torch is not None:
+        version = torch.__version__
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    print(f"Training; PyTorch {version}; milliseconds of a step, medians of {options.rounds} "
+          "rounds in turn\n")
+    print("| case | Capstan | its processor time | PyTorch eager | torch.compile "
+          f"| better PyTorch / Capstan (goal {_GOAL}) |")
+    print("|---|---|---|---|---|---|")
+    missed = []
+    for case in CASES:
+        if not str(case).startswith(options.only):
+            continue
+        entered = contenders(case, options, env)
+        try:
+            line, misses = row(case, measure(entered, options.rounds, options.seconds))
+        finally:
+            for contender in entered:
+                contender.close()
+        print(line, flush=True)
+        if misses:
+            missed.append(str(case))
+    if missed:
+        print(f"compare_training: missed: {'; '.join(missed)}", file=sys.stderr)
+    return _MISSED if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
