@@ -255,7 +255,8 @@ bool ShardMap::MayReadLog(const Shard& shard, const NodeId& node) const {
   return servers_.contains(shard.primary.node) || failed_.contains(shard.primary.node);
 }
 
-// The holder whose log reaches furthest; the primary of two that are equal.
+// The holder whose log reaches furthest; the primary of two that are equal. A log from before the
+// job went back to a checkpoint is of a course that is given up.
 const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
   const Server* best = nullptr;
   LogEnd best_end;
@@ -264,6 +265,7 @@ const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
     if (server == servers_.end() || !MayReadLog(shard, node)) continue;
     const auto stored = server->second.stored.find(shard.key);
     if (stored == server->second.stored.end()) continue;
+    if (stored->second.term < restore_term_) continue;
     if (best != nullptr && stored->second <= best_end) continue;
     best = &server->second;
     best_end = stored->second;

@@ -199,6 +199,7 @@ class World {
   void Kill(FakeServer& server) {
     const ServerRef ref = server.ref;
     logs_[ref.node] = server.held;
+    for (const auto& [key, position] : server.held) log_terms_[ref.node][key] = Current(key).term;
     servers_.erase(ref.node);
     std::erase_if(late_, [&](const auto& entry) { return entry.first == ref.node; });
     const Instant fenced_at = now_ + (dice_.Chance(0.5) ? absl::ZeroDuration() : kFence);
@@ -213,7 +214,7 @@ class World {
     if (!dice_.Chance(0.5)) return;
     std::vector<StoredShard> stored;
     for (const auto& [key, position] : logs_[ref.node]) {
-      stored.push_back({"job-1", key, Term(1), Position(position)});
+      stored.push_back({"job-1", key, log_terms_[ref.node][key], Position(position)});
       stored.push_back({"job-2", key, Term(9), Position(9)});
     }
     map_->SetStored(ref.node, stored);
@@ -417,7 +418,8 @@ class World {
   bool recovered_ = false;
   absl::btree_map<ShardKey, int64_t> committed_;
   absl::btree_map<ShardKey, Instant> fenced_;
-  absl::btree_map<NodeId, absl::btree_map<ShardKey, int64_t>> logs_;  // Of dead lives.
+  absl::btree_map<NodeId, absl::btree_map<ShardKey, int64_t>> logs_;    // Of dead lives.
+  absl::btree_map<NodeId, absl::btree_map<ShardKey, Term>> log_terms_;  // Of those.
   std::vector<std::pair<NodeId, TableReport>> late_;
   std::string error_;
   int promotions_ = 0;
@@ -425,6 +427,38 @@ class World {
   int recoveries_ = 0;
   int moves_ = 0;
 };
+
+TEST_CASE("Shard map: a log of before the job went back to a checkpoint is not read",
+          "[scheduler][core]") {
+  const ShardKey key{TableId(0), ShardId(0)};
+  const ServerRef first{.node = "server-1", .incarnation = Incarnation(1)};
+  Routing routing{.job = "job-1", .generation = Generation(1), .shards = {}, .servers = {first}};
+  routing.shards.push_back({.key = key, .elements = {0, 10}});
+  ShardMap map(routing, {});
+  const Instant now = Instant() + absl::Seconds(1);
+  const auto restart = [&](uint64_t incarnation, Term stored) {
+    map.ServerDied("server-1", now);
+    map.Settle(now);
+    REQUIRE(map.has_lost());
+    map.SetServer({.node = "server-1", .incarnation = Incarnation(incarnation)}, false);
+    const StoredShard log{"job-1", key, stored, Position(100)};
+    map.SetStored("server-1", {&log, 1});
+    map.Settle(now);
+  };
+  restart(2, Term(1));
+  REQUIRE(map.PlaceAnew());  // As another shard's log would not come back.
+  map.Settle(now);
+  const Term anew = map.restore_term();
+  CHECK(anew == map.routing().shards[0].term);
+  SECTION("it had begun no new one when it died again") {
+    restart(3, Term(1));
+    CHECK_FALSE(map.RecoverFromLog(now));
+  }
+  SECTION("it had") {
+    restart(3, anew);
+    CHECK(map.RecoverFromLog(now));
+  }
+}
 
 TEST_CASE("Shard map: whatever dies, joins, drains or reports late, what was committed survives",
           "[scheduler][core]") {

@@ -142,7 +142,11 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
   }
   if (const auto from = made.find(key); from != made.end()) {
     std::optional<Position> in_log;
-    if (from->second == ShardOrder::From::kLog) in_log = tables_.Find(key)->core().position();
+    // Unless the log has begun with something else meanwhile.
+    const bool only = link.replication().held_term() == Term(0);
+    if (from->second == ShardOrder::From::kLog && only) {
+      in_log = tables_.Find(key)->core().position();
+    }
     link.MadeAnew(in_log);
   }
   const bool was_primary = link.is_primary();

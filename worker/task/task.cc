@@ -235,7 +235,8 @@ bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& ver
     LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
   }
   // Else nobody comes for it.
-  if (!result->ok() || Fenced()) RemoveStagedModel(work.export_path);
+  const bool staged = work.staged_path.empty();
+  if (staged && (!result->ok() || Fenced())) RemoveStagedModel(work.export_path);
   return true;
 }
 
