@@ -7,6 +7,7 @@ Prints what each step took.
 """
 
 import argparse
+import json
 import pathlib
 import time
 
@@ -77,7 +78,8 @@ class Scale:
 
     def checkpoint(self, what):
         began = time.monotonic()
-        folder = pathlib.Path(self.live.json("checkpoint", "save", self.job)["folder"])
+        saved = self.live.run("checkpoint", "save", self.job, "-o", "json", timeout=ENOUGH)
+        folder = pathlib.Path(json.loads(saved.stdout)["folder"])
         seconds = time.monotonic() - began
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         _, most = memory(self.server.process.pid)
