@@ -6,11 +6,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/checkpoint/row_pieces.h"
 #include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
+#include "common/time/instant.h"
 #include "server/service/held_job.h"
 #include "server/service/test_job.h"
 #include "server/sparse_table/memory_row_disks.h"
@@ -21,9 +25,27 @@ namespace {
 constexpr int32_t kBuckets = 2;
 constexpr uint64_t kKeys = 40'000;
 
+// A millisecond goes by from one look at it to the next; the next time `wait` in its place.
+class TickingClock final : public Clock {
+ public:
+  Instant Now() const override {
+    ++looks;
+    const Instant now = now_;
+    now_ = now_ + std::exchange(wait, absl::Milliseconds(1));
+    return now;
+  }
+
+  mutable absl::Duration wait = absl::Milliseconds(1);
+  mutable int looks = 0;
+
+ private:
+  mutable Instant now_;
+};
+
 struct CapturedJob {
-  explicit CapturedJob(int64_t memory_bytes) {
+  explicit CapturedJob(int64_t memory_bytes, const Clock* clock = nullptr) {
     TestJobOptions options;
+    options.clock = clock;
     options.consistency = {.mode = ConsistencyMode::kAsp};
     options.optimizer = OptimizerKind::kAdam;
     options.buckets = kBuckets;
@@ -108,6 +130,25 @@ TEST_CASE("Capture: what is read piece by piece is the moment, whatever is pushe
     CHECK((read.SerializeAsString() == whole[i]));
   }
   CHECK(job.Whole(captured[0].shard.key) != whole[0]);
+}
+
+TEST_CASE("Capture: who waits for a busy job reads for as long, at most 20 ms", "[server]") {
+  TickingClock clock;
+  CapturedJob job(0, &clock);
+  job.Push(kKeys, 10 * kKeys);
+  const CapturedShard captured = job.Capture(1)[0];
+  const std::string whole = job.Whole(captured.shard.key);
+  int64_t wait = 0;
+  int64_t pieces = 0;
+  std::tie(wait, pieces) = GENERATE(table<int64_t, int64_t>({{0, 1}, {3, 3}, {10'000, 20}}));
+  clock.looks = 0;
+  const v1::ShardSnapshot read = ReadAll(captured, [&, piece = 0]() mutable {
+    if (piece++ == 0) clock.wait = absl::Milliseconds(wait);
+    // As it asks, as it begins, and after each piece.
+    if (piece > 1 && piece <= pieces + 1) CHECK(clock.looks == 2 + pieces);
+    if (piece == pieces + 1) job.Push(1, kKeys);
+  });
+  CHECK((read.SerializeAsString() == whole));
 }
 
 TEST_CASE("Capture: a table with a limit stays within it while it is captured and read",

@@ -20,6 +20,7 @@
 #define CAPSTAN_SERVER_SERVICE_HELD_JOB_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -320,8 +321,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   enum class IfDamaged { kReaderFails, kJobFails };
   CapturedShard WithRowsLocked(const ShardKey& key, PinId pin, v1::ShardSnapshot copy,
                                IfDamaged if_damaged) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
-                                                     v1::ShardSnapshot* piece);
+  // Appends the next pieces and moves `read` behind them. True: these were the last.
+  absl::StatusOr<bool> ReadPinned(const ShardKey& key, PinnedRead* read,
+                                  std::deque<v1::ShardSnapshot>* pieces);
   void Unpin(const ShardKey& key, PinId pin);
   void UnpinUnreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckOpenLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

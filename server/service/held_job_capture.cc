@@ -1,5 +1,6 @@
 // HeldJob: moments of the job that are read while it goes on: for checkpoints, replicas, the log.
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@ namespace capstan::server {
 namespace {
 
 constexpr int64_t kCaptureTurnBytes = 16 << 20;  // Some 20 ms.
+constexpr absl::Duration kReadTurn = absl::Milliseconds(20);
 
 }  // namespace
 
@@ -31,26 +33,32 @@ class HeldJob::Rows final : public CapturedRows {
   }
 
   absl::StatusOr<std::optional<v1::ShardSnapshot>> Next() override {
-    if (ended_) return std::nullopt;
-    const auto job = job_.lock();
-    if (job == nullptr) return absl::AbortedError("the job is held here no more");
-    v1::ShardSnapshot piece;
-    const auto next = job->ReadPinned(key_, read_, &piece);
-    if (!next.ok()) {
-      const bool vital = if_damaged_ == IfDamaged::kJobFails;
-      if (vital && absl::IsDataLoss(next.status())) job->Fail(next.status());
-      return next.status();
-    }
-    read_.place = next->value_or(0);
-    ended_ = !next->has_value();
+    if (pieces_.empty() && !ended_) CAPSTAN_RETURN_IF_ERROR(Read());
+    if (pieces_.empty()) return std::nullopt;
+    v1::ShardSnapshot piece = std::move(pieces_.front());
+    pieces_.pop_front();
     return piece;
   }
 
  private:
+  absl::Status Read() {
+    const auto job = job_.lock();
+    if (job == nullptr) return absl::AbortedError("the job is held here no more");
+    const absl::StatusOr<bool> ended = job->ReadPinned(key_, &read_, &pieces_);
+    if (!ended.ok()) {
+      const bool vital = if_damaged_ == IfDamaged::kJobFails;
+      if (vital && absl::IsDataLoss(ended.status())) job->Fail(ended.status());
+      return ended.status();
+    }
+    ended_ = *ended;
+    return absl::OkStatus();
+  }
+
   const IfDamaged if_damaged_;
   const std::weak_ptr<HeldJob> job_;
   const ShardKey key_;
   PinnedRead read_;
+  std::deque<v1::ShardSnapshot> pieces_;  // Read and not taken.
   bool ended_ = false;
 };
 
@@ -104,11 +112,25 @@ CapturedShard HeldJob::WithRowsLocked(const ShardKey& key, PinId pin, v1::ShardS
   return captured;
 }
 
-absl::StatusOr<std::optional<uint64_t>> HeldJob::ReadPinned(const ShardKey& key,
-                                                            const PinnedRead& read,
-                                                            v1::ShardSnapshot* piece) {
+// A busy job's mutex is free for a reader some twenty times a second. Whoever had to wait for it so
+// long reads for as long, within limits: else a large table would be read for many minutes, and a
+// copy kept of every row that is written meanwhile.
+absl::StatusOr<bool> HeldJob::ReadPinned(const ShardKey& key, PinnedRead* read,
+                                         std::deque<v1::ShardSnapshot>* pieces) {
+  const Clock& clock = *options_.clock;
+  const Instant asked = clock.Now();
   absl::MutexLock lock(&mutex_);
-  return tables_.ReadPinned(key, read, piece);
+  const Instant began = clock.Now();
+  const Instant until = began + std::min(began - asked, kReadTurn);
+  do {
+    v1::ShardSnapshot piece;
+    CAPSTAN_ASSIGN_OR_RETURN(const std::optional<uint64_t> next,
+                             tables_.ReadPinned(key, *read, &piece));
+    pieces->push_back(std::move(piece));
+    if (!next.has_value()) return true;
+    read->place = *next;
+  } while (clock.Now() < until);
+  return false;
 }
 
 // Whoever drops rows may hold the mutex.
