@@ -5,6 +5,7 @@
 
 #include "common/random/normal.h"
 #include "common/random/philox.h"
+#include "common/types/instruction_set.h"
 
 namespace capstan {
 namespace {
@@ -32,22 +33,54 @@ RowInitializer::RowInitializer(const v1::Initializer& initializer, uint64_t seed
       dim_(dim),
       zero_columns_(zero_columns) {}
 
-void RowInitializer::Fill(uint64_t key, float* out) const {
-  const bool normal = kind_ == v1::Initializer::kNormalStd;
-  if (!normal && kind_ != v1::Initializer::kUniformBound) {
-    std::fill(out, out + dim_, scale_);
-    std::fill(out, out + zero_columns_, 0.0f);
-    return;
+void RowInitializer::Fill(absl::Span<const uint64_t> keys, absl::Span<float* const> rows) const {
+  if (kind_ == v1::Initializer::kNormalStd) {
+    FillNormal(keys, rows);
+  } else {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (kind_ == v1::Initializer::kUniformBound) {
+        FillUniform(keys[i], rows[i]);
+      } else {
+        std::fill_n(rows[i], dim_, scale_);
+      }
+    }
   }
-  const int64_t per_block = normal ? 2 : 4;
+  for (float* const row : rows) std::fill_n(row, zero_columns_, 0.0f);
+}
+
+void RowInitializer::FillUniform(uint64_t key, float* row) const {
   std::array<uint32_t, 4> words{};
   for (int64_t c = 0; c < dim_; ++c) {
-    const auto at = static_cast<size_t>(c % per_block);
-    if (at == 0) words = Philox4x32(stream_, key, static_cast<uint64_t>(2 + c / per_block));
-    out[c] = normal ? static_cast<float>(NormalOf(words[2 * at], words[2 * at + 1]) * scale_)
-                    : (2.0f * ToUnitFloat(words[at]) - 1.0f) * scale_;
+    if (c % 4 == 0) words = Philox4x32(stream_, key, static_cast<uint64_t>(2 + c / 4));
+    row[c] = (2.0f * ToUnitFloat(words[static_cast<size_t>(c % 4)]) - 1.0f) * scale_;
   }
-  std::fill(out, out + zero_columns_, 0.0f);
+}
+
+void RowInitializer::FillNormal(absl::Span<const uint64_t> keys,
+                                absl::Span<float* const> rows) const {
+  std::array<NormalPair, 128> pairs;
+  struct Place {
+    size_t row = 0;
+    int64_t column = 0;
+  };
+  const auto pass = [dim = dim_](Place* place) {
+    place->column += 2;
+    if (place->column >= dim) *place = {.row = place->row + 1};
+  };
+  Place drawn, written;
+  while (written.row < rows.size()) {
+    size_t count = 0;
+    for (; count < pairs.size() && drawn.row < keys.size(); pass(&drawn)) {
+      pairs[count++] = {.counter_low = keys[drawn.row],
+                        .counter_high = static_cast<uint64_t>(2 + drawn.column / 2)};
+    }
+    FillNormals(BestInstructionSet(), stream_, double{scale_}, absl::MakeSpan(pairs.data(), count));
+    for (size_t i = 0; i < count; ++i, pass(&written)) {
+      float* const out = rows[written.row] + written.column;
+      out[0] = pairs[i].first;
+      if (written.column + 1 < dim_) out[1] = pairs[i].second;
+    }
+  }
 }
 
 }  // namespace capstan

@@ -4,16 +4,16 @@
 // that a row is the same wherever and whenever it is made. With stream = MixKey(MixKey(seed, 0), t)
 // and b(i) = Philox4x32(stream, k, 2 + i):
 //   uniform  (2 u - 1) * bound, u word c % 4 of b(c / 4) as a unit float
-//   normal   Box-Muller on words 2 * (c % 2) and 2 * (c % 2) + 1 of b(c / 2), computed in double
-// (log and cos are the C library's: of other versions, or on other kinds of CPU, a last bit may
-// differ). The first zero_columns are 0, whatever the initializer; the others do not depend on how
-// many.
+//   normal   NormalOf (common/random/normal.h) words 2 * (c % 2) and 2 * (c % 2) + 1 of b(c / 2),
+//            times the standard deviation, rounded to fp32
+// The first zero_columns are 0, whatever the initializer; the others do not depend on how many.
 // Thread safety: constant after construction.
 #ifndef CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_
 #define CAPSTAN_COMMON_MODEL_INITIAL_ROWS_H_
 
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 
@@ -21,14 +21,17 @@ namespace capstan {
 
 class RowInitializer {
  public:
-  // REQUIRES: 0 <= zero_columns <= dim.
+  // REQUIRES: 0 <= zero_columns <= dim, 1 <= dim.
   RowInitializer(const v1::Initializer& initializer, uint64_t seed, TableId table, int64_t dim,
                  int64_t zero_columns = 0);
 
-  // Writes the row of `key` to out[0, dim).
-  void Fill(uint64_t key, float* out) const;
+  // Writes the row of keys[i] to rows[i][0, dim). Many at a time take less than one by one.
+  void Fill(absl::Span<const uint64_t> keys, absl::Span<float* const> rows) const;
 
  private:
+  void FillUniform(uint64_t key, float* row) const;
+  void FillNormal(absl::Span<const uint64_t> keys, absl::Span<float* const> rows) const;
+
   v1::Initializer::KindCase kind_;
   float scale_;  // The constant, bound or standard deviation.
   uint64_t stream_;

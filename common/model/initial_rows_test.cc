@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/random/normal.h"
+#include "common/random/philox.h"
+
 namespace capstan {
 namespace {
 
@@ -24,7 +27,7 @@ v1::Initializer Normal(float std) {
 std::vector<float> Row(const v1::Initializer& initializer, uint64_t seed, int32_t table,
                        int64_t dim, uint64_t key) {
   std::vector<float> row(static_cast<size_t>(dim), NAN);
-  RowInitializer(initializer, seed, TableId(table), dim).Fill(key, row.data());
+  RowInitializer(initializer, seed, TableId(table), dim).Fill({key}, {row.data()});
   return row;
 }
 
@@ -41,6 +44,36 @@ TEST_CASE("Initial rows: follow from seed, table, key and column alone", "[commo
   }
 }
 
+TEST_CASE("Initial rows: many at a time are those one by one", "[common][model]") {
+  const int64_t dim = GENERATE(int64_t{1}, int64_t{2}, int64_t{7}, int64_t{64}, int64_t{501});
+  for (const v1::Initializer& initializer : {Uniform(0.5f), Normal(2.0f)}) {
+    constexpr size_t kRows = 64;
+    std::vector<float> table(kRows * static_cast<size_t>(dim), NAN);
+    std::vector<uint64_t> keys;
+    std::vector<float*> rows;
+    for (size_t i = 0; i < kRows; ++i) {
+      keys.push_back(~uint64_t{0} / (i + 1));
+      rows.push_back(table.data() + (kRows - 1 - i) * static_cast<size_t>(dim));
+    }
+    const RowInitializer initial(initializer, 1, TableId(2), dim);
+    initial.Fill(keys, rows);
+    initial.Fill({}, {});
+    for (size_t i = 0; i < kRows; ++i) {
+      CHECK(Row(initializer, 1, 2, dim, keys[i]) == std::vector<float>(rows[i], rows[i] + dim));
+    }
+  }
+}
+
+TEST_CASE("Initial rows: a normal one has the numbers of its key's blocks", "[common][model]") {
+  const std::vector<float> row = Row(Normal(0.25f), 1, 2, 5, 77);
+  const uint64_t stream = MixKey(MixKey(1, 0), 2);
+  for (size_t c = 0; c < row.size(); ++c) {
+    const auto words = Philox4x32(stream, 77, 2 + c / 2);
+    const double number = NormalOf(words[2 * (c % 2)], words[2 * (c % 2) + 1]);
+    CHECK(row[c] == static_cast<float>(number * 0.25));
+  }
+}
+
 TEST_CASE("Initial rows: constants, and 0 where nothing is said", "[common][model]") {
   v1::Initializer constant;
   constant.set_constant(1.5f);
@@ -52,7 +85,7 @@ TEST_CASE("Initial rows: the first columns may start at 0", "[common][model]") {
   for (const v1::Initializer& initializer : {Uniform(0.5f), Normal(2.0f)}) {
     std::vector<float> expected = Row(initializer, 1, 2, 6, 77);
     std::vector<float> row(6, NAN);
-    RowInitializer(initializer, 1, TableId(2), 6, 2).Fill(77, row.data());
+    RowInitializer(initializer, 1, TableId(2), 6, 2).Fill({77}, {row.data()});
     expected[0] = expected[1] = 0.0f;
     CHECK(row == expected);
   }
@@ -67,7 +100,7 @@ TEST_CASE("Initial rows: have the mean and the spread that are asked for", "[com
     double sum = 0;
     double squares = 0;
     for (uint64_t key = 0; key < kKeys; ++key) {
-      rows.Fill(key, row.data());
+      rows.Fill({key}, {row.data()});
       for (const float value : row) {
         sum += value;
         squares += double{value} * value;

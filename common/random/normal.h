@@ -1,20 +1,34 @@
-// A normal number from two uniform words, by Box and Muller ("A note on the generation of random
-// normal deviates", 1958). Thread safety: a pure function.
+// Normal numbers from uniform words, by Box and Muller ("A note on the generation of random normal
+// deviates", 1958): sqrt(-2 log u) cos(2 pi v).
+//
+// The same bits on every processor: log and cos are sums of series here, not the C library's, every
+// product and sum rounded and none fused. Their relative errors are below 1e-15.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_RANDOM_NORMAL_H_
 #define CAPSTAN_COMMON_RANDOM_NORMAL_H_
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
+
+#include "absl/types/span.h"
+#include "common/types/instruction_set.h"
 
 namespace capstan {
 
-// Mean 0, standard deviation 1.
-inline double NormalOf(uint32_t a, uint32_t b) {
-  const double u = (static_cast<double>(a) + 1.0) * 0x1p-32;  // (0, 1]
-  const double v = static_cast<double>(b) * 0x1p-32;          // [0, 1)
-  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
-}
+// Mean 0, standard deviation 1. u = (a + 1) / 2^32, v = b / 2^32.
+double NormalOf(uint32_t a, uint32_t b);
+
+// A block of Philox4x32 (common/random/philox.h), and room for two numbers.
+struct NormalPair {
+  uint64_t counter_low = 0;
+  uint64_t counter_high = 0;
+  float first = 0;   // Of the block's words 0 and 1.
+  float second = 0;  // Of words 2 and 3.
+};
+
+// Fills in both numbers of each: NormalOf of the stream's block, times `scale`. In the form for
+// `set`.
+// REQUIRES: IsSupported(set).
+void FillNormals(InstructionSet set, uint64_t stream, double scale, absl::Span<NormalPair> pairs);
 
 }  // namespace capstan
 

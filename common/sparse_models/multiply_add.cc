@@ -39,21 +39,7 @@ __attribute__((target("avx512f"))) void LoopAvx512(int64_t m, int64_t n, int64_t
 }
 #endif
 
-InstructionSet Widest() {
-  if (IsSupported(InstructionSet::kAvx512)) return InstructionSet::kAvx512;
-  if (IsSupported(InstructionSet::kAvx2)) return InstructionSet::kAvx2;
-  return InstructionSet::kBaseline;
-}
-
 }  // namespace
-
-bool IsSupported(InstructionSet set) {
-#if defined(__x86_64__)
-  if (set == InstructionSet::kAvx512) return __builtin_cpu_supports("avx512f");
-  if (set == InstructionSet::kAvx2) return __builtin_cpu_supports("avx2");
-#endif
-  return set == InstructionSet::kBaseline;
-}
 
 void MultiplyAddWith(InstructionSet set, int64_t m, int64_t n, int64_t k, StridedMatrix a,
                      const float* b, float* c) {
@@ -66,8 +52,7 @@ void MultiplyAddWith(InstructionSet set, int64_t m, int64_t n, int64_t k, Stride
 }
 
 void MultiplyAdd(int64_t m, int64_t n, int64_t k, StridedMatrix a, const float* b, float* c) {
-  static const InstructionSet widest = Widest();
-  MultiplyAddWith(widest, m, n, k, a, b, c);
+  MultiplyAddWith(BestInstructionSet(), m, n, k, a, b, c);
 }
 
 }  // namespace capstan

@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "common/types/instruction_set.h"
+
 namespace capstan {
 
 // A matrix whose element (r, c) is at data[r * row + c * column].
@@ -20,11 +22,6 @@ struct StridedMatrix {
 
 // C[m, n] += A[m, k] B[k, n], B and C row by row. C overlaps neither A nor B.
 void MultiplyAdd(int64_t m, int64_t n, int64_t k, StridedMatrix a, const float* b, float* c);
-
-enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
-
-// True if this CPU and this build can run the form. kBaseline always can.
-bool IsSupported(InstructionSet set);
 
 // The form for `set`. REQUIRES: IsSupported(set).
 void MultiplyAddWith(InstructionSet set, int64_t m, int64_t n, int64_t k, StridedMatrix a,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/random/philox.h"
+#include "common/types/instruction_set.h"
 
 namespace capstan {
 namespace {

@@ -1,5 +1,6 @@
 #include "server/optimizer/optimizer.h"
 
+#include "common/types/instruction_set.h"
 #include "server/optimizer/step_scalars.h"
 #include "server/optimizer/update_loops.h"
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "common/types/instruction_set.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/update_loops.h"
 
@@ -114,7 +115,7 @@ void Report(InstructionSet set, int64_t n, int repeats, Arrays* arrays) {
 }  // namespace capstan::server
 
 int main(int argc, char** argv) {
-  using capstan::server::InstructionSet;
+  using capstan::InstructionSet;
   const int64_t n = argc > 1 ? std::atoll(argv[1]) : int64_t{16} << 20;
   const int repeats = argc > 2 ? std::atoi(argv[2]) : 9;
   if (n < 1 || n > int64_t{1} << 32 || repeats < 1 || repeats > 1000) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/random/philox.h"
+#include "common/types/instruction_set.h"
 #include "server/optimizer/reference.h"
 #include "server/optimizer/update_loops.h"
 

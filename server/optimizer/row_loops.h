@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "common/types/instruction_set.h"
 #include "common/types/unaligned_float.h"
 #include "server/optimizer/optimizer_config.h"
-#include "server/optimizer/update_loops.h"
 
 namespace capstan::server {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/random/philox.h"
+#include "common/types/instruction_set.h"
 #include "server/optimizer/reference.h"
-#include "server/optimizer/update_loops.h"
 
 namespace capstan::server {
 namespace {

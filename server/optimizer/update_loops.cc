@@ -49,29 +49,6 @@ void RunRule(InstructionSet set, const StepScalars& c, const Arrays& a) {
 
 }  // namespace
 
-bool IsSupported(InstructionSet set) {
-  switch (set) {
-#if defined(__x86_64__)
-    case InstructionSet::kAvx512:
-      return __builtin_cpu_supports("avx512f");
-    case InstructionSet::kAvx2:
-      return __builtin_cpu_supports("avx2");
-#endif
-    default:
-      return set == InstructionSet::kBaseline;
-  }
-}
-
-InstructionSet BestInstructionSet() {
-  static const InstructionSet best = [] {
-    for (const InstructionSet set : {InstructionSet::kAvx512, InstructionSet::kAvx2}) {
-      if (IsSupported(set)) return set;
-    }
-    return InstructionSet::kBaseline;
-  }();
-  return best;
-}
-
 void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, int64_t n,
                const float* in, const UnalignedFloat* gradient, absl::Span<float* const> state,
                float* out) {

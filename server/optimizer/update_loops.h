@@ -10,18 +10,11 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "common/types/instruction_set.h"
 #include "common/types/unaligned_float.h"
 #include "server/optimizer/optimizer_config.h"
 
 namespace capstan::server {
-
-enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
-
-// True if this CPU (and this build) can run the form for `set`. kBaseline always can.
-bool IsSupported(InstructionSet set);
-
-// The widest one that is supported. Cached: costs a load.
-InstructionSet BestInstructionSet();
 
 // Apply (optimizer.h) with the form for `set`. REQUIRES: IsSupported(set).
 void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, int64_t n,

@@ -76,7 +76,7 @@ class NaiveRows {
 
   std::vector<float> Initial(uint64_t key) const {
     std::vector<float> row(kDim);
-    config_.initializer.Fill(key, row.data());
+    config_.initializer.Fill({key}, {row.data()});
     return row;
   }
   bool Admits(uint64_t key, int64_t version) {

@@ -11,11 +11,24 @@ namespace {
 
 constexpr int64_t kKeyBytes = sizeof(uint64_t);
 constexpr int64_t kStampBytes = sizeof(uint32_t);
-constexpr int64_t kFloat = sizeof(float);
 
-void Append(const void* data, int64_t bytes, std::string* to) {
-  to->append(static_cast<const char*>(data), static_cast<size_t>(bytes));
-}
+// A part of all rows, to which the same number of bytes of each is added.
+class Column {
+ public:
+  Column(std::string* part, size_t rows, size_t row_bytes) : row_bytes_(row_bytes) {
+    const size_t before = part->size();
+    part->resize(before + rows * row_bytes);
+    at_ = part->data() + before;
+  }
+  void Add(const void* row) {
+    std::memcpy(at_, row, row_bytes_);
+    at_ += row_bytes_;
+  }
+
+ private:
+  const size_t row_bytes_;
+  char* at_;
+};
 
 uint32_t WordAt(const std::string& words, size_t i) {
   uint32_t word;
@@ -26,12 +39,19 @@ uint32_t WordAt(const std::string& words, size_t i) {
 }  // namespace
 
 void SavedRows::Add(const std::vector<SparseRows::Row>& rows) {
+  const auto floats = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
+  const bool counted = rows_.counts_updates();
+  Column keys(&keys_, rows.size(), kKeyBytes);
+  Column weights(&weights_, rows.size(), floats(rows_.dim()));
+  Column state(&state_, rows.size(), floats(rows_.state_floats()));
+  Column counts(&counts_, rows.size(), counted ? sizeof(uint32_t) : 0);
+  Column stamps(&stamps_, rows.size(), kStampBytes);
   for (const SparseRows::Row& row : rows) {
-    Append(&row.key, kKeyBytes, &keys_);
-    Append(row.weights, rows_.dim() * kFloat, &weights_);
-    Append(row.weights + rows_.dim(), rows_.state_floats() * kFloat, &state_);
-    if (rows_.counts_updates()) Append(&row.count, sizeof(row.count), &counts_);
-    Append(&row.stamp, kStampBytes, &stamps_);
+    keys.Add(&row.key);
+    weights.Add(row.weights);
+    state.Add(row.weights + rows_.dim());
+    counts.Add(&row.count);
+    stamps.Add(&row.stamp);
   }
   count_ += static_cast<int64_t>(rows.size());
 }

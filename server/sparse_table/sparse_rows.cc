@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "common/status/status_macros.h"
+#include "common/types/instruction_set.h"
 #include "server/optimizer/optimizer.h"
-#include "server/optimizer/update_loops.h"
+#include "server/sparse_table/prefetch.h"
 
 namespace capstan::server {
 namespace {
 
-constexpr int64_t kCacheLine = 64;
 constexpr size_t kHeldMax = 4096;  // Bodies that are brought into memory at a time.
 
 int64_t BodyBytes(int64_t dim, const OptimizerConfig& rule) {
@@ -30,10 +30,6 @@ absl::StatusOr<std::unique_ptr<BodyCache>> CacheOf(const SparseRows::Config& con
   const int64_t body_bytes = BodyBytes(config.dim, config.rule);
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<RowDisk> disk, config.disks->Open(body_bytes));
   return std::make_unique<BodyCache>(body_bytes, std::move(disk));
-}
-
-void Prefetch(const char* data, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(data + at);
 }
 
 }  // namespace
@@ -146,13 +142,15 @@ absl::Status SparseRows::Read(absl::Span<const uint64_t> keys, float* out) const
   for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
     CAPSTAN_RETURN_IF_ERROR(LocateHeld(keys, begin, kBodyAt + bytes, &held, &rows));
     const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
+    NewRows missing;
     for (size_t i = 0; i < batch.size(); ++i, out += config_.dim) {
       if (rows[i] == KeyIndex::kNone) {
-        config_.initializer.Fill(batch[i], out);
+        missing.Add(batch[i], out);
       } else {
         std::memcpy(out, WeightsAt(rows[i]), static_cast<size_t>(bytes));
       }
     }
+    config_.initializer.Fill(missing.keys(), missing.rows());
   }
   return absl::OkStatus();
 }
@@ -220,14 +218,21 @@ absl::Status SparseRows::MakeMissing(absl::Span<const uint64_t> keys, int64_t ve
   for (size_t i = 0; i < keys.size() && !admits_all; ++i) {
     if ((*rows)[i] == KeyIndex::kNone) admission_.Prefetch(keys[i]);
   }
-  for (size_t i = 0; i < keys.size(); ++i) {
+  NewRows made;
+  absl::Status status;
+  for (size_t i = 0; i < keys.size() && status.ok(); ++i) {
     if ((*rows)[i] != KeyIndex::kNone) continue;
     if (!admits_all && !admission_.Admits(keys[i], version)) continue;
-    CAPSTAN_ASSIGN_OR_RETURN((*rows)[i], Create(keys[i]));
-    SetStamp(StampOf(version), slab_.At((*rows)[i]));  // It was not there before.
+    const absl::StatusOr<RowNumber> row = AddRow(keys[i]);
+    status = row.status();
+    if (!status.ok()) break;
+    (*rows)[i] = *row;
+    made.Add(keys[i], WeightsAt(*row));
+    SetStamp(StampOf(version), slab_.At(*row));  // It was not there before.
     counts_.set_admitted(counts_.admitted() + 1);
   }
-  return absl::OkStatus();
+  Initialize(made);  // Also those before one that could not be made.
+  return status;
 }
 
 void SparseRows::Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights,
@@ -303,15 +308,14 @@ absl::StatusOr<RowNumber> SparseRows::AddRow(uint64_t key) {
   return added;
 }
 
-absl::StatusOr<RowNumber> SparseRows::Create(uint64_t key) {
-  CAPSTAN_ASSIGN_OR_RETURN(const RowNumber row, AddRow(key));
-  float* const weights = WeightsAt(row);
-  config_.initializer.Fill(key, weights);
+void SparseRows::Initialize(const NewRows& made) {
+  config_.initializer.Fill(made.keys(), made.rows());
   // Adagrad's is the only state that may start above 0, and the only one it has.
-  std::fill(weights + config_.dim, weights + config_.dim + state_floats_,
-            InitialState(config_.rule, 0));
-  if (counts_updates()) SetCount(0, weights);
-  return row;
+  const float state = InitialState(config_.rule, 0);
+  for (float* const weights : made.rows()) {
+    std::fill_n(weights + config_.dim, state_floats_, state);
+    if (counts_updates()) SetCount(0, weights);
+  }
 }
 
 absl::Status SparseRows::Put(const Row& row) {

@@ -166,6 +166,21 @@ class SparseRows {
   static constexpr int64_t kBodyAt = kStampAt + int64_t{sizeof(uint32_t)};  // In a row.
   using Rows = std::array<RowNumber, kBatch>;
   size_t BatchMax() const;  // Keys that are worked on at a time.
+  // At most kBatch rows that are to have initial values, and where.
+  class NewRows {
+   public:
+    void Add(uint64_t key, float* row) {
+      keys_[count_] = key;
+      rows_[count_++] = row;
+    }
+    absl::Span<const uint64_t> keys() const { return {keys_.data(), count_}; }
+    absl::Span<float* const> rows() const { return {rows_.data(), count_}; }
+
+   private:
+    size_t count_ = 0;
+    std::array<uint64_t, kBatch> keys_;
+    std::array<float*, kBatch> rows_;
+  };
 
   SparseRows(const Config& config, std::unique_ptr<BodyCache> cache, KeyIndex index,
              RowAdmission admission);
@@ -181,7 +196,7 @@ class SparseRows {
   absl::Status Evict(int64_t made, Effects* effects);
   void RenewStamps();
   absl::StatusOr<RowNumber> AddRow(uint64_t key);  // Its numbers unspecified.
-  absl::StatusOr<RowNumber> Create(uint64_t key);  // With its initial ones, unstamped.
+  void Initialize(const NewRows& made);            // Weights and state.
   // REQUIRES: it is in memory.
   float* WeightsAt(RowNumber row) const {
     char* const head = slab_.At(row);

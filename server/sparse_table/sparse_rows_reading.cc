@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
+#include "server/sparse_table/prefetch.h"
 #include "server/sparse_table/sparse_rows.h"
 
 namespace capstan::server {
@@ -93,7 +94,8 @@ absl::StatusOr<uint64_t> SparseRows::Append(const Which& which, uint64_t place,
                                             RowBatch* batch) const {
   std::vector<RowNumber> numbers;
   const uint64_t next = index_.AppendRun(place, &numbers);
-  for (const RowNumber row : numbers) __builtin_prefetch(slab_.At(row));
+  const int64_t bytes = cache_ == nullptr ? kBodyAt + body_bytes_ : kBodyAt;
+  for (const RowNumber row : numbers) Prefetch(slab_.At(row), bytes);
   // By place; a row that was kept comes before what has become of it.
   std::vector<Found> order;
   order.reserve(numbers.size());

@@ -83,7 +83,7 @@ class NaiveRows {
   };
   std::vector<float> Initial(uint64_t key) const {
     std::vector<float> row(static_cast<size_t>(config_.dim));
-    config_.initializer.Fill(key, row.data());
+    config_.initializer.Fill({key}, {row.data()});
     return row;
   }
   SparseRows::Config config_;

@@ -158,9 +158,10 @@ Arrays Workload::InitialValues() const {
     const int64_t dim = keys_[t].dim;
     const RowInitializer rows(tables()[t].sparse().initializer(), options_.seed,
                               TableId(static_cast<int32_t>(t)), dim);
-    for (int64_t i = 0; i < keys_[t].batch->size(); ++i) {
-      rows.Fill(keys_[t].batch->keys[static_cast<size_t>(i)], values[t].data() + i * dim);
-    }
+    const std::vector<uint64_t>& keys = keys_[t].batch->keys;
+    std::vector<float*> out;
+    for (size_t i = 0; i < keys.size(); ++i) out.push_back(values[t].data() + out.size() * dim);
+    rows.Fill(keys, out);
   }
   return values;
 }
