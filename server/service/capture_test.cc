@@ -151,6 +151,20 @@ TEST_CASE("Capture: who waits for a busy job reads for as long, at most 20 ms", 
   CHECK((read.SerializeAsString() == whole));
 }
 
+TEST_CASE("Capture: a turn that one bucket does not fill goes on with the next ones", "[server]") {
+  TickingClock clock;
+  CapturedJob job(0, &clock);
+  const std::vector<CapturedShard> captured = job.Capture(1);
+  const std::string second = job.Whole(captured[1].shard.key);
+  clock.wait = absl::Seconds(10);
+  ReadAll(captured[0]);
+  clock.looks = 0;
+  job.Push(1, kKeys);
+  const v1::ShardSnapshot read = ReadAll(captured[1]);
+  CHECK((read.SerializeAsString() == second));
+  CHECK(clock.looks == 0);
+}
+
 TEST_CASE("Capture: a table with a limit stays within it while it is captured and read",
           "[server]") {
   CapturedJob job(2'400'000);  // The rows would take more.

@@ -20,7 +20,6 @@
 #define CAPSTAN_SERVER_SERVICE_HELD_JOB_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -319,11 +318,14 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // For links, which call it under the mutex. Rows of it that are damaged fail the job.
   absl::StatusOr<CapturedShard> CaptureAll(const ShardKey& key) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   enum class IfDamaged { kReaderFails, kJobFails };
-  CapturedShard WithRowsLocked(const ShardKey& key, PinId pin, v1::ShardSnapshot copy,
-                               IfDamaged if_damaged) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Appends the next pieces and moves `read` behind them. True: these were the last.
-  absl::StatusOr<bool> ReadPinned(const ShardKey& key, PinnedRead* read,
-                                  std::deque<v1::ShardSnapshot>* pieces);
+  CapturedShard CapturedLocked(const ShardKey& key, v1::ShardSnapshot copy)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Without its rows.
+  // Null if it has none.
+  std::shared_ptr<Rows> RowsLocked(const ShardKey& key, PinId pin,
+                                   const v1::ShardSnapshot& snapshot, IfDamaged if_damaged)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reads the next piece of these and perhaps more of them, and of those that they precede.
+  absl::Status ReadTurn(Rows& first);
   void Unpin(const ShardKey& key, PinId pin);
   void UnpinUnreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckOpenLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -40,18 +40,29 @@ class HeldJob::Rows final : public CapturedRows {
     return piece;
   }
 
+  // Whose rows the same thread will read when these have ended.
+  void Precede(std::weak_ptr<Rows> next) { next_ = std::move(next); }
+  std::shared_ptr<Rows> next() const { return next_.lock(); }
+
+  absl::Status ReadPiece(JobTables& tables) {
+    v1::ShardSnapshot piece;
+    CAPSTAN_ASSIGN_OR_RETURN(const std::optional<uint64_t> next,
+                             tables.ReadPinned(key_, read_, &piece));
+    pieces_.push_back(std::move(piece));
+    read_.place = next.value_or(0);
+    ended_ = !next.has_value();
+    return absl::OkStatus();
+  }
+  bool ended() const { return ended_; }
+
  private:
   absl::Status Read() {
     const auto job = job_.lock();
     if (job == nullptr) return absl::AbortedError("the job is held here no more");
-    const absl::StatusOr<bool> ended = job->ReadPinned(key_, &read_, &pieces_);
-    if (!ended.ok()) {
-      const bool vital = if_damaged_ == IfDamaged::kJobFails;
-      if (vital && absl::IsDataLoss(ended.status())) job->Fail(ended.status());
-      return ended.status();
-    }
-    ended_ = *ended;
-    return absl::OkStatus();
+    const absl::Status read = job->ReadTurn(*this);
+    const bool vital = if_damaged_ == IfDamaged::kJobFails;
+    if (vital && absl::IsDataLoss(read)) job->Fail(read);
+    return read;
   }
 
   const IfDamaged if_damaged_;
@@ -60,6 +71,7 @@ class HeldJob::Rows final : public CapturedRows {
   PinnedRead read_;
   std::deque<v1::ShardSnapshot> pieces_;  // Read and not taken.
   bool ended_ = false;
+  std::weak_ptr<Rows> next_;
 };
 
 absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::CheckpointOrder& order) {
@@ -71,6 +83,7 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
   // One at a time: large jobs take seconds, and the daemon's report to the scheduler must not wait
   // so long. The mutex is not fair: now and then it is left to others.
   std::vector<CapturedShard> captured;
+  std::shared_ptr<Rows> before;
   int64_t bytes = 0;
   const auto never = [] { return false; };
   for (const ShardKey& key : keys) {
@@ -85,8 +98,13 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
     CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
                              tables_.Capture(key, CheckpointId(order.checkpoint_id()),
                                              CheckpointId(order.base_id()), pin));
-    captured.push_back(WithRowsLocked(key, pin, std::move(copy), IfDamaged::kReaderFails));
+    captured.push_back(CapturedLocked(key, std::move(copy)));
     bytes += captured.back().bytes;  // All were looked at.
+    const std::shared_ptr<Rows> rows =
+        RowsLocked(key, pin, *captured.back().snapshot, IfDamaged::kReaderFails);
+    if (rows == nullptr) continue;
+    if (before != nullptr) before->Precede(rows);
+    captured.back().rows = before = rows;
   }
   return captured;
 }
@@ -94,43 +112,48 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
 absl::StatusOr<CapturedShard> HeldJob::CaptureAll(const ShardKey& key) {
   const PinId pin{++pins_};
   CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.CaptureAll(key, pin));
-  return WithRowsLocked(key, pin, std::move(copy), IfDamaged::kJobFails);
+  CapturedShard captured = CapturedLocked(key, std::move(copy));
+  captured.rows = RowsLocked(key, pin, *captured.snapshot, IfDamaged::kJobFails);
+  return captured;
 }
 
-CapturedShard HeldJob::WithRowsLocked(const ShardKey& key, PinId pin, v1::ShardSnapshot copy,
-                                      IfDamaged if_damaged) {
+CapturedShard HeldJob::CapturedLocked(const ShardKey& key, v1::ShardSnapshot copy) {
   const ShardStore& store = tables_.Find(key)->store();
-  CapturedShard captured{.shard = links_.at(key)->shard(), .snapshot = {}, .rows = {}};
-  captured.bytes =
-      std::max(store.lasting_bytes(), store.elements() * static_cast<int64_t>(sizeof(float)));
-  if (store.pins_rows()) {
-    std::optional<int64_t> since;
-    if (copy.has_since()) since = copy.since().version();
-    captured.rows = std::make_shared<Rows>(weak_from_this(), key, pin, since, if_damaged);
-  }
-  captured.snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy));
-  return captured;
+  return {.shard = links_.at(key)->shard(),
+          .snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy)),
+          .rows = nullptr,
+          .bytes = std::max(store.lasting_bytes(),
+                            store.elements() * static_cast<int64_t>(sizeof(float)))};
+}
+
+std::shared_ptr<HeldJob::Rows> HeldJob::RowsLocked(const ShardKey& key, PinId pin,
+                                                   const v1::ShardSnapshot& snapshot,
+                                                   IfDamaged if_damaged) {
+  if (!tables_.Find(key)->store().pins_rows()) return nullptr;
+  std::optional<int64_t> since;
+  if (snapshot.has_since()) since = snapshot.since().version();
+  return std::make_shared<Rows>(weak_from_this(), key, pin, since, if_damaged);
 }
 
 // A busy job's mutex is free for a reader some twenty times a second. Whoever had to wait for it so
 // long reads for as long, within limits: else a large table would be read for many minutes, and a
 // copy kept of every row that is written meanwhile.
-absl::StatusOr<bool> HeldJob::ReadPinned(const ShardKey& key, PinnedRead* read,
-                                         std::deque<v1::ShardSnapshot>* pieces) {
+absl::Status HeldJob::ReadTurn(Rows& first) {
   const Clock& clock = *options_.clock;
+  std::shared_ptr<Rows> next;
   const Instant asked = clock.Now();
   absl::MutexLock lock(&mutex_);
   const Instant began = clock.Now();
   const Instant until = began + std::min(began - asked, kReadTurn);
+  Rows* rows = &first;
   do {
-    v1::ShardSnapshot piece;
-    CAPSTAN_ASSIGN_OR_RETURN(const std::optional<uint64_t> next,
-                             tables_.ReadPinned(key, *read, &piece));
-    pieces->push_back(std::move(piece));
-    if (!next.has_value()) return true;
-    read->place = *next;
-  } while (clock.Now() < until);
-  return false;
+    const absl::Status read = rows->ReadPiece(tables_);
+    if (!read.ok()) return rows == &first ? read : absl::OkStatus();  // The other meets it again.
+    if (!rows->ended()) continue;
+    next = rows->next();
+    rows = next.get();
+  } while (rows != nullptr && clock.Now() < until);
+  return absl::OkStatus();
 }
 
 // Whoever drops rows may hold the mutex.

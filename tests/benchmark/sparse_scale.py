@@ -57,6 +57,9 @@ class Scale:
         values = ", ".join(f"{name} {value}" for name, value in figures.items())
         print(f"{what}: {values}", flush=True)
 
+    def train(self, iterations):
+        self.train_until(int(self.live.status(self.job).get("iteration", 0)) + iterations)
+
     def train_until(self, iteration):
         began, seen = time.monotonic(), int(self.live.status(self.job).get("samplesDone", 0))
         cluster.until(
@@ -120,7 +123,7 @@ def main():
         batches = flags.examples // BATCH
         scale.train_until(batches // 2)
         scale.checkpoint("checkpoint")
-        scale.train_until(batches * 17 // 32)
+        scale.train(batches // 32)
         scale.checkpoint("incremental checkpoint")
         scale.lose_and_restore()
         scale.train_until(batches - 1)
