@@ -38,6 +38,7 @@ enum class PlantedBug : uint8_t {
   kReuseIncarnations,
   kTakeBusyForHung,
   kExportUnstaged,
+  kMissServersWhileMoving,
   // The server.
   kSkipDuplicateFilter,
   kAcceptOldIncarnation,

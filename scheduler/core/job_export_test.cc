@@ -108,10 +108,19 @@ TEST_CASE("Job export: servers that die once the model is in its place do not ma
     job.Died("server-1");
     CHECK(job.phase() == JobPhase::kRecovering);
   }
+  SECTION("before it is written, and it is written all the same") {
+    job.Died("server-1");
+    job.Finish(0);
+    CHECK(job.phase() == JobPhase::kExporting);
+    job.Advance(2 * job.plan.server_wait);
+    job.Publish();
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
   SECTION("while it is moved") {
     job.Finish(0);
     job.Died("server-1");
-    CHECK(job.phase() == JobPhase::kRecovering);
+    CHECK(job.phase() == JobPhase::kExporting);
+    CHECK(job.View().detail == "moves the model to /out");
     job.Publish();
     CHECK(job.phase() == JobPhase::kFinishing);
   }
@@ -123,17 +132,103 @@ TEST_CASE("Job export: servers that die once the model is in its place do not ma
   }
 }
 
+// No log, no checkpoint: shards that are lost end the job, if it needs them.
+TEST_CASE("Job export: while a model is moved nobody else is missed", "[scheduler][core]") {
+  Story job;
+  job.Finish(0);
+  SECTION("servers die") {
+    job.Died("server-1");
+    job.Died("server-2");
+  }
+  SECTION("a server has lost its disk, another one is out of memory") {
+    const auto fails = [&](const std::string& server, FailureReason reason) {
+      TableReport report{.job = "job-1", .routing = Generation(1), .membership = Generation(1)};
+      report.failure = {reason, "no more"};
+      job.run->OnTableReport(server, report, job.now, job.events);
+    };
+    fails("server-1", FailureReason::kServerLost);
+    fails("server-2", FailureReason::kOutOfMemory);
+  }
+  SECTION("all workers die, and none comes back in time") {
+    job.Died("worker-0");
+    job.Died("worker-1");
+    job.Advance(2 * job.plan.worker_wait);
+    CHECK(job.run->NextDeadline() > job.now);
+    CHECK(job.run->UnplacedRanks().empty());
+  }
+  SECTION("tasks crash more often than they may") {
+    job.Exit(0, 1);
+    job.Exit(1, 1);
+    CHECK(job.plan.max_restarts == 1);
+    for (const TaskDied& died : job.Seen<TaskDied>()) CHECK_FALSE(died.counted);
+  }
+  SECTION("a task gives up") {
+    TaskReport report = job.Base(1);
+    report.failure = {FailureReason::kOutOfMemory, "no memory"};
+    REQUIRE_OK(job.Send(report));
+    CHECK(job.run->FindLife(job.Key(1)) == nullptr);
+  }
+  SECTION("a server stands") { job.Advance(2 * JobRun::Options().server_limit); }
+  CHECK(job.phase() == JobPhase::kExporting);
+  job.Publish();
+  for (int rank = 0; rank < 2; ++rank) job.Exit(rank, 0);
+  CHECK(job.run->state() == JobState::kSucceeded);
+}
+
+TEST_CASE("Job export: who died while a model was moved is missed if it cannot be moved",
+          "[scheduler][core]") {
+  Story job;
+  job.Finish(0);
+  SECTION("servers, once the writer is dead, too") {
+    job.Died("server-1");
+    job.Died("worker-0");
+    job.Publish(absl::NotFoundError("no such file"));
+    REQUIRE(job.run->ended());
+    CHECK(job.View().failure.reason == FailureReason::kServerLost);
+  }
+  SECTION("servers, once the writer that was to move it dies") {
+    job.Died("server-1");
+    job.Publish(absl::NotFoundError("no such file"));
+    CHECK(job.phase() == JobPhase::kExporting);
+    job.Exit(0, 1);
+    CHECK(job.Seen<TaskDied>().back().counted);
+    REQUIRE(job.run->ended());
+    CHECK(job.View().failure.reason == FailureReason::kServerLost);
+  }
+  SECTION("workers, from then on") {
+    job.Died("worker-0");
+    job.Died("worker-1");
+    job.ApplyAll();
+    job.Advance(2 * job.plan.worker_wait);
+    job.Publish(absl::NotFoundError("no such file"));
+    CHECK(job.phase() == JobPhase::kExporting);
+    CHECK(job.run->UnplacedRanks().size() == 2);
+    job.Advance(job.plan.worker_wait);
+    REQUIRE(job.run->ended());
+    CHECK(job.View().failure.reason == FailureReason::kNoHeartbeat);
+  }
+  SECTION("the writer, that cannot move it either") {
+    job.Publish(absl::NotFoundError("no such file"));
+    TaskReport report = job.Base(0);
+    report.failure = {FailureReason::kUserError, "cannot move it"};
+    REQUIRE_OK(job.Send(report));
+    REQUIRE(job.run->ended());
+    CHECK(job.View().failure.message == "task 0 on worker-0: cannot move it");
+  }
+}
+
 TEST_CASE("Job export: a job that goes back forgets the model that it had written",
           "[scheduler][core]") {
   Story job(RestoreFrom{.folder = "/old/checkpoint-1"});
   const TaskKey before = job.Key(0);
   job.Finish(0);
-  const auto model = job.run->TakeModelPublish();
-  REQUIRE(model);
   job.Died("server-1");
+  CHECK(job.Seen<WentBack>().empty());
+  job.Died("worker-0");
+  job.Publish(absl::NotFoundError("no such file"));
   REQUIRE(job.Seen<WentBack>().size() == 1);
   CHECK_FALSE(job.run->AwaitsModel(before));
-  // The shell has moved it: of no use to this job, which trains once more.
+  // Said late: of no use to this job, which trains once more.
   job.run->OnModelPublished(before, absl::OkStatus(), job.now, job.events);
   CHECK(job.phase() == JobPhase::kRecovering);
   job.Place(0);

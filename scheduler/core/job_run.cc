@@ -111,19 +111,17 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
   tasks_.Renew(*task, report.preparing, now);
   ++revision_;
   const bool moved = TakeProgress(*task, report, now);
-  if (report.failure.reason == FailureReason::kDeviceLost) {
-    EndTask(task->rank, report.failure, phase_ != JobPhase::kFinishing, now, events);
+  if (!report.failure.happened()) {
+    NoteContradiction(*task, moved, now);
+    if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
     Advance(now, events);
-    return absl::OkStatus();
-  }
-  if (report.failure.happened()) {
+  } else if (report.failure.reason == FailureReason::kDeviceLost || !IsNeeded(task->rank)) {
+    EndTask(task->rank, report.failure, /*counted=*/true, now, events);
+    Advance(now, events);
+  } else {
     const std::string where = absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ");
     End(JobState::kFailed, {report.failure.reason, where + report.failure.message}, now, events);
-    return absl::OkStatus();
   }
-  NoteContradiction(*task, moved, now);
-  if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
-  Advance(now, events);
   return absl::OkStatus();
 }
 
@@ -196,8 +194,8 @@ void JobRun::OnTaskExited(const TaskKey& key, const TaskExit& exit, bool node_le
                           Events& events) {
   const Task* task = ended() ? nullptr : tasks_.FindLife(key.rank, key.incarnation);
   if (task == nullptr) return;
-  const bool counted = phase_ != JobPhase::kFinishing && !node_leaving;
-  EndTask(key.rank, {FailureReason::kTaskCrashed, Describe(exit)}, counted, now, events);
+  EndTask(key.rank, {FailureReason::kTaskCrashed, Describe(exit)}, /*counted=*/!node_leaving, now,
+          events);
   Advance(now, events);
 }
 
@@ -208,8 +206,7 @@ void JobRun::OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& even
   const bool starting = task.state == Task::State::kStarting;
   const std::string message =
       absl::StrCat(starting ? "did not start within " : "no report for ", silence);
-  EndTask(rank, {FailureReason::kNoHeartbeat, message},
-          node_fresh && phase_ != JobPhase::kFinishing, now, events);
+  EndTask(rank, {FailureReason::kNoHeartbeat, message}, /*counted=*/node_fresh, now, events);
   Advance(now, events);
 }
 
@@ -217,6 +214,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   const Task& task = tasks_.at(rank);
   const TaskKey key{plan_.id, rank, task.incarnation};
   const NodeId node = task.node;
+  counted = counted && IsNeeded(rank);
   events.push_back(TaskDied{key, node, failure, counted});
   last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
   members_.Remove(rank, now);
@@ -238,8 +236,8 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
 // ---------------------------------------------------------------- time and ends
 
 void JobRun::CheckWorkers(Instant now, Events& events) {
-  if (ended() || phase_ == JobPhase::kFinishing) return;
-  if (tasks_.CountIn(Task::State::kUnplaced) < plan_.workers) {
+  if (ended()) return;
+  if (IsModelWhole() || tasks_.CountIn(Task::State::kUnplaced) < plan_.workers) {
     without_worker_since_.reset();
     return;
   }
@@ -276,7 +274,7 @@ void JobRun::EndHungTasks(Instant now, Events& events) {
     } else {
       continue;
     }
-    EndTask(task.rank, {FailureReason::kHang, why}, phase_ != JobPhase::kFinishing, now, events);
+    EndTask(task.rank, {FailureReason::kHang, why}, /*counted=*/true, now, events);
     if (ended()) return;
   }
 }
@@ -299,6 +297,7 @@ Instant JobRun::NextDeadline() const {
     return std::min(next, finishing_since_ + options_.finish_limit);
   if (without_worker_since_) next = std::min(next, *without_worker_since_ + plan_.worker_wait);
   next = std::min(next, shards_.NextDeadline());
+  if (IsModelWhole()) return next;
   if (recovery_ && recovery_->waiting) {
     next = std::min(next, recovery_->since + plan_.server_wait);
   } else {
@@ -323,7 +322,7 @@ void JobRun::End(JobState state, const Failure& failure, Instant now, Events& ev
 }
 
 std::vector<Rank> JobRun::UnplacedRanks() const {
-  if (ended() || phase_ == JobPhase::kFinishing) return {};
+  if (ended() || IsModelWhole()) return {};
   return tasks_.Unplaced();
 }
 

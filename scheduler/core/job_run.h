@@ -19,7 +19,7 @@
 // it waits for. A server that dies, loses its disk or is drained hands its shards to others. What
 // ends a job: a Failure that a task or a server reports, more crashes than max_restarts, no live
 // task for worker_wait, lost shards that nothing restores, a server that stands with what it is
-// sent.
+// sent. None of these does once its model is whole, unless that cannot be moved to its place.
 //
 // Facts come in through the methods below; what the job wants is read back (assignments,
 // membership, unplaced ranks), and what happened is appended to `events`.
@@ -225,6 +225,9 @@ class JobRun {
   std::string StagedPath(const TaskKey& life) const;
   void AssignExport(const Task& task, Assignment& wanted) const;
   void TakeExported(const Task& task);
+  // A task has written the model: servers and tasks are missed only if it cannot be moved.
+  bool IsModelWhole() const;
+  bool IsNeeded(Rank rank) const;  // The model is not whole, or this task alone can move it.
   void NoteExporterDied();
   void ForgetExport();
   void EnterFinishing(Instant now, Events& events);

@@ -33,6 +33,16 @@ void JobRun::TakeExported(const Task& task) {
   }
 }
 
+bool JobRun::IsModelWhole() const {
+  if (phase_ == JobPhase::kFinishing) return true;
+  return phase_ == JobPhase::kExporting && staged_ && !Planted(PlantedBug::kMissServersWhileMoving);
+}
+
+bool JobRun::IsNeeded(Rank rank) const {
+  if (!IsModelWhole()) return true;
+  return phase_ == JobPhase::kExporting && left_to_exporter_ && exporter_ == rank;
+}
+
 bool JobRun::AwaitsModel(const TaskKey& exporter) const {
   return !ended() && phase_ == JobPhase::kExporting && staged_ == exporter && !left_to_exporter_;
 }

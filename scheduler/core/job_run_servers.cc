@@ -23,7 +23,7 @@ std::string Seconds(absl::Duration duration) {
 void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events) {
   if (ended()) return;
   for (const DeadNode& dead : nodes) {
-    // Once the model is written nobody needs the tables.
+    // Once the model is in its place nobody needs the tables.
     if (phase_ != JobPhase::kFinishing) {
       if (shards_.IsUsed(dead.node)) server_deaths_[dead.node] = dead.why;
       shards_.ServerDied(dead.node, dead.fenced_at);
@@ -71,6 +71,7 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
         (report.failure.reason == FailureReason::kBadData && reads_log)) {
       return OnServerFailed(server, report.failure.message, now, events);
     }
+    if (IsModelWhole()) return;  // It is said again if the table is missed.
     // A lack of memory is no fault of the checkpoint.
     if (report.failure.reason != FailureReason::kOutOfMemory &&
         TryOlderCheckpoint(absl::StrCat(server, ": ", report.failure.message), now, events)) {
@@ -102,7 +103,7 @@ void JobRun::OnServerFailed(const NodeId& server, const std::string& why, Instan
 }
 
 void JobRun::CheckServers(Instant now, Events& events) {
-  if (phase_ == JobPhase::kFinishing || (recovery_ && recovery_->waiting)) return;
+  if (IsModelWhole() || (recovery_ && recovery_->waiting)) return;
   const std::optional<NodeId> late = members_.Late(options_.server_limit, now);
   if (!late) return;
   End(JobState::kFailed,
@@ -136,6 +137,7 @@ RestoreSource JobRun::restore_source() const {
 void JobRun::SettleShards(Instant now, Events& events) {
   if (ended() || phase_ == JobPhase::kFinishing) return;
   TakeRouting(now, events);
+  if (IsModelWhole()) return;
   if (shards_.has_lost()) {
     if (!recovery_ || !recovery_->waiting) BeginRecovery(now, events);
     if (!ended()) Recover(now, events);

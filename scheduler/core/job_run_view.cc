@@ -78,13 +78,13 @@ std::string JobRun::Detail(Instant now) const {
   const std::string who = absl::StrCat(live, " of ", plan_.workers, " tasks");
   const std::string epoch =
       absl::StrCat("epoch ", epoch_.value() + 1, " of ", epochs_.epochs(), " with ", who);
-  if (without_worker_since_ && phase_ != JobPhase::kFinishing) {
+  if (without_worker_since_) {
     return absl::StrCat(
         "no worker task is alive since ",
         absl::FormatDuration(absl::Trunc(now - *without_worker_since_, absl::Seconds(1))),
         "; fails after ", absl::FormatDuration(plan_.worker_wait));
   }
-  if (recovery_) return RecoveryDetail(now);
+  if (recovery_ && !IsModelWhole()) return RecoveryDetail(now);
   switch (phase_) {
     case JobPhase::kPlacing:
       return WaitsForShards(" to make its tables");
@@ -160,7 +160,7 @@ JobView JobRun::View(Instant now) const {
     view.ended = ended_;
     view.detail = EndDetail();
   } else {
-    view.phase = recovery_ ? JobPhase::kRecovering : phase_;
+    view.phase = recovery_ && !IsModelWhole() ? JobPhase::kRecovering : phase_;
     view.detail = Detail(now);
     view.samples_per_second = training() ? metrics_.SamplesPerSecond(now) : 0;
   }

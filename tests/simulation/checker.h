@@ -100,6 +100,7 @@ class Checker {
     static_cast<void>(job), static_cast<void>(membership);
   }
   virtual void SchedulerRestarted() {}
+  virtual void ModelIsWhole() {}  // A task has written it; it is moved to its place.
 
   // ---- servers: an answer leaves
   virtual void PullAnswered(const std::string& server, const v1::PullRequest& request,

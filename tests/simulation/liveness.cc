@@ -45,6 +45,9 @@ void Liveness::Happened(const scheduler::Event& event) {
                       died->task.incarnation.value(),
                       " was taken for hung: ", died->failure.message));
   }
+  if (whole_ && std::holds_alternative<scheduler::WentBack>(event)) {
+    Fail("liveness: the job goes back, and its model is whole");
+  }
   if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
 }
 
@@ -82,6 +85,7 @@ bool Liveness::DiskSuffered() const {
 }
 
 bool Liveness::MayFail(const scheduler::Failure& failure) const {
+  if (whole_) return false;
   const JobOptions& job = options_.job;
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:

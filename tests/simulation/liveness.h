@@ -4,7 +4,8 @@
 // the primary of a shard and every replica of it that was in sync have died, or lost their disks,
 // once the job had begun to train, without a checkpoint, and without a log or with a log on a disk
 // that suffered; or all servers have lost their disks (SERVER_LOST).
-// No task may be taken for hung because its work takes long.
+// No task may be taken for hung because its work takes long. Once a task has written the model
+// nothing ends the job or takes it back.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
@@ -32,6 +33,7 @@ class Liveness final : public Checker {
   void RoutingSent(const scheduler::Routing& routing) override;
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
+  void ModelIsWhole() override { whole_ = true; }
 
   bool ended() const { return ended_; }  // The job has, as the scheduler has told.
   // The time is over. `job`: as the scheduler sees it.
@@ -50,6 +52,7 @@ class Liveness final : public Checker {
   scheduler::Routing routing_;      // The newest that was sent.
   bool trained_ = false;            // Has begun to.
   bool checkpointed_ = false;       // One is complete.
+  bool whole_ = false;              // The model is.
   bool exported_ = false;
   bool ended_ = false;
 };

@@ -90,6 +90,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a task that prepares or exports for long is ended, however it gets on"},
       {PlantedBug::kExportUnstaged, "export-unstaged",
        "a task writes the model where users look for it, also when it was taken for dead"},
+      {PlantedBug::kMissServersWhileMoving, "miss-servers-while-moving",
+       "a job fails, or goes back, for servers that die when its model is whole"},
   };
 }
 

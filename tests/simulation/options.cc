@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kOptionsStream = 1;
 constexpr uint64_t kStrandingStream = 7;
+constexpr uint64_t kMovingStream = 8;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -162,6 +163,10 @@ Options DrawOptions(uint64_t seed) {
   options.prepare_max = DrawLongWork(prng, job.workers);
   options.export_max = DrawLongWork(prng, 1);
   DrawStranding(Prng(seed).Fork(kStrandingStream), options);
+  Prng moving = Prng(seed).Fork(kMovingStream);
+  if (moving.Chance(0.3)) {
+    options.move_max = moving.Between(absl::Milliseconds(100), absl::Seconds(8));
+  }
   return options;
 }
 
@@ -213,7 +218,8 @@ std::string Describe(const Options& options) {
       absl::FormatDuration(options.chaos_time), ", a batch takes ",
       absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max),
       ", a preparation up to ", absl::FormatDuration(options.prepare_max), ", the export up to ",
-      absl::FormatDuration(options.export_max));
+      absl::FormatDuration(options.export_max), ", moving the model up to ",
+      absl::FormatDuration(options.move_max));
   return text;
 }
 

@@ -100,14 +100,15 @@ struct Options {
   bool reader = false;     // A process that is no task follows the job: SSP, ASP with replicas.
   bool snapshots = false;  // A process that is no task reads snapshots of the job.
   ChaosOptions chaos;
-  absl::Duration chaos_time = absl::Seconds(20);  // Then the world heals,
-  absl::Duration heal_time = absl::Minutes(5);    // and the job ends within this time,
-                                                  // beside that of preparations, evaluations and
-                                                  // the export.
+  absl::Duration chaos_time = absl::Seconds(20);       // Then the world heals,
+  absl::Duration heal_time = absl::Minutes(5);         // and the job ends within this time,
+                                                       // beside that of preparations, evaluations,
+                                                       // the export and the model's way.
   absl::Duration compute_min = absl::Milliseconds(5);  // Of a batch.
   absl::Duration compute_max = absl::Milliseconds(50);
   absl::Duration prepare_max;  // From a task's first report to its readiness for work.
   absl::Duration export_max;   // Of the writing of the model.
+  absl::Duration move_max;     // Of its way to its place.
 
   // Of all evaluations, if one task does them batch by batch.
   absl::Duration evaluations_max() const {

@@ -19,6 +19,7 @@ absl::string_view ReachedName(Reached reached) {
       "a task's crash was counted",
       "a worker daemon died",
       "a server died",
+      "a server died while the model was moved",
       "a daemon began a new life",
       "samples were leased again",
       "a replica was promoted",

@@ -29,6 +29,7 @@ enum class Reached : uint8_t {
   kTaskCrashCounted,
   kWorkerDaemonDied,
   kServerDied,
+  kServerDiedWhileMoving,
   kNodeNewLife,
   kSamplesLeasedAgain,
   kReplicaPromoted,

@@ -86,7 +86,7 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   if (world.failure.empty() && !judge->ended()) {
     nemesis.Heal();
     const absl::Duration work =
-        options.prepare_max + options.evaluations_max() + options.export_max;
+        options.prepare_max + options.evaluations_max() + options.export_max + options.move_max;
     world.loop.RunUntil(heal + options.heal_time + 2 * work, stop);
   }
   for (const auto& server : cluster.servers()) server->CountDiskFaults();

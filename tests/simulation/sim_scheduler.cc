@@ -58,6 +58,7 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
     jobs_.clear();
     steps_.clear();
     committing_ = false;
+    moves_model_ = false;
     calls_.clear();
     held_.clear();
     tasks_.clear();
@@ -252,7 +253,14 @@ void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
 }
 
 void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
-  process_.After(world_->prng.Between(kCommitMin, kCommitMax), [this, publish] {
+  world_->Tell([](Checker& checker) { checker.ModelIsWhole(); });
+  absl::Duration time = world_->prng.Between(kCommitMin, kCommitMax);
+  if (world_->options.move_max > absl::ZeroDuration()) {
+    time += world_->prng.Between(absl::ZeroDuration(), world_->options.move_max);
+  }
+  moves_model_ = true;
+  process_.After(time, [this, publish] {
+    moves_model_ = false;
     if (!core_->AwaitsModel(publish.exporter)) return;
     auto staged = world_->models.extract(publish.staged);
     if (!staged.empty()) {
@@ -309,6 +317,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
     const bool server = died->node.rfind("server", 0) == 0;
     ++world_->reached[server ? Reached::kServerDied : Reached::kWorkerDaemonDied];
+    if (server && moves_model_) ++world_->reached[Reached::kServerDiedWhileMoving];
     world_->trace.Story(absl::StrCat("scheduler: ", died->node, " is dead: ", died->why));
   } else if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
     if (joined->incarnation.value() > static_cast<uint64_t>(world_->options.servers) +

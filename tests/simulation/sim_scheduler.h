@@ -78,6 +78,7 @@ class SimScheduler {
   std::vector<Step> steps_;  // That wait for the store.
   bool committing_ = false;
   std::unique_ptr<scheduler::SchedulerCore> core_;
+  bool moves_model_ = false;
   uint64_t next_ticket_ = 1;
   absl::btree_map<scheduler::Ticket, Call> calls_;
   absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
