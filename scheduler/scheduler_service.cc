@@ -31,6 +31,15 @@ absl::Status NotDurable(const absl::Status& failure) {
       absl::StrCat("the scheduler cannot write its state: ", std::string(failure.message())));
 }
 
+// A cluster's first scheduler counts lives from the calendar's milliseconds. Where its store was
+// lost, tasks and files of the cluster before may be left, whose numbers must not come again.
+SchedulerCore::Options CountingFrom(absl::Time wall, SchedulerCore::Options options) {
+  const int64_t unix_ms = std::max<int64_t>(0, absl::ToUnixMillis(wall));
+  options.first_incarnation =
+      std::max(options.first_incarnation, Incarnation(static_cast<uint64_t>(unix_ms)));
+  return options;
+}
+
 }  // namespace
 
 SchedulerService::SchedulerService(const Options& options, Store* store, const Clock* clock,
@@ -53,7 +62,8 @@ absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const O
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJobs jobs, DecodeAdmitted(rows));
   Actions actions;
   const Moment moment{clock->Now(), absl::Now()};
-  CAPSTAN_ASSIGN_OR_RETURN(auto core, RestoreCore(rows, options.core, moment, actions));
+  CAPSTAN_ASSIGN_OR_RETURN(
+      auto core, RestoreCore(rows, CountingFrom(moment.wall, options.core), moment, actions));
   for (const JobView& job : core->Jobs(moment.now)) {
     if (jobs.contains(job.id)) continue;
     return absl::DataLossError(absl::StrCat("the store has no specification of ", job.id));

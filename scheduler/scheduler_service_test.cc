@@ -2,8 +2,6 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,114 +9,16 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
 #include "common/net/node_tie.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/store/memory_store.h"
+#include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
-#include "scheduler/testing/temporary_folder.h"
 
 namespace capstan::scheduler {
 namespace {
 
-// A scheduler on a free port of this host, and a client.
-struct Loopback {
-  explicit Loopback(absl::Duration sync_interval = absl::Seconds(30),
-                    absl::Duration broken_limit = absl::Minutes(10)) {
-    options.core.lease = absl::Minutes(10);
-    options.core.broken_limit = broken_limit;
-    options.core.sync_interval = sync_interval;
-    options.data_folder = folder.path();
-    options.on_fatal = [this](const absl::Status& status) {
-      fatal = status;
-      ended.Notify();
-    };
-    Start();
-  }
-  ~Loopback() { Stop(); }
-  void Start() {
-    auto opened = SchedulerService::Open(options, &store, &clock);
-    REQUIRE_OK(opened.status());
-    service = *std::move(opened);
-    service->Start();
-    server = GrpcServer::Start({.services = {service.get()}}).value();
-    stub = v1::Scheduler::NewStub(MakeChannel(server->address(), ChannelKind::kControl));
-  }
-  void Stop() {
-    service->Stop();
-    server->Shutdown(absl::ZeroDuration());
-  }
-  // Another life of the scheduler, on the same store.
-  void Restart() {
-    Stop();
-    store.Crash();
-    Start();
-  }
-
-  template <typename Method, typename Request, typename Response>
-  absl::Status Ask(Method method, const Request& request, Response* response) {
-    grpc::ClientContext context;
-    SetDeadline(context, absl::Seconds(60));
-    return FromGrpcStatus((stub.get()->*method)(&context, request, response));
-  }
-  v1::RegisterResponse Join(v1::Role role, const std::string& name) {
-    v1::RegisterRequest request;
-    request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-    request.set_role(role);
-    request.set_name(name);
-    request.set_address(name + ":1");
-    request.set_task_capacity(role == v1::WORKER ? 1 : 0);
-    v1::RegisterResponse response;
-    REQUIRE_OK(Ask(&v1::Scheduler::Stub::Register, request, &response));
-    return response;
-  }
-  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec) {
-    v1::SubmitJobRequest request;
-    request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-    *request.mutable_spec() = spec;
-    v1::SubmitJobResponse response;
-    if (absl::Status status = Ask(&v1::Scheduler::Stub::SubmitJob, request, &response);
-        !status.ok()) {
-      return status;
-    }
-    return response.job_id();
-  }
-  v1::JobStatus Get(const std::string& job, uint64_t after = 0, int wait_ms = 0) {
-    v1::GetJobRequest request;
-    request.set_job_id(job);
-    request.set_after_revision(after);
-    request.set_wait_limit_ms(wait_ms);
-    v1::GetJobResponse response;
-    // No REQUIRE: other threads than the test's call this, too. An empty status fails their checks.
-    if (!Ask(&v1::Scheduler::Stub::GetJob, request, &response).ok()) return {};
-    return response.status();
-  }
-  absl::StatusOr<v1::SyncNodeResponse> Sync(const v1::RegisterResponse& node, uint64_t seen,
-                                            const v1::SyncNodeRequest& state = {}) {
-    v1::SyncNodeRequest request = state;
-    request.set_node_id(node.node_id());
-    request.set_incarnation(node.incarnation());
-    request.set_generation_seen(seen);
-    v1::SyncNodeResponse response;
-    if (absl::Status status = Ask(&v1::Scheduler::Stub::SyncNode, request, &response);
-        !status.ok()) {
-      return status;
-    }
-    return response;
-  }
-
-  testing::TemporaryFolder folder;
-  SteadyClock clock;
-  MemoryStore store;
-  SchedulerService::Options options;
-  absl::Status fatal;
-  absl::Notification ended;
-  std::unique_ptr<SchedulerService> service;
-  std::unique_ptr<GrpcServer> server;
-  std::unique_ptr<v1::Scheduler::Stub> stub;
-};
+using testing::Loopback;
 
 TEST_CASE("Scheduler service: a submitted job reaches the servers and the workers", "[scheduler]") {
   Loopback loopback;
@@ -239,63 +139,6 @@ TEST_CASE("Scheduler service: bad requests are refused with what was expected", 
                absl::StatusCode::kInvalidArgument, "wait_limit_ms: 60001");
 }
 
-TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, tables and numbers",
-          "[scheduler]") {
-  Loopback loopback;
-  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
-  const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
-  REQUIRE_OK_AND_ASSIGN(const std::string job,
-                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
-  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
-  const v1::JobStatus before = loopback.Get(job);
-  // Its data are not needed any more.
-  std::filesystem::remove(loopback.folder.path() + "/images-40");
-
-  loopback.Restart();
-  const v1::JobStatus after = loopback.Get(job);
-  CHECK(after.state() == v1::RUNNING);
-  CHECK(std::abs(after.submitted_unix_ms() - before.submitted_unix_ms()) < 1000);
-  CHECK(after.spec().training().batch_size() == 10);
-  // Who asks with what he knew is not told it again: the lives and generations are the same.
-  v1::SyncNodeRequest state;
-  v1::TableState& held = *state.add_tables();
-  held.set_job_id(job);
-  held.set_routing_generation(tables.tables(0).routing().generation());
-  held.set_membership_generation(tables.tables(0).membership().generation());
-  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse again, loopback.Sync(worker, 0));
-  REQUIRE(again.tasks_size() == 1);
-  CHECK(again.tasks(0).incarnation() == 3);
-  std::thread syncing(
-      [&] { loopback.Sync(server, tables.generation(), state).status().IgnoreError(); });
-  for (v1::JobStatus status = after; status.phase() != "starting";) {
-    status = loopback.Get(job, status.revision(), 60'000);
-  }
-  CHECK(loopback.Join(v1::WORKER, "worker-2").incarnation() == 4);
-  REQUIRE_OK_AND_ASSIGN(const std::string next,
-                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
-  CHECK(next == "small-2");
-  loopback.service->Stop();
-  syncing.join();
-}
-
-TEST_CASE("Scheduler service: files that a job's end did not get to are written in the next life",
-          "[scheduler]") {
-  Loopback loopback;
-  loopback.Join(v1::SERVER, "server-1");
-  loopback.Join(v1::WORKER, "worker-1");
-  REQUIRE_OK_AND_ASSIGN(const std::string job,
-                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
-  v1::StopJobRequest stop;
-  stop.set_job_id(job);
-  v1::StopJobResponse stopped;
-  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::StopJob, stop, &stopped));
-  const std::string file = loopback.Get(job).output_directory() + "/job.json";
-  REQUIRE(std::filesystem::remove(file));
-  loopback.Restart();
-  CHECK(loopback.Get(job).state() == v1::STOPPED);
-  CHECK(std::filesystem::exists(file));
-}
-
 TEST_CASE("Scheduler service: what cannot be written is not said, and the process is to end",
           "[scheduler]") {
   Loopback loopback;
@@ -314,15 +157,6 @@ TEST_CASE("Scheduler service: what cannot be written is not said, and the proces
   REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
   CHECK(jobs.jobs_size() == 0);
   REQUIRE_OK(loopback.Sync(server, 0));
-}
-
-TEST_CASE("Scheduler service: a store without a job's specification is refused", "[scheduler]") {
-  Loopback loopback;
-  REQUIRE_OK(loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
-  loopback.service->Stop();
-  REQUIRE_OK(loopback.store.Write({{"admitted/small-1", std::nullopt}}));
-  CHECK_STATUS(SchedulerService::Open(loopback.options, &loopback.store, &loopback.clock),
-               absl::StatusCode::kDataLoss, "small-1");
 }
 
 bool IsAlive(Loopback& loopback, const std::string& node) {

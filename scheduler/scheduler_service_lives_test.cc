@@ -1,0 +1,103 @@
+// A scheduler's next life: what it goes on with, and what it leaves alone.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/scheduler_service.h"
+#include "scheduler/testing/loopback.h"
+#include "scheduler/testing/small_job.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using testing::Loopback;
+
+TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, tables and numbers",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
+  const v1::JobStatus before = loopback.Get(job);
+  // Its data are not needed any more.
+  std::filesystem::remove(loopback.folder.path() + "/images-40");
+
+  loopback.Restart();
+  const v1::JobStatus after = loopback.Get(job);
+  CHECK(after.state() == v1::RUNNING);
+  CHECK(std::abs(after.submitted_unix_ms() - before.submitted_unix_ms()) < 1000);
+  CHECK(after.spec().training().batch_size() == 10);
+  // Who asks with what he knew is not told it again: the lives and generations are the same.
+  v1::SyncNodeRequest state;
+  v1::TableState& held = *state.add_tables();
+  held.set_job_id(job);
+  held.set_routing_generation(tables.tables(0).routing().generation());
+  held.set_membership_generation(tables.tables(0).membership().generation());
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse again, loopback.Sync(worker, 0));
+  REQUIRE(again.tasks_size() == 1);
+  CHECK(again.tasks(0).incarnation() == worker.incarnation() + 1);
+  std::thread syncing(
+      [&] { loopback.Sync(server, tables.generation(), state).status().IgnoreError(); });
+  for (v1::JobStatus status = after; status.phase() != "starting";) {
+    status = loopback.Get(job, status.revision(), 60'000);
+  }
+  CHECK(loopback.Join(v1::WORKER, "worker-2").incarnation() == worker.incarnation() + 2);
+  REQUIRE_OK_AND_ASSIGN(const std::string next,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  CHECK(next == "small-2");
+  loopback.service->Stop();
+  syncing.join();
+}
+
+TEST_CASE("Scheduler service: lives are numbered anew from the calendar where the store is gone",
+          "[scheduler]") {
+  const auto now = [] { return static_cast<uint64_t>(absl::ToUnixMillis(absl::Now())); };
+  const uint64_t before = now();
+  Loopback loopback;
+  const uint64_t first = loopback.Join(v1::SERVER, "server-1").incarnation();
+  CHECK(first >= before);
+  CHECK(loopback.Join(v1::SERVER, "server-2").incarnation() == first + 1);
+  loopback.Restart();
+  CHECK(loopback.Join(v1::SERVER, "server-1").incarnation() == first + 2);
+  const uint64_t later = now();
+  loopback.StartWithoutStore();
+  CHECK(loopback.Join(v1::SERVER, "server-1").incarnation() >= later);
+}
+
+TEST_CASE("Scheduler service: files that a job's end did not get to are written in the next life",
+          "[scheduler]") {
+  Loopback loopback;
+  loopback.Join(v1::SERVER, "server-1");
+  loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  v1::StopJobRequest stop;
+  stop.set_job_id(job);
+  v1::StopJobResponse stopped;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::StopJob, stop, &stopped));
+  const std::string file = loopback.Get(job).output_directory() + "/job.json";
+  REQUIRE(std::filesystem::remove(file));
+  loopback.Restart();
+  CHECK(loopback.Get(job).state() == v1::STOPPED);
+  CHECK(std::filesystem::exists(file));
+}
+
+TEST_CASE("Scheduler service: a store without a job's specification is refused", "[scheduler]") {
+  Loopback loopback;
+  REQUIRE_OK(loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  loopback.service->Stop();
+  REQUIRE_OK(loopback.store.Write({{"admitted/small-1", std::nullopt}}));
+  CHECK_STATUS(SchedulerService::Open(loopback.options, &loopback.store, &loopback.clock),
+               absl::StatusCode::kDataLoss, "small-1");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
