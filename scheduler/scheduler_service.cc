@@ -160,6 +160,12 @@ v1::JobStatus SchedulerService::StatusOf(const JobView& view, StatusDetail detai
 void SchedulerService::CollectEvents(Events events, Answers& answers) {
   bool ended = false;
   for (Event& event : events) {
+    if (const auto* left = std::get_if<JobLeft>(&event)) {
+      if (const auto job = jobs_.find(left->job); job != jobs_.end()) {
+        answers.left.push_back({job->second->output_directory, left->last});
+      }
+      continue;
+    }
     RecordedEvent recorded{.event = std::move(event), .unix_ms = calendar_.UnixMs(clock_->Now())};
     const JobId* job = JobOf(recorded.event);
     const auto known = job == nullptr ? jobs_.end() : jobs_.find(*job);
@@ -288,6 +294,11 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
   for (ModelPublish& model : answers.models) {
     manifests_.Post([this, what = std::move(model)] { Publish(what); });
   }
+  if (!answers.left.empty()) {
+    manifests_.Post([left = std::move(answers.left)] {
+      for (const Answers::Left& each : left) RemoveStagedModelsUpTo(each.last_life, each.folder);
+    });
+  }
   for (const Answers::Done& done : answers.done) {
     if (done.after_files) {
       output_.Post([done] { FinishWith(done.reactor, done.status); });
@@ -320,7 +331,7 @@ void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJ
 // All models are moved by one thread, so that what is begun later is in its place later.
 void SchedulerService::Publish(const ModelPublish& publish) {
   // While this one is awaited no other task exports: the others that have have died.
-  const std::vector<std::string> staged = StagedModelsIn(publish.folder);
+  const std::vector<StagedModel> staged = StagedModelsIn(publish.folder);
   {
     absl::MutexLock lock(&mutex_);
     if (!Running().ok() || !core_->AwaitsModel(publish.exporter)) return;
@@ -328,7 +339,7 @@ void SchedulerService::Publish(const ModelPublish& publish) {
   const absl::Status status = PublishModel(publish.staged, publish.folder, publish.exporter.job,
                                            publish.exporter.incarnation);
   if (status.ok()) {
-    for (const std::string& folder : staged) RemoveStagedModel(folder);
+    for (const StagedModel& left : staged) RemoveStagedModel(left.path);
   }
   absl::MutexLock lock(&mutex_);
   Actions actions;

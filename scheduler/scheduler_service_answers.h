@@ -47,6 +47,11 @@ struct SchedulerService::Answers {
     absl::Status status;
     bool after_files = false;  // Its answer may tell of an end.
   };
+  // An ended job whose tasks are gone, and what they may have left.
+  struct Left {
+    std::string folder;
+    Incarnation last_life;
+  };
   std::vector<Done> done;
   std::vector<Node> nodes;
   std::vector<Task> tasks;
@@ -56,6 +61,7 @@ struct SchedulerService::Answers {
   std::vector<Snapshot> snapshots;
   std::vector<Manifest> manifests;
   std::vector<ModelPublish> models;
+  std::vector<Left> left;
   std::vector<RecordedEvent> events;
   AdmittedJobs admitted;  // Of the replies.
 };

@@ -90,6 +90,62 @@ TEST_CASE("Scheduler service: files that a job's end did not get to are written 
   CHECK(std::filesystem::exists(file));
 }
 
+// One worker with one task slot; jobs that write into one folder, one after the other.
+struct OneFolder : Loopback {
+  OneFolder() : Loopback(/*sync_interval=*/absl::Milliseconds(20)) {
+    Join(v1::SERVER, "server-1");
+    worker = Join(v1::WORKER, "worker-1");
+  }
+  // Returns its id.
+  std::string SubmitHere() {
+    v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+    spec.mutable_output()->set_directory(out);
+    return Submit(spec).value();
+  }
+  void StopJob(const std::string& job) {
+    v1::StopJobRequest request;
+    request.set_job_id(job);
+    v1::StopJobResponse response;
+    REQUIRE_OK(Ask(&v1::Scheduler::Stub::StopJob, request, &response));
+  }
+  // The worker hears what it is to run, and runs it.
+  void SyncWorker() {
+    REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse news, Sync(worker, generation));
+    generation = news.generation();
+  }
+
+  const std::string out = folder.path() + "/out";
+  v1::RegisterResponse worker;
+  uint64_t generation = 0;
+};
+
+TEST_CASE("Scheduler service: what an ended job's tasks have left goes once they are gone",
+          "[scheduler]") {
+  OneFolder loopback;
+  const std::string job = loopback.SubmitHere();
+  loopback.SyncWorker();
+  const uint64_t life = loopback.Get(job).tasks(0).incarnation();
+  const auto folder = [&](const std::string& name) { return loopback.out + "/.export-" + name; };
+  const std::string mine = folder("0-" + std::to_string(life));
+  const std::string later = folder("0-" + std::to_string(life + 1));  // Another job's, by then.
+  for (const std::string& path : {mine, later, folder("notes")}) {
+    std::filesystem::create_directories(path + "/half");
+  }
+  loopback.StopJob(job);
+  loopback.SyncWorker();  // It hears that the task is to end.
+  SECTION("when its worker says so") { loopback.SyncWorker(); }
+  SECTION("in the scheduler's next life") {
+    loopback.Restart();
+    loopback.SyncWorker();
+    loopback.SyncWorker();
+  }
+  CHECK(loopback.Get(job).state() == v1::STOPPED);
+  loopback.service->Stop();
+  CHECK_FALSE(std::filesystem::exists(mine));
+  CHECK(std::filesystem::exists(later));
+  CHECK(std::filesystem::exists(folder("notes")));
+}
+
 TEST_CASE("Scheduler service: a store without a job's specification is refused", "[scheduler]") {
   Loopback loopback;
   REQUIRE_OK(loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));

@@ -4,12 +4,17 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
@@ -21,8 +26,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsStaged(const fs::path& path) {
-  return absl::StartsWith(path.filename().string(), kStagedModelPrefix);
+// Whose folder `path` is, by its name. Nothing if it is named in any other way.
+std::optional<Incarnation> WriterOf(const fs::path& path) {
+  const std::string name = path.filename().string();
+  absl::string_view rest = name;
+  if (!absl::ConsumePrefix(&rest, kStagedModelPrefix)) return std::nullopt;
+  const std::vector<absl::string_view> numbers = absl::StrSplit(rest, '-');
+  uint32_t rank = 0;
+  uint64_t incarnation = 0;
+  if (numbers.size() != 2 || !absl::SimpleAtoi(numbers[0], &rank) ||
+      !absl::SimpleAtoi(numbers[1], &incarnation)) {
+    return std::nullopt;
+  }
+  // As it is written: no sign, no blank, no leading zero.
+  if (name != absl::StrCat(kStagedModelPrefix, rank, "-", incarnation)) return std::nullopt;
+  return Incarnation(incarnation);
 }
 
 // A file that is in its place already was moved before.
@@ -30,6 +48,12 @@ absl::Status Move(const fs::path& from, const fs::path& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   const int error = errno;
   if (error == ENOENT && access(to.c_str(), F_OK) == 0) return absl::OkStatus();
+  if (error == EXDEV) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot move ", from.string(), " to ", to.string(),
+        ": they lie on different file systems (or quotas), expected one: a model is renamed, not "
+        "copied"));
+  }
   return absl::ErrnoToStatus(error,
                              absl::StrCat("cannot move ", from.string(), " to ", to.string()));
 }
@@ -58,18 +82,24 @@ absl::Status PublishModel(const std::string& staged, const std::string& folder, 
   return absl::OkStatus();
 }
 
-std::vector<std::string> StagedModelsIn(const std::string& folder) {
-  std::vector<std::string> staged;
+std::vector<StagedModel> StagedModelsIn(const std::string& folder) {
+  std::vector<StagedModel> staged;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (IsStaged(it->path())) staged.push_back(it->path().string());
+    if (const auto writer = WriterOf(it->path())) staged.push_back({it->path().string(), *writer});
   }
   return staged;
 }
 
 void RemoveStagedModel(const std::string& staged) {
   std::error_code error;
-  if (IsStaged(staged)) fs::remove_all(staged, error);
+  if (WriterOf(staged)) fs::remove_all(staged, error);
+}
+
+void RemoveStagedModelsUpTo(Incarnation last, const std::string& folder) {
+  for (const StagedModel& staged : StagedModelsIn(folder)) {
+    if (staged.writer <= last) RemoveStagedModel(staged.path);
+  }
 }
 
 }  // namespace capstan

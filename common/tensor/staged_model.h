@@ -24,16 +24,27 @@ namespace capstan {
 // before.
 // Errors (what was moved stays so): kNotFound  there is no model in `staged`.
 //                                   kDataLoss  its manifest is none.
+//                                   kFailedPrecondition  `folder` is another file system.
 //                                   else       those of the operating system.
 absl::Status PublishModel(const std::string& staged, const std::string& folder, const JobId& job,
                           Incarnation exporter);
 
-// The folders of staged models in `folder`, whoever's. None if it cannot be read.
-std::vector<std::string> StagedModelsIn(const std::string& folder);
+// A folder that a task writes a model into, or has left: ".export-<rank>-<incarnation>".
+struct StagedModel {
+  std::string path;
+  Incarnation writer;
+};
 
-// Removes such a folder and what is in it; no effect on a folder of another name. What cannot be
+// Those in `folder`, whoever's. None if it cannot be read.
+std::vector<StagedModel> StagedModelsIn(const std::string& folder);
+
+// Removes such a folder and what is in it; no effect on a path of any other name. What cannot be
 // removed stays.
 void RemoveStagedModel(const std::string& staged);
+
+// Removes what lives up to `last` have left in `folder`, whatever job they were of. REQUIRES: none
+// of them writes any more, and no model of theirs is to be published.
+void RemoveStagedModelsUpTo(Incarnation last, const std::string& folder);
 
 }  // namespace capstan
 

@@ -1,6 +1,7 @@
 #include "common/tensor/staged_model.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -40,7 +41,9 @@ TEST_CASE("Staged models: published, they take the place of what was there", "[c
   Write(staged, 2, Incarnation(7));
   const std::string tensors = ReadFile(staged + "/model.safetensors");
   CHECK(ExporterIn(out) == Incarnation(3));
-  CHECK(StagedModelsIn(out) == std::vector<std::string>{staged});
+  REQUIRE(StagedModelsIn(out).size() == 1);
+  CHECK(StagedModelsIn(out)[0].path == staged);
+  CHECK(StagedModelsIn(out)[0].writer == Incarnation(7));
   REQUIRE_OK(PublishModel(staged, out, "shirt-1", Incarnation(7)));
   CHECK(ExporterIn(out) == Incarnation(7));
   CHECK(ReadFile(out + "/model.safetensors") == tensors);
@@ -100,6 +103,44 @@ TEST_CASE("Staged models: only their folders are removed", "[common][tensor]") {
   CHECK_FALSE(fs::exists(out + "/.export-1-2"));
   CHECK(fs::exists(out + "/model/model.json"));
   CHECK(StagedModelsIn(out + "/absent").empty());
+  const auto others = {".export-",      ".export-1",    ".export-1-",
+                       ".export-1-2-3", ".export-a-2",  ".export-1-b",
+                       ".export-1-2~",  ".export--1-2", ".export-+1-2",
+                       ".export-01-2",  ".export-1-02", ".export-1- 2",
+                       ".export-notes", "export-1-2",   ".export-1-99999999999999999999"};
+  for (const char* name : others) {
+    const std::string path = out + "/" + name;
+    fs::create_directories(path);
+    RemoveStagedModel(path);
+    INFO(path);
+    CHECK(fs::exists(path));
+  }
+  CHECK(StagedModelsIn(out).empty());
+}
+
+TEST_CASE("Staged models: those of lives up to one are removed, of whatever rank",
+          "[common][tensor]") {
+  const std::string out = TestPath("up-to");
+  for (const char* name : {"/.export-0-7", "/.export-5-12", "/.export-0-13", "/.export-notes"}) {
+    fs::create_directories(out + name);
+  }
+  RemoveStagedModelsUpTo(Incarnation(12), out);
+  CHECK_FALSE(fs::exists(out + "/.export-0-7"));
+  CHECK_FALSE(fs::exists(out + "/.export-5-12"));
+  CHECK(fs::exists(out + "/.export-0-13"));
+  CHECK(fs::exists(out + "/.export-notes"));
+  RemoveStagedModelsUpTo(Incarnation(12), out + "/absent");
+}
+
+TEST_CASE("Staged models: a folder of another file system is told in words", "[common][tensor]") {
+  const std::string staged = TestPath("here") + "/.export-0-7";
+  std::string out = "/dev/shm/staged-model-XXXXXX";
+  REQUIRE(mkdtemp(out.data()) != nullptr);
+  Write(staged, 2, Incarnation(7));
+  const absl::Status status = PublishModel(staged, out, "shirt-1", Incarnation(7));
+  fs::remove_all(out);
+  CHECK_STATUS(status, absl::StatusCode::kFailedPrecondition, "they lie on different file systems");
+  CHECK(ExporterIn(staged) == Incarnation(7));
 }
 
 }  // namespace

@@ -168,10 +168,16 @@ struct JobEnded {
   Failure failure;
 };
 
+// Of a job that has ended no process is left, as far as live daemons have told.
+struct JobLeft {
+  JobId job;
+  Incarnation last;  // No life of its tasks is above that.
+};
+
 using Event =
     std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, JobSubmitted, JobStarted,
                  PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report, EpochDone,
-                 CheckpointEnded, SnapshotTaken, WentBack, ModelLeftToTask, JobEnded>;
+                 CheckpointEnded, SnapshotTaken, WentBack, ModelLeftToTask, JobEnded, JobLeft>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -133,6 +133,7 @@ class JobRun {
   std::vector<TaskKey> PlacedTasks() const;
   const Task* FindLife(const TaskKey& task) const;
   const Task& task(Rank rank) const { return tasks_.at(rank); }
+  Incarnation last_life() const { return tasks_.LastLife(); }  // Of its tasks; 0: none was placed.
   // Something that it is assigned is not reported done, or it prepares.
   bool HasUnfinishedWork(const Task& task) const;
   const std::shared_ptr<const Routing>& routing() const { return routing_; }

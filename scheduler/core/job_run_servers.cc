@@ -223,13 +223,11 @@ bool JobRun::GoBack(Instant now, Events& events) {
   const Failure failure{FailureReason::kNone,
                         restore_ ? absl::StrCat("the job goes back to ", restore_->folder)
                                  : "the job begins anew: servers died before it trained"};
-  Incarnation last;
   for (const Task& task : tasks_.all()) {
-    last = std::max(last, task.incarnation);
     if (task.placed()) EndTask(task.rank, failure, /*counted=*/false, now, events);
   }
   ForgetExport();
-  members_.Fence(last.Next(), now);
+  members_.Fence(tasks_.LastLife().Next(), now);
   events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : ""});
   slot_leases_.reset();
   if (sample_leases_) next_lease_ = std::max(next_lease_, sample_leases_->next_id());

@@ -90,6 +90,12 @@ int JobTasks::CountIn(Task::State state) const {
                                         [state](const Task& task) { return task.state == state; }));
 }
 
+Incarnation JobTasks::LastLife() const {
+  Incarnation last;
+  for (const Task& task : tasks_) last = std::max(last, task.incarnation);
+  return last;
+}
+
 Iteration JobTasks::HighestIteration() const {
   Iteration highest;
   for (const Task& task : tasks_) {

@@ -79,6 +79,7 @@ class JobTasks {
   std::vector<Rank> OnNode(const NodeId& node) const;  // Placed there.
   std::vector<Rank> Expired(Instant now) const;
   int CountIn(Task::State state) const;
+  Incarnation LastLife() const;        // The highest of all ranks; 0: none was placed.
   Iteration HighestIteration() const;  // Over live tasks; 0 if none.
   Instant NextDeadline() const;
 

@@ -248,6 +248,7 @@ class SchedulerCore {
   void Settle(Instant now, Actions& actions);
   void NoteEnded(Actions& actions);
   void ReleaseSlots(Actions& actions);
+  void NoteLeft(Actions& actions);
   void MoveTasks(Instant now, Actions& actions);
   void PlaceTasks(Instant now, Actions& actions);
   void StartJobs(Instant now, Actions& actions);
@@ -303,6 +304,7 @@ class SchedulerCore {
   absl::btree_map<JobId, JobEntry> jobs_;
   absl::btree_map<uint64_t, JobId> running_;  // By number.
   absl::btree_map<uint64_t, JobId> ended_;    // By number; at most ended_jobs_max.
+  absl::btree_set<JobId> leaving_;            // Of those, whose tasks may still run.
   absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;
   std::vector<Watch> watches_;                    // At most watches_max.

@@ -12,6 +12,7 @@ namespace capstan::scheduler {
 void SchedulerCore::Settle(Instant now, Actions& actions) {
   NoteEnded(actions);
   ReleaseSlots(actions);
+  NoteLeft(actions);
   MoveTasks(now, actions);
   PlaceTasks(now, actions);
   StartJobs(now, actions);
@@ -37,6 +38,7 @@ void SchedulerCore::NoteEnded(Actions& actions) {
     if (!entry->run->ended()) continue;
     running_.erase(entry->number);
     ended_.emplace(entry->number, entry->plan.id);
+    leaving_.insert(entry->plan.id);
     changed_jobs_.insert(entry->plan.id);
     desired_changed_ = true;
   }
@@ -48,6 +50,7 @@ void SchedulerCore::NoteEnded(Actions& actions) {
     std::erase_if(watches_, [&oldest](const Watch& watch) { return watch.job == oldest; });
     actions.changes.forgotten.insert(oldest);
     changed_jobs_.erase(oldest);
+    leaving_.erase(oldest);
     jobs_.erase(oldest);
     ended_.erase(ended_.begin());
   }
@@ -80,6 +83,17 @@ void SchedulerCore::ReleaseSlots(Actions& actions) {
     if (!wanted(key)) refused.push_back(key);
   }
   for (const TaskKey& key : refused) RefuseTask(key, actions);
+}
+
+void SchedulerCore::NoteLeft(Actions& actions) {
+  for (auto job = leaving_.begin(); job != leaving_.end();) {
+    if (slots_.Runs(*job)) {
+      ++job;
+      continue;
+    }
+    actions.events.push_back(JobLeft{*job, RunOf(*job)->last_life()});
+    job = leaving_.erase(job);
+  }
 }
 
 // Running jobs come before waiting ones, the older before the younger.
@@ -277,6 +291,7 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     if (entry.run != nullptr) entry.run->Restored(now);
     if (ended) {
       ended_.emplace(entry.number, id);
+      if (entry.run != nullptr) leaving_.insert(id);  // The last life may not have told.
     } else if (entry.run == nullptr) {
       waiting.emplace(entry.number, &entry);
     } else {

@@ -1,14 +1,15 @@
 // Stories of whole clusters.
-#include "scheduler/core/scheduler_core.h"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/testing/fake_cluster.h"
 
 namespace capstan::scheduler {
@@ -70,6 +71,38 @@ TEST_CASE(
   CHECK(story.State("job-2") == JobState::kPending);
   REQUIRE(story.Until(JobState::kSucceeded, "job-2"));
   CHECK(story.State("job-1") == JobState::kSucceeded);
+}
+
+int64_t TimesLeft(const FakeCluster& cluster, const JobId& job) {
+  return std::count_if(cluster.events().begin(), cluster.events().end(),
+                       [&job](const Event& event) {
+                         const auto* left = std::get_if<JobLeft>(&event);
+                         return left != nullptr && left->job == job;
+                       });
+}
+
+TEST_CASE("Scheduler: it is told when no process of an ended job is left", "[scheduler][core]") {
+  Story story(1, 2);
+  const auto left = [&] { return TimesLeft(story.cluster, "job-1"); };
+  REQUIRE_OK(story.cluster.Submit(Plan("job-1", 2)));
+  SECTION("of one that is stopped, when its tasks have been ended") {
+    REQUIRE(story.UntilTraining("job-1"));
+    Actions stopped;
+    REQUIRE_OK(story.cluster.core().StopJob("job-1", story.cluster.now(), stopped));
+    CHECK(std::get<JobEnded>(stopped.events.back()).job == "job-1");
+    // The cluster checks that nothing runs by then.
+    REQUIRE(story.cluster.RunUntil([&] { return left() > 0; }, absl::Seconds(30)));
+    story.cluster.Run(absl::Seconds(5));
+    CHECK(left() == 1);
+  }
+  SECTION("again by the next scheduler, for the last one may have died of it") {
+    REQUIRE(story.Until(JobState::kSucceeded, "job-1"));
+    story.cluster.Run(absl::Seconds(1));
+    CHECK(left() == 1);
+    story.cluster.KillScheduler(absl::Seconds(1), FakeCluster::Death::kBetweenSteps);
+    story.cluster.AwaitScheduler();
+    CHECK(left() == 2);
+  }
 }
 
 TEST_CASE("Scheduler: a crashed task is started again in the freed slot", "[scheduler][core]") {

@@ -178,6 +178,15 @@ int WorkerSlots::Taken(const NodeId& node) const {
   return slots == nullptr ? 0 : static_cast<int>(slots->taken.size() + slots->releasing.size());
 }
 
+bool WorkerSlots::Runs(const JobId& job) const {
+  const auto is_its = [&job](const TaskKey& task) { return task.job == job; };
+  return std::any_of(nodes_.begin(), nodes_.end(), [&is_its](const auto& node) {
+    const Slots& slots = node.second;
+    return std::any_of(slots.taken.begin(), slots.taken.end(), is_its) ||
+           std::any_of(slots.releasing.begin(), slots.releasing.end(), is_its);
+  });
+}
+
 std::vector<int> WorkerSlots::GpusTaken(const NodeId& node) const {
   std::vector<int> taken;
   const Slots* slots = Find(node);

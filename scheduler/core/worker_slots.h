@@ -58,7 +58,8 @@ class WorkerSlots {
   // Tasks with this need that can be placed now, and that could be if nothing ran: on open daemons.
   int free(const DeviceNeed& need = {}) const;
   int capacity(const DeviceNeed& need = {}) const;
-  int Taken(const NodeId& node) const;                   // Slots.
+  int Taken(const NodeId& node) const;  // Slots.
+  bool Runs(const JobId& job) const;    // Some task of it has a slot, or its process may still run.
   std::vector<int> GpusTaken(const NodeId& node) const;  // Ascending, as are the lost.
   std::vector<int> GpusLost(const NodeId& node) const;
   // Of open daemons, what each lacks: "worker-1: no CUDA driver; worker-2: has 1 GPU". At most

@@ -32,9 +32,12 @@ TEST_CASE("Worker slots: a released slot is free once the daemon says that the p
   WorkerSlots slots;
   slots.AddNode("worker-1", 1);
   slots.Take({"worker-1", {}}, Key(0));
+  CHECK(slots.Runs("job-1"));
+  CHECK_FALSE(slots.Runs("job-2"));
   slots.Release("worker-1", Key(0));
   CHECK(slots.Desired("worker-1").empty());
   CHECK(slots.free() == 0);
+  CHECK(slots.Runs("job-1"));
   SECTION("it still runs") {
     const TaskState running[] = {Runs(Key(0))};
     slots.Report("worker-1", running, /*current=*/true);
@@ -44,6 +47,7 @@ TEST_CASE("Worker slots: a released slot is free once the daemon says that the p
     const TaskState exited[] = {Exited(Key(0))};
     slots.Report("worker-1", exited, /*current=*/false);
     CHECK(slots.free() == 1);
+    CHECK_FALSE(slots.Runs("job-1"));
   }
   SECTION("a daemon that knows of the release does not list it") {
     slots.Report("worker-1", {}, /*current=*/false);

@@ -248,6 +248,7 @@ class FakeCluster {
   void TakeAssignment(FakeTask& task, const Assignment& assignment);
   void NoteLeases(const TaskReply& reply);
   void NoteReported(const TaskReport& report);
+  void NoteLeft(const JobLeft& left);
   void NoteEvents(const Events& events);
   void Answered(Ticket ticket);
   FakeTask* FindTask(const TaskKey& key);

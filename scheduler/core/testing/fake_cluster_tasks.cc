@@ -277,8 +277,24 @@ void FakeCluster::NoteEvents(const Events& events) {
       NoteCheckpoint(*ended);
     } else if (const auto* taken = std::get_if<SnapshotTaken>(&event)) {
       NoteSnapshot(*taken);
+    } else if (const auto* left = std::get_if<JobLeft>(&event)) {
+      NoteLeft(*left);
     }
   }
+}
+
+void FakeCluster::NoteLeft(const JobLeft& left) {
+  for (const auto& [name, node] : nodes_) {
+    if (!node.alive) continue;
+    for (const auto& [key, task] : node.tasks) {
+      if (key.job != left.job || task.exited) continue;
+      Fail(absl::StrCat(left.job, " is left, and its task ", key.rank.value(), " runs on ", name));
+    }
+  }
+  const auto above = [&left](const auto& life) {
+    return life.second.job == left.job && life.second.incarnation > left.last;
+  };
+  if (std::any_of(lives_.begin(), lives_.end(), above)) Fail("a life above the last");
 }
 
 void FakeCluster::NoteLeases(const TaskReply& reply) {
