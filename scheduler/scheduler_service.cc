@@ -139,10 +139,17 @@ void SchedulerService::OnCommitFailure(const absl::Status& failure) {
   if (on_fatal_) on_fatal_(failure);
 }
 
-// A scheduler may have died between the end of a job and the last write of its files.
+// A scheduler may have died between the end of a job and the last write of its files. Of a folder
+// that several jobs wrote into one after the other the last one's are there.
 void SchedulerService::CompleteFiles() {
-  for (const JobView& view : core_->Jobs(clock_->Now())) {
+  const std::vector<JobView> views = core_->Jobs(clock_->Now());
+  absl::btree_map<std::string, JobId> last;
+  for (const JobView& view : views) {
+    if (view.started) last[jobs_.at(view.id)->plan.folders.output] = view.id;
+  }
+  for (const JobView& view : views) {
     if (!view.ended || !view.started) continue;
+    if (last.at(jobs_.at(view.id)->plan.folders.output) != view.id) continue;
     output_.Post([this, job = jobs_.at(view.id), status = StatusOf(view, StatusDetail::kWhole)] {
       recorder_.Complete(*job, status);
     });

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
@@ -16,6 +17,7 @@
 namespace capstan::scheduler {
 namespace {
 
+using capstan::testing::ReadFile;
 using testing::Loopback;
 
 TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, tables and numbers",
@@ -144,6 +146,25 @@ TEST_CASE("Scheduler service: what an ended job's tasks have left goes once they
   CHECK_FALSE(std::filesystem::exists(mine));
   CHECK(std::filesystem::exists(later));
   CHECK(std::filesystem::exists(folder("notes")));
+}
+
+TEST_CASE("Scheduler service: a new life does not put an older job's files over a newer one's",
+          "[scheduler]") {
+  OneFolder loopback;
+  const std::string older = loopback.SubmitHere();
+  loopback.SyncWorker();
+  loopback.StopJob(older);
+  loopback.SyncWorker();
+  const std::string newer = loopback.SubmitHere();
+  loopback.SyncWorker();
+  SECTION("that runs") {}
+  SECTION("that has ended") { loopback.StopJob(newer); }
+  const v1::JobState state = loopback.Get(newer).state();
+  const std::string written = ReadFile(loopback.out + "/job.json");
+  CHECK_THAT(written, Catch::Contains("\"job_id\": \"" + newer + "\""));
+  loopback.Restart();
+  CHECK(loopback.Get(newer).state() == state);
+  CHECK(ReadFile(loopback.out + "/job.json") == written);
 }
 
 TEST_CASE("Scheduler service: a store without a job's specification is refused", "[scheduler]") {
