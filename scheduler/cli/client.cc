@@ -11,7 +11,6 @@ namespace capstan::cli {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-constexpr absl::Duration kWaitMax = absl::Seconds(60);  // The longest that the protocol allows.
 // A job's data is read while it is admitted.
 constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 constexpr absl::Duration kPullTimeout = absl::Minutes(2);
@@ -129,18 +128,15 @@ absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::CancelDrain(const std::st
 }
 
 absl::StatusOr<v1::SaveCheckpointResponse> SchedulerClient::SaveCheckpoint(
-    const std::string& job_id, const std::function<void()>& still) {
+    const std::string& job_id, uint64_t asked_id, absl::Duration wait) {
   v1::SaveCheckpointRequest request;
   request.set_job_id(job_id);
-  request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(kWaitMax)));
-  while (true) {
-    auto response = Call<v1::SaveCheckpointResponse>(*stub_, &v1::Scheduler::Stub::SaveCheckpoint,
-                                                     request, kWaitMax + kCallTimeout);
-    if (!response.ok()) return Explain(response.status());
-    if (response->checkpoint_id() != 0) return response;
-    request.set_asked_id(response->asked_id());
-    still();
-  }
+  request.set_asked_id(asked_id);
+  request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
+  auto response = Call<v1::SaveCheckpointResponse>(*stub_, &v1::Scheduler::Stub::SaveCheckpoint,
+                                                   request, wait + kCallTimeout);
+  if (!response.ok()) return Explain(response.status());
+  return response;
 }
 
 ServerClient::ServerClient(const std::string& name, const std::string& address)

@@ -5,7 +5,7 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_CLIENT_H_
 #define CAPSTAN_SCHEDULER_CLI_CLIENT_H_
 
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -38,10 +38,10 @@ class SchedulerClient {
   // Each waits at the scheduler for at most `wait` (<= 60 s).
   absl::StatusOr<v1::DrainNodeResponse> DrainNode(const std::string& node_id, absl::Duration wait);
   absl::StatusOr<v1::DrainNodeResponse> CancelDrain(const std::string& node_id);
-  // Asks for a checkpoint and waits until it is complete, however long that is. `still` is told
-  // each minute that it is not. Errors: the scheduler's: it was given up, or the job has ended.
+  // Likewise, for a checkpoint that is asked for, or (`asked_id` is not 0) was before; an answer
+  // without a checkpoint_id says that it goes on. operations/checkpoint_save.h waits for its end.
   absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(const std::string& job_id,
-                                                            const std::function<void()>& still);
+                                                            uint64_t asked_id, absl::Duration wait);
 
   const std::string& address() const { return scheduler_.value; }
 

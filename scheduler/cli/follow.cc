@@ -10,6 +10,7 @@
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/patience.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/progress.h"
 
@@ -18,7 +19,6 @@ namespace {
 
 constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);  // A signal is seen this late.
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(150);
-constexpr absl::Duration kRetryInterval = absl::Milliseconds(500);
 constexpr int kColumnsDefault = 80;
 
 bool OnTerminal() {
@@ -62,10 +62,6 @@ class Screen {
   bool has_bar_ = false;
 };
 
-bool IsAway(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-}
-
 }  // namespace
 
 absl::StatusOr<v1::JobStatus> FollowJob(SchedulerClient& scheduler, const std::string& job_id,
@@ -73,26 +69,15 @@ absl::StatusOr<v1::JobStatus> FollowJob(SchedulerClient& scheduler, const std::s
   const SteadyClock clock;
   Screen screen(options.show);
   ProgressView view({.terminal = screen.terminal()});
-  bool away = false;
-  Instant away_since;
+  Patience patience(scheduler.address(),
+                    {.limit = options.patience,
+                     .meanwhile = "the job goes on",
+                     .say = [&screen](const std::string& line) { screen.Line(line); }});
   uint64_t revision = 0;
   while (Interrupts::Signal() == 0) {
     const absl::StatusOr<v1::JobStatus> job = scheduler.WaitJob(job_id, revision, kWaitLimit);
-    if (!job.ok()) {
-      if (!IsAway(job.status())) return job.status();
-      if (!away) {
-        away = true;
-        away_since = clock.Now();
-        screen.Line(absl::StrCat("the scheduler at ", scheduler.address(),
-                                 " does not answer; the job goes on, trying for ",
-                                 DurationText(options.patience)));
-      }
-      if (clock.Now() - away_since > options.patience) return job.status();
-      Interrupts::Sleep(kRetryInterval);
-      continue;
-    }
-    if (away) screen.Line("the scheduler answers again");
-    away = false;
+    if (patience.AsksAgain(job.status())) continue;
+    if (!job.ok()) return job.status();
     revision = job->revision();
     view.SetColumns(TerminalColumns());
     const ProgressView::Update update = view.Step(*job, clock.Now());

@@ -11,6 +11,7 @@
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/patience.h"
 #include "scheduler/cli/view/format.h"
 
 namespace capstan::cli {
@@ -143,17 +144,21 @@ int Logs(const Settings& settings, const LogArguments& arguments) {
   const Interrupts interrupts;
   SchedulerClient scheduler(settings.scheduler);
   JobLogs logs(arguments);
-  while (true) {
+  Patience patience(scheduler.address(), {.meanwhile = "the job goes on"});
+  while (Interrupts::Signal() == 0) {
     const auto job = scheduler.GetJob(arguments.job);
+    if (arguments.follow && patience.AsksAgain(job.status())) continue;
     if (!job.ok()) return Fail(job.status());
     const bool found = logs.Read(*job);
     const bool last = !arguments.follow || HasEnded(job->state());
     if (last && !found) return NoTask(*job, arguments.rank);
-    if (last) break;
-    if (Interrupts::Sleep(kPollInterval)) return kExitSignal + Interrupts::Signal();
+    if (last) {
+      logs.Finish();
+      return logs.failed() ? kExitFailed : kExitDone;
+    }
+    Interrupts::Sleep(kPollInterval);
   }
-  logs.Finish();
-  return logs.failed() ? kExitFailed : kExitDone;
+  return kExitSignal + Interrupts::Signal();
 }
 
 }  // namespace

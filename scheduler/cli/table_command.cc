@@ -21,6 +21,7 @@
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/operations/checkpoint_export.h"
+#include "scheduler/cli/operations/checkpoint_save.h"
 #include "scheduler/cli/operations/table_read.h"
 #include "scheduler/cli/table_export.h"
 #include "scheduler/cli/view/format.h"
@@ -186,9 +187,7 @@ int Placement(const Settings& settings, const std::string& job_id) {
 absl::StatusOr<std::vector<std::string>> ExportConsistent(SchedulerClient& scheduler,
                                                           const ExportArguments& arguments) {
   CAPSTAN_ASSIGN_OR_RETURN(const v1::SaveCheckpointResponse saved,
-                           scheduler.SaveCheckpoint(arguments.job, [&arguments] {
-                             Note(absl::StrCat("the checkpoint of ", arguments.job, " goes on"));
-                           }));
+                           SaveCheckpoint(scheduler, arguments.job));
   PosixDisk disk;
   return ExportCheckpoint(disk, saved.folder(), arguments.directory);
 }

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+import subprocess
 import unittest
 
 import cluster
@@ -189,20 +190,39 @@ class CheckpointsTest(unittest.TestCase):
         self.assertEqual(self.model_hash(status), self.model_hash(undisturbed))
         self.assertLessEqual(len(self.complete(str(folder))), 2)
 
-    def test_checkpoints_go_on_when_the_scheduler_is_killed(self):
+    def start_scheduler_again(self):
+        """A killed one, on its data folder and its port."""
         scheduler = self.cluster.daemons["scheduler"]
-        address = self.cluster.scheduler
+        scheduler.command = [
+            f"--listen={self.cluster.scheduler}" if argument.startswith("--listen") else argument
+            for argument in scheduler.command
+        ]
+        scheduler.start()
+        scheduler.address()
+
+    def test_a_save_waits_for_the_scheduler_to_come_back(self):
+        job = self.start(epochs=100000)
+        self.cluster.daemons["scheduler"].kill()
+        log = self.cluster.folder / "save.log"
+        capstan = str(cluster.runfile("scheduler/cli/capstan"))
+        with open(log, "wb") as out:
+            saving = subprocess.Popen(
+                [capstan, "checkpoint", "save", job, "--scheduler", self.cluster.scheduler],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self.addCleanup(saving.kill)
+        cluster.until("it has found nobody", lambda: "does not answer" in log.read_text())
+        self.start_scheduler_again()
+        code = saving.wait(timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
+        self.assertEqual(code, 0, log.read_text())
+        self.assertIn(f"of {job}\n", log.read_text())
+
+    def test_checkpoints_go_on_when_the_scheduler_is_killed(self):
         undisturbed = self.finish(self.submit())
         job = self.start(checkpoints="checkpoints { every_iterations: 20 keep: 3 }")
         for _ in range(3):
             before = int(self.cluster.status(job)["iteration"])
-            scheduler.kill()
-            scheduler.command = [
-                f"--listen={address}" if argument.startswith("--listen") else argument
-                for argument in scheduler.command
-            ]
-            scheduler.start()
-            scheduler.address()
+            self.cluster.daemons["scheduler"].kill()
+            self.start_scheduler_again()
             self.cluster.wait_iteration(job, before + 50)
         status = self.finish(job)
         self.assertEqual(self.model_hash(status), self.model_hash(undisturbed))

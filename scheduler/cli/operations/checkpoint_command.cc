@@ -14,6 +14,7 @@
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/operations/checkpoint_files.h"
+#include "scheduler/cli/operations/checkpoint_save.h"
 #include "scheduler/cli/submit.h"
 #include "scheduler/cli/view/checkpoint_view.h"
 #include "scheduler/cli/view/format.h"
@@ -38,8 +39,7 @@ int Show(const Settings& settings, const std::string& folder, Depth depth) {
 
 int Save(const Settings& settings, const std::string& job_id) {
   SchedulerClient scheduler(settings.scheduler);
-  const auto saved = scheduler.SaveCheckpoint(
-      job_id, [&job_id] { Note(absl::StrCat("the checkpoint of ", job_id, " goes on")); });
+  const auto saved = SaveCheckpoint(scheduler, job_id);
   if (!saved.ok()) return Fail(saved.status());
   Print(settings.format() == OutputFormat::kJson
             ? ToJson(*saved)

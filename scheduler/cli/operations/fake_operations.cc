@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <utility>
 
 #include "common/testing/status_matchers.h"
@@ -27,6 +28,15 @@ std::vector<v1::SubmitJobRequest> FakeOperations::submit_requests() const {
   return submit_requests_;
 }
 
+template <typename Response>
+grpc::Status FakeOperations::Play(const std::vector<Response>& answers, size_t call,
+                                  Response* response) const {
+  if (answers_.away.contains(call)) return {grpc::StatusCode::UNAVAILABLE, "nobody is there"};
+  const auto unanswered = std::distance(answers_.away.begin(), answers_.away.lower_bound(call));
+  *response = answers[std::min(call - static_cast<size_t>(unanswered), answers.size() - 1)];
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeOperations::DrainNode(grpc::ServerContext*, const v1::DrainNodeRequest* request,
                                        v1::DrainNodeResponse* response) {
   if (request->node_id() != "server-1") {
@@ -39,17 +49,16 @@ grpc::Status FakeOperations::DrainNode(grpc::ServerContext*, const v1::DrainNode
     drain_requests_.push_back(*request);
   }
   answers_.on_drain();
-  *response = answers_.drains[std::min(call, answers_.drains.size() - 1)];
-  return grpc::Status::OK;
+  return Play(answers_.drains, call, response);
 }
 
 grpc::Status FakeOperations::SaveCheckpoint(grpc::ServerContext*,
                                             const v1::SaveCheckpointRequest* request,
                                             v1::SaveCheckpointResponse* response) {
   absl::MutexLock lock(&mutex_);
-  *response = answers_.saved[std::min(save_requests_.size(), answers_.saved.size() - 1)];
+  const size_t call = save_requests_.size();
   save_requests_.push_back(*request);
-  return grpc::Status::OK;
+  return Play(answers_.saved, call, response);
 }
 
 grpc::Status FakeOperations::SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,

@@ -5,12 +5,14 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_set.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/grpc_server.h"
 #include "proto/scheduler.grpc.pb.h"
@@ -24,6 +26,8 @@ class FakeOperations final : public v1::Scheduler::Service {
     std::vector<v1::DrainNodeResponse> drains;
     std::vector<v1::SaveCheckpointResponse> saved;
     std::function<void()> on_drain = [] {};  // Before each answer to a drain.
+    // Numbers of calls, from 0, that find nobody (UNAVAILABLE): of drains, and of checkpoints.
+    absl::btree_set<size_t> away;
   };
   explicit FakeOperations(Answers answers);
 
@@ -41,6 +45,10 @@ class FakeOperations final : public v1::Scheduler::Service {
                          v1::SubmitJobResponse* response) override;
 
  private:
+  // What the call of this number gets.
+  template <typename Response>
+  grpc::Status Play(const std::vector<Response>& answers, size_t call, Response* response) const;
+
   const Answers answers_;
   mutable absl::Mutex mutex_;
   std::vector<v1::DrainNodeRequest> drain_requests_ ABSL_GUARDED_BY(mutex_);

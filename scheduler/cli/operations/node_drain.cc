@@ -7,6 +7,7 @@
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/patience.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/text_table.h"
 
@@ -30,8 +31,10 @@ std::string ProgressLine(const std::string& node_id, const v1::DrainNodeResponse
 int DrainUntilSafe(SchedulerClient& scheduler, const std::string& node_id, OutputFormat format) {
   const bool json = format == OutputFormat::kJson;
   std::string shown;
+  Patience patience(scheduler.address(), {.meanwhile = "nothing new is given to the node"});
   while (Interrupts::Signal() == 0) {
     const auto state = scheduler.DrainNode(node_id, kWaitLimit);
+    if (patience.AsksAgain(state.status())) continue;
     if (!state.ok()) return Fail(state.status());
     if (state->safe_to_stop()) {
       Print(json ? ToJson(*state) : absl::StrCat(node_id, " is safe to stop\n"));

@@ -30,6 +30,14 @@ TEST_CASE("DrainUntilSafe: asks until the node is safe to stop", "[cli]") {
   CHECK(fake.drain_requests()[0].wait_limit_ms() > 0);
 }
 
+TEST_CASE("DrainUntilSafe: a scheduler that is away for a while is asked again", "[cli]") {
+  const Interrupts interrupts;
+  const FakeOperations fake({.drains = {Left(3), Left(0, true)}, .away = {0}});
+  SchedulerClient client({fake.address(), "test"});
+  CHECK(DrainUntilSafe(client, "server-1", OutputFormat::kTable) == kExitDone);
+  CHECK(fake.drain_requests().size() == 3);
+}
+
 TEST_CASE("DrainUntilSafe: a signal ends the waiting, not the drain", "[cli]") {
   const Interrupts interrupts;
   const FakeOperations fake({.drains = {Left(3)}, .on_drain = [] { raise(SIGINT); }});
@@ -48,29 +56,6 @@ TEST_CASE("CancelDrain: one call; an unknown node is the user's mistake", "[cli]
   CHECK(CancelDrain(client, "nobody", OutputFormat::kTable) == kExitUsage);
   const Interrupts interrupts;
   CHECK(DrainUntilSafe(client, "nobody", OutputFormat::kTable) == kExitUsage);
-}
-
-TEST_CASE("SchedulerClient: a checkpoint is asked for, and a job is submitted from one", "[cli]") {
-  v1::SaveCheckpointResponse late, answer;
-  late.set_asked_id(6);
-  answer.set_checkpoint_id(7);
-  answer.set_folder("/c/checkpoint-7");
-  const FakeOperations fake({.saved = {late, late, answer}});
-  SchedulerClient client({fake.address(), "test"});
-  int waited = 0;
-  const auto saved = client.SaveCheckpoint("a-1", [&waited] { ++waited; });
-  REQUIRE(saved.ok());
-  CHECK(waited == 2);
-  CHECK(fake.save_requests().at(0).asked_id() == 0);
-  CHECK(fake.save_requests().at(2).asked_id() == 6);  // And asks for no other.
-  CHECK(saved->folder() == "/c/checkpoint-7");
-  CHECK(fake.save_requests().at(0).job_id() == "a-1");
-  CHECK(fake.save_requests().at(0).wait_limit_ms() == 60'000);
-  v1::JobSpec spec;
-  spec.set_name("a");
-  REQUIRE(client.SubmitJob(spec, "/c/checkpoint-7").ok());
-  CHECK(fake.submit_requests().at(0).restore_folder() == "/c/checkpoint-7");
-  CHECK(fake.submit_requests().at(0).spec().name() == "a");
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+#include "scheduler/cli/operations/checkpoint_save.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/cli/console.h"
+#include "scheduler/cli/interrupts.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr absl::Duration kWaitMax = absl::Seconds(60);  // The longest that the protocol allows.
+
+}  // namespace
+
+absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(SchedulerClient& scheduler,
+                                                          const std::string& job_id,
+                                                          Patience::Options options) {
+  Patience patience(scheduler.address(), std::move(options));
+  uint64_t asked_id = 0;
+  while (Interrupts::Signal() == 0) {
+    const auto saved = scheduler.SaveCheckpoint(job_id, asked_id, kWaitMax);
+    if (patience.AsksAgain(saved.status())) continue;
+    if (!saved.ok() || saved->checkpoint_id() != 0) return saved;
+    asked_id = saved->asked_id();
+    Note(absl::StrCat("the checkpoint of ", job_id, " goes on"));
+  }
+  return absl::CancelledError(absl::StrCat("the checkpoint of ", job_id, " goes on"));
+}
+
+}  // namespace capstan::cli
