@@ -52,44 +52,48 @@ absl::StatusOr<Servers> FindServers(SchedulerClient& scheduler, const std::strin
   return servers;
 }
 
-int List(const Settings& settings, const std::string& job_id) {
+// Prints what the servers answer: ask(client, name, output) adds one's answer. Returns the exit
+// code.
+template <typename Output, typename Ask>
+int ShowServers(const Settings& settings, const std::string& job_id,
+                std::string (*table)(const Output&), const Ask& ask) {
   SchedulerClient scheduler(settings.scheduler);
   const auto servers = FindServers(scheduler, job_id);
   if (!servers.ok()) return Fail(servers.status());
-  TableListOutput output;
+  Output output;
   int exit_code = kExitDone;
   for (const auto& [name, address] : *servers) {
-    const auto held = ServerClient(name, address).DescribeTables(job_id);
-    if (!held.ok()) {  // The others still have something to say.
-      exit_code = Fail(held.status());
-      continue;
-    }
-    ServerTables* server = output.add_servers();
-    server->set_server(name);
-    *server->mutable_tables() = held->tables();
+    ServerClient server(name, address);
+    // If it fails the others still have something to say.
+    const absl::Status status = ask(server, name, output);
+    if (!status.ok()) exit_code = Fail(status);
   }
-  Print(settings.format() == OutputFormat::kJson ? ToJson(output) : HeldTableTable(output));
+  Print(settings.format() == OutputFormat::kJson ? ToJson(output) : table(output));
   return exit_code;
 }
 
+int List(const Settings& settings, const std::string& job_id) {
+  const auto ask = [&job_id](ServerClient& server, const std::string& name,
+                             TableListOutput& output) -> absl::Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto held, server.DescribeTables(job_id));
+    ServerTables& tables = *output.add_servers();
+    tables.set_server(name);
+    *tables.mutable_tables() = held.tables();
+    return absl::OkStatus();
+  };
+  return ShowServers(settings, job_id, &HeldTableTable, ask);
+}
+
 int Traffic(const Settings& settings, const std::string& job_id) {
-  SchedulerClient scheduler(settings.scheduler);
-  const auto servers = FindServers(scheduler, job_id);
-  if (!servers.ok()) return Fail(servers.status());
-  TrafficOutput output;
-  int exit_code = kExitDone;
-  for (const auto& [name, address] : *servers) {
-    auto path = ServerClient(name, address).DescribePath();
-    if (!path.ok()) {  // The others still have something to say.
-      exit_code = Fail(path.status());
-      continue;
-    }
-    ServerTraffic* server = output.add_servers();
-    server->set_server(name);
-    *server->mutable_path() = *std::move(path);
-  }
-  Print(settings.format() == OutputFormat::kJson ? ToJson(output) : TrafficTable(output));
-  return exit_code;
+  const auto ask = [](ServerClient& server, const std::string& name,
+                      TrafficOutput& output) -> absl::Status {
+    CAPSTAN_ASSIGN_OR_RETURN(auto path, server.DescribePath());
+    ServerTraffic& traffic = *output.add_servers();
+    traffic.set_server(name);
+    *traffic.mutable_path() = std::move(path);
+    return absl::OkStatus();
+  };
+  return ShowServers(settings, job_id, &TrafficTable, ask);
 }
 
 absl::StatusOr<v1::RoutingTable> RoutingOfRunning(SchedulerClient& scheduler,
