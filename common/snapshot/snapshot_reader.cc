@@ -161,20 +161,26 @@ std::vector<std::string> SnapshotReader::tables() const {
   return names;
 }
 
+absl::StatusOr<const v1::TableSpec*> SnapshotReader::SpecOf(const std::string& name) const {
+  CAPSTAN_ASSIGN_OR_RETURN(const Table* const table, Find(name));
+  return &table->spec;
+}
+
+absl::StatusOr<const SnapshotReader::Table*> SnapshotReader::Find(const std::string& name) const {
+  const auto table = tables_.find(name);
+  if (table != tables_.end()) return &table->second;
+  return absl::InvalidArgumentError(absl::StrCat(options_.job_id, " has no table \"", name,
+                                                 "\": expected one of ",
+                                                 absl::StrJoin(tables(), ", ")));
+}
+
 absl::StatusOr<const SnapshotReader::Table*> SnapshotReader::Find(const std::string& name,
                                                                   bool sparse) const {
-  const auto table = tables_.find(name);
-  if (table == tables_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(options_.job_id, " has no table \"", name,
-                                                   "\": expected one of ",
-                                                   absl::StrJoin(tables(), ", ")));
-  }
-  if (table->second.spec.has_sparse() != sparse) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("table ", name, " is ",
-                     sparse ? "dense: expected a sparse one" : "sparse: expected a dense one"));
-  }
-  return &table->second;
+  CAPSTAN_ASSIGN_OR_RETURN(const Table* const table, Find(name));
+  if (table->spec.has_sparse() == sparse) return table;
+  return absl::InvalidArgumentError(
+      absl::StrCat("table ", name, " is ",
+                   sparse ? "dense: expected a sparse one" : "sparse: expected a dense one"));
 }
 
 std::string SnapshotReader::NameOf(size_t server) const {

@@ -92,6 +92,8 @@ class SnapshotReader {
   int64_t iteration() const { return iteration_; }  // JobStatus.iteration at that moment.
   absl::Duration lease() const { return lease_; }
   std::vector<std::string> tables() const;
+  // What a table is, for as long as the reader lives. Errors: kInvalidArgument  no such table.
+  absl::StatusOr<const v1::TableSpec*> SpecOf(const std::string& table) const;
 
  private:
   struct Table {
@@ -111,6 +113,7 @@ class SnapshotReader {
   absl::StatusOr<v1::OpenSnapshotResponse> AskOpen();
   absl::Status TakeTables(const v1::OpenSnapshotResponse& opened);
   absl::Status CheckShards(const Table& table) const;
+  absl::StatusOr<const Table*> Find(const std::string& name) const;
   absl::StatusOr<const Table*> Find(const std::string& name, bool sparse) const;
   absl::StatusOr<v1::ReadSnapshotResponse> Ask(size_t server, v1::ReadSnapshotRequest request);
   absl::Status RenewBefore(Instant asked);

@@ -285,6 +285,9 @@ TEST_CASE("SnapshotReader: questions that cannot be, answers that cannot be", "[
                "has no table \"colours\": expected one of features, parameters");
   CHECK_STATUS(reader->Rows("parameters", {1}), StatusCode::kInvalidArgument, "is dense");
   CHECK_STATUS(reader->Values("features"), StatusCode::kInvalidArgument, "is sparse");
+  CHECK_STATUS(reader->SpecOf("colours"), StatusCode::kInvalidArgument, "has no table");
+  CHECK(reader->SpecOf("features").value()->has_sparse());
+  CHECK(reader->SpecOf("parameters").value()->elements() == 10);
   const auto all = [&] {
     return reader->AllRows("features", [](auto, auto) { return absl::OkStatus(); });
   };

@@ -114,6 +114,13 @@ absl::Status WriteModelFiles(const std::string& directory, const std::string& jo
   return WriteManifest(folder / kModelManifestFile, manifest);
 }
 
+absl::Status WriteTableFile(const std::string& path, const TableValues& table) {
+  CAPSTAN_RETURN_IF_ERROR(CheckTable(table));
+  std::vector<NamedTensorView> tensors;
+  AddTensors(table, &tensors);
+  return WriteSafetensors(path, tensors);
+}
+
 absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory) {
   const std::string path = std::filesystem::path(directory) / kModelManifestFile;
   std::ifstream file(path, std::ios::binary);

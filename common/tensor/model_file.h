@@ -63,6 +63,11 @@ absl::Status WriteModelFiles(const std::string& directory, const std::string& jo
                              const std::string& since_folder = "",
                              const Progress& progress = nullptr, Incarnation exporter = {});
 
+// Writes the tensors of one dense table into the safetensors file `path`, whose folder is there: of
+// a model without other dense tables the bytes of its model.safetensors. The version is not told.
+// Errors: as WriteModelFiles.
+absl::Status WriteTableFile(const std::string& path, const TableValues& table);
+
 // Errors: kNotFound  no manifest there; kDataLoss  it is none.
 absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory);
 

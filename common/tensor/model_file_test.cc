@@ -67,6 +67,19 @@ TEST_CASE("Model files: tensors of all tables, and a manifest that says where th
   CHECK(ReadFile(first + "/model.safetensors") == ReadFile(second + "/model.safetensors"));
 }
 
+TEST_CASE("Model files: one dense table as a file has the bytes that its model has",
+          "[common][tensor]") {
+  const v1::TableSpec parameters = MakeTable(0, "parameters", v1::OPTIMIZER);
+  const std::vector<float> values = {1, 2, 3, 4};
+  const std::string model = TestPath("of-one"), file = model + "/now.safetensors";
+  REQUIRE_OK(WriteModelFiles(model, "shirt-1", {}, {{&parameters, 12, values}}));
+  REQUIRE_OK(WriteTableFile(file, {.spec = &parameters, .values = values}));
+  CHECK(ReadFile(file) == ReadFile(model + "/model.safetensors"));
+  const auto few = absl::MakeConstSpan(values).first(3);
+  CHECK_STATUS(WriteTableFile(file, {.spec = &parameters, .values = few}),
+               absl::StatusCode::kInvalidArgument, "has 3 values, expected 4");
+}
+
 v1::TableSpec MakeSparseTable(const std::string& name) {
   v1::TableSpec spec;
   spec.set_table(2);

@@ -1,11 +1,13 @@
 """Snapshots of a job while it trains: all of one moment, with the bits that the job has there."""
 
 import importlib.util
+import math
 import struct
 import threading
 import unittest
 
 import cluster
+import synthetic
 
 JOB = """
 name: "clicks"
@@ -37,6 +39,17 @@ def load_read_rows():
 def bits(row):
     """Of a row of floats, however they were written."""
     return struct.pack(f"{len(row)}f", *row)
+
+
+DENSE_JOB = """
+name: "dense"
+model { zoo: "softmax_regression" }
+%s
+training { epochs: 100000 batch_size: 20 }
+optimizer { momentum {} learning_rate: 0.01 }
+consistency { bsp {} }
+resources { workers: 2 servers: 2 }
+"""
 
 
 class SnapshotTest(unittest.TestCase):
@@ -91,6 +104,32 @@ class SnapshotTest(unittest.TestCase):
         truth = {key: bits(row) for key, row in load_read_rows().read_rows(output["rows"][0])}
         self.assertEqual(rows, {key: truth.get(key) for key in keys})
 
+    def test_a_dense_table_is_read_whole(self):
+        job_text = DENSE_JOB % synthetic.data_block(self.cluster.folder)
+        job = self.cluster.submit(job_text)
+        self.cluster.wait_iteration(job, 20)
+        file = self.cluster.folder / "now.safetensors"
+        output = self.cluster.json("table", "read", job, "parameters", "--file", str(file))
+        self.assertEqual(output["file"], str(file))
+        shapes = {tensor["name"]: [int(size) for size in tensor["shape"]]
+                  for tensor in output["tensors"]}
+        self.assertEqual(set(shapes), {"fc.weight", "fc.bias"})
+        self.assertTrue(all(not tensor["values"] for tensor in output["tensors"]))
+        printed = self.cluster.json("table", "read", job, "parameters")
+        self.assertGreater(int(printed["iteration"]), int(output["iteration"]))
+        for tensor in printed["tensors"]:
+            self.assertEqual(len(tensor["values"]), math.prod(shapes[tensor["name"]]))
+        self.assertIn("fc.weight", self.cluster.run("table", "read", job, "parameters").stdout)
+        refused = self.cluster.run("table", "read", job, "parameters", "--keys", "1", check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("table parameters is dense", refused.stderr)
+        self.cluster.run("job", "stop", job)
+        ended = self.cluster.submit(job_text.replace(
+            "epochs: 100000", f"epochs: 100000 iterations_max: {output['iteration']}"))
+        self.cluster.wait(ended)
+        model = self.cluster.output(ended) / "model.safetensors"
+        self.assertEqual(file.read_bytes(), model.read_bytes())
+
     def test_a_lost_server_is_survived_and_bad_questions_are_named(self):
         job = self.cluster.submit(JOB)
         self.cluster.wait_iteration(job, 30)
@@ -110,6 +149,9 @@ class SnapshotTest(unittest.TestCase):
         refused = self.cluster.run("table", "read", job, "colours", "--keys", "1", check=False)
         self.assertEqual(refused.returncode, 2)
         self.assertIn('has no table "colours"', refused.stderr)
+        refused = self.cluster.run("table", "read", job, table, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("is sparse: expected --keys", refused.stderr)
         self.cluster.run("job", "stop", job)
         refused = self.cluster.run("table", "read", job, table, "--keys", "1", check=False)
         self.assertIn("trains no more", refused.stderr)

@@ -1,4 +1,4 @@
-// `capstan table read`: rows of a running job's table, all of one moment.
+// `capstan table read`: a running job's table at one moment: rows by key, or a dense table whole.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 

@@ -1,12 +1,15 @@
 #include "scheduler/cli/view/node_view.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/observability/log_histogram.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/text_table.h"
@@ -15,6 +18,8 @@ namespace capstan::cli {
 namespace {
 
 using Align = TextTable::Align;
+
+constexpr size_t kValuesShown = 4;  // Of a tensor.
 
 std::string Versions(const v1::HeldTable& table) {
   if (table.version_min() == table.version_max()) return FormatCount(table.version_min());
@@ -90,6 +95,19 @@ std::string ServerName(const v1::RoutingTable& routing, int server) {
 std::string Percentile(const v1::PathHistogram& histogram, double share) {
   const int64_t bound = PercentileBound(histogram.counts(), share);
   return bound == 0 ? "-" : absl::StrFormat("< %.3g ms", static_cast<double>(bound) / 1000);
+}
+
+// Each the same float when read back.
+template <typename Floats>
+std::string Values(const Floats& values) {
+  return absl::StrJoin(values, " ", [](std::string* out, float value) {
+    absl::StrAppend(out, absl::StrFormat("%.9g", value));
+  });
+}
+
+std::string Moment(const TableReadOutput& read) {
+  return absl::StrCat("Snapshot ", read.snapshot_id(), " of ", read.job_id(), ", at iteration ",
+                      read.iteration(), ".\n");
 }
 
 }  // namespace
@@ -259,13 +277,28 @@ std::string PlacementTable(const v1::GetTablesResponse& tables) {
 std::string RowsTable(const TableReadOutput& read) {
   TextTable table({{"KEY", Align::kRight}, {"ROW"}});
   for (const TableRow& row : read.rows()) {
-    const std::string values = absl::StrJoin(row.values(), " ", [](std::string* out, float value) {
-      absl::StrAppend(out, absl::StrFormat("%.9g", value));  // The same float when read back.
-    });
-    table.AddRow({absl::StrCat(row.key()), row.found() ? values : "(no row)"});
+    table.AddRow({absl::StrCat(row.key()), row.found() ? Values(row.values()) : "(no row)"});
   }
-  return absl::StrCat(table.ToString(), "Snapshot ", read.snapshot_id(), " of ", read.job_id(),
-                      ", at iteration ", read.iteration(), ".\n");
+  return absl::StrCat(table.ToString(), Moment(read));
+}
+
+std::string TensorsTable(const TableReadOutput& read) {
+  const bool in_file = !read.file().empty();
+  TextTable table({{"TENSOR"}, {"SHAPE"}, {in_file ? "" : "VALUES"}});
+  for (const TableTensor& tensor : read.tensors()) {
+    std::string values;
+    if (!in_file) {
+      const auto all = absl::MakeConstSpan(tensor.values());
+      values = Values(all.first(std::min(all.size(), kValuesShown)));
+      if (all.size() > kValuesShown) {
+        absl::StrAppend(&values, " ... of ", FormatCount(std::ssize(all)));
+      }
+    }
+    table.AddRow(
+        {tensor.name(), absl::StrCat("[", absl::StrJoin(tensor.shape(), ", "), "]"), values});
+  }
+  return absl::StrCat(table.ToString(), in_file ? absl::StrCat(read.file(), "\n") : "",
+                      Moment(read));
 }
 
 }  // namespace capstan::cli

@@ -26,8 +26,11 @@ std::string TrafficTable(const TrafficOutput& traffic);
 // One row a shard: which server is its primary, and which hold replicas.
 std::string PlacementTable(const v1::GetTablesResponse& tables);
 
-// A row a key.
+// A row a key, of a sparse table.
 std::string RowsTable(const TableReadOutput& read);
+
+// A row a tensor, of a dense table, with its first values or where they are.
+std::string TensorsTable(const TableReadOutput& read);
 
 }  // namespace capstan::cli
 

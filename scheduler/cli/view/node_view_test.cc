@@ -157,6 +157,23 @@ TEST_CASE("RowsTable: a row a key, and a word where there is none", "[cli]") {
         "Snapshot 3 of ctr-1, at iteration 40.\n");
 }
 
+TEST_CASE("TensorsTable: a row a tensor, with its first values or where they are", "[cli]") {
+  auto read = Parse<TableReadOutput>(R"(
+      job_id: "lenet-1" snapshot_id: 3 iteration: 40
+      tensors { name: "fc.weight" shape: 2 shape: 3 values: 1 values: -0.100000001 values: 3
+                values: 4 values: 5 values: 6 }
+      tensors { name: "fc.bias" shape: 2 values: 0.5 values: 0 })");
+  CHECK(TensorsTable(read) ==
+        "TENSOR     SHAPE   VALUES\n"
+        "fc.weight  [2, 3]  1 -0.100000001 3 4 ... of 6\n"
+        "fc.bias    [2]     0.5 0\n"
+        "Snapshot 3 of lenet-1, at iteration 40.\n");
+  for (TableTensor& tensor : *read.mutable_tensors()) tensor.clear_values();
+  read.set_file("/tmp/parameters.safetensors");
+  CHECK_THAT(TensorsTable(read), Catch::Contains("fc.bias    [2]") &&
+                                     Catch::Contains("\n/tmp/parameters.safetensors\nSnapshot 3"));
+}
+
 TEST_CASE("PlacementTable: a row a shard, with the replicas that are still being filled marked",
           "[cli]") {
   CHECK(PlacementTable(Parse<v1::GetTablesResponse>(R"(
