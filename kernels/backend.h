@@ -26,10 +26,10 @@ class Plan {
   virtual ~Plan() = default;
 };
 
-// What may change from run to run of one plan.
+// What may change from run to run of one plan. A recorded graph keeps it; what has to change with
+// every step is an operand, as the key of dropout.
 struct RunOptions {
-  uint64_t random_key = 0;  // Dropout: element i is kept iff PhiloxWord(key, i) >= rate * 2^32.
-  float scale = 1.0f;       // kSoftmaxCrossEntropyBackward: dlogits is multiplied by it.
+  float scale = 1.0f;  // kSoftmaxCrossEntropyBackward: dlogits is multiplied by it.
 };
 
 class DeviceBackend;

@@ -7,8 +7,8 @@
 //   FRESH --run plainly--> WARM --recorded--> GRAPH --launch--> GRAPH
 //                            \--refused--> PLAIN (reason()) --run plainly--> PLAIN
 //
-// What is recorded is replayed with the same arguments: the same memory, scale and (so it is
-// refused) dropout key. Reset() when they change. Thread safety: thread-compatible.
+// What is recorded is replayed with the same arguments: the same memory and scale. Reset() when
+// they change. Thread safety: thread-compatible.
 #ifndef CAPSTAN_KERNELS_GRAPH_RECORDER_H_
 #define CAPSTAN_KERNELS_GRAPH_RECORDER_H_
 

@@ -68,12 +68,12 @@ TEST_CASE("Graph recorder: a step that cannot be recorded runs plainly, with the
   bool recording = false;
   const auto step = [&]() -> absl::Status {
     recording = device.log.size() == 2;  // "op", "begin".
-    if (recording) return absl::FailedPreconditionError("dropout cannot");
+    if (recording) return absl::FailedPreconditionError("a wait cannot");
     return device.Op("op");
   };
   for (int i = 0; i < 3; ++i) REQUIRE_OK(recorder.Run(step));
   CHECK(device.log == Log{"op", "begin", "end", "op", "op"});
-  CHECK(recorder.reason() == "dropout cannot");
+  CHECK(recorder.reason() == "a wait cannot");
   CHECK_FALSE(recorder.recorded());
 }
 

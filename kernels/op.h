@@ -29,8 +29,9 @@
 //   kBatchNormInference            x, scale, shift, mean, variance -> y
 //   kBatchNormBackward             x, dy, scale, mean, variance -> dx, dscale, dshift
 //   kAdd                           a, b                     -> y (may be in place of a)
-//   kDropoutForward                x                        -> y (by RunOptions::random_key)
-//   kDropoutBackward               dy                       -> dx (same random_key: same mask)
+//   kDropoutForward                x, key (int32 [2])       -> y (x / (1 - rate) or 0; element i is
+//                                     kept iff PhiloxWord(key, i) >= rate * 2^32; WordsOfKey)
+//   kDropoutBackward               dy, key                  -> dx (same key: same mask)
 //   kSoftmaxCrossEntropyForward    logits [n,k], labels     -> probabilities [n,k], loss [n]
 //   kSoftmaxCrossEntropyBackward   probabilities, labels    -> dlogits (times RunOptions::scale)
 //   kEmbeddingForward              rows-as-fp32 [n,k], weight [rows,dim] -> y [n,k*dim]

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -229,8 +230,14 @@ absl::StatusOr<OpSignature> Elementwise(const OpDesc& d) {
       b.In("b", x);
       b.Out("y", x);
       break;
+    case OpKind::kDropoutForward:
+      b.In("x", x);
+      b.In("key", {kKeyWords}, DataType::kInt32);
+      b.Out("y", x);
+      break;
     case OpKind::kDropoutBackward:
       b.In("dy", x);
+      b.In("key", {kKeyWords}, DataType::kInt32);
       b.Out("dx", x);
       break;
     default:

@@ -65,6 +65,13 @@ TEST_CASE("Op signature: operands have the counts of op.h", "[kernels]") {
   CHECK(e.inputs[1].count == 21);
   CHECK(e.outputs[0].count == 120);
 
+  for (const OpKind kind : {OpKind::kDropoutForward, OpKind::kDropoutBackward}) {
+    REQUIRE_OK_AND_ASSIGN(const OpSignature d, MakeSignature(Matrix(kind)));
+    REQUIRE(d.input_count == 2);
+    CHECK(d.inputs[1].count == 2);  // The key.
+    CHECK(WithTensorType(d, DataType::kFloat16).inputs[1].dtype == DataType::kInt32);
+  }
+
   REQUIRE_OK_AND_ASSIGN(const OpSignature x,
                         MakeSignature(Matrix(OpKind::kSoftmaxCrossEntropyForward)));
   CHECK(x.inputs[1].dtype == DataType::kInt32);

@@ -39,6 +39,15 @@ constexpr uint64_t MixKey(uint64_t a, uint64_t b) {
   return x ^ (x >> 31);
 }
 
+// A key in memory that holds 32-bit numbers: two words, its lower half first.
+inline constexpr int kKeyWords = 2;
+constexpr std::array<int32_t, kKeyWords> WordsOfKey(uint64_t key) {
+  return {static_cast<int32_t>(static_cast<uint32_t>(key)), static_cast<int32_t>(key >> 32)};
+}
+constexpr uint64_t KeyOfWords(int32_t low, int32_t high) {
+  return uint64_t{static_cast<uint32_t>(high)} << 32 | static_cast<uint32_t>(low);
+}
+
 // The 32-bit word number `index` of the stream.
 constexpr uint32_t PhiloxWord(uint64_t key, uint64_t index) {
   return Philox4x32(key, index / 4)[index % 4];

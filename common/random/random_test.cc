@@ -23,6 +23,14 @@ TEST_CASE("Philox: a word by index is the word of its block", "[common][random]"
   for (uint64_t i = 0; i < 64; ++i) CHECK(PhiloxWord(7, i) == Philox4x32(7, i / 4)[i % 4]);
 }
 
+TEST_CASE("Philox: a key goes through two words, and its lower half is first", "[common][random]") {
+  CHECK(WordsOfKey(0x12345678'00000001) == std::array<int32_t, 2>{1, 0x12345678});
+  for (const uint64_t key : {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 63, uint64_t{1} << 31}) {
+    const auto words = WordsOfKey(key);
+    CHECK(KeyOfWords(words[0], words[1]) == key);
+  }
+}
+
 TEST_CASE("Permutation: every index once, and keys differ", "[common][random]") {
   for (const int64_t count : {0, 1, 2, 17, 1000}) {
     std::vector<uint32_t> order = MakePermutation(3, count);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "kernels/cpu/parallel.h"
 
@@ -16,13 +17,14 @@ class ElementwisePlan : public CpuPlan {
  public:
   using CpuPlan::CpuPlan;
 
-  absl::Status Execute(Views in, Views out, const RunOptions& options) override {
+  absl::Status Execute(Views in, Views out, const RunOptions&) override {
     const float* a = in[0].f32();
     const float* b = FloatsOf(in, 1);
     float* y = out[0].f32();
     const auto rate = double{desc().dropout_rate};
     const auto threshold = static_cast<uint64_t>(std::ceil(rate * 0x1p32));
     const auto factor = static_cast<float>(1.0 / (1.0 - rate));
+    const int32_t* key = in.size() > 1 ? in[1].i32() : nullptr;  // Of dropout.
     ParallelForChunks(threads(), out[0].count, kElementsOfItem, [&](int64_t i, int64_t end) {
       switch (desc().kind) {
         case OpKind::kReluForward:
@@ -32,7 +34,8 @@ class ElementwisePlan : public CpuPlan {
         case OpKind::kAdd:
           return simd().add(end - i, a + i, b + i, y + i);
         default:
-          return simd().dropout(i, end - i, options.random_key, threshold, factor, a + i, y + i);
+          return simd().dropout(i, end - i, KeyOfWords(key[0], key[1]), threshold, factor, a + i,
+                                y + i);
       }
     });
     return absl::OkStatus();

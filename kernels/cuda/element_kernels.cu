@@ -58,12 +58,14 @@ struct DropoutOp {
   const T* x;
   T* y;
   DropoutRule rule;
-  uint64_t key;
+  const int32_t* key;
   template <int N>
   __device__ void Run(int64_t i) const {
     float v[N];
     LoadN(x + i, v);
-    const auto words = Philox4x32(key, static_cast<uint64_t>(i) / 4);  // N = 4: i % 4 is 0.
+    const uint64_t stream_key = KeyOfWords(__ldg(key), __ldg(key + 1));
+    // N = 4: i % 4 is 0.
+    const auto words = Philox4x32(stream_key, static_cast<uint64_t>(i) / 4);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       v[k] = Dropout(rule, words[N == 4 ? k : static_cast<unsigned>(i % 4)], v[k]);
@@ -159,7 +161,7 @@ cudaError_t AddOf(const MapArgs& args, cudaStream_t stream) {
 }
 
 template <typename T>
-cudaError_t DropoutOf(const MapArgs& args, const DropoutRule& rule, uint64_t key,
+cudaError_t DropoutOf(const MapArgs& args, const DropoutRule& rule, const int32_t* key,
                       cudaStream_t stream) {
   const DropoutOp<T> op{static_cast<const T*>(args.a), static_cast<T*>(args.y), rule, key};
   return Map(op, args.n, IsAligned4(op.x) && IsAligned4(op.y), stream);
@@ -212,7 +214,7 @@ cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream) {
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream) {
   return ForElement(args.type, [&](auto t) { return AddOf<decltype(t)>(args, stream); });
 }
-cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, uint64_t key,
+cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, const int32_t* key,
                           cudaStream_t stream) {
   return ForElement(args.type,
                     [&](auto t) { return DropoutOf<decltype(t)>(args, rule, key, stream); });

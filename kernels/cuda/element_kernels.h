@@ -30,7 +30,9 @@ cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream);  // y 
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream);           // y = a + b        12 B
 
 // y = keep(i) ? a * factor : 0, by Philox word i of the key; b is ignored. 8 B.
-cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, uint64_t key,
+//   key  [kKeyWords] in the device's memory, read when the kernel runs: a graph that is launched
+//        again draws by what lies there then
+cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, const int32_t* key,
                           cudaStream_t stream);
 
 // y[i] = act(y[i] + bias[i % c]), in place. 8 B.

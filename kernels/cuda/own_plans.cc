@@ -36,7 +36,7 @@ class ElementPlan : public CudaPlan {
   ElementPlan(const OpSignature& signature, Device& device)
       : CudaPlan(signature, device), dropout_(DropoutRuleOf(signature.desc.dropout_rate)) {}
 
-  absl::Status Execute(Views in, Views out, const RunOptions& options) override {
+  absl::Status Execute(Views in, Views out, const RunOptions&) override {
     const MapArgs args = {.type = element(),
                           .n = out[0].count,
                           .a = in[0].data,
@@ -52,11 +52,7 @@ class ElementPlan : public CudaPlan {
       default:
         break;
     }
-    if (device().capturing()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(ToString(desc()), ": a graph would use the same dropout key in every step"));
-    }
-    return Launched(LaunchDropout(args, dropout_, options.random_key, stream()));
+    return Launched(LaunchDropout(args, dropout_, in[1].i32(), stream()));
   }
 
  private:

@@ -25,7 +25,7 @@ using Floats = std::vector<float>;
 
 constexpr float kStep = 0x1p-7f;
 constexpr double kTolerance = 1e-3;
-const RunOptions kOptions = {.random_key = 42, .scale = 0.25f};
+const RunOptions kOptions = {.scale = 0.25f};
 
 // One operand; numbers is used where the type is int32.
 struct Value {
@@ -230,9 +230,10 @@ TEST_CASE("Reference gradients: ReLU and dropout", "[kernels][reference]") {
 
   OpDesc dropout = OfKind(relu, K::kDropoutForward);
   dropout.dropout_rate = 0.4f;
-  Values dropout_in = {FloatsValue(g)};
+  Values dropped = MakeInputs(dropout);
+  Values dropout_in = {FloatsValue(g), dropped[1]};
   const Values dropout_dx = RunReference(OfKind(dropout, K::kDropoutBackward), dropout_in);
-  CheckGradient(dropout, inputs, 0, g, 0, dropout_dx[0].floats);
+  CheckGradient(dropout, dropped, 0, g, 0, dropout_dx[0].floats);
 }
 
 TEST_CASE("Reference gradients: batch norm", "[kernels][reference]") {
@@ -302,13 +303,16 @@ TEST_CASE("Reference: dropout keeps about 1 - rate of the elements, chosen by th
   d.n = 100;
   d.c = 100;
   d.dropout_rate = 0.25f;
-  Values inputs = {FloatsValue(Floats(10000, 3.0f))};
+  const uint64_t key = 0x9876543289abcdef;  // Both words have their highest bit.
+  const auto words = WordsOfKey(key);
+  Value key_value = {.numbers = {words[0], words[1]}, .dtype = DataType::kInt32};
+  Values inputs = {FloatsValue(Floats(10000, 3.0f)), key_value};
   const Floats y = RunReference(d, inputs)[0].floats;
   // 7500 are expected with a standard deviation of 43; this is 5 of them.
   CHECK(std::abs(std::count(y.begin(), y.end(), 4.0f) - 7500) < 217);
   CHECK(std::count(y.begin(), y.end(), 0.0f) + std::count(y.begin(), y.end(), 4.0f) == 10000);
   for (size_t i = 0; i < y.size(); ++i) {
-    CHECK((y[i] != 0.0f) == (PhiloxWord(kOptions.random_key, i) >= uint32_t{1} << 30));
+    CHECK((y[i] != 0.0f) == (PhiloxWord(key, i) >= uint32_t{1} << 30));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "kernels/host_memory.h"
@@ -80,7 +81,8 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
       return ref::Add(out[0].count, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kDropoutForward:
     case OpKind::kDropoutBackward:
-      return ref::Dropout(out[0].count, d.dropout_rate, options.random_key, F(in, 0), F(out, 0));
+      return ref::Dropout(out[0].count, d.dropout_rate, KeyOfWords(in[1].i32()[0], in[1].i32()[1]),
+                          F(in, 0), F(out, 0));
     case OpKind::kSoftmaxCrossEntropyForward:
       return ref::SoftmaxCrossEntropyForward(d, F(in, 0), in[1].i32(), F(out, 0), F(out, 1));
     case OpKind::kSoftmaxCrossEntropyBackward:

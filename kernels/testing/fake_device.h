@@ -52,6 +52,7 @@ class FakeDevice final : public cuda::CudaBackend {
   struct Counts {
     int64_t allocations = 0;  // Of device and pinned memory.
     int64_t runs = 0;         // Ops that ran, in graphs too.
+    int64_t plain_runs = 0;   // Ops that were enqueued by themselves, in no graph.
     int64_t launches = 0;     // Of graphs.
     int64_t copied_bytes = 0;
   };
@@ -77,7 +78,6 @@ class FakeDevice final : public cuda::CudaBackend {
   DataType TensorType() const override { return options_.tensor_type; }
   bool Supports(const OpDesc& desc) const override { return host_->Supports(desc); }
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override;
-  // As the CUDA backend's, dropout cannot be recorded.
   absl::Status Run(Plan& plan, absl::Span<const TensorView> inputs,
                    absl::Span<const TensorView> outputs, const RunOptions& options) override;
   void* Allocate(int64_t bytes) override;
@@ -170,7 +170,6 @@ class FakeDevice final : public cuda::CudaBackend {
   int64_t items_run_ = 0;
   bool capturing_ = false;
   std::vector<Work> captured_;
-  absl::Status captured_error_;
   absl::Status error_;
   Counts counts_;
   Call forget_ = Call::kNone;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "kernels/reference/reference_backend.h"
 
@@ -181,7 +182,7 @@ TEST_CASE("Fake device: bf16 tensors are rounded after each op", "[kernels]") {
   CHECK(values == std::vector<float>(kCount, 1.0f));
 }
 
-TEST_CASE("Fake device: a graph runs what was recorded, dropout is refused", "[kernels]") {
+TEST_CASE("Fake device: a graph runs what was recorded, when it is launched", "[kernels]") {
   Relu relu(0);
   const std::vector<float> values(kCount, 5.0f);
   REQUIRE_OK(relu.device_.Copy(relu.x_, values.data(), kBytes));
@@ -191,22 +192,45 @@ TEST_CASE("Fake device: a graph runs what was recorded, dropout is refused", "[k
   REQUIRE_OK_AND_ASSIGN(const auto graph, relu.device_.EndCapture());
   REQUIRE_OK(relu.device_.Synchronize());
   CHECK(relu.device_.counts().runs == 0);
+  CHECK(relu.device_.counts().plain_runs == 0);
   REQUIRE_OK(graph->Launch());
   std::vector<float> seen(kCount);
   REQUIRE_OK(relu.device_.Copy(seen.data(), relu.y_, kBytes));
   CHECK(seen == values);
+  REQUIRE_OK(relu.device_.Run(*relu.plan_, {ViewOf(Relu::At(relu.x_), kCount)},
+                              {ViewOf(Relu::At(relu.y_), kCount)}, RunOptions()));
+  CHECK(relu.device_.counts().plain_runs == 1);
+}
 
+TEST_CASE("Fake device: a graph with dropout draws by the key that lies there at its launch",
+          "[kernels]") {
+  FakeDevice device(MakeReferenceBackend(), {});
   OpDesc desc;
   desc.kind = OpKind::kDropoutForward;
   desc.n = 1;
   desc.c = kCount;
   desc.dropout_rate = 0.5f;
-  REQUIRE_OK_AND_ASSIGN(const auto dropout, relu.device_.Prepare(desc));
-  REQUIRE_OK(relu.device_.BeginCapture());
-  CHECK_STATUS(relu.device_.Run(*dropout, {ViewOf(Relu::At(relu.x_), kCount)},
-                                {ViewOf(Relu::At(relu.y_), kCount)}, RunOptions()),
-               absl::StatusCode::kFailedPrecondition, "dropout cannot be recorded");
-  CHECK_STATUS(relu.device_.EndCapture(), absl::StatusCode::kFailedPrecondition, "dropout");
+  REQUIRE_OK_AND_ASSIGN(const auto dropout, device.Prepare(desc));
+  REQUIRE_OK_AND_ASSIGN(void* const x, device.TryAllocate(kBytes));
+  REQUIRE_OK_AND_ASSIGN(void* const y, device.TryAllocate(kBytes));
+  REQUIRE_OK_AND_ASSIGN(void* const key, device.TryAllocate(kKeyWords * 4));
+  const std::vector<float> values(kCount, 1.0f);
+  REQUIRE_OK(device.Copy(x, values.data(), kBytes));
+  REQUIRE_OK(device.BeginCapture());
+  REQUIRE_OK(device.Run(
+      *dropout, {ViewOf(Relu::At(x), kCount), ViewOf(static_cast<int32_t*>(key), kKeyWords)},
+      {ViewOf(Relu::At(y), kCount)}, RunOptions()));
+  REQUIRE_OK_AND_ASSIGN(const auto graph, device.EndCapture());
+  for (const uint64_t step_key : {uint64_t{3}, uint64_t{1} << 63, uint64_t{3}}) {
+    REQUIRE_OK(device.Copy(key, WordsOfKey(step_key).data(), kKeyWords * 4));
+    REQUIRE_OK(graph->Launch());
+    std::vector<float> seen(kCount), expected;
+    REQUIRE_OK(device.Copy(seen.data(), y, kBytes));
+    for (uint64_t i = 0; i < kCount; ++i) {
+      expected.push_back(PhiloxWord(step_key, i) >= uint32_t{1} << 31 ? 2.0f : 0.0f);
+    }
+    CHECK(seen == expected);
+  }
 }
 
 }  // namespace

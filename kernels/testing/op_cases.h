@@ -45,7 +45,8 @@ inline std::vector<float> Uniform(uint64_t key, int64_t count) {
   return values;
 }
 
-// Valid inputs: uniform in [-1, 1), but labels, indices, rows and variances in their ranges.
+// Valid inputs: uniform in [-1, 1), but labels, indices, rows and variances in their ranges, and
+// all bits of keys.
 inline Operands MakeInputs(const OpSignature& signature) {
   const OpDesc& d = signature.desc;
   Operands inputs;
@@ -58,7 +59,8 @@ inline Operands MakeInputs(const OpSignature& signature) {
       if (name == "rows") values[j] = static_cast<float>(word % static_cast<uint64_t>(d.rows));
       if (name == "variance") values[j] = 0.1f + std::fabs(values[j]);
       if (operand.dtype == DataType::kInt32) {
-        const auto number = static_cast<int32_t>(word % static_cast<uint64_t>(d.c));
+        const auto number =
+            static_cast<int32_t>(name == "key" ? word : word % static_cast<uint64_t>(d.c));
         std::memcpy(&values[j], &number, 4);
       }
     }

@@ -118,8 +118,10 @@ TEST_CASE("Element rules: dropout keeps what the reference keeps", "[gpu][host]"
     REQUIRE_OK_AND_ASSIGN(const auto plan, reference->Prepare(d));
     std::vector<float> x = kernels::Uniform(3, 1000);
     std::vector<float> y(1000);
-    REQUIRE_OK(reference->Run(*plan, {kernels::ViewOf(x.data(), 1000)},
-                              {kernels::ViewOf(y.data(), 1000)}, {.random_key = 77}));
+    auto key = WordsOfKey(77);
+    REQUIRE_OK(reference->Run(
+        *plan, {kernels::ViewOf(x.data(), 1000), kernels::ViewOf(key.data(), kKeyWords)},
+        {kernels::ViewOf(y.data(), 1000)}));
     const kernels::cuda::DropoutRule rule = kernels::cuda::DropoutRuleOf(rate);
     for (size_t i = 0; i < x.size(); ++i) {
       const float got = kernels::cuda::Dropout(rule, PhiloxWord(77, i), x[i]);

@@ -315,22 +315,36 @@ TEST_CASE("GPU graphs: a recorded step does what the plain one does", "[gpu][own
   }
 }
 
-TEST_CASE("GPU graphs: a step with dropout is not recorded, and runs", "[gpu][own]") {
+TEST_CASE("GPU graphs: dropout draws by the key that lies on the card at each launch",
+          "[gpu][own]") {
   CudaBackend* const gpu = TestGpu(Compute::kFp32);
   if (gpu == nullptr) return;
-  kernels::OpDesc d = kernels::MatrixDesc(K::kDropoutForward, 8, 8, 1);
-  d.dropout_rate = 0.5f;
+  constexpr int64_t kCount = 8 * 251;
+  kernels::OpDesc d = kernels::MatrixDesc(K::kDropoutForward, 8, 251, 1);
+  d.dropout_rate = 0.3f;
   REQUIRE_OK_AND_ASSIGN(const auto plan, gpu->Prepare(d));
-  const DeviceVector<float> x(*gpu, Uniform(1, 64)), y(*gpu, Uniform(2, 64));
+  const std::vector<float> values = Uniform(1, kCount);
+  const DeviceVector<float> x(*gpu, values), y(*gpu, Uniform(2, kCount));
+  const DeviceVector<int32_t> key(*gpu, std::vector<int32_t>(kKeyWords), 1);
   kernels::GraphRecorder recorder(*gpu);
-  for (int i = 0; i < 3; ++i) {
+  const cuda::DropoutRule rule = cuda::DropoutRuleOf(d.dropout_rate);
+  for (uint64_t step = 0; step < 4; ++step) {
+    const uint64_t step_key = MixKey(7, step);
+    REQUIRE_OK(gpu->Copy(key.data(), WordsOfKey(step_key).data(), kKeyWords * 4));
     REQUIRE_OK(recorder.Run([&] {
-      return gpu->Run(*plan, {kernels::ViewOf(x.data(), 64)}, {kernels::ViewOf(y.data(), 64)});
+      return gpu->Run(*plan,
+                      {kernels::ViewOf(x.data(), kCount), kernels::ViewOf(key.data(), kKeyWords)},
+                      {kernels::ViewOf(y.data(), kCount)});
     }));
+    CHECK(recorder.recorded() == (step > 0));
+    CHECK(recorder.reason().empty());
+    REQUIRE_OK(gpu->Synchronize());
+    std::vector<float> expected;
+    for (size_t i = 0; i < values.size(); ++i) {
+      expected.push_back(cuda::Dropout(rule, PhiloxWord(step_key, i), values[i]));
+    }
+    CHECK(SameBits(y.Get(), expected));
   }
-  CHECK_FALSE(recorder.recorded());
-  CHECK(recorder.reason().find("dropout key") != std::string::npos);
-  REQUIRE_OK(gpu->Synchronize());
 }
 
 }  // namespace

@@ -173,6 +173,47 @@ TEST_CASE("Device network: models of the zoo give the host's bits", "[worker][tr
   }
 }
 
+TEST_CASE("Device network: in a steady step every op comes out of a graph, dropout's too",
+          "[worker][training]") {
+  for (const SmallNet& net : kSmallNets) {
+    INFO(net.name);
+    const ModelPlan plan = PlanSmallNet(net.text, net.input);
+    FakeDevice device = MakeDevice(0);
+    Worker worker(plan, device);
+    Outcome outcome;
+    for (uint64_t i = 0; i < 2; ++i) {
+      REQUIRE_OK(worker.Train(LabelledBatch(plan, kBatch, i), i, &outcome));
+    }
+    const FakeDevice::Counts before = device.counts();
+    REQUIRE_OK(worker.Train(LabelledBatch(plan, kBatch, 2), 2, &outcome));
+    CHECK(device.counts().runs > before.runs);
+    CHECK(device.counts().plain_runs == before.plain_runs);
+  }
+}
+
+TEST_CASE("Device network: recorded steps draw a mask of their own each, the host's",
+          "[worker][training]") {
+  const SmallNet& net = kSmallNets[4];
+  const ModelPlan plan = PlanSmallNet(net.text, net.input);
+  const auto host = kernels::MakeCpuBackend();
+  FakeDevice device = MakeDevice(kernels::kFakeDeviceOrders);
+  std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
+  FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
+  const Batch batch = LabelledBatch(plan, kBatch, 10);
+  std::vector<std::vector<float>> gradients[2];  // Of host and device; by the key of the step.
+  for (kernels::Backend* const backend : {host.get(), static_cast<kernels::Backend*>(&device)}) {
+    REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, *backend, kBatch));
+    for (const uint64_t key : {1, 2, 3, 4, 3}) {
+      std::vector<float> gradient(parameters.size());
+      REQUIRE_OK(network->Train(batch.view(), parameters, 1.0f, key, absl::MakeSpan(gradient), {}));
+      gradients[backend == &device].push_back(gradient);
+    }
+  }
+  CHECK(gradients[0] == gradients[1]);
+  CHECK(gradients[1][2] == gradients[1][4]);
+  for (size_t i = 1; i < 4; ++i) CHECK(gradients[1][i] != gradients[1][i - 1]);
+}
+
 // Whether some order gives other numbers, or an error, once call `number` of `call` is left out.
 bool IsNoticed(const ModelPlan& plan, const Outcome& expected, FakeDevice::Call call,
                int64_t number) {
@@ -188,7 +229,8 @@ bool IsNoticed(const ModelPlan& plan, const Outcome& expected, FakeDevice::Call 
 TEST_CASE(
     "Device network: each copy, each wait between streams and each wait of the host is needed",
     "[worker][training]") {
-  const SmallNet& net = kSmallNets[2];  // Has batch statistics.
+  const SmallNet& net = kSmallNets[GENERATE(2, 4)];  // Batch statistics; keys of dropout.
+  INFO(net.name);
   const ModelPlan plan = PlanSmallNet(net.text, net.input);
   const Outcome expected = OnHost(plan);
   for (const auto call :

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "kernels/tensor_view.h"
 
@@ -32,6 +33,12 @@ std::string ElementsText(const char* what, int64_t begin, int64_t end) {
   return absl::StrCat(what, " [", begin, ", ", end, ")");
 }
 
+int64_t KeyWordsOf(const ModelPlan& plan) {
+  return kKeyWords * std::count_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) {
+           return layer.kind == LayerKind::kDropout;
+         });
+}
+
 void CopyFloats(const std::byte* from, absl::Span<float> to) {
   if (!to.empty()) std::memcpy(to.data(), from, to.size() * sizeof(float));
 }
@@ -48,6 +55,7 @@ DeviceStepMemory::DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend
       statistic_count_(plan.statistic_count),
       sample_values_(plan.input.count()),
       classes_(plan.classes),
+      key_words_(KeyWordsOf(plan)),
       batch_size_max_(batch_size_max),
       tensors_(device.TensorType()) {}
 
@@ -71,6 +79,7 @@ int64_t DeviceStepMemory::PlaceArrays(Side side, std::byte* base, int64_t n) {
   }
   place(statistics_, statistic_count_);
   place(moments_, statistic_count_);
+  place(keys_, key_words_, DataType::kInt32);
   for (StagedBatch& batch : staged_) {
     place(batch.images, n * sample_values_);
     place(batch.labels, n, DataType::kInt32);
@@ -104,6 +113,7 @@ absl::Status DeviceStepMemory::Allocate() {
   SetBase(Place::kGradient, gradient_.device);
   SetBase(Place::kStatistics, statistics_.device);
   SetBase(Place::kMoments, moments_.device);
+  SetBase(Place::kKeys, keys_.device);
   for (std::unique_ptr<kernels::DeviceEvent>* event :
        {&uploaded_, &computed_, &staged_[0].uploaded, &staged_[1].uploaded}) {
     CAPSTAN_ASSIGN_OR_RETURN(*event, device_.MakeEvent());
@@ -169,7 +179,9 @@ absl::Status DeviceStepMemory::Begin(const ForwardArrays& arrays) {
   forward_ = arrays;
   parts_.clear();
   CAPSTAN_RETURN_IF_ERROR(UseBatch(arrays.batch));
-  // On the steps' own stream: few, and they come with every evaluation, as parameters may not.
+  // On the steps' own stream: few, and they come with every evaluation, as parameters may not, or
+  // with every step, into memory that graphs read.
+  CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kCompute, keys_, BytesOf(arrays.keys), 0));
   return Upload(Stream::kCompute, statistics_, BytesOf(arrays.statistics), 0);
 }
 

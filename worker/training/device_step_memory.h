@@ -80,12 +80,13 @@ class DeviceStepMemory final : public StepMemory {
   const StepRole role_;
   StepWatch& watch_;
   const int64_t parameter_count_, statistic_count_, sample_values_, classes_;
+  const int64_t key_words_;  // Of all masks that the model's layers draw.
   const int64_t batch_size_max_;
   const kernels::DataType tensors_;
   std::byte* device_block_ = nullptr;
   std::byte* pinned_block_ = nullptr;
 
-  Array parameters_, weights_, gradient_, statistics_, moments_;
+  Array parameters_, weights_, gradient_, statistics_, moments_, keys_;
   Array images_, labels_;            // Where the steps read; not pinned.
   Array loss_array_, logits_array_;  // Pinned only.
   std::array<StagedBatch, 2> staged_;

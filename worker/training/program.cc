@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "worker/training/arena_planner.h"
 #include "worker/training/layer_readers.h"
@@ -199,12 +200,7 @@ class Builder {
         values_[i] = x;
         return;
       case LayerKind::kDropout:
-        if (readers_.IsAlias(layer)) {
-          values_[i] = x;
-          return;
-        }
-        values_[i] = NewActivation(layer.out);
-        return AddForward(i, Desc(OpKind::kDropoutForward, layer), {x}, {values_[i]});
+        return ForwardDropout(i, x);
       case LayerKind::kEmbedding:
         values_[i] = NewActivation(layer.out);
         return AddForward(i, Desc(OpKind::kEmbeddingForward, layer), {x, Weight(layer.weight)},
@@ -266,6 +262,17 @@ class Builder {
     moments_of_.resize(plan_.layers.size());
     moments_of_[i] = static_cast<int>(program_.moments.size());
     program_.moments.push_back(moments);
+  }
+
+  void ForwardDropout(int i, const Operand& x) {
+    const PlannedLayer& layer = plan_.layers[i];
+    values_[i] = readers_.IsAlias(layer) ? x : NewActivation(layer.out);
+    if (readers_.IsAlias(layer)) return;
+    const auto masks = static_cast<int64_t>(program_.masked_layers.size());
+    key_of_.resize(plan_.layers.size());
+    key_of_[i] = InPlace(Place::kKeys, masks * kKeyWords, kKeyWords, DataType::kInt32);
+    program_.masked_layers.push_back(i);
+    AddForward(i, Desc(OpKind::kDropoutForward, layer), {x, key_of_[i]}, {values_[i]});
   }
 
   void ForwardAdd(int i) {
@@ -385,7 +392,7 @@ class Builder {
         return Contribute(layer.inputs[0], dy);
       case LayerKind::kDropout:
         if (readers_.IsAlias(layer)) return Contribute(layer.inputs[0], dy);
-        return BackwardToInput(i, OpKind::kDropoutBackward, {dy});
+        return BackwardToInput(i, OpKind::kDropoutBackward, {dy, key_of_[i]});
       case LayerKind::kEmbedding:
         return AddBackward(i, Desc(OpKind::kEmbeddingBackward, layer), {Value(layer.inputs[0]), dy},
                            {Gradient(layer.weight)});
@@ -454,6 +461,7 @@ class Builder {
   std::vector<Operand> values_;      // Of every layer: its output.
   std::vector<Operand> pool_index_;  // Of every max-pooling layer.
   std::vector<int> moments_of_;      // Of every batch-norm layer: index in program_.moments.
+  std::vector<Operand> key_of_;      // Of every dropout layer that draws.
   Operand probabilities_;
   std::vector<bool> needs_gradient_;  // Of every layer: a parameter can be reached from it.
   std::vector<std::vector<Operand>> contributions_;  // Of every layer: to its output's gradient.

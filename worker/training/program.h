@@ -31,8 +31,9 @@ enum class Place {
   kGradient,    // Of the table "parameters", fp32.
   kStatistics,  // The table "statistics": running ones, read in evaluation.
   kMoments,     // Likewise, of the batch: written in training.
+  kKeys,        // Of dropout's masks, in the order of Program::masked_layers: int32.
 };
-inline constexpr int kPlaceCount = 8;
+inline constexpr int kPlaceCount = 9;
 
 struct Operand {
   Place place = Place::kArena;
@@ -59,6 +60,7 @@ struct Program {
   std::vector<Step> forward, backward;  // Evaluation: no backward steps.
   Operand logits, loss;                 // Valid from the end of the forward pass on.
   std::vector<BatchMoments> moments;    // Training only, likewise.
+  std::vector<int> masked_layers;       // Training only: those that draw a mask, each by its key.
   int64_t arena_bytes = 0;
 };
 

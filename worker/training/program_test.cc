@@ -114,6 +114,31 @@ TEST_CASE("Program: evaluation drops dropout, and never overwrites through its a
   CHECK(program.forward[1].outputs[0].buffer != program.forward[0].outputs[0].buffer);
 }
 
+TEST_CASE("Program: each dropout layer that draws has a key, the same on the way back",
+          "[worker][training]") {
+  const ModelPlan plan = Plan(R"(
+    layers { name: "f" fully_connected { units: 10 } }
+    layers { name: "d" dropout { rate: 0.5 } }
+    layers { name: "z" dropout { rate: 0 } }
+    layers { name: "g" fully_connected { units: 10 } }
+    layers { name: "e" dropout { rate: 0.1 } }
+    layers { name: "h" fully_connected { units: 10 } })");
+  const Program program = Build(plan);
+  CHECK(program.masked_layers == std::vector<int>{1, 4});
+  int draws = 0;
+  for (const std::vector<Step>* steps : {&program.forward, &program.backward}) {
+    for (const Step& step : *steps) {
+      if (step.desc.dropout_rate == 0) continue;
+      REQUIRE(step.inputs.size() == 2);
+      CHECK(step.inputs[1].place == Place::kKeys);
+      CHECK(step.inputs[1].offset == (step.layer == 1 ? 0 : 8));
+      ++draws;
+    }
+  }
+  CHECK(draws == 4);
+  CHECK(Build(plan, ProgramKind::kEvaluation).masked_layers.empty());
+}
+
 TEST_CASE("Program: layers before the first parameter have no backward step",
           "[worker][training]") {
   const Program program = Build(Plan(R"(

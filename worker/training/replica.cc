@@ -57,7 +57,6 @@ struct Replica::Pass {
   std::vector<kernels::GraphRecorder>& graphs;
   StepObserver::Part part;
   float scale;
-  uint64_t dropout_key;
 };
 
 Replica::Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
@@ -175,14 +174,19 @@ absl::Status Replica::PrepareSteps(PreparedProgram& prepared, const std::vector<
 
 absl::Status Replica::Begin(const BatchView& batch, absl::Span<const float> parameters,
                             absl::Span<const float> statistics, uint64_t dropout_key) {
-  dropout_key_ = dropout_key;
   if (prepared_ == nullptr) return absl::OkStatus();
+  keys_.clear();
+  for (const int layer : prepared_->program.masked_layers) {  // Each draws a mask of its own.
+    const auto words = WordsOfKey(MixKey(dropout_key, static_cast<uint64_t>(layer)));
+    keys_.insert(keys_.end(), words.begin(), words.end());
+  }
   const bool training = prepared_->kind == ProgramKind::kTraining;
   if (training) CAPSTAN_RETURN_IF_ERROR(watch_.BeginStep());
   return memory_->Begin({.batch = batch,
                          .parameters = parameters,
                          .statistics = statistics,
-                         .moments = training ? absl::MakeSpan(moments_) : absl::Span<float>()});
+                         .moments = training ? absl::MakeSpan(moments_) : absl::Span<float>(),
+                         .keys = keys_});
 }
 
 absl::Status Replica::BeginAgain() {
@@ -193,12 +197,8 @@ absl::Status Replica::BeginAgain() {
 }
 
 absl::Status Replica::RunForward(size_t segment) {
-  const Pass pass = {prepared_->program.forward,
-                     prepared_->forward,
-                     prepared_->forward_graphs,
-                     StepObserver::Part::kForward,
-                     1.0f,
-                     dropout_key_};
+  const Pass pass = {prepared_->program.forward, prepared_->forward, prepared_->forward_graphs,
+                     StepObserver::Part::kForward, 1.0f};
   return RunSegment(pass, segment, prepared_->segments.forward[segment]);
 }
 
@@ -219,12 +219,8 @@ absl::Status Replica::BeginBackward(float gradient_scale, const BackwardArrays& 
 }
 
 absl::Status Replica::RunBackward(size_t segment) {
-  const Pass pass = {prepared_->program.backward,
-                     prepared_->backward,
-                     prepared_->backward_graphs,
-                     StepObserver::Part::kBackward,
-                     scale_,
-                     dropout_key_};
+  const Pass pass = {prepared_->program.backward, prepared_->backward, prepared_->backward_graphs,
+                     StepObserver::Part::kBackward, scale_};
   return RunSegment(pass, segment, prepared_->segments.backward[segment]);
 }
 
@@ -263,11 +259,9 @@ absl::Status Replica::RunStep(const Pass& pass, size_t index) {
   std::array<TensorView, kOperandsMax> inputs, outputs;
   for (size_t k = 0; k < step.inputs.size(); ++k) inputs[k] = memory_->Resolve(step.inputs[k]);
   for (size_t k = 0; k < step.outputs.size(); ++k) outputs[k] = memory_->Resolve(step.outputs[k]);
-  // Every dropout layer has masks of its own.
-  const uint64_t key = MixKey(pass.dropout_key, static_cast<uint64_t>(std::max(step.layer, 0)));
   const absl::Status status =
       backend_.Run(*pass.plans[index], absl::MakeConstSpan(inputs.data(), step.inputs.size()),
-                   absl::MakeConstSpan(outputs.data(), step.outputs.size()), {key, pass.scale});
+                   absl::MakeConstSpan(outputs.data(), step.outputs.size()), {pass.scale});
   return status.ok() ? status : Annotate(status, LayerName(step.layer));
 }
 

@@ -103,7 +103,7 @@ class Replica {
   // Of the step.
   PreparedProgram* prepared_ = nullptr;  // Null: it has no samples.
   int64_t n_ = 0;
-  uint64_t dropout_key_ = 0;
+  std::vector<int32_t> keys_;  // Of its masks, as ForwardArrays has them.
   float scale_ = 1.0f;
 };
 

@@ -38,6 +38,8 @@ struct ForwardArrays {
   absl::Span<const float> statistics;  // Evaluation: [statistic_count], running ones.
   // Training: [statistic_count], overwritten: means and biased variances of the batch.
   absl::Span<float> moments;
+  // Training: of Program::masked_layers, kKeyWords each, as WordsOfKey gives them.
+  absl::Span<const int32_t> keys;
 };
 
 struct BackwardArrays {

@@ -30,6 +30,7 @@ class HostStepMemory final : public StepMemory {
     SetBase(Place::kWeights, DataOf(arrays.parameters));
     SetBase(Place::kStatistics, DataOf(arrays.statistics));
     SetBase(Place::kMoments, DataOf(arrays.moments));
+    SetBase(Place::kKeys, DataOf(arrays.keys));
     return absl::OkStatus();
   }
   void BeginAgain(absl::Span<float>) override {}  // Never asked for.
