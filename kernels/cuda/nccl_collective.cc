@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/nccl_library.h"
@@ -32,9 +33,9 @@ class NcclCollective final : public Collective {
     std::vector<int> indices;
     for (const Device* device : devices_) indices.push_back(device->options().device);
     CAPSTAN_RETURN_IF_ERROR(
-        nccl_.StatusOf(nccl_.comm_init_all(communicators_.data(), static_cast<int>(indices.size()),
-                                           indices.data()),
-                       "joining GPUs by NCCL"));
+        StatusOf(nccl_.comm_init_all(communicators_.data(), static_cast<int>(indices.size()),
+                                     indices.data()),
+                 "joining GPUs by NCCL"));
     for (Device* const device : devices_) {
       device->set_watch([this] { return Watch(); });
     }
@@ -76,7 +77,7 @@ class NcclCollective final : public Collective {
       result = call(i, devices_[i]->stream(stream));
     }
     const ncclResult_t ended = nccl_.group_end();  // In any case: a group that is open stays so.
-    const absl::Status status = nccl_.StatusOf(result == ncclSuccess ? ended : result, what);
+    const absl::Status status = StatusOf(result == ncclSuccess ? ended : result, what);
     if (!status.ok()) Break(status);
     return status;
   }
@@ -93,9 +94,18 @@ class NcclCollective final : public Collective {
       const ncclResult_t asked = nccl_.comm_get_async_error(communicators_[i], &error);
       if (asked != ncclSuccess) error = asked;
       if (error == ncclInProgress) continue;
-      status = nccl_.StatusOf(error, absl::StrCat("NCCL on ", NameOf(i)));
+      status = StatusOf(error, absl::StrCat("NCCL on ", NameOf(i)));
     }
     if (!status.ok()) Break(status);
+    return status;
+  }
+
+  // NCCL's own, explained by the first device that is lost.
+  absl::Status StatusOf(ncclResult_t result, absl::string_view what) const {
+    absl::Status status = nccl_.StatusOf(result, what);
+    for (size_t i = 0; i < devices_.size() && !status.ok() && !absl::IsUnavailable(status); ++i) {
+      status = Explained(status, Annotate(devices_[i]->Check(), NameOf(i)));
+    }
     return status;
   }
 

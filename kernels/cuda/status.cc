@@ -19,6 +19,9 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
+#if CUDART_VERSION >= 13000
+    case cudaErrorContained:  // A hardware error, of which the other processes hear nothing.
+#endif
       return absl::StatusCode::kUnavailable;
     case cudaErrorInvalidDevice:
       return absl::StatusCode::kInvalidArgument;
@@ -35,6 +38,16 @@ absl::StatusCode CodeOf(cudaError_t error) {
   }
 }
 
+// OK, or that the calling thread's device is lost. Every call of the runtime fails then; this one
+// waits for nothing.
+absl::Status AskDevice() {
+  constexpr const char* kWhat = "the device";
+  const absl::Status left = FromCuda(cudaPeekAtLastError(), kWhat);
+  if (absl::IsUnavailable(left)) return left;
+  const absl::Status asked = FromCuda(cudaStreamQuery(cudaStreamPerThread), kWhat);
+  return absl::IsUnavailable(asked) ? asked : absl::OkStatus();  // It may be busy.
+}
+
 }  // namespace
 
 absl::Status FromCuda(cudaError_t error, absl::string_view what) {
@@ -49,8 +62,9 @@ absl::Status FromCublas(cublasStatus_t status, absl::string_view what) {
   const auto code = status == CUBLAS_STATUS_ALLOC_FAILED    ? absl::StatusCode::kResourceExhausted
                     : status == CUBLAS_STATUS_NOT_SUPPORTED ? absl::StatusCode::kUnimplemented
                                                             : absl::StatusCode::kInternal;
-  return absl::Status(code, absl::StrCat(what, ": ", cublasLtGetStatusName(status), ": ",
-                                         cublasLtGetStatusString(status)));
+  const absl::Status failure(code, absl::StrCat(what, ": ", cublasLtGetStatusName(status), ": ",
+                                                cublasLtGetStatusString(status)));
+  return absl::IsUnimplemented(failure) ? failure : Explained(failure, AskDevice());
 }
 
 absl::Status FromCudnn(cudnnStatus_t status, absl::string_view what) {
@@ -66,8 +80,14 @@ absl::Status FromCudnn(cudnnStatus_t status, absl::string_view what) {
   std::array<char, 512> details{};
   cudnnGetLastErrorString(details.data(), details.size());
   details.back() = 0;
-  return absl::Status(code, absl::StrCat(what, ": ", cudnnGetErrorString(status),
-                                         details[0] == 0 ? "" : ": ", details.data()));
+  const absl::Status failure(code, absl::StrCat(what, ": ", cudnnGetErrorString(status),
+                                                details[0] == 0 ? "" : ": ", details.data()));
+  return absl::IsUnimplemented(failure) ? failure : Explained(failure, AskDevice());
+}
+
+absl::Status Explained(const absl::Status& failure, const absl::Status& device) {
+  if (failure.ok() || !absl::IsUnavailable(device)) return failure;
+  return absl::UnavailableError(absl::StrCat(failure.message(), "; ", device.message()));
 }
 
 }  // namespace capstan::kernels::cuda

@@ -1,6 +1,7 @@
 // Errors of CUDA, cuBLASLt and cuDNN as absl::Status, with the library's own name for each.
 //
-// Thread safety: pure functions.
+// A library that fails because its device is lost has no word for that: so the runtime is asked.
+// Thread safety: thread-safe.
 #ifndef CAPSTAN_KERNELS_CUDA_STATUS_H_
 #define CAPSTAN_KERNELS_CUDA_STATUS_H_
 
@@ -20,9 +21,14 @@ namespace capstan::kernels::cuda {
 //   kFailedPrecondition  not allowed while work is being recorded; the driver is too old
 //   kInternal            all others
 absl::Status FromCuda(cudaError_t error, absl::string_view what);
-// Likewise; what a library does not support is kUnimplemented.
+// Likewise; what a library does not support is kUnimplemented. Other failures are Explained by what
+// the runtime says of the calling thread's device.
 absl::Status FromCublas(cublasStatus_t status, absl::string_view what);
 absl::Status FromCudnn(cudnnStatus_t status, absl::string_view what);
+
+// A library's failure, beside what its device says itself, asked right after it: kUnavailable with
+// the words of both if that is kUnavailable, else the failure as it is.
+absl::Status Explained(const absl::Status& failure, const absl::Status& device);
 
 }  // namespace capstan::kernels::cuda
 
