@@ -20,14 +20,13 @@ import time
 
 import pytorch_models
 import run_gpu
+import verdicts
 
 try:
     import torch
 except ImportError:
     torch = None
 
-_GOAL = 1.0
-_MISSED = 4  # Exit code; run_gpu.py knows it.
 _BATCHES_BYTES = 1 << 29  # train_steps holds as many: of the batches that are taken in turn.
 _WARM_UP = 10
 _TURN_SECONDS = 2.0
@@ -156,11 +155,9 @@ def row(case, times):
     theirs = [times[name][0] if name in times else None
               for name in ("PyTorch eager", "torch.compile")]
     known = [time for time in theirs if time is not None]
-    ratio = min(known) / ours if known else None
-    missed = ratio is not None and ratio < _GOAL
-    columns = [f"{time:.2f}" if time is not None else "" for time in theirs]
-    columns.append("" if ratio is None else f"{ratio:.2f}{' missed' if missed else ''}")
-    return f"| {case} | {ours:.2f} | {processor:.2f} | {' | '.join(columns)} |", missed
+    ratio = verdicts.Ratio(min(known) / ours if known else None, verdicts.TRAINING)
+    columns = [f"{time:.2f}" if time is not None else "" for time in theirs] + [str(ratio)]
+    return f"| {case} | {ours:.2f} | {processor:.2f} | {' | '.join(columns)} |", ratio.missed
 
 
 def parse():
@@ -187,7 +184,7 @@ def main():
     print(f"Training; PyTorch {version}; milliseconds of a step, medians of {options.rounds} "
           "rounds in turn\n")
     print("| case | Capstan | its processor time | PyTorch eager | torch.compile "
-          f"| better PyTorch / Capstan (goal {_GOAL}) |")
+          f"| better PyTorch / Capstan (goal {verdicts.TRAINING}) |")
     print("|---|---|---|---|---|---|")
     missed = []
     for case in CASES:
@@ -204,7 +201,7 @@ def main():
             missed.append(str(case))
     if missed:
         print(f"compare_training: missed: {'; '.join(missed)}", file=sys.stderr)
-    return _MISSED if missed else 0
+    return verdicts.GOAL_MISSED if missed else 0
 
 
 if __name__ == "__main__":

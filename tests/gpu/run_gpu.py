@@ -17,8 +17,9 @@ import sys
 import tarfile
 import time
 
+import verdicts
+
 _NO_GPU = 3
-_GOAL_MISSED = 4  # What compare_training.py exits with.
 _HERE = os.path.dirname(os.path.realpath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(_HERE))
 _TOOLKIT = "/usr/local/cuda"
@@ -112,6 +113,22 @@ def sanitize(report, pack, env, options):
     return []
 
 
+def comparison(script, arguments, timeout, given=None):
+    """The table that a comparison prints, and a note unless it went well and no goal is missed.
+
+    Its environment is PyTorch's own, without our libraries. `given`: for its standard input.
+    """
+    command = [sys.executable, "-B", os.path.join(_HERE, script)] + arguments
+    print(f"-- {' '.join(command)}", flush=True)
+    try:
+        done = subprocess.run(command, input=given, timeout=timeout, check=False,
+                              stdout=subprocess.PIPE)
+    except subprocess.TimeoutExpired as stopped:
+        return (stopped.stdout or b"").decode(), f"not done in {timeout} s"
+    notes = {0: "", verdicts.GOAL_MISSED: "a goal is missed"}
+    return done.stdout.decode(), notes.get(done.returncode, f"exit code {done.returncode}")
+
+
 def compare(report, pack, env, options):
     """Every mode's benchmark, beside PyTorch's times where there is PyTorch."""
     tables = []
@@ -119,19 +136,15 @@ def compare(report, pack, env, options):
         return tables
     for mode in ("fp32", "tf32", "bf16", "fp16"):
         start = time.monotonic()
-        bench = [os.path.join(pack, "bin", "gpu_bench"), mode]
-        # PyTorch's Python keeps the libraries that it would have without us.
-        table = [sys.executable, "-B", os.path.join(_HERE, "compare_pytorch.py"), mode]
         try:
-            ours = subprocess.run(bench, env=env, timeout=options.timeout, check=True,
-                                  stdout=subprocess.PIPE)
-            both = subprocess.run(table, input=ours.stdout, timeout=options.timeout, check=True,
-                                  stdout=subprocess.PIPE)
-            tables.append(both.stdout.decode())
-            outcome, note = "passed", ""
+            ours = subprocess.run([os.path.join(pack, "bin", "gpu_bench"), mode], env=env,
+                                  timeout=options.timeout, check=True, stdout=subprocess.PIPE)
+            table, note = comparison("compare_pytorch.py", [mode], options.timeout, ours.stdout)
+            tables.append(table)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            outcome, note = "failed", str(error)
-        report.add(f"benchmark {mode}", outcome, time.monotonic() - start, note)
+            note = str(error)
+        report.add(f"benchmark {mode}", "failed" if note else "passed", time.monotonic() - start,
+                   note)
     return tables
 
 
@@ -139,18 +152,9 @@ def compare_training(report, pack, _env, options):
     """Whole models, in turns with PyTorch."""
     if options.no_benchmarks:
         return []
-    timeout = 3 * options.timeout
     start = time.monotonic()
-    command = [sys.executable, "-B", os.path.join(_HERE, "compare_training.py"), f"--pack={pack}"]
-    print(f"-- training beside PyTorch: {' '.join(command)}", flush=True)
-    try:
-        # Its environment is PyTorch's own; it gives our program the pack's.
-        done = subprocess.run(command, timeout=timeout, check=False, stdout=subprocess.PIPE)
-        notes = {0: "", _GOAL_MISSED: "a goal is missed"}
-        table = done.stdout.decode()
-        note = notes.get(done.returncode, f"exit code {done.returncode}")
-    except subprocess.TimeoutExpired as stopped:
-        table, note = (stopped.stdout or b"").decode(), f"not done in {timeout} s"
+    # It gives our program the environment of the pack.
+    table, note = comparison("compare_training.py", [f"--pack={pack}"], 3 * options.timeout)
     report.add("training beside PyTorch", "failed" if note else "passed",
                time.monotonic() - start, note)
     return [table]
