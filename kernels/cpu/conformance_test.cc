@@ -19,6 +19,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
+#include "kernels/testing/gradient_checks.h"
 #include "kernels/testing/op_cases.h"
 
 namespace capstan::kernels {
@@ -325,6 +326,19 @@ TEST_CASE("CPU embedding: both ops agree with the reference", "[kernels][cpu]") 
       Conform(d);
       d.kind = K::kEmbeddingBackward;
       Conform(d);
+    }
+  }
+}
+
+TEST_CASE("CPU gradients: as finite differences have them", "[kernels][cpu]") {
+  for (const InstructionSet set : kInstructionSets) {
+    const auto cpu = MakeCpuBackend({.instruction_set_max = set});
+    const auto run = [&](const OpDesc& desc, Operands& inputs, const RunOptions& options) {
+      return RunOp(*cpu, desc, inputs, options);
+    };
+    for (const GradientCheck& one : GradientChecks()) {
+      INFO(one.name << ", instruction set " << static_cast<int>(set));
+      one.check(run, kGradientTolerance);
     }
   }
 }

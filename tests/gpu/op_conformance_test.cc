@@ -16,6 +16,7 @@
 #include "kernels/half_values.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
+#include "kernels/testing/gradient_checks.h"
 #include "kernels/testing/op_cases.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/test_gpu.h"
@@ -330,6 +331,20 @@ TEST_CASE("GPU embedding: both ops agree with the reference", "[gpu]") {
         Conform(d);
       }
     }
+  }
+}
+
+TEST_CASE("GPU gradients: in fp32, as finite differences have them", "[gpu]") {
+  CudaBackend* const gpu = TestGpu(Compute::kFp32);
+  if (gpu == nullptr) return;
+  const auto run = [gpu](const OpDesc& desc, Operands& inputs, const RunOptions& options) {
+    REQUIRE_OK_AND_ASSIGN(const OpSignature signature, kernels::MakeSignature(desc));
+    return RunGpu(*gpu, signature, inputs, options);
+  };
+  for (const kernels::GradientCheck& one : kernels::GradientChecks()) {
+    INFO(one.name);
+    // Convolutions may be Winograd's, whose sums are off by more roundings.
+    one.check(run, 4 * kernels::kGradientTolerance);
   }
 }
 

@@ -1,0 +1,227 @@
+#include "kernels/testing/gradient_checks.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "kernels/op_check.h"
+#include "kernels/tensor_view.h"
+
+namespace capstan::kernels {
+namespace {
+
+using K = OpKind;
+using Floats = std::vector<float>;
+
+constexpr float kStep = 0x1p-7f;
+constexpr RunOptions kOptions = {.scale = 4.0f};
+
+// Values in [-1, 1) that are at least 4 steps apart and 2 steps away from 0 for up to 60 elements,
+// so that no kink of ReLU or max lies within a step; beyond that, uniform ones.
+Floats Spread(uint64_t key, int64_t count) {
+  Floats values = Uniform(key, count);
+  if (values.size() > 60) return values;
+  Floats sorted = values;
+  std::sort(sorted.begin(), sorted.end());
+  for (float& value : values) {
+    const auto rank = std::lower_bound(sorted.begin(), sorted.end(), value) - sorted.begin();
+    value = static_cast<float>(rank) * 4.0f * kStep - 30.5f * 4.0f * kStep;
+  }
+  return values;
+}
+
+// Of the weights in L.
+Floats Factors(const Operands& outputs, size_t which) {
+  return Spread(9, static_cast<int64_t>(outputs.values[which].size()));
+}
+
+Operands SpreadInputs(const OpDesc& desc) {
+  REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(desc));
+  Operands inputs = MakeInputs(signature);
+  for (size_t i = 0; i < inputs.values.size(); ++i) {
+    if (inputs.types[i] != DataType::kFloat32) continue;
+    Floats& values = inputs.values[i];
+    if (std::string(signature.inputs[i].name) != "rows") {
+      values = Spread(i + 1, static_cast<int64_t>(values.size()));
+      continue;
+    }
+    for (size_t j = 0; j < values.size(); ++j) {
+      values[j] = static_cast<float>(j * 3 % static_cast<size_t>(desc.rows));
+    }
+  }
+  return inputs;
+}
+
+OpDesc OfKind(OpDesc desc, K kind) {
+  desc.kind = kind;
+  return desc;
+}
+
+// A forward op on a backend, with inputs that are moved about.
+class Forward {
+ public:
+  Forward(const RunOp& run, double tolerance, const OpDesc& desc)
+      : run_(run), tolerance_(tolerance), desc_(desc), inputs_(SpreadInputs(desc)) {}
+
+  Operands Run() { return run_(desc_, inputs_, kOptions); }
+
+  const Floats& input(size_t which) const { return inputs_.values[which]; }
+
+  // The outputs of the backward op `kind`. An operand is given by its values, or is one of the
+  // forward op's inputs.
+  Operands Backward(K kind, const std::vector<Floats>& operands) const {
+    REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(OfKind(desc_, kind)));
+    REQUIRE(signature.input_count == static_cast<int>(operands.size()));
+    Operands inputs;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      inputs.Add(operands[i], signature.inputs[i].dtype);
+    }
+    return run_(signature.desc, inputs, kOptions);
+  }
+
+  // Checks `gradient` of sum(g * output `which_output`) with respect to an input, element by
+  // element.
+  void Check(size_t which_output, const Floats& g, size_t which_input, const Floats& gradient) {
+    Floats& input = inputs_.values[which_input];
+    REQUIRE(gradient.size() == input.size());
+    double largest = 1.0;
+    for (const float value : gradient) largest = std::max(largest, std::fabs(double{value}));
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      const float original = input[i];
+      const float above = original + kStep, below = original - kStep;
+      input[i] = above;
+      const double loss_above = Loss(which_output, g);
+      input[i] = below;
+      const double loss_below = Loss(which_output, g);
+      input[i] = original;
+      const double slope = (loss_above - loss_below) / (double{above} - double{below});
+      INFO(ToString(desc_) << " input " << which_input << " element " << i << " slope " << slope
+                           << " gradient " << gradient[i]);
+      REQUIRE(std::fabs(slope - double{gradient[i]}) <= tolerance_ * largest);
+    }
+  }
+
+ private:
+  double Loss(size_t which_output, const Floats& g) {
+    const Operands outputs = Run();
+    double sum = 0.0;
+    for (size_t i = 0; i < g.size(); ++i) {
+      sum += double{g[i]} * double{outputs.values[which_output][i]};
+    }
+    return sum;
+  }
+
+  const RunOp& run_;
+  const double tolerance_;
+  const OpDesc desc_;
+  Operands inputs_;
+};
+
+// ---------------------------------------------------------------- the checks
+
+void CheckConvolution(const RunOp& run, double tolerance) {
+  for (const WindowCase& t :
+       {WindowCase{2, 5, 4, 2, 3, 3, 1, 0}, WindowCase{1, 6, 5, 3, 2, 3, 2, 1},
+        WindowCase{2, 4, 4, 1, 2, 2, 3, 1}, WindowCase{1, 1, 1, 4, 3, 1, 1, 0}}) {
+    Forward forward(run, tolerance, WindowDesc(K::kConvolutionForward, t, true, false));
+    const Floats g = Factors(forward.Run(), 0);
+    const Operands dx = forward.Backward(K::kConvolutionBackwardData, {g, forward.input(1)});
+    forward.Check(0, g, 0, dx.values[0]);
+    const Operands dw = forward.Backward(K::kConvolutionBackwardWeights, {forward.input(0), g});
+    forward.Check(0, g, 1, dw.values[0]);
+    forward.Check(0, g, 2, dw.values[1]);
+  }
+}
+
+void CheckFullyConnected(const RunOp& run, double tolerance) {
+  OpDesc desc = MatrixDesc(K::kFullyConnectedForward, 3, 5, 4);
+  desc.has_bias = true;
+  Forward forward(run, tolerance, desc);
+  const Floats g = Factors(forward.Run(), 0);
+  const Operands dx = forward.Backward(K::kFullyConnectedBackwardData, {g, forward.input(1)});
+  forward.Check(0, g, 0, dx.values[0]);
+  const Operands dw = forward.Backward(K::kFullyConnectedBackwardWeights, {forward.input(0), g});
+  forward.Check(0, g, 1, dw.values[0]);
+  forward.Check(0, g, 2, dw.values[1]);
+}
+
+void CheckPools(const RunOp& run, double tolerance) {
+  for (const WindowCase& t :
+       {WindowCase{1, 6, 4, 2, 2, 2, 2, 0}, WindowCase{1, 5, 5, 2, 2, 3, 2, 1},
+        WindowCase{1, 7, 5, 1, 1, 3, 1, 0}}) {
+    Forward max(run, tolerance, WindowDesc(K::kMaxPoolForward, t, false, false));
+    const Operands y = max.Run();
+    const Floats g = Factors(y, 0);
+    max.Check(0, g, 0, max.Backward(K::kMaxPoolBackward, {g, y.values[1]}).values[0]);
+    Forward average(run, tolerance, WindowDesc(K::kAveragePoolForward, t, false, false));
+    average.Check(0, g, 0, average.Backward(K::kAveragePoolBackward, {g}).values[0]);
+  }
+}
+
+void CheckRelu(const RunOp& run, double tolerance) {
+  Forward forward(run, tolerance, MatrixDesc(K::kReluForward, 4, 13, 1));
+  const Operands y = forward.Run();
+  const Floats g = Factors(y, 0);
+  forward.Check(0, g, 0, forward.Backward(K::kReluBackward, {y.values[0], g}).values[0]);
+}
+
+void CheckDropout(const RunOp& run, double tolerance) {
+  OpDesc desc = MatrixDesc(K::kDropoutForward, 4, 13, 1);
+  desc.dropout_rate = 0.4f;
+  Forward forward(run, tolerance, desc);
+  const Floats g = Factors(forward.Run(), 0);
+  const Operands dx = forward.Backward(K::kDropoutBackward, {g, forward.input(1)});
+  CHECK(std::count(dx.values[0].begin(), dx.values[0].end(), 0.0f) > 0);
+  forward.Check(0, g, 0, dx.values[0]);
+}
+
+void CheckBatchNorm(const RunOp& run, double tolerance) {
+  OpDesc desc = MatrixDesc(K::kBatchNormForward, 3, 3, 1);
+  desc.h = desc.w = 2;
+  Forward forward(run, tolerance, desc);
+  const Operands y = forward.Run();
+  const Floats g = Factors(y, 0);
+  const Operands gradients = forward.Backward(
+      K::kBatchNormBackward, {forward.input(0), g, forward.input(1), y.values[1], y.values[2]});
+  for (size_t i = 0; i < 3; ++i) forward.Check(0, g, i, gradients.values[i]);
+}
+
+void CheckSoftmax(const RunOp& run, double tolerance) {
+  Forward forward(run, tolerance, MatrixDesc(K::kSoftmaxCrossEntropyForward, 4, 5, 1));
+  const Operands y = forward.Run();
+  const Floats g(4, kOptions.scale);  // L is the scaled sum of the losses, output 1.
+  const Operands dlogits =
+      forward.Backward(K::kSoftmaxCrossEntropyBackward, {y.values[0], forward.input(1)});
+  forward.Check(1, g, 0, dlogits.values[0]);
+}
+
+void CheckEmbedding(const RunOp& run, double tolerance) {
+  OpDesc desc = MatrixDesc(K::kEmbeddingForward, 2, 2, 3);
+  desc.rows = 6;  // SpreadInputs reads rows 0, 3, 0, 3: some twice, some never.
+  Forward forward(run, tolerance, desc);
+  const Floats g = Factors(forward.Run(), 0);
+  const Operands dweight = forward.Backward(K::kEmbeddingBackward, {forward.input(0), g});
+  forward.Check(0, g, 1, dweight.values[0]);
+}
+
+constexpr GradientCheck kChecks[] = {
+    {"convolution", &CheckConvolution},
+    {"fully connected", &CheckFullyConnected},
+    {"pools, with and without overlap and padding", &CheckPools},
+    {"ReLU", &CheckRelu},
+    {"dropout", &CheckDropout},
+    {"batch norm", &CheckBatchNorm},
+    {"softmax cross-entropy", &CheckSoftmax},
+    {"embedding, rows read twice and never", &CheckEmbedding},
+};
+
+}  // namespace
+
+absl::Span<const GradientCheck> GradientChecks() { return kChecks; }
+
+}  // namespace capstan::kernels
