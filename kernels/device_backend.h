@@ -26,7 +26,7 @@
 
 namespace capstan::kernels {
 
-// kCompute: where Run, Convert and recorded graphs go.
+// kCompute: where Run and recorded graphs go.
 enum class Stream { kCompute, kUpload, kDownload };
 inline constexpr int kStreamCount = 3;
 
@@ -83,8 +83,8 @@ class DeviceBackend : public Backend, public GraphDevice {
   // Clears device memory, on kCompute. Errors: kInvalidArgument  bytes is negative.
   virtual absl::Status Zero(void* memory, int64_t bytes) = 0;
 
-  // to[i] = from[i], rounded to the nearest, ties to even; on kCompute. Types: fp32, bf16, fp16.
-  virtual absl::Status Convert(const TensorView& from, const TensorView& to) = 0;
+  // to[i] = from[i], rounded to the nearest, ties to even. Types: fp32, bf16, fp16.
+  virtual absl::Status Convert(Stream stream, const TensorView& from, const TensorView& to) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(
       EventUse use = EventUse::kOrder) = 0;

@@ -205,7 +205,7 @@ class CudaBackendImpl : public CudaBackend {
     return absl::OkStatus();
   }
 
-  absl::Status Convert(const TensorView& from, const TensorView& to) override;
+  absl::Status Convert(Stream stream, const TensorView& from, const TensorView& to) override;
   absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(EventUse use) override;
   absl::Status Record(DeviceEvent& event, Stream stream) override;
   absl::Status Wait(Stream stream, DeviceEvent& event) override;
@@ -224,7 +224,7 @@ class CudaBackendImpl : public CudaBackend {
   // ---------------------------------------------------------------- CudaBackend
   absl::StatusOr<CudaDeviceInfo> Info() override;
 
-  absl::Status Cast(const CastArgs& args) override;
+  absl::Status Cast(const CastArgs& args) override { return CastOn(Stream::kCompute, args); }
   absl::Status Update(const UpdateArgs& args) override;
   absl::Status Norm(const NormArgs& args) override;
   absl::Status Quantize(const QuantizeArgs& args) override;
@@ -247,6 +247,8 @@ class CudaBackendImpl : public CudaBackend {
         return MakeOwnPlan(signature, *device_);
     }
   }
+
+  absl::Status CastOn(Stream stream, const CastArgs& args);
 
   // Checks what all own operations have in common.
   absl::Status Ready(const char* op, int64_t n, int64_t n_max,
@@ -297,14 +299,15 @@ absl::StatusOr<DeviceMemoryInfo> CudaBackendImpl::Memory() {
   return DeviceMemoryInfo{static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
-absl::Status CudaBackendImpl::Convert(const TensorView& from, const TensorView& to) {
+absl::Status CudaBackendImpl::Convert(Stream stream, const TensorView& from, const TensorView& to) {
   CAPSTAN_ASSIGN_OR_RETURN(const Number from_type, NumberOf(from.dtype));
   CAPSTAN_ASSIGN_OR_RETURN(const Number to_type, NumberOf(to.dtype));
   if (from.count != to.count) {
     return absl::InvalidArgumentError(
         absl::StrCat("converting ", from.count, " values to ", to.count, ", expected as many"));
   }
-  return Cast({.n = from.count, .in = from.data, .out = to.data, .from = from_type, .to = to_type});
+  return CastOn(
+      stream, {.n = from.count, .in = from.data, .out = to.data, .from = from_type, .to = to_type});
 }
 
 absl::StatusOr<std::unique_ptr<DeviceEvent>> CudaBackendImpl::MakeEvent(EventUse use) {
@@ -368,9 +371,9 @@ absl::StatusOr<CudaDeviceInfo> CudaBackendImpl::Info() {
   return info;
 }
 
-absl::Status CudaBackendImpl::Cast(const CastArgs& a) {
+absl::Status CudaBackendImpl::CastOn(Stream stream, const CastArgs& a) {
   CAPSTAN_RETURN_IF_ERROR(Ready("cast", a.n, INT64_MAX, {{"in", a.in}, {"out", a.out}}));
-  CAPSTAN_CUDA_CHECK(LaunchCast(a, device_->stream()), "launching cast");
+  CAPSTAN_CUDA_CHECK(LaunchCast(a, device_->stream(stream)), "launching cast");
   return absl::OkStatus();
 }
 

@@ -40,9 +40,9 @@ TEST_CASE("CUDA loader: a library that is no plugin is refused", "[kernels][cuda
 
 TEST_CASE("CUDA loader: a plugin of another version is refused, naming both", "[kernels][cuda]") {
   CHECK_STATUS(OpenCudaBackend({}, {.path = kOldPlugin}), absl::StatusCode::kFailedPrecondition,
-               "version 4294967295, expected 6");
+               "version 4294967295, expected 7");
   CHECK_STATUS(CheckCudaPlugin({.path = kOldPlugin}), absl::StatusCode::kFailedPrecondition,
-               "expected 6");
+               "expected 7");
 }
 
 TEST_CASE("CUDA loader: the plugin opens a GPU, or says why not", "[kernels][cuda]") {

@@ -232,8 +232,13 @@ absl::Status FakeDevice::RunNow(Plan& plan, absl::Span<const TensorView> inputs,
   return absl::OkStatus();
 }
 
-absl::Status FakeDevice::Convert(const TensorView& from, const TensorView& to) {
-  return EnqueueCompute([this, from, to] { return ConvertNow(from, to); });
+absl::Status FakeDevice::Convert(Stream stream, const TensorView& from, const TensorView& to) {
+  if (Forgotten(Call::kConvert)) return absl::OkStatus();
+  Work work = [this, from, to] { return ConvertNow(from, to); };
+  if (stream == Stream::kCompute) return EnqueueCompute(std::move(work));
+  if (capturing_) return absl::FailedPreconditionError("only the compute stream is recorded");
+  Enqueue(stream, {.work = std::move(work)});
+  return absl::OkStatus();
 }
 
 absl::Status FakeDevice::ConvertNow(const TensorView& from, const TensorView& to) {

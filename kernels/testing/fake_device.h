@@ -56,9 +56,9 @@ class FakeDevice final : public cuda::CudaBackend {
     int64_t launches = 0;     // Of graphs.
     int64_t copied_bytes = 0;
   };
-  // Calls that a test takes away to see whether that is noticed: the `number`-th, from 0, of Wait
-  // or CopyAsync does nothing. kTogether: of its collective, in which it is the first.
-  enum class Call { kNone, kWait, kCopy, kAwait, kTogether };
+  // Calls that a test takes away to see whether that is noticed: the `number`-th, from 0, of Wait,
+  // CopyAsync or Convert does nothing. kTogether: of its collective, in which it is the first.
+  enum class Call { kNone, kWait, kCopy, kConvert, kAwait, kTogether };
 
   // `host` computes in host memory.
   FakeDevice(std::unique_ptr<Backend> host, const Options& options);
@@ -90,7 +90,7 @@ class FakeDevice final : public cuda::CudaBackend {
   absl::StatusOr<void*> AllocatePinned(int64_t bytes) override;
   void FreePinned(void* memory) override;
   absl::Status CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) override;
-  absl::Status Convert(const TensorView& from, const TensorView& to) override;
+  absl::Status Convert(Stream stream, const TensorView& from, const TensorView& to) override;
   absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(EventUse use) override;
   absl::Status Record(DeviceEvent& event, Stream stream) override;
   absl::Status Wait(Stream stream, DeviceEvent& event) override;

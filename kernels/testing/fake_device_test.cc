@@ -176,8 +176,9 @@ TEST_CASE("Fake device: bf16 tensors are rounded after each op", "[kernels]") {
   REQUIRE_OK(device.Copy(wide, values.data(), kBytes));
   const TensorView fp32 = ViewOf(static_cast<float*>(wide), kCount);
   const TensorView bf16 = {narrow, kCount, DataType::kBfloat16};
-  REQUIRE_OK(device.Convert(fp32, bf16));
-  REQUIRE_OK(device.Convert(bf16, fp32));
+  REQUIRE_OK(device.Convert(Stream::kDownload, fp32, bf16));
+  REQUIRE_OK(device.Synchronize());
+  REQUIRE_OK(device.Convert(Stream::kCompute, bf16, fp32));
   REQUIRE_OK(device.Copy(values.data(), wide, kBytes));
   CHECK(values == std::vector<float>(kCount, 1.0f));
 }

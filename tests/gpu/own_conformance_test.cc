@@ -104,6 +104,30 @@ TEST_CASE("GPU cast: to 16 bits and back, with the host's bits", "[gpu][own]") {
   }
 }
 
+TEST_CASE("GPU convert: beside the arithmetic, on each stream, with the host's bits",
+          "[gpu][own]") {
+  CudaBackend* const gpu = TestGpu(Compute::kFp32);
+  if (gpu == nullptr) return;
+  const std::vector<float> values = Uniform(1, 20011);
+  const auto n = static_cast<int64_t>(values.size());
+  std::vector<uint16_t> expected;
+  for (const float value : values) expected.push_back(cuda::ToBf16(value));
+  for (const kernels::Stream stream :
+       {kernels::Stream::kUpload, kernels::Stream::kCompute, kernels::Stream::kDownload}) {
+    const DeviceVector<float> in(*gpu, values), back(*gpu, values);
+    const DeviceVector<uint16_t> out(*gpu, std::vector<uint16_t>(values.size()), 1);
+    const kernels::TensorView half = {out.data(), n, kernels::DataType::kBfloat16};
+    REQUIRE_OK(gpu->Convert(stream, kernels::ViewOf(in.data(), n), half));
+    REQUIRE_OK(gpu->Convert(stream, half, kernels::ViewOf(back.data(), n)));
+    REQUIRE_OK(gpu->Synchronize());
+    CHECK(SameBits(out.Get(), expected));
+    const std::vector<float> returned = back.Get();
+    for (size_t i = 0; i < returned.size(); ++i) {
+      REQUIRE(returned[i] == cuda::FromBf16(expected[i]));
+    }
+  }
+}
+
 template <cuda::UpdateRule kRule>
 void CheckUpdate(CudaBackend& gpu, int64_t n, int64_t skew) {
   const cuda::UpdateScalars c = {.lr = 0.1f,

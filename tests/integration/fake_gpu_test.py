@@ -6,6 +6,7 @@ CPU's bits.
 
 import hashlib
 import os
+import re
 import subprocess
 import unittest
 
@@ -43,12 +44,14 @@ class FakeGpuTest(unittest.TestCase):
     def test_tasks_train_on_it(self):
         with cluster.Cluster(servers=1, workers=1) as live:
             self.assertIn("fake GPU", live.run("node", "describe", "worker-0").stdout)
-            models = []
-            for device in ("cpu", "cuda"):
-                job = live.submit(self.job(live, device))
-                self.wait(live, job)
-                models.append(digest(live.output(job)))
-            self.assertEqual(models[0], models[1])
+            for wire in ("", "wire { gradients: BF16 parameters: BF16 }",
+                         "wire { gradients: FP16 parameters: FP16 }"):
+                models = []
+                for device in ("cpu", "cuda"):
+                    job = live.submit(self.job(live, device, more=wire))
+                    self.wait(live, job)
+                    models.append(digest(live.output(job)))
+                self.assertEqual(models[0], models[1], wire)
             for compute in ("FP32", "BF16", "FP16"):
                 for consistency in ("ssp { staleness_bound: 1 }", "asp {}"):
                     job = live.submit(self.job(live, "cuda", consistency=consistency, epochs=6,
@@ -119,6 +122,18 @@ class FakeGpuTest(unittest.TestCase):
             self.assertIn("fake GPU 1, one of 2 that share each batch: no memory on the device",
                           str(status))
             self.assertIn("OUT_OF_MEMORY", str(status))
+
+    def test_numbers_that_travel_as_halves_have_places_as_such_on_the_device(self):
+        self.say(gpus="1", memory="0:100000")
+        with cluster.Cluster(servers=1, workers=1) as live:
+            needs = []
+            for wire in ("", "wire { gradients: BF16 parameters: BF16 }"):
+                status = live.wait(live.submit(self.job(live, "cuda", more=wire)))
+                self.assertEqual(status["state"], "FAILED", status)
+                said = re.search(r"gradient and batches need (\d+) bytes", str(status))
+                self.assertTrue(said, status)
+                needs.append(int(said.group(1)))
+            self.assertGreater(needs[1], needs[0])
 
     def shards_on(self, flags, lose_a_server=False):
         """The model of a job on two servers with these flags; one may die on the way."""

@@ -7,6 +7,7 @@
 #include "kernels/backend_group.h"
 #include "worker/task/backend.h"
 #include "worker/task/lost_gpus.h"
+#include "worker/task/task_options.h"
 
 namespace capstan::worker {
 namespace {
@@ -26,8 +27,11 @@ absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(const v1::
                                                                       const std::vector<int>& gpus,
                                                                       StepObserver* observer) {
   CAPSTAN_ASSIGN_OR_RETURN(kernels::BackendGroup backends, MakeBackends(DeviceChoiceOf(job, gpus)));
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                           Trainer::Create(job, std::move(backends), observer));
+  const TableFormats wire = WireFormats(job)[kParametersTable];
+  CAPSTAN_ASSIGN_OR_RETURN(
+      std::unique_ptr<Trainer> trainer,
+      Trainer::Create(job, std::move(backends), observer,
+                      {.gradients = wire.gradients, .parameters = wire.parameters}));
   return std::unique_ptr<Computation>(new DenseComputation(std::move(trainer), gpus));
 }
 

@@ -1,6 +1,7 @@
 #include "worker/training/device_step_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
+#include "common/wire/number_format.h"
 #include "kernels/tensor_view.h"
 
 namespace capstan::worker {
@@ -33,6 +35,37 @@ std::string ElementsText(const char* what, int64_t begin, int64_t end) {
   return absl::StrCat(what, " [", begin, ", ", end, ")");
 }
 
+bool IsHalf(NumberFormat format) { return format != NumberFormat::kFp32; }
+
+DataType DataTypeOf(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::kBf16:
+      return DataType::kBfloat16;
+    case NumberFormat::kFp16:
+      return DataType::kFloat16;
+    default:
+      return DataType::kFloat32;
+  }
+}
+
+int64_t SizeOf(const kernels::TensorView& view) {
+  return view.count * kernels::BytesOf(view.dtype);
+}
+
+// Writes the values as halves to `to`; returns false, with anything there, if one would change.
+bool Narrow(NumberFormat format, absl::Span<const float> values, char* to) {
+  constexpr size_t kBlock = 1 << 12;  // What stays in the nearest cache.
+  std::array<float, kBlock> back;
+  for (size_t i = 0; i < values.size(); i += kBlock) {
+    const absl::Span<const float> block = values.subspan(i, kBlock);
+    char* const halves = to + i * static_cast<size_t>(BytesOf(format));
+    EncodeNumbers(format, block, halves);
+    DecodeNumbers(format, halves, absl::MakeSpan(back.data(), block.size()));
+    if (std::memcmp(back.data(), block.data(), block.size() * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
 int64_t KeyWordsOf(const ModelPlan& plan) {
   return kKeyWords * std::count_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) {
            return layer.kind == LayerKind::kDropout;
@@ -46,10 +79,12 @@ void CopyFloats(const std::byte* from, absl::Span<float> to) {
 }  // namespace
 
 DeviceStepMemory::DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device,
-                                   int64_t batch_size_max, StepRole role, StepWatch& watch)
+                                   int64_t batch_size_max, StepRole role,
+                                   const ExchangeFormats& formats, StepWatch& watch)
     : StepMemory(device),
       device_(device),
       role_(role),
+      formats_(formats),
       watch_(watch),
       parameter_count_(plan.parameter_count),
       statistic_count_(plan.statistic_count),
@@ -76,6 +111,14 @@ int64_t DeviceStepMemory::PlaceArrays(Side side, std::byte* base, int64_t n) {
   if (on_device || role_ == StepRole::kFirst) {
     place(parameters_, parameter_count_);
     place(gradient_, parameter_count_);
+  }
+  if (on_device && role_ == StepRole::kFirst) {
+    if (IsHalf(formats_.parameters)) {
+      place(half_parameters_, parameter_count_, DataTypeOf(formats_.parameters));
+    }
+    if (IsHalf(formats_.gradients)) {
+      place(half_gradient_, parameter_count_, DataTypeOf(formats_.gradients));
+    }
   }
   place(statistics_, statistic_count_);
   place(moments_, statistic_count_);
@@ -135,6 +178,15 @@ absl::Status DeviceStepMemory::Upload(Stream stream, const Array& to,
                            static_cast<int64_t>(from.size()));
 }
 
+kernels::TensorView DeviceStepMemory::Part(const Array& array, int64_t begin, int64_t end,
+                                           DataType dtype) {
+  return {array.device + begin * kernels::BytesOf(dtype), end - begin, dtype};
+}
+
+char* DeviceStepMemory::PinnedPart(const Array& array, int64_t begin) {
+  return reinterpret_cast<char*>(array.pinned + begin * kFloatBytes);
+}
+
 absl::Status DeviceStepMemory::UploadBatch(const BatchView& batch, StagedBatch* staged) {
   // The pinned memory of a batch that was uploaded and never used may still be read.
   if (staged->on_its_way) CAPSTAN_RETURN_IF_ERROR(device_.Await(*staged->uploaded));
@@ -169,7 +221,7 @@ absl::Status DeviceStepMemory::UseBatch(const BatchView& batch) {
     CAPSTAN_RETURN_IF_ERROR(
         device_.CopyAsync(Stream::kCompute, to.data, from.data, values * kFloatBytes));
   } else {
-    CAPSTAN_RETURN_IF_ERROR(device_.Convert(from, to));
+    CAPSTAN_RETURN_IF_ERROR(device_.Convert(Stream::kCompute, from, to));
   }
   return device_.CopyAsync(Stream::kCompute, labels_.device, staged.labels.device,
                            batch.n() * kernels::BytesOf(DataType::kInt32));
@@ -195,7 +247,14 @@ absl::Status DeviceStepMemory::UploadParameters(int64_t begin, int64_t end) {
       forward_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
                                        [&] { return ElementsText("parameters", begin, end); }));
-  return Upload(Stream::kUpload, parameters_, BytesOf(values), begin * kFloatBytes);
+  char* const halves = PinnedPart(parameters_, begin);
+  if (!IsHalf(formats_.parameters) || !Narrow(formats_.parameters, values, halves)) {
+    return Upload(Stream::kUpload, parameters_, BytesOf(values), begin * kFloatBytes);
+  }
+  const kernels::TensorView half =
+      Part(half_parameters_, begin, end, DataTypeOf(formats_.parameters));
+  CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kUpload, half.data, halves, SizeOf(half)));
+  return device_.Convert(Stream::kUpload, half, Part(parameters_, begin, end));
 }
 
 absl::Status DeviceStepMemory::UseParameters(int64_t begin, int64_t end) {
@@ -207,9 +266,8 @@ absl::Status DeviceStepMemory::UseParameters(int64_t begin, int64_t end) {
 
 absl::Status DeviceStepMemory::RoundWeights(int64_t begin, int64_t end) {
   if (tensors_ == DataType::kFloat32) return absl::OkStatus();
-  return device_.Convert(
-      {parameters_.device + begin * kFloatBytes, end - begin, DataType::kFloat32},
-      {weights_.device + begin * kernels::BytesOf(tensors_), end - begin, tensors_});
+  return device_.Convert(Stream::kCompute, Part(parameters_, begin, end),
+                         Part(weights_, begin, end, tensors_));
 }
 
 absl::Status DeviceStepMemory::UpdateParameters(
@@ -250,10 +308,15 @@ absl::Status DeviceStepMemory::TakeGradient(int64_t begin, int64_t end) {
     part_events_.push_back(std::move(event));
   }
   kernels::DeviceEvent& arrived = *part_events_[parts_.size()];
-  const int64_t offset = begin * kFloatBytes;
-  CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kDownload, gradient_.pinned + offset,
-                                            gradient_.device + offset,
-                                            (end - begin) * kFloatBytes));
+  kernels::TensorView part = Part(gradient_, begin, end);
+  if (IsHalf(formats_.gradients)) {
+    const kernels::TensorView half =
+        Part(half_gradient_, begin, end, DataTypeOf(formats_.gradients));
+    CAPSTAN_RETURN_IF_ERROR(device_.Convert(Stream::kDownload, part, half));
+    part = half;
+  }
+  CAPSTAN_RETURN_IF_ERROR(
+      device_.CopyAsync(Stream::kDownload, PinnedPart(gradient_, begin), part.data, SizeOf(part)));
   CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kDownload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(arrived, Stream::kDownload));
   parts_.push_back({.begin = begin, .end = end, .arrived = &arrived});
@@ -262,11 +325,11 @@ absl::Status DeviceStepMemory::TakeGradient(int64_t begin, int64_t end) {
 
 absl::Status DeviceStepMemory::End() {
   if (backward_.enqueued != nullptr) backward_.enqueued();
-  for (const Part& part : parts_) {
+  for (const PartOnItsWay& part : parts_) {
     CAPSTAN_RETURN_IF_ERROR(device_.Await(*part.arrived));
-    CopyFloats(gradient_.pinned + part.begin * kFloatBytes,
-               backward_.gradient.subspan(static_cast<size_t>(part.begin),
-                                          static_cast<size_t>(part.end - part.begin)));
+    DecodeNumbers(formats_.gradients, PinnedPart(gradient_, part.begin),
+                  backward_.gradient.subspan(static_cast<size_t>(part.begin),
+                                             static_cast<size_t>(part.end - part.begin)));
     if (part.begin > 0 && backward_.ready != nullptr) backward_.ready(part.begin);
   }
   CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());

@@ -26,7 +26,7 @@ class DeviceStepMemory final : public StepMemory {
  public:
   // As StepMemory::Create.
   DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device, int64_t batch_size_max,
-                   StepRole role, StepWatch& watch);
+                   StepRole role, const ExchangeFormats& formats, StepWatch& watch);
   ~DeviceStepMemory() override;
 
   int64_t FixedBytes(int64_t n) override;
@@ -59,7 +59,7 @@ class DeviceStepMemory final : public StepMemory {
     std::unique_ptr<kernels::DeviceEvent> uploaded;
   };
   // A part of the gradient on its way.
-  struct Part {
+  struct PartOnItsWay {
     int64_t begin = 0, end = 0;
     kernels::DeviceEvent* arrived = nullptr;
   };
@@ -71,6 +71,11 @@ class DeviceStepMemory final : public StepMemory {
   int64_t PlaceArrays(Side side, std::byte* base, int64_t n);
   absl::Status Upload(kernels::Stream stream, const Array& to, absl::Span<const std::byte> from,
                       int64_t offset);
+  // Elements [begin, end) of parameters_ or gradient_ on the device, or of their halves.
+  static kernels::TensorView Part(const Array& array, int64_t begin, int64_t end,
+                                  kernels::DataType dtype = kernels::DataType::kFloat32);
+  // Where the pinned memory for elements from `begin` on is, as fp32 or less.
+  static char* PinnedPart(const Array& array, int64_t begin);
   absl::Status UseBatch(const BatchView& batch);
   // Weights as the steps read them, of parameters [begin, end).
   absl::Status RoundWeights(int64_t begin, int64_t end);
@@ -78,6 +83,7 @@ class DeviceStepMemory final : public StepMemory {
 
   kernels::DeviceBackend& device_;
   const StepRole role_;
+  const ExchangeFormats formats_;
   StepWatch& watch_;
   const int64_t parameter_count_, statistic_count_, sample_values_, classes_;
   const int64_t key_words_;  // Of all masks that the model's layers draw.
@@ -89,6 +95,8 @@ class DeviceStepMemory final : public StepMemory {
   Array parameters_, weights_, gradient_, statistics_, moments_, keys_;
   Array images_, labels_;            // Where the steps read; not pinned.
   Array loss_array_, logits_array_;  // Pinned only.
+  // As formats_ has them, on the device only: pinned, they lie where those of fp32 do.
+  Array half_parameters_, half_gradient_;
   std::array<StagedBatch, 2> staged_;
   size_t in_use_ = 0;  // Of staged_: the one that the step reads.
   std::unique_ptr<kernels::DeviceEvent> uploaded_, computed_;
@@ -97,7 +105,7 @@ class DeviceStepMemory final : public StepMemory {
   // Of the step.
   ForwardArrays forward_;
   BackwardArrays backward_;
-  std::vector<Part> parts_;
+  std::vector<PartOnItsWay> parts_;
 };
 
 }  // namespace capstan::worker

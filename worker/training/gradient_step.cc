@@ -106,7 +106,7 @@ absl::StatusOr<double> GradientStep::Compute(float scale, absl::Span<float> grad
     checked = first;
     if (finite) ready(first);
   };
-  const bool in_parts = ready != nullptr && options_.clip_norm <= 0 && !loss_scale_.has_value();
+  const bool in_parts = ready != nullptr && LeavesAsComputed(options_);
   const double factor = scale / static_cast<double>(micro_batch_.gradient_samples);
   CAPSTAN_ASSIGN_OR_RETURN(*result,
                            network_.Backward(static_cast<float>(factor), gradient, statistics,

@@ -46,6 +46,11 @@ class GradientStep {
     std::optional<LossScale::Options> loss_scale;  // A device's network only.
   };
 
+  // Whether Backward gives the network's gradient as it is: neither clipped nor unscaled.
+  static bool LeavesAsComputed(const Options& options) {
+    return options.clip_norm <= 0 && !options.loss_scale.has_value();
+  }
+
   // Both are borrowed. REQUIRES: `network` was made of `plan`.
   GradientStep(const ModelPlan& plan, Network& network, const Options& options);
 

@@ -34,11 +34,12 @@ std::vector<StepMemory*> MemoriesOf(const Replicas& replicas) {
 class NetworkImpl final : public Network {
  public:
   NetworkImpl(const ModelPlan& plan, const std::vector<kernels::Backend*>& backends,
-              kernels::Collective* collective, int64_t batch_size_max, StepObserver* observer)
+              kernels::Collective* collective, int64_t batch_size_max, StepObserver* observer,
+              const ExchangeFormats& formats)
       : plan_(plan),
         backends_(backends),
         batch_size_max_(batch_size_max),
-        replicas_(MakeReplicas(observer)),
+        replicas_(MakeReplicas(observer, formats)),
         exchange_(MemoriesOf(replicas_), collective, plan.parameter_count) {}
 
   ~NetworkImpl() override { GiveUpStep().IgnoreError(); }
@@ -140,7 +141,7 @@ class NetworkImpl final : public Network {
   }
 
  private:
-  Replicas MakeReplicas(StepObserver* observer) const {
+  Replicas MakeReplicas(StepObserver* observer, const ExchangeFormats& formats) const {
     const auto members = static_cast<int64_t>(backends_.size());
     const int64_t part_max = PartOf(batch_size_max_, 0, members).n();
     Replicas replicas;
@@ -148,7 +149,7 @@ class NetworkImpl final : public Network {
       const bool first = replicas.empty();
       replicas.push_back(std::make_unique<Replica>(plan_, *backend, part_max,
                                                    first ? StepRole::kFirst : StepRole::kFollower,
-                                                   first ? observer : nullptr));
+                                                   formats, first ? observer : nullptr));
     }
     return replicas;
   }
@@ -318,14 +319,14 @@ class NetworkImpl final : public Network {
 absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const ModelPlan& plan,
                                                      const std::vector<kernels::Backend*>& backends,
                                                      kernels::Collective* collective,
-                                                     int64_t batch_size_max,
-                                                     StepObserver* observer) {
+                                                     int64_t batch_size_max, StepObserver* observer,
+                                                     const ExchangeFormats& formats) {
   if (batch_size_max < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch_size_max is ", batch_size_max, ", expected at least 1"));
   }
   auto network =
-      std::make_unique<NetworkImpl>(plan, backends, collective, batch_size_max, observer);
+      std::make_unique<NetworkImpl>(plan, backends, collective, batch_size_max, observer, formats);
   CAPSTAN_RETURN_IF_ERROR(network->Allocate());
   return network;
 }
@@ -345,17 +346,19 @@ absl::StatusOr<BatchResult> Network::Train(const BatchView& batch,
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
                                                          int64_t batch_size_max,
-                                                         StepObserver* observer) {
-  return MakeNetwork(plan, {&backend}, /*collective=*/nullptr, batch_size_max, observer);
+                                                         StepObserver* observer,
+                                                         const ExchangeFormats& formats) {
+  return MakeNetwork(plan, {&backend}, /*collective=*/nullptr, batch_size_max, observer, formats);
 }
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelPlan& plan,
                                                          const kernels::BackendGroup& group,
                                                          int64_t batch_size_max,
-                                                         StepObserver* observer) {
+                                                         StepObserver* observer,
+                                                         const ExchangeFormats& formats) {
   std::vector<kernels::Backend*> backends;
   for (size_t i = 0; i < group.size(); ++i) backends.push_back(&group[i]);
-  return MakeNetwork(plan, backends, group.collective(), batch_size_max, observer);
+  return MakeNetwork(plan, backends, group.collective(), batch_size_max, observer, formats);
 }
 
 }  // namespace capstan::worker

@@ -22,6 +22,7 @@
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
 #include "kernels/backend_group.h"
+#include "worker/training/exchange_formats.h"
 #include "worker/training/step_arrays.h"
 #include "worker/training/step_observer.h"
 
@@ -35,6 +36,7 @@ struct BatchResult {
 class Network {
  public:
   //   observer  may be null; else outlives the network and learns of the steps that it watches
+  //   formats   of what a device and the host exchange: with halves, Backward's gradient is rounded
   // Errors: kInvalidArgument    batch_size_max < 1.
   //         kResourceExhausted  a device has no memory for parameters, gradient and batches; says
   //                             how many bytes they need, how many are free, and for which batch
@@ -42,13 +44,15 @@ class Network {
   static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
                                                          kernels::Backend& backend,
                                                          int64_t batch_size_max,
-                                                         StepObserver* observer = nullptr);
+                                                         StepObserver* observer = nullptr,
+                                                         const ExchangeFormats& formats = {});
   // On all devices of a group, which outlives the network. Errors name the device that they are of,
   // and sizes of batches those of its part. The observer learns of the first device.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelPlan& plan,
                                                          const kernels::BackendGroup& group,
                                                          int64_t batch_size_max,
-                                                         StepObserver* observer = nullptr);
+                                                         StepObserver* observer = nullptr,
+                                                         const ExchangeFormats& formats = {});
   virtual ~Network() = default;
 
   // A step in training mode is a forward pass and then a backward pass. All arrays stay until it

@@ -60,12 +60,12 @@ struct Replica::Pass {
 };
 
 Replica::Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
-                 StepRole role, StepObserver* observer)
+                 StepRole role, const ExchangeFormats& formats, StepObserver* observer)
     : plan_(plan),
       backend_(backend),
       batch_size_max_(batch_size_max),
       watch_(backend.device(), observer),
-      memory_(StepMemory::Create(plan_, backend, batch_size_max, role, watch_)),
+      memory_(StepMemory::Create(plan_, backend, batch_size_max, role, formats, watch_)),
       moments_(static_cast<size_t>(plan.statistic_count)) {}
 
 Replica::~Replica() = default;

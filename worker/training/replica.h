@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
+#include "worker/training/exchange_formats.h"
 #include "worker/training/program.h"
 #include "worker/training/segments.h"
 #include "worker/training/step_arrays.h"
@@ -36,7 +37,7 @@ class Replica {
   // For batches of up to `batch_size_max` samples (>= 1). `plan` and `backend` outlive it, as does
   // `observer`, which may be null.
   Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max, StepRole role,
-          StepObserver* observer);
+          const ExchangeFormats& formats, StepObserver* observer);
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;

@@ -67,9 +67,9 @@ class HostStepMemory final : public StepMemory {
 
 std::unique_ptr<StepMemory> StepMemory::Create(const ModelPlan& plan, kernels::Backend& backend,
                                                int64_t batch_size_max, StepRole role,
-                                               StepWatch& watch) {
+                                               const ExchangeFormats& formats, StepWatch& watch) {
   if (kernels::DeviceBackend* const device = backend.device(); device != nullptr) {
-    return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max, role, watch);
+    return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max, role, formats, watch);
   }
   return std::make_unique<HostStepMemory>(backend);
 }

@@ -30,6 +30,7 @@
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_view.h"
+#include "worker/training/exchange_formats.h"
 #include "worker/training/program.h"
 #include "worker/training/step_arrays.h"
 #include "worker/training/step_watch.h"
@@ -45,10 +46,11 @@ class StepMemory {
   using Bases = std::array<std::byte*, kPlaceCount>;
 
   // For batches of up to `batch_size_max` samples (>= 1). `backend` outlives the result.
-  // `watch` outlives it, too; it is told of copies. The host's role is kFirst.
+  // `watch` outlives it, too; it is told of copies. The host's role is kFirst; it copies nothing,
+  // in whatever format.
   static std::unique_ptr<StepMemory> Create(const ModelPlan& plan, kernels::Backend& backend,
                                             int64_t batch_size_max, StepRole role,
-                                            StepWatch& watch);
+                                            const ExchangeFormats& formats, StepWatch& watch);
   virtual ~StepMemory() = default;
 
   // Bytes of device memory for batches of up to `n` samples, beside arena and the libraries'

@@ -11,6 +11,7 @@
 #include "common/data/dataset.h"
 #include "common/model/plan_model.h"
 #include "common/status/status_macros.h"
+#include "common/wire/number_format.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "worker/data/batch_loader.h"
 #include "worker/data/batch_prefetcher.h"
@@ -62,17 +63,19 @@ class TrainerImpl final : public Trainer {
         test_(std::move(test)),
         group_(std::move(group)) {}
 
-  absl::Status Prepare(const v1::JobSpec& job, StepObserver* observer) {
+  absl::Status Prepare(const v1::JobSpec& job, StepObserver* observer, ExchangeFormats formats) {
+    const GradientStep::Options options = {
+        .seed = job.training().has_seed() ? job.training().seed() : 1,
+        .clip_norm = job.optimizer().clip_norm(),
+        .loss_scale = LossScaleOf(job, group_[0])};
+    // What is multiplied on the host is to be rounded after that.
+    if (!GradientStep::LeavesAsComputed(options)) formats.gradients = NumberFormat::kFp32;
     CAPSTAN_ASSIGN_OR_RETURN(
         network_,
         Network::Create(plan_, group_,
                         std::max<int64_t>(job.training().batch_size(), kEvaluationBatchSize),
-                        observer));
-    step_ = std::make_unique<GradientStep>(
-        plan_, *network_,
-        GradientStep::Options{.seed = job.training().has_seed() ? job.training().seed() : 1,
-                              .clip_norm = job.optimizer().clip_norm(),
-                              .loss_scale = LossScaleOf(job, group_[0])});
+                        observer, formats));
+    step_ = std::make_unique<GradientStep>(plan_, *network_, options);
     return absl::OkStatus();
   }
 
@@ -191,7 +194,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job)
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
                                                          kernels::BackendGroup group,
-                                                         StepObserver* observer) {
+                                                         StepObserver* observer,
+                                                         ExchangeFormats formats) {
   const v1::Data& data = job.data();
   CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data.format(), data.train()));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : train.classes;
@@ -210,7 +214,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
                                              DatasetDecoder::Mode::kTraining);
   auto trainer = std::make_unique<TrainerImpl>(std::move(group), std::move(plan),
                                                std::move(train_split), std::move(test_split));
-  CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job, observer));
+  CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job, observer, formats));
   return trainer;
 }
 

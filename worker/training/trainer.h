@@ -18,6 +18,7 @@
 #include "common/types/ids.h"
 #include "kernels/backend_group.h"
 #include "proto/job.pb.h"
+#include "worker/training/exchange_formats.h"
 #include "worker/training/gradient_step.h"
 #include "worker/training/network.h"
 
@@ -34,9 +35,12 @@ class Trainer {
   // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
   // kInvalidArgument  the test images differ in shape from the training images.
   //   observer  as Network::Create's
+  //   formats   of what its caller has from servers and gives them; it rounds gradients itself, and
+  //             a device may do so before it
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,
                                                          kernels::BackendGroup group,
-                                                         StepObserver* observer = nullptr);
+                                                         StepObserver* observer = nullptr,
+                                                         ExchangeFormats formats = {});
   // On the CPU backend with resources.threads threads.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job);
   virtual ~Trainer() = default;

@@ -2,15 +2,22 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/data/test_files.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
 #include "common/testing/status_matchers.h"
+#include "kernels/backend_group.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/testing/fake_device.h"
 #include "proto/job.pb.h"
 
 namespace capstan::worker {
@@ -47,6 +54,14 @@ struct Fixture {
     split->set_images(folder.Write(
         name + "-images", testing::IdxImagesFile(static_cast<uint32_t>(count), size, size)));
     split->set_labels(folder.Write(name + "-labels", testing::IdxLabelsFile(Labels(count))));
+  }
+  // On a device without hardware.
+  std::unique_ptr<Trainer> CreateOn(kernels::DataType tensors, const ExchangeFormats& formats) {
+    auto device = std::make_unique<kernels::FakeDevice>(
+        kernels::MakeCpuBackend(), kernels::FakeDevice::Options{.tensor_type = tensors});
+    auto trainer = Trainer::Create(job, kernels::BackendGroup(std::move(device)), nullptr, formats);
+    REQUIRE_OK(trainer);
+    return *std::move(trainer);
   }
   std::unique_ptr<Trainer> Create() {
     absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(job);
@@ -142,6 +157,26 @@ TEST_CASE("Trainer: data that does not fit is named", "[worker][training]") {
     f.job.mutable_data()->mutable_train()->set_images(f.folder.Path("none"));
     CHECK_STATUS(Trainer::Create(f.job), absl::StatusCode::kNotFound, "none");
   }
+}
+
+TEST_CASE("Trainer: a device rounds gradients for who sends them, but not before they are scaled",
+          "[worker][training]") {
+  const MicroBatch batch = {.positions = {0, 8}, .gradient_samples = 8};
+  const ExchangeFormats halves = {.gradients = NumberFormat::kBf16};
+  const auto is_rounded = [](const std::vector<float>& values) {
+    return std::all_of(values.begin(), values.end(),
+                       [](float value) { return (std::bit_cast<uint32_t>(value) & 0xffff) == 0; });
+  };
+  using kernels::DataType;
+  Fixture f;
+  CHECK_FALSE(is_rounded(TrainOne(*f.CreateOn(DataType::kFloat32, {}), batch)[0]));
+  CHECK(is_rounded(TrainOne(*f.CreateOn(DataType::kFloat32, halves), batch)[0]));
+  // A scaled loss.
+  CHECK(TrainOne(*f.CreateOn(DataType::kFloat16, halves), batch) ==
+        TrainOne(*f.CreateOn(DataType::kFloat16, {}), batch));
+  f.job.mutable_optimizer()->set_clip_norm(0.01f);
+  CHECK(TrainOne(*f.CreateOn(DataType::kFloat32, halves), batch) ==
+        TrainOne(*f.CreateOn(DataType::kFloat32, {}), batch));
 }
 
 }  // namespace
