@@ -97,8 +97,12 @@ void RemoveStagedModel(const std::string& staged) {
 }
 
 void RemoveStagedModelsUpTo(Incarnation last, const std::string& folder) {
+  const absl::StatusOr<v1::ModelManifest> published = ReadModelManifest(folder);
   for (const StagedModel& staged : StagedModelsIn(folder)) {
-    if (staged.writer <= last) RemoveStagedModel(staged.path);
+    if (staged.writer > last) continue;
+    const bool is_newest = !published.ok() || Incarnation(published->incarnation()) < staged.writer;
+    if (is_newest && ReadModelManifest(staged.path).ok()) continue;
+    RemoveStagedModel(staged.path);
   }
 }
 

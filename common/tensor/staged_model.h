@@ -42,8 +42,9 @@ std::vector<StagedModel> StagedModelsIn(const std::string& folder);
 // removed stays.
 void RemoveStagedModel(const std::string& staged);
 
-// Removes what lives up to `last` have left in `folder`, whatever job they were of. REQUIRES: none
-// of them writes any more, and no model of theirs is to be published.
+// Removes what lives up to `last` have left in `folder`, whatever job they were of; but a whole
+// model stays that is newer than the one in `folder`: it could not be moved, and nothing else has
+// it. REQUIRES: no model of theirs is to be published. One of them that still writes may fail.
 void RemoveStagedModelsUpTo(Incarnation last, const std::string& folder);
 
 }  // namespace capstan

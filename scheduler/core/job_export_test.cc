@@ -84,6 +84,13 @@ TEST_CASE("Job export: who has written what the scheduler cannot move is told to
     job.Finish(0);
     CHECK(job.phase() == JobPhase::kFinishing);
   }
+  SECTION("its worker is drained: it moves the model first") {
+    job.run->MoveTask(0, job.now, job.events);
+    CHECK(job.Of(0).phase == TaskPhase::kExport);
+    CHECK(job.Of(0).staged_path == "/out/.export-0-10");
+    job.Finish(0);
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
   SECTION("it says once more that it has written it") {
     TaskReport late = job.Base(0);
     late.assignment_seen = Generation(late.assignment_seen.value() - 1);

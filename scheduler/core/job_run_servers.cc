@@ -54,7 +54,7 @@ void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant no
 }
 
 void JobRun::MoveTask(Rank rank, Instant now, Events& events) {
-  if (ended() || phase_ == JobPhase::kFinishing || !tasks_.at(rank).placed()) return;
+  if (ended() || IsModelWhole() || !tasks_.at(rank).placed()) return;
   const std::string why = absl::StrCat(tasks_.at(rank).node, " is drained");
   EndTask(rank, {FailureReason::kNone, why}, /*counted=*/false, now, events);
   Advance(now, events);

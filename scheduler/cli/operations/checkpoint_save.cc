@@ -18,13 +18,16 @@ absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(SchedulerClient& sched
                                                           const std::string& job_id,
                                                           Patience::Options options) {
   Patience patience(scheduler.address(), std::move(options));
+  // The first call asks and does not wait, so that it is soon known what a scheduler that goes away
+  // is to be asked for.
   uint64_t asked_id = 0;
   while (Interrupts::Signal() == 0) {
-    const auto saved = scheduler.SaveCheckpoint(job_id, asked_id, kWaitMax);
+    const absl::Duration wait = asked_id == 0 ? absl::ZeroDuration() : kWaitMax;
+    const auto saved = scheduler.SaveCheckpoint(job_id, asked_id, wait);
     if (patience.AsksAgain(saved.status())) continue;
     if (!saved.ok() || saved->checkpoint_id() != 0) return saved;
+    if (asked_id != 0) Note(absl::StrCat("the checkpoint of ", job_id, " goes on"));
     asked_id = saved->asked_id();
-    Note(absl::StrCat("the checkpoint of ", job_id, " goes on"));
   }
   return absl::CancelledError(absl::StrCat("the checkpoint of ", job_id, " goes on"));
 }

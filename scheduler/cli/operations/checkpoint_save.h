@@ -16,13 +16,13 @@ namespace capstan::cli {
 
 // Asks for a checkpoint and waits until it is complete, however long that is, saying now and then
 // that it goes on. A scheduler that is away is asked again, with `patience`: it knows what was
-// asked when it comes back.
+// asked when it comes back. Where it went before it had said what that was, it may take two.
 // Errors: kCancelled  a signal came (only if an Interrupts object exists); the checkpoint goes on.
 //         kUnavailable, kDeadlineExceeded  the scheduler was away for longer than that.
 //         else  the scheduler's: it was given up, or the job has ended.
 absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(
     SchedulerClient& scheduler, const std::string& job_id,
-    Patience::Options patience = {.meanwhile = "the checkpoint goes on"});
+    Patience::Options patience = {});
 
 }  // namespace capstan::cli
 

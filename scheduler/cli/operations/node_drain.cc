@@ -31,7 +31,7 @@ std::string ProgressLine(const std::string& node_id, const v1::DrainNodeResponse
 int DrainUntilSafe(SchedulerClient& scheduler, const std::string& node_id, OutputFormat format) {
   const bool json = format == OutputFormat::kJson;
   std::string shown;
-  Patience patience(scheduler.address(), {.meanwhile = "nothing new is given to the node"});
+  Patience patience(scheduler.address(), {});
   while (Interrupts::Signal() == 0) {
     const auto state = scheduler.DrainNode(node_id, kWaitLimit);
     if (patience.AsksAgain(state.status())) continue;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -69,7 +70,9 @@ absl::Status ReadDense(const ReadArguments& arguments, const v1::TableSpec& spec
   }
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<float> values, reader.Values(spec.name()));
   if (!arguments.file.empty()) {
-    output->set_file(std::filesystem::absolute(arguments.file).string());
+    std::error_code error;
+    const auto path = std::filesystem::absolute(arguments.file, error);
+    output->set_file(error ? arguments.file : path.string());
     CAPSTAN_RETURN_IF_ERROR(WriteTableFile(output->file(), {.spec = &spec, .values = values}));
   }
   for (const v1::TensorSpec& tensor : spec.tensors()) {
