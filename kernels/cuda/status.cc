@@ -20,7 +20,8 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
 #if CUDART_VERSION >= 13000
-    case cudaErrorContained:  // A hardware error, of which the other processes hear nothing.
+    // Of the hardware, or of an access to another GPU over NVLink; ours are those of NCCL.
+    case cudaErrorContained:
 #endif
       return absl::StatusCode::kUnavailable;
     case cudaErrorInvalidDevice:
@@ -39,12 +40,9 @@ absl::StatusCode CodeOf(cudaError_t error) {
 }
 
 // OK, or that the calling thread's device is lost. Every call of the runtime fails then; this one
-// waits for nothing.
+// waits for nothing. (The thread's last error may be an old one, of another device.)
 absl::Status AskDevice() {
-  constexpr const char* kWhat = "the device";
-  const absl::Status left = FromCuda(cudaPeekAtLastError(), kWhat);
-  if (absl::IsUnavailable(left)) return left;
-  const absl::Status asked = FromCuda(cudaStreamQuery(cudaStreamPerThread), kWhat);
+  const absl::Status asked = FromCuda(cudaStreamQuery(cudaStreamPerThread), "the device");
   return absl::IsUnavailable(asked) ? asked : absl::OkStatus();  // It may be busy.
 }
 

@@ -1,7 +1,7 @@
 // Errors of CUDA, cuBLASLt and cuDNN as absl::Status, with the library's own name for each.
 //
 // A library that fails because its device is lost has no word for that: so the runtime is asked.
-// Thread safety: thread-safe.
+// Thread safety: thread-safe; that is the calling thread's current device.
 #ifndef CAPSTAN_KERNELS_CUDA_STATUS_H_
 #define CAPSTAN_KERNELS_CUDA_STATUS_H_
 

@@ -156,6 +156,15 @@ TEST_CASE("Capture: a turn that one bucket does not fill goes on with the next o
   CapturedJob job(0, &clock);
   const std::vector<CapturedShard> captured = job.Capture(1);
   const std::string second = job.Whole(captured[1].shard.key);
+  SECTION("the next one has been read already") {
+    const std::string first = job.Whole(captured[0].shard.key);
+    CHECK((ReadAll(captured[1]).SerializeAsString() == second));
+    clock.wait = absl::Seconds(10);
+    CHECK((ReadAll(captured[0]).SerializeAsString() == first));
+    REQUIRE_OK_AND_ASSIGN(const auto more, captured[1].rows->Next());
+    CHECK_FALSE(more.has_value());
+    return;
+  }
   clock.wait = absl::Seconds(10);
   ReadAll(captured[0]);
   clock.looks = 0;

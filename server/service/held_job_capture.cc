@@ -42,7 +42,12 @@ class HeldJob::Rows final : public CapturedRows {
 
   // Whose rows the same thread will read when these have ended.
   void Precede(std::weak_ptr<Rows> next) { next_ = std::move(next); }
-  std::shared_ptr<Rows> next() const { return next_.lock(); }
+  // Null if none of them is left.
+  std::shared_ptr<Rows> Unended() const {
+    std::shared_ptr<Rows> next = next_.lock();
+    while (next != nullptr && next->ended_) next = next->next_.lock();
+    return next;
+  }
 
   absl::Status ReadPiece(JobTables& tables) {
     v1::ShardSnapshot piece;
@@ -150,7 +155,7 @@ absl::Status HeldJob::ReadTurn(Rows& first) {
     const absl::Status read = rows->ReadPiece(tables_);
     if (!read.ok()) return rows == &first ? read : absl::OkStatus();  // The other meets it again.
     if (!rows->ended()) continue;
-    next = rows->next();
+    next = rows->Unended();
     rows = next.get();
   } while (rows != nullptr && clock.Now() < until);
   return absl::OkStatus();

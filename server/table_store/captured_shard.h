@@ -3,7 +3,8 @@
 //
 //   captured --Next()... --> piece after piece --> all read, or dropped: they are kept no longer
 //
-// Thread safety: values; CapturedRows: thread-compatible, from any thread.
+// Thread safety: values; CapturedRows: thread-compatible, from any thread. Those of shards that
+// were captured together are one sequence: one thread reads them, best in their order.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_CAPTURED_SHARD_H_
 #define CAPSTAN_SERVER_TABLE_STORE_CAPTURED_SHARD_H_
 

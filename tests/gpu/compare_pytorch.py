@@ -155,6 +155,8 @@ def main(mode):
     # All lines: gpu_bench is done with the card then.
     cases = [verdicts.Measured(line) for line in sys.stdin.read().splitlines()]
     copy = next((case for case in cases if case.kind == "copy"), None)
+    if copy is None:
+        raise SystemExit("gpu_bench has printed no `copy`, expected one to hold optimizers against")
     print(f"{mode}; PyTorch {version}; times in microseconds\n")
     print("| case | sizes | Capstan | rate | PyTorch | PyTorch / Capstan | rate / copy's |")
     print("|---|---|---|---|---|---|---|")
