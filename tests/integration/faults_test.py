@@ -123,7 +123,7 @@ class FaultsTest(unittest.TestCase):
         self.restart_scheduler()
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status)
-        self.assertEqual(status.get("restarts", 0), 0, status)
+        self.assertEqual(status.get("restarts", 0), 0, self.cluster.logs())
         self.assertEqual(len(status["results"]), LONG["epochs"])
         self.assertEqual(self.model_hash(status), self.model_hash(undisturbed))
         # Names are not used again, and the cluster takes new jobs.
