@@ -124,17 +124,22 @@ class Forward {
 
 // ---------------------------------------------------------------- the checks
 
+// Of an op with weights and a bias, whose backward ops are these.
+void CheckWeighted(Forward& forward, K of_data, K of_weights) {
+  const Floats g = Factors(forward.Run(), 0);
+  const Operands dx = forward.Backward(of_data, {g, forward.input(1)});
+  forward.Check(0, g, 0, dx.values[0]);
+  const Operands dw = forward.Backward(of_weights, {forward.input(0), g});
+  forward.Check(0, g, 1, dw.values[0]);
+  forward.Check(0, g, 2, dw.values[1]);
+}
+
 void CheckConvolution(const RunOp& run, double tolerance) {
   for (const WindowCase& t :
        {WindowCase{2, 5, 4, 2, 3, 3, 1, 0}, WindowCase{1, 6, 5, 3, 2, 3, 2, 1},
         WindowCase{2, 4, 4, 1, 2, 2, 3, 1}, WindowCase{1, 1, 1, 4, 3, 1, 1, 0}}) {
     Forward forward(run, tolerance, WindowDesc(K::kConvolutionForward, t, true, false));
-    const Floats g = Factors(forward.Run(), 0);
-    const Operands dx = forward.Backward(K::kConvolutionBackwardData, {g, forward.input(1)});
-    forward.Check(0, g, 0, dx.values[0]);
-    const Operands dw = forward.Backward(K::kConvolutionBackwardWeights, {forward.input(0), g});
-    forward.Check(0, g, 1, dw.values[0]);
-    forward.Check(0, g, 2, dw.values[1]);
+    CheckWeighted(forward, K::kConvolutionBackwardData, K::kConvolutionBackwardWeights);
   }
 }
 
@@ -142,12 +147,7 @@ void CheckFullyConnected(const RunOp& run, double tolerance) {
   OpDesc desc = MatrixDesc(K::kFullyConnectedForward, 3, 5, 4);
   desc.has_bias = true;
   Forward forward(run, tolerance, desc);
-  const Floats g = Factors(forward.Run(), 0);
-  const Operands dx = forward.Backward(K::kFullyConnectedBackwardData, {g, forward.input(1)});
-  forward.Check(0, g, 0, dx.values[0]);
-  const Operands dw = forward.Backward(K::kFullyConnectedBackwardWeights, {forward.input(0), g});
-  forward.Check(0, g, 1, dw.values[0]);
-  forward.Check(0, g, 2, dw.values[1]);
+  CheckWeighted(forward, K::kFullyConnectedBackwardData, K::kFullyConnectedBackwardWeights);
 }
 
 void CheckPools(const RunOp& run, double tolerance) {
