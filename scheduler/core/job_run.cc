@@ -345,9 +345,9 @@ const Task* JobRun::FindLife(const TaskKey& key) const {
   return task.placed() && task.incarnation == key.incarnation ? &task : nullptr;
 }
 
-void JobRun::Restored(Instant now) {
+void JobRun::Restored(Instant now, absl::Duration rejoin) {
   if (ended()) return;
-  tasks_.Restored(now);
+  tasks_.Restored(now, rejoin);
   members_.Restored(now);
   checkpoints_.Restored(now);
   if (recovery_) recovery_->since = now;

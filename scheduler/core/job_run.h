@@ -186,7 +186,7 @@ class JobRun {
   }
   // After loading: whatever has a limit gets its whole time again; the revision stays above all
   // that were seen.
-  void Restored(Instant now);
+  void Restored(Instant now, absl::Duration rejoin);  // As Membership::Restored.
 
  private:
   // In an epoch's training, if need be quiet for a checkpoint.

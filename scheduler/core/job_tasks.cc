@@ -77,11 +77,11 @@ std::vector<Rank> JobTasks::Expired(Instant now) const {
   return ranks;
 }
 
-void JobTasks::Restored(Instant now) {
+void JobTasks::Restored(Instant now, absl::Duration rejoin) {
   for (Task& task : tasks_) {
     if (!task.placed()) continue;
     const bool starting = task.state == Task::State::kStarting;
-    task.deadline = now + (starting ? options_.start_limit : options_.lease);
+    task.deadline = now + rejoin + (starting ? options_.start_limit : options_.lease);
   }
 }
 

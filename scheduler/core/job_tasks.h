@@ -91,7 +91,8 @@ class JobTasks {
   void serialize(Archive& archive) {
     archive(tasks_);
   }
-  void Restored(Instant now);  // Every placed task gets its whole time again.
+  // Every placed task gets its whole time again, after `rejoin`.
+  void Restored(Instant now, absl::Duration rejoin);
 
  private:
   const Options options_;

@@ -19,8 +19,8 @@ TEST_CASE("Job tasks: a task has the start limit to report first, then its lease
   tasks.Renew(task, /*preparing=*/true, At(6));
   CHECK(tasks.Live().empty());
   CHECK(tasks.NextDeadline() == At(11));
-  tasks.Restored(At(8));
-  CHECK(tasks.NextDeadline() == At(13));
+  tasks.Restored(At(8), absl::Seconds(2));
+  CHECK(tasks.NextDeadline() == At(15));
   tasks.Renew(task, /*preparing=*/false, At(9));
   tasks.Renew(task, /*preparing=*/true, At(10));  // Late.
   CHECK(tasks.Live() == std::vector<Rank>{Rank(1)});

@@ -88,6 +88,7 @@ absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool l
   }
   node.last_seen = std::max(node.last_seen, now);
   node.leaving = node.leaving || leaving;
+  node.lease_from.reset();
   node.broken_since.reset();
   return absl::OkStatus();
 }
@@ -108,7 +109,8 @@ absl::Status Membership::SetDraining(const NodeId& id, bool draining) {
 }
 
 Instant Membership::DeadlineOf(const Node& node) const {
-  const Instant lease_end = node.last_seen + options_.lease;
+  const Instant lease_end =
+      std::max(node.last_seen, node.lease_from.value_or(node.last_seen)) + options_.lease;
   if (!node.broken_since) return lease_end;
   return std::min(lease_end, *node.broken_since + options_.broken_limit);
 }
@@ -137,9 +139,12 @@ Instant Membership::NextDeadline() const {
   return next;
 }
 
-void Membership::Restored(Instant now) {
+void Membership::Restored(Instant now, absl::Duration rejoin) {
   for (auto& [id, node] : nodes_) {
-    if (node.alive) node.last_seen = now;
+    if (node.alive) {
+      node.last_seen = now;
+      node.lease_from = now + rejoin;
+    }
     node.broken_since.reset();
   }
 }

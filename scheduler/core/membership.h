@@ -36,6 +36,7 @@ struct Node {
   bool leaving = false;   // It is about to stop.
   bool draining = false;  // Somebody asked to move all away from it.
   Instant last_seen;
+  std::optional<Instant> lease_from;    // After Restored, until it renews: its lease counts from.
   std::optional<Instant> broken_since;  // Its connection broke and it has not renewed since.
 
   bool closing() const { return leaving || draining; }
@@ -86,7 +87,8 @@ class Membership {
   void serialize(Archive& archive) {
     archive(nodes_);
   }
-  void Restored(Instant now);  // The live get their whole lease again.
+  // The live get their whole lease again, after `rejoin`, in which they find their way back.
+  void Restored(Instant now, absl::Duration rejoin);
 
  private:
   NodeId FreeName(Role role) const;

@@ -46,6 +46,28 @@ TEST_CASE("Membership: a node that syncs lives, one that does not for the lease 
   CHECK(cluster.deaths() == 1);
 }
 
+TEST_CASE("Membership: after a restart the living have the time to find the way back, once",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
+  REQUIRE_OK(cluster.Join("worker-2", Role::kWorker, At(0)));
+  cluster.membership.Restored(At(100), absl::Seconds(2));
+  CHECK(cluster.membership.Find("worker-1")->last_seen == At(100));
+  CHECK(cluster.membership.NextDeadline() == At(107));
+  // Who is back has its lease alone, like its tasks.
+  REQUIRE_OK(cluster.Renew("worker-1", 1, At(100.5)));
+  CHECK(cluster.membership.NextDeadline() == At(105.5));
+  cluster.Tick(At(105.5));
+  CHECK_FALSE(cluster.membership.Find("worker-1")->alive);
+  cluster.Tick(At(106.9));
+  CHECK(cluster.membership.Find("worker-2")->alive);
+  cluster.Tick(At(107));
+  CHECK_FALSE(cluster.membership.Find("worker-2")->alive);
+  REQUIRE(cluster.deaths() == 2);
+  // Others may take over as soon as after its last word.
+  CHECK(std::get<NodeDied>(cluster.events[2]).last_seen == At(100.5));
+}
+
 TEST_CASE("Membership: a second process of the same name replaces the first", "[scheduler][core]") {
   Cluster cluster;
   REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));

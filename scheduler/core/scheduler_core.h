@@ -67,7 +67,11 @@ struct Actions {
 class SchedulerCore {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(3);                 // Of daemons and of tasks.
+    absl::Duration lease = absl::Seconds(3);  // Of daemons and of tasks.
+    // How long those that live may take to find a scheduler that is back, before their leases
+    // count: mostly the longest pause between two attempts (common/net/agent_timing.h), behind a
+    // channel's own pause (common/net/channel.cc).
+    absl::Duration rejoin = absl::Milliseconds(2500);
     absl::Duration sync_interval = absl::Milliseconds(200);  // Longest hold of a sync.
     // A primary that is cut off may answer reads for this long; well above sync_interval.
     absl::Duration read_lease = absl::Milliseconds(500);

@@ -24,8 +24,9 @@ void SchedulerCore::OnSyncBroken(const NodeId& node, Incarnation incarnation, In
 void SchedulerCore::NoteStall(Instant now, Actions& actions) {
   if (now < due_ || now - due_ < options_.read_lease) return;
   actions.events.push_back(SchedulerStalled{now - due_});
-  membership_.Restored(now);
-  for (JobEntry* entry : Running()) entry->run->Restored(now);
+  // Connections stayed: nobody has to find the way back.
+  membership_.Restored(now, absl::ZeroDuration());
+  for (JobEntry* entry : Running()) entry->run->Restored(now, absl::ZeroDuration());
   cuts_count_from_ = now + options_.lease;
   due_ = NextDeadline();
 }

@@ -278,7 +278,7 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
 }
 
 void SchedulerCore::Restored(Instant now, Actions& actions) {
-  membership_.Restored(now);
+  membership_.Restored(now, options_.rejoin);
   if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;
   absl::btree_map<uint64_t, JobEntry*> waiting;
   for (auto& [id, entry] : jobs_) {
@@ -288,7 +288,7 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
       entry.pending_revision += uint64_t{1} << 32;
       changed_jobs_.insert(id);  // The next life adds to this one's.
     }
-    if (entry.run != nullptr) entry.run->Restored(now);
+    if (entry.run != nullptr) entry.run->Restored(now, options_.rejoin);
     if (ended) {
       ended_.emplace(entry.number, id);
       if (entry.run != nullptr) leaving_.insert(id);  // The last life may not have told.

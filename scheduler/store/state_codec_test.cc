@@ -239,7 +239,7 @@ TEST_CASE("State codec: who died while the scheduler was away runs out of a fres
   desk.now = desk.now + absl::Hours(1);
   desk.Restart();
   CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kRunning);
-  desk.Pass(absl::Milliseconds(4999));
+  desk.Pass(absl::Milliseconds(7499));  // The way back, and the lease.
   CHECK(desk.core->Job("job-1", desk.now)->phase == JobPhase::kPlacing);
   desk.Pass(absl::Milliseconds(1));
   CHECK(desk.core->Job("job-1", desk.now)->phase == JobPhase::kRecovering);
