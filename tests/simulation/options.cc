@@ -167,6 +167,7 @@ Options DrawOptions(uint64_t seed) {
   if (moving.Chance(0.3)) {
     options.move_max = moving.Between(absl::Milliseconds(100), absl::Seconds(8));
   }
+  options.left_to_task = moving.Chance(0.25);
   return options;
 }
 
@@ -219,7 +220,7 @@ std::string Describe(const Options& options) {
       absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max),
       ", a preparation up to ", absl::FormatDuration(options.prepare_max), ", the export up to ",
       absl::FormatDuration(options.export_max), ", moving the model up to ",
-      absl::FormatDuration(options.move_max));
+      absl::FormatDuration(options.move_max), options.left_to_task ? " by its writer" : "");
   return text;
 }
 

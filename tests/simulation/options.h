@@ -109,6 +109,7 @@ struct Options {
   absl::Duration prepare_max;  // From a task's first report to its readiness for work.
   absl::Duration export_max;   // Of the writing of the model.
   absl::Duration move_max;     // Of its way to its place.
+  bool left_to_task = false;   // The scheduler does not reach it: its writer is to move it.
 
   // Of all evaluations, if one task does them batch by batch.
   absl::Duration evaluations_max() const {

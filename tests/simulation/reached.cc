@@ -40,6 +40,8 @@ absl::string_view ReachedName(Reached reached) {
       "a checkpoint had what changed since another one",
       "a job went back to one that had",
       "a job began anew: it had not trained",
+      "a model was left to its writer to be moved",
+      "its writer moved it",
       "a server failed to one job",
       "a server's log failed",
       "a scheduler went on from its store",

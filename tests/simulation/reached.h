@@ -50,6 +50,8 @@ enum class Reached : uint8_t {
   kCheckpointIncremental,
   kWentBackToIncremental,
   kBegunAnew,
+  kModelLeftToTask,
+  kModelMovedByTask,
   kServerFailed,
   kLogFailed,
   kSchedulerRestored,

@@ -253,26 +253,33 @@ void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
 }
 
 void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
-  world_->Tell([](Checker& checker) { checker.ModelIsWhole(); });
+  const bool reached = !world_->options.left_to_task;
+  // Else it can still be lost with its writer.
+  if (reached) world_->Tell([](Checker& checker) { checker.ModelIsWhole(); });
   absl::Duration time = world_->prng.Between(kCommitMin, kCommitMax);
   if (world_->options.move_max > absl::ZeroDuration()) {
     time += world_->prng.Between(absl::ZeroDuration(), world_->options.move_max);
   }
   moves_model_ = true;
-  process_.After(time, [this, publish] {
+  process_.After(time, [this, publish, reached] {
     moves_model_ = false;
     if (!core_->AwaitsModel(publish.exporter)) return;
-    auto staged = world_->models.extract(publish.staged);
-    if (!staged.empty()) {
-      world_->ShowModel(std::move(staged.mapped()));
-    } else if (const auto shown = world_->models.find(publish.folder);
-               shown == world_->models.end() || shown->second.writer != publish.exporter) {
-      world_->failure = absl::StrCat("no model in ", publish.staged);
-    }
+    if (reached) Move(publish);
     scheduler::Actions actions;
-    core_->ModelPublished(publish.exporter, absl::OkStatus(), process_.Now(), actions);
+    core_->ModelPublished(publish.exporter,
+                          reached ? absl::OkStatus() : absl::NotFoundError("no such folder here"),
+                          process_.Now(), actions);
     Commit(std::move(actions));
   });
+}
+
+void SimScheduler::Move(const scheduler::ModelPublish& publish) {
+  auto staged = world_->models.extract(publish.staged);
+  if (!staged.empty()) return world_->ShowModel(std::move(staged.mapped()));
+  const auto shown = world_->models.find(publish.folder);
+  if (shown == world_->models.end() || shown->second.writer != publish.exporter) {
+    world_->failure = absl::StrCat("no model in ", publish.staged);
+  }
 }
 
 void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
@@ -364,6 +371,8 @@ void SimScheduler::Note(const scheduler::Event& event) {
   } else if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
     ++world_->reached[Reached::kServerFailed];
     world_->trace.Story(absl::StrCat("scheduler: ", failed->node, " has failed: ", failed->why));
+  } else if (std::holds_alternative<scheduler::ModelLeftToTask>(event)) {
+    ++world_->reached[Reached::kModelLeftToTask];
   } else if (const auto* ended = std::get_if<scheduler::JobEnded>(&event)) {
     world_->trace.Story(absl::StrCat("scheduler: the job has ended in state ",
                                      static_cast<int>(ended->state), " ", ended->failure.message));

@@ -53,7 +53,8 @@ class SimScheduler {
   void CommitGathered();
   void Perform(const scheduler::Actions& actions);
   void Publish(const scheduler::CheckpointPublish& publish);  // Writes its manifest.
-  void Publish(const scheduler::ModelPublish& publish);       // Moves the model.
+  void Publish(const scheduler::ModelPublish& publish);       // Moves the model, if it can.
+  void Move(const scheduler::ModelPublish& publish);
   void NoteRouting(const scheduler::Routing& routing);
   void AnswerNode(const scheduler::NodeReply& reply);
   void AnswerTask(const scheduler::TaskReply& reply);

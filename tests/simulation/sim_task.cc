@@ -228,6 +228,7 @@ bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResu
 bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,
                      absl::Status* result) {
   waiting_ = Waiting::kTime;
+  if (!work.staged_path.empty()) return Move(work, result);
   const std::string& folder = work.export_path;
   TakeTime("bytes written", world_->options.export_max, [this, folder, versions, result] {
     World::Model model{life_, parameters_, versions};
@@ -237,6 +238,20 @@ bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Ve
       world_->models[folder] = std::move(model);
     }
     *result = absl::OkStatus();
+    Resume();
+  });
+  return false;
+}
+
+bool SimTask::Move(const worker::Work& work, absl::Status* result) {
+  TakeTime("bytes moved", world_->options.move_max, [this, staged = work.staged_path, result] {
+    auto model = world_->models.extract(staged);
+    *result = model.empty() ? absl::NotFoundError(absl::StrCat("no model in ", staged))
+                            : absl::OkStatus();
+    if (result->ok()) {
+      world_->ShowModel(std::move(model.mapped()));
+      ++world_->reached[Reached::kModelMovedByTask];
+    }
     Resume();
   });
   return false;

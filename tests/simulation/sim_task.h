@@ -60,6 +60,7 @@ class SimTask final : public worker::TaskPort {
   bool Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) override;
   bool Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,
               absl::Status* result) override;
+  bool Move(const worker::Work& work, absl::Status* result);  // A model that is written.
   void Suspended(std::coroutine_handle<> loop) override { suspended_ = loop; }
 
  private:
