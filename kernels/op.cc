@@ -99,7 +99,8 @@ std::string Shapes(const OpDesc& d) {
 
 std::string ToString(const OpDesc& desc) {
   return absl::StrCat(KindName(desc.kind), " n=", desc.n, " ", Shapes(desc),
-                      desc.has_bias ? " bias" : "", desc.fuse_relu ? " relu" : "");
+                      desc.has_bias ? " bias" : "", desc.has_addend ? " addend" : "",
+                      desc.fuse_relu ? " relu" : "");
 }
 
 }  // namespace capstan::kernels

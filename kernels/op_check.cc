@@ -185,27 +185,30 @@ absl::StatusOr<OpSignature> BatchNorm(const OpDesc& d) {
     return absl::InvalidArgumentError(
         absl::StrCat("epsilon is ", d.epsilon, ", expected > 0 and finite"));
   }
+  if (d.has_addend && !d.fuse_relu) {
+    return absl::InvalidArgumentError("has_addend without fuse_relu, expected both");
+  }
   Builder b(d);
   const auto x = {d.n, d.h, d.w, d.c};
+  const bool backward = d.kind == OpKind::kBatchNormBackward;
   b.In("x", x);
-  if (d.kind == OpKind::kBatchNormBackward) {
-    b.In("dy", x);
-    b.In("scale", {d.c});
-  } else {
-    b.In("scale", {d.c});
-    b.In("shift", {d.c});
-  }
+  if (backward) b.In("dy", x);
+  b.In("scale", {d.c});
+  if (!backward) b.In("shift", {d.c});
   if (d.kind != OpKind::kBatchNormForward) {
     b.In("mean", {d.c});
     b.In("variance", {d.c});
   }
-  b.Out(d.kind == OpKind::kBatchNormBackward ? "dx" : "y", x);
+  if (backward && d.fuse_relu && !d.has_addend) b.In("shift", {d.c});
+  if (d.has_addend) b.In(backward ? "y" : "addend", x);
+  b.Out(backward ? "dx" : "y", x);
   if (d.kind == OpKind::kBatchNormForward) {
     b.Out("mean", {d.c});
     b.Out("variance", {d.c});
-  } else if (d.kind == OpKind::kBatchNormBackward) {
+  } else if (backward) {
     b.Out("dscale", {d.c});
     b.Out("dshift", {d.c});
+    if (d.has_addend) b.Out("dsum", x);
   }
   return b.Finish();
 }
@@ -333,7 +336,7 @@ const char* TypeName(DataType dtype) {
 
 bool IsTensor(absl::string_view name) {
   for (const absl::string_view one :
-       {"x", "y", "dx", "dy", "a", "b", "weight", "logits", "dlogits"}) {
+       {"x", "y", "dx", "dy", "a", "b", "addend", "dsum", "weight", "logits", "dlogits"}) {
     if (name == one) return true;
   }
   return false;

@@ -30,8 +30,8 @@ struct Operand {
 
 struct OpSignature {
   OpDesc desc;
-  std::array<Operand, 5> inputs;
-  std::array<Operand, 3> outputs;
+  std::array<Operand, 6> inputs;
+  std::array<Operand, 4> outputs;
   int input_count = 0;
   int output_count = 0;
 };
@@ -40,8 +40,9 @@ struct OpSignature {
 // Errors: kInvalidArgument  names the op, the field, its value and what was expected.
 absl::StatusOr<OpSignature> MakeSignature(const OpDesc& desc);
 
-// The signature on a backend with such tensors: x, y, dx, dy, a, b, weight, logits and dlogits get
-// the type; row numbers, labels, losses and what belongs to parameters or channels keep theirs.
+// The signature on a backend with such tensors: x, y, dx, dy, a, b, addend, dsum, weight, logits
+// and dlogits get the type; row numbers, labels, losses and what belongs to parameters or channels
+// keep theirs.
 OpSignature WithTensorType(OpSignature signature, DataType dtype);
 
 // Checks the views of a Run: number, element counts, types, and no null data where there are

@@ -1,7 +1,9 @@
 #include "kernels/op_check.h"
 
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -48,6 +50,9 @@ TEST_CASE("Op: ToString names kind, shapes and attributes", "[kernels]") {
   OpDesc fc = Matrix(OpKind::kFullyConnectedForward);
   fc.fuse_relu = true;
   CHECK(ToString(fc) == "fully_connected_forward n=4 10 -> 3 relu");
+  OpDesc norm = Matrix(OpKind::kBatchNormForward);
+  norm.fuse_relu = norm.has_addend = true;
+  CHECK(ToString(norm) == "batch_norm_forward n=4 1x1x10 epsilon 1e-05 addend relu");
   CHECK(ToString(Matrix(OpKind::kEmbeddingForward)) == "embedding_forward n=4 10 of 7 rows x 3");
 }
 
@@ -76,6 +81,46 @@ TEST_CASE("Op signature: operands have the counts of op.h", "[kernels]") {
                         MakeSignature(Matrix(OpKind::kSoftmaxCrossEntropyForward)));
   CHECK(x.inputs[1].dtype == DataType::kInt32);
   CHECK(x.outputs[1].count == 4);
+}
+
+std::vector<std::string> NamesOf(const OpSignature& s) {
+  std::vector<std::string> names;
+  for (int i = 0; i < s.input_count; ++i) names.emplace_back(s.inputs[static_cast<size_t>(i)].name);
+  names.emplace_back("->");
+  for (int i = 0; i < s.output_count; ++i)
+    names.emplace_back(s.outputs[static_cast<size_t>(i)].name);
+  return names;
+}
+
+TEST_CASE("Op signature: batch norm with ReLU and an addend has the operands of op.h",
+          "[kernels]") {
+  using Names = std::vector<std::string>;
+  const auto names = [](OpKind kind, bool relu, bool addend) {
+    OpDesc d = Matrix(kind);
+    d.h = d.w = 2;
+    d.fuse_relu = relu;
+    d.has_addend = addend;
+    REQUIRE_OK_AND_ASSIGN(const OpSignature s, MakeSignature(d));
+    for (int i = 0; i < s.input_count; ++i) {
+      const std::string name = s.inputs[static_cast<size_t>(i)].name;
+      const bool image = name == "x" || name == "y" || name == "dy" || name == "addend";
+      CHECK(s.inputs[static_cast<size_t>(i)].count == (image ? 160 : 10));
+    }
+    return NamesOf(s);
+  };
+  using K = OpKind;
+  CHECK(names(K::kBatchNormForward, true, false) ==
+        Names{"x", "scale", "shift", "->", "y", "mean", "variance"});
+  CHECK(names(K::kBatchNormForward, true, true) ==
+        Names{"x", "scale", "shift", "addend", "->", "y", "mean", "variance"});
+  CHECK(names(K::kBatchNormInference, true, true) ==
+        Names{"x", "scale", "shift", "mean", "variance", "addend", "->", "y"});
+  CHECK(names(K::kBatchNormBackward, false, false) ==
+        Names{"x", "dy", "scale", "mean", "variance", "->", "dx", "dscale", "dshift"});
+  CHECK(names(K::kBatchNormBackward, true, false) ==
+        Names{"x", "dy", "scale", "mean", "variance", "shift", "->", "dx", "dscale", "dshift"});
+  CHECK(names(K::kBatchNormBackward, true, true) ==
+        Names{"x", "dy", "scale", "mean", "variance", "y", "->", "dx", "dscale", "dshift", "dsum"});
 }
 
 TEST_CASE("Op signature: a bad field is named with its value and what was expected", "[kernels]") {
@@ -110,6 +155,9 @@ TEST_CASE("Op signature: attributes are checked where an op uses them", "[kernel
   OpDesc norm = Matrix(OpKind::kBatchNormForward);
   norm.epsilon = 0.0f;
   CHECK_STATUS(MakeSignature(norm), kInvalid, "epsilon is 0, expected > 0");
+  norm.epsilon = 1e-5f;
+  norm.has_addend = true;
+  CHECK_STATUS(MakeSignature(norm), kInvalid, "has_addend without fuse_relu");
   OpDesc embedding = Matrix(OpKind::kEmbeddingForward);
   for (const int64_t rows : {int64_t{0}, kEmbeddingRowsMax + 1}) {
     embedding.rows = rows;
@@ -158,6 +206,16 @@ TEST_CASE("Op signature: a backend's tensor type is that of tensors alone", "[ke
   CHECK(loss.inputs[0].dtype == DataType::kBfloat16);  // logits
   CHECK(loss.inputs[1].dtype == DataType::kInt32);     // labels
   CHECK(loss.outputs[0].dtype == DataType::kFloat32);  // probabilities
+  OpDesc norm = Matrix(OpKind::kBatchNormForward);
+  norm.fuse_relu = norm.has_addend = true;
+  REQUIRE_OK_AND_ASSIGN(const OpSignature normal, MakeSignature(norm));
+  CHECK(WithTensorType(normal, DataType::kBfloat16).inputs[3].dtype == DataType::kBfloat16);
+  norm.kind = OpKind::kBatchNormBackward;
+  REQUIRE_OK_AND_ASSIGN(const OpSignature back, MakeSignature(norm));
+  CHECK(WithTensorType(back, DataType::kBfloat16).inputs[5].dtype == DataType::kBfloat16);  // y
+  CHECK(WithTensorType(back, DataType::kBfloat16).outputs[1].dtype ==
+        DataType::kFloat32);  // dscale
+  CHECK(WithTensorType(back, DataType::kBfloat16).outputs[3].dtype == DataType::kBfloat16);  // dsum
   std::vector<float> floats(64 * 28 * 28);
   const TensorView x = ViewOf(floats.data(), 64 * 28 * 28);
   CHECK_STATUS(CheckViews(s, {x, x, x}, {x}), kInvalid, "input x is fp32, expected bf16");

@@ -17,10 +17,11 @@ class BatchNormPlan : public CpuPlan {
   BatchNormPlan(const OpSignature& signature, const CpuContext& context)
       : CpuPlan(signature, context),
         positions_(desc().n * desc().h * desc().w),
-        chunks_((positions_ + kPositionsOfChunk - 1) / kPositionsOfChunk) {}
+        chunks_((positions_ + kPositionsOfChunk - 1) / kPositionsOfChunk),
+        sums_(SumsOf(desc().kind)) {}
 
   absl::Status Init() {
-    const int64_t floats = (chunks_ + 3) * desc().c;
+    const int64_t floats = (sums_ * chunks_ + kCoefficients) * desc().c;
     scratch_ = AllocateFloats(floats);
     if (scratch_ != nullptr) return absl::OkStatus();
     return absl::ResourceExhaustedError(
@@ -31,10 +32,12 @@ class BatchNormPlan : public CpuPlan {
     switch (desc().kind) {
       case OpKind::kBatchNormForward:
         Statistics(in[0].f32(), out[1].f32(), out[2].f32());
-        Normalise(in[0].f32(), in[1].f32(), in[2].f32(), out[1].f32(), out[2].f32(), out[0].f32());
+        FindScaleShift(in[1].f32(), in[2].f32(), out[1].f32(), out[2].f32());
+        Normalise(in[0].f32(), FloatsOf(in, 3), out[0].f32());
         break;
       case OpKind::kBatchNormInference:
-        Normalise(in[0].f32(), in[1].f32(), in[2].f32(), in[3].f32(), in[4].f32(), out[0].f32());
+        FindScaleShift(in[1].f32(), in[2].f32(), in[3].f32(), in[4].f32());
+        Normalise(in[0].f32(), FloatsOf(in, 5), out[0].f32());
         break;
       default:
         Backward(in, out);
@@ -43,19 +46,46 @@ class BatchNormPlan : public CpuPlan {
   }
 
  private:
-  // Per-channel coefficients of the last pass over memory.
-  float* Coefficients(int64_t i) const { return scratch_.get() + (chunks_ + i) * desc().c; }
+  static constexpr int kCoefficients = 5;
 
-  // sums[c] = total over all positions of what add(first position, positions, sums) adds.
-  template <typename Add>
-  void Sum(float* sums, double factor, const Add& add) const {
-    const int64_t channels = desc().c;
-    float* partial = scratch_.get();
+  // How many partial sums a channel has at once.
+  static int64_t SumsOf(OpKind kind) {
+    if (kind == OpKind::kBatchNormInference) return 0;
+    return kind == OpKind::kBatchNormForward ? 1 : 2;
+  }
+
+  // Of the chunk that begins there: sums[c] of one kind.
+  float* Partial(int64_t which, int64_t begin) const {
+    return scratch_.get() + (which * chunks_ + begin / kPositionsOfChunk) * desc().c;
+  }
+  // Of each channel, y = a x + b forward (before an addend and ReLU); dx = p dz + q x + r backward,
+  // with NormGradient's dz.
+  float* a() const { return Coefficients(0); }
+  float* b() const { return Coefficients(1); }
+  float* p() const { return Coefficients(2); }
+  float* q() const { return Coefficients(3); }
+  float* r() const { return Coefficients(4); }
+  float* Coefficients(int64_t i) const { return scratch_.get() + (sums_ * chunks_ + i) * desc().c; }
+
+  // Calls body(first position, positions, index of the first element) for each chunk.
+  template <typename Body>
+  void ForEachChunk(const Body& body) const {
     ParallelForChunks(threads(), positions_, kPositionsOfChunk, [&](int64_t begin, int64_t end) {
-      float* to = partial + begin / kPositionsOfChunk * channels;
-      std::fill_n(to, channels, 0.0f);
-      add(begin, end - begin, to);
+      body(begin, end - begin, begin * desc().c);
     });
+  }
+
+  // The partial sums of a chunk, set to 0.
+  float* ZeroPartial(int64_t which, int64_t begin) const {
+    float* sums = Partial(which, begin);
+    std::fill_n(sums, desc().c, 0.0f);
+    return sums;
+  }
+
+  // sums[c] = factor * total of the chunks' partial sums.
+  void AddPartials(int64_t which, double factor, float* sums) const {
+    const int64_t channels = desc().c;
+    const float* partial = Partial(which, 0);
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0.0;
       for (int64_t i = 0; i < chunks_; ++i) sum += double{partial[i * channels + c]};
@@ -66,64 +96,100 @@ class BatchNormPlan : public CpuPlan {
   void Statistics(const float* x, float* mean, float* variance) const {
     const int64_t channels = desc().c;
     const double factor = positions_ == 0 ? 0.0 : 1.0 / static_cast<double>(positions_);
-    Sum(mean, factor, [&](int64_t first, int64_t count, float* sums) {
-      simd().add_rows(count, channels, x + first * channels, sums);
+    ForEachChunk([&](int64_t begin, int64_t count, int64_t i) {
+      simd().add_rows(count, channels, x + i, ZeroPartial(0, begin));
     });
-    Sum(variance, factor, [&](int64_t first, int64_t count, float* sums) {
-      simd().add_squares(count, channels, x + first * channels, mean, sums);
+    AddPartials(0, factor, mean);
+    ForEachChunk([&](int64_t begin, int64_t count, int64_t i) {
+      simd().add_squares(count, channels, x + i, mean, ZeroPartial(0, begin));
     });
+    AddPartials(0, factor, variance);
   }
 
-  void Normalise(const float* x, const float* scale, const float* shift, const float* mean,
-                 const float* variance, float* y) const {
-    const int64_t channels = desc().c;
-    float* a = Coefficients(0);
-    float* b = Coefficients(1);
-    for (int64_t c = 0; c < channels; ++c) {
+  void FindScaleShift(const float* scale, const float* shift, const float* mean,
+                      const float* variance) const {
+    for (int64_t c = 0; c < desc().c; ++c) {
       const double factor = double{scale[c]} * Inverse(variance[c]);
-      a[c] = static_cast<float>(factor);
-      b[c] = static_cast<float>(double{shift[c]} - double{mean[c]} * factor);
+      a()[c] = static_cast<float>(factor);
+      b()[c] = static_cast<float>(double{shift[c]} - double{mean[c]} * factor);
     }
-    ParallelForChunks(threads(), positions_, kPositionsOfChunk, [&](int64_t begin, int64_t end) {
-      simd().scale_shift(end - begin, channels, x + begin * channels, a, b, y + begin * channels);
+  }
+
+  // REQUIRES: FindScaleShift. `addend` may be null.
+  void Normalise(const float* x, const float* addend, float* y) const {
+    ForEachChunk([&](int64_t, int64_t count, int64_t i) {
+      if (desc().fuse_relu) {
+        simd().scale_shift_relu(count, desc().c, x + i, a(), b(),
+                                addend == nullptr ? nullptr : addend + i, y + i);
+      } else {
+        simd().scale_shift(count, desc().c, x + i, a(), b(), y + i);
+      }
     });
   }
 
-  // dx = scale * inverse * (dy - mean(dy) - normal * mean(dy * normal)), written as p dy + q x + r.
+  // With an addend dsum is dz; with ReLU alone dz is found again from x in both visits.
   void Backward(Views in, Views out) const {
-    const float* x = in[0].f32();
-    const float* dy = in[1].f32();
-    const float* scale = in[2].f32();
+    NormGradient gradient = {.x = in[0].f32(), .dy = in[1].f32()};
     const float* mean = in[3].f32();
     const float* variance = in[4].f32();
-    float* dscale = out[1].f32();
-    float* dshift = out[2].f32();
+    const float* y = nullptr;
+    float* dsum = nullptr;
+    if (desc().has_addend) {
+      y = in[5].f32();
+      dsum = out[3].f32();
+    } else if (desc().fuse_relu) {
+      FindScaleShift(in[2].f32(), in[5].f32(), mean, variance);
+      gradient.a = a();
+      gradient.b = b();
+    }
+    SumGradients(gradient, mean, y, dsum, out[1].f32(), out[2].f32());
+    if (dsum != nullptr) gradient.dy = dsum;
+    FindSlopes(in[2].f32(), mean, variance, out[1].f32(), out[2].f32());
+    float* dx = out[0].f32();
+    ForEachChunk([&](int64_t, int64_t count, int64_t i) {
+      simd().combine(count, desc().c, At(gradient, i), p(), q(), r(), dx + i);
+    });
+  }
+
+  static NormGradient At(NormGradient gradient, int64_t i) {
+    gradient.x += i;
+    gradient.dy += i;
+    return gradient;
+  }
+
+  // products[c] = sum of dz * (x - mean[c]), sums[c] = sum of dz, which is written to dsum first
+  // where that is not null.
+  void SumGradients(const NormGradient& gradient, const float* mean, const float* y, float* dsum,
+                    float* products, float* sums) const {
     const int64_t channels = desc().c;
-    Sum(dshift, 1.0, [&](int64_t first, int64_t count, float* sums) {
-      simd().add_rows(count, channels, dy + first * channels, sums);
+    ForEachChunk([&](int64_t begin, int64_t count, int64_t i) {
+      NormGradient here = At(gradient, i);
+      if (dsum != nullptr) {
+        simd().relu_backward(count * channels, y + i, here.dy, dsum + i);
+        here.dy = dsum + i;
+      }
+      simd().add_gradients(count, channels, here, mean, ZeroPartial(0, begin),
+                           ZeroPartial(1, begin));
     });
-    Sum(dscale, 1.0, [&](int64_t first, int64_t count, float* sums) {
-      simd().add_products(count, channels, x + first * channels, dy + first * channels, mean, sums);
-    });
-    float* p = Coefficients(0);
-    float* q = Coefficients(1);
-    float* r = Coefficients(2);
+    AddPartials(0, 1.0, sums);
+    AddPartials(1, 1.0, products);
+  }
+
+  // dx = scale * inverse * (dz - mean(dz) - normal * mean(dz * normal)), written as p dz + q x + r.
+  // dscale holds the sum of dz * (x - mean) before, and of dz * normal after.
+  void FindSlopes(const float* scale, const float* mean, const float* variance, float* dscale,
+                  const float* dshift) const {
     const double count = positions_ == 0 ? 1.0 : static_cast<double>(positions_);
-    for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t c = 0; c < desc().c; ++c) {
       const double inverse = Inverse(variance[c]);
       const double sum_normal = double{dscale[c]} * inverse;
       const double factor = double{scale[c]} * inverse;
       const double slope = -factor * inverse * sum_normal / count;
       dscale[c] = static_cast<float>(sum_normal);
-      p[c] = static_cast<float>(factor);
-      q[c] = static_cast<float>(slope);
-      r[c] = static_cast<float>(-factor * double{dshift[c]} / count - slope * double{mean[c]});
+      p()[c] = static_cast<float>(factor);
+      q()[c] = static_cast<float>(slope);
+      r()[c] = static_cast<float>(-factor * double{dshift[c]} / count - slope * double{mean[c]});
     }
-    float* dx = out[0].f32();
-    ParallelForChunks(threads(), positions_, kPositionsOfChunk, [&](int64_t begin, int64_t end) {
-      const int64_t i = begin * channels;
-      simd().combine(end - begin, channels, dy + i, x + i, p, q, r, dx + i);
-    });
   }
 
   double Inverse(float variance) const {
@@ -132,7 +198,8 @@ class BatchNormPlan : public CpuPlan {
 
   const int64_t positions_;
   const int64_t chunks_;
-  HostFloats scratch_;  // Partial sums [chunks, c], then coefficients [3, c].
+  const int64_t sums_;
+  HostFloats scratch_;  // Partial sums [sums, chunks, c], then coefficients [kCoefficients, c].
 };
 
 }  // namespace

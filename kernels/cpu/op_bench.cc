@@ -1,5 +1,5 @@
 // op_bench: time of each op of a LeNet training step (batch 64, or the first argument) on the CPU
-// backend.
+// backend, and of batch norm fused with what follows it in a ResNet, beside the separate ops.
 //
 // Prints the median and the smallest of many runs, and the rate of multiply-adds where that is the
 // work.
@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -21,13 +23,26 @@ struct Timed {
   double smallest = 0.0;
 };
 
-Timed TimeOp(Backend& backend, const OpDesc& desc) {
-  const OpSignature signature = MakeSignature(desc).value();
-  const auto plan = backend.Prepare(desc).value();
-  std::vector<BackendMemory> memory;
-  const auto view = [&](const Operand& operand) {
-    memory.emplace_back(backend.Allocate(operand.count * 4), BackendDeleter{&backend});
-    TensorView result{memory.back().get(), operand.count, operand.dtype};
+// An op with operands of its own, or with outputs in place of inputs where ops follow each other.
+class BenchedOp {
+ public:
+  BenchedOp(Backend& backend, const OpDesc& desc)
+      : backend_(backend), plan_(backend.Prepare(desc).value()) {
+    const OpSignature signature = MakeSignature(desc).value();
+    for (int i = 0; i < signature.input_count; ++i) in_.push_back(View(signature.inputs[i]));
+    for (int i = 0; i < signature.output_count; ++i) out_.push_back(View(signature.outputs[i]));
+  }
+
+  void Run() {
+    if (!backend_.Run(*plan_, in_, out_).ok()) std::abort();
+  }
+  TensorView& in(size_t i) { return in_[i]; }
+  TensorView& out(size_t i) { return out_[i]; }
+
+ private:
+  TensorView View(const Operand& operand) {
+    memory_.emplace_back(backend_.Allocate(operand.count * 4), BackendDeleter{&backend_});
+    TensorView result{memory_.back().get(), operand.count, operand.dtype};
     for (int64_t i = 0; i < operand.count; ++i) {
       if (operand.dtype == DataType::kInt32) {
         result.i32()[i] = static_cast<int32_t>(i % 4);
@@ -36,20 +51,32 @@ Timed TimeOp(Backend& backend, const OpDesc& desc) {
       }
     }
     return result;
-  };
-  std::vector<TensorView> in, out;
-  for (int i = 0; i < signature.input_count; ++i) in.push_back(view(signature.inputs[i]));
-  for (int i = 0; i < signature.output_count; ++i) out.push_back(view(signature.outputs[i]));
-  std::vector<double> times;
-  for (int i = 0; i < 120; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    if (!backend.Run(*plan, in, out).ok()) std::abort();
-    const std::chrono::duration<double, std::micro> taken =
-        std::chrono::steady_clock::now() - start;
-    times.push_back(taken.count());
   }
+
+  Backend& backend_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<BackendMemory> memory_;
+  std::vector<TensorView> in_, out_;
+};
+
+template <typename Run>
+double Microseconds(const Run& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
+  return taken.count();
+}
+
+Timed Summary(std::vector<double> times) {
   std::sort(times.begin(), times.end());
   return {times[times.size() / 2], times.front()};
+}
+
+Timed TimeOp(Backend& backend, const OpDesc& desc) {
+  BenchedOp op(backend, desc);
+  std::vector<double> times;
+  for (int i = 0; i < 120; ++i) times.push_back(Microseconds([&] { op.Run(); }));
+  return Summary(std::move(times));
 }
 
 OpDesc Window(OpKind kind, int64_t n, int64_t size, int64_t c, int64_t out_c, int64_t kernel,
@@ -112,6 +139,61 @@ double MultiplyAdds(const OpDesc& d) {
   return static_cast<double>(d.n * d.out_h * d.out_w * d.out_c * d.kernel * d.kernel * d.c);
 }
 
+// Runs both by turns, so that a neighbour on the machine slows down both alike.
+template <typename Fused, typename Separate>
+void Compare(const OpDesc& desc, const Fused& fused, const Separate& separate) {
+  constexpr int kRuns = 25;
+  std::vector<double> times, separate_times;
+  for (int i = 0; i < kRuns; ++i) {
+    times.push_back(Microseconds(fused));
+    separate_times.push_back(Microseconds(separate));
+  }
+  const Timed one = Summary(std::move(times));
+  const Timed many = Summary(std::move(separate_times));
+  std::printf("%8.1f us (min %8.1f), separate ops %8.1f us (min %8.1f): %.2f (%.2f)  %s\n",
+              one.median, one.smallest, many.median, many.smallest, many.median / one.median,
+              many.smallest / one.smallest, ToString(desc).c_str());
+}
+
+OpDesc OfKind(OpDesc desc, OpKind kind) {
+  desc.kind = kind;
+  return desc;
+}
+
+// Batch norm with ReLU, and an addend or none, beside the ops that it stands for, which work in
+// place where they may.
+void CompareBatchNorm(Backend& backend, int64_t n, int64_t size, int64_t c, bool addend) {
+  using K = OpKind;
+  OpDesc plain = Window(K::kBatchNormForward, n, size, c, c, 1);
+  plain.has_bias = false;
+  OpDesc desc = plain;
+  desc.fuse_relu = true;
+  desc.has_addend = addend;
+  BenchedOp fused(backend, desc), norm(backend, plain);
+  BenchedOp add(backend, OfKind(plain, K::kAdd)), relu(backend, OfKind(plain, K::kReluForward));
+  relu.in(0) = relu.out(0) = norm.out(0);
+  add.in(0) = add.out(0) = norm.out(0);
+  Compare(
+      desc, [&] { fused.Run(); },
+      [&] {
+        norm.Run();
+        if (addend) add.Run();
+        relu.Run();
+      });
+  const OpDesc backward = OfKind(desc, K::kBatchNormBackward);
+  BenchedOp fused_back(backend, backward);
+  BenchedOp norm_back(backend, OfKind(plain, K::kBatchNormBackward));
+  BenchedOp relu_back(backend, OfKind(plain, K::kReluBackward));
+  norm_back.in(1) = relu_back.out(0) = relu_back.in(1);
+  if (addend) fused_back.out(3) = fused_back.in(1);
+  Compare(
+      backward, [&] { fused_back.Run(); },
+      [&] {
+        relu_back.Run();
+        norm_back.Run();
+      });
+}
+
 int Main(int argc, char** argv) {
   int64_t n = 64;
   if (argc > 1 && (!absl::SimpleAtoi(argv[1], &n) || n < 1)) {
@@ -130,6 +212,10 @@ int Main(int argc, char** argv) {
   }
   std::printf("%8.1f us (min %8.1f): %.0f samples/s (%.0f)\n", total, total_smallest,
               static_cast<double>(n) / total * 1e6, static_cast<double>(n) / total_smallest * 1e6);
+  for (const bool addend : {false, true}) {
+    CompareBatchNorm(*backend, 64, 32, 64, addend);  // Of ResNets for CIFAR-10 and ImageNet.
+    CompareBatchNorm(*backend, 32, 56, 64, addend);
+  }
   return 0;
 }
 

@@ -40,6 +40,15 @@ struct PoolShape {
   int64_t h = 0, w = 0, c = 0, out_h = 0, out_w = 0, kernel = 0, stride = 0, padding = 0;
 };
 
+// The gradient dz of what batch norm gave, with the x that it was given: dy, or with a and b, for a
+// ReLU that followed, dy where x * a[c] + b[c] > 0 and otherwise 0.
+struct NormGradient {
+  const float* x = nullptr;
+  const float* dy = nullptr;
+  const float* a = nullptr;  // Null without ReLU or where dy is masked already, and b then, too.
+  const float* b = nullptr;
+};
+
 struct Simd {
   const char* name;
   int width;        // Floats in a vector.
@@ -63,15 +72,18 @@ struct Simd {
   // sums[c] += sum over positions of (x - mean[c])^2.
   void (*add_squares)(int64_t positions, int64_t channels, const float* x, const float* mean,
                       float* sums);
-  // sums[c] += sum over positions of dy * (x - mean[c]).
-  void (*add_products)(int64_t positions, int64_t channels, const float* x, const float* dy,
-                       const float* mean, float* sums);
+  // sums[c] += sum over positions of dz (NormGradient), products[c] += that of dz * (x - mean[c]).
+  void (*add_gradients)(int64_t positions, int64_t channels, const NormGradient& gradient,
+                        const float* mean, float* sums, float* products);
   // y = x * a[c] + b[c].
   void (*scale_shift)(int64_t positions, int64_t channels, const float* x, const float* a,
                       const float* b, float* y);
-  // dx = dy * p[c] + x * q[c] + r[c].
-  void (*combine)(int64_t positions, int64_t channels, const float* dy, const float* x,
-                  const float* p, const float* q, const float* r, float* dx);
+  // y = max(x * a[c] + b[c] + addend, 0), with NaN kept. A null addend means none; y may be addend.
+  void (*scale_shift_relu)(int64_t positions, int64_t channels, const float* x, const float* a,
+                           const float* b, const float* addend, float* y);
+  // dx = dz * p[c] + x * q[c] + r[c].
+  void (*combine)(int64_t positions, int64_t channels, const NormGradient& gradient, const float* p,
+                  const float* q, const float* r, float* dx);
 
   // One image each.
   void (*max_pool_forward)(const PoolShape& s, const float* x, float* y, int32_t* index);

@@ -150,7 +150,7 @@ void AveragePoolBackward(const OpDesc& d, const float* dy, float* dx) {
 }
 
 void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
-                      float* y, float* mean, float* variance) {
+                      const float* addend, float* y, float* mean, float* variance) {
   const int64_t positions = d.n * d.h * d.w;
   for (int64_t c = 0; c < d.c; ++c) {
     double sum = 0.0;
@@ -165,40 +165,51 @@ void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const
     variance[c] =
         static_cast<float>(positions == 0 ? 0.0 : squares / static_cast<double>(positions));
   }
-  BatchNormInference(d, x, scale, shift, mean, variance, y);
+  BatchNormInference(d, x, scale, shift, mean, variance, addend, y);
 }
 
 void BatchNormInference(const OpDesc& d, const float* x, const float* scale, const float* shift,
-                        const float* mean, const float* variance, float* y) {
+                        const float* mean, const float* variance, const float* addend, float* y) {
   for (int64_t i = 0; i < d.n * d.h * d.w * d.c; ++i) {
     const int64_t c = i % d.c;
     const double normal =
         (double{x[i]} - double{mean[c]}) / std::sqrt(double{variance[c]} + double{d.epsilon});
-    y[i] = static_cast<float>(normal * double{scale[c]} + double{shift[c]});
+    double sum = normal * double{scale[c]} + double{shift[c]};
+    if (addend != nullptr) sum += double{addend[i]};
+    y[i] = static_cast<float>(d.fuse_relu ? Relu(sum) : sum);
   }
 }
 
 void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
-                       const float* mean, const float* variance, float* dx, float* dscale,
-                       float* dshift) {
+                       const float* mean, const float* variance, const float* shift, const float* y,
+                       float* dx, float* dscale, float* dshift, float* dsum) {
   const int64_t positions = d.n * d.h * d.w;
+  std::vector<double> gradient = Zeros(positions * d.c);  // Before ReLU.
   for (int64_t c = 0; c < d.c; ++c) {
     const double inverse = 1.0 / std::sqrt(double{variance[c]} + double{d.epsilon});
     const auto normal = [&](int64_t i) { return (double{x[i]} - double{mean[c]}) * inverse; };
+    const auto passes = [&](int64_t i) {
+      if (d.has_addend) return y[i] > 0.0f;
+      return !d.fuse_relu || normal(i) * double{scale[c]} + double{shift[c]} > 0.0;
+    };
     double sum = 0.0;
     double sum_normal = 0.0;
     for (int64_t i = c; i < positions * d.c; i += d.c) {
-      sum += double{dy[i]};
-      sum_normal += double{dy[i]} * normal(i);
+      const double dz = passes(i) ? double{dy[i]} : 0.0;
+      gradient[static_cast<size_t>(i)] = dz;
+      sum += dz;
+      sum_normal += dz * normal(i);
     }
     const auto count = static_cast<double>(positions);
     for (int64_t i = c; i < positions * d.c; i += d.c) {
-      const double centred = double{dy[i]} - sum / count - normal(i) * sum_normal / count;
+      const double centred =
+          gradient[static_cast<size_t>(i)] - sum / count - normal(i) * sum_normal / count;
       dx[i] = static_cast<float>(double{scale[c]} * inverse * centred);
     }
     dscale[c] = static_cast<float>(sum_normal);
     dshift[c] = static_cast<float>(sum);
   }
+  if (d.has_addend) Store(gradient, dsum);
 }
 
 }  // namespace capstan::kernels::reference

@@ -69,14 +69,18 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
     case OpKind::kReluBackward:
       return ref::ReluBackward(out[0].count, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kBatchNormForward:
-      return ref::BatchNormForward(d, F(in, 0), F(in, 1), F(in, 2), F(out, 0), F(out, 1),
+      return ref::BatchNormForward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(out, 0), F(out, 1),
                                    F(out, 2));
     case OpKind::kBatchNormInference:
-      return ref::BatchNormInference(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4),
+      return ref::BatchNormInference(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), F(in, 5),
                                      F(out, 0));
-    case OpKind::kBatchNormBackward:
-      return ref::BatchNormBackward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), F(out, 0),
-                                    F(out, 1), F(out, 2));
+    case OpKind::kBatchNormBackward: {
+      // The sixth operand is y with an addend, and shift without.
+      const float* const shift = d.has_addend ? nullptr : F(in, 5);
+      const float* const y = d.has_addend ? F(in, 5) : nullptr;
+      return ref::BatchNormBackward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), shift, y,
+                                    F(out, 0), F(out, 1), F(out, 2), F(out, 3));
+    }
     case OpKind::kAdd:
       return ref::Add(out[0].count, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kDropoutForward:

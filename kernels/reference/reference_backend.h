@@ -3,7 +3,8 @@
 // double, so its results are the correctly rounded ones up to the rounding of its inputs.
 //
 // What op.h leaves open is decided here:
-//   * NaN passes through ReLU forward and wins a max-pool window (so that divergence is seen).
+//   * NaN passes through ReLU forward, fused or not, and wins a max-pool window (so that divergence
+//     is seen). ReLU's gradient is 0 where its result is NaN.
 //   * Of equal values in a max-pool window the first in row-major order wins; padding never wins.
 //   * An empty batch gives zero weight gradients; batch norm's mean and variance of it are zero.
 // Thread safety: as Backend.

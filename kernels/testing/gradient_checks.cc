@@ -71,6 +71,9 @@ class Forward {
   Operands Run() { return run_(desc_, inputs_, kOptions); }
 
   const Floats& input(size_t which) const { return inputs_.values[which]; }
+  void AddTo(size_t which, float amount) {
+    for (float& value : inputs_.values[which]) value += amount;
+  }
 
   // The outputs of the backward op `kind`. An operand is given by its values, or is one of the
   // forward op's inputs.
@@ -180,15 +183,59 @@ void CheckDropout(const RunOp& run, double tolerance) {
   forward.Check(0, g, 0, dx.values[0]);
 }
 
-void CheckBatchNorm(const RunOp& run, double tolerance) {
+OpDesc SmallBatchNorm(bool relu, bool addend) {
   OpDesc desc = MatrixDesc(K::kBatchNormForward, 3, 3, 1);
   desc.h = desc.w = 2;
-  Forward forward(run, tolerance, desc);
+  desc.fuse_relu = relu;
+  desc.has_addend = addend;
+  return desc;
+}
+
+void CheckBatchNorm(const RunOp& run, double tolerance) {
+  Forward forward(run, tolerance, SmallBatchNorm(false, false));
   const Operands y = forward.Run();
   const Floats g = Factors(y, 0);
   const Operands gradients = forward.Backward(
       K::kBatchNormBackward, {forward.input(0), g, forward.input(1), y.values[1], y.values[2]});
   for (size_t i = 0; i < 3; ++i) forward.Check(0, g, i, gradients.values[i]);
+}
+
+// With this much more of every shift, the sums are neither all positive nor all negative, and none
+// is so small that a step of any input could change its sign: a step moves them by about 3 steps.
+constexpr float kMoreShift = 0.8f;
+void RequireClearSigns(const Floats& sums) {
+  float smallest = 1.0f;
+  for (const float sum : sums) smallest = std::min(smallest, std::fabs(sum));
+  REQUIRE(smallest > 6.0f * kStep);
+  REQUIRE(*std::min_element(sums.begin(), sums.end()) < 0.0f);
+  REQUIRE(*std::max_element(sums.begin(), sums.end()) > 0.0f);
+}
+
+// ReLU after batch norm, and after its sum with an addend.
+void CheckFusedBatchNorm(const RunOp& run, double tolerance, bool addend) {
+  Forward plain(run, tolerance, SmallBatchNorm(false, false));
+  Forward forward(run, tolerance, SmallBatchNorm(true, addend));
+  plain.AddTo(2, kMoreShift);
+  forward.AddTo(2, kMoreShift);
+  Floats sums = plain.Run().values[0];
+  for (size_t i = 0; addend && i < sums.size(); ++i) sums[i] += forward.input(3)[i];
+  RequireClearSigns(sums);
+  const Operands y = forward.Run();
+  const Floats g = Factors(y, 0);
+  const Floats& sixth = addend ? y.values[0] : forward.input(2);
+  const Operands gradients =
+      forward.Backward(K::kBatchNormBackward,
+                       {forward.input(0), g, forward.input(1), y.values[1], y.values[2], sixth});
+  for (size_t i = 0; i < 3; ++i) forward.Check(0, g, i, gradients.values[i]);
+  if (addend) forward.Check(0, g, 3, gradients.values[3]);
+}
+
+void CheckBatchNormRelu(const RunOp& run, double tolerance) {
+  CheckFusedBatchNorm(run, tolerance, false);
+}
+
+void CheckBatchNormAddRelu(const RunOp& run, double tolerance) {
+  CheckFusedBatchNorm(run, tolerance, true);
 }
 
 void CheckSoftmax(const RunOp& run, double tolerance) {
@@ -216,6 +263,8 @@ constexpr GradientCheck kChecks[] = {
     {"ReLU", &CheckRelu},
     {"dropout", &CheckDropout},
     {"batch norm", &CheckBatchNorm},
+    {"batch norm with ReLU", &CheckBatchNormRelu},
+    {"batch norm with an addend and ReLU", &CheckBatchNormAddRelu},
     {"softmax cross-entropy", &CheckSoftmax},
     {"embedding, rows read twice and never", &CheckEmbedding},
 };
