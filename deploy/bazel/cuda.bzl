@@ -49,6 +49,12 @@ cc_library(
     linkopts = {cudnn},
     deps = [":headers"],
 )
+
+# For who opens a library at run time: where they lie.
+cc_library(
+    name = "library_path",
+    linkopts = {library_path},
+)
 """
 
 def _missing_in(ctx, home):
@@ -75,6 +81,7 @@ def _cuda_toolkit_impl(ctx):
         ctx.file("BUILD.bazel", _BUILD.format(
             cublaslt = flags + ["-lcublasLt"],
             cudnn = flags + ["-lcudnn"],
+            library_path = flags,
             runtime = flags + ["-lcudart"],
         ))
         ctx.file("found.bzl", _FOUND.format(
@@ -84,7 +91,12 @@ def _cuda_toolkit_impl(ctx):
             missing = "",
         ))
         return
-    ctx.file("BUILD.bazel", _BUILD.format(cublaslt = [], cudnn = [], runtime = []))
+    ctx.file("BUILD.bazel", _BUILD.format(
+        cublaslt = [],
+        cudnn = [],
+        library_path = [],
+        runtime = [],
+    ))
     ctx.file("found.bzl", _FOUND.format(
         compatible = ["//common/build_defs:cuda_toolkit"],
         found = False,

@@ -226,23 +226,23 @@ cudaError_t LaunchNorm(const NormArgs& args, void* scratch, cudaStream_t stream)
   const auto blocks = static_cast<int>(wanted < kNormBlocksMax ? wanted : kNormBlocksMax);
   auto* const partial = static_cast<NormResult*>(scratch);
   if (blocks > 0) {
-    NormKernel<<<static_cast<unsigned>(blocks), kBlockThreads, 0, stream>>>(args.n, args.values,
-                                                                            partial);
+    Launch(NormKernel, static_cast<unsigned>(blocks), kBlockThreads, stream, args.n, args.values,
+           partial);
   }
-  NormFinishKernel<<<1, kBlockThreads, 0, stream>>>(blocks, partial, args.result);
+  Launch(NormFinishKernel, 1, kBlockThreads, stream, blocks, partial, args.result);
   return cudaGetLastError();
 }
 
 cudaError_t LaunchQuantize(const QuantizeArgs& args, cudaStream_t stream) {
   if (args.n == 0) return cudaSuccess;
-  QuantizeKernel<<<static_cast<unsigned>(CeilDiv(args.n, kInt8Block)), kInt8Block, 0, stream>>>(
-      args);
+  Launch(QuantizeKernel, static_cast<unsigned>(CeilDiv(args.n, kInt8Block)), kInt8Block, stream,
+         args);
   return cudaGetLastError();
 }
 
 cudaError_t LaunchDequantize(const DequantizeArgs& args, cudaStream_t stream) {
   if (args.n == 0) return cudaSuccess;
-  DequantizeKernel<<<BlocksFor(args.n, kBlockThreads), kBlockThreads, 0, stream>>>(args);
+  Launch(DequantizeKernel, BlocksFor(args.n, kBlockThreads), kBlockThreads, stream, args);
   return cudaGetLastError();
 }
 
@@ -254,18 +254,18 @@ int64_t TopKScratchBytes(int64_t n) {
 cudaError_t LaunchTopK(const TopKArgs& args, void* scratch, cudaStream_t stream) {
   if (args.n == 0) return cudaSuccess;
   const unsigned blocks = BlocksFor(args.n, 4 * kBlockThreads);
-  AccumulateKernel<<<blocks, kBlockThreads, 0, stream>>>(args);
+  Launch(AccumulateKernel, blocks, kBlockThreads, stream, args);
   if (args.k == 0) return cudaGetLastError();
   auto* const selection = static_cast<Selection*>(scratch);
   auto* const tiles = reinterpret_cast<Counts*>(selection + 1);
-  StartKernel<<<1, kDigits, 0, stream>>>(selection, static_cast<uint32_t>(args.k));
+  Launch(StartKernel, 1, kDigits, stream, selection, static_cast<uint32_t>(args.k));
   for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
-    HistogramKernel<<<blocks, kBlockThreads, 0, stream>>>(args.n, args.residual, shift, selection);
-    PickKernel<<<1, kDigits, 0, stream>>>(shift, selection);
+    Launch(HistogramKernel, blocks, kBlockThreads, stream, args.n, args.residual, shift, selection);
+    Launch(PickKernel, 1, kDigits, stream, shift, selection);
   }
-  CountTilesKernel<<<TilesOf(args.n), kTile, 0, stream>>>(args.n, args.residual, selection, tiles);
-  ScanTilesKernel<<<1, kTile, 0, stream>>>(int64_t{TilesOf(args.n)}, tiles);
-  WriteKernel<<<TilesOf(args.n), kTile, 0, stream>>>(args, selection, tiles);
+  Launch(CountTilesKernel, TilesOf(args.n), kTile, stream, args.n, args.residual, selection, tiles);
+  Launch(ScanTilesKernel, 1, kTile, stream, int64_t{TilesOf(args.n)}, tiles);
+  Launch(WriteKernel, TilesOf(args.n), kTile, stream, args, selection, tiles);
   return cudaGetLastError();
 }
 

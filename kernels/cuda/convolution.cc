@@ -1,10 +1,14 @@
 #include "kernels/cuda/convolution.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/convolution_kernels.h"
@@ -16,6 +20,11 @@
 
 namespace capstan::kernels::cuda {
 namespace {
+
+// Of fused plans. For bf16 and fp16 each is compiled for a second or two; for fp32 they are ready.
+int FusedCandidatesMax(Compute compute) {
+  return IsHalf(TensorTypeOf(compute)) ? 3 : kCandidatesMax;
+}
 
 absl::Status Execute(Device& device, const ConvolutionEngine& engine, const Descriptor& pack) {
   CAPSTAN_CUDNN_CHECK(cudnnBackendExecute(device.cudnn(), engine.plan.get(), pack.get()),
@@ -39,20 +48,103 @@ Order OrderOf(const OpSignature& s) {
   }
 }
 
+// Bias and ReLU of a forward convolution, in place. `bias`: null if it has none.
+absl::Status LaunchEpilogue(Device& device, const OpDesc& d, const void* bias, void* y) {
+  const cudaError_t error = LaunchBias({.type = ElementOf(device.options().compute),
+                                        .n = d.n * d.out_h * d.out_w * d.out_c,
+                                        .c = static_cast<int>(d.out_c),
+                                        .bias = static_cast<const float*>(bias),
+                                        .relu = d.fuse_relu,
+                                        .y = y},
+                                       device.stream());
+  if (error == cudaSuccess) return absl::OkStatus();
+  return FromCuda(error, absl::StrCat("launching ", ToString(d)));
+}
+
+// Memory in which plans are timed.
+struct Scratch {
+  DeviceMemory memory;
+  int64_t bytes = 0;
+};
+
+// What the plans need, but for those that there is no memory for.
+// Errors: kResourceExhausted  that is all of them.
+absl::StatusOr<Scratch> ScratchFor(Device& device, const std::vector<ConvolutionEngine>& engines) {
+  std::set<int64_t, std::greater<>> sizes;
+  for (const ConvolutionEngine& engine : engines) sizes.insert(engine.workspace_bytes);
+  absl::Status failure;
+  for (const int64_t bytes : sizes) {
+    absl::StatusOr<DeviceMemory> memory = device.Allocate(bytes, "timing of plans");
+    if (memory.ok()) return Scratch{*std::move(memory), bytes};
+    failure = memory.status();
+    if (!absl::IsResourceExhausted(failure)) break;
+  }
+  return failure;
+}
+
+// Whether a plan's ReLU lets NaN pass: a kernel that computes max(y, 0) may turn it into 0. It runs
+// once on x full of NaN; on zeros again are all that follow.
+absl::Status CheckNanPasses(Device& device, const OpSignature& s, const Rehearsal& rehearsal,
+                            const ConvolutionEngine& engine, const Descriptor& pack) {
+  const OpDesc& d = s.desc;
+  const auto fill = [&](int value) {
+    return cudaMemsetAsync(rehearsal.operand(0), value, static_cast<size_t>(BytesOf(s.inputs[0])),
+                           device.stream());
+  };
+  CAPSTAN_CUDA_CHECK(fill(0xFF), "filling an operand with NaN");
+  CAPSTAN_RETURN_IF_ERROR(Execute(device, engine, pack));
+  const int64_t bytes = kernels::BytesOf(s.outputs[0].dtype);
+  const int64_t middle = (d.out_h / 2 * d.out_w + d.out_w / 2) * d.out_c;
+  uint32_t y = 0;
+  CAPSTAN_CUDA_CHECK(
+      cudaMemcpyAsync(&y,
+                      static_cast<const char*>(rehearsal.operand(s.input_count)) + middle * bytes,
+                      static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, device.stream()),
+      "reading a result");
+  CAPSTAN_RETURN_IF_ERROR(device.AwaitStream(device.stream()));
+  CAPSTAN_CUDA_CHECK(fill(0), "clearing an operand");
+  const Element element = ElementOf(device.options().compute);
+  const bool is_nan = element == Element::kBf16   ? (y & 0x7FFF) > 0x7F80
+                      : element == Element::kFp16 ? (y & 0x7FFF) > 0x7C00
+                                                  : (y & 0x7FFFFFFF) > 0x7F800000;
+  return is_nan ? absl::OkStatus() : absl::UnimplementedError("the plan's ReLU drops NaN");
+}
+
+// Those that want more than the scratch are left out, and those that would hide NaN. Plans that
+// leave out bias and ReLU are timed with the kernel that follows them.
 absl::StatusOr<int> Fastest(Device& device, const OpSignature& signature,
-                            const Rehearsal& rehearsal,
+                            const Rehearsal& rehearsal, const Scratch& scratch,
                             const std::vector<ConvolutionEngine>& engines) {
   const Order order = OrderOf(signature);
-  const ConvolutionPointers pointers = {rehearsal.operand(order.x), rehearsal.operand(order.weight),
-                                        rehearsal.operand(order.y)};
-  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor pack, PackOf(pointers, device.workspace()));
-  return Choose(device, static_cast<int>(engines.size()), [&](int candidate) {
-    return Execute(device, engines[static_cast<size_t>(candidate)], pack);
+  const OpDesc& desc = signature.desc;
+  ConvolutionPointers pointers = {rehearsal.operand(order.x), rehearsal.operand(order.weight),
+                                  rehearsal.operand(order.y)};
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor plain, PackOf(pointers, scratch.memory.get()));
+  if (HasEpilogue(desc) && desc.has_bias) pointers.bias = rehearsal.operand(2);
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor fused, PackOf(pointers, scratch.memory.get()));
+  std::vector<absl::Status> fit;  // By candidate.
+  for (const ConvolutionEngine& engine : engines) {
+    if (engine.workspace_bytes > scratch.bytes) {
+      fit.push_back(absl::ResourceExhaustedError("no memory for the plan's workspace"));
+    } else if (engine.is_fused && desc.fuse_relu) {
+      fit.push_back(CheckNanPasses(device, signature, rehearsal, engine, fused));
+    } else {
+      fit.push_back(absl::OkStatus());
+    }
+  }
+  return Choose(device, static_cast<int>(engines.size()), [&](int candidate) -> absl::Status {
+    CAPSTAN_RETURN_IF_ERROR(fit[static_cast<size_t>(candidate)]);
+    const ConvolutionEngine& engine = engines[static_cast<size_t>(candidate)];
+    if (engine.is_fused) return Execute(device, engine, fused);
+    CAPSTAN_RETURN_IF_ERROR(Execute(device, engine, plain));
+    return HasEpilogue(desc) ? LaunchEpilogue(device, desc, pointers.bias, pointers.y)
+                             : absl::OkStatus();
   });
 }
 
 // Workspace: what cuDNN wants; then the weights where they are not aligned, or dweight as cuDNN
-// writes it. The sums of dbias come after the convolution, over its part.
+// writes it; then a fused plan's bias where it is not aligned. The sums of dbias come after the
+// convolution, over cuDNN's part.
 class ConvolutionPlan : public CudaPlan {
  public:
   ConvolutionPlan(const OpSignature& signature, Device& device,
@@ -64,11 +156,10 @@ class ConvolutionPlan : public CudaPlan {
       bytes = std::max(bytes, ColumnSumsScratchBytes(Positions(), static_cast<int>(d.out_c)));
     }
     weight_at_ = RoundUp(bytes);
+    bias_at_ = weight_at_ + RoundUp(4 * d.out_c * d.kernel * d.kernel * d.c);
   }
 
-  int64_t WorkspaceBytes() const {
-    return weight_at_ + 4 * desc().out_c * desc().kernel * desc().kernel * desc().c;
-  }
+  int64_t WorkspaceBytes() const { return bias_at_ + 4 * desc().out_c; }
 
   absl::Status Execute(Views in, Views out, const RunOptions&) override {
     switch (desc().kind) {
@@ -101,6 +192,7 @@ class ConvolutionPlan : public CudaPlan {
 
   absl::Status Forward(Views in, Views out) {
     const TensorView& y = out[0];
+    void* bias = desc().has_bias ? in[2].data : nullptr;
     if (engine_ == nullptr) {
       CAPSTAN_RETURN_IF_ERROR(
           Launched(LaunchConvolutionForward(Args({in[0].data, in[1].data, y.data}), stream())));
@@ -108,16 +200,16 @@ class ConvolutionPlan : public CudaPlan {
       CAPSTAN_RETURN_IF_ERROR(CheckAligned(in[0], "x"));
       CAPSTAN_RETURN_IF_ERROR(CheckAligned(y, "y"));
       CAPSTAN_ASSIGN_OR_RETURN(void* const weight, AlignedInput(in[1], weight_at_));
+      if (engine_->is_fused) {
+        if (desc().has_bias) {
+          CAPSTAN_ASSIGN_OR_RETURN(bias, AlignedInput(in[2], bias_at_));
+        }
+        return Run({in[0].data, weight, y.data, bias});
+      }
       CAPSTAN_RETURN_IF_ERROR(Run({in[0].data, weight, y.data}));
     }
-    if (!desc().has_bias && !desc().fuse_relu) return absl::OkStatus();
-    return Launched(LaunchBias({.type = element(),
-                                .n = y.count,
-                                .c = static_cast<int>(desc().out_c),
-                                .bias = desc().has_bias ? in[2].f32() : nullptr,
-                                .relu = desc().fuse_relu,
-                                .y = y.data},
-                               stream()));
+    if (!HasEpilogue(desc())) return absl::OkStatus();
+    return LaunchEpilogue(device(), desc(), bias, y.data);
   }
 
   absl::Status BackwardData(Views in, Views out) {
@@ -163,6 +255,7 @@ class ConvolutionPlan : public CudaPlan {
 
   const std::shared_ptr<const ConvolutionEngine> engine_;
   int64_t weight_at_ = 0;
+  int64_t bias_at_ = 0;
   Descriptor pack_;
   ConvolutionPointers packed_;
   void* packed_workspace_ = nullptr;
@@ -170,31 +263,75 @@ class ConvolutionPlan : public CudaPlan {
 
 }  // namespace
 
+absl::StatusOr<std::vector<ConvolutionEngine>> ConvolutionPlanner::Offered(const OpDesc& desc) {
+  const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
+  absl::StatusOr<std::vector<ConvolutionEngine>> plain =
+      EnginesFor(device_.cudnn(), desc, device_.options(), measured ? kCandidatesMax : 1);
+  if (absl::IsUnimplemented(plain.status())) plain = std::vector<ConvolutionEngine>();
+  if (!plain.ok() || plain->empty() || !measured || !HasEpilogue(desc)) return plain;
+  // Without them all goes on: the compiler that they need may be missing.
+  absl::StatusOr<std::vector<ConvolutionEngine>> fused =
+      EnginesFor(device_.cudnn(), desc, device_.options(),
+                 FusedCandidatesMax(device_.options().compute), Fusion::kBiasRelu);
+  if (fused.ok()) std::move(fused->begin(), fused->end(), std::back_inserter(*plain));
+  return plain;
+}
+
+absl::StatusOr<int> ConvolutionPlanner::Measured(const OpSignature& signature,
+                                                 const std::string& key,
+                                                 const std::vector<ConvolutionEngine>& engines) {
+  const absl::StatusOr<Rehearsal> rehearsal = Rehearsal::Create(device_, signature);
+  absl::StatusOr<Scratch> scratch =
+      rehearsal.ok() ? ScratchFor(device_, engines) : rehearsal.status();
+  // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
+  if (absl::IsResourceExhausted(scratch.status())) return 0;
+  CAPSTAN_RETURN_IF_ERROR(scratch.status());
+  CAPSTAN_ASSIGN_OR_RETURN(const int best,
+                           Fastest(device_, signature, *rehearsal, *scratch, engines));
+  const bool all = std::all_of(engines.begin(), engines.end(), [&](const ConvolutionEngine& one) {
+    return one.workspace_bytes <= scratch->bytes;
+  });
+  // What was the fastest only for want of memory, is not so for the next process.
+  if (all) KeepPlan(device_, key, engines[static_cast<size_t>(best)].name);
+  return best;
+}
+
 absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::EngineOf(
     const OpSignature& signature) {
-  const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
   const std::string key = PlanKey(device_, ToString(signature.desc));
-  absl::StatusOr<std::vector<ConvolutionEngine>> offered =
-      EnginesFor(device_.cudnn(), signature.desc, device_.options(), measured ? kCandidatesMax : 1,
-                 KeptPlan(device_, key));
-  if (absl::IsUnimplemented(offered.status())) return Engine();
-  CAPSTAN_RETURN_IF_ERROR(offered.status());
-  std::vector<ConvolutionEngine>& engines = *offered;
+  if (const std::string kept = KeptPlan(device_, key); !kept.empty()) {
+    absl::StatusOr<ConvolutionEngine> found =
+        EngineNamed(device_.cudnn(), signature.desc, device_.options(), kept);
+    if (found.ok()) return std::make_shared<const ConvolutionEngine>(*std::move(found));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<ConvolutionEngine> engines, Offered(signature.desc));
+  if (engines.empty()) return Engine();
   int best = 0;
   if (engines.size() > 1) {
-    int64_t bytes = 0;
-    for (const ConvolutionEngine& engine : engines) bytes = std::max(bytes, engine.workspace_bytes);
-    const absl::Status room = device_.ReserveWorkspace(bytes);
-    const absl::StatusOr<Rehearsal> rehearsal =
-        room.ok() ? Rehearsal::Create(device_, signature) : room;
-    // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
-    if (!absl::IsResourceExhausted(rehearsal.status())) {
-      CAPSTAN_RETURN_IF_ERROR(rehearsal.status());
-      CAPSTAN_ASSIGN_OR_RETURN(best, Fastest(device_, signature, *rehearsal, engines));
-      KeepPlan(device_, key, engines[static_cast<size_t>(best)].name);
-    }
+    CAPSTAN_ASSIGN_OR_RETURN(best, Measured(signature, key, engines));
   }
   return std::make_shared<const ConvolutionEngine>(std::move(engines[static_cast<size_t>(best)]));
+}
+
+absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::SmallerThan(
+    const ConvolutionEngine& engine, const OpDesc& desc) {
+  if (engine.workspace_bytes == 0) return absl::UnimplementedError("it needs no workspace");
+  CudaOptions options = device_.options();
+  options.workspace_bytes_max = engine.workspace_bytes - 1;
+  const bool measured = options.plan_choice == PlanChoice::kMeasured;
+  CAPSTAN_ASSIGN_OR_RETURN(
+      std::vector<ConvolutionEngine> engines,
+      EnginesFor(device_.cudnn(), desc, options, measured ? kCandidatesMax : 1));
+  const auto least = std::min_element(engines.begin(), engines.end(),
+                                      [](const ConvolutionEngine& a, const ConvolutionEngine& b) {
+                                        return a.workspace_bytes < b.workspace_bytes;
+                                      });
+  if (options.say != nullptr) {
+    options.say(absl::StrCat(ToString(desc), ": no memory for the workspace of ",
+                             engine.workspace_bytes, " bytes; a plan that may be slower takes ",
+                             least->workspace_bytes));
+  }
+  return std::make_shared<const ConvolutionEngine>(std::move(*least));
 }
 
 absl::StatusOr<std::unique_ptr<CudaPlan>> ConvolutionPlanner::Prepare(
@@ -207,12 +344,18 @@ absl::StatusOr<std::unique_ptr<CudaPlan>> ConvolutionPlanner::Prepare(
     if (chosen_.size() >= kChosenMax) chosen_.clear();
     found = chosen_.emplace(desc, *std::move(engine)).first;
   }
-  auto plan = std::make_unique<ConvolutionPlan>(signature, device_, found->second);
-  if (const absl::Status reserved = device_.ReserveWorkspace(plan->WorkspaceBytes());
-      !reserved.ok()) {
-    return Annotate(reserved, ToString(desc));
+  Engine& engine = found->second;
+  for (;;) {
+    auto plan = std::make_unique<ConvolutionPlan>(signature, device_, engine);
+    const absl::Status reserved = device_.ReserveWorkspace(plan->WorkspaceBytes());
+    if (reserved.ok()) return std::unique_ptr<CudaPlan>(std::move(plan));
+    if (engine == nullptr || !absl::IsResourceExhausted(reserved)) {
+      return Annotate(reserved, ToString(desc));
+    }
+    absl::StatusOr<Engine> smaller = SmallerThan(*engine, desc);
+    if (!smaller.ok()) return Annotate(reserved, ToString(desc));
+    engine = *std::move(smaller);  // Needs less each time, so that this ends.
   }
-  return std::unique_ptr<CudaPlan>(std::move(plan));
 }
 
 }  // namespace capstan::kernels::cuda

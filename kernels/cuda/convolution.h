@@ -1,5 +1,6 @@
-// Convolutions: by cuDNN, or by plain loops where it offers no plan; bias, ReLU and the bias
-// gradient by own kernels, so that NaN passes through (kernels/README.md).
+// Convolutions: by cuDNN, or by plain loops where it offers no plan. Bias and ReLU by an own kernel
+// behind it, or, where that was measured to be faster, in cuDNN's plan; the bias gradient by own
+// kernels. NaN passes through all of them (kernels/README.md).
 //
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_KERNELS_CUDA_CONVOLUTION_H_
@@ -7,6 +8,8 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/cuda_plan.h"
@@ -19,7 +22,11 @@ class ConvolutionPlanner {
   explicit ConvolutionPlanner(Device& device) : device_(device) {}  // Outlives planner and plans.
 
   // REQUIRES: desc.n > 0. The plan that was chosen for a descriptor is kept, up to kChosenMax.
-  // Errors: kResourceExhausted  no memory for the workspace; kInternal and others of cuDNN.
+  //
+  // Where there is no memory for its workspace, it is given up for one that needs less, and that is
+  // told (CudaOptions::say). kMeasured: that of the offered ones that needs least. kHeuristic: the
+  // library's first among those that need less; then the bits depend on what memory was left, too.
+  // Errors: kResourceExhausted  no memory for the least one either; kInternal and others of cuDNN.
   absl::StatusOr<std::unique_ptr<CudaPlan>> Prepare(const OpSignature& signature);
 
  private:
@@ -28,6 +35,13 @@ class ConvolutionPlanner {
   // Null: plain loops.
   using Engine = std::shared_ptr<const ConvolutionEngine>;
   absl::StatusOr<Engine> EngineOf(const OpSignature& signature);
+  // All that there is to choose from; none: plain loops.
+  absl::StatusOr<std::vector<ConvolutionEngine>> Offered(const OpDesc& desc);
+  // The index of the fastest, which is kept under `key`; the first where none can be timed.
+  absl::StatusOr<int> Measured(const OpSignature& signature, const std::string& key,
+                               const std::vector<ConvolutionEngine>& engines);
+  // In place of one that there is no memory for. Errors: kUnimplemented  none needs less.
+  absl::StatusOr<Engine> SmallerThan(const ConvolutionEngine& engine, const OpDesc& desc);
 
   Device& device_;
   std::map<OpDesc, Engine> chosen_;

@@ -110,8 +110,8 @@ cudaError_t BackwardWeightsOf(const ConvolutionArgs& a, cudaStream_t stream) {
   Operands<T> operands = OperandsOf<T>(a);
   operands.weight = nullptr;
   const int elements = a.out_c * a.shape.kernel * a.shape.kernel * a.shape.c;  // < 2^31.
-  BackwardWeightsKernel<<<static_cast<unsigned>(elements), kBlockThreads, 0, stream>>>(
-      operands, static_cast<float*>(a.weight));
+  Launch(BackwardWeightsKernel<T>, static_cast<unsigned>(elements), kBlockThreads, stream, operands,
+         static_cast<float*>(a.weight));
   return cudaGetLastError();
 }
 

@@ -22,6 +22,13 @@ inline constexpr int64_t kAlignmentBytes = 16;
 // Parts of the workspace begin at multiples of it.
 constexpr int64_t RoundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
+// What tensors hold in that mode.
+constexpr Element ElementOf(Compute compute) {
+  return compute == Compute::kBf16   ? Element::kBf16
+         : compute == Compute::kFp16 ? Element::kFp16
+                                     : Element::kFloat;
+}
+
 class CudaPlan : public Plan {
  public:
   // `signature` has the backend's tensor type (WithTensorType). The device outlives the plan.
@@ -37,16 +44,7 @@ class CudaPlan : public Plan {
   const OpDesc& desc() const { return signature_.desc; }
   Device& device() const { return device_; }
   cudaStream_t stream() const { return device_.stream(); }
-  Element element() const {
-    switch (device_.options().compute) {
-      case Compute::kBf16:
-        return Element::kBf16;
-      case Compute::kFp16:
-        return Element::kFp16;
-      default:
-        return Element::kFloat;
-    }
-  }
+  Element element() const { return ElementOf(device_.options().compute); }
   void* Workspace(int64_t offset) const { return static_cast<char*>(device_.workspace()) + offset; }
   // FromCuda with the op in front.
   absl::Status Launched(cudaError_t error) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/cuda_plan.h"
@@ -16,6 +17,11 @@ using Dimensions = std::array<int64_t, 4>;  // cuDNN's order: N, C, H, W.
 constexpr int64_t kXId = 'x';
 constexpr int64_t kWeightId = 'w';
 constexpr int64_t kYId = 'y';
+constexpr int64_t kBiasId = 'b';
+constexpr int64_t kSumsId = 's';    // What a fused convolution gives to its bias, or ReLU;
+constexpr int64_t kBiasedId = 'p';  // and the bias to ReLU.
+
+constexpr char kFusedPrefix[] = "fused ";  // Of a plan's name.
 
 absl::StatusOr<Descriptor> Make(cudnnBackendDescriptorType_t type, const char* what) {
   cudnnBackendDescriptor_t descriptor = nullptr;
@@ -42,8 +48,12 @@ absl::Status Finalize(const Descriptor& descriptor, const char* what) {
   return absl::OkStatus();
 }
 
+// kVirtual: between two operations of a plan, never in memory.
+enum class Place { kMemory, kVirtual };
+
 // A tensor that lies in memory as [d0, d2, d3, d1]: NHWC, or OHWI of weights.
-absl::StatusOr<Descriptor> Tensor(int64_t id, const Dimensions& d, cudnnDataType_t type) {
+absl::StatusOr<Descriptor> Tensor(int64_t id, const Dimensions& d, cudnnDataType_t type,
+                                  Place place = Place::kMemory) {
   const Dimensions strides = {d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]};
   CAPSTAN_ASSIGN_OR_RETURN(Descriptor t, Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor"));
   CAPSTAN_RETURN_IF_ERROR(Set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
@@ -53,6 +63,11 @@ absl::StatusOr<Descriptor> Tensor(int64_t id, const Dimensions& d, cudnnDataType
   const int64_t alignment = kAlignmentBytes;
   CAPSTAN_RETURN_IF_ERROR(
       Set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment));
+  if (place == Place::kVirtual) {
+    const bool is_virtual = true;
+    CAPSTAN_RETURN_IF_ERROR(
+        Set(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual));
+  }
   CAPSTAN_RETURN_IF_ERROR(Finalize(t, "a tensor"));
   return t;
 }
@@ -119,45 +134,99 @@ Names NamesOf(OpKind kind) {
 
 // What a descriptor points to must live as long as it does: the graph and all in it.
 struct Graph {
-  Descriptor x, weight, y, window, operation, graph;
+  Fusion fusion = Fusion::kNone;
+  Descriptor x, weight, y, window;
+  Descriptor bias, sums, biased;  // Of fused graphs; null where there is none.
+  std::vector<Descriptor> rules;  // Of the operations behind the convolution.
+  std::vector<Descriptor> operations;
+  Descriptor graph;
 };
 
-absl::StatusOr<Graph> GraphOf(cudnnHandle_t handle, const OpDesc& d, Compute compute) {
+// The convolution of x and weight, or of two others of the three, with `y`.
+absl::Status AddConvolution(OpKind kind, const Descriptor& y, Graph& g) {
+  const Names names = NamesOf(kind);
+  CAPSTAN_ASSIGN_OR_RETURN(Descriptor operation, Make(names.type, "an operation"));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(operation, names.window, g.window));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(operation, names.x, g.x));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(operation, names.weight, g.weight));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(operation, names.y, y));
+  const float alpha = 1.0f;
+  const float beta = 0.0f;
+  CAPSTAN_RETURN_IF_ERROR(Set(operation, names.alpha, CUDNN_TYPE_FLOAT, 1, &alpha));
+  CAPSTAN_RETURN_IF_ERROR(Set(operation, names.beta, CUDNN_TYPE_FLOAT, 1, &beta));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(operation, "an operation"));
+  g.operations.push_back(std::move(operation));
+  return absl::OkStatus();
+}
+
+// to = from + addend, or, without one, of `from` alone; computed in fp32.
+absl::Status AddPointwise(cudnnPointwiseMode_t mode, const Descriptor& from,
+                          const Descriptor* addend, const Descriptor& to, Graph& g) {
+  const cudnnDataType_t fp32 = CUDNN_DATA_FLOAT;
+  CAPSTAN_ASSIGN_OR_RETURN(Descriptor rule, Make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a rule"));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(rule, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
+  CAPSTAN_RETURN_IF_ERROR(
+      Set(rule, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &fp32));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(rule, "a rule"));
+  CAPSTAN_ASSIGN_OR_RETURN(Descriptor operation,
+                           Make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "an operation"));
+  CAPSTAN_RETURN_IF_ERROR(
+      SetDescriptor(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, rule));
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from));
+  if (addend != nullptr) {
+    CAPSTAN_RETURN_IF_ERROR(
+        SetDescriptor(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *addend));
+  }
+  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to));
+  CAPSTAN_RETURN_IF_ERROR(Finalize(operation, "an operation"));
+  g.rules.push_back(std::move(rule));
+  g.operations.push_back(std::move(operation));
+  return absl::OkStatus();
+}
+
+// The convolution, its bias and its ReLU, with fp32 between them: y is rounded once.
+absl::Status AddFused(const OpDesc& d, Graph& g) {
+  const Dimensions image = {d.n, d.out_c, d.out_h, d.out_w};
+  CAPSTAN_ASSIGN_OR_RETURN(g.sums, Tensor(kSumsId, image, CUDNN_DATA_FLOAT, Place::kVirtual));
+  CAPSTAN_RETURN_IF_ERROR(AddConvolution(d.kind, g.sums, g));
+  if (!d.has_bias) return AddPointwise(CUDNN_POINTWISE_RELU_FWD, g.sums, nullptr, g.y, g);
+  CAPSTAN_ASSIGN_OR_RETURN(g.bias, Tensor(kBiasId, {1, d.out_c, 1, 1}, CUDNN_DATA_FLOAT));
+  if (!d.fuse_relu) return AddPointwise(CUDNN_POINTWISE_ADD, g.sums, &g.bias, g.y, g);
+  CAPSTAN_ASSIGN_OR_RETURN(g.biased, Tensor(kBiasedId, image, CUDNN_DATA_FLOAT, Place::kVirtual));
+  CAPSTAN_RETURN_IF_ERROR(AddPointwise(CUDNN_POINTWISE_ADD, g.sums, &g.bias, g.biased, g));
+  return AddPointwise(CUDNN_POINTWISE_RELU_FWD, g.biased, nullptr, g.y, g);
+}
+
+absl::StatusOr<Graph> GraphOf(cudnnHandle_t handle, const OpDesc& d, Compute compute,
+                              Fusion fusion) {
   const cudnnDataType_t type = compute == Compute::kBf16   ? CUDNN_DATA_BFLOAT16
                                : compute == Compute::kFp16 ? CUDNN_DATA_HALF
                                                            : CUDNN_DATA_FLOAT;
   Graph g;
+  g.fusion = fusion;
   CAPSTAN_ASSIGN_OR_RETURN(g.x, Tensor(kXId, {d.n, d.c, d.h, d.w}, type));
   CAPSTAN_ASSIGN_OR_RETURN(g.weight, Tensor(kWeightId, {d.out_c, d.c, d.kernel, d.kernel}, type));
   CAPSTAN_ASSIGN_OR_RETURN(g.y, Tensor(kYId, {d.n, d.out_c, d.out_h, d.out_w}, type));
   CAPSTAN_ASSIGN_OR_RETURN(g.window, Window(d));
-  const Names names = NamesOf(d.kind);
-  CAPSTAN_ASSIGN_OR_RETURN(g.operation, Make(names.type, "an operation"));
-  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.window, g.window));
-  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.x, g.x));
-  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.weight, g.weight));
-  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.operation, names.y, g.y));
-  const float alpha = 1.0f;
-  const float beta = 0.0f;
-  CAPSTAN_RETURN_IF_ERROR(Set(g.operation, names.alpha, CUDNN_TYPE_FLOAT, 1, &alpha));
-  CAPSTAN_RETURN_IF_ERROR(Set(g.operation, names.beta, CUDNN_TYPE_FLOAT, 1, &beta));
-  CAPSTAN_RETURN_IF_ERROR(Finalize(g.operation, "an operation"));
+  CAPSTAN_RETURN_IF_ERROR(fusion == Fusion::kNone ? AddConvolution(d.kind, g.y, g)
+                                                  : AddFused(d, g));
+  std::vector<cudnnBackendDescriptor_t> operations;
+  for (const Descriptor& operation : g.operations) operations.push_back(operation.get());
   CAPSTAN_ASSIGN_OR_RETURN(g.graph, Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "a graph"));
   CAPSTAN_RETURN_IF_ERROR(
       Set(g.graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
-  CAPSTAN_RETURN_IF_ERROR(SetDescriptor(g.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, g.operation));
+  CAPSTAN_RETURN_IF_ERROR(Set(g.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                              static_cast<int64_t>(operations.size()), operations.data()));
   CAPSTAN_RETURN_IF_ERROR(Finalize(g.graph, "a graph"));
   return g;
 }
 
-// The descriptors of `type` that an attribute holds.
+// The descriptors of `type` that an attribute holds, of which there are at most `count`.
 absl::StatusOr<std::vector<Descriptor>> List(const Descriptor& holder,
                                              cudnnBackendAttributeName_t name,
-                                             cudnnBackendDescriptorType_t type, const char* what) {
-  int64_t count = 0;
-  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(holder.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
-                                               &count, nullptr),
-                      absl::StrCat("counting ", what));
+                                             cudnnBackendDescriptorType_t type, int64_t count,
+                                             const char* what) {
   std::vector<Descriptor> list;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (int64_t i = 0; i < count; ++i) {
@@ -183,7 +252,11 @@ absl::StatusOr<std::vector<Descriptor>> ConfigsOf(const Graph& graph, cudnnBacke
   CAPSTAN_RETURN_IF_ERROR(
       Set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
   CAPSTAN_RETURN_IF_ERROR(Finalize(heuristic, "a heuristic"));
-  return List(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+  int64_t count = 0;
+  CAPSTAN_CUDNN_CHECK(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+                      "counting plans");
+  return List(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count,
               "plans");
 }
 
@@ -211,9 +284,11 @@ absl::StatusOr<std::string> NameOf(const Descriptor& config) {
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor engine, EngineIn(config));
   CAPSTAN_ASSIGN_OR_RETURN(const int64_t index,
                            Get<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<Descriptor> choices,
-                           List(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "settings"));
+  // Asked how many there are, the library says 0.
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const std::vector<Descriptor> choices,
+      List(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+           CUDNN_KNOB_TYPE_COUNTS, "settings"));
   std::vector<std::pair<int, int64_t>> settings;
   for (const Descriptor& choice : choices) {
     CAPSTAN_ASSIGN_OR_RETURN(const auto knob,
@@ -292,6 +367,7 @@ absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
                                                        const std::shared_ptr<const Graph>& graph,
                                                        const CudaOptions& options, int count_max,
                                                        const IsAskedFor& asked_for) {
+  const bool is_fused = graph->fusion == Fusion::kBiasRelu;
   std::vector<ConvolutionEngine> engines;
   absl::Status failure;  // The first one that is more than a plan that does not fit.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -305,14 +381,16 @@ absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
       if (static_cast<int>(engines.size()) == count_max) break;
       const auto notes = NotesOf(config);
       if (!notes.ok() || !Accepts(options.compute, *notes)) continue;
-      const std::string name = NameOf(config).value_or("");
+      std::string name = NameOf(config).value_or("");
+      if (is_fused && !name.empty()) name.insert(0, kFusedPrefix);
       if (!asked_for(name)) continue;
       absl::StatusOr<ConvolutionEngine> engine = Compile(handle, std::move(config));
       if (!engine.ok()) {
         if (!absl::IsUnimplemented(engine.status())) failure.Update(engine.status());
       } else if (engine->workspace_bytes <= options.workspace_bytes_max) {
         engine->graph = graph;
-        engine->name = name;
+        engine->is_fused = is_fused;
+        engine->name = std::move(name);
         engines.push_back(*std::move(engine));
       }
     }
@@ -325,16 +403,9 @@ absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
 
 absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, const OpDesc& desc,
                                                           const CudaOptions& options, int count_max,
-                                                          const std::string& wanted) {
-  CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute));
+                                                          Fusion fusion) {
+  CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute, fusion));
   const auto graph = std::make_shared<const Graph>(std::move(made));
-  if (!wanted.empty()) {
-    std::vector<ConvolutionEngine> found =
-        Offered(handle, graph, options, 1, [&wanted](const std::string& name) {
-          return name == wanted;
-        }).value_or(std::vector<ConvolutionEngine>());
-    if (!found.empty()) return found;
-  }
   CAPSTAN_ASSIGN_OR_RETURN(
       std::vector<ConvolutionEngine> engines,
       Offered(handle, graph, options, count_max, [](const std::string&) { return true; }));
@@ -342,15 +413,30 @@ absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, 
   return engines;
 }
 
+absl::StatusOr<ConvolutionEngine> EngineNamed(cudnnHandle_t handle, const OpDesc& desc,
+                                              const CudaOptions& options, const std::string& name) {
+  const Fusion fusion = absl::StartsWith(name, kFusedPrefix) ? Fusion::kBiasRelu : Fusion::kNone;
+  std::vector<ConvolutionEngine> found;
+  if (!name.empty() && (fusion == Fusion::kNone || HasEpilogue(desc))) {
+    CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute, fusion));
+    const auto graph = std::make_shared<const Graph>(std::move(made));
+    CAPSTAN_ASSIGN_OR_RETURN(found, Offered(handle, graph, options, 1,
+                                            [&](const std::string& one) { return one == name; }));
+  }
+  if (found.empty()) return absl::NotFoundError(absl::StrCat("cuDNN offers no plan ", name));
+  return std::move(found.front());
+}
+
 absl::StatusOr<Descriptor> PackOf(const ConvolutionPointers& pointers, void* workspace) {
-  const std::array<int64_t, 3> ids = {kXId, kWeightId, kYId};
-  const std::array<void*, 3> data = {pointers.x, pointers.weight, pointers.y};
+  const std::array<int64_t, 4> ids = {kXId, kWeightId, kYId, kBiasId};
+  const std::array<void*, 4> data = {pointers.x, pointers.weight, pointers.y, pointers.bias};
+  const int64_t count = pointers.bias == nullptr ? 3 : 4;
   CAPSTAN_ASSIGN_OR_RETURN(Descriptor pack,
                            Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "a list of operands"));
   CAPSTAN_RETURN_IF_ERROR(
-      Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids.data()));
+      Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data()));
   CAPSTAN_RETURN_IF_ERROR(
-      Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data.data()));
+      Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data.data()));
   CAPSTAN_RETURN_IF_ERROR(
       Set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace));
   CAPSTAN_RETURN_IF_ERROR(Finalize(pack, "a list of operands"));

@@ -17,7 +17,8 @@
 namespace capstan::kernels::cuda {
 
 // x [n,h,w,c], y [n,out_h,out_w,c], index as y: the winner's offset in its window. One thread an
-// output element; backward gathers, so nothing is added atomically. About 4 B of x and 8 of y.
+// element of what is written, or four of its channels; backward gathers, so nothing is added
+// atomically. About 4 B of x and 8 of y.
 struct PoolArgs {
   Element type = Element::kFloat;  // Of x, y, dx, dy.
   WindowShape shape;
@@ -44,26 +45,36 @@ struct ColumnSumsArgs {
 };
 cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream);
 
+// What batch norm does besides: y = relu(..), or y = relu(.. + addend).
+enum class Fused { kNothing, kRelu, kAddendRelu };
+
 // Per channel over `rows` positions, with inv = 1 / sqrt(variance + epsilon):
 //   forward   mean = E[x], variance = E[(x - mean)^2];  y = (x - mean) * inv * scale + shift
-//   backward  dshift = sum dy, dscale = sum dy * normal, normal = (x - mean) * inv;
-//             dx = scale * inv * (dy - dshift / rows - normal * dscale / rows)
+//   backward  dshift = sum g, dscale = sum g * normal, normal = (x - mean) * inv;
+//             dx = scale * inv * (g - dshift / rows - normal * dscale / rows)
+//             g = dy where what ReLU was given is positive, else 0: computed again from x (kRelu),
+//             or seen at y (kAddendRelu), and then stored as dsum
 // Sums of x are taken about x[0], in fp32 within a thread and double between them.
-// Forward 12 B (x twice, y), inference 8 B, backward 20 B (x and dy twice, dx).
+// Forward 12 B (x twice, y), inference 8 B, backward 20 B (x and dy twice, dx). An addend costs
+// 4 B more forward, 8 B more backward (y, dsum); ReLU costs none.
 struct BatchNormArgs {
-  Element type = Element::kFloat;  // Of x, y, dx, dy.
-  int64_t rows = 0;                // n * h * w, >= 1.
+  Element type = Element::kFloat;  // Of x, y, addend, and their gradients.
+  Fused fused = Fused::kNothing;
+  int64_t rows = 0;  // n * h * w, >= 1.
   int c = 1;
   float epsilon = 0.0f;
   const void* x = nullptr;
+  const void* addend = nullptr;  // kAddendRelu, forward and inference.
   const void* dy = nullptr;      // Backward.
+  const void* y = nullptr;       // kAddendRelu, backward.
   const float* scale = nullptr;  // [c]; also shift, mean, variance, dscale and dshift.
-  const float* shift = nullptr;
-  float* mean = nullptr;      // Forward writes it, others read it.
-  float* variance = nullptr;  // Likewise.
+  const float* shift = nullptr;  // Backward: kRelu alone.
+  float* mean = nullptr;         // Forward writes it, others read it.
+  float* variance = nullptr;     // Likewise.
   float* dscale = nullptr;
   float* dshift = nullptr;
-  void* out = nullptr;      // y or dx.
+  void* out = nullptr;      // y, which may be addend; or dx.
+  void* dsum = nullptr;     // kAddendRelu, backward; may be dy.
   void* scratch = nullptr;  // ColumnSumsScratchBytes(rows, c); not for inference.
 };
 cudaError_t LaunchBatchNormForward(const BatchNormArgs& args, cudaStream_t stream);

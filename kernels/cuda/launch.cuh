@@ -1,10 +1,17 @@
-// What the .cu files share: vectors of four elements, grids, sums over a block.
+// What the .cu files share: launches, vectors of four elements, grids.
+//
+// They are compiled by nvcc, and once more by the host's compiler for an emulated GPU, so that
+// tests can run them where there is none. That one is given CUDA's language, and Launch, beforehand
+// (kernels/cuda/emulation/device_code.h).
 #ifndef CAPSTAN_KERNELS_CUDA_LAUNCH_CUH_
 #define CAPSTAN_KERNELS_CUDA_LAUNCH_CUH_
 
+#if defined(__CUDACC__)
 #include <cuda_runtime.h>
+#endif
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/element_rules.h"
 #include "kernels/cuda/kernel_types.h"
@@ -14,6 +21,15 @@ namespace capstan::kernels::cuda {
 inline constexpr int kBlockThreads = 256;
 inline constexpr int64_t kGridBlocksMax = 1 << 16;  // Loops over the grid cover the rest.
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
+
+#if defined(__CUDACC__)
+// Enqueues kernel(args...) on all threads of a grid. An error stays for cudaGetLastError().
+template <typename... Parameters>
+void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
+            std::type_identity_t<Parameters>... args) {
+  kernel<<<grid, block, 0, stream>>>(args...);
+}
+#endif
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr unsigned BlocksFor(int64_t items, int64_t items_of_block) {
@@ -110,7 +126,7 @@ __global__ void __launch_bounds__(kBlockThreads) MapKernel(Op op, int64_t n, boo
 template <class Op>
 cudaError_t Map(const Op& op, int64_t n, bool aligned, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;  // A grid of no blocks is itself an error.
-  MapKernel<<<BlocksFor(n, 4 * kBlockThreads), kBlockThreads, 0, stream>>>(op, n, aligned);
+  Launch(MapKernel<Op>, BlocksFor(n, 4 * kBlockThreads), kBlockThreads, stream, op, n, aligned);
   return cudaGetLastError();  // Of the launch; faults in flight surface at Synchronize().
 }
 

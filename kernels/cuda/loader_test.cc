@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/testing/status_matchers.h"
+#include "kernels/cuda/plugin_abi.h"
 
 namespace capstan::kernels::cuda {
 namespace {
@@ -39,10 +40,11 @@ TEST_CASE("CUDA loader: a library that is no plugin is refused", "[kernels][cuda
 }
 
 TEST_CASE("CUDA loader: a plugin of another version is refused, naming both", "[kernels][cuda]") {
+  const std::string wanted = "expected " + std::to_string(kPluginVersion);
   CHECK_STATUS(OpenCudaBackend({}, {.path = kOldPlugin}), absl::StatusCode::kFailedPrecondition,
-               "version 4294967295, expected 7");
+               "version 4294967295, " + wanted);
   CHECK_STATUS(CheckCudaPlugin({.path = kOldPlugin}), absl::StatusCode::kFailedPrecondition,
-               "expected 7");
+               wanted);
 }
 
 TEST_CASE("CUDA loader: the plugin opens a GPU, or says why not", "[kernels][cuda]") {

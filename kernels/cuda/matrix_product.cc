@@ -12,6 +12,9 @@
 namespace capstan::kernels::cuda {
 namespace {
 
+// A product has no smaller plan to fall back on where a card is full, as convolutions have.
+constexpr int64_t kProductWorkspaceBytesMax = int64_t{1} << 30;
+
 // Shape of a matrix in memory, columns first.
 struct Extent {
   int64_t rows, columns;
@@ -61,7 +64,8 @@ absl::StatusOr<Preference> PreferenceOf(const CudaOptions& options) {
   cublasLtMatmulPreference_t raw = nullptr;
   CAPSTAN_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&raw), "creating a preference");
   Preference preference(raw);
-  const auto bytes = static_cast<uint64_t>(options.workspace_bytes_max);
+  const auto bytes =
+      static_cast<uint64_t>(std::min(options.workspace_bytes_max, kProductWorkspaceBytesMax));
   CAPSTAN_RETURN_IF_ERROR(
       SetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes));
   // Partial sums are never rounded to 16 bits.

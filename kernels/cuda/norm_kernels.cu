@@ -1,122 +1,10 @@
 // Sums over positions and batch norm; image_kernels.h has the maths, shapes and bytes of each.
-//
-// A block is kColumns channels wide and kLines positions deep and walks down a chunk of positions;
-// the chunks' sums are added by one block a strip of channels. Chunks depend on the shape alone.
+#include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/image_kernels.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace capstan::kernels::cuda {
 namespace {
-
-constexpr int kColumns = 32;
-constexpr int kLines = 8;
-constexpr int64_t kChunkRowsMin = 512;
-constexpr int64_t kChunksMax = 512;  // What one block adds up in little time.
-constexpr int kAddLines = 16;
-
-struct Geometry {
-  int64_t rows;
-  int c;
-  int64_t chunk_rows;
-};
-
-Geometry GeometryOf(int64_t rows, int c) {
-  const int64_t spread = CeilDiv(rows, kChunksMax);
-  return {rows, c, spread > kChunkRowsMin ? spread : kChunkRowsMin};
-}
-dim3 GridOf(const Geometry& g) {
-  return dim3(static_cast<unsigned>(CeilDiv(g.c, kColumns)),
-              static_cast<unsigned>(CeilDiv(g.rows, g.chunk_rows)));
-}
-
-struct Pair {
-  float a, b;
-};
-
-// partial[chunk, column] = sums over the chunk of values(row, column).
-template <class Values>
-__global__ void __launch_bounds__(kColumns* kLines)
-    ChunkSumsKernel(Values values, Geometry g, double2* partial) {
-  __shared__ double2 lines[kLines][kColumns];
-  const int column = blockIdx.x * kColumns + threadIdx.x;
-  const int64_t begin = blockIdx.y * g.chunk_rows;
-  const int64_t end = begin + g.chunk_rows < g.rows ? begin + g.chunk_rows : g.rows;
-  float a = 0.0f;
-  float b = 0.0f;
-  if (column < g.c) {
-    const auto of_column = values.OfColumn(column);
-    for (int64_t row = begin + threadIdx.y; row < end; row += kLines) {
-      const Pair pair = of_column(row * g.c + column);
-      a += pair.a;
-      b += pair.b;
-    }
-  }
-  lines[threadIdx.y][threadIdx.x] = make_double2(a, b);
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= g.c) return;
-  double2 sum = make_double2(0.0, 0.0);
-  for (int line = 0; line < kLines; ++line) {
-    sum.x += lines[line][threadIdx.x].x;
-    sum.y += lines[line][threadIdx.x].y;
-  }
-  partial[int64_t{blockIdx.y} * g.c + column] = sum;
-}
-
-// finish(column, sums over all chunks).
-template <class Finish>
-__global__ void __launch_bounds__(kColumns* kAddLines)
-    AddChunksKernel(Finish finish, int64_t chunks, int c, const double2* partial) {
-  __shared__ double2 lines[kAddLines][kColumns];
-  const int column = blockIdx.x * kColumns + threadIdx.x;
-  double2 sum = make_double2(0.0, 0.0);
-  if (column < c) {
-    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += kAddLines) {
-      const double2 one = partial[chunk * c + column];
-      sum.x += one.x;
-      sum.y += one.y;
-    }
-  }
-  lines[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= c) return;
-  sum = make_double2(0.0, 0.0);
-  for (int line = 0; line < kAddLines; ++line) {
-    sum.x += lines[line][threadIdx.x].x;
-    sum.y += lines[line][threadIdx.x].y;
-  }
-  finish(column, sum);
-}
-
-// map(element) for all elements, with what a column needs computed once a thread.
-template <class ColumnMap>
-__global__ void __launch_bounds__(kColumns* kLines) ColumnMapKernel(ColumnMap map, Geometry g) {
-  const int column = blockIdx.x * kColumns + threadIdx.x;
-  if (column >= g.c) return;
-  const int64_t begin = blockIdx.y * g.chunk_rows;
-  const int64_t end = begin + g.chunk_rows < g.rows ? begin + g.chunk_rows : g.rows;
-  const auto of_column = map.OfColumn(column);
-  for (int64_t row = begin + threadIdx.y; row < end; row += kLines) {
-    of_column(row * g.c + column);
-  }
-}
-
-template <class Values, class Finish>
-cudaError_t Sum(const Values& values, const Finish& finish, const Geometry& g, void* scratch,
-                cudaStream_t stream) {
-  auto* const partial = static_cast<double2*>(scratch);
-  const dim3 grid = GridOf(g);
-  ChunkSumsKernel<<<grid, dim3(kColumns, kLines), 0, stream>>>(values, g, partial);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
-  AddChunksKernel<<<grid.x, dim3(kColumns, kAddLines), 0, stream>>>(finish, int64_t{grid.y}, g.c,
-                                                                    partial);
-  return cudaGetLastError();
-}
-
-template <class ColumnMap>
-cudaError_t MapColumns(const ColumnMap& map, const Geometry& g, cudaStream_t stream) {
-  ColumnMapKernel<<<GridOf(g), dim3(kColumns, kLines), 0, stream>>>(map, g);
-  return cudaGetLastError();
-}
 
 __device__ __forceinline__ float Inverse(float variance, float epsilon) {
   return 1.0f / sqrtf(variance + epsilon);
@@ -124,14 +12,19 @@ __device__ __forceinline__ float Inverse(float variance, float epsilon) {
 
 // ---------------------------------------------------------------- bias gradient
 
-template <typename T>
+template <int N, typename T>
 struct GradientValues {
   const T* dy;
-  struct Column {
+  struct Columns {
     const T* dy;
-    __device__ Pair operator()(int64_t i) const { return {Load(dy + i), 0.0f}; }
+    Pair (&sums)[N];
+    __device__ Row<N> Read(int64_t i) const { return RowAt<N>(dy + i); }
+    __device__ void Use(int64_t, const Row<N>& g) const {
+#pragma unroll
+      for (int k = 0; k < N; ++k) sums[k].a += g.v[k];
+    }
   };
-  __device__ Column OfColumn(int) const { return {dy}; }
+  __device__ Columns OfColumns(int, Pair (&sums)[N]) const { return {dy, sums}; }
 };
 struct StoreSums {
   float* sums;
@@ -140,27 +33,29 @@ struct StoreSums {
   }
 };
 
-template <typename T>
-cudaError_t ColumnSumsOf(const ColumnSumsArgs& a, cudaStream_t stream) {
-  return Sum(GradientValues<T>{static_cast<const T*>(a.dy)}, StoreSums{a.sums},
-             GeometryOf(a.rows, a.c), a.scratch, stream);
-}
-
-// ---------------------------------------------------------------- batch norm
+// ---------------------------------------------------------------- batch norm, forward
 
 // Deviations from x[0] of the channel, and their squares: no cancellation, whatever the mean.
-template <typename T>
+template <int N, typename T>
 struct DeviationValues {
   const T* x;
-  struct Column {
+  struct Columns {
     const T* x;
-    float pivot;
-    __device__ Pair operator()(int64_t i) const {
-      const float deviation = Load(x + i) - pivot;
-      return {deviation, deviation * deviation};
+    Row<N> pivot;
+    Pair (&sums)[N];
+    __device__ Row<N> Read(int64_t i) const { return RowAt<N>(x + i); }
+    __device__ void Use(int64_t, const Row<N>& one) const {
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const float deviation = one.v[k] - pivot.v[k];
+        sums[k].a += deviation;
+        sums[k].b += deviation * deviation;
+      }
     }
   };
-  __device__ Column OfColumn(int column) const { return {x, Load(x + column)}; }
+  __device__ Columns OfColumns(int column, Pair (&sums)[N]) const {
+    return {x, RowAt<N>(x + column), sums};
+  }
 };
 template <typename T>
 struct StoreMoments {
@@ -176,43 +71,119 @@ struct StoreMoments {
   }
 };
 
-template <typename T>
-struct Normalise {
-  BatchNormArgs a;
-  struct Column {
-    const T* x;
-    T* y;
-    float mean, inverse, scale, shift;
-    __device__ void operator()(int64_t i) const {
-      Store(y + i, (Load(x + i) - mean) * inverse * scale + shift);
-    }
-  };
-  __device__ Column OfColumn(int j) const {
-    return {static_cast<const T*>(a.x),
-            static_cast<T*>(a.out),
-            a.mean[j],
-            Inverse(a.variance[j], a.epsilon),
-            a.scale[j],
-            a.shift[j]};
+// x of N channels to normal * scale + shift.
+template <int N>
+struct Normal {
+  Row<N> mean, inverse, scale, shift;
+  __device__ Normal(const BatchNormArgs& a, int column)
+      : mean(ChannelsAt<N>(a.mean, column)),
+        inverse(ChannelsAt<N>(a.variance, column)),
+        scale(ChannelsAt<N>(a.scale, column)),
+        shift() {
+    if (a.shift != nullptr) shift = ChannelsAt<N>(a.shift, column);
+#pragma unroll
+    for (int k = 0; k < N; ++k) inverse.v[k] = Inverse(inverse.v[k], a.epsilon);
+  }
+  __device__ float operator()(float x, int k) const {
+    return (x - mean.v[k]) * inverse.v[k] * scale.v[k] + shift.v[k];
   }
 };
 
-// dy, and dy * normal.
-template <typename T>
-struct BackwardValues {
+template <int N, typename T, Fused kFused>
+struct Normalise {
   BatchNormArgs a;
-  struct Column {
+  struct Columns {
     const T* x;
-    const T* dy;
-    float mean, inverse;
-    __device__ Pair operator()(int64_t i) const {
-      const float g = Load(dy + i);
-      return {g, g * ((Load(x + i) - mean) * inverse)};
+    const T* addend;
+    T* y;
+    Normal<N> normal;
+    struct Values {
+      Row<N> x, addend;
+    };
+    __device__ Values Read(int64_t i) const {
+      if constexpr (kFused == Fused::kAddendRelu) {
+        return {RowAt<N>(x + i), RowAt<N>(addend + i)};
+      } else {
+        return {RowAt<N>(x + i), {}};
+      }
+    }
+    __device__ void Use(int64_t i, const Values& in) const {
+      Row<N> out;
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        out.v[k] = normal(in.x.v[k], k);
+        if constexpr (kFused == Fused::kAddendRelu) out.v[k] += in.addend.v[k];
+        if constexpr (kFused != Fused::kNothing) out.v[k] = Relu(out.v[k]);
+      }
+      StoreN<N>(y + i, out.v);
     }
   };
-  __device__ Column OfColumn(int j) const {
-    return {static_cast<const T*>(a.x), static_cast<const T*>(a.dy), a.mean[j],
-            Inverse(a.variance[j], a.epsilon)};
+  __device__ Columns OfColumns(int column) const {
+    return {static_cast<const T*>(a.x), static_cast<const T*>(a.addend), static_cast<T*>(a.out),
+            Normal<N>(a, column)};
+  }
+};
+
+// ---------------------------------------------------------------- batch norm, backward
+
+// The gradient of what ReLU was given.
+template <int N, typename T, Fused kFused>
+struct MaskedGradient {
+  const T* x;
+  const T* dy;
+  const T* y;
+  T* dsum;
+  Normal<N> normal;
+  struct Values {
+    Row<N> x, dy, y;
+  };
+  __device__ MaskedGradient(const BatchNormArgs& a, int column)
+      : x(static_cast<const T*>(a.x)),
+        dy(static_cast<const T*>(a.dy)),
+        y(static_cast<const T*>(a.y)),
+        dsum(static_cast<T*>(a.dsum)),
+        normal(a, column) {}
+  __device__ Values Read(int64_t i) const {
+    if constexpr (kFused == Fused::kAddendRelu) {
+      return {RowAt<N>(x + i), RowAt<N>(dy + i), RowAt<N>(y + i)};
+    } else {
+      return {RowAt<N>(x + i), RowAt<N>(dy + i), {}};
+    }
+  }
+  // Forward and backward compute the same sum, and round it alike: kernels are compiled without
+  // fused multiply-adds.
+  __device__ float Of(const Values& in, int k) const {
+    if constexpr (kFused == Fused::kRelu) return normal(in.x.v[k], k) > 0.0f ? in.dy.v[k] : 0.0f;
+    if constexpr (kFused == Fused::kAddendRelu) return in.y.v[k] > 0.0f ? in.dy.v[k] : 0.0f;
+    return in.dy.v[k];
+  }
+  __device__ float NormalOf(const Values& in, int k) const {
+    return (in.x.v[k] - normal.mean.v[k]) * normal.inverse.v[k];
+  }
+};
+
+// The gradient, and gradient * normal; stores it as dsum where that is an output.
+template <int N, typename T, Fused kFused>
+struct BackwardValues {
+  BatchNormArgs a;
+  struct Columns {
+    using Values = typename MaskedGradient<N, T, kFused>::Values;
+    MaskedGradient<N, T, kFused> gradient;
+    Pair (&sums)[N];
+    __device__ Values Read(int64_t i) const { return gradient.Read(i); }
+    __device__ void Use(int64_t i, const Values& in) const {
+      Row<N> g;
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        g.v[k] = gradient.Of(in, k);
+        sums[k].a += g.v[k];
+        sums[k].b += g.v[k] * gradient.NormalOf(in, k);
+      }
+      if constexpr (kFused == Fused::kAddendRelu) StoreN<N>(gradient.dsum + i, g.v);
+    }
+  };
+  __device__ Columns OfColumns(int column, Pair (&sums)[N]) const {
+    return {MaskedGradient<N, T, kFused>(a, column), sums};
   }
 };
 struct StoreGradients {
@@ -224,72 +195,141 @@ struct StoreGradients {
   }
 };
 
-template <typename T>
+template <int N, typename T, Fused kFused>
 struct BackwardMap {
   BatchNormArgs a;
-  struct Column {
-    const T* x;
-    const T* dy;
+  struct Columns {
+    using Values = typename MaskedGradient<N, T, kFused>::Values;
+    MaskedGradient<N, T, kFused> gradient;
     T* dx;
-    float mean, inverse, factor, mean_dy, mean_dy_normal;
-    __device__ void operator()(int64_t i) const {
-      const float normal = (Load(x + i) - mean) * inverse;
-      Store(dx + i, factor * (Load(dy + i) - mean_dy - normal * mean_dy_normal));
+    Row<N> mean_g, mean_g_normal;
+    __device__ Values Read(int64_t i) const { return gradient.Read(i); }
+    __device__ void Use(int64_t i, const Values& in) const {
+      Row<N> out;
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const float centred =
+            gradient.Of(in, k) - mean_g.v[k] - gradient.NormalOf(in, k) * mean_g_normal.v[k];
+        out.v[k] = gradient.normal.scale.v[k] * gradient.normal.inverse.v[k] * centred;
+      }
+      StoreN<N>(dx + i, out.v);
     }
   };
-  __device__ Column OfColumn(int j) const {
-    const float inverse = Inverse(a.variance[j], a.epsilon);
+  __device__ Columns OfColumns(int column) const {
+    Columns columns = {MaskedGradient<N, T, kFused>(a, column), static_cast<T*>(a.out),
+                       ChannelsAt<N>(a.dshift, column), ChannelsAt<N>(a.dscale, column)};
     const auto rows = static_cast<float>(a.rows);
-    return {static_cast<const T*>(a.x),
-            static_cast<const T*>(a.dy),
-            static_cast<T*>(a.out),
-            a.mean[j],
-            inverse,
-            a.scale[j] * inverse,
-            a.dshift[j] / rows,
-            a.dscale[j] / rows};
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      columns.mean_g.v[k] /= rows;
+      columns.mean_g_normal.v[k] /= rows;
+    }
+    return columns;
   }
 };
 
-template <typename T>
+// ---------------------------------------------------------------- launches
+
+template <int N, typename T, Fused kFused>
 cudaError_t InferenceOf(const BatchNormArgs& a, cudaStream_t stream) {
-  return MapColumns(Normalise<T>{a}, GeometryOf(a.rows, a.c), stream);
+  return MapColumns<N>(Normalise<N, T, kFused>{a}, ColumnGeometryOf(a.rows, a.c, N), stream);
 }
 
-template <typename T>
+template <int N, typename T, Fused kFused>
 cudaError_t ForwardOf(const BatchNormArgs& a, cudaStream_t stream) {
   const auto* const x = static_cast<const T*>(a.x);
   const StoreMoments<T> finish{x, static_cast<double>(a.rows), a.mean, a.variance};
   const cudaError_t error =
-      Sum(DeviationValues<T>{x}, finish, GeometryOf(a.rows, a.c), a.scratch, stream);
-  return error != cudaSuccess ? error : InferenceOf<T>(a, stream);
+      Sum<N>(DeviationValues<N, T>{x}, finish, ColumnGeometryOf(a.rows, a.c, N), a.scratch, stream);
+  return error != cudaSuccess ? error : InferenceOf<N, T, kFused>(a, stream);
+}
+
+template <int N, typename T, Fused kFused>
+cudaError_t BackwardOf(const BatchNormArgs& a, cudaStream_t stream) {
+  const ColumnGeometry g = ColumnGeometryOf(a.rows, a.c, N);
+  const StoreGradients finish{a.dscale, a.dshift};
+  const cudaError_t error = Sum<N>(BackwardValues<N, T, kFused>{a}, finish, g, a.scratch, stream);
+  if (error != cudaSuccess) return error;
+  if constexpr (kFused != Fused::kAddendRelu) {
+    return MapColumns<N>(BackwardMap<N, T, kFused>{a}, g, stream);
+  } else {
+    BatchNormArgs masked = a;  // The first pass has done it.
+    masked.dy = a.dsum;
+    return MapColumns<N>(BackwardMap<N, T, Fused::kNothing>{masked}, g, stream);
+  }
 }
 
 template <typename T>
-cudaError_t BackwardOf(const BatchNormArgs& a, cudaStream_t stream) {
-  const Geometry g = GeometryOf(a.rows, a.c);
-  const cudaError_t error =
-      Sum(BackwardValues<T>{a}, StoreGradients{a.dscale, a.dshift}, g, a.scratch, stream);
-  return error != cudaSuccess ? error : MapColumns(BackwardMap<T>{a}, g, stream);
+bool MayReadFour(const BatchNormArgs& a) {
+  for (const void* const p : {a.x, a.dy, a.addend, a.y}) {
+    if (!IsAligned4(static_cast<const T*>(p))) return false;
+  }
+  return a.c % 4 == 0 && IsAligned4(static_cast<const T*>(a.out)) &&
+         IsAligned4(static_cast<const T*>(a.dsum));
+}
+
+// run(N as a constant, T()) for the widest reads and the type of the tensors.
+template <class Run>
+cudaError_t ForWidth(const BatchNormArgs& a, const Run& run) {
+  return ForElement(a.type, [&](auto t) {
+    if (MayReadFour<decltype(t)>(a)) return run(std::integral_constant<int, 4>(), t);
+    return run(std::integral_constant<int, 1>(), t);
+  });
+}
+
+template <class Run>
+cudaError_t ForFused(Fused fused, const Run& run) {
+  switch (fused) {
+    case Fused::kNothing:
+      return run(std::integral_constant<Fused, Fused::kNothing>());
+    case Fused::kRelu:
+      return run(std::integral_constant<Fused, Fused::kRelu>());
+    case Fused::kAddendRelu:
+      return run(std::integral_constant<Fused, Fused::kAddendRelu>());
+  }
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace
 
 int64_t ColumnSumsScratchBytes(int64_t rows, int c) {
-  return int64_t{GridOf(GeometryOf(rows, c)).y} * c * static_cast<int64_t>(sizeof(double2));
+  const int64_t chunks_1 = ColumnGeometryOf(rows, c, 1).chunks();
+  const int64_t chunks_4 = ColumnGeometryOf(rows, c, 4).chunks();
+  const int64_t chunks = chunks_1 > chunks_4 ? chunks_1 : chunks_4;
+  return chunks * c * static_cast<int64_t>(sizeof(double2));
 }
 
 cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream) {
-  return ForElement(args.type, [&](auto t) { return ColumnSumsOf<decltype(t)>(args, stream); });
+  return ForElement(args.type, [&](auto t) {
+    using T = decltype(t);
+    const auto* const dy = static_cast<const T*>(args.dy);
+    const StoreSums finish{args.sums};
+    if (args.c % 4 == 0 && IsAligned4(dy)) {
+      return Sum<4>(GradientValues<4, T>{dy}, finish, ColumnGeometryOf(args.rows, args.c, 4),
+                    args.scratch, stream);
+    }
+    return Sum<1>(GradientValues<1, T>{dy}, finish, ColumnGeometryOf(args.rows, args.c, 1),
+                  args.scratch, stream);
+  });
 }
+
 cudaError_t LaunchBatchNormForward(const BatchNormArgs& args, cudaStream_t stream) {
-  return ForElement(args.type, [&](auto t) { return ForwardOf<decltype(t)>(args, stream); });
+  return ForFused(args.fused, [&](auto fused) {
+    return ForWidth(
+        args, [&](auto n, auto t) { return ForwardOf<n(), decltype(t), fused()>(args, stream); });
+  });
 }
 cudaError_t LaunchBatchNormInference(const BatchNormArgs& args, cudaStream_t stream) {
-  return ForElement(args.type, [&](auto t) { return InferenceOf<decltype(t)>(args, stream); });
+  return ForFused(args.fused, [&](auto fused) {
+    return ForWidth(
+        args, [&](auto n, auto t) { return InferenceOf<n(), decltype(t), fused()>(args, stream); });
+  });
 }
 cudaError_t LaunchBatchNormBackward(const BatchNormArgs& args, cudaStream_t stream) {
-  return ForElement(args.type, [&](auto t) { return BackwardOf<decltype(t)>(args, stream); });
+  return ForFused(args.fused, [&](auto fused) {
+    return ForWidth(
+        args, [&](auto n, auto t) { return BackwardOf<n(), decltype(t), fused()>(args, stream); });
+  });
 }
 
 }  // namespace capstan::kernels::cuda

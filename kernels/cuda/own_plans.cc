@@ -87,28 +87,40 @@ class BatchNormPlan : public CudaPlan {
 
   absl::Status Execute(Views in, Views out, const RunOptions&) override {
     BatchNormArgs args = {.type = element(),
+                          .fused = desc().has_addend  ? Fused::kAddendRelu
+                                   : desc().fuse_relu ? Fused::kRelu
+                                                      : Fused::kNothing,
                           .rows = desc().n * desc().h * desc().w,
                           .c = static_cast<int>(desc().c),
                           .epsilon = desc().epsilon,
                           .x = in[0].data,
                           .out = out[0].data,
                           .scratch = Workspace(0)};
-    if (desc().kind == OpKind::kBatchNormBackward) {
-      args.dy = in[1].data;
-      args.scale = in[2].f32();
-      args.mean = in[3].f32();
-      args.variance = in[4].f32();
-      args.dscale = out[1].f32();
-      args.dshift = out[2].f32();
-      return Launched(LaunchBatchNormBackward(args, stream()));
-    }
+    if (desc().kind == OpKind::kBatchNormBackward) return Backward(args, in, out);
     args.scale = in[1].f32();
     args.shift = in[2].f32();
+    if (desc().has_addend) args.addend = in.back().data;
     const bool training = desc().kind == OpKind::kBatchNormForward;
     args.mean = training ? out[1].f32() : in[3].f32();
     args.variance = training ? out[2].f32() : in[4].f32();
     return Launched(training ? LaunchBatchNormForward(args, stream())
                              : LaunchBatchNormInference(args, stream()));
+  }
+
+ private:
+  absl::Status Backward(BatchNormArgs args, Views in, Views out) {
+    args.dy = in[1].data;
+    args.scale = in[2].f32();
+    args.mean = in[3].f32();
+    args.variance = in[4].f32();
+    args.dscale = out[1].f32();
+    args.dshift = out[2].f32();
+    if (args.fused == Fused::kRelu) args.shift = in[5].f32();
+    if (args.fused == Fused::kAddendRelu) {
+      args.y = in[5].data;
+      args.dsum = out[3].data;
+    }
+    return Launched(LaunchBatchNormBackward(args, stream()));
   }
 };
 

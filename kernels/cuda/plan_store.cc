@@ -94,8 +94,10 @@ std::optional<std::string> PlanStore::Find(const std::string& key) const {
 
 void PlanStore::Add(const std::string& key, const std::string& plan) {
   if (!IsPlanText(key) || !IsPlanText(plan)) return;
-  KeptPlans there = Read();  // Others may have written since.
-  plans_.merge(there);
+  for (const auto& [other, kept] : Read()) {  // Others may have written since.
+    if (static_cast<int64_t>(plans_.size()) >= kPlansMax) break;
+    plans_.emplace(other, kept);
+  }
   if (static_cast<int64_t>(plans_.size()) >= kPlansMax && !plans_.contains(key)) return;
   plans_.insert_or_assign(key, plan);
   const absl::Status written = Write();
@@ -107,14 +109,18 @@ KeptPlans PlanStore::Read() {
   const auto bytes = std::filesystem::file_size(file_, error);
   if (error) return {};  // It is not there.
   if (bytes > static_cast<uintmax_t>(kPlanFileBytesMax)) {
-    Say(absl::DataLossError(absl::StrCat(bytes, " bytes, expected at most ", kPlanFileBytesMax)));
-    return {};
+    return Ignore(
+        absl::DataLossError(absl::StrCat(bytes, " bytes, expected at most ", kPlanFileBytesMax)));
   }
   std::ifstream in(file_, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   absl::StatusOr<KeptPlans> plans = DecodePlans(text, origin_);
   if (plans.ok()) return *std::move(plans);
-  Say(plans.status());
+  return Ignore(plans.status());
+}
+
+KeptPlans PlanStore::Ignore(const absl::Status& why) {
+  if (std::exchange(ignored_, std::string(why.message())) != why.message()) Say(why);
   return {};
 }
 

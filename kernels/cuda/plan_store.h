@@ -58,11 +58,14 @@ class PlanStore {
  private:
   // What the file holds; none where it is not there or of no use.
   KeptPlans Read();
+  // Tells it, but not twice in a row.
+  KeptPlans Ignore(const absl::Status& why);
   absl::Status Write() const;
   void Say(const absl::Status& status) const;
 
   const std::string folder_, origin_, file_;
   const std::function<void(const std::string&)> say_;
+  std::string ignored_;  // Why the file was ignored, as it was told.
   KeptPlans plans_;
   bool told_ = false;  // That the file cannot be written.
 };

@@ -92,6 +92,23 @@ TEST_CASE("Plan store: the next one has what one was given", "[kernels][cuda]") 
   CHECK(std::distance(begin(files), end(files)) == 1);
 }
 
+TEST_CASE("Plan store: what others have written since does not make a file too large",
+          "[kernels][cuda]") {
+  Place place;
+  PlanStore store = place.Open();
+  store.Add("key", "engine 1");
+  KeptPlans others;
+  for (int64_t i = 0; i < kPlansMax; ++i) others.emplace(absl::StrCat("other ", i), "engine 2");
+  Overwrite(store.file(), EncodePlans(kOrigin, others));
+  store.Add("key", "engine 3");
+  PlanStore next = place.Open();
+  CHECK(next.Find("key") == "engine 3");
+  CHECK(next.Find("other 0") == "engine 2");
+  next.Add("one more", "engine 4");
+  CHECK_FALSE(place.Open().Find("one more").has_value());
+  CHECK(place.said.empty());
+}
+
 TEST_CASE("Plan store: another card or library has a file of its own", "[kernels][cuda]") {
   Place place;
   place.Open().Add("key", "engine 1");
@@ -123,6 +140,7 @@ TEST_CASE("Plan store: a file that is damaged or foreign is ignored with a word,
     CHECK_THAT(place.said[0], Catch::Contains(file) && Catch::Contains(said));
     CHECK_FALSE(store.Find("key").has_value());
     store.Add("key", "engine 5");
+    CHECK(place.said.size() == 1);  // It was looked at again before it was written.
     place.said.clear();
     CHECK(place.Open().Find("key") == "engine 5");
     CHECK(place.said.empty());

@@ -164,13 +164,13 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 cudaError_t Sort(uint64_t* keys, int64_t padded, cudaStream_t stream) {
   const auto tiles = static_cast<unsigned>(padded / kSortTile);
-  SortTileKernel<<<tiles, kSortThreads, 0, stream>>>(keys, kSortTile, true);
+  Launch(SortTileKernel, tiles, kSortThreads, stream, keys, kSortTile, true);
   for (int64_t size = 2 * kSortTile; size <= padded; size *= 2) {
     for (int64_t distance = size / 2; distance > kSortThreads; distance /= 2) {
-      SortStepKernel<<<BlocksFor(padded / 2, kBlockThreads), kBlockThreads, 0, stream>>>(
-          keys, padded / 2, size, distance);
+      Launch(SortStepKernel, BlocksFor(padded / 2, kBlockThreads), kBlockThreads, stream, keys,
+             padded / 2, size, distance);
     }
-    SortTileKernel<<<tiles, kSortThreads, 0, stream>>>(keys, size, false);
+    Launch(SortTileKernel, tiles, kSortThreads, stream, keys, size, false);
   }
   return cudaGetLastError();
 }
@@ -204,7 +204,7 @@ cudaError_t LaunchSoftmaxForward(const SoftmaxArgs& args, cudaStream_t stream) {
   if (args.n == 0) return cudaSuccess;
   const unsigned blocks = BlocksFor(args.n, kRowsOfBlock);
   return ForElement(args.type, [&](auto t) {
-    SoftmaxForwardKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args);
+    Launch(SoftmaxForwardKernel<decltype(t)>, blocks, kBlockThreads, stream, args);
     return cudaGetLastError();
   });
 }
@@ -213,7 +213,7 @@ cudaError_t LaunchSoftmaxBackward(const SoftmaxArgs& args, cudaStream_t stream) 
   if (args.n == 0) return cudaSuccess;
   const unsigned blocks = BlocksFor(args.n, kRowsOfBlock);
   return ForElement(args.type, [&](auto t) {
-    SoftmaxBackwardKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args);
+    Launch(SoftmaxBackwardKernel<decltype(t)>, blocks, kBlockThreads, stream, args);
     return cudaGetLastError();
   });
 }
@@ -224,7 +224,7 @@ cudaError_t LaunchEmbeddingForward(const EmbeddingArgs& args, cudaStream_t strea
   if (args.count == 0) return cudaSuccess;
   const unsigned blocks = BlocksFor(args.count, kRowsOfBlock);
   return ForElement(args.type, [&](auto t) {
-    GatherKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args);
+    Launch(GatherKernel<decltype(t)>, blocks, kBlockThreads, stream, args);
     return cudaGetLastError();
   });
 }
@@ -238,12 +238,12 @@ cudaError_t LaunchEmbeddingBackward(const EmbeddingArgs& args, cudaStream_t stre
   if (args.count == 0) return cudaSuccess;
   auto* const keys = static_cast<uint64_t*>(args.scratch);
   const int64_t padded = PaddedCount(args.count);
-  KeysKernel<<<BlocksFor(padded, kBlockThreads), kBlockThreads, 0, stream>>>(args, keys, padded);
+  Launch(KeysKernel, BlocksFor(padded, kBlockThreads), kBlockThreads, stream, args, keys, padded);
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
   if (const cudaError_t error = Sort(keys, padded, stream); error != cudaSuccess) return error;
   const unsigned blocks = BlocksFor(args.count, kRowsOfBlock);
   return ForElement(args.type, [&](auto t) {
-    ScatterAddKernel<decltype(t)><<<blocks, kBlockThreads, 0, stream>>>(args, keys);
+    Launch(ScatterAddKernel<decltype(t)>, blocks, kBlockThreads, stream, args, keys);
     return cudaGetLastError();
   });
 }

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kBlockThreads) EachKernel(Op op, int64_t n) {
 template <class Op>
 cudaError_t Each(const Op& op, int64_t n, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
-  EachKernel<<<BlocksFor(n, kBlockThreads), kBlockThreads, 0, stream>>>(op, n);
+  Launch(EachKernel<Op>, BlocksFor(n, kBlockThreads), kBlockThreads, stream, op, n);
   return cudaGetLastError();
 }
 
