@@ -52,10 +52,13 @@ struct PlannedTensor {
   float momentum = 0.0f;  // Statistics only: weight of a new batch.
 };
 
+// The network's input where a layer names what it reads.
+inline constexpr int kNetworkInput = -1;
+
 struct PlannedLayer {
   std::string name;
   LayerKind kind = LayerKind::kRelu;
-  std::vector<int> inputs;  // Indices of layers before this one; -1 is the network's input.
+  std::vector<int> inputs;  // Indices of layers before this one, or kNetworkInput.
   SampleShape in, out;      // Of inputs[0] and of the output.
   int64_t kernel = 1, stride = 1, padding = 0;
   bool has_bias = false;

@@ -18,8 +18,6 @@
 namespace capstan {
 namespace {
 
-constexpr int kNetworkInput = -1;
-
 // a * b for a, b >= 0, or `limit` + 1 if that is smaller. Never overflows.
 int64_t MultiplyUpTo(int64_t a, int64_t b, int64_t limit) {
   if (a == 0 || b == 0) return 0;

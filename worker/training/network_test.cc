@@ -1,19 +1,27 @@
 #include "worker/training/network.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/model/initial_values.h"
+#include "common/model/plan_model.h"
 #include "common/model/tables.h"
+#include "common/model/zoo.h"
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
+#include "proto/job.pb.h"
+#include "worker/training/program/build_program.h"
+#include "worker/training/program/program.h"
 #include "worker/training/testing/small_nets.h"
 
 namespace capstan::worker {
@@ -142,6 +150,103 @@ TEST_CASE("Network: the CPU backend's gradients are the reference's", "[worker][
       CHECK(cpu.statistics[i] == Approx(reference.statistics[i]).epsilon(1e-4).margin(1e-5));
     }
   }
+}
+
+// The model with a step that changes nothing behind each batch norm: nothing can be taken along.
+v1::Model Unfused(v1::Model model) {
+  v1::Model unfused;
+  for (v1::Layer& layer : *model.mutable_layers()) {
+    *unfused.add_layers() = layer;
+    if (!layer.has_batch_normalization()) continue;
+    v1::Layer& identity = *unfused.add_layers();
+    identity.set_name(layer.name() + "_itself");
+    identity.mutable_max_pooling()->set_kernel(1);
+    for (v1::Layer& reader : *model.mutable_layers()) {
+      for (std::string& input : *reader.mutable_inputs()) {
+        if (input == layer.name()) input = identity.name();
+      }
+    }
+  }
+  return unfused;
+}
+
+// Batch norms of a program that take a ReLU alone along, and those that take a sum along as well.
+struct FusedNorms {
+  int relu = 0, addend = 0;
+};
+FusedNorms CountFused(const ModelPlan& plan) {
+  REQUIRE_OK_AND_ASSIGN(const Program program, BuildProgram(plan, 2, ProgramKind::kTraining));
+  FusedNorms count;
+  for (const Step& step : program.forward) {
+    if (step.desc.kind != kernels::OpKind::kBatchNormForward || !step.desc.fuse_relu) continue;
+    ++(step.desc.has_addend ? count.addend : count.relu);
+  }
+  return count;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * 4) == 0);
+}
+
+// A few steps of both on the CPU backend, and an evaluation after each.
+void CheckSameBits(const ModelPlan& plan, const ModelPlan& plain, int64_t n) {
+  Fixture fused(plan, n, /*cpu=*/true), unfused(plain, n, /*cpu=*/true);
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Batch batch = RandomBatch(plan, n, seed);
+    unfused.parameters = fused.parameters;
+    const BatchResult result = fused.Train(batch), expected = unfused.Train(batch);
+    CHECK(result.loss_sum == expected.loss_sum);  // Nor is it NaN.
+    CHECK(SameBits(fused.gradient, unfused.gradient));
+    CHECK(SameBits(fused.statistics, unfused.statistics));
+    REQUIRE_OK_AND_ASSIGN(
+        const BatchResult evaluated,
+        fused.network->Evaluate(batch.view(), fused.parameters, fused.statistics));
+    REQUIRE_OK_AND_ASSIGN(
+        const BatchResult plainly,
+        unfused.network->Evaluate(batch.view(), fused.parameters, fused.statistics));
+    CHECK(evaluated.loss_sum == plainly.loss_sum);
+    for (size_t e = 0; e < fused.parameters.size(); ++e) {
+      fused.parameters[e] -= 0.02f * fused.gradient[e];
+    }
+  }
+}
+
+// Returns what `model` takes along.
+FusedNorms CheckSameBitsUnfused(const v1::Model& model, SampleShape input, int64_t n) {
+  REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, PlanModel(model, input, kSmallNetClasses));
+  REQUIRE_OK_AND_ASSIGN(const ModelPlan plain, PlanModel(Unfused(model), input, kSmallNetClasses));
+  const FusedNorms left = CountFused(plain);
+  CHECK(left.relu + left.addend == 0);
+  CheckSameBits(plan, plain, n);
+  return CountFused(plan);
+}
+
+TEST_CASE("Network: batch norm that takes sums and ReLU along computes the same bits",
+          "[worker][training]") {
+  FusedNorms total;
+  for (const SmallNet& net : kSmallNets) {
+    INFO(net.name);
+    v1::Model model;
+    REQUIRE(google::protobuf::TextFormat::ParseFromString(net.text, &model));
+    const FusedNorms count = CheckSameBitsUnfused(model, net.input, 6);
+    total.relu += count.relu;
+    total.addend += count.addend;
+  }
+  CHECK(total.relu > 0);
+  CHECK(total.addend > 0);
+}
+
+// A step that wrongly works in place keeps the buffer's name, so that program_test cannot see it.
+TEST_CASE("Network: a residual network's fused batch norms compute the same bits",
+          "[worker][training]") {
+  constexpr SampleShape kInput = {8, 8, 3};
+  REQUIRE_OK_AND_ASSIGN(const std::vector<v1::Layer> layers,
+                        ExpandZoo("resnet20", kInput, kSmallNetClasses));
+  v1::Model model;
+  for (const v1::Layer& layer : layers) *model.add_layers() = layer;
+  const FusedNorms count = CheckSameBitsUnfused(model, kInput, 2);
+  CHECK(count.relu == 10);
+  CHECK(count.addend == 9);
 }
 
 TEST_CASE("Network: a batch's gradient is the sum of its parts', whatever their sizes",

@@ -12,6 +12,8 @@
 #include "kernels/device_backend.h"
 #include "kernels/graph_recorder.h"
 #include "kernels/half_values.h"
+#include "kernels/op_check.h"
+#include "worker/training/program/build_program.h"
 
 namespace capstan::worker {
 namespace {
@@ -21,7 +23,9 @@ using kernels::TensorView;
 // Programs kept: training and evaluation batches and the smaller ones at the end of the data.
 constexpr size_t kProgramsMax = 8;
 
-constexpr size_t kOperandsMax = 5;  // Of one side of any op.
+// Of one side of any op.
+constexpr size_t kOperandsMax = std::tuple_size_v<decltype(kernels::OpSignature::inputs)>;
+static_assert(std::tuple_size_v<decltype(kernels::OpSignature::outputs)> <= kOperandsMax);
 
 std::vector<kernels::GraphRecorder> MakeRecorders(kernels::Backend& backend, size_t count) {
   std::vector<kernels::GraphRecorder> recorders;

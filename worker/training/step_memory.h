@@ -31,7 +31,7 @@
 #include "kernels/backend.h"
 #include "kernels/tensor_view.h"
 #include "worker/training/exchange_formats.h"
-#include "worker/training/program.h"
+#include "worker/training/program/program.h"
 #include "worker/training/step_arrays.h"
 #include "worker/training/step_watch.h"
 

@@ -127,6 +127,99 @@ inline const SmallNet kSmallNets[] = {
      R"(
       layers { name: "c" convolution { filters: 5 kernel: 4 } })",
      {4, 4, 2}},
+    {"sum with what came before the block, as in ResNet",
+     R"(
+      layers { name: "c" convolution { filters: 4 kernel: 3 padding: 1 } }
+      layers { name: "d" convolution { filters: 4 kernel: 3 padding: 1 bias: false } }
+      layers { name: "b" batch_normalization {} }
+      layers { name: "x" inputs: "b" inputs: "c" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "p" global_average_pooling {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {5, 5, 2}},
+    {"sum of two batch normalisations, as in ResNet",
+     R"(
+      layers { name: "c" convolution { filters: 3 kernel: 1 bias: false } }
+      layers { name: "d" convolution { filters: 4 kernel: 3 stride: 2 padding: 1 bias: false } }
+      layers { name: "b" batch_normalization {} }
+      layers { name: "e" inputs: "c" convolution { filters: 4 kernel: 1 stride: 2 bias: false } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "x" inputs: "b" inputs: "n" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {4, 4, 2}},
+    {"batch normalisation and what wants no gradient, then what others read before and after",
+     R"(
+      layers { name: "p" average_pooling { kernel: 3 stride: 1 padding: 1 } }
+      layers { name: "c" convolution { filters: 2 kernel: 3 padding: 1 bias: false } }
+      layers { name: "b" batch_normalization {} }
+      layers { name: "x" inputs: "p" inputs: "b" add {} }
+      layers { name: "r" relu {} }
+      layers { name: "d" convolution { filters: 2 kernel: 3 padding: 1 bias: false } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "e" inputs: "r" convolution { filters: 2 kernel: 1 } }
+      layers { name: "y" inputs: "n" inputs: "r" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "u" inputs: "s" inputs: "e" add {} }
+      layers { name: "w" inputs: "u" inputs: "r" add {} }
+      layers { name: "q" global_average_pooling {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {4, 4, 2}},
+    {"sum with batch normalisation and ReLU that nobody else reads",
+     R"(
+      layers { name: "c" convolution { filters: 3 kernel: 3 padding: 1 bias: false } }
+      layers { name: "b" batch_normalization {} }
+      layers { name: "r" relu {} }
+      layers { name: "d" inputs: "c" convolution { filters: 3 kernel: 3 padding: 1 bias: false } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "x" inputs: "n" inputs: "r" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {4, 4, 2}},
+    {"sum with convolution and ReLU that nobody else reads",
+     R"(
+      layers { name: "c" convolution { filters: 3 kernel: 3 padding: 1 } }
+      layers { name: "r" relu {} }
+      layers { name: "d" inputs: "input" convolution { filters: 3 kernel: 3 padding: 1 } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "x" inputs: "r" inputs: "n" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {4, 4, 2}},
+    {"sum of batch normalisation and the network's input",
+     R"(
+      layers { name: "c" convolution { filters: 3 kernel: 3 padding: 1 bias: false } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "x" inputs: "n" inputs: "input" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {5, 4, 3}},
+    {"sum of batch normalisation and what flatten names anew",
+     R"(
+      layers { name: "c" fully_connected { units: 6 } }
+      layers { name: "v" flatten {} }
+      layers { name: "d" inputs: "input" fully_connected { units: 6 } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "x" inputs: "n" inputs: "v" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {2, 2, 2}},
+    {"sums of batch normalisation and what dropout drops or leaves",
+     R"(
+      layers { name: "c" convolution { filters: 3 kernel: 1 } }
+      layers { name: "h" dropout { rate: 0.5 } }
+      layers { name: "d" inputs: "c" convolution { filters: 3 kernel: 3 padding: 1 } }
+      layers { name: "n" batch_normalization {} }
+      layers { name: "x" inputs: "h" inputs: "n" add {} }
+      layers { name: "s" relu {} }
+      layers { name: "e" convolution { filters: 3 kernel: 1 } }
+      layers { name: "z" dropout {} }
+      layers { name: "g" inputs: "s" convolution { filters: 3 kernel: 3 padding: 1 } }
+      layers { name: "m" batch_normalization {} }
+      layers { name: "y" inputs: "m" inputs: "z" add {} }
+      layers { name: "t" relu {} }
+      layers { name: "f" fully_connected { units: 5 } })",
+     {4, 4, 2}},
 };
 
 }  // namespace capstan::worker

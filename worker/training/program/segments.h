@@ -4,14 +4,14 @@
 // A segment is a run of steps between which nobody looks: a device gets it as one piece. Before a
 // segment of the forward pass its parameters must be there; after one of the backward pass a part
 // of the gradient is final, and goes. Thread safety: values and pure functions.
-#ifndef CAPSTAN_WORKER_TRAINING_SEGMENTS_H_
-#define CAPSTAN_WORKER_TRAINING_SEGMENTS_H_
+#ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_SEGMENTS_H_
+#define CAPSTAN_WORKER_TRAINING_PROGRAM_SEGMENTS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "worker/training/program.h"
+#include "worker/training/program/program.h"
 
 namespace capstan::worker {
 
@@ -33,4 +33,4 @@ Segments CutIntoSegments(const Program& program, int64_t parameter_count, int64_
 
 }  // namespace capstan::worker
 
-#endif  // CAPSTAN_WORKER_TRAINING_SEGMENTS_H_
+#endif  // CAPSTAN_WORKER_TRAINING_PROGRAM_SEGMENTS_H_

@@ -1,4 +1,4 @@
-#include "worker/training/arena_planner.h"
+#include "worker/training/program/arena_planner.h"
 
 #include <algorithm>
 #include <cstddef>

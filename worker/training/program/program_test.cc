@@ -1,4 +1,4 @@
-#include "worker/training/program.h"
+#include "worker/training/program/program.h"
 
 #include <google/protobuf/text_format.h>
 
@@ -14,6 +14,7 @@
 #include "common/testing/status_matchers.h"
 #include "kernels/op_check.h"
 #include "proto/job.pb.h"
+#include "worker/training/program/build_program.h"
 
 namespace capstan::worker {
 namespace {
@@ -43,6 +44,25 @@ int CountKind(const std::vector<Step>& steps, OpKind kind) {
   int count = 0;
   for (const Step& step : steps) count += step.desc.kind == kind;
   return count;
+}
+
+// Batch norms with exactly this much fused into them.
+int CountFused(const std::vector<Step>& steps, bool relu, bool addend) {
+  int count = 0;
+  for (const Step& step : steps) {
+    const OpKind kind = step.desc.kind;
+    if (kind != OpKind::kBatchNormForward && kind != OpKind::kBatchNormInference &&
+        kind != OpKind::kBatchNormBackward) {
+      continue;
+    }
+    count += step.desc.fuse_relu == relu && step.desc.has_addend == addend;
+  }
+  return count;
+}
+
+bool Reads(const Step& step, const Operand& operand) {
+  return std::any_of(step.inputs.begin(), step.inputs.end(),
+                     [&](const Operand& input) { return input.buffer == operand.buffer; });
 }
 
 TEST_CASE("Program: lenet fuses its ReLU and computes no gradient of its input",
@@ -82,21 +102,142 @@ TEST_CASE("Program: ReLU is not fused where another layer reads what comes befor
   CHECK(program.forward[2].outputs[0].buffer != program.forward[1].outputs[0].buffer);
 }
 
+TEST_CASE("Program: a residual network's batch norms take sums and ReLU along",
+          "[worker][training]") {
+  const ModelPlan plan = Plan("zoo: 'resnet20'", {32, 32, 3});
+  for (const ProgramKind kind : {ProgramKind::kTraining, ProgramKind::kEvaluation}) {
+    const Program program = Build(plan, kind);
+    CHECK(CountKind(program.forward, OpKind::kReluForward) == 0);
+    CHECK(CountKind(program.forward, OpKind::kAdd) == 0);
+    // A block has one without a sum and one with; two blocks normalise their shortcut as well.
+    CHECK(CountFused(program.forward, /*relu=*/true, /*addend=*/false) == 1 + 9);
+    CHECK(CountFused(program.forward, /*relu=*/true, /*addend=*/true) == 9);
+    CHECK(CountFused(program.forward, /*relu=*/false, /*addend=*/false) == 2);
+    const bool training = kind == ProgramKind::kTraining;
+    CHECK(CountFused(program.backward, /*relu=*/true, /*addend=*/false) == (training ? 10 : 0));
+    CHECK(CountFused(program.backward, /*relu=*/true, /*addend=*/true) == (training ? 9 : 0));
+    CHECK(CountFused(program.backward, /*relu=*/false, /*addend=*/false) == (training ? 2 : 0));
+    CHECK(program.moments.size() == (training ? 21 : 0));
+  }
+}
+
 TEST_CASE("Program: a residual block runs in place where nobody else looks", "[worker][training]") {
   const ModelPlan plan = Plan("zoo: 'resnet20'", {32, 32, 3});
   const Program program = Build(plan);
+  int in_place = 0;
   for (const Step& step : program.forward) {
-    if (step.desc.kind != OpKind::kReluForward && step.desc.kind != OpKind::kAdd) continue;
-    CHECK(step.outputs[0].buffer == step.inputs[0].buffer);
+    if (step.desc.has_addend) in_place += step.outputs[0].buffer == step.inputs[3].buffer;
+  }
+  CHECK(in_place == 2);  // Over the main branch where the shortcut is normalised.
+  for (const Step& step : program.backward) {
+    if (step.desc.has_addend) CHECK(step.outputs[3].buffer == step.inputs[1].buffer);
   }
   // One sum a block joins the two ways back; all of them in place.
+  CHECK(CountKind(program.backward, OpKind::kReluBackward) == 0);
   CHECK(CountKind(program.backward, OpKind::kAdd) == 9);
   for (const Step& step : program.backward) {
     if (step.desc.kind == OpKind::kAdd) {
       CHECK(step.outputs[0].buffer == step.inputs[0].buffer);
     }
   }
-  CHECK(program.moments.size() == 21);
+}
+
+TEST_CASE("Program: gradients behind a sum that batch norm takes along", "[worker][training]") {
+  const Program program = Build(Plan(R"(
+    layers { name: "p" average_pooling { kernel: 1 } }
+    layers { name: "c" convolution { filters: 3 kernel: 1 } }
+    layers { name: "b" batch_normalization {} }
+    layers { name: "x" inputs: "p" inputs: "b" add {} }
+    layers { name: "r" relu {} }
+    layers { name: "d" convolution { filters: 3 kernel: 1 } }
+    layers { name: "n" batch_normalization {} }
+    layers { name: "e" inputs: "r" convolution { filters: 3 kernel: 1 } }
+    layers { name: "y" inputs: "n" inputs: "r" add {} }
+    layers { name: "s" relu {} }
+    layers { name: "z" inputs: "s" inputs: "e" add {} }
+    layers { name: "w" inputs: "z" inputs: "r" add {} }
+    layers { name: "f" fully_connected { units: 10 } })"));
+  const Step& first = program.forward[2];
+  const Step& second = program.forward[4];
+  REQUIRE(first.layer == 2);
+  REQUIRE(second.layer == 6);
+  // The pool's output is read by two, the other is a ReLU's that others read.
+  CHECK(first.desc.has_addend);
+  CHECK(first.inputs[3].buffer == program.forward[0].outputs[0].buffer);
+  CHECK(second.desc.has_addend);
+  CHECK(second.inputs[3].buffer == first.outputs[0].buffer);
+
+  CHECK(Kinds(program.backward) ==
+        std::vector<OpKind>{OpKind::kSoftmaxCrossEntropyBackward,
+                            OpKind::kFullyConnectedBackwardWeights,
+                            OpKind::kFullyConnectedBackwardData,
+                            OpKind::kConvolutionBackwardWeights,  // e
+                            OpKind::kConvolutionBackwardData,
+                            OpKind::kBatchNormBackward,           // n, and y and s
+                            OpKind::kConvolutionBackwardWeights,  // d
+                            OpKind::kConvolutionBackwardData, OpKind::kAdd, OpKind::kAdd,
+                            OpKind::kAdd,                // r
+                            OpKind::kBatchNormBackward,  // b, and x and r
+                            OpKind::kConvolutionBackwardWeights});
+  const Step& norm = program.backward[5];
+  CHECK(norm.inputs[5].buffer == second.outputs[0].buffer);
+  // Not in place: w's gradient is a part of r's, too.
+  CHECK(norm.outputs[3].buffer != norm.inputs[1].buffer);
+  // In descending order of the readers: w, y, e, d.
+  CHECK(program.backward[8].inputs[0].buffer == norm.inputs[1].buffer);
+  CHECK(program.backward[8].inputs[1].buffer == norm.outputs[3].buffer);
+  CHECK(program.backward[9].inputs[1].buffer == program.backward[4].outputs[0].buffer);
+  CHECK(program.backward[10].inputs[1].buffer == program.backward[7].outputs[0].buffer);
+  // What nobody takes has its place still: the pool is before all parameters.
+  const Step& last = program.backward[11];
+  REQUIRE(last.outputs.size() == 4);
+  CHECK(last.outputs[3].buffer == last.inputs[1].buffer);
+}
+
+TEST_CASE("Program: batch norm that takes a ReLU along needs no output of it on the way back",
+          "[worker][training]") {
+  const Program program = Build(Plan(R"(
+    layers { name: "c" convolution { filters: 3 kernel: 1 } }
+    layers { name: "b" batch_normalization {} }
+    layers { name: "r" relu {} }
+    layers { name: "s" relu {} }
+    layers { name: "f" fully_connected { units: 10 } })"));
+  REQUIRE(program.forward[1].desc.fuse_relu);
+  REQUIRE(program.forward[2].desc.kind == OpKind::kReluForward);
+  CHECK(program.forward[2].outputs[0].buffer == program.forward[1].outputs[0].buffer);
+  const Step& norm = program.backward[4];
+  REQUIRE(norm.desc.kind == OpKind::kBatchNormBackward);
+  REQUIRE(norm.inputs.size() == 6);
+  CHECK(norm.inputs[5].place == Place::kParameters);
+  CHECK(norm.inputs[5].offset == program.forward[1].inputs[2].offset);
+}
+
+TEST_CASE("Program: layers come in descending order on the way back, each with its whole gradient",
+          "[worker][training]") {
+  int with_addend = 0;
+  for (const std::string& zoo : ZooNames()) {
+    INFO(zoo);
+    const Program program = Build(Plan("zoo: '" + zoo + "'", {32, 32, 3}));
+    CHECK(program.backward.front().layer == -1);
+    for (size_t i = 2; i < program.backward.size(); ++i) {
+      CHECK(program.backward[i].layer <= program.backward[i - 1].layer);
+    }
+    // What a step adds to the gradient of an addend is read only by steps of layers before it.
+    for (size_t i = 0; i < program.backward.size(); ++i) {
+      const Step& norm = program.backward[i];
+      if (!norm.desc.has_addend) continue;
+      ++with_addend;
+      int reads = 0;
+      for (size_t k = i + 1; k < program.backward.size(); ++k) {
+        const Step& later = program.backward[k];
+        if (!Reads(later, norm.outputs[3])) continue;
+        CHECK(later.layer < norm.layer);
+        ++reads;
+      }
+      CHECK(reads > 0);
+    }
+  }
+  CHECK(with_addend > 0);
 }
 
 TEST_CASE("Program: evaluation drops dropout, and never overwrites through its alias",
@@ -200,6 +341,8 @@ void CheckTypes(const std::vector<Step>& steps, kernels::DataType tensors) {
   for (const Step& step : steps) {
     REQUIRE_OK_AND_ASSIGN(kernels::OpSignature signature, kernels::MakeSignature(step.desc));
     signature = kernels::WithTensorType(signature, tensors);
+    REQUIRE(static_cast<int>(step.inputs.size()) == signature.input_count);
+    REQUIRE(static_cast<int>(step.outputs.size()) == signature.output_count);
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       CHECK(step.inputs[i].dtype == signature.inputs[i].dtype);
       CHECK(step.inputs[i].count == signature.inputs[i].count);

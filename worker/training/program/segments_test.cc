@@ -1,4 +1,4 @@
-#include "worker/training/segments.h"
+#include "worker/training/program/segments.h"
 
 #include <google/protobuf/text_format.h>
 
@@ -12,6 +12,7 @@
 #include "common/model/zoo.h"
 #include "common/testing/status_matchers.h"
 #include "proto/job.pb.h"
+#include "worker/training/program/build_program.h"
 
 namespace capstan::worker {
 namespace {

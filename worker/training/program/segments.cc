@@ -1,4 +1,4 @@
-#include "worker/training/segments.h"
+#include "worker/training/program/segments.h"
 
 #include <algorithm>
 

@@ -1,21 +1,14 @@
 // Program: a model's forward and backward pass for one batch size, as a list of steps over one
 // arena.
 //
-// Made from a ModelPlan without touching a backend, so that what runs in which order, in which
-// memory, can be tested by itself. Layers that need no step of their own have none: flatten is
-// another name for its input, ReLU is fused into the convolution or fully connected layer before it
-// where it is the only reader, and otherwise overwrites its input where nobody else needs that.
-// Layers from which no parameter can be reached have no backward step. Where a layer's output is
-// read several times its gradient is the sum in descending order of the readers. Thread safety:
-// values and pure functions.
-#ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_H_
-#define CAPSTAN_WORKER_TRAINING_PROGRAM_H_
+// Made by BuildProgram (build_program.h) without touching a backend, so that what runs in which
+// order, in which memory, can be tested by itself. Thread safety: values and pure functions.
+#ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_PROGRAM_H_
+#define CAPSTAN_WORKER_TRAINING_PROGRAM_PROGRAM_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "common/model/model_plan.h"
 #include "kernels/op.h"
 #include "kernels/tensor_view.h"
 
@@ -66,17 +59,9 @@ struct Program {
 
 enum class ProgramKind { kTraining, kEvaluation };
 
-// REQUIRES: `plan` is PlanModel's; n >= 1.
-//   tensors  kernels::Backend::TensorType() of who will run it
-// Errors: kResourceExhausted  an activation of the batch has more elements than a kernel takes;
-//                             names the layer.
-//         kUnimplemented      an embedding, whose row numbers 16 bits do not hold; names the layer.
-absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind,
-                                     kernels::DataType tensors = kernels::DataType::kFloat32);
-
 // The highest parameter, plus one, that a step reads or whose gradient it writes.
 int64_t ParametersEnd(const Step& step);
 
 }  // namespace capstan::worker
 
-#endif  // CAPSTAN_WORKER_TRAINING_PROGRAM_H_
+#endif  // CAPSTAN_WORKER_TRAINING_PROGRAM_PROGRAM_H_

@@ -3,8 +3,8 @@
 //
 // Greedy by size: the largest buffer first, each at the lowest offset that is free during its life
 // (Pisarchyk and Lee 2020, arXiv 2001.03288, section 5.2). Thread safety: a pure function.
-#ifndef CAPSTAN_WORKER_TRAINING_ARENA_PLANNER_H_
-#define CAPSTAN_WORKER_TRAINING_ARENA_PLANNER_H_
+#ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_ARENA_PLANNER_H_
+#define CAPSTAN_WORKER_TRAINING_PROGRAM_ARENA_PLANNER_H_
 
 #include <cstdint>
 #include <vector>
@@ -31,4 +31,4 @@ ArenaPlan PlanArena(absl::Span<const ArenaBuffer> buffers);
 
 }  // namespace capstan::worker
 
-#endif  // CAPSTAN_WORKER_TRAINING_ARENA_PLANNER_H_
+#endif  // CAPSTAN_WORKER_TRAINING_PROGRAM_ARENA_PLANNER_H_

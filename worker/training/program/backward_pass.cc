@@ -1,0 +1,203 @@
+#include "worker/training/program/backward_pass.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace capstan::worker {
+namespace {
+
+using kernels::OpDesc;
+using kernels::OpKind;
+
+// A gradient is an operand that stands for the finished sum of contributions. uses_[buffer] counts
+// who still needs what is in it: contributions not yet taken, and the layer in hand. A buffer with
+// one use may be overwritten by that user.
+class BackwardPass {
+ public:
+  BackwardPass(const LayerReaders& readers, const ForwardValues& forward, ProgramWriter& writer)
+      : readers_(readers),
+        forward_(forward),
+        writer_(writer),
+        needs_gradient_(writer.plan().layers.size()),
+        contributions_(writer.plan().layers.size()) {}
+
+  void Add() {
+    for (int i = 0; i < writer_.layer_count(); ++i) {
+      const PlannedLayer& layer = writer_.layer(i);
+      needs_gradient_[i] =
+          layer.weight >= 0 || std::any_of(layer.inputs.begin(), layer.inputs.end(),
+                                           [this](int input) { return WantsGradient(input); });
+    }
+    const Operand dlogits = writer_.NewActivation({1, 1, writer_.plan().classes});
+    writer_.AddBackward(-1, writer_.LossDesc(OpKind::kSoftmaxCrossEntropyBackward),
+                        {forward_.probabilities, writer_.Labels()}, {dlogits});
+    const int loss = writer_.layer_count();
+    Contribute(loss, loss - 1, dlogits);
+    for (int i = writer_.layer_count() - 1; i >= 0; --i) {
+      if (!needs_gradient_[i]) continue;
+      const Operand dy = TakeGradient(i);
+      AddLayer(i, dy);
+      --Uses(dy);
+    }
+  }
+
+ private:
+  struct Contribution {
+    int reader = 0;  // The layer that makes it a part of the gradient.
+    Operand gradient;
+  };
+
+  bool WantsGradient(int value) const { return value != kNetworkInput && needs_gradient_[value]; }
+  int& Uses(const Operand& gradient) {
+    const auto buffer = static_cast<size_t>(gradient.buffer);
+    if (buffer >= uses_.size()) uses_.resize(buffer + 1);
+    return uses_[buffer];
+  }
+
+  // `value`, which `reader` reads, has this gradient from there.
+  void Contribute(int reader, int value, const Operand& gradient) {
+    if (!WantsGradient(value)) return;
+    contributions_[value].push_back({reader, gradient});
+    ++Uses(gradient);
+  }
+  void ContributeToInput(int i, const Operand& dx) {
+    Contribute(i, writer_.layer(i).inputs[0], dx);
+  }
+
+  // The sum of layer i's contributions, with one use: the caller's. In descending order of the
+  // readers, also where a batch norm has contributed later what is the gradient of a sum behind it.
+  Operand TakeGradient(int i) {
+    std::vector<Contribution>& parts = contributions_[i];
+    std::stable_sort(parts.begin(), parts.end(), [](const Contribution& a, const Contribution& b) {
+      return a.reader > b.reader;
+    });
+    const SampleShape& shape = writer_.layer(i).out;
+    Operand sum = parts.front().gradient;
+    for (size_t k = 1; k < parts.size(); ++k) {
+      const Operand& next = parts[k].gradient;
+      const Operand out = OverOrNew(sum, shape);
+      writer_.AddBackward(i, writer_.Elementwise(OpKind::kAdd, shape), {sum, next}, {out});
+      --Uses(sum);
+      --Uses(next);
+      ++Uses(out);
+      sum = out;
+    }
+    return sum;
+  }
+
+  // `gradient` itself if the caller is its last user, else a new buffer.
+  Operand OverOrNew(const Operand& gradient, const SampleShape& shape) {
+    return Uses(gradient) == 1 ? gradient : writer_.NewActivation(shape);
+  }
+
+  void AddLayer(int i, const Operand& dy) {
+    const PlannedLayer& layer = writer_.layer(i);
+    switch (layer.kind) {
+      case LayerKind::kConvolution:
+        return AddWeighted(i, OpKind::kConvolutionBackwardWeights, OpKind::kConvolutionBackwardData,
+                           dy);
+      case LayerKind::kFullyConnected:
+        return AddWeighted(i, OpKind::kFullyConnectedBackwardWeights,
+                           OpKind::kFullyConnectedBackwardData, dy);
+      case LayerKind::kMaxPooling:
+        return AddToInput(i, OpKind::kMaxPoolBackward, {dy, forward_.pool_indices[i]});
+      case LayerKind::kAveragePooling:
+      case LayerKind::kGlobalAveragePooling:
+        return AddToInput(i, OpKind::kAveragePoolBackward, {dy});
+      case LayerKind::kRelu:
+        return AddRelu(i, dy);
+      case LayerKind::kBatchNormalization:
+        return AddBatchNorm(i, dy);
+      case LayerKind::kAdd:
+        return PassSum(i, dy);
+      case LayerKind::kFlatten:
+        return ContributeToInput(i, dy);
+      case LayerKind::kDropout:
+        if (readers_.IsAlias(layer)) return ContributeToInput(i, dy);
+        return AddToInput(i, OpKind::kDropoutBackward, {dy, forward_.mask_keys[i]});
+      case LayerKind::kEmbedding:
+        return writer_.AddBackward(i, writer_.Desc(OpKind::kEmbeddingBackward, layer),
+                                   {forward_.Value(layer.inputs[0]), dy},
+                                   {writer_.Gradient(layer.weight)});
+    }
+  }
+
+  void AddWeighted(int i, OpKind weights, OpKind data, const Operand& dy) {
+    const PlannedLayer& layer = writer_.layer(i);
+    std::vector<Operand> outputs = {writer_.Gradient(layer.weight)};
+    if (layer.has_bias) outputs.push_back(writer_.Gradient(layer.bias));
+    writer_.AddBackward(i, writer_.Desc(weights, layer), {forward_.Value(layer.inputs[0]), dy},
+                        std::move(outputs));
+    if (!WantsGradient(layer.inputs[0])) return;
+    AddToInput(i, data, {dy, writer_.Weight(layer.weight)});
+  }
+
+  // A step whose only output is the gradient of the layer's input.
+  void AddToInput(int i, OpKind kind, std::vector<Operand> inputs) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const Operand dx = writer_.NewActivation(layer.in);
+    writer_.AddBackward(i, writer_.Desc(kind, layer), std::move(inputs), {dx});
+    ContributeToInput(i, dx);
+  }
+
+  void AddRelu(int i, const Operand& dy) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const PlannedLayer& maker = writer_.layer(readers_.Maker(i));
+    // Batch norm's step begins with what a ReLU does; that of a layer with weights does not.
+    if (maker.kind == LayerKind::kBatchNormalization) return ContributeToInput(i, dy);
+    const Operand dx = OverOrNew(dy, layer.in);
+    writer_.AddBackward(i, writer_.Desc(OpKind::kReluBackward, layer), {forward_.Value(i), dy},
+                        {dx});
+    ContributeToInput(i, dx);
+  }
+
+  void PassSum(int i, const Operand& dy) {
+    const int maker = readers_.Maker(i);
+    // The addend's gradient is an output of the batch norm's step.
+    if (maker != i) return Contribute(i, maker, dy);
+    for (const int input : writer_.layer(i).inputs) Contribute(i, input, dy);
+  }
+
+  void AddBatchNorm(int i, const Operand& dy) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const BatchMoments& moments = forward_.moments[i];
+    const int sum = readers_.FusedAdd(i);
+    OpDesc desc = writer_.Desc(OpKind::kBatchNormBackward, layer);
+    desc.fuse_relu = readers_.FusedRelu(i) >= 0;
+    desc.has_addend = sum >= 0;
+    std::vector<Operand> inputs = {forward_.Value(layer.inputs[0]), dy,
+                                   writer_.Parameter(layer.weight), moments.mean, moments.variance};
+    if (desc.has_addend) {
+      inputs.push_back(forward_.Value(i));
+    } else if (desc.fuse_relu) {
+      inputs.push_back(writer_.Parameter(layer.bias));
+    }
+    const Operand dx = writer_.NewActivation(layer.in);
+    std::vector<Operand> outputs = {dx, writer_.Gradient(layer.weight),
+                                    writer_.Gradient(layer.bias)};
+    if (desc.has_addend) {
+      outputs.push_back(OverOrNew(dy, layer.out));
+      Contribute(sum, readers_.Addend(i), outputs.back());
+    }
+    writer_.AddBackward(i, desc, std::move(inputs), std::move(outputs));
+    ContributeToInput(i, dx);
+  }
+
+  const LayerReaders& readers_;
+  const ForwardValues& forward_;
+  ProgramWriter& writer_;
+  std::vector<bool> needs_gradient_;  // Of every layer: a parameter can be reached from it.
+  std::vector<std::vector<Contribution>> contributions_;  // Of every layer: to its output's.
+  std::vector<int> uses_;                                 // Of every buffer.
+};
+
+}  // namespace
+
+void AddBackwardPass(const LayerReaders& readers, const ForwardValues& forward,
+                     ProgramWriter& writer) {
+  BackwardPass(readers, forward, writer).Add();
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,18 @@
+// The backward pass of a program. Thread safety: pure functions on a writer of the caller's.
+#ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_BACKWARD_PASS_H_
+#define CAPSTAN_WORKER_TRAINING_PROGRAM_BACKWARD_PASS_H_
+
+#include "worker/training/program/forward_pass.h"
+#include "worker/training/program/layer_readers.h"
+#include "worker/training/program/program_writer.h"
+
+namespace capstan::worker {
+
+// Adds the steps of training's backward pass behind those of its forward pass, which has left
+// `forward`; the loss comes first, and then layers in descending order.
+void AddBackwardPass(const LayerReaders& readers, const ForwardValues& forward,
+                     ProgramWriter& writer);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_PROGRAM_BACKWARD_PASS_H_

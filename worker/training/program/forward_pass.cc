@@ -1,0 +1,167 @@
+#include "worker/training/program/forward_pass.h"
+
+#include <cstdint>
+#include <utility>
+
+namespace capstan::worker {
+namespace {
+
+using kernels::DataType;
+using kernels::OpDesc;
+using kernels::OpKind;
+
+class ForwardPass {
+ public:
+  ForwardPass(const LayerReaders& readers, ProgramKind kind, ProgramWriter& writer)
+      : readers_(readers), kind_(kind), writer_(writer) {
+    const size_t layers = writer.plan().layers.size();
+    values_.images = writer.Images();
+    values_.outputs.resize(layers);
+    values_.pool_indices.resize(layers);
+    values_.moments.resize(layers);
+    values_.mask_keys.resize(layers);
+  }
+
+  ForwardValues Add() {
+    for (int i = 0; i < writer_.layer_count(); ++i) AddLayer(i);
+    values_.probabilities = writer_.NewBuffer(writer_.n() * writer_.plan().classes);
+    values_.loss = writer_.NewBuffer(writer_.n());
+    writer_.AddForward(-1, writer_.LossDesc(OpKind::kSoftmaxCrossEntropyForward),
+                       {values_.logits(), writer_.Labels()}, {values_.probabilities, values_.loss});
+    return std::move(values_);
+  }
+
+ private:
+  // A new buffer for the output of layer `i`, which is known from then on.
+  const Operand& NewOutput(int i) {
+    return values_.outputs[i] = writer_.NewActivation(writer_.layer(i).out);
+  }
+  // Likewise, in place of `value` if nobody else needs that.
+  const Operand& OutputOver(int i, int value) {
+    if (!readers_.MayOverwrite(value)) return NewOutput(i);
+    return values_.outputs[i] = values_.Value(value);
+  }
+
+  void AddLayer(int i) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const Operand x = values_.Value(layer.inputs[0]);
+    if (readers_.Maker(i) != i) {
+      values_.outputs[i] = values_.outputs[readers_.Maker(i)];
+      return;
+    }
+    switch (layer.kind) {
+      case LayerKind::kConvolution:
+        return AddWeighted(i, OpKind::kConvolutionForward, x);
+      case LayerKind::kFullyConnected:
+        return AddWeighted(i, OpKind::kFullyConnectedForward, x);
+      case LayerKind::kMaxPooling:
+        return AddMaxPool(i, x);
+      case LayerKind::kAveragePooling:
+      case LayerKind::kGlobalAveragePooling:
+        return writer_.AddForward(i, writer_.Desc(OpKind::kAveragePoolForward, layer), {x},
+                                  {NewOutput(i)});
+      case LayerKind::kRelu:
+        return writer_.AddForward(i, writer_.Desc(OpKind::kReluForward, layer), {x},
+                                  {OutputOver(i, layer.inputs[0])});
+      case LayerKind::kBatchNormalization:
+        return AddBatchNorm(i, x);
+      case LayerKind::kAdd:
+        return AddSum(i);
+      case LayerKind::kFlatten:
+        values_.outputs[i] = x;
+        return;
+      case LayerKind::kDropout:
+        return AddDropout(i, x);
+      case LayerKind::kEmbedding:
+        return writer_.AddForward(i, writer_.Desc(OpKind::kEmbeddingForward, layer),
+                                  {x, writer_.Weight(layer.weight)}, {NewOutput(i)});
+    }
+  }
+
+  void AddWeighted(int i, OpKind kind, const Operand& x) {
+    const PlannedLayer& layer = writer_.layer(i);
+    OpDesc desc = writer_.Desc(kind, layer);
+    desc.fuse_relu = readers_.FusedRelu(i) >= 0;
+    std::vector<Operand> inputs = {x, writer_.Weight(layer.weight)};
+    if (layer.has_bias) inputs.push_back(writer_.Parameter(layer.bias));
+    writer_.AddForward(i, desc, std::move(inputs), {NewOutput(i)});
+  }
+
+  void AddMaxPool(int i, const Operand& x) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const Operand y = NewOutput(i);
+    values_.pool_indices[i] = writer_.NewBuffer(y.count, DataType::kInt32);
+    writer_.AddForward(i, writer_.Desc(OpKind::kMaxPoolForward, layer), {x},
+                       {y, values_.pool_indices[i]});
+  }
+
+  // With the sum and the ReLU that it takes along.
+  void AddBatchNorm(int i, const Operand& x) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const bool training = kind_ == ProgramKind::kTraining;
+    OpDesc desc =
+        writer_.Desc(training ? OpKind::kBatchNormForward : OpKind::kBatchNormInference, layer);
+    desc.fuse_relu = readers_.FusedRelu(i) >= 0;
+    desc.has_addend = readers_.FusedAdd(i) >= 0;
+    std::vector<Operand> inputs = {x, writer_.Parameter(layer.weight),
+                                   writer_.Parameter(layer.bias)};
+    if (!training) {
+      inputs.push_back(writer_.Statistic(layer.running_mean));
+      inputs.push_back(writer_.Statistic(layer.running_variance));
+    }
+    if (desc.has_addend) inputs.push_back(values_.Value(readers_.Addend(i)));
+    std::vector<Operand> outputs = {desc.has_addend ? OutputOver(i, readers_.Addend(i))
+                                                    : NewOutput(i)};
+    if (training) {
+      values_.moments[i] = Moments(layer);
+      writer_.AddMoments(values_.moments[i]);
+      outputs.push_back(values_.moments[i].mean);
+      outputs.push_back(values_.moments[i].variance);
+    }
+    writer_.AddForward(i, desc, std::move(inputs), std::move(outputs));
+  }
+
+  BatchMoments Moments(const PlannedLayer& layer) const {
+    BatchMoments moments;
+    moments.mean = writer_.Moment(layer.running_mean);
+    moments.variance = writer_.Moment(layer.running_variance);
+    const int64_t count = writer_.n() * layer.in.h * layer.in.w;
+    if (count > 1) {
+      moments.unbiased_factor =
+          static_cast<float>(static_cast<double>(count) / static_cast<double>(count - 1));
+    }
+    return moments;
+  }
+
+  void AddDropout(int i, const Operand& x) {
+    const PlannedLayer& layer = writer_.layer(i);
+    if (readers_.IsAlias(layer)) {
+      values_.outputs[i] = x;
+      return;
+    }
+    values_.mask_keys[i] = writer_.NewMaskKey(i);
+    writer_.AddForward(i, writer_.Desc(OpKind::kDropoutForward, layer), {x, values_.mask_keys[i]},
+                       {NewOutput(i)});
+  }
+
+  void AddSum(int i) {
+    const PlannedLayer& layer = writer_.layer(i);
+    int a = layer.inputs[0], b = layer.inputs[1];
+    if (!readers_.MayOverwrite(a)) std::swap(a, b);  // The sum is the same either way.
+    writer_.AddForward(i, writer_.Desc(OpKind::kAdd, layer), {values_.Value(a), values_.Value(b)},
+                       {OutputOver(i, a)});
+  }
+
+  const LayerReaders& readers_;
+  const ProgramKind kind_;
+  ProgramWriter& writer_;
+  ForwardValues values_;
+};
+
+}  // namespace
+
+ForwardValues AddForwardPass(const LayerReaders& readers, ProgramKind kind, ProgramWriter& writer) {
+  return ForwardPass(readers, kind, writer).Add();
+}
+
+}  // namespace capstan::worker

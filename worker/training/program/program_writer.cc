@@ -1,0 +1,188 @@
+#include "worker/training/program/program_writer.h"
+
+#include <utility>
+
+#include "common/random/philox.h"
+
+namespace capstan::worker {
+
+using kernels::DataType;
+using kernels::OpDesc;
+using kernels::OpKind;
+
+namespace {
+
+Operand InPlace(Place place, int64_t element, int64_t count, DataType dtype = DataType::kFloat32) {
+  Operand operand;
+  operand.place = place;
+  operand.offset = element * kernels::BytesOf(dtype);
+  operand.count = count;
+  operand.dtype = dtype;
+  return operand;
+}
+
+Operand InTable(Place place, const PlannedTensor& tensor, DataType dtype = DataType::kFloat32) {
+  return InPlace(place, tensor.offset, tensor.count, dtype);
+}
+
+}  // namespace
+
+ProgramWriter::ProgramWriter(const ModelPlan& plan, int64_t n, DataType tensors)
+    : plan_(plan), tensors_(tensors) {
+  program_.n = n;
+}
+
+// ---------------------------------------------------------------- operands
+
+Operand ProgramWriter::NewBuffer(int64_t count, DataType dtype) {
+  buffers_.push_back({count * kernels::BytesOf(dtype), static_cast<int>(step_count_), -1});
+  Operand operand;
+  operand.count = count;
+  operand.dtype = dtype;
+  operand.buffer = static_cast<int>(buffers_.size()) - 1;
+  return operand;
+}
+
+Operand ProgramWriter::NewActivation(const SampleShape& shape) {
+  return NewBuffer(n() * shape.count(), tensors_);
+}
+
+Operand ProgramWriter::Images() const {
+  return InPlace(Place::kImages, 0, n() * plan_.input.count(), tensors_);
+}
+
+Operand ProgramWriter::Labels() const { return InPlace(Place::kLabels, 0, n(), DataType::kInt32); }
+
+Operand ProgramWriter::Parameter(int index) const {
+  return InTable(Place::kParameters, plan_.parameters[index]);
+}
+
+Operand ProgramWriter::Weight(int index) const {
+  return InTable(Place::kWeights, plan_.parameters[index], tensors_);
+}
+
+Operand ProgramWriter::Gradient(int index) const {
+  return InTable(Place::kGradient, plan_.parameters[index]);
+}
+
+Operand ProgramWriter::Statistic(int index) const {
+  return InTable(Place::kStatistics, plan_.statistics[index]);
+}
+
+Operand ProgramWriter::Moment(int index) const {
+  return InTable(Place::kMoments, plan_.statistics[index]);
+}
+
+Operand ProgramWriter::NewMaskKey(int i) {
+  const auto masks = static_cast<int64_t>(program_.masked_layers.size());
+  program_.masked_layers.push_back(i);
+  return InPlace(Place::kKeys, masks * kKeyWords, kKeyWords, DataType::kInt32);
+}
+
+// ---------------------------------------------------------------- descriptors
+
+OpDesc ProgramWriter::Desc(OpKind kind, const PlannedLayer& layer) const {
+  OpDesc desc = Elementwise(kind, layer.in);
+  switch (layer.kind) {
+    case LayerKind::kFullyConnected:
+      desc.h = desc.w = 1;
+      desc.c = layer.in.count();
+      desc.out_c = layer.out.c;
+      desc.has_bias = layer.has_bias;
+      break;
+    case LayerKind::kEmbedding:
+      desc.h = desc.w = 1;
+      desc.c = layer.in.count();
+      desc.out_c = layer.out.c / layer.in.count();
+      desc.rows = layer.rows;
+      break;
+    case LayerKind::kConvolution:
+      desc.has_bias = layer.has_bias;
+      [[fallthrough]];
+    case LayerKind::kMaxPooling:
+    case LayerKind::kAveragePooling:
+    case LayerKind::kGlobalAveragePooling:
+      desc.out_h = layer.out.h;
+      desc.out_w = layer.out.w;
+      desc.out_c = layer.out.c;
+      desc.kernel = layer.kernel;
+      desc.stride = layer.stride;
+      desc.padding = layer.padding;
+      break;
+    case LayerKind::kBatchNormalization:
+      desc.epsilon = layer.epsilon;
+      break;
+    case LayerKind::kDropout:
+      desc.dropout_rate = layer.dropout_rate;
+      break;
+    default:
+      break;
+  }
+  return desc;
+}
+
+OpDesc ProgramWriter::Elementwise(OpKind kind, const SampleShape& shape) const {
+  OpDesc desc;
+  desc.kind = kind;
+  desc.n = n();
+  desc.h = shape.h;
+  desc.w = shape.w;
+  desc.c = shape.c;
+  return desc;
+}
+
+OpDesc ProgramWriter::LossDesc(OpKind kind) const {
+  return Elementwise(kind, {1, 1, plan_.classes});
+}
+
+// ---------------------------------------------------------------- steps and memory
+
+void ProgramWriter::AddForward(int layer, const OpDesc& desc, std::vector<Operand> inputs,
+                               std::vector<Operand> outputs) {
+  Add(program_.forward, layer, desc, std::move(inputs), std::move(outputs));
+}
+
+void ProgramWriter::AddBackward(int layer, const OpDesc& desc, std::vector<Operand> inputs,
+                                std::vector<Operand> outputs) {
+  Add(program_.backward, layer, desc, std::move(inputs), std::move(outputs));
+}
+
+void ProgramWriter::Add(std::vector<Step>& steps, int layer, const OpDesc& desc,
+                        std::vector<Operand> inputs, std::vector<Operand> outputs) {
+  for (const Operand& operand : inputs) UsedAt(operand, step_count_);
+  for (const Operand& operand : outputs) UsedAt(operand, step_count_);
+  steps.push_back({desc, std::move(inputs), std::move(outputs), layer});
+  ++step_count_;
+}
+
+void ProgramWriter::UsedAt(const Operand& operand, int64_t step) {
+  if (operand.buffer >= 0) buffers_[operand.buffer].last = static_cast<int>(step);
+}
+
+Program ProgramWriter::Finish(const Operand& logits, const Operand& loss) {
+  program_.logits = logits;
+  program_.loss = loss;
+  // What is read when all is done must not be overwritten by any step.
+  UsedAt(logits, step_count_ - 1);
+  UsedAt(loss, step_count_ - 1);
+  PlaceBuffers();
+  return std::move(program_);
+}
+
+void ProgramWriter::PlaceBuffers() {
+  const ArenaPlan arena = PlanArena(buffers_);
+  const auto place = [&arena](Operand& operand) {
+    if (operand.buffer >= 0) operand.offset = arena.offsets[operand.buffer];
+  };
+  for (std::vector<Step>* steps : {&program_.forward, &program_.backward}) {
+    for (Step& step : *steps) {
+      for (Operand& operand : step.inputs) place(operand);
+      for (Operand& operand : step.outputs) place(operand);
+    }
+  }
+  place(program_.logits);
+  place(program_.loss);
+  program_.arena_bytes = arena.bytes;
+}
+
+}  // namespace capstan::worker
