@@ -35,7 +35,12 @@ _GPUS_MAX = 8  # That share a batch.
 _WARM_UP = 20
 _TICKS = os.sysconf("SC_CLK_TCK")
 _OPTIMIZER = "momentum {} learning_rate: 0.005"
-# Where parameters are an iteration old momentum wants smaller steps: with those above it diverges.
+# Under SSP(1) a GPU reads the next parameters while it computes, so that its gradients are of those
+# before the last update. Where the loss has curvature c, momentum m then gives
+# w(t+1) = (1 + m) w(t) - (m + rate c) w(t-1), which converges while rate c < 1 - m: below 0.1 for
+# m = 0.9, where it would be 2 (1 + m) = 3.8 without the delay. At the rate above _NORMED diverges
+# with gradients so delayed on a CPU without servers, too. A job on a CPU does not tell: its tasks
+# read their own pushes before the next step.
 _OPTIMIZER_STALE = "momentum {} learning_rate: 0.001"
 _OPTIMIZER_TIMED = "momentum {} learning_rate: 0.0001"
 

@@ -9,6 +9,10 @@ import rules
 import source_tree
 
 
+# Rules that hand files on: who compiles them declares what they include.
+COMPILE_NOTHING = ("filegroup", "genrule")
+
+
 def check_targets(targets):
     """Yields a message for each target that reaches what its layer may not."""
     for label in sorted(targets):
@@ -48,10 +52,11 @@ def check_core_includes(root, paths):
 def check_declared(root, paths, targets):
     """Yields a message for each include whose library is not a direct dependency of its target."""
     owners = {}  # Source path -> labels of the libraries that have it.
-    for target in targets.values():
+    compiled = [target for target in targets.values() if target.rule not in COMPILE_NOTHING]
+    for target in compiled:
         for source in target.sources:
             owners.setdefault(source, []).append(target.label)
-    for target in targets.values():
+    for target in compiled:
         for source in target.sources:
             if not rules.is_cpp(source) or source not in paths:
                 continue

@@ -1,0 +1,50 @@
+// DeathOf: how a process ends that does something forbidden.
+//
+// Thread safety: for tests with one thread.
+#ifndef CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_
+#define CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+namespace capstan::kernels::cuda::emulation {
+
+struct Death {
+  int signal = 0;     // 0: it lived.
+  std::string words;  // What it said on stderr.
+};
+
+// Calls body() in a child process; signals are not handled there.
+template <typename Body>
+Death DeathOf(const Body& body) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return {.words = "no pipe"};
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int number : {SIGSEGV, SIGBUS, SIGABRT}) signal(number, SIG_DFL);
+    dup2(ends[1], STDERR_FILENO);
+    body();
+    _exit(0);
+  }
+  close(ends[1]);
+  Death death;
+  std::array<char, 256> part{};
+  for (;;) {
+    const ssize_t count = read(ends[0], part.data(), part.size());
+    if (count <= 0) break;
+    death.words.append(part.data(), static_cast<size_t>(count));
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) death.signal = WTERMSIG(status);
+  return death;
+}
+
+}  // namespace capstan::kernels::cuda::emulation
+
+#endif  // CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_
