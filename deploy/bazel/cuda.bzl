@@ -1,8 +1,8 @@
 """The CUDA toolkit as the repository @cuda, or, where there is none, a stand-in that says so.
 
 Looked for in $CUDA_HOME if that is set, else in /usr/local/cuda: nvcc, cudart, cuBLASLt, cuDNN and
-NCCL's header (its library is opened at run time) must all be there. --repo_env=CUDA_HOME=/none
-builds as if there were none.
+NCCL's header (its library is opened at run time) must all be there, cuDNN from 9.8 on.
+--repo_env=CUDA_HOME=/none builds as if there were none.
 @cuda//:found.bzl holds
 
     CUDA_FOUND        whether there is a toolkit
@@ -14,6 +14,9 @@ builds as if there were none.
 _HEADERS = ["cuda_runtime_api.h", "cublasLt.h", "cudnn.h", "nccl.h"]
 
 _LIBRARIES = ["libcudart.so", "libcublasLt.so", "libcudnn.so"]
+
+# The first that plans without a device, which tests ask for.
+_CUDNN_MIN = [9, 8]
 
 _FOUND = """CUDA_FOUND = {found}
 CUDA_MISSING = "{missing}"
@@ -66,7 +69,24 @@ def _missing_in(ctx, home):
     for path in wanted:
         if not ctx.path(path).exists:
             return "{} does not exist".format(path)
+    version = _cudnn_version(ctx, home)
+    if version < _CUDNN_MIN:
+        return "cuDNN in {} is {}, expected at least {}".format(home, version, _CUDNN_MIN)
     return ""
+
+def _cudnn_version(ctx, home):
+    """That of cudnn_version.h as [major, minor]; [] if it is not there."""
+    path = home + "/include/cudnn_version.h"
+    if not ctx.path(path).exists:
+        return []
+    version = []
+    for name in ["CUDNN_MAJOR", "CUDNN_MINOR"]:
+        for line in ctx.read(path).split("\n"):
+            words = [word for word in line.split(" ") if word]
+            if words[:2] == ["#define", name]:
+                version.append(int(words[2]))
+                break
+    return version
 
 def _library_folder(ctx, home):
     return home + ("/lib64" if ctx.path(home + "/lib64").exists else "/lib")

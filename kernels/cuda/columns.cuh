@@ -3,7 +3,7 @@
 // A thread works on N channels side by side, 4 where they may be read at once. A block is as many
 // threads wide as the channels need, at most kColumnsMax, has kBlockThreads in all, and walks down
 // a chunk of rows; the chunks' sums are added by one block for a strip of channels. Chunks depend
-// on the shape alone.
+// on the shape alone, and on whether four may be read at once.
 //
 //   Values, Map: OfColumns(first channel, [sums]) is what a thread keeps while it walks; of that,
 //                Read(i) reads the N elements from i on, and Use(i, those) does the rest.

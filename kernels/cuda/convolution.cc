@@ -92,7 +92,9 @@ absl::Status CheckNanPasses(Device& device, const OpSignature& s, const Rehearsa
                            device.stream());
   };
   CAPSTAN_CUDA_CHECK(fill(0xFF), "filling an operand with NaN");
-  CAPSTAN_RETURN_IF_ERROR(Execute(device, engine, pack));
+  const absl::Status ran = Execute(device, engine, pack);
+  CAPSTAN_CUDA_CHECK(fill(0), "clearing an operand");
+  CAPSTAN_RETURN_IF_ERROR(ran);
   const int64_t bytes = kernels::BytesOf(s.outputs[0].dtype);
   const int64_t middle = (d.out_h / 2 * d.out_w + d.out_w / 2) * d.out_c;
   uint32_t y = 0;
@@ -102,7 +104,6 @@ absl::Status CheckNanPasses(Device& device, const OpSignature& s, const Rehearsa
                       static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, device.stream()),
       "reading a result");
   CAPSTAN_RETURN_IF_ERROR(device.AwaitStream(device.stream()));
-  CAPSTAN_CUDA_CHECK(fill(0), "clearing an operand");
   const Element element = ElementOf(device.options().compute);
   const bool is_nan = element == Element::kBf16   ? (y & 0x7FFF) > 0x7F80
                       : element == Element::kFp16 ? (y & 0x7FFF) > 0x7C00
@@ -112,9 +113,9 @@ absl::Status CheckNanPasses(Device& device, const OpSignature& s, const Rehearsa
 
 // Those that want more than the scratch are left out, and those that would hide NaN. Plans that
 // leave out bias and ReLU are timed with the kernel that follows them.
-absl::StatusOr<int> Fastest(Device& device, const OpSignature& signature,
-                            const Rehearsal& rehearsal, const Scratch& scratch,
-                            const std::vector<ConvolutionEngine>& engines) {
+absl::StatusOr<Choice> Fastest(Device& device, const OpSignature& signature,
+                               const Rehearsal& rehearsal, const Scratch& scratch,
+                               const std::vector<ConvolutionEngine>& engines) {
   const Order order = OrderOf(signature);
   const OpDesc& desc = signature.desc;
   ConvolutionPointers pointers = {rehearsal.operand(order.x), rehearsal.operand(order.weight),
@@ -265,14 +266,18 @@ class ConvolutionPlan : public CudaPlan {
 
 absl::StatusOr<std::vector<ConvolutionEngine>> ConvolutionPlanner::Offered(const OpDesc& desc) {
   const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
+  CudaOptions options = device_.options();
+  if (!measured) {
+    options.workspace_bytes_max = std::min(options.workspace_bytes_max, kSureWorkspaceBytesMax);
+  }
   absl::StatusOr<std::vector<ConvolutionEngine>> plain =
-      EnginesFor(device_.cudnn(), desc, device_.options(), measured ? kCandidatesMax : 1);
+      EnginesFor(device_.cudnn(), desc, options, measured ? kCandidatesMax : 1);
   if (absl::IsUnimplemented(plain.status())) plain = std::vector<ConvolutionEngine>();
   if (!plain.ok() || plain->empty() || !measured || !HasEpilogue(desc)) return plain;
   // Without them all goes on: the compiler that they need may be missing.
   absl::StatusOr<std::vector<ConvolutionEngine>> fused =
-      EnginesFor(device_.cudnn(), desc, device_.options(),
-                 FusedCandidatesMax(device_.options().compute), Fusion::kBiasRelu);
+      EnginesFor(device_.cudnn(), desc, options, FusedCandidatesMax(device_.options().compute),
+                 Fusion::kBiasRelu);
   if (fused.ok()) std::move(fused->begin(), fused->end(), std::back_inserter(*plain));
   return plain;
 }
@@ -286,14 +291,11 @@ absl::StatusOr<int> ConvolutionPlanner::Measured(const OpSignature& signature,
   // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
   if (absl::IsResourceExhausted(scratch.status())) return 0;
   CAPSTAN_RETURN_IF_ERROR(scratch.status());
-  CAPSTAN_ASSIGN_OR_RETURN(const int best,
+  CAPSTAN_ASSIGN_OR_RETURN(const Choice best,
                            Fastest(device_, signature, *rehearsal, *scratch, engines));
-  const bool all = std::all_of(engines.begin(), engines.end(), [&](const ConvolutionEngine& one) {
-    return one.workspace_bytes <= scratch->bytes;
-  });
   // What was the fastest only for want of memory, is not so for the next process.
-  if (all) KeepPlan(device_, key, engines[static_cast<size_t>(best)].name);
-  return best;
+  if (best.sure) KeepPlan(device_, key, engines[static_cast<size_t>(best.index)].name);
+  return best.index;
 }
 
 absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::EngineOf(
@@ -318,10 +320,8 @@ absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::SmallerThan(
   if (engine.workspace_bytes == 0) return absl::UnimplementedError("it needs no workspace");
   CudaOptions options = device_.options();
   options.workspace_bytes_max = engine.workspace_bytes - 1;
-  const bool measured = options.plan_choice == PlanChoice::kMeasured;
-  CAPSTAN_ASSIGN_OR_RETURN(
-      std::vector<ConvolutionEngine> engines,
-      EnginesFor(device_.cudnn(), desc, options, measured ? kCandidatesMax : 1));
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<ConvolutionEngine> engines,
+                           EnginesFor(device_.cudnn(), desc, options, kCandidatesMax));
   const auto least = std::min_element(engines.begin(), engines.end(),
                                       [](const ConvolutionEngine& a, const ConvolutionEngine& b) {
                                         return a.workspace_bytes < b.workspace_bytes;
@@ -349,7 +349,8 @@ absl::StatusOr<std::unique_ptr<CudaPlan>> ConvolutionPlanner::Prepare(
     auto plan = std::make_unique<ConvolutionPlan>(signature, device_, engine);
     const absl::Status reserved = device_.ReserveWorkspace(plan->WorkspaceBytes());
     if (reserved.ok()) return std::unique_ptr<CudaPlan>(std::move(plan));
-    if (engine == nullptr || !absl::IsResourceExhausted(reserved)) {
+    const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
+    if (engine == nullptr || !measured || !absl::IsResourceExhausted(reserved)) {
       return Annotate(reserved, ToString(desc));
     }
     absl::StatusOr<Engine> smaller = SmallerThan(*engine, desc);

@@ -23,10 +23,11 @@ class ConvolutionPlanner {
 
   // REQUIRES: desc.n > 0. The plan that was chosen for a descriptor is kept, up to kChosenMax.
   //
-  // Where there is no memory for its workspace, it is given up for one that needs less, and that is
-  // told (CudaOptions::say). kMeasured: that of the offered ones that needs least. kHeuristic: the
-  // library's first among those that need less; then the bits depend on what memory was left, too.
-  // Errors: kResourceExhausted  no memory for the least one either; kInternal and others of cuDNN.
+  // kMeasured: where there is no memory for its workspace, it is given up for that of the offered
+  // ones that needs least, and that is told (CudaOptions::say). kHeuristic has no other one, since
+  // its bits must not depend on what memory is left; it takes none of more than
+  // kSureWorkspaceBytesMax.
+  // Errors: kResourceExhausted  no memory for the workspace; kInternal and others of cuDNN.
   absl::StatusOr<std::unique_ptr<CudaPlan>> Prepare(const OpSignature& signature);
 
  private:

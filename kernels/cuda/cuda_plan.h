@@ -22,6 +22,9 @@ inline constexpr int64_t kAlignmentBytes = 16;
 // Parts of the workspace begin at multiples of it.
 constexpr int64_t RoundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
+// Of plans that have no smaller one to fall back on where a card is full.
+inline constexpr int64_t kSureWorkspaceBytesMax = int64_t{1} << 30;
+
 // What tensors hold in that mode.
 constexpr Element ElementOf(Compute compute) {
   return compute == Compute::kBf16   ? Element::kBf16

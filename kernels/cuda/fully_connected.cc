@@ -167,10 +167,12 @@ absl::StatusOr<std::shared_ptr<MatrixProduct>> Chosen(Device& device,
       CAPSTAN_RETURN_IF_ERROR(rehearsal.status());
       const ProductPointers pointers =
           RehearsalPointers(signature, *rehearsal, product->epilogue());
-      CAPSTAN_ASSIGN_OR_RETURN(best, Choose(device, product->candidates(), [&](int candidate) {
+      CAPSTAN_ASSIGN_OR_RETURN(const Choice choice,
+                               Choose(device, product->candidates(), [&](int candidate) {
                                  return product->Run(device, pointers, candidate);
                                }));
-      KeepPlan(device, key, product->NameOf(best));
+      best = choice.index;
+      if (choice.sure) KeepPlan(device, key, product->NameOf(best));
     }
     product->Keep(best);
   }

@@ -1,9 +1,9 @@
 // Kernels of images [n, h, w, c]: pools, batch norm, and sums over positions (bias gradients).
 //
-// Every launcher enqueues and returns the launch's error. Sums have an order that shapes alone
-// decide: the same bits on every run. Specification: kernels/reference/image_ops.h; compared by
-// tests/gpu:conformance_test. All are memory bound; "B" is the traffic of an element of fp32 (bf16
-// tensors: half), the floor B * elements / bandwidth. None has been timed on a card yet.
+// Every launcher enqueues and returns the launch's error. Sums have an order that shapes and
+// alignment decide: the same bits on every run. Specification: kernels/reference/image_ops.h;
+// compared by tests/gpu:conformance_test. All are memory bound; "B" is the traffic of an element of
+// fp32 (bf16 tensors: half), the floor B * elements / bandwidth. None has been timed on a card yet.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_

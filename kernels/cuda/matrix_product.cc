@@ -12,9 +12,6 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// A product has no smaller plan to fall back on where a card is full, as convolutions have.
-constexpr int64_t kProductWorkspaceBytesMax = int64_t{1} << 30;
-
 // Shape of a matrix in memory, columns first.
 struct Extent {
   int64_t rows, columns;
@@ -65,7 +62,7 @@ absl::StatusOr<Preference> PreferenceOf(const CudaOptions& options) {
   CAPSTAN_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&raw), "creating a preference");
   Preference preference(raw);
   const auto bytes =
-      static_cast<uint64_t>(std::min(options.workspace_bytes_max, kProductWorkspaceBytesMax));
+      static_cast<uint64_t>(std::min(options.workspace_bytes_max, kSureWorkspaceBytesMax));
   CAPSTAN_RETURN_IF_ERROR(
       SetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes));
   // Partial sums are never rounded to 16 bits.

@@ -64,24 +64,26 @@ absl::StatusOr<float> TimeOf(Device& device, const std::function<absl::Status()>
   return best;
 }
 
-absl::StatusOr<int> Choose(Device& device, int count,
-                           const std::function<absl::Status(int candidate)>& run) {
+absl::StatusOr<Choice> Choose(Device& device, int count,
+                              const std::function<absl::Status(int candidate)>& run) {
   if (count == 0) return absl::UnimplementedError("the library offers no plan");
-  if (count == 1 || device.options().plan_choice == PlanChoice::kHeuristic) return 0;
-  int best = -1;
+  if (count == 1 || device.options().plan_choice == PlanChoice::kHeuristic) return Choice();
+  Choice best{.index = -1};
   float best_time = 0.0f;
   absl::Status failure;
   for (int i = 0; i < count; ++i) {
+    cudaGetLastError();  // Libraries leave one behind where they tried what they cannot do.
     const absl::StatusOr<float> time = TimeOf(device, [&] { return run(i); });
     if (!time.ok()) {
-      failure = time.status();
+      if (failure.ok() || absl::IsUnimplemented(failure)) failure = time.status();
+      best.sure = best.sure && absl::IsUnimplemented(time.status());
       continue;
     }
-    if (best >= 0 && *time >= best_time) continue;
-    best = i;
+    if (best.index >= 0 && *time >= best_time) continue;
+    best.index = i;
     best_time = *time;
   }
-  if (best < 0) return failure;
+  if (best.index < 0) return failure;
   return best;
 }
 

@@ -35,11 +35,18 @@ class Rehearsal {
 // Errors: those of `run`, and of the device.
 absl::StatusOr<float> TimeOf(Device& device, const std::function<absl::Status()>& run);
 
-// The index of the fastest of `count` candidates; those whose run fails are left out. With
+struct Choice {
+  int index = 0;
+  // Whether all were timed, but for those that cannot do it (kUnimplemented): else another time may
+  // choose another one.
+  bool sure = true;
+};
+
+// The fastest of `count` candidates; those whose run fails are left out. With
 // PlanChoice::kHeuristic, or a single candidate, the first.
-// Errors: kUnimplemented  count is 0; that of the last candidate, if all fail.
-absl::StatusOr<int> Choose(Device& device, int count,
-                           const std::function<absl::Status(int candidate)>& run);
+// Errors: kUnimplemented  count is 0; if all fail, that of one that could do it, if there is one.
+absl::StatusOr<Choice> Choose(Device& device, int count,
+                              const std::function<absl::Status(int candidate)>& run);
 
 // Under what the plan for `op` is kept, which names its kind and shapes: that and the options.
 std::string PlanKey(const Device& device, const std::string& op);

@@ -70,7 +70,8 @@ TEST_CASE("GPU plans: the next backend takes what one has measured, and times no
                                 kernels::cuda::Compute::kBf16, kernels::cuda::Compute::kFp16);
   if (TestGpu(compute) == nullptr) return;
   const std::string folder =
-      std::filesystem::temp_directory_path() / ("capstan-plans-" + std::to_string(getpid()));
+      std::filesystem::temp_directory_path() / ("capstan-plans-" + std::to_string(getpid()) + "-" +
+                                                std::to_string(static_cast<int>(compute)));
   std::vector<std::string> said;
   const auto prepare_all = [&] {
     kernels::cuda::CudaOptions options;

@@ -41,7 +41,8 @@ class EmulatedGpuTest(unittest.TestCase):
                           CAPSTAN_EMULATED_GPUS=_GPUS, CAPSTAN_FAKE_GPUS=_GPUS)
         # The local trainer needs no driver to ask, and cuDNN finds this one wanting.
         cls.without_driver = dict(os.environ)
-        os.environ["LD_LIBRARY_PATH"] = str(cluster.runfile(_DRIVER).parent)
+        driver, others = str(cluster.runfile(_DRIVER).parent), os.environ.get("LD_LIBRARY_PATH")
+        os.environ["LD_LIBRARY_PATH"] = f"{driver}:{others}" if others else driver
 
     @contextlib.contextmanager
     def start(self, **options):

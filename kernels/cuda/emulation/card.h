@@ -72,8 +72,8 @@ inline constexpr Card kH100 = {
     .blocks_multiprocessor = 32,
 };
 
-// The one that CAPSTAN_EMULATED_CARD names, "a100" or "h100", which is also taken where it names
-// none that is known. The environment is asked at each call.
+// The one that CAPSTAN_EMULATED_CARD names, "a100" or "h100"; the latter where it is not set. The
+// environment is asked at each call; another name ends the process.
 const Card& EmulatedCard();
 
 }  // namespace capstan::kernels::cuda::emulation
