@@ -16,25 +16,12 @@ namespace {
 
 using K = OpKind;
 
-// What may follow batch norm in one op.
-struct Fusion {
-  bool relu = false, addend = false;
-};
-constexpr Fusion kFusions[] = {{false, false}, {true, false}, {true, true}};
-
-OpDesc BatchNormDesc(K kind, const WindowCase& t, Fusion fusion) {
-  OpDesc d = WindowDesc(kind, t, false, fusion.relu);
-  d.has_addend = fusion.addend;
-  d.epsilon = 1e-3f;
-  return d;
-}
-
 TEST_CASE("CPU batch norm: all three ops agree with the reference", "[kernels][cpu]") {
   for (const WindowCase& t : kWindowCases) {
     for (const K kind : {K::kBatchNormForward, K::kBatchNormInference, K::kBatchNormBackward}) {
       // A lone position has no variance: its gradient is rounding noise times 1 / sqrt(epsilon).
       if (t.n * t.h * t.w == 1) continue;
-      for (const Fusion fusion : kFusions) Conform(BatchNormDesc(kind, t, fusion));
+      for (const NormFusion fusion : kNormFusions) Conform(BatchNormDesc(kind, t, fusion));
     }
   }
 }
@@ -54,7 +41,7 @@ std::vector<float> FollowedByRelu(Backend& cpu, const std::vector<float>& normal
 }
 
 // Takes `inputs` of the fused op apart and puts them into the plain one and what follows.
-void CheckFusedForward(Backend& cpu, K kind, const WindowCase& t, Fusion fusion) {
+void CheckFusedForward(Backend& cpu, K kind, const WindowCase& t, NormFusion fusion) {
   const OpDesc desc = BatchNormDesc(kind, t, fusion);
   REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(desc));
   Operands inputs = MakeInputs(signature);
@@ -73,7 +60,7 @@ void CheckFusedForward(Backend& cpu, K kind, const WindowCase& t, Fusion fusion)
   }
 }
 
-void CheckFusedBackward(Backend& cpu, const WindowCase& t, Fusion fusion) {
+void CheckFusedBackward(Backend& cpu, const WindowCase& t, NormFusion fusion) {
   const OpDesc forward = BatchNormDesc(K::kBatchNormForward, t, fusion);
   const OpDesc backward = BatchNormDesc(K::kBatchNormBackward, t, fusion);
   REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(forward));
@@ -168,7 +155,7 @@ TEST_CASE("CPU batch norm: NaN passes through forward, fused or not", "[kernels]
   const auto backends = AllBackends();
   for (const int64_t channels : kChannels) {
     const NanPlaces nan(channels);
-    for (const Fusion fusion : kFusions) {
+    for (const NormFusion fusion : kNormFusions) {
       for (const K kind : {K::kBatchNormForward, K::kBatchNormInference}) {
         const OpDesc desc = BatchNormDesc(kind, FourPositions(channels), fusion);
         Operands inputs = MakeInputsOf(desc);

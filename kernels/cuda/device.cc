@@ -149,36 +149,29 @@ absl::StatusOr<DeviceMemory> Device::Allocate(int64_t bytes, absl::string_view w
 }
 
 absl::Status Device::ReserveWorkspace(int64_t bytes) {
-  bytes = std::max(bytes, workspace_floor_);
-  if (bytes <= workspace_bytes_) return absl::OkStatus();
+  bytes = std::max(bytes, workspace_bytes_);
+  if (workspace_ != nullptr && bytes == workspace_bytes_) return absl::OkStatus();
   if (capturing_) {
     return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
   }
   // cudaFree of the old one waits for the device, so what runs is done with it. Graphs that hold it
   // keep it in memory.
   std::shared_ptr<void> before = std::move(workspace_);
-  const int64_t before_bytes = std::exchange(workspace_bytes_, 0);
   if (before.use_count() == 1) before.reset();
   absl::StatusOr<DeviceMemory> memory = Allocate(bytes, "the workspace");
   const absl::Status status = memory.status();
   if (status.ok()) {
-    SetWorkspace(std::shared_ptr<void>(*std::move(memory)), bytes);
+    workspace_ = std::shared_ptr<void>(*std::move(memory));
+    workspace_bytes_ = bytes;
     return status;
   }
-  // Plans that are prepared count on what there was.
-  if (before == nullptr && before_bytes > 0) {
-    memory = Allocate(before_bytes, "the workspace");
+  if (before == nullptr && workspace_bytes_ > 0) {
+    memory = Allocate(workspace_bytes_, "the workspace");
     if (!memory.ok()) return memory.status();
     before = std::shared_ptr<void>(*std::move(memory));
   }
-  SetWorkspace(std::move(before), before_bytes);
+  workspace_ = std::move(before);
   return status;
-}
-
-void Device::SetWorkspace(std::shared_ptr<void> workspace, int64_t bytes) {
-  workspace_ = std::move(workspace);
-  workspace_bytes_ = bytes;
-  workspace_floor_ = bytes;
 }
 
 Faults* Device::ReportLabels(int64_t classes) {

@@ -92,15 +92,13 @@ class Device {
   absl::Status WaitBy(const std::function<cudaError_t()>& wait,
                       const std::function<cudaError_t()>& query);
   absl::Status TakeFaults();
-  void SetWorkspace(std::shared_ptr<void> workspace, int64_t bytes);
 
   const CudaOptions options_;
   std::array<cudaStream_t, kStreamCount> streams_{};
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublaslt_ = nullptr;
   std::shared_ptr<void> workspace_;  // Shared with the graphs that were recorded with it.
-  int64_t workspace_bytes_ = 0;
-  int64_t workspace_floor_ = 0;  // What plans that are prepared count on.
+  int64_t workspace_bytes_ = 0;      // What plans that are prepared count on.
   DeviceMemory faults_;
   Faults* faults_seen_ = nullptr;   // Pinned host memory.
   int64_t classes_ = 0, rows_ = 0;  // Of the last op that may report; 0: none yet.

@@ -120,6 +120,19 @@ inline OpDesc WindowDesc(OpKind kind, const WindowCase& t, bool bias, bool relu)
   return d;
 }
 
+// What may follow batch norm in one op.
+struct NormFusion {
+  bool relu = false, addend = false;
+};
+inline constexpr NormFusion kNormFusions[] = {{false, false}, {true, false}, {true, true}};
+
+inline OpDesc BatchNormDesc(OpKind kind, const WindowCase& t, NormFusion fusion) {
+  OpDesc d = WindowDesc(kind, t, false, fusion.relu);
+  d.has_addend = fusion.addend;
+  d.epsilon = 1e-3f;
+  return d;
+}
+
 // Batches of 0, 1 and odd sizes; channels below, at and above a vector and a panel of each
 // instruction set (4, 8, 16, 64 floats), single and many; windows that do and do not overlap or
 // cover the image.

@@ -81,8 +81,10 @@ std::set<OpDesc> ConvolutionsOf(const ZooModel& zoo_model) {
   return convolutions;
 }
 
-// As the library tells them of the plan itself.
-std::set<cudnnBackendNumericalNote_t> NotesOf(const ConvolutionEngine& engine) {
+// One kind of notes, as the library tells them of the plan's engine.
+template <typename Note, int kNotesMax>
+std::set<Note> EngineNotes(const ConvolutionEngine& engine, cudnnBackendAttributeName_t name,
+                           cudnnBackendAttributeType_t type) {
   cudnnBackendDescriptor_t made = nullptr;
   REQUIRE(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &made) ==
           CUDNN_STATUS_SUCCESS);
@@ -91,11 +93,15 @@ std::set<cudnnBackendNumericalNote_t> NotesOf(const ConvolutionEngine& engine) {
   REQUIRE(cudnnBackendGetAttribute(engine.config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
                                    &made) == CUDNN_STATUS_SUCCESS);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  REQUIRE(cudnnBackendGetAttribute(made, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                   CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
-                                   &count, notes.data()) == CUDNN_STATUS_SUCCESS);
+  std::array<Note, kNotesMax> notes{};
+  REQUIRE(cudnnBackendGetAttribute(made, name, type, kNotesMax, &count, notes.data()) ==
+          CUDNN_STATUS_SUCCESS);
   return {notes.begin(), notes.begin() + count};
+}
+
+std::set<cudnnBackendNumericalNote_t> NotesOf(const ConvolutionEngine& engine) {
+  return EngineNotes<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
+      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
 }
 
 // The library's first plan that is accepted, in each mode.
@@ -172,20 +178,9 @@ TEST_CASE("cuDNN's plans: those that are offered have names of their own, by whi
 
 // Whether the engine is compiled when it is planned.
 bool IsCompiledAtRunTime(const ConvolutionEngine& engine) {
-  cudnnBackendDescriptor_t made = nullptr;
-  REQUIRE(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &made) ==
-          CUDNN_STATUS_SUCCESS);
-  const Descriptor owner(made);
-  int64_t count = 0;
-  REQUIRE(cudnnBackendGetAttribute(engine.config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                   &made) == CUDNN_STATUS_SUCCESS);
-  std::array<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT> notes{};
-  REQUIRE(cudnnBackendGetAttribute(made, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-                                   CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count,
-                                   notes.data()) == CUDNN_STATUS_SUCCESS);
-  return std::find(notes.begin(), notes.begin() + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) !=
-         notes.begin() + count;
+  return EngineNotes<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
+             engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE)
+      .contains(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
 }
 
 // What follows the convolution in one plan.

@@ -313,25 +313,13 @@ TEST_CASE("GPU pools: the gradient of a max pool goes to the winners", "[gpu]") 
   }
 }
 
-// What may follow batch norm in one op.
-struct Fusion {
-  bool relu = false, addend = false;
-};
-constexpr Fusion kFusions[] = {{false, false}, {true, false}, {true, true}};
-
-OpDesc BatchNormDesc(K kind, const WindowCase& t, Fusion fusion) {
-  OpDesc d = WindowDesc(kind, t, false, fusion.relu);
-  d.has_addend = fusion.addend;
-  d.epsilon = 1e-3f;
-  return d;
-}
-
 TEST_CASE("GPU batch norm: all three ops agree with the reference", "[gpu]") {
   for (const WindowCase& t : Windows()) {
     // A lone position has no variance: its gradient is rounding noise times 1 / sqrt(epsilon).
     if (t.n * t.h * t.w == 1) continue;
     for (const K kind : {K::kBatchNormForward, K::kBatchNormInference, K::kBatchNormBackward}) {
-      for (const Fusion fusion : kFusions) Conform(BatchNormDesc(kind, t, fusion));
+      for (const kernels::NormFusion fusion : kernels::kNormFusions)
+        Conform(BatchNormDesc(kind, t, fusion));
     }
   }
 }

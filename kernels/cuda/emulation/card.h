@@ -32,6 +32,7 @@ struct Card {
 
 // The same on every card that there is code for.
 inline constexpr int kWarpThreads = 32;
+inline constexpr int kDriverVersion = 13000;  // As cudaDriverGetVersion gives it.
 inline constexpr int kBlockThreadsMax = 1024;
 inline constexpr int kMultiprocessorThreadsMax = 2048;
 inline constexpr int kMultiprocessorRegisters = 65536;

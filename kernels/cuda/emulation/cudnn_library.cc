@@ -19,7 +19,6 @@ constexpr char kFile[] = "libcudnn.so.9";
 constexpr size_t kVersionMin = 90800;  // The first that plans by a card's properties.
 
 // The numbers of a card that only cuDNN asks for.
-constexpr int kDriver = 13000;
 
 template <typename Function>
 bool Find(void* library, const char* name, Function& function) {
@@ -90,7 +89,7 @@ std::string JsonOf(const Card& card) {
                       R"("deviceName":")", card.name,  //
                       R"(","deviceVer":)",
                       card.capability_major * 100 + card.capability_minor * 10,              //
-                      R"(,"driverVer":)", kDriver,                                           //
+                      R"(,"driverVer":)", kDriverVersion,                                    //
                       R"(,"multiProcessorCount":)", card.multiprocessors,                    //
                       R"(,"totalGlobalMem":)", card.memory_bytes,                            //
                       R"(,"l2CacheSize":)", card.l2_bytes,                                   //

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "common/random/philox.h"
+#include "kernels/cuda/emulation/card.h"
 #include "kernels/cuda/emulation/fiber.h"
 #include "kernels/cuda/emulation/runtime.h"
 
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-constexpr unsigned kBlockThreadsMax = 1024;
 constexpr unsigned kGridYMax = 65535;
 
 [[noreturn]] void Fail(const char* what) {
@@ -186,7 +186,8 @@ void FillWithNan(SharedMemory shared) {
 bool IsPossible(dim3 grid, dim3 block) {
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   return grid.x > 0 && grid.x <= 0x7fffffffu && grid.y > 0 && grid.y <= kGridYMax && grid.z > 0 &&
-         grid.z <= kGridYMax && threads > 0 && threads <= kBlockThreadsMax && block.z <= 64;
+         grid.z <= kGridYMax && threads > 0 && threads <= uint64_t{kBlockThreadsMax} &&
+         block.z <= 64;
 }
 
 }  // namespace

@@ -16,9 +16,11 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/cuda/emulation/card.h"
+
 namespace capstan::kernels::cuda::emulation {
 
-inline constexpr int kWarpLanes = 32;
+inline constexpr int kWarpLanes = kWarpThreads;
 
 // Where the variables lie that the blocks of a kernel share; none: null.
 struct SharedMemory {

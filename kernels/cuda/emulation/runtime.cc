@@ -15,7 +15,6 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-constexpr int kDriverVersion = 13000;
 constexpr int kDevicesMax = 8;
 // Less than a card has: the host must have it, too.
 constexpr size_t kMemoryBytes = size_t{4} << 30;
