@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/status_codec.h"
@@ -132,6 +133,8 @@ absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
   }
   RestoreFrom restore{.folder = folder};
   CAPSTAN_ASSIGN_OR_RETURN(restore.at, DecodeResumePoint(manifest.job_state()));
+  CAPSTAN_RETURN_IF_ERROR(Annotate(CheckResumePoint(restore.at, job.plan),
+                                   absl::StrCat(folder, "/", kManifestFile, ": job_state")));
   for (const v1::CheckpointPart& part : manifest.parts()) {
     const CheckpointPart decoded = DecodePart(part);
     restore.shards.push_back({decoded.shard, decoded.elements});

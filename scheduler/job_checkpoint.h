@@ -35,7 +35,8 @@ absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, con
 // Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint
 // rests
 //                           on (tables, data, seed, mode, batches); a line for each.
-//         kNotFound, kDataLoss  there is no complete checkpoint, or its manifest is damaged.
+//         kNotFound, kDataLoss  there is no complete checkpoint, or its manifest is damaged or
+//                               names a point that the job cannot be at.
 absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
                                         const AdmittedJob& job);
 

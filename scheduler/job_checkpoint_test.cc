@@ -1,6 +1,9 @@
 #include "scheduler/job_checkpoint.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <string>
 
 #include "common/checkpoint/checkpoint_folder.h"
@@ -143,6 +146,39 @@ TEST_CASE("Job checkpoint: a job that is another one is refused, with what diffe
   REQUIRE_OK(FindRestore(f.disk, publish.folder, wider));
   CHECK_STATUS(FindRestore(f.disk, f.folder.path() + "/none", f.job), absl::StatusCode::kNotFound,
                "/none");
+}
+
+TEST_CASE("Job checkpoint: a manifest with a forged counter is refused, by its name (issue 20)",
+          "[scheduler]") {
+  Fixture f;
+  const auto restore = [&f](const std::function<void(ResumePoint&)>& forge) {
+    CheckpointPublish publish = f.Publish(1);
+    forge(publish.at);
+    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
+    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+    return FindRestore(f.disk, publish.folder, f.job).status();
+  };
+  constexpr uint64_t kLast = std::numeric_limits<uint64_t>::max();
+  constexpr int64_t kTrained = testing::kSmallTrainCount;
+  REQUIRE_OK(restore([](ResumePoint&) {}));
+  const auto refuses = [&restore](const char* what,
+                                  const std::function<void(ResumePoint&)>& forge) {
+    CHECK_STATUS(restore(forge), absl::StatusCode::kDataLoss, what);
+  };
+  // The next task's life, and the next membership, would be 0.
+  refuses("incarnation: 18446744073709551615", [](ResumePoint& at) {
+    at.incarnation = Incarnation(kLast);
+  });
+  refuses("membership: 18446744073709551615", [](ResumePoint& at) {
+    at.membership = Generation(kLast);
+  });
+  refuses("epoch: -1", [](ResumePoint& at) { at.epoch = Epoch(-1); });
+  refuses("iteration: -1", [](ResumePoint& at) { at.iteration = Iteration(-1); });
+  refuses("batches: -1", [](ResumePoint& at) { at.batches = -1; });
+  refuses("untrained[0]: [-1, 30)", [](ResumePoint& at) { at.untrained[0].begin = -1; });
+  refuses("untrained[1]: [29, 40)", [](ResumePoint& at) { at.untrained[1].begin = 29; });
+  refuses("untrained[1]: [41, 40)", [](ResumePoint& at) { at.untrained[1].begin = 41; });
+  refuses("untrained[1]: [35, 41)", [](ResumePoint& at) { at.untrained[1].end = kTrained + 1; });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -10,8 +11,10 @@
 #include "absl/strings/strip.h"
 #include "common/checkpoint/checkpoint_part.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/shard_file.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/write_durably.h"
 
 namespace capstan {
 namespace {
@@ -20,6 +23,12 @@ constexpr uint64_t kIdMax = uint64_t{1} << 62;  // No job gets that far: such a 
 
 absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+// Whether a checkpoint's writers give files such names.
+bool IsOurs(absl::string_view name) {
+  absl::ConsumeSuffix(&name, kTemporarySuffix);
+  return name == kManifestFile || absl::EndsWith(name, kPartSuffix);
 }
 
 // Of all in `folder`, complete or not, newest first.
@@ -104,10 +113,15 @@ absl::Status RemoveCheckpoint(Disk& disk, const std::string& path) {
   if (absl::IsNotFound(names.status())) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(names.status());
   CAPSTAN_RETURN_IF_ERROR(disk.SyncFolder(path));
+  bool has_others = false;
   for (const std::string& name : *names) {
+    if (!IsOurs(name)) {
+      has_others = true;
+      continue;
+    }
     CAPSTAN_RETURN_IF_ERROR(IgnoreMissing(disk.Remove(absl::StrCat(path, "/", name))));
   }
-  return IgnoreMissing(disk.Remove(path));
+  return has_others ? absl::OkStatus() : IgnoreMissing(disk.Remove(path));
 }
 
 absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::string& folder,

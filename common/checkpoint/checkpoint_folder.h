@@ -53,7 +53,8 @@ struct FoundCheckpoint {
 absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder);
 
 // Removes the checkpoint at `path`; the manifest goes first, so that what is left after a crash is
-// not complete. One that is missing is removed. Errors: the disk's.
+// not complete. Files that no checkpoint has stay, and the folder with them. One that is missing is
+// removed. Errors: the disk's.
 absl::Status RemoveCheckpoint(Disk& disk, const std::string& path);
 
 // Removes all checkpoints in `folder` that are newer than `floor`, older than the newest of

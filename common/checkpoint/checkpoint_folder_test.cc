@@ -111,6 +111,18 @@ TEST_CASE("CheckpointFolder: what was there before a job is not its own to remov
   CHECK(f.Ids() == std::vector<uint64_t>{11, 10, 2, 1});
 }
 
+TEST_CASE("CheckpointFolder: somebody's files in a folder of such a name stay (issue 20)",
+          "[common][checkpoint]") {
+  Fixture f;
+  REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-5"));  // As other trainers name theirs.
+  REQUIRE_OK(f.disk.Create("f/checkpoint-5/model.bin"));
+  REQUIRE_OK(f.disk.Create("f/checkpoint-2/notes"));
+  REQUIRE_OK(RemoveOthers(f.disk, "f", CheckpointId(0), {CheckpointId(10)}));
+  CHECK(f.disk.List("f/checkpoint-5").value() == std::vector<std::string>{"model.bin"});
+  CHECK(f.disk.List("f/checkpoint-2").value() == std::vector<std::string>{"notes"});
+  CHECK(f.Ids() == std::vector<uint64_t>{10, 5, 2});  // It goes on behind one that stays.
+}
+
 TEST_CASE("CheckpointFolder: a bit that is wrong on one read only does no harm",
           "[common][checkpoint]") {
   Fixture f;

@@ -184,7 +184,7 @@ absl::StatusOr<v1::ShardSnapshot> Decode(std::string file, const JobId& job,
 }  // namespace
 
 std::string ShardFileName(const ShardKey& key) {
-  return absl::StrCat("table-", key.table.value(), "-shard-", key.shard.value(), ".part");
+  return absl::StrCat("table-", key.table.value(), "-shard-", key.shard.value(), kPartSuffix);
 }
 
 absl::StatusOr<ShardFileWriter> ShardFileWriter::Begin(Disk* disk, const std::string& folder,

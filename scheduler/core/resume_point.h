@@ -1,6 +1,6 @@
 // ResumePoint: where a job's training stands at a quiet moment, beside its tables: enough to go on
 // from there with new tasks.
-// Thread safety: a value.
+// Thread safety: values, and a function of its arguments.
 #ifndef CAPSTAN_SCHEDULER_CORE_RESUME_POINT_H_
 #define CAPSTAN_SCHEDULER_CORE_RESUME_POINT_H_
 
@@ -8,13 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/types/ids.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_metrics.h"
+#include "scheduler/core/job_plan.h"
 #include "scheduler/core/placement.h"
 
 namespace capstan::scheduler {
+
+// No cluster counts so far: a counter above it is forged, and going on from it would wrap.
+inline constexpr uint64_t kCounterMax = uint64_t{1} << 62;
 
 struct ResumePoint {
   // Positions of this epoch remain, or its evaluation. Beyond the last: nothing but the export.
@@ -37,6 +42,11 @@ struct ResumePoint {
             incarnation);
   }
 };
+
+// Whether a job of this plan can begin at a point that was read from a disk: a checksum tells
+// damage, not a file that somebody has made.
+// Errors: kDataLoss  names the field, its value and what was expected.
+absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan);
 
 // A job's beginning that is not the beginning of its training.
 struct RestoreFrom {

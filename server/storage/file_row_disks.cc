@@ -1,21 +1,14 @@
 #include "server/storage/file_row_disks.h"
 
-#include <filesystem>
-#include <system_error>
-
-#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/own_folder.h"
 #include "server/storage/row_log.h"
 
 namespace capstan::server {
 
 absl::StatusOr<std::unique_ptr<FileRowDisks>> FileRowDisks::Create(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  if (!error) std::filesystem::create_directories(folder, error);
-  if (error) {
-    return absl::UnavailableError(absl::StrCat("folder for rows ", folder, ": ", error.message()));
-  }
+  CAPSTAN_RETURN_IF_ERROR(Annotate(EmptyOwnFolder(folder), "folder for rows " + folder));
   std::unique_ptr<FileRowDisks> disks(new FileRowDisks(folder));
   return disks;
 }

@@ -22,8 +22,9 @@ namespace capstan::server {
 
 class FileRowDisks final : public RowDisks {
  public:
-  // Takes `folder` for itself: what is in it is deleted.
-  // Errors: kUnavailable, kResourceExhausted  as of the disk; names the folder.
+  // Takes `folder` for itself: what earlier processes left in it is removed (own_folder.h).
+  // Errors: kFailedPrecondition  somebody else's files are in it.
+  //         kUnavailable, kResourceExhausted  as of the disk; names the folder.
   static absl::StatusOr<std::unique_ptr<FileRowDisks>> Create(const std::string& folder);
 
   // Errors: as Create.

@@ -1,5 +1,6 @@
 #include "server/storage/file_row_disks.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,15 @@ namespace {
 using testing::TestPath;
 
 constexpr int64_t kBodyBytes = 24;
+
+std::vector<std::string> FilesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 std::string Body(RowNumber row, char version) {
   std::string body = std::string(1, version) + std::to_string(row);
@@ -80,13 +90,31 @@ TEST_CASE("FileRowDisks: a disk that is gone leaves the others alone", "[server]
 TEST_CASE("FileRowDisks: nothing is left in the folder, whatever way the process ends",
           "[server][storage]") {
   const std::string path = TestPath("rows");
+  REQUIRE_OK(FileRowDisks::Create(path));
+  const std::vector<std::string> own = FilesIn(path);
   std::filesystem::create_directories(path + "/000007");
   std::ofstream(path + "/000007/old") << "of an earlier process";
   REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(path));
-  CHECK(std::filesystem::is_empty(path));
+  CHECK(FilesIn(path) == own);
   REQUIRE_OK_AND_ASSIGN(const auto disk, disks->Open(kBodyBytes));
   REQUIRE_OK(Write(*disk, {1}, 'a'));
-  CHECK(std::filesystem::is_empty(path));  // As SIGKILL would leave it.
+  CHECK(FilesIn(path) == own);  // As SIGKILL would leave it.
+}
+
+TEST_CASE("FileRowDisks: a folder that somebody else has filled is refused and left as it is "
+          "(issue 20)",
+          "[server][storage]") {
+  const std::string path = TestPath("somebodys");
+  std::filesystem::create_directories(path + "/2024");
+  std::ofstream(path + "/2024/table.csv") << "somebody's rows";
+  const absl::Status refused = FileRowDisks::Create(path).status();
+  CHECK(FilesIn(path) == std::vector<std::string>{"2024"});
+  CHECK(FilesIn(path + "/2024") == std::vector<std::string>{"table.csv"});
+  CHECK_STATUS(refused, absl::StatusCode::kFailedPrecondition,
+               path + " holds \"2024\" and no .capstan-folder");
+  // An empty one is nobody's.
+  std::filesystem::remove_all(path + "/2024");
+  REQUIRE_OK(FileRowDisks::Create(path));
 }
 
 TEST_CASE("FileRowDisks: bodies of every size have a place", "[server][storage]") {
