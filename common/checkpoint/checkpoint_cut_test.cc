@@ -65,7 +65,8 @@ TEST_CASE("Checkpoints: a power cut at any step leaves a whole one", "[common][c
   int64_t torn = 0;
   for (int64_t step = begin; step < steps; ++step) {
     for (const Unsynced how : {Unsynced::kLost, Unsynced::kTornAtByte, Unsynced::kTornAtSector,
-                               Unsynced::kTornZeros, Unsynced::kKept}) {
+                               Unsynced::kTornZeros, Unsynced::kAnySectors,
+                               Unsynced::kKept}) {
       const bool random = how != Unsynced::kLost && how != Unsynced::kKept;
       for (uint64_t seed = 0; seed < (random ? 20u : 1u); ++seed) {
         INFO("cut at step " << step << ", variant " << static_cast<int>(how) << ", seed " << seed);

@@ -1,6 +1,7 @@
 #include "common/storage/sim_disk.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
@@ -10,6 +11,7 @@ namespace capstan {
 namespace {
 
 constexpr size_t kSectorBytes = 512;
+constexpr int kSectorSizes = 4;  // kAnySectors: down to an eighth of it.
 
 std::string ParentOf(const std::string& path) {
   const size_t slash = path.find_last_of('/');
@@ -331,10 +333,34 @@ void SimDisk::CrashNamesLocked(Unsynced unsynced) {
   cached_ = durable_;
 }
 
+void SimDisk::DropSectorsLocked(File& file) {
+  constexpr uint64_t kParts = 16;
+  const uint64_t kept_parts = RandomLocked(kParts + 1);  // This share of the sectors is kept.
+  const size_t sector = kSectorBytes >> RandomLocked(kSectorSizes);
+  size_t end = file.synced;  // Of the last sector that is kept.
+  bool dropped = false, hole = false;
+  for (size_t at = file.synced; at < file.bytes.size();) {
+    const size_t next = std::min(file.bytes.size(), (at / sector + 1) * sector);
+    if (RandomLocked(kParts) < kept_parts) {
+      end = next;
+      hole = hole || dropped;
+    } else {
+      std::fill(file.bytes.begin() + static_cast<ptrdiff_t>(at),
+                file.bytes.begin() + static_cast<ptrdiff_t>(next), '\0');
+      dropped = true;
+    }
+    at = next;
+  }
+  if (hole) InjectLocked(Fault::kLostSector);
+  // Its length may have reached the disk before its last bytes did.
+  if (RandomLocked(2) == 0) file.bytes.resize(end);
+}
+
 void SimDisk::CrashBytesLocked(File& file, Unsynced unsynced) {
+  if (unsynced == Unsynced::kAnySectors) DropSectorsLocked(file);
   const size_t size = file.bytes.size();
   size_t kept = file.synced;
-  if (unsynced == Unsynced::kKept) {
+  if (unsynced == Unsynced::kKept || unsynced == Unsynced::kAnySectors) {
     kept = size;
   } else if (unsynced != Unsynced::kLost) {
     kept += RandomLocked(size - file.synced + 1);

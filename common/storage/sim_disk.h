@@ -6,7 +6,7 @@
 //
 //   bytes: Append --> cached --Sync--> durable      names: Create, Rename, Remove --> cached
 //                                                          --SyncFolder--> durable
-//   Crash: of each file a prefix of what was cached survives (see Unsynced); of each folder the
+//   Crash: of each file a part of what was cached survives (see Unsynced); of each folder the
 //          first few cached changes of names. Open files are dead; the disk works again.
 //
 // After a Sync that failed the unsynced bytes count as clean, as on Linux: a later Sync says OK and
@@ -47,8 +47,9 @@ class SimDisk final : public Disk {
     kBitFlipAtRest,  // A stored bit has changed (FlipRandomBit).
     kTornWrite,      // A crash kept a part of unsynced bytes.
     kLostName,       // A crash undid a change of names.
+    kLostSector,     // A crash kept unsynced bytes, and dropped some that lie before them.
   };
-  static constexpr int kFaultCount = 9;
+  static constexpr int kFaultCount = 10;
 
   // Chance of each fault, for each call that it can befall, in [0, 1].
   struct Rates {
@@ -67,6 +68,8 @@ class SimDisk final : public Disk {
     kTornAtSector,  // Likewise, at a multiple of 512 bytes of the file.
     kTornZeros,     // As kTornAtByte, but files keep their lengths: zeros follow.
     kKept,          // Everything: it had been written back just before.
+    kAnySectors,    // Any of the sectors that were not synced, zeros in the place of those before
+                    // the last of them; names as kTornAtByte. Small sectors do for small files.
   };
 
   explicit SimDisk(uint64_t seed);
@@ -132,6 +135,7 @@ class SimDisk final : public Disk {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CrashNamesLocked(Unsynced unsynced) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CrashBytesLocked(File& file, Unsynced unsynced) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropSectorsLocked(File& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t BytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t seed_;

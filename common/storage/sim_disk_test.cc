@@ -92,6 +92,35 @@ TEST_CASE("SimDisk: a torn write keeps a prefix", "[common][storage]") {
   CHECK(partial > 100);
 }
 
+TEST_CASE("SimDisk: a crash keeps any of the sectors that were not synced", "[common][storage]") {
+  const std::string head(100, 'h');
+  const std::string whole(6000, 'x');
+  int cut_short = 0, holes = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SimDisk disk(seed);
+    const auto file = Made(disk, "a");
+    REQUIRE_OK(file->Append(head));
+    REQUIRE_OK(file->Sync());
+    REQUIRE_OK(disk.SyncFolder("."));
+    REQUIRE_OK(file->Append(whole));
+    disk.Crash(Unsynced::kAnySectors);
+    const std::string bytes = Contents(disk, "a");
+    REQUIRE(bytes.substr(0, 100) == head);
+    REQUIRE(bytes.find_first_not_of(std::string("x\0", 2), 100) == std::string::npos);
+    // Where it changes between bytes and zeros a sector ends.
+    for (size_t i = 101; i < bytes.size(); ++i) {
+      if (bytes[i] != bytes[i - 1]) REQUIRE(i % 64 == 0);
+    }
+    const size_t last = bytes.find_last_of('x');
+    const bool hole = last != std::string::npos && bytes.find('\0', 100) < last;
+    REQUIRE(disk.injected(Fault::kLostSector) == (hole ? 1 : 0));
+    holes += hole;
+    cut_short += bytes.size() < 6100;
+  }
+  CHECK(holes > 70);
+  CHECK(cut_short > 20);
+}
+
 TEST_CASE("SimDisk: faults come when they are told to", "[common][storage]") {
   SimDisk disk(7);
   const auto file = Made(disk, "a");  // Step 0.

@@ -4,7 +4,6 @@
 #include "common/storage/crc32c.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream.h"
-#include "server/storage/record_file.h"
 
 namespace capstan::server {
 
@@ -57,12 +56,12 @@ absl::Status FrameBatch::ForPieces(size_t own_begin, size_t lent_begin, const Ta
   return own_begin < own.size() ? take(own.substr(own_begin)) : absl::OkStatus();
 }
 
-void FrameBatch::Append(uint32_t type, uint64_t sequence, absl::string_view head,
+void FrameBatch::Append(const FrameHead& head, absl::string_view begin,
                         const google::protobuf::MessageLite* message) {
   const size_t own_begin = own_.size(), lent_begin = lent_.size();
   const size_t message_bytes = message == nullptr ? 0 : message->ByteSizeLong();
-  BeginFrame(type, sequence, head.size() + message_bytes, &own_);
-  own_.append(head.data(), head.size());
+  BeginFrame(head, begin.size() + message_bytes, &own_);
+  own_.append(begin.data(), begin.size());
   if (message != nullptr) {
     Stream stream(this);
     google::protobuf::io::CodedOutputStream coded(&stream);

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "common/storage/disk.h"
 #include "google/protobuf/message_lite.h"
+#include "server/storage/record_file.h"
 
 namespace capstan::server {
 
@@ -24,9 +25,9 @@ class FrameBatch {
   static constexpr int64_t kLentBytesMin = 32 << 10;
   explicit FrameBatch(int64_t lent_bytes_min = kLentBytesMin) : lent_bytes_min_(lent_bytes_min) {}
 
-  // Adds a frame whose payload is `head` and, unless it is null, `message`, which must live and not
-  // change until Clear.
-  void Append(uint32_t type, uint64_t sequence, absl::string_view head,
+  // Adds a frame whose payload is `begin` and, unless it is null, `message`, which must live and
+  // not change until Clear.
+  void Append(const FrameHead& head, absl::string_view begin,
               const google::protobuf::MessageLite* message);
 
   int64_t bytes() const { return static_cast<int64_t>(own_.size() + lent_bytes_); }

@@ -46,18 +46,18 @@ TEST_CASE("FrameBatch: its bytes are those of frames with the serialized message
   record.mutable_push()->set_sequence(3);
   record.set_values(std::string(value_bytes, 'g'));
   std::string expected;
-  AppendFrame(1, 0, "begin", &expected);
-  AppendFrame(2, 1, "head" + snapshot.SerializeAsString(), &expected);
-  AppendFrame(3, 2, record.SerializeAsString(), &expected);
-  AppendFrame(4, 3, "", &expected);
+  AppendFrame({1, 0, 5}, "begin", &expected);
+  AppendFrame({2, 1, 5}, "head" + snapshot.SerializeAsString(), &expected);
+  AppendFrame({3, 2, 5}, record.SerializeAsString(), &expected);
+  AppendFrame({4, 3, 5}, "", &expected);
 
   FrameBatch batch(/*lent_bytes_min=*/GENERATE(1, 100, 1 << 20));
   for (int again = 0; again < 2; ++again) {
     CHECK(batch.empty());
-    batch.Append(1, 0, "begin", nullptr);
-    batch.Append(2, 1, "head", &snapshot);
-    batch.Append(3, 2, "", &record);
-    batch.Append(4, 3, "", nullptr);
+    batch.Append({1, 0, 5}, "begin", nullptr);
+    batch.Append({2, 1, 5}, "head", &snapshot);
+    batch.Append({3, 2, 5}, "", &record);
+    batch.Append({4, 3, 5}, "", nullptr);
     Writes file;
     REQUIRE_OK(batch.WriteTo(file));
     CHECK(file.all == expected);
@@ -71,7 +71,7 @@ TEST_CASE("FrameBatch: its bytes are those of frames with the serialized message
 TEST_CASE("FrameBatch: a large field is written from where it lies", "[server][storage]") {
   const v1::ShardSnapshot snapshot = SnapshotOf(FrameBatch::kLentBytesMin, 10);
   FrameBatch batch;
-  batch.Append(2, 0, "head", &snapshot);
+  batch.Append({2, 0, 5}, "head", &snapshot);
   Writes file;
   REQUIRE_OK(batch.WriteTo(file));
   REQUIRE(file.pieces.size() == 3);
@@ -81,7 +81,7 @@ TEST_CASE("FrameBatch: a large field is written from where it lies", "[server][s
 TEST_CASE("FrameBatch: the first error of the file ends the writing", "[server][storage]") {
   const v1::ShardSnapshot snapshot = SnapshotOf(200, 200);
   FrameBatch batch(/*lent_bytes_min=*/200);
-  batch.Append(2, 0, "head", &snapshot);
+  batch.Append({2, 0, 5}, "head", &snapshot);
   Writes file;
   file.fail_at = 2;
   CHECK_STATUS(batch.WriteTo(file), absl::StatusCode::kUnavailable, "full");

@@ -132,10 +132,7 @@ void JobLog::StartBatch() {
   if (!batch_.empty()) return;
   const auto current = index_.segments().find(segment_);
   rotate_ = file_ == nullptr || current->second.bytes >= options_.segment_bytes_max;
-  if (!rotate_) {
-    batch_offset_ = current->second.bytes;
-    return;
-  }
+  if (!rotate_) return;
   SegmentHead head{.number = segment_ + 1};
   for (const auto& [number, segment] : index_.segments()) {
     const bool doubt = std::find(in_doubt_.begin(), in_doubt_.end(), number) != in_doubt_.end();
@@ -143,18 +140,24 @@ void JobLog::StartBatch() {
   }
   segment_ = head.number;
   sequence_ = 0;
+  synced_bytes_ = 0;
   batch_offset_ = 0;
-  batch_.Append(static_cast<uint32_t>(LogFrameType::kSegment), sequence_++, EncodeSegmentHead(head),
-                nullptr);
+  batch_.Append(NextHead(LogFrameType::kSegment), EncodeSegmentHead(head), nullptr);
+}
+
+FrameHead JobLog::NextHead(LogFrameType type) {
+  return {.type = static_cast<uint32_t>(type),
+          .sequence = sequence_++,
+          .synced_bytes = synced_bytes_};
 }
 
 void JobLog::AddShardFrame(LogFrame frame, const google::protobuf::MessageLite* message) {
   StartBatch();
   const int64_t begin = batch_.bytes();
-  frame = Moved(frame, segment_, sequence_++, batch_offset_ + begin);
-  std::string head;
-  EncodeLogFrame(frame, &head);
-  batch_.Append(static_cast<uint32_t>(frame.type), frame.sequence, head, message);
+  frame = Moved(frame, segment_, sequence_, batch_offset_ + begin);
+  std::string payload;
+  EncodeLogFrame(frame, &payload);
+  batch_.Append(NextHead(frame.type), payload, message);
   frame.bytes = batch_.bytes() - begin;
   frames_.push_back(frame);
 }
@@ -254,11 +257,19 @@ absl::Status JobLog::WriteBatch() {
   CAPSTAN_RETURN_IF_ERROR(batch_.WriteTo(*file_));
   if (!Planted(PlantedBug::kDropFsync)) CAPSTAN_RETURN_IF_ERROR(file_->Sync());
   if (rotate_) CAPSTAN_RETURN_IF_ERROR(disk_->SyncFolder(folder_));
-  index_.SetBytes(segment_, batch_offset_ + batch_.bytes());
+  synced_bytes_ = batch_offset_ + batch_.bytes();
+  index_.SetBytes(segment_, synced_bytes_);
   for (const LogFrame& frame : frames_) index_.Add(frame);
   batch_.Clear();
   frames_.clear();
-  return absl::OkStatus();
+  return WriteSynced();
+}
+
+absl::Status JobLog::WriteSynced() {
+  std::string frame;
+  AppendFrame(NextHead(LogFrameType::kSynced), "", &frame);
+  batch_offset_ = synced_bytes_ + static_cast<int64_t>(frame.size());
+  return file_->Append(frame);
 }
 
 absl::Status JobLog::AddCopies(uint64_t segment) {
@@ -266,12 +277,12 @@ absl::Status JobLog::AddCopies(uint64_t segment) {
     CAPSTAN_ASSIGN_OR_RETURN(const std::string payload, ReadFrame(frame));
     StartBatch();
     frames_.push_back(Moved(frame, segment_, sequence_, batch_offset_ + batch_.bytes()));
-    batch_.Append(static_cast<uint32_t>(frame.type), sequence_++, payload, nullptr);
+    batch_.Append(NextHead(frame.type), payload, nullptr);
   }
   StartBatch();
   std::string number;
   PutLe64(segment, &number);
-  batch_.Append(static_cast<uint32_t>(LogFrameType::kSegmentRemoved), sequence_++, number, nullptr);
+  batch_.Append(NextHead(LogFrameType::kSegmentRemoved), number, nullptr);
   return absl::OkStatus();
 }
 
@@ -304,9 +315,7 @@ absl::StatusOr<std::string> JobLog::ReadFrame(const LogFrame& frame) const {
     RecordReader reader(path, *bytes, frame.sequence, frame.begin);
     const absl::StatusOr<std::optional<Frame>> read = reader.Next();
     if (read.ok() && read->has_value()) return std::string((*read)->payload);
-    status = read.ok() ? absl::DataLossError(
-                             absl::StrCat(path, ": at byte ", frame.begin, " the frame is gone"))
-                       : read.status();
+    status = read.ok() ? reader.torn() : read.status();
   }
   return status;
 }

@@ -4,6 +4,9 @@
 //   Begin, Append, Continue, Forget --> batch (memory) --Commit: write, sync--> durable
 //                                                            '--any failure--> FAILED for good
 //
+// Behind each batch that was synced lies a frame that says so, itself not synced: damage to what
+// was called durable is told by it from the tear that a power cut leaves (record_file.h).
+//
 // A later Begin of a shard replaces all that there is of it, a Forget likewise with nothing. What
 // is replaced is garbage; when it outweighs what is live, Commit copies the live frames of the
 // oldest segment to the end of the log and removes it. So the files hold at most twice what is live
@@ -38,6 +41,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/storage/frame_batch.h"
 #include "server/storage/log_index.h"
+#include "server/storage/record_file.h"
 
 namespace capstan::server {
 
@@ -110,10 +114,12 @@ class JobLog {
   absl::Status RemoveUnlisted();
   // Begins a batch if none is: at the end of the last segment, or with the head of a new one.
   void StartBatch();
+  FrameHead NextHead(LogFrameType type);
   void AddShardFrame(LogFrame frame, const google::protobuf::MessageLite* message);
   // Copies all live frames of the segment to the batch, and says that it is removed.
   absl::Status AddCopies(uint64_t segment);
   absl::Status WriteBatch();
+  absl::Status WriteSynced();
   absl::Status CleanOldest();
   absl::Status RemoveSegment(uint64_t segment);
   absl::Status Fail(const absl::Status& status);
@@ -135,6 +141,7 @@ class JobLog {
 
   FrameBatch batch_;
   bool rotate_ = false;           // The batch begins a new segment.
+  int64_t synced_bytes_ = 0;      // Of that segment, from its begin.
   int64_t batch_offset_ = 0;      // Of the batch in its segment.
   std::vector<LogFrame> frames_;  // In the batch.
 };

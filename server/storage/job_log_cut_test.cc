@@ -93,7 +93,8 @@ constexpr Variant kVariants[] = {{Unsynced::kLost, 1},
                                  {Unsynced::kKept, 1},
                                  {Unsynced::kTornAtByte, 12},
                                  {Unsynced::kTornAtSector, 3},
-                                 {Unsynced::kTornZeros, 12}};
+                                 {Unsynced::kTornZeros, 12},
+                                 {Unsynced::kAnySectors, 12}};
 
 TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[server][storage]") {
   const LogStory story(3, kSteps);
@@ -130,7 +131,7 @@ TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing
   RunStory(whole, story);
   int64_t cuts = 0;
   for (int64_t step = 3; step < whole.steps(); step += 3) {
-    for (uint64_t seed = 0; seed < 8; ++seed) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
       // First the machine, or the process alone; then the machine.
       const bool process = seed % 4 != 0;
       bool recovered = false;
@@ -146,7 +147,9 @@ TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing
         }
         disk.CutAt(disk.steps() + second);
         recovered = Open(disk).ok();
-        disk.Crash(seed % 2 == 0 ? Unsynced::kTornZeros : Unsynced::kTornAtByte);
+        constexpr Unsynced kSecond[] = {Unsynced::kTornZeros, Unsynced::kTornAtByte,
+                                        Unsynced::kAnySectors};
+        disk.Crash(kSecond[seed / 4]);
         CheckRecovery(disk, story, run, IsPrefixOfEachShard);
         ++cuts;
       }

@@ -157,7 +157,8 @@ TEST_CASE("JobLog: its files stay within twice what is live and two segments",
       log->Append(kB, Term(1), StoryRecord(i + 1, seed, 100));
       if (i % 3 == 0) REQUIRE_OK(log->Commit());
       peak = std::max(peak, disk.bytes() - 2 * log->live_bytes());
-      REQUIRE(log->bytes() == disk.bytes());
+      // Behind what counts lies the frame that says that it was synced.
+      REQUIRE(log->bytes() + log->segments() * kFrameOverheadBytes == disk.bytes());
     }
     REQUIRE_OK(log->Commit());
     CHECK(peak <= 3 * kSegment);  // The batch that was just written comes on top.
@@ -179,7 +180,8 @@ TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in"
   const std::vector<std::string> files = disk.files();
   for (const std::string& path : files) {
     REQUIRE_OK_AND_ASSIGN(const std::string good, disk.Read(path, 1 << 20));
-    for (size_t bit = 0; bit < good.size() * 8; bit += 13) {
+    const size_t synced = good.size() - kFrameOverheadBytes;
+    for (size_t bit = 0; bit < synced * 8; bit += 13) {
       INFO(path << ", bit " << bit);
       disk.FlipBit(path, static_cast<int64_t>(bit));
       const absl::Status status =
@@ -190,9 +192,32 @@ TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in"
       disk.FlipBit(path, static_cast<int64_t>(bit));
     }
   }
+  // Nothing rests on the frame that says that those before it were synced.
+  for (size_t bit = 0; bit < kFrameOverheadBytes * 8; bit += 13) {
+    SimDisk copy(5);
+    REQUIRE(story.Run(*Open(copy, kSegment), &tried) == 60);
+    REQUIRE_OK_AND_ASSIGN(const std::string good, copy.Read(files.back(), 1 << 20));
+    copy.FlipBit(files.back(), static_cast<int64_t>(good.size() * 8 - 1 - bit));
+    REQUIRE_OK_AND_ASSIGN(const LogState state, ReadState(*Open(copy, kSegment)));
+    REQUIRE(state == story.states().back());
+  }
   // A log that is open finds it as well, when it reads.
   disk.FlipBit(files.back(), 8 * 200);
   CHECK_STATUS(ReadState(*log), absl::StatusCode::kDataLoss, files.back());
+}
+
+TEST_CASE("JobLog: a log of format 1 is refused and left as it is", "[server][storage]") {
+  SimDisk disk(5);
+  std::unique_ptr<JobLog> log = Open(disk);
+  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  REQUIRE_OK(log->Commit());
+  const std::vector<std::string> files = disk.files();
+  REQUIRE_OK_AND_ASSIGN(std::string bytes, disk.Read(files.back(), 1 << 20));
+  REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file, disk.Create(files.back()));
+  REQUIRE_OK(file->Append(bytes.replace(0, 4, "CAPF")));
+  CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
+               files.back() + ": at byte 0 there is a frame of format 1, expected format 2");
+  CHECK(disk.files() == files);
 }
 
 TEST_CASE("JobLog: a segment that is missing or cut short is found", "[server][storage]") {
@@ -209,7 +234,7 @@ TEST_CASE("JobLog: a segment that is missing or cut short is found", "[server][s
   SECTION("cut short") {
     REQUIRE_OK_AND_ASSIGN(const std::string good, disk.Read(first, 1 << 20));
     REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file, disk.Create(first));
-    REQUIRE_OK(file->Append(good.substr(0, good.size() - 1)));
+    REQUIRE_OK(file->Append(good.substr(0, good.size() - kFrameOverheadBytes - 1)));
     CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
                  "which were synced");
   }

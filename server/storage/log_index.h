@@ -27,6 +27,7 @@ enum class LogFrameType : uint32_t {
   kForget = 4,          // LogFrame.
   kSegmentRemoved = 5,  // A segment's number: it counts no more.
   kTerm = 6,            // LogFrame: the shard goes on in its term behind its position.
+  kSynced = 7,          // Empty: FrameHead says that all frames before it have been synced.
 };
 
 // A frame that is of one shard, and where it lies.

@@ -17,6 +17,7 @@ namespace {
 
 constexpr absl::string_view kPrefix = "segment-";
 constexpr absl::string_view kSuffix = ".log";
+constexpr int kReadsMax = 4;  // Until two bring the same bytes.
 
 absl::Status TakeFrame(const Frame& frame, uint64_t number, SegmentContents* contents) {
   const auto type = static_cast<LogFrameType>(frame.type);
@@ -47,6 +48,9 @@ absl::Status TakeFrame(const Frame& frame, uint64_t number, SegmentContents* con
       if (frame.payload.size() != sizeof(uint64_t)) break;
       contents->removed.push_back(GetLe64(frame.payload, 0));
       return absl::OkStatus();
+    case LogFrameType::kSynced:
+      if (!frame.payload.empty()) break;
+      return absl::OkStatus();
     default:
       break;
   }
@@ -54,9 +58,11 @@ absl::Status TakeFrame(const Frame& frame, uint64_t number, SegmentContents* con
                                           frame.type, " and ", frame.payload.size(), " bytes"));
 }
 
+// `torn`: out, what the reader says of the end.
 absl::StatusOr<std::optional<SegmentContents>> Parse(const std::string& path, uint64_t number,
                                                      absl::string_view file,
-                                                     std::optional<int64_t> bytes) {
+                                                     std::optional<int64_t> bytes,
+                                                     absl::Status* torn) {
   if (bytes.has_value()) file = file.substr(0, static_cast<size_t>(*bytes));
   RecordReader reader(path, file);
   SegmentContents contents;
@@ -65,11 +71,12 @@ absl::StatusOr<std::optional<SegmentContents>> Parse(const std::string& path, ui
     if (!frame.has_value()) break;
     CAPSTAN_RETURN_IF_ERROR(Annotate(TakeFrame(*frame, number, &contents), path));
   }
+  *torn = reader.torn();
   contents.whole_bytes = reader.whole_bytes();
   if (bytes.has_value() && contents.whole_bytes != *bytes) {
-    return absl::DataLossError(absl::StrCat(path, ": whole records end at byte ",
-                                            contents.whole_bytes, ", expected ", *bytes,
-                                            ", which were synced"));
+    return absl::DataLossError(absl::StrCat(
+        path, ": whole records end at byte ", contents.whole_bytes, ", expected ", *bytes,
+        ", which were synced", torn->ok() ? "" : absl::StrCat(": ", torn->message())));
   }
   if (contents.whole_bytes == 0) return std::nullopt;
   return contents;
@@ -99,16 +106,21 @@ absl::StatusOr<std::optional<SegmentContents>> ReadSegment(Disk& disk, const std
                                                            uint64_t number,
                                                            std::optional<int64_t> bytes) {
   const std::string path = SegmentPath(folder, number);
-  absl::StatusOr<std::optional<SegmentContents>> contents;
-  // What does not fit is read once more: the error may be one of the transfer.
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  std::string before;
+  for (int attempt = 0; attempt < kReadsMax; ++attempt) {
     absl::StatusOr<std::string> file = disk.Read(path, kSegmentReadBytesMax);
     if (absl::IsNotFound(file.status())) return absl::DataLossError(file.status().message());
     if (!file.ok()) return file.status();
-    contents = Parse(path, number, *file, bytes);
-    if (contents.ok()) break;
+    absl::Status torn;
+    absl::StatusOr<std::optional<SegmentContents>> contents =
+        Parse(path, number, *file, bytes, &torn);
+    // Checksums vouch for whole frames. All else may be an error of the transfer, unless it is read
+    // twice.
+    if ((contents.ok() && torn.ok()) || (attempt > 0 && *file == before)) return contents;
+    before = *std::move(file);
   }
-  return contents;
+  return absl::DataLossError(
+      absl::StrCat(path, ": each of ", kReadsMax, " reads brought other bytes"));
 }
 
 }  // namespace capstan::server

@@ -96,7 +96,7 @@ TEST_CASE("ServerLog: a group is one sync a job, and tells the last position of 
   CHECK(f.logged.empty());
   f.RunTasks();
   CHECK(f.Logged() == Strings{"job-1/0 1:50", "job-1/1 1:3"});
-  CHECK(f.disk.steps() - before == 2);  // A write and a sync.
+  CHECK(f.disk.steps() - before == 3);  // A write, a sync, a frame that says so.
   CHECK(f.Stored() == Strings{"job-1/0 1:50", "job-1/1 1:3", "job-2/0 4:7"});
 
   f.disk.Crash(SimDisk::Unsynced::kLost);

@@ -32,6 +32,7 @@ absl::string_view FaultName(Fault fault) {
       "disk write error",
       "failing fsync",
       "torn write",
+      "sector lost before one that was kept",
       "lying fsync",
       "bit flip on disk",
       "all processes killed",

@@ -41,6 +41,7 @@ enum class Fault : uint8_t {
   kDiskWriteError,
   kDiskSyncError,
   kTornWrite,
+  kLostSector,
   kLyingSync,
   kBitFlip,
   kAllKilled,

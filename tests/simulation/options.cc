@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kOptionsStream = 1;
 constexpr uint64_t kStrandingStream = 7;
 constexpr uint64_t kMovingStream = 8;
+constexpr uint64_t kSectorsStream = 9;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -168,6 +169,8 @@ Options DrawOptions(uint64_t seed) {
     options.move_max = moving.Between(absl::Milliseconds(100), absl::Seconds(8));
   }
   options.left_to_task = moving.Chance(0.25);
+  Prng sectors = Prng(seed).Fork(kSectorsStream);
+  if (sectors.Chance(0.6)) options.chaos.any_sectors = 0.5 + 0.5 * sectors.Unit();
   return options;
 }
 
@@ -214,7 +217,8 @@ std::string Describe(const Options& options) {
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",
       absl::FormatDuration(chaos.down_max), ", cuts up to ", absl::FormatDuration(chaos.cut_max),
-      ", drift ", chaos.clock_drift, ", cut power ", chaos.cut_power, ", lost disks ",
+      ", drift ", chaos.clock_drift, ", cut power ", chaos.cut_power, ", of them in sectors ",
+      chaos.any_sectors, ", lost disks ",
       chaos.lose_disk, ", disk faults ", chaos.disk_fault, "\n  chaos for ",
       absl::FormatDuration(options.chaos_time), ", a batch takes ",
       absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max),

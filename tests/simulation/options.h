@@ -41,6 +41,7 @@ struct ChaosOptions {
   absl::Duration down_max = absl::Seconds(5);   // From a kill to the restart.
   absl::Duration cut_max = absl::Seconds(5);
   double cut_power = 0;    // Share of killed servers whose unsynced writes are lost or torn.
+  double any_sectors = 0;  // Share of those that keep any sectors of unsynced writes, in no order.
   double lose_disk = 0;    // Share of server restarts that find an empty disk.
   double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
   double disk_fault = 0;   // Probability that a disk operation fails or lies.

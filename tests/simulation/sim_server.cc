@@ -18,8 +18,11 @@ constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
 // Until a checkpoint is written: long enough for training to go on meanwhile.
 constexpr absl::Duration kCheckpointMax = absl::Seconds(1);
 constexpr absl::Duration kCutMax = absl::Milliseconds(100);  // If it writes nothing.
+constexpr absl::Duration kCutInWriteMax = absl::Seconds(2);  // Where sectors are kept in no order.
+constexpr absl::Duration kPowerBack = absl::Seconds(1);
 constexpr absl::Duration kSnapshotLease = absl::Seconds(3);
 constexpr absl::Duration kHeldBackMax = absl::Milliseconds(5);
+constexpr uint64_t kSectorsStreams = 1000;  // One for each endpoint.
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
 }  // namespace
@@ -28,7 +31,8 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
     : world_(world),
       process_(std::move(name), &world->loop, clock),
       endpoint_(world->network.AddEndpoint(host, &process_)),
-      transport_(this) {
+      transport_(this),
+      sectors_(Prng(world->options.seed).Fork(kSectorsStreams + static_cast<uint64_t>(endpoint_))) {
   world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
   process_.set_on_kill([this] {
     world_->network.EndpointDied(endpoint_);
@@ -114,7 +118,7 @@ server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
     process_.After(world_->prng.Between(kDiskMin, longest), [this, task = std::move(task)] {
       task();
       CountDiskFaults();
-      if (disk_->cut()) Kill(DiskFate::kCrashed);
+      if (disk_->cut()) LosePower();
     });
   };
 }
@@ -134,8 +138,17 @@ void SimServer::SetDiskRates() {
 void SimServer::CutPowerSoon() {
   // In the middle of what it writes next.
   disk_->CutAt(disk_->steps() + world_->prng.Between(0, 5));
-  world_->loop.After(kCutMax, [this, life = process_.life()] {
-    if (process_.alive() && process_.life() == life) Kill(DiskFate::kCrashed);
+  const bool in_write = world_->options.job.log && world_->options.chaos.any_sectors > 0;
+  const absl::Duration longest = in_write ? kCutInWriteMax : kCutMax;
+  world_->loop.After(longest, [this, life = process_.life()] {
+    if (process_.alive() && process_.life() == life) LosePower();
+  });
+}
+
+void SimServer::LosePower() {
+  Kill(DiskFate::kCrashed);
+  world_->loop.After(kPowerBack, [this] {
+    if (!process_.alive()) Start();
   });
 }
 
@@ -145,9 +158,12 @@ void SimServer::Kill(DiskFate fate) {
     case DiskFate::kKept:
       disk_->KillProcess();
       break;
-    case DiskFate::kCrashed:
-      disk_->Crash(static_cast<SimDisk::Unsynced>(world_->prng.Between(0, 4)));
+    case DiskFate::kCrashed: {
+      const auto torn = static_cast<SimDisk::Unsynced>(world_->prng.Between(0, 4));
+      const bool any = sectors_.Chance(world_->options.chaos.any_sectors);
+      disk_->Crash(any ? SimDisk::Unsynced::kAnySectors : torn);
       break;
+    }
     case DiskFate::kLost:
       CountDiskFaults();
       disk_.reset();
@@ -377,6 +393,7 @@ void SimServer::CountDiskFaults() {
       {SimDisk::Fault::kSyncError, Fault::kDiskSyncError},
       {SimDisk::Fault::kLyingSync, Fault::kLyingSync},
       {SimDisk::Fault::kTornWrite, Fault::kTornWrite},
+      {SimDisk::Fault::kLostSector, Fault::kLostSector},
       {SimDisk::Fault::kBitFlipOnRead, Fault::kBitFlip},
       {SimDisk::Fault::kBitFlipAtRest, Fault::kBitFlip},
   };

@@ -45,7 +45,9 @@ class SimServer {
   SimNetwork::EndpointId endpoint() const { return endpoint_; }
   void Start();  // REQUIRES: it is dead.
   void Kill(DiskFate fate);
-  void CutPowerSoon();  // Kills it while it writes to its disk, or a little later.
+  // Kills it while it writes to its disk, or a little later. It comes back at the latest a second
+  // after that.
+  void CutPowerSoon();
   void CountDiskFaults();
   void SetDiskRates();  // To those of the world.
 
@@ -74,6 +76,7 @@ class SimServer {
   void MakeParts();
   server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
   v1::RegisterRequest Registration() const;
+  void LosePower();
   void Handle(const Call& call);
   // Where rows lie on disk a push is now and then left until a pull reads some, for which the job's
   // lock is let go: it is served in the middle of that, or after a while.
@@ -93,6 +96,7 @@ class SimServer {
   int disks_ = 0;
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
+  Prng sectors_;                    // Which crashes keep sectors in no order.
   std::vector<Call> held_back_;     // Of this life.
   bool serving_held_back_ = false;  // They are not held back once more.
 
