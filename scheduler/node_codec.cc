@@ -51,6 +51,9 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.mutable_checkpoint()->set_base_id(assignment.checkpoint.base.value());
   const std::vector<uint64_t>& readers = assignment.checkpoint.readers;
   out.mutable_checkpoint()->mutable_readers()->Add(readers.begin(), readers.end());
+  if (const auto version = assignment.checkpoint.version) {
+    out.mutable_checkpoint()->set_version(version->value());
+  }
 }
 
 // What a newer program says of a replica in words that this one does not know is passed over.

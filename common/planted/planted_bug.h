@@ -39,6 +39,7 @@ enum class PlantedBug : uint8_t {
   kTakeBusyForHung,
   kExportUnstaged,
   kMissServersWhileMoving,
+  kExpireWhileIsolated,
   // The server.
   kSkipDuplicateFilter,
   kAcceptOldIncarnation,
@@ -49,6 +50,7 @@ enum class PlantedBug : uint8_t {
   kForgetChangedRow,
   kForgetPinnedRow,
   kReadPresentForPinned,
+  kKeepAnyVersion,
   kTakeInOldBody,
   // Replication.
   kAcknowledgeBeforeReplica,

@@ -276,8 +276,11 @@ std::string Checkpoints::FolderOf(CheckpointId id) const {
 // Once all is written nobody may touch it: a server that comes anew would capture again.
 CheckpointOrder Checkpoints::order() const {
   if (!IsCapturing() && state_ != State::kWriting) return {};
-  if (!writes_) return {last_begun_, "", CheckpointId(0), readers_};
-  return {last_begun_, FolderOf(last_begun_), base_, readers_};
+  CheckpointOrder order{.id = last_begun_, .folder = "", .readers = readers_};
+  if (writes_) order.folder = FolderOf(last_begun_);
+  if (writes_) order.base = base_;
+  if (bsp_) order.version = Version(at_.iteration.value());
+  return order;
 }
 
 CheckpointPublish Checkpoints::ToPublish() const {

@@ -90,7 +90,9 @@ TEST_CASE("Checkpoints: one is due after so many steps, after so long, or when a
 TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complete",
           "[scheduler][core]") {
   Fixture f;
-  CHECK(f.checkpoints.order() == CheckpointOrder{CheckpointId(1), "/c/checkpoint-1"});
+  CHECK(
+      f.checkpoints.order() ==
+      (CheckpointOrder{.id = CheckpointId(1), .folder = "/c/checkpoint-1", .version = Version(7)}));
   CHECK(f.checkpoints.Awaited() == "a");
   f.Captured("a");
   f.Captured("a");
@@ -387,7 +389,8 @@ TEST_CASE("Checkpoints: a snapshot is there once all servers keep it, and is not
   REQUIRE_OK(f.checkpoints.AskSnapshot(11));
   CHECK(f.checkpoints.IsDue(7, kNow));
   f.Begin();
-  CHECK(f.checkpoints.order() == CheckpointOrder{CheckpointId(1), "", CheckpointId(0), {11, 12}});
+  CHECK(f.checkpoints.order() ==
+        CheckpointOrder{CheckpointId(1), "", CheckpointId(0), {11, 12}, Version(7)});
   f.Captured("a");
   CHECK(f.checkpoints.TakeTaken().empty());
   f.Captured("b");
@@ -410,7 +413,7 @@ TEST_CASE("Checkpoints: a moment may be both, and each goes its way", "[schedule
   f.checkpoints.Ask();
   f.Begin();
   CHECK(f.checkpoints.order() ==
-        CheckpointOrder{CheckpointId(1), "/c/checkpoint-1", CheckpointId(0), {11}});
+        CheckpointOrder{CheckpointId(1), "/c/checkpoint-1", CheckpointId(0), {11}, Version(7)});
   SECTION("one server has no room for readers") {
     CheckpointReport report = Report(1, CheckpointReport::State::kCaptured);
     report.not_kept = "no room";

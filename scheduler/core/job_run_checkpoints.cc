@@ -20,6 +20,8 @@ constexpr int64_t kSegmentMarginMin = 2;
 
 bool JobRun::IsQuiet() const {
   if (phase_ != JobPhase::kTraining || !training_begun_) return false;
+  // A part of a push of a task that died may still be on its way to a server that would take it.
+  if (members_.Behind()) return false;
   if (plan_.mode == Mode::kBsp) {
     // A task may have begun an iteration beyond the end before it heard of it: then it is not idle.
     if (!slot_leases_->AtSegmentEnd()) return false;
@@ -190,6 +192,7 @@ absl::StatusOr<CheckpointId> JobRun::AskSnapshot(uint64_t reader, Instant now, E
 void JobRun::OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
                                    Events& events) {
   checkpoints_.Published(id, status);
+  NoteCheckpoints(events);  // Before the job goes back to it.
   if (!ended()) Advance(now, events);
 }
 

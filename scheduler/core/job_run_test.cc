@@ -367,5 +367,23 @@ TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][co
   CHECK(job.run->NextDeadline() == Instant::InfiniteFuture());
 }
 
+// Issue 20: one server copied its tables before a push of the dead task came, another one after.
+TEST_CASE("Job: no moment is taken while a server may take a push of a task that died",
+          "[scheduler][core]") {
+  Story story(GENERATE(Mode::kSsp, Mode::kAsp));
+  story.Start();
+  REQUIRE_OK(story.run->AskCheckpoint(story.now, story.events).status());
+  REQUIRE(story.Of(0).paused);
+  story.Exit(1, 1);
+  TaskReport report = story.Base(0);
+  report.idle = true;
+  REQUIRE_OK(story.Send(report));
+  CHECK(story.phase() == JobPhase::kTraining);
+  story.Apply("server-1");
+  CHECK(story.phase() == JobPhase::kTraining);
+  story.Apply("server-2");
+  CHECK(story.phase() == JobPhase::kCheckpointing);
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

@@ -240,7 +240,8 @@ struct CheckpointOrder {
   CheckpointId id;         // 0: none is wanted.
   std::string folder;      // Of this checkpoint. Empty: it is not written.
   CheckpointId base = {};  // What changed since that one will do. 0: all is to be written.
-  std::vector<uint64_t> readers = {};  // Of a snapshot of this moment. None: it is not kept.
+  std::vector<uint64_t> readers = {};   // Of a snapshot of this moment. None: it is not kept.
+  std::optional<Version> version = {};  // BSP: of every shard at this moment.
   friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
 };
 

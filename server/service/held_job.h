@@ -188,9 +188,12 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   // ---- snapshots (held_job_snapshots.cc). Errors: as JobSnapshots's methods.
   // Keeps all shards whose primary is here as they are. To be called when the job is quiet.
+  // Errors: kFailedPrecondition  one is not at the version that the order names.
   absl::Status KeepSnapshot(const v1::CheckpointOrder& order);
-  absl::Status ReadSnapshot(const v1::ReadSnapshotRequest& request,
-                            v1::ReadSnapshotResponse* response);
+  // Answers once what is read is committed: a snapshot may have pushes that nobody was told of, of
+  // a task that died, and those may be lost with this server.
+  std::optional<CallId> ReadSnapshot(const v1::ReadSnapshotRequest& request,
+                                     v1::ReadSnapshotResponse* response, Done done);
   void CloseSnapshot(const v1::CloseSnapshotRequest& request);
   std::vector<CheckpointId> Snapshots() const;  // That can be read.
 
@@ -329,6 +332,10 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void Unpin(const ShardKey& key, PinId pin);
   void UnpinUnreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckOpenLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // OK: every one of `keys` is at the version that the order names, if it names one.
+  absl::Status CheckVersionsLocked(const v1::CheckpointOrder& order,
+                                   const std::vector<ShardKey>& keys) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Bodies of rows that are read ahead for one pull.
   static constexpr int64_t kFetchBytesMax = 64 << 20;

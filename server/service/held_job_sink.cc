@@ -41,14 +41,19 @@ absl::Status HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
 
 void HeldJob::Sink::HoldRead(const ShardKey& key, CallId call,
                              Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  HoldVersion(key, call, version);
   const ShardLink& link = *job_->links_.at(key);
-  if (!link.holds_replies()) return;
-  if (version > link.replication().committed_version()) {
-    job_->calls_.HoldForVersion(call, key, version);
-  }
-  if (NeedsBarrier(link)) {
+  if (link.holds_replies() && NeedsBarrier(link)) {
     job_->calls_.Open(call);
     barriers_.emplace_back(key, call);
+  }
+}
+
+void HeldJob::Sink::HoldVersion(const ShardKey& key, CallId call,
+                                Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const ShardLink& link = *job_->links_.at(key);
+  if (link.holds_replies() && version > link.replication().committed_version()) {
+    job_->calls_.HoldForVersion(call, key, version);
   }
 }
 

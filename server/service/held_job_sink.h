@@ -25,6 +25,8 @@ class HeldJob::Sink final : public ReplySink {
   // A call has read the shard: it is held until that version is safe to show. REQUIRES: it has not
   // ended.
   void HoldRead(const ShardKey& key, CallId call, Version version);
+  // The call is held until that version is committed: it will not be lost any more.
+  void HoldVersion(const ShardKey& key, CallId call, Version version);
 
   void OnPush(const ShardKey& key, const ReplyPush& reply) override;
   absl::Status OnPull(const ShardKey& key, const ReplyPull& reply,

@@ -1,11 +1,16 @@
 // HeldJob: snapshots, which readers read while the job goes on.
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/service/held_job.h"
+#include "server/service/held_job_sink.h"
+#include "server/service/message_checks.h"
 
 namespace capstan::server {
 
@@ -13,6 +18,21 @@ absl::Status HeldJob::CheckOpenLocked() const {
   CAPSTAN_RETURN_IF_ERROR(closed_);
   CAPSTAN_RETURN_IF_ERROR(failure_);
   return tables_.failure();
+}
+
+// A task of which the scheduler has not heard before it died may have completed more iterations on
+// some servers than the moment has: then there is no such moment here.
+absl::Status HeldJob::CheckVersionsLocked(const v1::CheckpointOrder& order,
+                                          const std::vector<ShardKey>& keys) const {
+  if (!order.has_version() || Planted(PlantedBug::kKeepAnyVersion)) return absl::OkStatus();
+  for (const ShardKey& key : keys) {
+    const int64_t version = tables_.Find(key)->core().version().value();
+    if (version == order.version()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(NameOf(key), " is at version ", version,
+                                                      ", expected that of iteration ",
+                                                      order.version(), "; ask again"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status HeldJob::KeepSnapshot(const v1::CheckpointOrder& order) {
@@ -25,6 +45,7 @@ absl::Status HeldJob::KeepSnapshot(const v1::CheckpointOrder& order) {
     for (const auto& [key, link] : links_) {
       if (link->is_primary()) keys.push_back(key);
     }
+    if (kept.ok()) kept = CheckVersionsLocked(order, keys);
     if (kept.ok() && !keys.empty()) {
       kept = snapshots_.Keep(order, keys, options_.clock->Now(), &pins_, tables_);
     }
@@ -34,12 +55,27 @@ absl::Status HeldJob::KeepSnapshot(const v1::CheckpointOrder& order) {
   return kept;
 }
 
-absl::Status HeldJob::ReadSnapshot(const v1::ReadSnapshotRequest& request,
-                                   v1::ReadSnapshotResponse* response) {
-  absl::MutexLock lock(&mutex_);
-  absl::Status read = CheckOpenLocked();
-  if (read.ok()) read = snapshots_.Read(request, options_.clock->Now(), tables_, response);
-  return Annotate(read, absl::StrCat("snapshot of ", options_.job));
+std::optional<HeldJob::CallId> HeldJob::ReadSnapshot(const v1::ReadSnapshotRequest& request,
+                                                     v1::ReadSnapshotResponse* response,
+                                                     Done done) {
+  Effects effects;
+  std::optional<CallId> waits;
+  {
+    absl::MutexLock lock(&mutex_);
+    const CallId call = calls_.Begin(std::move(done));
+    Sink sink(this, &effects.ended);
+    absl::Status read = CheckOpenLocked();
+    if (read.ok()) read = snapshots_.Read(request, options_.clock->Now(), tables_, response);
+    const std::optional<ShardKey> shard = JobSnapshots::ShardOf(request);
+    if (read.ok() && shard) {
+      sink.HoldVersion(*shard, call,
+                       snapshots_.VersionOf(CheckpointId(request.snapshot_id()), *shard));
+    }
+    waits = FinishLocked(call, Annotate(read, absl::StrCat("snapshot of ", options_.job)), sink,
+                         &effects);
+  }
+  Perform(effects);
+  return waits;
 }
 
 void HeldJob::CloseSnapshot(const v1::CloseSnapshotRequest& request) {

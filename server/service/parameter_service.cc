@@ -174,13 +174,17 @@ grpc::ServerUnaryReactor* ParameterService::ReadSnapshot(grpc::CallbackServerCon
   const Arrival arrival(&metrics_.read_snapshot);
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
   if (!job.ok()) return arrival.Refuse(context, job.status());
-  const absl::Status status = (*job)->ReadSnapshot(*request, response);
-  if (status.ok()) {
-    arrival.metrics->CountValues(static_cast<int64_t>(response->values().size()), 0);
-  }
+  auto* call = new WaitingCall(*std::move(job));
+  call->SetWaits(call->job().ReadSnapshot(
+      *request, response, [call, arrival, response](const absl::Status& status) {
+        if (status.ok()) {
+          arrival.metrics->CountValues(static_cast<int64_t>(response->values().size()), 0);
+        }
+        arrival.metrics->End(arrival.begin, status.ok());
+        call->Finish(ToGrpcStatus(status));
+      }));
   arrival.metrics->CarriedOut(arrival.begin);
-  arrival.metrics->End(arrival.begin, status.ok());
-  return FinishNow(context, status);
+  return call;
 }
 
 grpc::ServerUnaryReactor* ParameterService::CloseSnapshot(grpc::CallbackServerContext* context,

@@ -266,6 +266,38 @@ TEST_CASE("Scan: nothing is shown that could still be lost", "[server]") {
   }
 }
 
+TEST_CASE("Snapshot: nothing of it is shown that could still be lost", "[server]") {
+  SlowSafety safety;
+  const auto job = MakeTestJob(TestJobOptions{
+      .consistency = kAsp, .buckets = kBuckets, .safe_replies = true, .log = &safety});
+  safety.SyncLog(*job);
+  PushRows(*job, Keys(100));  // Its task dies before it is told.
+  v1::CheckpointOrder order;
+  order.set_checkpoint_id(1);
+  order.add_readers(7);
+  REQUIRE_OK(job->KeepSnapshot(order));
+  v1::ReadSnapshotRequest request;
+  request.set_snapshot_id(1);
+  request.set_reader(7);
+  request.mutable_bucket()->set_table(1);
+  request.mutable_bucket()->set_bytes_max(1 << 20);
+  v1::ReadSnapshotResponse response;
+  std::optional<absl::Status> ended;
+  job->ReadSnapshot(request, &response, [&](const absl::Status& status) { ended = status; });
+  REQUIRE_FALSE(ended.has_value());
+  SECTION("until the log has it") {
+    safety.SyncLog(*job);
+    REQUIRE_OK(*ended);
+    CHECK(response.version() == 1);
+  }
+  SECTION("and another primary ends the wait") {
+    v1::RoutingTable routing = TestRouting(2, "server-2", 2);
+    AddBuckets(&routing, kBuckets);
+    TakeRouting(*job, routing);
+    CHECK_STATUS(*ended, StatusCode::kFailedPrecondition, "fetch the routing table");
+  }
+}
+
 TEST_CASE("Scan: a primary without a read lease asks its replicas first", "[server]") {
   SlowSafety safety;
   ManualClock clock;

@@ -84,6 +84,20 @@ absl::Status JobSnapshots::KeepShards(const std::vector<ShardKey>& shards, uint6
   return absl::OkStatus();
 }
 
+std::optional<ShardKey> JobSnapshots::ShardOf(const v1::ReadSnapshotRequest& request) {
+  switch (request.what_case()) {
+    case v1::ReadSnapshotRequest::kRows:
+      return KeyOf(request.rows());
+    case v1::ReadSnapshotRequest::kBucket:
+      return KeyOf(request.bucket());
+    case v1::ReadSnapshotRequest::kValues:
+      return KeyOf(request.values());
+    case v1::ReadSnapshotRequest::WHAT_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
 absl::Status JobSnapshots::Read(const v1::ReadSnapshotRequest& request, Instant now,
                                 JobTables& tables, v1::ReadSnapshotResponse* response) {
   Settle(tables);

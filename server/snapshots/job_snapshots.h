@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -48,6 +49,12 @@ class JobSnapshots {
   // Errors: as proto/parameter_server.proto says; kInvalidArgument  what is asked for cannot be.
   absl::Status Read(const v1::ReadSnapshotRequest& request, Instant now, JobTables& tables,
                     v1::ReadSnapshotResponse* response);
+  // The shard that is asked for. Nothing: only the reader's lease is renewed.
+  static std::optional<ShardKey> ShardOf(const v1::ReadSnapshotRequest& request);
+  // REQUIRES: Read has answered a question about that shard of the snapshot.
+  Version VersionOf(CheckpointId id, const ShardKey& shard) const {
+    return snapshots_.at(id).shards.at(shard).version;
+  }
   void Close(const v1::CloseSnapshotRequest& request, Instant now, JobTables& tables);
 
   // The shard is about to leave, or to be replaced: snapshots that have it end.

@@ -90,8 +90,9 @@ struct SnapshotJob {
     request.set_snapshot_id(id);
     request.set_reader(reader);
     v1::ReadSnapshotResponse response;
-    const absl::Status status = job->ReadSnapshot(request, &response);
-    if (!status.ok()) return status;
+    absl::Status ended = absl::UnknownError("the read waits");
+    job->ReadSnapshot(request, &response, [&](const absl::Status& status) { ended = status; });
+    if (!ended.ok()) return ended;
     return response;
   }
   absl::Status Renew(uint64_t id, uint64_t reader = kAnn) { return Ask({}, id, reader).status(); }

@@ -29,6 +29,7 @@ constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of
 
 SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name)
     : world_(world),
+      host_(host),
       process_(std::move(name), &world->loop, clock),
       endpoint_(world->network.AddEndpoint(host, &process_)),
       transport_(this),
@@ -252,8 +253,7 @@ std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
                                              const v1::ReadSnapshotRequest& request,
                                              v1::ReadSnapshotResponse* response,
                                              const server::HeldJob::Done& done) {
-  done(job.ReadSnapshot(request, response));
-  return std::nullopt;
+  return job.ReadSnapshot(request, response, done);
 }
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
                                              const v1::CloseSnapshotRequest& request,

@@ -43,6 +43,7 @@ class SimServer {
 
   Process& process() { return process_; }
   SimNetwork::EndpointId endpoint() const { return endpoint_; }
+  SimNetwork::HostId host() const { return host_; }
   void Start();  // REQUIRES: it is dead.
   void Kill(DiskFate fate);
   // Kills it while it writes to its disk, or a little later. It comes back at the latest a second
@@ -90,6 +91,7 @@ class SimServer {
   void ScheduleTick(Instant at);
 
   World* const world_;
+  const SimNetwork::HostId host_;
   Process process_;
   const SimNetwork::EndpointId endpoint_;
   std::unique_ptr<SimDisk> disk_;
