@@ -72,6 +72,9 @@ absl::Status PublishModel(const std::string& staged, const std::string& folder, 
     return absl::OkStatus();
   }
   CAPSTAN_RETURN_IF_ERROR(files.status());
+  for (const StagedModel& other : StagedModelsIn(folder)) {
+    if (other.writer < exporter) RemoveStagedModel(other.path);
+  }
   for (const std::string& file : *files) {
     // The last: what it names is there for good.
     if (file == kModelManifestFile) CAPSTAN_RETURN_IF_ERROR(SyncDirectory(folder));

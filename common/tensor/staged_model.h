@@ -19,7 +19,9 @@
 namespace capstan {
 
 // Moves the model in the folder `staged` into `folder`, of the same file system, durably; its
-// manifest last. Goes on where an earlier call was interrupted. `job`, `exporter`: the life that
+// manifest last. First removes what earlier lives have staged in `folder`: one of them that was
+// told to move its model, and was stopped before it did, then finds nothing to put over this one.
+// Goes on where an earlier call was interrupted. `job`, `exporter`: the life that
 // has written it, as its manifest says; a model of it that is in `folder` already was published
 // before.
 // Errors (what was moved stays so): kNotFound  there is no model in `staged`.

@@ -73,6 +73,24 @@ TEST_CASE("Staged models: a publication that was interrupted anywhere is complet
   CHECK(ReadFile(out + "/model.safetensors") == tensors);
 }
 
+TEST_CASE("Staged models: an earlier life that moves its model late leaves the newer one there",
+          "[common][tensor]") {
+  const std::string out = TestPath("late");
+  const std::string older = out + "/.export-1-5", newer = out + "/.export-0-7";
+  Write(older, 1, Incarnation(5));
+  Write(newer, 2, Incarnation(7));
+  const std::string tensors = ReadFile(newer + "/model.safetensors");
+  SECTION("it had not begun") {}
+  SECTION("it was stopped between two files") {
+    fs::rename(older + "/model.safetensors", out + "/model.safetensors");
+  }
+  REQUIRE_OK(PublishModel(newer, out, "shirt-1", Incarnation(7)));
+  CHECK_STATUS(PublishModel(older, out, "shirt-1", Incarnation(5)), absl::StatusCode::kNotFound,
+               ".export-1-5");
+  CHECK(ExporterIn(out) == Incarnation(7));
+  CHECK(ReadFile(out + "/model.safetensors") == tensors);
+}
+
 TEST_CASE("Staged models: what is not there is not taken for what was there before",
           "[common][tensor]") {
   const std::string out = TestPath("missing");

@@ -74,6 +74,10 @@ class Checker {
     static_cast<void>(life), static_cast<void>(shard), static_cast<void>(iteration);
   }
   virtual void ReadDone(const ShardRead& read) { static_cast<void>(read); }
+  // A reader of a snapshot was shown the shard at that version.
+  virtual void SnapshotShown(ShardKey shard, Version version) {
+    static_cast<void>(shard), static_cast<void>(version);
+  }
   virtual void RowsUsed(const RowsUse& use) { static_cast<void>(use); }
   // Every shard has acknowledged the batch's push.
   virtual void BatchDone(const Life& life, const Batch& batch) {
@@ -100,6 +104,7 @@ class Checker {
     static_cast<void>(job), static_cast<void>(membership);
   }
   virtual void SchedulerRestarted() {}
+  virtual void SchedulerCutOff(bool cut) { static_cast<void>(cut); }  // From everybody, by a fault.
   virtual void ModelIsWhole() {}  // A task has written it; it is moved to its place.
 
   // ---- servers: an answer leaves

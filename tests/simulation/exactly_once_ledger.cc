@@ -48,7 +48,7 @@ void ExactlyOnceLedger::PushSent(const ShardPush& push) {
   Push& known = pushes_[{push.shard, push.life, push.batch.epoch, push.batch.positions.begin}];
   const uint64_t number = NumberOf(push.values);
   if (known.number != 0 && known.number != number) {
-    Fail("a push was repeated with another gradient");
+    Fail("exactly once: a push was repeated with another gradient");
   }
   known.number = number;
 }
@@ -65,12 +65,20 @@ void ExactlyOnceLedger::RoutingSent(const scheduler::Routing& routing) {
 
 void ExactlyOnceLedger::Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                                  const absl::btree_map<TableId, Version>&) {
+  superseded_ = moved_by_tasks_ && history_.IsOld(life);
+  if (superseded_) return;
   for (const scheduler::ShardRoute& shard : shards_) {
     if (workload_->rows_come_and_go() && shard.key.table == TableId(0)) {
       CheckVersion(shard.key, read_[{life, shard.key}]);
     } else {
       CheckShard(shard, tables[static_cast<size_t>(shard.key.table.value())]);
     }
+  }
+}
+
+void ExactlyOnceLedger::AtEnd(bool succeeded) {
+  if (succeeded && superseded_) {
+    Fail("exactly once: the model at the end is of a task that died before the job went back");
   }
 }
 
@@ -108,8 +116,8 @@ void ExactlyOnceLedger::CheckShard(const scheduler::ShardRoute& shard,
   }
   const Sent sent = SentTo(shard.key);
   if (sent.unknown.size() > kUnknownMax) {
-    return Fail(absl::StrCat(sent.unknown.size(), " pushes of unknown fate, expected at most ",
-                             kUnknownMax));
+    return Fail(absl::StrCat("exactly once: ", sent.unknown.size(),
+                             " pushes of unknown fate, expected at most ", kUnknownMax));
   }
   if (Explains(sent.unknown, NumberOf(moved) - sent.acknowledged_sum)) return;
   Fail(absl::StrCat("exactly once: table ", shard.key.table.value(), " shard ",

@@ -26,7 +26,10 @@ namespace capstan::sim {
 
 class ExactlyOnceLedger final : public Checker {
  public:
-  explicit ExactlyOnceLedger(const Workload* workload) : workload_(workload) {}
+  // `moved_by_tasks`: the scheduler does not reach the model's folder. Then a task that was told to
+  // move its model may do so after the job has gone back; whoever moves a newer one replaces it.
+  ExactlyOnceLedger(const Workload* workload, bool moved_by_tasks)
+      : workload_(workload), moved_by_tasks_(moved_by_tasks) {}
 
   void PushSent(const ShardPush& push) override;
   void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
@@ -35,6 +38,7 @@ class ExactlyOnceLedger final : public Checker {
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void RoutingSent(const scheduler::Routing& routing) override;
+  void AtEnd(bool succeeded) override;
   void Happened(const scheduler::Event& event) override { history_.Happened(event, pushes_); }
 
  private:
@@ -54,6 +58,8 @@ class ExactlyOnceLedger final : public Checker {
   void CheckVersion(ShardKey shard, Version version);
 
   const Workload* const workload_;
+  const bool moved_by_tasks_;
+  bool superseded_ = false;  // The model that lies in its place is of a timeline that was left.
   absl::btree_map<std::pair<Life, ShardKey>, Version> read_;  // Last.
   std::vector<scheduler::ShardRoute> shards_;                 // Where each lies in its table.
   // By the batch: what a client numbers anew when it repeats it is still one push.

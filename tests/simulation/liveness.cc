@@ -27,11 +27,16 @@ std::string Describe(const scheduler::JobView& job) {
 void Liveness::Happened(const scheduler::Event& event) {
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
     dead_.insert({died->node, died->incarnation});
+    CheckDeath(*died);
+    alive_.erase(died->node);
   }
   if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
     failed_.insert(failed->node);
   }
-  if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) failed_.erase(joined->node);
+  if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
+    failed_.erase(joined->node);
+    alive_.insert(joined->node);
+  }
   if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
     checkpointed_ = checkpointed_ || saved->why.empty();
   }
@@ -49,6 +54,26 @@ void Liveness::Happened(const scheduler::Event& event) {
     Fail("liveness: the job goes back, and its model is whole");
   }
   if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
+}
+
+// A scheduler that hears nobody must not conclude that all are dead.
+void Liveness::CheckDeath(const scheduler::NodeDied& died) {
+  const Instant now = loop_->Now();
+  const bool cut_off = cut_since_ && now >= *cut_since_ + kNoticeLimit;
+  const bool just_back = !cut_since_ && cut_until_ && now < *cut_until_ + kNoticeLimit;
+  // Of one node nobody can tell.
+  if ((!cut_off && !just_back) || alive_.size() < 2 || !absl::StrContains(died.why, "no sync for"))
+    return;
+  Fail(absl::StrCat("liveness: ", died.node, " was declared dead by a scheduler that ",
+                    cut_off ? "is" : "was", " cut off itself: ", died.why));
+}
+
+void Liveness::SchedulerCutOff(bool cut) {
+  if (cut) cut_since_ = loop_->Now();
+  if (cut) return;
+  // Who was silent before a short cut may be dead.
+  if (cut_since_ && loop_->Now() >= *cut_since_ + kLongCut) cut_until_ = loop_->Now();
+  cut_since_.reset();
 }
 
 void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,

@@ -4,6 +4,7 @@
 // the primary of a shard and every replica of it that was in sync have died, or lost their disks,
 // once the job had begun to train, without a checkpoint, and without a log or with a log on a disk
 // that suffered; or all servers have lost their disks (SERVER_LOST).
+// A scheduler that is cut off from everybody declares nobody dead.
 // No task may be taken for hung because its work takes long. Once a task has written the model
 // nothing ends the job or takes it back.
 // Thread safety: thread-compatible.
@@ -18,6 +19,7 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/views.h"
 #include "tests/simulation/checker.h"
+#include "tests/simulation/event_loop.h"
 #include "tests/simulation/fault.h"
 #include "tests/simulation/options.h"
 
@@ -25,21 +27,27 @@ namespace capstan::sim {
 
 class Liveness final : public Checker {
  public:
-  // `faults` outlives the checker.
-  Liveness(const Options& options, const FaultCounts* faults)
-      : options_(options), faults_(faults) {}
+  // `faults` and `loop` outlive the checker.
+  Liveness(const Options& options, const FaultCounts* faults, const EventLoop* loop)
+      : options_(options), faults_(faults), loop_(loop) {}
 
   void Happened(const scheduler::Event& event) override;
   void RoutingSent(const scheduler::Routing& routing) override;
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void ModelIsWhole() override { whole_ = true; }
+  void SchedulerCutOff(bool cut) override;
 
   bool ended() const { return ended_; }  // The job has, as the scheduler has told.
   // The time is over. `job`: as the scheduler sees it.
   void CheckEnd(const std::optional<scheduler::JobView>& job);
 
  private:
+  // A scheduler notices that most are silent within this time; likewise when they are back.
+  static constexpr absl::Duration kNoticeLimit = absl::Seconds(2);
+  static constexpr absl::Duration kLongCut = absl::Seconds(6);  // Well above a lease.
+
+  void CheckDeath(const scheduler::NodeDied& died);
   bool MayFail(const scheduler::Failure& failure) const;
   // Of some shard the primary and every replica in sync have died.
   bool LostShard() const;
@@ -47,7 +55,11 @@ class Liveness final : public Checker {
 
   const Options options_;
   const FaultCounts* const faults_;
+  const EventLoop* const loop_;
+  std::optional<Instant> cut_since_;  // The scheduler is cut off from everybody.
+  std::optional<Instant> cut_until_;  // It was.
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
+  absl::btree_set<NodeId> alive_;   // By what the scheduler has told.
   absl::btree_set<NodeId> failed_;  // To the job, as its disk is.
   scheduler::Routing routing_;      // The newest that was sent.
   bool trained_ = false;            // Has begun to.

@@ -16,6 +16,17 @@ void QuietMoment::PushAcknowledged(const Life& life, ShardKey shard, const Batch
   under_way_.erase({life, shard, batch.epoch, batch.positions.begin});
 }
 
+void QuietMoment::PushAnswered(const std::string& server, const v1::PushRequest& request,
+                               const v1::PushResponse& response) {
+  if (!stands_ || !at_once_) return;
+  for (const v1::ShardPushResult& result : response.shards()) {
+    if (result.outcome() != v1::ShardPushResult::RECORDED) continue;
+    Fail(absl::StrCat("quiet moment: ", server, " recorded a push of task ",
+                      request.caller().rank(), "/", request.caller().incarnation(),
+                      " while the tables were copied"));
+  }
+}
+
 void QuietMoment::Happened(const scheduler::Event& event) {
   if (const auto* died = std::get_if<scheduler::TaskDied>(&event)) {
     dead_.insert(died->task);

@@ -1,6 +1,8 @@
 // QuietMoment: while an SSP or ASP job stands for a checkpoint or a snapshot, no task that lives
 // has a push under way, or begins one: what the servers then copy is what the tasks had reported.
-// BSP needs no such moment: a slot that is pushed twice changes nothing.
+// Nor does a server record a push of a task that has died: a copy of one shard would be without it,
+// and a later copy of another shard with it. BSP needs no such moment: a slot that is pushed twice
+// changes nothing.
 //
 // A scheduler that dies may have let the tasks stand without having it in its store: nothing is
 // expected until the next moment. Thread safety: thread-compatible.
@@ -8,6 +10,7 @@
 #define CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
 
 #include <cstdint>
+#include <string>
 #include <tuple>
 
 #include "absl/container/btree_set.h"
@@ -17,6 +20,11 @@ namespace capstan::sim {
 
 class QuietMoment final : public Checker {
  public:
+  // `at_once`: servers answer a push when they record it, since nobody else has to have it before.
+  explicit QuietMoment(bool at_once) : at_once_(at_once) {}
+
+  void PushAnswered(const std::string& server, const v1::PushRequest& request,
+                    const v1::PushResponse& response) override;
   void PushSent(const ShardPush& push) override;
   void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
                         Version version) override;
@@ -28,6 +36,7 @@ class QuietMoment final : public Checker {
 
   void ExpectDead(const Push& push);
 
+  const bool at_once_;
   bool stands_ = false;
   absl::btree_set<Push> under_way_;
   absl::btree_set<Life> dead_;

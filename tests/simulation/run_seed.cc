@@ -29,15 +29,16 @@ Liveness* AddCheckers(World* world) {
   if (job.mode == Mode::kBsp) {
     checkers.push_back(std::make_unique<ReferenceBits>(&world->workload));
   } else {
-    checkers.push_back(std::make_unique<ExactlyOnceLedger>(&world->workload));
+    checkers.push_back(
+        std::make_unique<ExactlyOnceLedger>(&world->workload, world->options.left_to_task));
     checkers.push_back(
         std::make_unique<SampleLeases>(job, &world->reached[Reached::kSamplesLeasedAgain]));
-    checkers.push_back(std::make_unique<QuietMoment>());
+    checkers.push_back(std::make_unique<QuietMoment>(job.replicas == 0 && !job.log));
   }
   checkers.push_back(std::make_unique<StalenessAndVersions>(job));
   checkers.push_back(std::make_unique<Ownership>());
   checkers.push_back(std::make_unique<Evaluation>(job));
-  auto liveness = std::make_unique<Liveness>(world->options, &world->faults);
+  auto liveness = std::make_unique<Liveness>(world->options, &world->faults, &world->loop);
   Liveness* judge = liveness.get();
   checkers.push_back(std::move(liveness));
   return judge;

@@ -274,6 +274,7 @@ void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
 }
 
 void SimScheduler::Move(const scheduler::ModelPublish& publish) {
+  world_->RemoveStagedBefore(publish.exporter.incarnation);
   auto staged = world_->models.extract(publish.staged);
   if (!staged.empty()) return world_->ShowModel(std::move(staged.mapped()));
   const auto shown = world_->models.find(publish.folder);
@@ -344,6 +345,9 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                      lost->task.incarnation.value(),
                                      " is dead: ", lost->failure.message));
   } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
+    if (phase->phase == scheduler::JobPhase::kCheckpointing && world_->on_moment) {
+      world_->on_moment();
+    }
     if (phase->phase == scheduler::JobPhase::kRecovering) {
       ++world_->reached[Reached::kJobRecovering];
     }

@@ -245,6 +245,7 @@ bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Ve
 
 bool SimTask::Move(const worker::Work& work, absl::Status* result) {
   TakeTime("bytes moved", world_->options.move_max, [this, staged = work.staged_path, result] {
+    world_->RemoveStagedBefore(life_.incarnation);
     auto model = world_->models.extract(staged);
     *result = model.empty() ? absl::NotFoundError(absl::StrCat("no model in ", staged))
                             : absl::OkStatus();

@@ -6,6 +6,7 @@
 #define CAPSTAN_TESTS_SIMULATION_WORLD_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,6 +61,14 @@ struct World {
     models[workload.job()->plan.export_path] = std::move(model);
   }
 
+  // As whoever moves a model does first (common/tensor/staged_model.h).
+  void RemoveStagedBefore(Incarnation writer) {
+    absl::erase_if(models, [&](const auto& entry) {
+      return entry.first != workload.job()->plan.export_path &&
+             entry.second.writer.incarnation < writer;
+    });
+  }
+
   // Addresses are what daemons tell the scheduler and clients dial.
   static std::string AddressOf(SimNetwork::EndpointId endpoint) {
     return absl::StrCat("sim:", endpoint);
@@ -84,9 +93,10 @@ struct World {
   absl::btree_map<std::string, Model> models;  // By folder of the disk that all share.
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;
-  scheduler::Routing routing;  // The newest that the scheduler has sent.
-  bool went_back = false;      // The job has, at least once.
-  std::string failure;         // Of a shell: a message that cannot be read, a refusal for good.
+  scheduler::Routing routing;       // The newest that the scheduler has sent.
+  bool went_back = false;           // The job has, at least once.
+  std::function<void()> on_moment;  // The job begins to stand for a checkpoint or a snapshot.
+  std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
 };
 
 }  // namespace capstan::sim
