@@ -60,6 +60,16 @@ void Log(const SchedulerStalled& e) {
   LogWarning({}, "this scheduler did not run for {}: every lease begins anew",
              absl::FormatDuration(absl::Trunc(e.late, absl::Milliseconds(1))));
 }
+void Log(const SchedulerIsolated& e) {
+  LogWarning({},
+             "{} of {} daemons fell silent at once: this scheduler is cut off, all keep their "
+             "leases",
+             e.silent, e.alive);
+}
+void Log(const IsolationEnded& e) {
+  LogWarning({}, "this scheduler was cut off for {}; {} daemons are still silent",
+             absl::FormatDuration(absl::Trunc(e.lasted, absl::Milliseconds(1))), e.silent);
+}
 void Log(const JobSubmitted& e) { LogInfo({.job = e.job}, "submitted"); }
 void Log(const JobStarted& e) {
   LogInfo({.job = e.job}, "started on {}", absl::StrJoin(e.servers, ", "));
@@ -141,7 +151,8 @@ const JobId* JobOf(const Event& event) {
       [](const auto& e) -> const JobId* {
         using E = std::decay_t<decltype(e)>;
         if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied> ||
-                      std::is_same_v<E, SchedulerStalled>) {
+                      std::is_same_v<E, SchedulerStalled> || std::is_same_v<E, SchedulerIsolated> ||
+                      std::is_same_v<E, IsolationEnded>) {
           return nullptr;
         } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied> ||
                              std::is_same_v<E, ModelLeftToTask>) {

@@ -75,6 +75,18 @@ struct SchedulerStalled {
   absl::Duration late;  // How late the timer came.
 };
 
+// Most daemons fell silent at once: this scheduler is cut off, and declares nobody dead.
+struct SchedulerIsolated {
+  int silent = 0;
+  int alive = 0;  // The silent among them.
+};
+
+// Most daemons are heard again, or those that are not have been silent for too long.
+struct IsolationEnded {
+  absl::Duration lasted;
+  int silent = 0;  // Daemons that are still not heard.
+};
+
 struct JobSubmitted {
   JobId job;
 };
@@ -174,10 +186,10 @@ struct JobLeft {
   Incarnation last;  // No life of its tasks is above that.
 };
 
-using Event =
-    std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, JobSubmitted, JobStarted,
-                 PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report, EpochDone,
-                 CheckpointEnded, SnapshotTaken, WentBack, ModelLeftToTask, JobEnded, JobLeft>;
+using Event = std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, SchedulerIsolated,
+                           IsolationEnded, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged,
+                           TaskPlaced, TaskDied, Report, EpochDone, CheckpointEnded, SnapshotTaken,
+                           WentBack, ModelLeftToTask, JobEnded, JobLeft>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -345,13 +345,19 @@ const Task* JobRun::FindLife(const TaskKey& key) const {
   return task.placed() && task.incarnation == key.incarnation ? &task : nullptr;
 }
 
-void JobRun::Restored(Instant now, absl::Duration rejoin) {
+void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
   if (ended()) return;
   tasks_.Restored(now, rejoin);
   members_.Restored(now);
   checkpoints_.Restored(now);
   if (recovery_) recovery_->since = now;
+  if (without_worker_since_) without_worker_since_ = now;
   finishing_since_ = now;
+}
+
+void JobRun::Restored(Instant now, absl::Duration rejoin) {
+  if (ended()) return;
+  RestartLimits(now, rejoin);
   last_report_event_ = now;
   // Reports that were seen and not written are fewer than this.
   revision_ += kRevisionsPerLife;

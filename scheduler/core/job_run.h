@@ -184,9 +184,11 @@ class JobRun {
     if (has_slots) archive(*slot_leases_);
     if (has_samples) archive(*sample_leases_);
   }
-  // After loading: whatever has a limit gets its whole time again; the revision stays above all
-  // that were seen.
-  void Restored(Instant now, absl::Duration rejoin);  // As Membership::Restored.
+  // Whatever has a limit gets its whole time again; tasks after `rejoin`, in which they find the
+  // scheduler.
+  void RestartLimits(Instant now, absl::Duration rejoin);
+  // After loading: the same; the revision stays above all that were seen.
+  void Restored(Instant now, absl::Duration rejoin);
 
  private:
   // In an epoch's training, if need be quiet for a checkpoint.

@@ -82,6 +82,8 @@ void JobTasks::Restored(Instant now, absl::Duration rejoin) {
     if (!task.placed()) continue;
     const bool starting = task.state == Task::State::kStarting;
     task.deadline = now + rejoin + (starting ? options_.start_limit : options_.lease);
+    if (task.contradicts_since) task.contradicts_since = now;
+    if (task.stuck_since) task.stuck_since = now;
   }
 }
 

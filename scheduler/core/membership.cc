@@ -36,7 +36,7 @@ absl::Status ValidateInfo(const NodeInfo& info) {
 
 absl::string_view RoleName(Role role) { return role == Role::kServer ? "server" : "worker"; }
 
-Membership::Membership(const Options& options) : options_(options) {}
+Membership::Membership(const Options& options) : options_(options), isolation_(options.isolation) {}
 
 NodeId Membership::FreeName(Role role) const {
   for (int number = 1;; ++number) {
@@ -86,6 +86,7 @@ absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool l
     return absl::AbortedError(absl::StrCat(id, ": the lease of incarnation ", incarnation.value(),
                                            " ran out; register again"));
   }
+  if (node.lease_from || now >= node.last_seen + options_.silence) node.returned = now;
   node.last_seen = std::max(node.last_seen, now);
   node.leaving = node.leaving || leaving;
   node.lease_from.reset();
@@ -96,7 +97,10 @@ absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool l
 void Membership::Broken(const NodeId& id, Incarnation incarnation, Instant now) {
   const auto it = nodes_.find(id);
   if (it == nodes_.end() || it->second.incarnation != incarnation || !it->second.alive) return;
-  if (!it->second.broken_since) it->second.broken_since = now;
+  Node& node = it->second;
+  const bool returns = node.returned && now < *node.returned + options_.rejoin;
+  if (isolated() || node.lease_from || returns) return;
+  if (!node.broken_since) node.broken_since = now;
 }
 
 absl::Status Membership::SetDraining(const NodeId& id, bool draining) {
@@ -115,7 +119,46 @@ Instant Membership::DeadlineOf(const Node& node) const {
   return std::min(lease_end, *node.broken_since + options_.broken_limit);
 }
 
+void Membership::NoteIsolation(Instant now, Events& events) {
+  Isolation::Nodes nodes;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.alive) continue;
+    ++nodes.alive;
+    // What Restored sets as last_seen nobody has said.
+    const bool unheard = isolated() && node.lease_from.has_value();
+    if (unheard || now >= node.last_seen + options_.silence) ++nodes.silent;
+    if (now >= std::min(DeadlineOf(node), node.last_seen + options_.lease)) nodes.expired = true;
+  }
+  observed_ = now;
+  const bool held = isolation_.holds();
+  const Instant since = held ? isolation_.since() : now;
+  switch (isolation_.Observe(nodes, now)) {
+    case Isolation::Change::kNone:
+      return;
+    case Isolation::Change::kBegan:
+      events.push_back(SchedulerIsolated{nodes.silent, nodes.alive});
+      return;
+    case Isolation::Change::kEnded:
+      RenewSilent(now);
+      events.push_back(IsolationEnded{now - since, nodes.silent});
+      return;
+    case Isolation::Change::kGivenUp:
+      events.push_back(IsolationEnded{now - since, nodes.silent});
+      return;
+  }
+}
+
+void Membership::RenewSilent(Instant now) {
+  for (auto& [id, node] : nodes_) {
+    if (!node.alive || now < node.last_seen + options_.silence) continue;
+    node.lease_from = now + options_.rejoin;
+    node.broken_since.reset();
+  }
+}
+
 void Membership::Tick(Instant now, Events& events) {
+  NoteIsolation(now, events);
+  if (isolated()) return;
   for (auto it = nodes_.begin(); it != nodes_.end();) {
     Node& node = it->second;
     if (node.alive && now >= DeadlineOf(node)) {
@@ -132,9 +175,13 @@ void Membership::Tick(Instant now, Events& events) {
 }
 
 Instant Membership::NextDeadline() const {
+  if (isolated()) return observed_ + options_.silence;
   Instant next = Instant::InfiniteFuture();
   for (const auto& [id, node] : nodes_) {
     next = std::min(next, node.alive ? DeadlineOf(node) : node.last_seen + options_.remember);
+    // After a restart nobody is dead yet, and the scheduler may still be cut off.
+    const Instant lease_end = node.last_seen + options_.lease;
+    if (node.alive && lease_end > observed_) next = std::min(next, lease_end);
   }
   return next;
 }

@@ -1,6 +1,6 @@
 // Membership: which daemons are in the cluster. A daemon holds a lease that each of its syncs
 // renews; when the lease runs out it is dead, and only registering again (a new incarnation) brings
-// it back.
+// it back. While the scheduler itself is cut off (isolation.h) nobody is declared dead.
 //
 //   Register -> ALIVE --lease runs out, or replaced--> DEAD --an hour--> forgotten
 //                | \ Renew(leaving), SetDraining -> ALIVE, closing (gets no new work)
@@ -24,6 +24,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/isolation.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -38,6 +39,7 @@ struct Node {
   Instant last_seen;
   std::optional<Instant> lease_from;    // After Restored, until it renews: its lease counts from.
   std::optional<Instant> broken_since;  // Its connection broke and it has not renewed since.
+  std::optional<Instant> returned;      // It was silent until then, in this life of the scheduler.
 
   bool closing() const { return leaving || draining; }
   template <typename Archive>
@@ -52,6 +54,12 @@ class Membership {
     absl::Duration lease = absl::Seconds(3);                // > 0.
     absl::Duration broken_limit = absl::Milliseconds(500);  // Of a node whose connection broke.
     absl::Duration remember = absl::Hours(1);               // The dead stay listed this long.
+    // A node is silent if none of its messages came for so long; well above the interval of syncs.
+    absl::Duration silence = absl::Milliseconds(500);
+    Isolation::Options isolation;
+    // How long a node takes at most to find the scheduler again: the silent have it when isolation
+    // ends, before their leases count.
+    absl::Duration rejoin = absl::Milliseconds(2500);
   };
   explicit Membership(const Options& options);
 
@@ -67,14 +75,17 @@ class Membership {
   absl::Status Renew(const NodeId& id, Incarnation incarnation, bool leaving, Instant now);
 
   // The node's connection broke: a process that was killed leaves at once. One that lives renews.
-  // No effect if `incarnation` is not the live one.
+  // No effect if `incarnation` is not the live one, or if the node was silent until shortly before:
+  // then a call of it may have arrived late, which it had given up.
   void Broken(const NodeId& id, Incarnation incarnation, Instant now);
 
   // Errors: kNotFound  no such node.
   absl::Status SetDraining(const NodeId& id, bool draining);
 
-  // Declares dead whose lease has run out (NodeDied each), forgets the long dead.
+  // Declares dead whose lease has run out (NodeDied each), forgets the long dead. While isolation
+  // holds it declares nobody dead, and is to be called again after Options::silence.
   void Tick(Instant now, Events& events);
+  bool isolated() const { return isolation_.holds(); }
   Instant NextDeadline() const;
 
   const Node* Find(const NodeId& id) const;  // Null: unknown. Dead ones are found.
@@ -93,9 +104,13 @@ class Membership {
  private:
   NodeId FreeName(Role role) const;
   Instant DeadlineOf(const Node& node) const;  // Of a live one.
+  void NoteIsolation(Instant now, Events& events);
+  void RenewSilent(Instant now);  // Their leases begin after Options::rejoin.
 
   const Options options_;
   absl::btree_map<NodeId, Node> nodes_;
+  Isolation isolation_;
+  Instant observed_;  // When it was last looked at whether isolation holds.
 };
 
 absl::string_view RoleName(Role role);  // "server", "worker".

@@ -1,7 +1,10 @@
 #include "scheduler/core/membership.h"
 
 #include <catch2/catch.hpp>
+#include <string>
+#include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::scheduler {
@@ -51,21 +54,26 @@ TEST_CASE("Membership: after a restart the living have the time to find the way 
   Cluster cluster;
   REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
   REQUIRE_OK(cluster.Join("worker-2", Role::kWorker, At(0)));
+  REQUIRE_OK(cluster.Join("worker-3", Role::kWorker, At(0)));
   cluster.membership.Restored(At(100), absl::Seconds(2));
   CHECK(cluster.membership.Find("worker-1")->last_seen == At(100));
-  CHECK(cluster.membership.NextDeadline() == At(107));
+  CHECK(cluster.membership.NextDeadline() == At(105));  // To see whether most are silent.
   // Who is back has its lease alone, like its tasks.
   REQUIRE_OK(cluster.Renew("worker-1", 1, At(100.5)));
+  REQUIRE_OK(cluster.Renew("worker-3", 3, At(104.9)));
+  cluster.Tick(At(105));
   CHECK(cluster.membership.NextDeadline() == At(105.5));
+  REQUIRE_OK(cluster.Renew("worker-3", 3, At(105.4)));  // The scheduler is not cut off.
   cluster.Tick(At(105.5));
   CHECK_FALSE(cluster.membership.Find("worker-1")->alive);
+  REQUIRE_OK(cluster.Renew("worker-3", 3, At(106.9)));
   cluster.Tick(At(106.9));
   CHECK(cluster.membership.Find("worker-2")->alive);
   cluster.Tick(At(107));
   CHECK_FALSE(cluster.membership.Find("worker-2")->alive);
   REQUIRE(cluster.deaths() == 2);
   // Others may take over as soon as after its last word.
-  CHECK(std::get<NodeDied>(cluster.events[2]).last_seen == At(100.5));
+  CHECK(std::get<NodeDied>(cluster.events[3]).last_seen == At(100.5));
 }
 
 TEST_CASE("Membership: a second process of the same name replaces the first", "[scheduler][core]") {
@@ -102,21 +110,37 @@ TEST_CASE("Membership: a node whose connection broke is dead soon, unless it syn
           "[scheduler][core]") {
   Cluster cluster;
   REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
-  REQUIRE_OK(cluster.Renew("server-1", 1, At(1)));
+  for (const double at : {0.4, 0.8, 1.0}) REQUIRE_OK(cluster.Renew("server-1", 1, At(at)));
   cluster.membership.Broken("server-1", Incarnation(9), At(1.1));  // Of another life.
   CHECK(cluster.membership.NextDeadline() == At(6));
   cluster.membership.Broken("server-1", Incarnation(1), At(1.1));
   cluster.membership.Broken("server-1", Incarnation(1), At(1.3));
   CHECK(cluster.membership.NextDeadline() == At(1.6));
-  REQUIRE_OK(cluster.Renew("server-1", 1, At(1.5)));
+  REQUIRE_OK(cluster.Renew("server-1", 1, At(1.4)));
   cluster.Tick(At(1.6));
   CHECK(cluster.membership.Find("server-1")->alive);
   cluster.membership.Broken("server-1", Incarnation(1), At(2));
   cluster.Tick(At(2.5));
   CHECK_FALSE(cluster.membership.Find("server-1")->alive);
   const NodeDied died = std::get<NodeDied>(cluster.events.back());
-  CHECK(died.last_seen == At(1.5));
-  CHECK(died.why == "its connection broke, and no sync for 1s");
+  CHECK(died.last_seen == At(1.4));
+  CHECK(died.why == "its connection broke, and no sync for 1.1s");
+}
+
+// Issue 20: a call that its node had given up arrives when a cut link is whole again, and is cut.
+TEST_CASE("Membership: of a node that was silent a cut call says nothing for a while",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
+  REQUIRE_OK(cluster.Renew("server-1", 1, At(2)));
+  cluster.membership.Broken("server-1", Incarnation(1), At(2.1));
+  cluster.Tick(At(2.6));
+  CHECK(cluster.membership.Find("server-1")->alive);
+  for (const double at : {2.4, 2.8, 3.2, 3.6, 4.0, 4.4})
+    REQUIRE_OK(cluster.Renew("server-1", 1, At(at)));
+  cluster.membership.Broken("server-1", Incarnation(1), At(4.6));
+  cluster.Tick(At(5.1));
+  CHECK_FALSE(cluster.membership.Find("server-1")->alive);
 }
 
 TEST_CASE("Membership: a drained name stays drained through its processes", "[scheduler][core]") {
@@ -136,12 +160,46 @@ TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
   Cluster cluster;
   REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
   REQUIRE_OK(cluster.Join("server-9", Role::kServer, At(0)));
+  REQUIRE_OK(cluster.Join("worker-2", Role::kWorker, At(4.9)));  // Is heard.
   cluster.Tick(At(5));
-  REQUIRE(cluster.membership.All().size() == 2);
+  CHECK(cluster.deaths() == 2);
+  REQUIRE(cluster.membership.All().size() == 3);
   CHECK(cluster.membership.All()[0]->id == "server-9");
+  REQUIRE_OK(cluster.Renew("worker-2", 3, At(3599)));
   cluster.Tick(At(3600));
-  CHECK(cluster.membership.All().empty());
+  CHECK(cluster.membership.All().size() == 1);
   CHECK_STATUS(cluster.Renew("worker-1", 1, At(3601)), absl::StatusCode::kNotFound, "worker-1");
+}
+
+TEST_CASE(
+    "Membership: when most fall silent at once nobody is dead, and who comes back has its life",
+    "[scheduler][core]") {
+  Cluster cluster;
+  for (int i = 1; i <= 4; ++i) {
+    REQUIRE_OK(cluster.Join(absl::StrCat("server-", i), Role::kServer, At(0)));
+  }
+  cluster.membership.Broken("server-1", Incarnation(1), At(2));
+  cluster.Tick(At(2.5));  // Resets, on some links: the same.
+  CHECK(cluster.membership.isolated());
+  cluster.Tick(At(1000));
+  CHECK(cluster.deaths() == 0);
+  CHECK(cluster.membership.NextDeadline() == At(1000.5));
+  for (int i = 1; i <= 2; ++i) {
+    REQUIRE_OK(cluster.Renew(absl::StrCat("server-", i), static_cast<uint64_t>(i), At(1001)));
+  }
+  cluster.Tick(At(1001));
+  CHECK_FALSE(cluster.membership.isolated());
+  CHECK(std::get<IsolationEnded>(cluster.events.back()).lasted == absl::Seconds(998.5));
+  // The others have the time to find the way back, and then their leases.
+  REQUIRE_OK(cluster.Renew("server-3", 3, At(1003)));
+  for (int i = 1; i <= 3; ++i) {
+    REQUIRE_OK(cluster.Renew(absl::StrCat("server-", i), static_cast<uint64_t>(i), At(1008.3)));
+  }
+  cluster.Tick(At(1008.4));
+  CHECK(cluster.deaths() == 0);
+  cluster.Tick(At(1008.5));  // 1001 + 2.5 + 5.
+  CHECK(cluster.deaths() == 1);
+  CHECK_FALSE(cluster.membership.Find("server-4")->alive);
 }
 
 TEST_CASE("Membership: a registration that cannot be used is refused and says why",

@@ -27,7 +27,10 @@ absl::Status NoSuchJob(const JobId& job) {
 SchedulerCore::SchedulerCore(const Options& options)
     : options_(Complete(options)),
       next_incarnation_(options.first_incarnation),
-      membership_({.lease = options_.lease, .broken_limit = options_.broken_limit}) {}
+      membership_({.lease = options_.lease,
+                   .broken_limit = options_.broken_limit,
+                   .silence = options_.broken_limit,
+                   .rejoin = options_.rejoin}) {}
 
 // ---------------------------------------------------------------- daemons
 
@@ -288,6 +291,8 @@ void SchedulerCore::Tick(Instant now, Actions& actions) {
   TakeNodeDeaths(first_event, now, actions);
   for (JobEntry* entry : Running()) {
     JobRun& run = *entry->run;
+    // What nobody can report does not count as not done.
+    if (membership_.isolated()) run.RestartLimits(now, options_.rejoin);
     for (const Rank rank : run.ExpiredTasks(now)) {
       // A daemon that is silent too is about to be declared dead: then the task is not to blame.
       const Node* node = membership_.Find(run.task(rank).node);

@@ -318,7 +318,6 @@ class SchedulerCore {
   bool queue_changed_ = false;                    // Since then.
   bool desired_changed_ = false;                  // Since the nodes' desired states were made.
   Instant due_ = Instant::InfiniteFuture();       // When the timer was to come, since it came last.
-  Instant cuts_count_from_;                       // Earlier cut calls are no sign of death.
   // Since Changes named them last; those of a running job are told by its versions.
   bool nodes_changed_ = false;
   absl::btree_set<JobId> changed_jobs_;

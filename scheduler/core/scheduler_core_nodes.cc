@@ -16,7 +16,7 @@ void SchedulerCore::OnSyncBroken(const NodeId& node, Incarnation incarnation, In
   const auto state = nodes_.find(node);
   if (found == nullptr || found->incarnation != incarnation || state == nodes_.end()) return;
   if (state->second.held) AnswerNode(node, state->second, actions);
-  if (now >= cuts_count_from_) membership_.Broken(node, incarnation, now);
+  membership_.Broken(node, incarnation, now);
 }
 
 // A timer that comes late means that this process did not run; then silence and cut calls are its
@@ -27,7 +27,6 @@ void SchedulerCore::NoteStall(Instant now, Actions& actions) {
   // Connections stayed: nobody has to find the way back.
   membership_.Restored(now, absl::ZeroDuration());
   for (JobEntry* entry : Running()) entry->run->Restored(now, absl::ZeroDuration());
-  cuts_count_from_ = now + options_.lease;
   due_ = NextDeadline();
 }
 

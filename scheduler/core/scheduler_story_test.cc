@@ -219,6 +219,30 @@ TEST_CASE("Scheduler: all servers of a job with a log die, and it goes on when t
   story.cluster.CheckTrained(plan);
 }
 
+TEST_CASE("Scheduler: one that is cut off for longer than the leases takes nobody for dead",
+          "[scheduler][core]") {
+  for (const Mode mode : {Mode::kBsp, Mode::kSsp, Mode::kAsp}) {
+    Story story(2, 2);
+    JobPlan plan = Plan("job-1", 2, mode);
+    plan.train_count = 100'000;
+    plan.replicas = 1;
+    REQUIRE_OK(story.cluster.Submit(plan));
+    REQUIRE(story.UntilTraining("job-1"));
+    const size_t before = story.cluster.events().size();
+    story.cluster.set_network({.lose_request = 1});
+    story.cluster.Run(absl::Seconds(30));
+    story.cluster.set_network({});
+    REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+    CHECK(story.cluster.View("job-1").restarts == 0);
+    story.cluster.CheckTrained(plan);
+    const Events& events = story.cluster.events();
+    for (size_t i = before; i < events.size(); ++i) {
+      CHECK_FALSE(std::holds_alternative<NodeDied>(events[i]));
+      CHECK_FALSE(std::holds_alternative<TaskPlaced>(events[i]));  // Again.
+    }
+  }
+}
+
 TEST_CASE("Scheduler: a server that leaves stays until its shards have moved",
           "[scheduler][core]") {
   Story story(2, 1);

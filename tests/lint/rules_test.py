@@ -25,6 +25,8 @@ class FileRules(unittest.TestCase):
     def test_file_length(self):
         self.assertEqual(lines(rules.file_length, "\n" * 499), [])
         self.assertEqual(lines(rules.file_length, "\n" * 500), [500])
+        self.assertEqual(lines(rules.file_length, "\n" * 500, "scheduler/core/BUILD.bazel"), [])
+        self.assertEqual(lines(rules.file_length, "\n" * 500, "proto/job.proto"), [])
 
     def test_header(self):
         good = "// A: what.\n#ifndef CAPSTAN_SERVER_A_H_\n#define CAPSTAN_SERVER_A_H_\n#endif\n"
