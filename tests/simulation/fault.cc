@@ -36,6 +36,9 @@ absl::string_view FaultName(Fault fault) {
       "lying fsync",
       "bit flip on disk",
       "all processes killed",
+      "scheduler isolated, and alive",
+      "primary and reader cut off together",
+      "scheduler and workers killed after a moment",
   };
   return kNames[static_cast<size_t>(fault)];
 }

@@ -45,6 +45,9 @@ enum class Fault : uint8_t {
   kLyingSync,
   kBitFlip,
   kAllKilled,
+  kSchedulerIsolated,
+  kReaderStranded,
+  kTrainersKilled,
   kCount,
 };
 

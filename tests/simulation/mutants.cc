@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <string>
 
 #include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
 #include "tests/simulation/options.h"
 #include "tests/simulation/run_seed.h"
 
@@ -21,22 +23,50 @@ bool PlantedBugIs(PlantedBug bug) { return planted == bug; }
 namespace sim {
 namespace {
 
+absl::string_view CheckerOf(const std::string& failure) {
+  return absl::string_view(failure).substr(0, failure.find(':'));
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+void Print(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+// The mutant is planted, and `seed` has failed with `failure`. Prints whether that counts.
+bool IsCaught(const Mutant& mutant, uint64_t seed, const std::string& failure) {
+  Plant(PlantedBug::kNone);
+  const SeedResult control = RunSeed(DrawOptions(seed), /*verbose=*/false);
+  Plant(mutant.bug);
+  if (!control.failure.empty()) {
+    Print(absl::StrCat("seed ", seed, " fails without ", mutant.name, ": ",
+                       FirstLine(control.failure)));
+    return false;
+  }
+  Print(absl::StrCat("caught: ", mutant.name, " (", mutant.what, ") by seed ", seed, "\n    ",
+                     FirstLine(failure)));
+  return true;
+}
+
 // Prints the verdict. False: the mutant was not caught.
 bool Hunt(const Mutant& mutant, const MutantOptions& options) {
   Plant(mutant.bug);
-  for (uint64_t i = 0; i < options.seeds_max; ++i) {
-    const SeedResult result = RunSeed(DrawOptions(options.first_seed + i), /*verbose=*/false);
+  absl::btree_map<std::string, std::string> others;  // By checker, its first failure.
+  const uint64_t first = options.first_seed.value_or(mutant.first_seed);
+  for (uint64_t seed = first; seed < first + options.seeds_max; ++seed) {
+    const SeedResult result = RunSeed(DrawOptions(seed), /*verbose=*/false);
     if (result.failure.empty()) continue;
-    std::printf("caught after %4llu seeds: %-28.*s %.*s\n    %s\n",
-                static_cast<unsigned long long>(i + 1), static_cast<int>(mutant.name.size()),
-                mutant.name.data(), static_cast<int>(mutant.what.size()), mutant.what.data(),
-                result.failure.substr(0, result.failure.find('\n')).c_str());
-    return true;
+    if (CheckerOf(result.failure) == mutant.caught_by) {
+      return IsCaught(mutant, seed, result.failure);
+    }
+    others.try_emplace(std::string(CheckerOf(result.failure)),
+                       absl::StrCat("seed ", seed, ": ", FirstLine(result.failure)));
   }
-  std::printf("NOT CAUGHT by %llu seeds: %.*s: %.*s\n",
-              static_cast<unsigned long long>(options.seeds_max),
-              static_cast<int>(mutant.name.size()), mutant.name.data(),
-              static_cast<int>(mutant.what.size()), mutant.what.data());
+  std::string verdict = absl::StrCat("NOT CAUGHT by ", options.seeds_max, " seeds: ", mutant.name,
+                                     " (", mutant.what, "), expected ", mutant.caught_by);
+  for (const auto& [checker, failure] : others) absl::StrAppend(&verdict, "\n    but ", failure);
+  Print(verdict);
   return false;
 }
 
@@ -52,88 +82,95 @@ pid_t StartHunt(const Mutant& mutant, const MutantOptions& options) {
 
 std::vector<Mutant> MutantsOfWorkersAndScheduler() {
   return {
-      {PlantedBug::kSkipOneIterationTooMany, "skip-one-iteration-too-many",
+      {PlantedBug::kSkipOneIterationTooMany, "skip-one-iteration-too-many", "leases",
        "a task that is told where to go on leaves the first iteration out"},
-      {PlantedBug::kRenumberRepeatedPush, "renumber-repeated-push",
+      {PlantedBug::kRenumberRepeatedPush, "renumber-repeated-push", "exactly once",
        "a repeated push gets a new sequence number"},
-      {PlantedBug::kReadBeforeOwnWrites, "read-before-own-writes",
+      {PlantedBug::kReadBeforeOwnWrites, "read-before-own-writes", "staleness",
        "a pull overtakes the task's own push"},
-      {PlantedBug::kReportBeforeAcknowledged, "report-before-acknowledged",
+      {PlantedBug::kReportBeforeAcknowledged, "report-before-acknowledged", "leases",
        "samples are reported as trained once their push has started"},
-      {PlantedBug::kForgetLeaseProgress, "forget-lease-progress",
+      {PlantedBug::kForgetLeaseProgress, "forget-lease-progress", "leases",
        "a new assignment makes a task begin its leases anew"},
-      {PlantedBug::kBeginWhilePaused, "begin-while-paused",
+      {PlantedBug::kBeginWhilePaused, "begin-while-paused", "quiet moment",
        "a task that has said it is idle begins the batch that it had planned"},
-      {PlantedBug::kKeepStaleRow, "keep-stale-row",
+      {PlantedBug::kKeepStaleRow, "keep-stale-row", "staleness",
        "a task goes on using a row that it has kept, however old it is"},
-      {PlantedBug::kKeepRowsOfOldMembers, "keep-rows-of-old-members",
+      {PlantedBug::kKeepRowsOfOldMembers, "keep-rows-of-old-members", "staleness",
        "a task keeps its rows when a worker comes in that begins before them"},
-      {PlantedBug::kLoseLeaseOfTheDead, "lose-lease-of-the-dead",
+      {PlantedBug::kLoseLeaseOfTheDead, "lose-lease-of-the-dead", "leases",
        "the leases of a task that died go to nobody"},
-      {PlantedBug::kReturnWholeLease, "return-whole-lease",
+      {PlantedBug::kReturnWholeLease, "return-whole-lease", "leases",
        "what a dead task had reported as done is leased again"},
-      {PlantedBug::kLosePartlyEvaluated, "lose-partly-evaluated",
+      {PlantedBug::kLosePartlyEvaluated, "lose-partly-evaluated", "evaluation",
        "what a dead task had evaluated of a lease counts for nobody"},
-      {PlantedBug::kTakeReportOfTheDead, "take-report-of-the-dead",
+      {PlantedBug::kTakeReportOfTheDead, "take-report-of-the-dead", "leases",
        "a report of an earlier life counts for the present one"},
-      {PlantedBug::kKeepDeadMember, "keep-dead-member",
+      {PlantedBug::kKeepDeadMember, "keep-dead-member", "liveness",
        "the next life of a task that died does not become a member"},
-      {PlantedBug::kGrantBeforeServersKnow, "grant-before-servers-know",
+      {PlantedBug::kGrantBeforeServersKnow, "grant-before-servers-know", "staleness",
        "a task gets work before every server waits for it"},
-      {PlantedBug::kLoseLeasesOnRestart, "lose-leases-on-restart",
+      {PlantedBug::kLoseLeasesOnRestart, "lose-leases-on-restart", "leases",
        "a scheduler that restarts takes held leases as done"},
-      {PlantedBug::kForgetToStoreJob, "forget-to-store-job",
+      {PlantedBug::kForgetToStoreJob, "forget-to-store-job", "ownership",
        "some of the scheduler's decisions never reach its store"},
-      {PlantedBug::kReuseIncarnations, "reuse-incarnations",
+      {PlantedBug::kReuseIncarnations, "reuse-incarnations", "ownership",
        "a scheduler that restarts gives out incarnations again"},
-      {PlantedBug::kTakeBusyForHung, "take-busy-for-hung",
+      {PlantedBug::kTakeBusyForHung, "take-busy-for-hung", "liveness",
        "a task that prepares or exports for long is ended, however it gets on"},
-      {PlantedBug::kExportUnstaged, "export-unstaged",
+      {PlantedBug::kExportUnstaged, "export-unstaged", "exactly once",
        "a task writes the model where users look for it, also when it was taken for dead"},
-      {PlantedBug::kMissServersWhileMoving, "miss-servers-while-moving",
+      {PlantedBug::kMissServersWhileMoving, "miss-servers-while-moving", "liveness",
        "a job fails, or goes back, for servers that die when its model is whole"},
+      {PlantedBug::kExpireWhileIsolated, "expire-while-isolated", "liveness",
+       "a scheduler that is cut off declares everybody dead"},
   };
 }
 
 std::vector<Mutant> MutantsOfServers() {
   return {
-      {PlantedBug::kSkipDuplicateFilter, "skip-duplicate-filter",
+      {PlantedBug::kSkipDuplicateFilter, "skip-duplicate-filter", "exactly once",
        "a server applies a repeated push once more"},
-      {PlantedBug::kAcceptOldIncarnation, "accept-old-incarnation",
+      {PlantedBug::kAcceptOldIncarnation, "accept-old-incarnation", "exactly once",
        "a server takes pushes of a life that was fenced off"},
-      {PlantedBug::kStalenessOffByOne, "staleness-off-by-one",
+      {PlantedBug::kStalenessOffByOne, "staleness-off-by-one", "staleness",
        "a read may be one iteration staler than the bound"},
-      {PlantedBug::kReleaseBarrierEarly, "release-barrier-early",
+      {PlantedBug::kReleaseBarrierEarly, "release-barrier-early", "reference",
        "an iteration is applied without its last slot"},
-      {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous",
+      {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous", "reference",
        "a reader of the version before gets the present one"},
-      {PlantedBug::kIgnoreMembership, "ignore-membership", "a server takes in no membership"},
-      {PlantedBug::kForgetChangedRow, "forget-changed-row",
+      {PlantedBug::kIgnoreMembership, "ignore-membership", "liveness",
+       "a server takes in no membership"},
+      {PlantedBug::kForgetChangedRow, "forget-changed-row", "exactly once",
        "a row that was read from disk and then updated is not written back"},
-      {PlantedBug::kTakeInOldBody, "take-in-old-body",
+      {PlantedBug::kTakeInOldBody, "take-in-old-body", "exactly once",
        "a body that was read ahead takes the place of what a push made of it meanwhile"},
-      {PlantedBug::kForgetPinnedRow, "forget-pinned-row",
+      {PlantedBug::kForgetPinnedRow, "forget-pinned-row", "captured moment",
        "a checkpoint that is being written has rows as they became meanwhile"},
-      {PlantedBug::kReadPresentForPinned, "read-present-for-pinned",
+      {PlantedBug::kReadPresentForPinned, "read-present-for-pinned", "snapshots",
        "a reader of a snapshot gets rows by key as they are now"},
-      {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica",
+      {PlantedBug::kKeepAnyVersion, "keep-any-version", "snapshots",
+       "a server keeps a snapshot though it has more iterations than the moment"},
+      {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica", "exactly once",
        "a push is acknowledged before the replicas have it"},
-      {PlantedBug::kPromoteStaleReplica, "promote-stale-replica",
+      {PlantedBug::kPromoteStaleReplica, "promote-stale-replica", "exactly once",
        "a replica that is still being filled becomes primary"},
-      {PlantedBug::kAcceptOldTerm, "accept-old-term",
+      {PlantedBug::kAcceptOldTerm, "accept-old-term", "replica bytes",
        "a replica takes in what a deposed primary sends"},
-      {PlantedBug::kInstallWithoutMarks, "install-without-marks",
+      {PlantedBug::kInstallWithoutMarks, "install-without-marks", "exactly once",
        "a copied shard has lost which pushes it has applied"},
-      {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state",
+      {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state", "reference",
        "a copied shard has a wrong optimizer state"},
-      {PlantedBug::kInstallWithoutRowLife, "install-without-row-life",
+      {PlantedBug::kInstallWithoutRowLife, "install-without-row-life", "replica bytes",
        "a copied bucket has lost how often keys were pushed that have no row"},
-      {PlantedBug::kReadWithoutLease, "read-without-lease",
+      {PlantedBug::kReadWithoutLease, "read-without-lease", "versions",
        "a primary that was cut off goes on answering reads"},
-      {PlantedBug::kDropFsync, "drop-fsync", "the log calls durable what was never synced"},
-      {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged",
+      {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
+       "the log calls durable what was never synced"},
+      {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
        "a push is acknowledged before the log has it"},
-      {PlantedBug::kIgnoreChecksum, "ignore-checksum", "the log believes bytes that have changed"},
+      {PlantedBug::kIgnoreChecksum, "ignore-checksum", "exactly once",
+       "the log believes bytes that have changed"},
   };
 }
 
@@ -158,12 +195,8 @@ int RunMutants(const MutantOptions& options) {
     int status = 0;
     const auto ended = running.find(wait(&status));
     if (ended == running.end()) return;
-    if (WIFSIGNALED(status)) {
-      std::printf("caught by a crash:   %.*s\n", static_cast<int>(ended->second->name.size()),
-                  ended->second->name.data());
-    } else if (WEXITSTATUS(status) != 0) {
-      ++missed;
-    }
+    if (WIFSIGNALED(status)) Print(absl::StrCat("CRASHED: ", ended->second->name));
+    if (status != 0) ++missed;
     running.erase(ended);
   };
   for (const Mutant& mutant : AllMutants()) {

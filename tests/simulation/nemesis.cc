@@ -9,7 +9,10 @@
 namespace capstan::sim {
 
 Nemesis::Nemesis(World* world, Cluster* cluster)
-    : world_(world), cluster_(cluster), prng_(Prng(world->options.seed).Fork(4)) {}
+    : world_(world),
+      cluster_(cluster),
+      prng_(Prng(world->options.seed).Fork(4)),
+      aimed_prng_(Prng(world->options.seed).Fork(12)) {}
 
 void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
@@ -40,6 +43,16 @@ void Nemesis::Start() {
   Every(chaos.pause_task, &Nemesis::PauseTask);
   Every(chaos.strand_exporter, &Nemesis::StrandExporter);
   Every(chaos.clock_jump, &Nemesis::JumpClock);
+  Once(chaos.isolate_scheduler, &Nemesis::IsolateScheduler);
+  Once(chaos.strand_reader, &Nemesis::StrandReader);
+  if (chaos.kill_after_moment) world_->on_moment = [this] { KillTrainers(); };
+}
+
+void Nemesis::Once(absl::Duration after, void (Nemesis::*strike)()) {
+  if (after == absl::InfiniteDuration()) return;
+  world_->loop.After(after, [this, strike] {
+    if (!healed_) (this->*strike)();
+  });
 }
 
 void Nemesis::Every(absl::Duration interval, void (Nemesis::*strike)()) {
@@ -150,6 +163,75 @@ void Nemesis::Partition() {
   });
   world_->loop.After(time, [this, index] {
     if (undo_[index]) std::exchange(undo_[index], nullptr)();
+  });
+}
+
+void Nemesis::CutOff(const std::vector<int>& one, const std::vector<int>& other,
+                     absl::Duration time, std::function<void()> mended) {
+  const auto each = [this, one, other](void (SimNetwork::*change)(int, int)) {
+    for (const int from : one) {
+      for (const int to : other) {
+        (world_->network.*change)(from, to);
+        (world_->network.*change)(to, from);
+      }
+    }
+  };
+  each(&SimNetwork::Cut);
+  const size_t index = undo_.size();
+  undo_.push_back([each, mended = std::move(mended)] {
+    each(&SimNetwork::Mend);
+    if (mended) mended();
+  });
+  world_->loop.After(time, [this, index] {
+    if (undo_[index]) std::exchange(undo_[index], nullptr)();
+  });
+}
+
+// It lives, and nobody reaches it. Once in a world: jobs are short.
+void Nemesis::IsolateScheduler() {
+  ++world_->faults[Fault::kSchedulerIsolated];
+  const absl::Duration time =
+      aimed_prng_.Between(absl::Seconds(4), world_->options.chaos.isolation_max);
+  Story(absl::StrCat("isolates the scheduler for ", absl::FormatDuration(time)));
+  std::vector<int> all;
+  for (int host = 1; host < cluster_->hosts(); ++host) all.push_back(host);
+  world_->Tell([](Checker& checker) { checker.SchedulerCutOff(true); });
+  CutOff({0}, all, time,
+         [this] { world_->Tell([](Checker& checker) { checker.SchedulerCutOff(false); }); });
+}
+
+// The reader goes on asking the primary that was cut off with it, for longer than that one has a
+// right to answer by itself.
+void Nemesis::StrandReader() {
+  const auto count = static_cast<int64_t>(world_->routing.shards.size());
+  if (count == 0) return;
+  const ShardKey shard =
+      world_->routing.shards[static_cast<size_t>(aimed_prng_.Between(0, count - 1))].key;
+  SimServer* primary = PrimaryOf(shard);
+  if (primary == nullptr) return;
+  ++world_->faults[Fault::kReaderStranded];
+  const absl::Duration time = aimed_prng_.Between(absl::Seconds(4), absl::Seconds(9));
+  Story(absl::StrCat("cuts off ", primary->process().name(), " with the reader for ",
+                     absl::FormatDuration(time)));
+  const std::vector<int> island = {primary->host(), cluster_->hosts() - 1};
+  std::vector<int> others;
+  for (int host = 0; host < cluster_->hosts(); ++host) {
+    if (host != island[0] && host != island[1]) others.push_back(host);
+  }
+  CutOff(island, others, time);
+}
+
+// What the tasks had done since their last report is known to the servers alone.
+void Nemesis::KillTrainers() {
+  if (healed_ || killed_trainers_) return;
+  killed_trainers_ = true;
+  const absl::Duration soon = aimed_prng_.Between(absl::ZeroDuration(), absl::Milliseconds(600));
+  world_->loop.After(soon, [this] {
+    if (healed_) return;
+    ++world_->faults[Fault::kTrainersKilled];
+    Story("kills the scheduler and all workers");
+    KillScheduler();
+    KillWorkers();
   });
 }
 
@@ -281,6 +363,10 @@ void Nemesis::KillAll() {
   const absl::Duration down_max = world_->options.chaos.down_max;
   KillScheduler();
   for (const auto& server : cluster_->servers()) Kill(server.get(), down_max);
+  KillWorkers();
+}
+
+void Nemesis::KillWorkers() {
   for (const auto& worker : cluster_->workers()) {
     if (!worker->process().alive()) continue;
     worker->process().Kill();

@@ -26,13 +26,21 @@ class Nemesis {
 
  private:
   void Every(absl::Duration interval, void (Nemesis::*strike)());
+  void Once(absl::Duration after, void (Nemesis::*strike)());
   void Partition();
   void ClogLinks();
+  void IsolateScheduler();
+  void StrandReader();
+  void KillTrainers();
+  // Cuts all links between the two, both ways, until `time` has passed or the world heals.
+  void CutOff(const std::vector<int>& one, const std::vector<int>& other, absl::Duration time,
+              std::function<void()> mended = nullptr);
   void KillScheduler();
   void KillServer();
   void Kill(SimServer* server, absl::Duration down_max);
   void KillPrimaries();
   void KillAll();
+  void KillWorkers();
   SimServer* PrimaryOf(const ShardKey& shard);  // Null: unknown, or dead.
   void KillWorker();
   void KillTask();
@@ -54,6 +62,8 @@ class Nemesis {
   World* const world_;
   Cluster* const cluster_;
   Prng prng_;
+  Prng aimed_prng_;
+  bool killed_trainers_ = false;
   bool healed_ = false;
   std::vector<std::function<void()>> undo_;  // Of cuts and clogs that are on.
 };

@@ -13,6 +13,8 @@ constexpr uint64_t kOptionsStream = 1;
 constexpr uint64_t kStrandingStream = 7;
 constexpr uint64_t kMovingStream = 8;
 constexpr uint64_t kSectorsStream = 9;
+constexpr uint64_t kAimedStream = 10;
+constexpr uint64_t kMeansStream = 11;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -129,6 +131,36 @@ void DrawStranding(Prng prng, Options& options) {
   options.export_max = std::max(options.export_max, absl::Seconds(4));
 }
 
+// Most jobs have the means to survive what is done to them, so that most failures are the system's:
+// a log on disks that keep what was synced, or a checkpoint to go back to.
+void DrawMeans(Prng prng, Options& options) {
+  if (prng.Chance(0.05)) return;
+  JobOptions& job = options.job;
+  const int64_t every = prng.Between(1, 4);
+  if (prng.Chance(0.7)) {
+    job.log = true;
+  } else if (!job.log && (job.checkpoint_iterations == 0 || prng.Chance(0.5))) {
+    job.checkpoint_iterations = every;
+  }
+  if (prng.Chance(0.8)) options.chaos.lose_disk = 0;
+  if (prng.Chance(0.6)) options.chaos.disk_fault = 0;
+}
+
+// Faults that are aimed at a moment, which the others meet too seldom.
+void DrawAimed(Prng prng, Options& options) {
+  ChaosOptions& chaos = options.chaos;
+  const JobOptions& job = options.job;
+  if (prng.Chance(0.15)) {
+    chaos.isolate_scheduler = prng.Between(absl::Seconds(4), absl::Seconds(20));
+  }
+  const absl::Duration early = prng.Between(absl::Seconds(1), absl::Seconds(8));
+  if (prng.Chance(0.5) && options.reader && options.workers > 1) chaos.strand_reader = early;
+  chaos.kill_after_moment = prng.Chance(0.3) && options.snapshots && job.mode == Mode::kBsp;
+  // Members come and go while tasks keep rows.
+  const absl::Duration often = prng.Between(absl::Milliseconds(300), absl::Seconds(3));
+  if (prng.Chance(0.5) && job.mode == Mode::kSsp && job.cached_rows > 0) chaos.kill_task = often;
+}
+
 std::string Describe(const RowLife& life) {
   if (life == RowLife()) return "";
   return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
@@ -171,6 +203,8 @@ Options DrawOptions(uint64_t seed) {
   options.left_to_task = moving.Chance(0.25);
   Prng sectors = Prng(seed).Fork(kSectorsStream);
   if (sectors.Chance(0.6)) options.chaos.any_sectors = 0.5 + 0.5 * sectors.Unit();
+  DrawMeans(Prng(seed).Fork(kMeansStream), options);
+  DrawAimed(Prng(seed).Fork(kAimedStream), options);
   return options;
 }
 
@@ -214,6 +248,9 @@ std::string Describe(const Options& options) {
   add("pause task", chaos.pause_task);
   add("strand exporter", chaos.strand_exporter);
   add("clock jump", chaos.clock_jump);
+  add("isolate scheduler once, after", chaos.isolate_scheduler);
+  add("strand reader once, after", chaos.strand_reader);
+  if (chaos.kill_after_moment) absl::StrAppend(&text, " kill trainers after a moment");
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",
       absl::FormatDuration(chaos.down_max), ", cuts up to ", absl::FormatDuration(chaos.cut_max),

@@ -35,6 +35,13 @@ struct ChaosOptions {
   absl::Duration kill_all = absl::InfiniteDuration();
   // Whoever exports is paused, with its daemon, and the servers die, so that the job goes back.
   absl::Duration strand_exporter = absl::InfiniteDuration();
+  // The scheduler lives, and all its links are cut for longer than a lease.
+  absl::Duration isolate_scheduler = absl::InfiniteDuration();
+  absl::Duration isolation_max = absl::Seconds(40);
+  // A primary is cut off together with the reader, once, until another one has taken over.
+  absl::Duration strand_reader = absl::InfiniteDuration();
+  // The scheduler and all workers die soon after the job has stood for a checkpoint or a snapshot.
+  bool kill_after_moment = false;
   absl::Duration clock_jump = absl::InfiniteDuration();
   absl::Duration clock_jump_max = absl::Seconds(10);
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.

@@ -1,9 +1,11 @@
 // The simulator: runs seeds, or tells the story of one.
 //
-//   bazel run //tests/simulation:sim -- --seeds=10000 [--first-seed=1] [--jobs=2]
+//   bazel run //tests/simulation:sim -- --seeds=10000 [--first-seed=N] [--jobs=2]
 //   bazel run //tests/simulation:sim -- --seed=123 [--verbose] [--mutant=NAME]
 //   bazel run //tests/simulation:sim -- --mutants [--mutant=NAME]
 #include <cstdio>
+#include <optional>
+#include <random>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -35,7 +37,7 @@ int RunOne(uint64_t seed, bool verbose) {
 int main(int argc, char** argv) {
   CLI::App app("Runs the cluster in virtual time under faults, one world a seed.");
   uint64_t seed = 0;
-  uint64_t first_seed = 1;
+  std::optional<uint64_t> first_seed;
   uint64_t seeds = 0;
   int jobs = 2;
   bool verbose = false;
@@ -44,7 +46,8 @@ int main(int argc, char** argv) {
   app.add_option("--seed", seed, "Run this seed alone and print its trace hash.");
   app.add_flag("--verbose", verbose, "With --seed: tell the story.");
   app.add_option("--seeds", seeds, "Run so many seeds.");
-  app.add_option("--first-seed", first_seed, "The first of them.");
+  app.add_option("--first-seed", first_seed,
+                 "The first of them; without it one that nobody chose.");
   app.add_option("--jobs", jobs, "Processes to run them in.")->check(CLI::Range(1, 64));
   app.add_flag("--mutants", mutants, "Run each planted bug until it is caught.");
   app.add_option("--mutant", mutant, "With --mutants: this one alone. Else: plant it.");
@@ -53,7 +56,7 @@ int main(int argc, char** argv) {
       {.role = "sim", .level = verbose ? capstan::LogLevel::kDebug : capstan::LogLevel::kError});
   if (mutants) {
     return capstan::sim::RunMutants({.first_seed = first_seed,
-                                     .seeds_max = seeds > 0 ? seeds : 20000,
+                                     .seeds_max = seeds > 0 ? seeds : 3000,
                                      .jobs = jobs,
                                      .only = mutant});
   }
@@ -61,5 +64,8 @@ int main(int argc, char** argv) {
     if (known.name == mutant) capstan::sim::Plant(known.bug);
   }
   if (seeds == 0) return capstan::sim::RunOne(seed, verbose);
-  return capstan::sim::RunSeeds({.first = first_seed, .count = seeds, .jobs = jobs});
+  // Seeds that were run before show what was mended, not what is wrong.
+  const uint64_t first = first_seed.value_or(std::random_device()());
+  if (!first_seed) std::printf("--first-seed=%llu\n", static_cast<unsigned long long>(first));
+  return capstan::sim::RunSeeds({.first = first, .count = seeds, .jobs = jobs});
 }

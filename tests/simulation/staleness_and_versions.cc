@@ -35,6 +35,12 @@ void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, co
   newest = std::max(newest, version);
 }
 
+// What a reader was shown is not lost any more, no more than what was acknowledged.
+void StalenessAndVersions::SnapshotShown(ShardKey shard, Version version) {
+  Version& newest = acknowledged_[shard];
+  newest = std::max(newest, version);
+}
+
 void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration iteration) {
   if (job_.mode == Mode::kBsp) return;
   at_least_[{life, shard}] = acknowledged_[shard];

@@ -36,6 +36,7 @@ class StalenessAndVersions final : public Checker {
   void PullSent(const Life& life, ShardKey shard, Iteration iteration) override;
   void ReadDone(const ShardRead& read) override;
   void RowsUsed(const RowsUse& use) override;
+  void SnapshotShown(ShardKey shard, Version version) override;
   void Happened(const scheduler::Event& event) override { history_.Happened(event, acknowledged_); }
   void WorkChanged(const Life& life, Iteration start, int leases) override;
   void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) override;

@@ -7,6 +7,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/sparse/key_hash.h"
+#include "server/snapshots/job_snapshots.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {
@@ -141,6 +142,13 @@ void SimSnapshotReader::OnRead(int server, const v1::ReadSnapshotRequest& reques
   if (!response.ParseFromString(answer)) return;
   if (request.what_case() != v1::ReadSnapshotRequest::WHAT_NOT_SET) {
     ++world_->reached[Reached::kSnapshotRead];
+    // What is shown of a timeline that was left promises nothing.
+    if (!world_->went_back) {
+      world_->Tell([&](Checker& checker) {
+        checker.SnapshotShown(server::JobSnapshots::ShardOf(request).value(),
+                              Version(response.version()));
+      });
+    }
   }
   std::string wrong = world_->kept.Check(server, request, response);
   const bool bsp = world_->options.job.mode == Mode::kBsp;
@@ -149,7 +157,9 @@ void SimSnapshotReader::OnRead(int server, const v1::ReadSnapshotRequest& reques
     wrong = absl::StrCat("snapshot ", opened_.snapshot_id(), " is of iteration ",
                          opened_.iteration(), ", a shard of it of version ", response.version());
   }
-  if (!wrong.empty() && world_->failure.empty()) world_->failure = wrong;
+  if (!wrong.empty() && world_->failure.empty()) {
+    world_->failure = absl::StrCat("snapshots: ", wrong);
+  }
 }
 
 void SimSnapshotReader::Leave() {
