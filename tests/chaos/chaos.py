@@ -6,6 +6,7 @@ scheduler, on its own port with its own data folder.
 
 import calendar
 import hashlib
+import os
 import re
 import signal
 import time
@@ -112,6 +113,13 @@ class ChaosCluster(cluster.Cluster):
             if at is not None and at >= since:
                 times.append(at)
         return times
+
+
+def signal_if_there(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
 
 
 def line_time(line):

@@ -6,7 +6,6 @@ without faults: an update that was acknowledged and lost would show in it.
 """
 
 import argparse
-import os
 import random
 import signal
 import sys
@@ -22,10 +21,7 @@ def cut(live):
     tasks = [child for name, daemon in live.daemons.items() if name.startswith("worker")
              for child in cluster.children(daemon.process.pid)]
     for pid in pids + tasks:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        chaos.signal_if_there(pid, signal.SIGKILL)
     for daemon in live.daemons.values():
         daemon.process.wait()
     for name in live.daemons:
