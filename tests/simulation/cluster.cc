@@ -1,5 +1,6 @@
 #include "tests/simulation/cluster.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,14 @@ void Cluster::Start() {
   for (const auto& worker : workers_) worker->Start();
   if (reader_ != nullptr) reader_->Start();
   if (snapshot_reader_ != nullptr) snapshot_reader_->Start();
+}
+
+bool Cluster::IsAlive(const std::string& node) {
+  const auto runs = [&node](const auto& daemon) {
+    return daemon->process().name() == node && daemon->process().alive();
+  };
+  return std::any_of(servers_.begin(), servers_.end(), runs) ||
+         std::any_of(workers_.begin(), workers_.end(), runs);
 }
 
 void Cluster::ClockJumped(int host) {

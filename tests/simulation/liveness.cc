@@ -56,24 +56,20 @@ void Liveness::Happened(const scheduler::Event& event) {
   if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
 }
 
-// A scheduler that hears nobody must not conclude that all are dead.
+// What the scheduler believes is not the truth: a process that lives, and that nothing has kept from
+// being heard for longer than a lease, is not dead; nor is one that is cut off with all others.
 void Liveness::CheckDeath(const scheduler::NodeDied& died) {
-  const Instant now = loop_->Now();
-  const bool cut_off = cut_since_ && now >= *cut_since_ + kNoticeLimit;
-  const bool just_back = !cut_since_ && cut_until_ && now < *cut_until_ + kNoticeLimit;
+  if (!absl::StrContains(died.why, "no sync for") || !world_->is_alive(died.node)) return;
+  const Instant now = world_->loop.Now();
   // Of one node nobody can tell.
-  if ((!cut_off && !just_back) || alive_.size() < 2 || !absl::StrContains(died.why, "no sync for"))
-    return;
-  Fail(absl::StrCat("liveness: ", died.node, " was declared dead by a scheduler that ",
-                    cut_off ? "is" : "was", " cut off itself: ", died.why));
+  const bool cut_off = cut_since_ && now >= *cut_since_ + kNoticeLimit && alive_.size() >= 2;
+  if (!cut_off && now < world_->trouble_until + kForgetLimit) return;
+  Fail(absl::StrCat("liveness: ", died.node, " lives, and was declared dead by a scheduler that ",
+                    cut_off ? "is cut off itself: " : "could hear it: ", died.why));
 }
 
 void Liveness::SchedulerCutOff(bool cut) {
-  if (cut) cut_since_ = loop_->Now();
-  if (cut) return;
-  // Who was silent before a short cut may be dead.
-  if (cut_since_ && loop_->Now() >= *cut_since_ + kLongCut) cut_until_ = loop_->Now();
-  cut_since_.reset();
+  cut_since_ = cut ? std::make_optional(world_->loop.Now()) : std::nullopt;
 }
 
 void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,
@@ -104,7 +100,7 @@ bool Liveness::DiskSuffered() const {
   for (const Fault fault :
        {Fault::kRestartWithoutDisk, Fault::kDiskFull, Fault::kDiskReadError, Fault::kDiskWriteError,
         Fault::kDiskSyncError, Fault::kLyingSync, Fault::kBitFlip}) {
-    if ((*faults_)[fault] > 0) return true;
+    if (world_->faults[fault] > 0) return true;
   }
   return false;
 }

@@ -4,7 +4,8 @@
 // the primary of a shard and every replica of it that was in sync have died, or lost their disks,
 // once the job had begun to train, without a checkpoint, and without a log or with a log on a disk
 // that suffered; or all servers have lost their disks (SERVER_LOST).
-// A scheduler that is cut off from everybody declares nobody dead.
+// A process that lives is not declared dead while nothing keeps it from being heard, nor by a
+// scheduler that is cut off from everybody.
 // No task may be taken for hung because its work takes long. Once a task has written the model
 // nothing ends the job or takes it back.
 // Thread safety: thread-compatible.
@@ -19,17 +20,15 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/views.h"
 #include "tests/simulation/checker.h"
-#include "tests/simulation/event_loop.h"
-#include "tests/simulation/fault.h"
 #include "tests/simulation/options.h"
+#include "tests/simulation/world.h"
 
 namespace capstan::sim {
 
 class Liveness final : public Checker {
  public:
-  // `faults` and `loop` outlive the checker.
-  Liveness(const Options& options, const FaultCounts* faults, const EventLoop* loop)
-      : options_(options), faults_(faults), loop_(loop) {}
+  explicit Liveness(const World* world)
+      : options_(world->options), world_(world) {}  // Outlives it.
 
   void Happened(const scheduler::Event& event) override;
   void RoutingSent(const scheduler::Routing& routing) override;
@@ -43,9 +42,11 @@ class Liveness final : public Checker {
   void CheckEnd(const std::optional<scheduler::JobView>& job);
 
  private:
-  // A scheduler notices that most are silent within this time; likewise when they are back.
+  // A scheduler notices that most are silent within this time.
   static constexpr absl::Duration kNoticeLimit = absl::Seconds(2);
-  static constexpr absl::Duration kLongCut = absl::Seconds(6);  // Well above a lease.
+  // What was done to a process is no reason any more to take it for dead: a lease, and the time to
+  // find the scheduler again.
+  static constexpr absl::Duration kForgetLimit = absl::Seconds(7);
 
   void CheckDeath(const scheduler::NodeDied& died);
   bool MayFail(const scheduler::Failure& failure) const;
@@ -54,10 +55,8 @@ class Liveness final : public Checker {
   bool DiskSuffered() const;  // Some disk was lost, or a fault of one was injected.
 
   const Options options_;
-  const FaultCounts* const faults_;
-  const EventLoop* const loop_;
+  const World* const world_;
   std::optional<Instant> cut_since_;  // The scheduler is cut off from everybody.
-  std::optional<Instant> cut_until_;  // It was.
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
   absl::btree_set<NodeId> alive_;   // By what the scheduler has told.
   absl::btree_set<NodeId> failed_;  // To the job, as its disk is.

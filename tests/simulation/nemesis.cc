@@ -17,6 +17,7 @@ Nemesis::Nemesis(World* world, Cluster* cluster)
 void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
   world_->network.set_faults(chaos.link);
+  if (chaos.link.any()) world_->TroubleFor(world_->options.chaos_time);
   const double rate = chaos.disk_fault;
   // A lie costs nothing while another copy of the shard lives. Nothing is promised where all lose
   // their power at once and one of them lied.
@@ -157,6 +158,7 @@ void Nemesis::Partition() {
   for (const auto& [from, to] : ways) world_->network.Cut(from, to);
   // A task that sleeps until others are routed elsewhere asks its old primary when it wakes up.
   if (islands) SleepInside(time);
+  world_->TroubleFor(time);
   const size_t index = undo_.size();
   undo_.push_back([this, ways] {
     for (const auto& [from, to] : ways) world_->network.Mend(from, to);
@@ -177,6 +179,7 @@ void Nemesis::CutOff(const std::vector<int>& one, const std::vector<int>& other,
     }
   };
   each(&SimNetwork::Cut);
+  world_->TroubleFor(time);
   const size_t index = undo_.size();
   undo_.push_back([each, mended = std::move(mended)] {
     each(&SimNetwork::Mend);
@@ -250,6 +253,7 @@ void Nemesis::ClogLinks() {
     }
   }
   for (const auto& [from, to] : ways) world_->network.Clog(from, to);
+  world_->TroubleFor(time);
   const size_t index = undo_.size();
   undo_.push_back([this, ways] {
     for (const auto& [from, to] : ways) world_->network.Unclog(from, to);
@@ -277,6 +281,7 @@ void Nemesis::PauseFor(Process* process, absl::Duration time, Fault fault) {
   ++world_->faults[fault];
   Story(absl::StrCat("pauses ", process->name(), " for ", absl::FormatDuration(time)));
   process->Pause();
+  world_->TroubleFor(time);
   world_->loop.After(time, [process, life = process->life()] {
     if (process->life() == life) process->Resume();
   });
@@ -288,6 +293,7 @@ void Nemesis::KillScheduler() {
   ++world_->faults[Fault::kSchedulerKilled];
   Story("kills the scheduler");
   scheduler.process().Kill();
+  world_->TroubleFor(world_->options.chaos.down_max);
   RestartLater(&scheduler.process(), [&scheduler] { scheduler.Start(); });
 }
 
@@ -450,6 +456,7 @@ void Nemesis::JumpClock() {
   ++world_->faults[Fault::kClockJump];
   Story(absl::StrCat("the clock of host ", host, " jumps by ", absl::FormatDuration(jump)));
   cluster_->clock(host).Jump(jump);
+  world_->TroubleFor(absl::ZeroDuration());
   cluster_->ClockJumped(host);
 }
 

@@ -38,7 +38,7 @@ Liveness* AddCheckers(World* world) {
   checkers.push_back(std::make_unique<StalenessAndVersions>(job));
   checkers.push_back(std::make_unique<Ownership>());
   checkers.push_back(std::make_unique<Evaluation>(job));
-  auto liveness = std::make_unique<Liveness>(world->options, &world->faults, &world->loop);
+  auto liveness = std::make_unique<Liveness>(world);
   Liveness* judge = liveness.get();
   checkers.push_back(std::move(liveness));
   return judge;
@@ -73,6 +73,7 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   World world(options, verbose);
   Liveness* judge = AddCheckers(&world);
   Cluster cluster(&world);
+  world.is_alive = [&cluster](const std::string& node) { return cluster.IsAlive(node); };
   auto bytes = std::make_unique<ReplicaBytes>([&] { return CopiesOf(world, cluster); });
   ReplicaBytes* replica_bytes = bytes.get();
   world.checkers.push_back(std::move(bytes));

@@ -41,6 +41,7 @@ struct LinkFaults {
   double reset = 0;
   absl::Duration delay_max = absl::Seconds(1);
   absl::Duration latency_max = absl::Milliseconds(1);  // Of every message; at least 50 us.
+  bool any() const { return lose + delay + repeat + corrupt + reset > 0; }
 };
 
 class SimNetwork {

@@ -5,6 +5,7 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_WORLD_H_
 #define CAPSTAN_TESTS_SIMULATION_WORLD_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,6 +62,11 @@ struct World {
     models[workload.job()->plan.export_path] = std::move(model);
   }
 
+  // A living process may be unreachable, or seem so, for so long from now on.
+  void TroubleFor(absl::Duration time) {
+    trouble_until = std::max(trouble_until, loop.Now() + time);
+  }
+
   // As whoever moves a model does first (common/tensor/staged_model.h).
   void RemoveStagedBefore(Incarnation writer) {
     absl::erase_if(models, [&](const auto& entry) {
@@ -93,8 +99,10 @@ struct World {
   absl::btree_map<std::string, Model> models;  // By folder of the disk that all share.
   std::vector<std::unique_ptr<Checker>> checkers;
   SimNetwork::EndpointId scheduler = 0;
-  scheduler::Routing routing;       // The newest that the scheduler has sent.
-  bool went_back = false;           // The job has, at least once.
+  scheduler::Routing routing;  // The newest that the scheduler has sent.
+  bool went_back = false;      // The job has, at least once.
+  Instant trouble_until;
+  std::function<bool(const std::string& node)> is_alive;  // Its process, in truth.
   std::function<void()> on_moment;  // The job begins to stand for a checkpoint or a snapshot.
   std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
 };
