@@ -254,7 +254,11 @@ class JobRun {
   void Recover(Instant now, Events& events);
   void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
   bool WaitsForLog() const { return plan_.log && trained_; }
-  bool CanGoBack() const { return !trained_ || NewestCheckpoint() != nullptr; }
+  // While no task has told of work that is done, beginning anew loses nothing. Where work may have
+  // been done all the same, a log has it, and is looked for first.
+  bool CanGoBack() const {
+    return !trained_ || metrics_.samples() == 0 || NewestCheckpoint() != nullptr;
+  }
   bool GoBack(Instant now, Events& events);
   const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
   bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);

@@ -16,9 +16,9 @@ namespace {
 
 // An SSP job of one task on three servers, driven by hand.
 struct Story {
-  enum class Tables { kMade, kNotMade };
+  enum class Tables { kNotMade, kMade, kTrained };
   explicit Story(int replicas, bool log = false, int server_count = 3,
-                 Tables tables = Tables::kMade) {
+                 Tables tables = Tables::kTrained) {
     plan.id = "job-1";
     plan.mode = Mode::kSsp;
     plan.workers = 1;
@@ -39,6 +39,9 @@ struct Story {
     if (tables == Tables::kNotMade) return;
     Send();
     ApplyAll();
+    if (tables == Tables::kMade) return;
+    samples = 10;
+    Send();
   }
 
   ServerRef Life(int number) {
@@ -51,6 +54,7 @@ struct Story {
     report.task = {"job-1", Rank(0), Incarnation(100)};
     report.assignment_seen = Of().generation;
     report.idle = idle;
+    report.totals.samples = samples;
     REQUIRE_OK(run->OnTaskReport(report, now, events));
   }
   const Assignment& Of() const { return run->task(Rank(0)).assignment; }
@@ -107,6 +111,7 @@ struct Story {
   JobView View() const { return run->View(now); }
 
   JobPlan plan;
+  int64_t samples = 0;  // That the task has trained.
   uint64_t incarnation = 0;
   absl::btree_map<NodeId, ServerRef> servers;
   Instant now = Instant::FromOrigin(absl::Seconds(100));
@@ -267,6 +272,22 @@ TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[s
     CHECK(job.run->state() == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kServerLost);
   }
+}
+
+// Issue 20: the first servers had lost their power before their logs had any of the tables.
+TEST_CASE("Job: servers that die before any work is done cost it nothing but time",
+          "[scheduler][core]") {
+  const bool log = GENERATE(false, true);
+  Story job(0, log, /*server_count=*/3, Story::Tables::kMade);
+  REQUIRE(job.View().phase == JobPhase::kTraining);
+  job.Kill({"server-2"});
+  CHECK(job.View().phase == JobPhase::kRecovering);
+  job.Start(2);
+  if (log) job.Pass(absl::Seconds(61));  // It has no log of the shards.
+  CHECK_FALSE(job.run->ended());
+  job.run->PlaceTask(Rank(0), Incarnation(101), "worker-1", "w:1", job.now, job.events);
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kStarting);
 }
 
 TEST_CASE("Job: a server may restore its log for as long as it gets on with it",

@@ -260,6 +260,9 @@ TEST_CASE("Job: a lost server, a server's error and a task's error end it at onc
   Story job(Mode::kSsp);
   job.Start();
   SECTION("server lost") {
+    TaskReport trained = job.Base(0);
+    trained.totals.samples = 10;
+    REQUIRE_OK(job.Send(trained));
     job.Died("server-2");
     CHECK(job.View().failure.reason == FailureReason::kServerLost);
     CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2, which held shards"));

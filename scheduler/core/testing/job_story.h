@@ -95,7 +95,10 @@ struct JobStory {
   // Everything assigned is done.
   void Finish(int rank, double loss = 1.0, int64_t correct = 1, float click_score = 0) {
     TaskReport report = Base(rank);
-    for (const SlotLease& lease : Of(rank).slots) report.slots.push_back({lease.slot, lease.end});
+    for (const SlotLease& lease : Of(rank).slots) {
+      report.slots.push_back({lease.slot, lease.end});
+      report.totals.samples += 10 * (lease.end.value() - lease.begin.value());
+    }
     for (const SampleLease& lease : Of(rank).samples) {
       report.samples.push_back({lease.id, lease.positions.end, loss, correct});
       if (click_score != 0) report.samples.back().scores = Scores(lease.positions, click_score);
