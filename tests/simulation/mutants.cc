@@ -82,11 +82,11 @@ pid_t StartHunt(const Mutant& mutant, const MutantOptions& options) {
 
 std::vector<Mutant> MutantsOfWorkersAndScheduler() {
   return {
-      {PlantedBug::kSkipOneIterationTooMany, "skip-one-iteration-too-many", "leases",
+      {PlantedBug::kSkipOneIterationTooMany, "skip-one-iteration-too-many", "liveness",
        "a task that is told where to go on leaves the first iteration out"},
       {PlantedBug::kRenumberRepeatedPush, "renumber-repeated-push", "exactly once",
        "a repeated push gets a new sequence number"},
-      {PlantedBug::kReadBeforeOwnWrites, "read-before-own-writes", "staleness",
+      {PlantedBug::kReadBeforeOwnWrites, "read-before-own-writes", "versions",
        "a pull overtakes the task's own push"},
       {PlantedBug::kReportBeforeAcknowledged, "report-before-acknowledged", "leases",
        "samples are reported as trained once their push has started"},
