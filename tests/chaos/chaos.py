@@ -6,6 +6,7 @@ scheduler, on its own port with its own data folder.
 
 import calendar
 import hashlib
+import json
 import os
 import re
 import signal
@@ -14,6 +15,8 @@ import time
 import cluster
 import synthetic
 
+MODES = {"bsp": "bsp {}", "ssp": "ssp { staleness_bound: 2 }", "asp": "asp {}"}
+SLOTS = 4
 # Small enough that a round takes seconds, with several shards a server and a state per element.
 MODEL = """
   layers { name: "fc1" fully_connected { units: 600 } }
@@ -143,7 +146,7 @@ def job_text(live, data, **arguments):
         "workers": 2,
         "batch_size": 20,
         "optimizer": "adam {} learning_rate: 0.001",
-        "training": "slots: 4 seed: 5" if bsp else "seed: 5",
+        "training": f"slots: {SLOTS} seed: 5" if bsp else "seed: 5",
         "resources": "replicas: 1 max_restarts: 1000",
         "data": data,
         **arguments,
@@ -155,3 +158,16 @@ def percentile(values, share):
     """The smallest value that at least `share` of them do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, int(len(ordered) * share + 0.999999) - 1))]
+
+
+def versions(live, job):
+    """Updates of each table, as exported; of its shards, the lowest."""
+    manifest = json.loads((live.output(job) / "model.json").read_text())
+    return {table["name"]: int(table.get("version", 0)) for table in manifest["tables"]}
+
+
+def outcome(live, job, mode):
+    """What a run comes to: in BSP the model's bits, else how many pushes the model counts."""
+    if mode == "bsp":
+        return f"sha256 {digest(live.output(job))}"
+    return f"{versions(live, job)['parameters']} updates"

@@ -6,7 +6,6 @@ that it had pushed since its last report are computed again, by whoever gets the
 """
 
 import argparse
-import json
 import random
 import sys
 import time
@@ -49,12 +48,6 @@ def run(live, text, name, draw=None):
     return job, status, struck
 
 
-def versions(live, job):
-    """Updates of each table, as exported; of its shards, the lowest."""
-    manifest = json.loads((live.output(job) / "model.json").read_text())
-    return {table["name"]: int(table.get("version", 0)) for table in manifest["tables"]}
-
-
 def bsp(live, data, arguments):
     text = chaos.job_text(live, data, epochs=arguments.epochs, name="bsp")
     job, _, _ = run(live, text, "bsp")
@@ -79,7 +72,7 @@ def ssp(live, data, arguments):
     job, clean, _ = run(live, text, "ssp")
     seconds = time.monotonic() - began
     accuracy = clean["results"][-1]["testAccuracy"]
-    batches = versions(live, job)["parameters"]
+    batches = chaos.versions(live, job)["parameters"]
     unreported = PUSHES_IN_FLIGHT + int(batches / seconds * REPORT_SECONDS)
     print(f"ssp  without faults     accuracy {accuracy:.4f}, {batches} updates; at most "
           f"{unreported} unreported ones of a killed worker", flush=True)
@@ -88,7 +81,7 @@ def ssp(live, data, arguments):
         draw = random.Random(arguments.seed + 1000 + number)
         job, status, struck = run(live, text, f"ssp-{number}", draw)
         got = status["results"][-1]["testAccuracy"]
-        updates = versions(live, job)["parameters"]
+        updates = chaos.versions(live, job)["parameters"]
         twice = updates - batches
         bad = abs(got - accuracy) > 0.005 or not 0 <= twice <= unreported
         wrong += bad

@@ -1,5 +1,8 @@
 """A cluster whose daemons live in network namespaces of their own, joined by a bridge.
 
+The bridge is the switch of a small network: cables are pulled from it (`isolate`), and packets that
+cross it are dropped, for two hosts or at random, or slowed down.
+
 The program enters a network and mount namespace of its own first, so nothing of the host's network
 is touched. Needs the right to do so (root, or user namespaces with it); `enter` tells when it is
 missing.
@@ -7,6 +10,7 @@ missing.
 
 import ctypes
 import os
+import shutil
 import subprocess
 
 import chaos
@@ -15,10 +19,46 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
 SUBNET = "10.77.0"
 BRIDGE = "capstan-br"
+FILTER = "capstan"
+# Of the bridge. Both see every packet from one host to another, and none that a host sends itself.
+RULES = f"""
+table bridge {FILTER} {{
+  set cut {{
+    type ipv4_addr . ipv4_addr
+  }}
+  chain cuts {{
+    type filter hook forward priority 0
+    ip saddr . ip daddr @cut drop
+  }}
+  chain loss {{
+    type filter hook forward priority 1
+  }}
+}}
+"""
+
+
+# Where Debian has programs of the administrator, which a test's PATH may lack.
+_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+def _program(name):
+    found = shutil.which(name, path=_PATH)
+    if found is None:
+        raise FileNotFoundError(f"{name} is not in {_PATH}")
+    return found
 
 
 def ip(*arguments, check=True):
     return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True)
+
+
+def tc(*arguments):
+    subprocess.run([_program("tc"), *arguments], check=True, capture_output=True, text=True)
+
+
+def nft(commands):
+    subprocess.run([_program("nft"), "-f", "-"], input=commands, check=True, capture_output=True,
+                   text=True)
 
 
 def _unshare(flags, what):
@@ -72,16 +112,29 @@ def enter():
     return None
 
 
+def enter_filtered():
+    """Enters namespaces whose packets to each other can be filtered. Returns why not, or None."""
+    refused = enter()
+    if refused:
+        return refused
+    try:
+        nft(RULES)
+    except FileNotFoundError:
+        return "packet filters are not allowed here: nft is missing (Debian's package nftables)"
+    except (OSError, subprocess.CalledProcessError) as error:
+        return _refused("packet filters", error)
+    return None
+
+
 class NamespaceCluster(chaos.ChaosCluster):
-    """The scheduler is in the outer namespace, where the command line runs too."""
+    """Each daemon is a host of its own. The command line runs on the scheduler's, which it reaches
+    whatever is cut."""
 
     def __init__(self, **settings):
         self.hosts = {}
         super().__init__(**settings)
 
     def place(self, name):
-        if name == "scheduler":
-            return {"host": f"{SUBNET}.1"}
         number = len(self.hosts) + 2
         self.hosts[name] = f"{SUBNET}.{number}"
         ip("netns", "add", name)
@@ -90,15 +143,44 @@ class NamespaceCluster(chaos.ChaosCluster):
         ip("-n", name, "addr", "add", f"{self.hosts[name]}/24", "dev", "eth0")
         ip("-n", name, "link", "set", "eth0", "up")
         ip("-n", name, "link", "set", "lo", "up")
-        return {"host": self.hosts[name], "prefix": ("ip", "netns", "exec", name)}
+        inside = ("ip", "netns", "exec", name)
+        if name == "scheduler":
+            self.cli_prefix = inside
+        return {"host": self.hosts[name], "prefix": inside}
+
+    def _port(self, name):
+        """The bridge's end of a host's cable."""
+        return "v" + self.hosts[name].rpartition(".")[2]
 
     def isolate(self, name, cut):
-        """Cuts a daemon off from everybody, or joins it again."""
-        number = self.hosts[name].rpartition(".")[2]
-        ip("link", "set", f"v{number}", "down" if cut else "up")
+        """Pulls a host's only cable, or plugs it in again."""
+        ip("link", "set", self._port(name), "down" if cut else "up")
 
     def deafen(self, name, to, cut):
         """One-way: what `name` sends to `to` is dropped."""
-        target = f"{SUBNET}.1" if to == "scheduler" else self.hosts[to]
         action = "add" if cut else "del"
-        ip("-n", name, "route", action, "blackhole", f"{target}/32")
+        ip("-n", name, "route", action, "blackhole", f"{self.hosts[to]}/32")
+
+    # ---- after enter_filtered()
+
+    def cut_link(self, one, other, cut):
+        """Both ways: what two hosts send to each other is dropped, or not any more."""
+        a, b = self.hosts[one], self.hosts[other]
+        nft(f"{'add' if cut else 'delete'} element bridge {FILTER} cut {{ {a} . {b}, {b} . {a} }}")
+
+    def lose(self, percent):
+        """Drops so many of 100 packets between any two hosts, at random; 0: none."""
+        nft(f"flush chain bridge {FILTER} loss")
+        if percent:
+            condition = f"ether type ip numgen random mod 100 < {percent}"
+            nft(f"add rule bridge {FILTER} loss {condition} drop")
+
+    def limit_bandwidth(self, rate):
+        """Each host receives at most `rate` (as tc writes it: "50mbit"); None: ends that."""
+        for name in self.hosts:
+            port = ("dev", self._port(name), "root")
+            if rate:
+                tc("qdisc", "replace", *port, "tbf", "rate", rate, "burst", "64kb",
+                   "latency", "50ms")
+            else:
+                tc("qdisc", "del", *port)

@@ -125,6 +125,8 @@ class Cluster:
     no test ends with a wait for shards that nobody can take.
     """
 
+    cli_prefix = ()  # What the command line is started with.
+
     def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s", grace="0s",
                  server_flags=()):
         self.grace = grace
@@ -176,7 +178,7 @@ class Cluster:
         """The CLI on this cluster; returns the finished process with text output."""
         mine = {"CAPSTAN_SCHEDULER": self.scheduler, "HOME": str(self.folder)}
         done = subprocess.run(
-            [str(runfile("scheduler/cli/capstan")), *arguments],
+            [*self.cli_prefix, str(runfile("scheduler/cli/capstan")), *arguments],
             env={**os.environ, **mine, **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
