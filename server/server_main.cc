@@ -19,7 +19,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
-#include "common/time/clock.h"
+#include "common/time/lease_clock.h"
 #include "server/agent/server_agent.h"
 #include "server/device/cuda_shard_device.h"
 #include "server/device/shard_device.h"
@@ -121,7 +121,7 @@ class Daemon final : public NodeProgram {
 
   const Flags flags_;
   NodeDaemon* const node_;
-  SteadyClock clock_;
+  LeaseClock clock_;
   PosixDisk disk_;
   std::optional<FolderLock> folder_lock_;
   std::unique_ptr<FileRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
