@@ -38,7 +38,8 @@ absl::string_view FaultName(Fault fault) {
       "all processes killed",
       "scheduler isolated, and alive",
       "primary and reader cut off together",
-      "scheduler and workers killed after a moment",
+      "tasks beyond a moment, and dead before they told",
+      "task replaced while others were not heard",
   };
   return kNames[static_cast<size_t>(fault)];
 }

@@ -47,7 +47,8 @@ enum class Fault : uint8_t {
   kAllKilled,
   kSchedulerIsolated,
   kReaderStranded,
-  kTrainersKilled,
+  kMomentOverrun,
+  kJoinedBehind,
   kCount,
 };
 

@@ -57,7 +57,8 @@ void Liveness::Happened(const scheduler::Event& event) {
 }
 
 // What the scheduler believes is not the truth: a process that lives, and that nothing has kept
-// from being heard for longer than a lease, is not dead; nor is one that is cut off with all others.
+// from being heard for longer than a lease, is not dead; nor is one that is cut off with all
+// others.
 void Liveness::CheckDeath(const scheduler::NodeDied& died) {
   if (!absl::StrContains(died.why, "no sync for") || !world_->is_alive(died.node)) return;
   const Instant now = world_->loop.Now();

@@ -46,7 +46,8 @@ void Nemesis::Start() {
   Every(chaos.clock_jump, &Nemesis::JumpClock);
   Once(chaos.isolate_scheduler, &Nemesis::IsolateScheduler);
   Once(chaos.strand_reader, &Nemesis::StrandReader);
-  if (chaos.kill_after_moment) world_->on_moment = [this] { KillTrainers(); };
+  Once(chaos.join_behind, &Nemesis::JoinBehind);
+  if (chaos.overrun_moment) world_->on_snapshot_asked = [this] { OverrunMoment(); };
 }
 
 void Nemesis::Once(absl::Duration after, void (Nemesis::*strike)()) {
@@ -224,14 +225,46 @@ void Nemesis::StrandReader() {
   CutOff(island, others, time);
 }
 
+// The scheduler hears one worker daemon only, whose task dies: the next one begins where the others
+// were when they were heard last, which is behind what they keep rows of.
+void Nemesis::JoinBehind() {
+  auto& workers = cluster_->workers();
+  const auto last = static_cast<int64_t>(workers.size()) - 1;
+  const auto heard = static_cast<size_t>(aimed_prng_.Between(0, last));
+  std::vector<int> others;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (i != heard) others.push_back(1 + world_->options.servers + static_cast<int>(i));
+  }
+  const std::vector<Process*> tasks = workers[heard]->TaskProcesses();
+  if (!tasks.empty()) {
+    ++world_->faults[Fault::kJoinedBehind];
+    Story(absl::StrCat("lets the scheduler hear ", workers[heard]->process().name(), " alone"));
+    CutOff({0}, others, aimed_prng_.Between(absl::Seconds(1), absl::Milliseconds(2800)));
+    world_->loop.After(aimed_prng_.Between(absl::ZeroDuration(), absl::Seconds(1)),
+                       [this, worker = workers[heard].get()] {
+                         const std::vector<Process*> left = worker->TaskProcesses();
+                         if (!healed_ && !left.empty()) worker->KillTask(left.front());
+                       });
+  }
+  Once(world_->options.chaos.join_behind, &Nemesis::JoinBehind);
+}
+
 // What the tasks had done since their last report is known to the servers alone.
-void Nemesis::KillTrainers() {
-  if (healed_ || killed_trainers_) return;
-  killed_trainers_ = true;
-  const absl::Duration soon = aimed_prng_.Between(absl::ZeroDuration(), absl::Milliseconds(600));
+void Nemesis::OverrunMoment() {
+  const auto job = cluster_->scheduler().Job();
+  if (healed_ || overrun_ || !job || job->phase != scheduler::JobPhase::kTraining) return;
+  overrun_ = true;
+  ++world_->faults[Fault::kMomentOverrun];
+  Story("lets no worker hear the scheduler any more");
+  std::vector<int> workers;
+  for (int host = 1 + world_->options.servers; host < cluster_->hosts(); ++host) {
+    workers.push_back(host);
+  }
+  CutOff({0}, workers, absl::Milliseconds(2800));
+  const absl::Duration soon =
+      aimed_prng_.Between(absl::Milliseconds(500), absl::Milliseconds(2700));
   world_->loop.After(soon, [this] {
     if (healed_) return;
-    ++world_->faults[Fault::kTrainersKilled];
     Story("kills the scheduler and all workers");
     KillScheduler();
     KillWorkers();

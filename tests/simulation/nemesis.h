@@ -31,7 +31,8 @@ class Nemesis {
   void ClogLinks();
   void IsolateScheduler();
   void StrandReader();
-  void KillTrainers();
+  void OverrunMoment();
+  void JoinBehind();
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.
   void CutOff(const std::vector<int>& one, const std::vector<int>& other, absl::Duration time,
               std::function<void()> mended = nullptr);
@@ -63,7 +64,7 @@ class Nemesis {
   Cluster* const cluster_;
   Prng prng_;
   Prng aimed_prng_;
-  bool killed_trainers_ = false;
+  bool overrun_ = false;
   bool healed_ = false;
   std::vector<std::function<void()>> undo_;  // Of cuts and clogs that are on.
 };

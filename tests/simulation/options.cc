@@ -155,10 +155,10 @@ void DrawAimed(Prng prng, Options& options) {
   }
   const absl::Duration early = prng.Between(absl::Seconds(1), absl::Seconds(8));
   if (prng.Chance(0.5) && options.reader && options.workers > 1) chaos.strand_reader = early;
-  chaos.kill_after_moment = prng.Chance(0.3) && options.snapshots && job.mode == Mode::kBsp;
-  // Members come and go while tasks keep rows.
-  const absl::Duration often = prng.Between(absl::Milliseconds(300), absl::Seconds(3));
-  if (prng.Chance(0.5) && job.mode == Mode::kSsp && job.cached_rows > 0) chaos.kill_task = often;
+  chaos.overrun_moment = prng.Chance(0.3) && options.snapshots && job.mode == Mode::kBsp;
+  const absl::Duration often = prng.Between(absl::Seconds(3), absl::Seconds(6));
+  const bool keeps_rows = job.mode == Mode::kSsp && job.cached_rows > 0;
+  if (prng.Chance(0.7) && keeps_rows && options.workers > 1) chaos.join_behind = often;
 }
 
 std::string Describe(const RowLife& life) {
@@ -250,14 +250,14 @@ std::string Describe(const Options& options) {
   add("clock jump", chaos.clock_jump);
   add("isolate scheduler once, after", chaos.isolate_scheduler);
   add("strand reader once, after", chaos.strand_reader);
-  if (chaos.kill_after_moment) absl::StrAppend(&text, " kill trainers after a moment");
+  add("join behind", chaos.join_behind);
+  if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",
       absl::FormatDuration(chaos.down_max), ", cuts up to ", absl::FormatDuration(chaos.cut_max),
       ", drift ", chaos.clock_drift, ", cut power ", chaos.cut_power, ", of them in sectors ",
-      chaos.any_sectors, ", lost disks ",
-      chaos.lose_disk, ", disk faults ", chaos.disk_fault, "\n  chaos for ",
-      absl::FormatDuration(options.chaos_time), ", a batch takes ",
+      chaos.any_sectors, ", lost disks ", chaos.lose_disk, ", disk faults ", chaos.disk_fault,
+      "\n  chaos for ", absl::FormatDuration(options.chaos_time), ", a batch takes ",
       absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max),
       ", a preparation up to ", absl::FormatDuration(options.prepare_max), ", the export up to ",
       absl::FormatDuration(options.export_max), ", moving the model up to ",

@@ -40,8 +40,10 @@ struct ChaosOptions {
   absl::Duration isolation_max = absl::Seconds(40);
   // A primary is cut off together with the reader, once, until another one has taken over.
   absl::Duration strand_reader = absl::InfiniteDuration();
-  // The scheduler and all workers die soon after the job has stood for a checkpoint or a snapshot.
-  bool kill_after_moment = false;
+  // Now and then a task is replaced while the scheduler does not hear of the others' progress.
+  absl::Duration join_behind = absl::InfiniteDuration();
+  // Tasks do not hear where a moment is to be, and die with the scheduler when they are beyond it.
+  bool overrun_moment = false;
   absl::Duration clock_jump = absl::InfiniteDuration();
   absl::Duration clock_jump_max = absl::Seconds(10);
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.

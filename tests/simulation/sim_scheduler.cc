@@ -215,6 +215,7 @@ absl::Status SimScheduler::OpenSnapshot(const Call& call) {
                           absl::Milliseconds(request.wait_limit_ms()), process_.Now(), actions);
   if (!status.ok()) calls_.erase(ticket);
   Commit(std::move(actions));
+  if (status.ok() && world_->on_snapshot_asked) world_->on_snapshot_asked();
   return status;
 }
 
@@ -345,9 +346,6 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                      lost->task.incarnation.value(),
                                      " is dead: ", lost->failure.message));
   } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
-    if (phase->phase == scheduler::JobPhase::kCheckpointing && world_->on_moment) {
-      world_->on_moment();
-    }
     if (phase->phase == scheduler::JobPhase::kRecovering) {
       ++world_->reached[Reached::kJobRecovering];
     }

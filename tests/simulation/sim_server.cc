@@ -22,7 +22,7 @@ constexpr absl::Duration kCutInWriteMax = absl::Seconds(2);  // Where sectors ar
 constexpr absl::Duration kPowerBack = absl::Seconds(1);
 constexpr absl::Duration kSnapshotLease = absl::Seconds(3);
 constexpr absl::Duration kHeldBackMax = absl::Milliseconds(5);
-constexpr uint64_t kSectorsStreams = 1000;  // One for each endpoint.
+constexpr uint64_t kSectorsStreams = 1000;                   // One for each endpoint.
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
 }  // namespace

@@ -103,7 +103,7 @@ struct World {
   bool went_back = false;      // The job has, at least once.
   Instant trouble_until;
   std::function<bool(const std::string& node)> is_alive;  // Its process, in truth.
-  std::function<void()> on_moment;  // The job begins to stand for a checkpoint or a snapshot.
+  std::function<void()> on_snapshot_asked;                // A reader has, and the scheduler knows.
   std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
 };
 
