@@ -13,9 +13,11 @@ import signal
 import time
 
 import cluster
+import history
 import synthetic
 
 MODES = {"bsp": "bsp {}", "ssp": "ssp { staleness_bound: 2 }", "asp": "asp {}"}
+STALENESS_BOUND = 2
 SLOTS = 4
 # Small enough that a round takes seconds, with several shards a server and a state per element.
 MODEL = """
@@ -28,6 +30,8 @@ MODEL = """
 
 
 class ChaosCluster(cluster.Cluster):
+    """Its tasks keep histories of their calls, which `problems` looks through."""
+
     def __init__(self, servers, workers, **settings):
         super().__init__(servers=servers, workers=workers, **settings)
         scheduler = self.daemons["scheduler"]
@@ -35,6 +39,12 @@ class ChaosCluster(cluster.Cluster):
             f"--listen={self.scheduler}" if argument.startswith("--listen") else argument
             for argument in scheduler.command
         ]
+
+    def _start(self, *arguments):
+        self.histories = self.folder / "histories"
+        self.histories.mkdir()
+        os.environ["CAPSTAN_CALL_HISTORY"] = str(self.histories)  # For the daemons, and theirs.
+        super()._start(*arguments)
 
     def kill(self, name):
         """Kills a daemon; returns the wall-clock time of the kill, in seconds."""
@@ -171,3 +181,21 @@ def outcome(live, job, mode):
     if mode == "bsp":
         return f"sha256 {digest(live.output(job))}"
     return f"{versions(live, job)['parameters']} updates"
+
+
+def problems(live, job, mode):
+    """What the job's clients saw against its promises; nothing if all were kept."""
+    found, counts = history.check(live.histories, job, mode, STALENESS_BOUND, SLOTS)
+    exported = versions(live, job)["parameters"]
+    if exported != counts["final"]:
+        found.append(f"the model is of version {exported}, and was read as {counts['final']}")
+    return found
+
+
+def differences(live, job, mode, expected):
+    """The problems of a job, and whether BSP came to other bits than expected."""
+    found = problems(live, job, mode)
+    got = outcome(live, job, mode)
+    if mode == "bsp" and got != expected:
+        found.append(f"comes to {got}")
+    return found

@@ -76,6 +76,8 @@ def expect(condition, what, live):
 def finish(live, job):
     status = live.wait(job, seconds=300)
     expect(status["state"] == "SUCCEEDED", f"{job}: {status}", live)
+    problems = chaos.problems(live, job, "bsp")
+    expect(not problems, f"{job}: {problems}", live)
     return chaos.digest(live.output(job))
 
 

@@ -57,6 +57,7 @@ def rounds(live, data, mode, arguments):
         replicas = draw.randrange(2)
         drawn = text.replace("replicas: 1", f"replicas: {replicas}")
         job, wrong, at = run(live, drawn, f"{mode}-{number}", arguments.seconds, draw)
+        wrong += chaos.problems(live, job, mode)
         got = chaos.outcome(live, job, mode)
         if got != expected:
             wrong.append(f"comes to {got}")

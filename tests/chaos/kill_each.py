@@ -3,6 +3,7 @@
 BSP: the exported model has the sha256 of a run without faults, every time. SSP: the accuracy is
 within half a point, and every batch is in the model, on all shards alike: those of a killed worker
 that it had pushed since its last report are computed again, by whoever gets them, and no others.
+Both: the histories of all tasks, killed ones included, show no broken promise (history.py).
 """
 
 import argparse
@@ -51,15 +52,15 @@ def run(live, text, name, draw=None):
 def bsp(live, data, arguments):
     text = chaos.job_text(live, data, epochs=arguments.epochs, name="bsp")
     job, _, _ = run(live, text, "bsp")
-    expected = chaos.digest(live.output(job))
+    expected = chaos.outcome(live, job, "bsp")
     print(f"bsp  without faults     {expected}", flush=True)
     wrong = 0
     for number in range(arguments.rounds):
         draw = random.Random(arguments.seed + number)
         job, _, struck = run(live, text, f"bsp-{number}", draw)
-        got = chaos.digest(live.output(job))
-        wrong += got != expected
-        verdict = "same" if got == expected else f"DIFFERS: {got}"
+        bad = chaos.differences(live, job, "bsp", expected)
+        wrong += bool(bad)
+        verdict = f"WRONG: {'; '.join(bad)}" if bad else "same"
         print(f"bsp  round {number + 1:2}  {verdict}  {' '.join(struck)}", flush=True)
     return wrong
 
@@ -83,9 +84,11 @@ def ssp(live, data, arguments):
         got = status["results"][-1]["testAccuracy"]
         updates = chaos.versions(live, job)["parameters"]
         twice = updates - batches
-        bad = abs(got - accuracy) > 0.005 or not 0 <= twice <= unreported
-        wrong += bad
-        verdict = "BAD " if bad else "good"
+        bad = chaos.problems(live, job, "ssp")
+        if abs(got - accuracy) > 0.005 or not 0 <= twice <= unreported:
+            bad.append("another accuracy, or other batches")
+        wrong += bool(bad)
+        verdict = f"WRONG: {'; '.join(bad)}" if bad else "good"
         print(f"ssp  round {number + 1:2}  {verdict}  accuracy {got:.4f}, {updates} updates, "
               f"{twice} of a killed worker's batches twice  {' '.join(struck)}", flush=True)
     return wrong

@@ -54,7 +54,7 @@ def run(live, text, name, fault=None, seconds=0.0):
     status = live.wait(job, seconds=300)
     if status["state"] != "SUCCEEDED":
         sys.exit(f"{job}: {status}\n{live.logs()}")
-    return chaos.digest(live.output(job))
+    return job
 
 
 def main():
@@ -72,12 +72,13 @@ def main():
     with namespaces.NamespaceCluster(servers=3, workers=2) as live:
         data = synthetic.data_block(live.folder, train=2000, test=500, side=8)
         text = chaos.job_text(live, data, epochs=arguments.epochs)
-        expected = run(live, text, "clean")
+        expected = chaos.outcome(live, run(live, text, "clean"), "bsp")
         print(f"{'without faults':16}  {expected}", flush=True)
         for fault in FAULTS:
-            got = run(live, text, fault.__name__.replace("_", "-"), fault, arguments.seconds)
-            wrong += got != expected
-            verdict = "same" if got == expected else f"DIFFERS: {got}"
+            job = run(live, text, fault.__name__.replace("_", "-"), fault, arguments.seconds)
+            bad = chaos.differences(live, job, "bsp", expected)
+            wrong += bool(bad)
+            verdict = f"WRONG: {'; '.join(bad)}" if bad else "same"
             print(f"{fault.__name__:16}  {verdict}", flush=True)
     sys.exit(1 if wrong else 0)
 

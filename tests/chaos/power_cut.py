@@ -59,15 +59,15 @@ def main():
             more="durability: LOG",
         )
         job, _ = run(live, text, "clean")
-        expected = chaos.digest(live.output(job))
+        expected = chaos.outcome(live, job, "bsp")
         print(f"without faults  {expected}", flush=True)
         wrong = 0
         for number in range(arguments.rounds):
             draw = random.Random(arguments.seed + number)
             job, at = run(live, text, f"cut-{number}", arguments.cuts, draw)
-            got = chaos.digest(live.output(job))
-            wrong += got != expected
-            verdict = "same" if got == expected else f"DIFFERS: {got}"
+            bad = chaos.differences(live, job, "bsp", expected)
+            wrong += bool(bad)
+            verdict = f"WRONG: {'; '.join(bad)}" if bad else "same"
             print(f"round {number + 1:2}  {verdict}  power cut at iterations {at}", flush=True)
     print(f"{wrong} rounds went wrong")
     sys.exit(1 if wrong else 0)

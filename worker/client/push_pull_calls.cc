@@ -230,6 +230,7 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
                                 absl::Duration patience) {
   for (const std::shared_ptr<Call>& call : calls) {
     if (options_.on_message != nullptr) call->started = clock_.Now();
+    if (options_.history != nullptr) options_.history->Begun(call->message);
     const DataMethod method =
         call->message.request.kind == OpKind::kPush ? DataMethod::kPush : DataMethod::kPull;
     ServerPeer& peer = *call->peer;
@@ -310,6 +311,12 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
     options_.on_message(call->message, call->started, clock_.Now());
   }
   std::vector<std::shared_ptr<Call>> calls;
+  // A push is acknowledged, whoever still waits for that; a pull counts if it was waited for.
+  const bool push = call->message.request.kind == OpKind::kPush;
+  const bool answered = options_.history != nullptr && status.ok() && reply.ok();
+  const std::vector<ShardReply> shards = answered ? reply->shards : std::vector<ShardReply>();
+  if (answered && push) options_.history->Answered(call->message, shards);
+  bool taken = false;
   {
     absl::MutexLock lock(&mutex_);
     const Instant deadline = session_.NextDeadline();
@@ -327,6 +334,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
       SessionActions actions;
       session_.OnReply(call->message.message, outcome, reply->shards, reply->waiting, clock_.Now(),
                        &actions);
+      taken = outcome.ok();
       calls = TakeActionsLocked(actions);
     }
     call->peer->under_way() -= call->under_way;
@@ -339,6 +347,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
     const bool told = closing_ || watchers_ > 0 || session_.NextDeadline() < deadline;
     if (told) changed_.SignalAll();
   }
+  if (answered && !push && taken) options_.history->Answered(call->message, shards);
   StartCalls(calls);
 }
 

@@ -34,6 +34,7 @@
 #include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/call_history.h"
 #include "worker/client/known_key_lists.h"
 #include "worker/client/message_codec.h"
 #include "worker/client/server_peer.h"
@@ -98,7 +99,8 @@ class PushPullClient {
     // Beside gRPC, where a server has them (data_lane.h).
     bool data_connections = true;
     KnownKeyLists::Options key_lists;
-    MessageObserver on_message;  // May be null.
+    MessageObserver on_message;      // May be null.
+    CallHistory* history = nullptr;  // Outlives the client. Null: none is kept.
     // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
     // Of one message, its wait there included, while no byte of any moves (over gRPC: beyond what

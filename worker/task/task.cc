@@ -30,12 +30,21 @@ PushPullClient::MessageObserver MessageObserver(TaskTrace* trace) {
   };
 }
 
+std::unique_ptr<CallHistory> HistoryOf(const v1::TaskAssignment& assignment, const Clock& clock) {
+  auto history = CallHistory::OfEnvironment(assignment.job_id(), Rank(assignment.rank()),
+                                            Incarnation(assignment.incarnation()), clock);
+  if (history.ok()) return *std::move(history);
+  LogError({.job = assignment.job_id()}, "{}", std::string(history.status().message()));
+  return nullptr;
+}
+
 }  // namespace
 
 Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, const Clock& clock)
     : assignment_(assignment),
       clock_(clock),
       trace_(TaskTrace::Create(assignment, clock)),
+      history_(HistoryOf(assignment, clock)),
       client_({.job = assignment.job_id(),
                .rank = Rank(assignment.rank()),
                .incarnation = Incarnation(assignment.incarnation()),
@@ -44,7 +53,8 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
                .formats = WireFormats(assignment.spec()),
                .shared_memory_bytes = SharedMemoryBytes(assignment.spec()),
                .data_connections = assignment.spec().wire().data_connections() != v1::OFF,
-               .on_message = MessageObserver(trace_.get())},
+               .on_message = MessageObserver(trace_.get()),
+               .history = history_.get()},
               clock),
       board_(BoardOptions(assignment.spec())),
       link_({.scheduler = scheduler},
@@ -321,6 +331,9 @@ void Task::Receive(const v1::SyncTaskResponse& response) {
   if (!assignment.ok()) {
     LogError({.job = assignment_.job_id()}, "{}", std::string(assignment.status().message()));
     return;
+  }
+  if (history_ != nullptr && assignment->generation > board_.assignment().generation) {
+    history_->Assigned(assignment->phase == Phase::kTrain, assignment->start_iteration);
   }
   if (board_.Take(*assignment)) client_.Interrupt();
 }

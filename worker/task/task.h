@@ -23,6 +23,7 @@
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.pb.h"
+#include "worker/client/call_history.h"
 #include "worker/client/push_pull_client.h"
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
@@ -91,7 +92,8 @@ class Task final : private TaskPort {
   std::shared_ptr<TableArrays> gradient_;                // Of the push that Train computes.
 
   // Self-synchronized.
-  const std::unique_ptr<TaskTrace> trace_;  // Null: none is asked for.
+  const std::unique_ptr<TaskTrace> trace_;      // Null: none is asked for.
+  const std::unique_ptr<CallHistory> history_;  // Likewise.
   TaskActivity activity_;
   PushPullClient client_;
 
