@@ -148,6 +148,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // Both: not OK: the call is still to be answered, with that.
   absl::Status Check(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // True: the call is a repetition, and is answered with the job that it made before.
+  bool AnswerRepeated(uint64_t submission_id, const Call<v1::SubmitJobResponse>& call)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Submit(AdmittedJob job, const std::optional<RestoreFrom>& restore,
                       const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   // kUnavailable once stopped, or when the state cannot be written.

@@ -59,6 +59,26 @@ TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, ta
   syncing.join();
 }
 
+TEST_CASE("Scheduler service: a submission that comes again is answered with its job (issue 20)",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(spec, 77));
+  CHECK(loopback.Submit(spec, 77).value() == job);
+  loopback.Restart();
+  // Its data are not needed any more: the answer is known.
+  std::filesystem::remove(loopback.folder.path() + "/images-40");
+  CHECK(loopback.Submit(spec, 77).value() == job);
+  v1::ListJobsResponse jobs;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
+  CHECK(jobs.jobs_size() == 1);
+  // Another one, and one without a name, are jobs of their own.
+  const v1::JobSpec other = testing::MakeSmallJob(loopback.folder.path());
+  CHECK(loopback.Submit(other, 78).value() == "small-2");
+  CHECK(loopback.Submit(other).value() == "small-3");
+  CHECK(loopback.Submit(other).value() == "small-4");
+}
+
 TEST_CASE("Scheduler service: lives are numbered anew from the calendar where the store is gone",
           "[scheduler]") {
   const auto now = [] { return static_cast<uint64_t>(absl::ToUnixMillis(absl::Now())); };

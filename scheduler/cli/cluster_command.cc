@@ -145,7 +145,7 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
 // goes.
 int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSpec& spec) {
   SchedulerClient scheduler({cluster.scheduler(), "the local cluster"});
-  const auto submitted = scheduler.SubmitJob(spec);
+  const auto submitted = SubmitPatiently(scheduler, spec);
   if (!submitted.ok()) return Fail(submitted.status());
   if (settings.format() != OutputFormat::kJson) {
     Print(absl::StrCat("submitted ", submitted->job_id(), "\n"));

@@ -30,7 +30,7 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
                                    arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
   SchedulerClient scheduler(settings.scheduler);
-  const auto submitted = scheduler.SubmitJob(*spec);
+  const auto submitted = SubmitPatiently(scheduler, *spec);
   if (!submitted.ok()) return Fail(submitted.status());
   const std::string& job = submitted->job_id();
   const bool json = settings.format() == OutputFormat::kJson;

@@ -1,6 +1,9 @@
 #include "scheduler/cli/submit.h"
 
+#include <cstdint>
 #include <cstdio>
+#include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/check_job.h"
@@ -15,6 +18,17 @@
 #include "scheduler/cli/view/job_view.h"
 
 namespace capstan::cli {
+namespace {
+
+// Never 0, which stands for no name.
+uint64_t RandomId() {
+  std::random_device device;
+  uint64_t id = 0;
+  while (id == 0) id = uint64_t{device()} << 32 | device();
+  return id;
+}
+
+}  // namespace
 
 absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
                                            const std::vector<std::string>& overrides,
@@ -37,6 +51,19 @@ int FailJobFile(const absl::Status& status) {
   const std::string message(status.message());
   std::fprintf(stderr, "%s\ncapstan: the job was not submitted\n", message.c_str());
   return ExitCodeOf(status);
+}
+
+absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,
+                                                      const v1::JobSpec& spec,
+                                                      const std::string& restore_folder,
+                                                      Patience::Options options) {
+  Patience patience(scheduler.address(), std::move(options));
+  const uint64_t submission_id = RandomId();
+  while (Interrupts::Signal() == 0) {
+    auto submitted = scheduler.SubmitJob(spec, restore_folder, submission_id);
+    if (!patience.AsksAgain(submitted.status())) return submitted;
+  }
+  return absl::CancelledError("nobody has said whether the job was taken: see capstan job list");
 }
 
 int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/patience.h"
 #include "scheduler/cli/settings.h"
 
 namespace capstan::cli {
@@ -27,6 +28,15 @@ absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
 // Prints what is wrong with a job file to standard error, in the form that editors understand, and
 // returns the exit code.
 int FailJobFile(const absl::Status& status);
+
+// Hands the job over, and goes on trying while the scheduler is away: a submission that was carried
+// out and whose answer was lost makes no second job. `restore_folder`: see SubmitJobRequest.
+// Errors: kUnavailable, kDeadlineExceeded  nobody answers for too long: nobody knows whether the
+//         job was taken. kCancelled  a signal came while nobody answered. Those of SubmitJob.
+absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,
+                                                      const v1::JobSpec& spec,
+                                                      const std::string& restore_folder = "",
+                                                      Patience::Options options = {});
 
 // What becomes of the job when the user stops following it.
 enum class AfterSignal { kGoesOn, kStopJob };

@@ -5,13 +5,17 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/fake_jobs.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/operations/fake_operations.h"
+#include "scheduler/cli/patience.h"
 
 namespace capstan::cli {
 namespace {
@@ -56,6 +60,30 @@ TEST_CASE("LoadCheckedJob: every error is a line", "[cli]") {
                absl::StatusCode::kInvalidArgument, "--set epochs: expected FIELD=VALUE");
   CHECK_STATUS(LoadCheckedJob(path + ".no", {}, DataCheck::kSkip), absl::StatusCode::kNotFound,
                "cannot read the job file");
+}
+
+TEST_CASE("SubmitPatiently: a scheduler that is away is asked again, for the same job (issue 20)",
+          "[cli]") {
+  const FakeOperations fake({.away = {0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}});
+  SchedulerClient client({fake.address(), "test"});
+  const Patience::Options hurried{.interval = absl::ZeroDuration()};
+  REQUIRE_OK_AND_ASSIGN(const v1::SubmitJobResponse first,
+                        SubmitPatiently(client, {}, "/c/checkpoint-7", hurried));
+  CHECK(first.job_id() == "a-2");
+  std::vector<v1::SubmitJobRequest> requests = fake.submit_requests();
+  REQUIRE(requests.size() == 3);
+  CHECK(requests[0].submission_id() != 0);
+  for (const v1::SubmitJobRequest& request : requests) {
+    CHECK(request.submission_id() == requests[0].submission_id());
+    CHECK(request.restore_folder() == "/c/checkpoint-7");
+  }
+  // One that stays away is given up, and the next submission has another name.
+  const Patience::Options brief{.limit = absl::ZeroDuration(), .interval = absl::ZeroDuration()};
+  CHECK_STATUS(SubmitPatiently(client, {}, "", brief), absl::StatusCode::kUnavailable,
+               "nobody is there");
+  requests = fake.submit_requests();
+  REQUIRE(requests.size() == 4);
+  CHECK(requests[3].submission_id() != requests[0].submission_id());
 }
 
 TEST_CASE("FollowToEnd: exits with the job's result", "[cli]") {

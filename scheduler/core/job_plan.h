@@ -56,7 +56,8 @@ struct JobPlan {
   CheckpointId checkpoint_floor;                   // Ids up to here are not the job's there.
   JobFolders folders;  // The same two folders, by names that can be compared.
   Objective objective = Objective::kClasses;
-  DeviceNeed device;  // Of each task.
+  DeviceNeed device;           // Of each task.
+  uint64_t submission_id = 0;  // The client's name for its submission; 0: it gave none.
 
   // Servers that it cannot start without.
   int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
@@ -68,7 +69,7 @@ struct JobPlan {
             train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
             checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders, objective,
-            device);
+            device, submission_id);
   }
 };
 

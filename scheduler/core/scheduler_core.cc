@@ -172,6 +172,14 @@ absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions&
   return absl::OkStatus();
 }
 
+const JobId* SchedulerCore::JobOfSubmission(uint64_t submission_id) const {
+  if (submission_id == 0) return nullptr;
+  for (const auto& [id, entry] : jobs_) {
+    if (entry.plan.submission_id == submission_id) return &id;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, Actions& actions) {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return NoSuchJob(job);

@@ -110,6 +110,8 @@ class SchedulerCore {
   //         kResourceExhausted   too many jobs wait.
   absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
                          const std::optional<RestoreFrom>& restore = std::nullopt);
+  // The job that a submission of this name has made, however often it comes. Null: none is known.
+  const JobId* JobOfSubmission(uint64_t submission_id) const;
   // Errors: kNotFound.
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
   // Answers once the job's revision is above `after_revision`, or after `limit`.

@@ -87,8 +87,9 @@ struct Loopback {
     REQUIRE_OK(Ask(&v1::Scheduler::Stub::Register, request, &response));
     return response;
   }
-  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec) {
+  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, uint64_t submission_id = 0) {
     v1::SubmitJobRequest request;
+    request.set_submission_id(submission_id);
     request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
     *request.mutable_spec() = spec;
     v1::SubmitJobResponse response;

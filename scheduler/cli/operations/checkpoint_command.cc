@@ -68,7 +68,7 @@ int Restore(const Settings& settings, const RestoreArguments& arguments) {
   const auto spec = RestoredJob(source->manifest, arguments.servers, arguments.workers, output);
   if (!spec.ok()) return FailJobFile(spec.status());
   SchedulerClient scheduler(settings.scheduler);
-  const auto submitted = scheduler.SubmitJob(*spec, source->path);
+  const auto submitted = SubmitPatiently(scheduler, *spec, source->path);
   if (!submitted.ok()) return Fail(submitted.status());
   const bool json = settings.format() == OutputFormat::kJson;
   if (json && arguments.no_wait) {

@@ -66,7 +66,7 @@ TEST_CASE("SchedulerClient: a job is submitted from a checkpoint", "[cli]") {
   SchedulerClient client({fake.address(), "test"});
   v1::JobSpec spec;
   spec.set_name("a");
-  REQUIRE_OK(client.SubmitJob(spec, "/c/checkpoint-7").status());
+  REQUIRE_OK(client.SubmitJob(spec, "/c/checkpoint-7", 1).status());
   CHECK(fake.submit_requests().at(0).restore_folder() == "/c/checkpoint-7");
   CHECK(fake.submit_requests().at(0).spec().name() == "a");
 }

@@ -64,9 +64,11 @@ grpc::Status FakeOperations::SaveCheckpoint(grpc::ServerContext*,
 grpc::Status FakeOperations::SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
                                        v1::SubmitJobResponse* response) {
   absl::MutexLock lock(&mutex_);
+  const size_t call = submit_requests_.size();
   submit_requests_.push_back(*request);
-  response->set_job_id("a-2");
-  return grpc::Status::OK;
+  v1::SubmitJobResponse answer;
+  answer.set_job_id("a-2");
+  return Play<v1::SubmitJobResponse>({answer}, call, response);
 }
 
 }  // namespace capstan::cli

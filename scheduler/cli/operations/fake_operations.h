@@ -26,7 +26,8 @@ class FakeOperations final : public v1::Scheduler::Service {
     std::vector<v1::DrainNodeResponse> drains;
     std::vector<v1::SaveCheckpointResponse> saved;
     std::function<void()> on_drain = [] {};  // Before each answer to a drain.
-    // Numbers of calls, from 0, that find nobody (UNAVAILABLE): of drains, and of checkpoints.
+    // Numbers of calls, from 0, that find nobody (UNAVAILABLE): of drains, of checkpoints,
+    // and of submissions.
     absl::btree_set<size_t> away;
   };
   explicit FakeOperations(Answers answers);
