@@ -97,16 +97,14 @@ absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::str
   return absolute;
 }
 
-// The folder's one name, whatever links lead to it. What is not there yet has the name it was
-// given.
+}  // namespace
+
 absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& folder) {
   std::error_code error;
   std::string name = std::filesystem::weakly_canonical(folder, error).string();
   if (!error) return name;
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", folder, ": ", error.message()));
 }
-
-}  // namespace
 
 Objective ObjectiveOf(const v1::Model& model) {
   if (!model.has_sparse()) return Objective::kClasses;

@@ -13,6 +13,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/storage/disk.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
@@ -42,6 +43,11 @@ Objective ObjectiveOf(const v1::Model& model);
 // not set.
 // Errors: kInvalidArgument  a line for each thing that is wrong: field, value, what was expected.
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
+
+// The one name of `folder`, whatever links lead to it: equal folders have equal names. What is not
+// there yet has the name it was given.
+// Errors: kInvalidArgument  names `field` and the folder.
+absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& folder);
 
 // Gives the job its id "<name>-<number>" and makes its output folder: the one that it asks for, or
 // <data_folder>/jobs/<id>. Likewise the folder of its checkpoints, <the one that it asks for>/<id>;

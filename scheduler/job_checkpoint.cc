@@ -3,6 +3,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/shard_file.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/shared_codec.h"
@@ -74,6 +77,21 @@ absl::Status AddBases(const v1::CheckpointManifest& base, v1::CheckpointManifest
   return absl::OkStatus();
 }
 
+absl::Status LookAtParts(Disk& disk, const CheckpointPublish& publish,
+                         const v1::CheckpointManifest& manifest) {
+  for (int i = 0; i < manifest.parts_size(); ++i) {
+    const v1::CheckpointPart& part = manifest.parts(i);
+    const absl::Status status = ProbeShardFile(disk, publish.folder, publish.job, part);
+    if (status.ok()) continue;
+    return Annotate(status,
+                    absl::StrCat(publish.writers[static_cast<size_t>(i)], " has written ",
+                                 part.file(), " into ", publish.folder,
+                                 ", and this scheduler does not find it whole there (expected one "
+                                 "folder that all servers and the scheduler share)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& publish,
@@ -113,9 +131,15 @@ absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, con
   }
   CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest,
                            MakeManifest(publish, job, unix_ms, base));
-  CAPSTAN_RETURN_IF_ERROR(WriteManifest(disk, publish.folder, manifest));
-  RemoveOthers(disk, publish.job_folder, publish.floor, publish.staying).status().IgnoreError();
-  return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(LookAtParts(disk, publish, manifest));
+  return WriteManifest(disk, publish.folder, manifest);
+}
+
+void RemoveCheckpoints(Disk& disk, const CheckpointRemoval& removal) {
+  if (removal.staying.empty()) return;
+  RemoveOthers(disk, removal.job_folder, removal.floor, removal.staying, removal.pinned)
+      .status()
+      .IgnoreError();
 }
 
 absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
@@ -131,7 +155,11 @@ absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
     return absl::InvalidArgumentError(
         absl::StrCat("the job cannot go on from ", folder, ":\n", absl::StrJoin(wrong, "\n")));
   }
-  RestoreFrom restore{.folder = folder};
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string one_name, OneName("restore_folder", folder));
+  RestoreFrom restore{.folder = folder,
+                      .id = CheckpointId(manifest.checkpoint_id()),
+                      .rests_on = RestsOn(manifest),
+                      .pinned_in = std::filesystem::path(one_name).parent_path().string()};
   CAPSTAN_ASSIGN_OR_RETURN(restore.at, DecodeResumePoint(manifest.job_state()));
   CAPSTAN_RETURN_IF_ERROR(Annotate(CheckResumePoint(restore.at, job.plan),
                                    absl::StrCat(folder, "/", kManifestFile, ": job_state")));

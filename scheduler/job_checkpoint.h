@@ -25,11 +25,15 @@ absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& pub
                                                     const AdmittedJob& job, int64_t unix_ms,
                                                     const v1::CheckpointManifest& base);
 
-// Makes the checkpoint complete, durably, then removes those that do not stay. What cannot be
-// removed stays, and is no error.
-// Errors: those of MakeManifest, WriteManifest, and ReadManifest of the base.
+// Makes the checkpoint complete, durably, once it has looked at each part: a folder that servers do
+// not share with this machine is found here, not when somebody needs the checkpoint.
+// Errors: kDataLoss  a part is not there or not whole; names it, its writer and the folder.
+//         Those of MakeManifest, WriteManifest, and ReadManifest of the base.
 absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
                                int64_t unix_ms);
+
+// What cannot be removed stays, and is no error: it goes with the next ones.
+void RemoveCheckpoints(Disk& disk, const CheckpointRemoval& removal);
 
 // Where `job` begins if it goes on from the checkpoint in `folder`.
 // Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint

@@ -2,12 +2,15 @@
 
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <string>
 
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/shard_file.h"
 #include "common/storage/posix_disk.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/small_job.h"
@@ -23,15 +26,23 @@ struct Fixture {
     job = *std::move(admitted);
     REQUIRE_OK(NameJob(3, folder.path(), disk, job));
   }
-  CheckpointPublish Publish(uint64_t id) {
-    CheckpointPublish publish{.job = job.plan.id, .id = CheckpointId(id), .parts = {}, .at = {}};
+  // A checkpoint whose one part server-1 has written.
+  CheckpointPublish Publish(uint64_t id) { return Publish(id, job.plan.id); }
+  CheckpointPublish Publish(uint64_t id, const JobId& owner) {
+    CheckpointPublish publish{
+        .job = owner, .id = CheckpointId(id), .parts = {}, .writers = {"server-1"}, .at = {}};
     publish.job_folder = job.plan.checkpoint_folder;
     publish.folder = publish.job_folder + "/checkpoint-" + std::to_string(id);
-    publish.staying = {publish.id};
-    if (id > 1) publish.staying.push_back(CheckpointId(id - 1));
     publish.parts.push_back({.shard = {}, .elements = {0, 170}, .version = Version(5)});
-    publish.parts.back().file = "table-0-shard-0.part";
-    publish.parts.back().bytes = 1;
+    v1::ShardSnapshot snapshot;
+    snapshot.mutable_state()->set_version(5);
+    REQUIRE_OK(disk.MakeFolder(publish.folder));
+    REQUIRE_OK_AND_ASSIGN(const v1::CheckpointPart part,
+                          WriteShardFile(disk, publish.folder, owner, publish.parts.back().shard,
+                                         publish.parts.back().elements, snapshot));
+    publish.parts.back().file = part.file();
+    publish.parts.back().bytes = part.bytes();
+    publish.parts.back().crc32c = part.crc32c();
     publish.at.epoch = Epoch(1);
     publish.at.iteration = Iteration(6);
     publish.at.untrained = {{20, 30}, {35, 40}};
@@ -40,6 +51,9 @@ struct Fixture {
     publish.at.membership = Generation(9);
     publish.at.incarnation = Incarnation(12);
     return publish;
+  }
+  void Remove(CheckpointId floor, const std::vector<CheckpointId>& staying) {
+    RemoveCheckpoints(disk, {job.plan.checkpoint_folder, floor, staying});
   }
   testing::TemporaryFolder folder;
   PosixDisk disk;
@@ -50,10 +64,14 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   Fixture f;
   for (uint64_t id = 1; id <= 3; ++id) {
     const CheckpointPublish publish = f.Publish(id);
-    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
     REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
     REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));  // The scheduler had died.
   }
+  // Nothing goes before it is durable that the new one is complete.
+  CHECK(ListCheckpoints(f.disk, f.job.plan.checkpoint_folder).value().size() == 3);
+  f.Remove(CheckpointId(0), {});
+  CHECK(ListCheckpoints(f.disk, f.job.plan.checkpoint_folder).value().size() == 3);
+  f.Remove(CheckpointId(0), {CheckpointId(2), CheckpointId(3)});
   REQUIRE_OK_AND_ASSIGN(const auto left, ListCheckpoints(f.disk, f.job.plan.checkpoint_folder));
   REQUIRE(left.size() == 2);
   const v1::CheckpointManifest& manifest = left[0].manifest;
@@ -72,6 +90,15 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   CHECK(restore.at.batches == 3);
   CHECK(restore.at.membership == Generation(9));
   CHECK(restore.at.incarnation == Incarnation(12));
+  // By that the owner's folder is known, whatever link led to it.
+  CHECK(restore.id == CheckpointId(3));
+  CHECK(restore.rests_on == CheckpointId(3));
+  CHECK(restore.pinned_in == f.job.plan.folders.checkpoints);
+  const std::string link = f.folder.path() + "/link";
+  std::filesystem::create_directory_symlink(f.job.plan.checkpoint_folder, link);
+  REQUIRE_OK_AND_ASSIGN(const RestoreFrom same,
+                        FindRestore(f.disk, link + "/checkpoint-3/", f.job));
+  CHECK(same.pinned_in == restore.pinned_in);
   CHECK(restore.shards == std::vector<ShardRange>{{{TableId(0), ShardId(0)}, {0, 170}}});
 }
 
@@ -79,13 +106,10 @@ TEST_CASE("Job checkpoint: a job in the folder of one before leaves that one's c
           "[scheduler]") {
   Fixture f;
   for (uint64_t id = 1; id <= 3; ++id) {
-    CheckpointPublish publish = f.Publish(id);
-    if (id == 1) publish.job = "small-2";
-    publish.floor = CheckpointId(id == 1 ? 0 : 1);
-    publish.staying = {publish.id};
-    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
+    const CheckpointPublish publish = f.Publish(id, id == 1 ? "small-2" : f.job.plan.id);
     REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
   }
+  f.Remove(CheckpointId(1), {CheckpointId(3)});
   REQUIRE_OK_AND_ASSIGN(const auto left, ListCheckpoints(f.disk, f.job.plan.checkpoint_folder));
   REQUIRE(left.size() == 2);
   CHECK(left[0].id == CheckpointId(3));
@@ -97,9 +121,6 @@ TEST_CASE("Job checkpoint: parts name all that they rest on", "[scheduler]") {
   for (uint64_t id = 1; id <= 3; ++id) {
     CheckpointPublish publish = f.Publish(id);
     if (id > 1) publish.base = publish.parts.back().base = CheckpointId(id - 1);
-    publish.parts.back().bytes = static_cast<int64_t>(100 * id);
-    publish.staying = {CheckpointId(1), CheckpointId(2), CheckpointId(3)};
-    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
     REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
   }
   REQUIRE_OK_AND_ASSIGN(const auto left, ListCheckpoints(f.disk, f.job.plan.checkpoint_folder));
@@ -107,7 +128,7 @@ TEST_CASE("Job checkpoint: parts name all that they rest on", "[scheduler]") {
   const v1::CheckpointPart& part = left[0].manifest.parts(0);
   REQUIRE(part.bases_size() == 2);
   CHECK(part.bases(0).checkpoint_id() == 1);
-  CHECK(part.bases(0).bytes() == 100);
+  CHECK(part.bases(0).bytes() == part.bytes());
   CHECK(part.bases(1).checkpoint_id() == 2);
   CHECK(part.bases(1).file() == "table-0-shard-0.part");
   CHECK(RestsOn(left[0].manifest) == CheckpointId(1));
@@ -127,7 +148,6 @@ TEST_CASE("Job checkpoint: a job that is another one is refused, with what diffe
           "[scheduler]") {
   Fixture f;
   const CheckpointPublish publish = f.Publish(1);
-  REQUIRE_OK(f.disk.MakeFolder(publish.folder));
   REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
   AdmittedJob other = f.job;
   other.spec.mutable_training()->set_batch_size(11);
@@ -148,13 +168,43 @@ TEST_CASE("Job checkpoint: a job that is another one is refused, with what diffe
                "/none");
 }
 
+TEST_CASE("Job checkpoint: none is made of a part that is not found whole, by name (issue 20)",
+          "[scheduler]") {
+  Fixture f;
+  CheckpointPublish publish = f.Publish(1);
+  publish.writers = {"server-2"};
+  const std::string file = publish.folder + "/table-0-shard-0.part";
+  const auto refused = [&](const std::string& what) {
+    const absl::Status status = PublishCheckpoint(f.disk, publish, f.job, 77);
+    CHECK_STATUS(status, absl::StatusCode::kDataLoss,
+                 "server-2 has written table-0-shard-0.part into " + publish.folder);
+    CHECK_STATUS(status, absl::StatusCode::kDataLoss, what);
+    CHECK_STATUS(ReadManifest(f.disk, publish.folder), absl::StatusCode::kNotFound, "manifest.pb");
+  };
+  SECTION("its folder is the server's own") {
+    REQUIRE_OK(f.disk.Remove(file));
+    refused("No such file");
+  }
+  SECTION("it is shorter") {
+    std::filesystem::resize_file(file, static_cast<uintmax_t>(publish.parts[0].bytes - 1));
+    refused("ends at byte");
+  }
+  SECTION("it is another one") {
+    publish.parts[0].version = Version(6);
+    refused("expected job small-3, table 0, shard 0, elements [0, 170), version 6");
+  }
+  SECTION("its head is damaged") {
+    std::fstream(file, std::ios::in | std::ios::out).seekp(30).put('x');
+    refused("the header at byte 0 has the checksum");
+  }
+}
+
 TEST_CASE("Job checkpoint: a manifest with a forged counter is refused, by its name (issue 20)",
           "[scheduler]") {
   Fixture f;
   const auto restore = [&f](const std::function<void(ResumePoint&)>& forge) {
     CheckpointPublish publish = f.Publish(1);
     forge(publish.at);
-    REQUIRE_OK(f.disk.MakeFolder(publish.folder));
     REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
     return FindRestore(f.disk, publish.folder, f.job).status();
   };

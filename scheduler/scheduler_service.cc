@@ -234,6 +234,7 @@ void SchedulerService::Collect(Actions actions, Answers& answers) {
     const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
     answers.manifests.push_back({std::move(publish), job});
   }
+  answers.removals = std::move(actions.removals);
   answers.models = std::move(actions.models);
   CollectEvents(std::move(actions.events), answers);
 }
@@ -298,6 +299,9 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
   for (Answers::Manifest& manifest : answers.manifests) {
     manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });
   }
+  for (const JobId& job : answers.removals) {
+    manifests_.Post([this, job] { RemoveCheckpointsOf(job); });
+  }
   for (ModelPublish& model : answers.models) {
     manifests_.Post([this, what = std::move(model)] { Publish(what); });
   }
@@ -333,6 +337,17 @@ void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJ
   Actions actions;
   core_->CheckpointPublished(publish.job, publish.id, status, clock_->Now(), actions);
   Commit(std::move(actions), {});
+}
+
+void SchedulerService::RemoveCheckpointsOf(const JobId& job) {
+  absl::MutexLock removing(&removal_mutex_);
+  CheckpointRemoval removal;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!Running().ok()) return;  // What is left goes when the next one is complete.
+    removal = core_->CheckpointsToRemove(job);
+  }
+  RemoveCheckpoints(disk_, removal);
 }
 
 // All models are moved by one thread, so that what is begun later is in its place later.

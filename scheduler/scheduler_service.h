@@ -161,6 +161,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void Publish(const CheckpointPublish& publish, const AdmittedJob& job)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Publish(const ModelPublish& publish) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RemoveCheckpointsOf(const JobId& job) ABSL_LOCKS_EXCLUDED(mutex_, removal_mutex_);
 
   // Constant after construction.
   const std::string data_folder_;
@@ -177,6 +178,10 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
 
   // The output thread's only.
   EventRecorder recorder_;
+
+  // From the reading of a manifest until the job that goes on from it is submitted, and so pins it;
+  // and while checkpoints are removed.
+  absl::Mutex removal_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
 
   absl::Mutex mutex_;
   absl::CondVar timer_changed_;

@@ -186,10 +186,10 @@ absl::Status SchedulerService::Check(const v1::SubmitJobRequest& request,
                                      const Call<v1::SubmitJobResponse>& call) {
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec()));
   job.plan.submission_id = request.submission_id();
-  std::optional<RestoreFrom> restore;
-  if (!request.restore_folder().empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(restore, FindRestore(disk_, request.restore_folder(), job));
-  }
+  if (request.restore_folder().empty()) return Submit(std::move(job), std::nullopt, call);
+  absl::MutexLock pinning(&removal_mutex_);
+  CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom restore,
+                           FindRestore(disk_, request.restore_folder(), job));
   return Submit(std::move(job), restore, call);
 }
 

@@ -124,15 +124,19 @@ absl::Status RemoveCheckpoint(Disk& disk, const std::string& path) {
   return has_others ? absl::OkStatus() : IgnoreMissing(disk.Remove(path));
 }
 
-absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::string& folder,
-                                                      CheckpointId floor,
-                                                      absl::Span<const CheckpointId> staying) {
+absl::StatusOr<std::vector<std::string>> RemoveOthers(
+    Disk& disk, const std::string& folder, CheckpointId floor,
+    absl::Span<const CheckpointId> staying,
+    absl::Span<const std::pair<CheckpointId, CheckpointId>> pinned) {
   assert(!staying.empty());
   const CheckpointId newest = *std::max_element(staying.begin(), staying.end());
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointId> ids, IdsIn(disk, folder));
   std::vector<std::string> removed;
   for (const CheckpointId id : ids) {  // Newest first: what rests on others goes before them.
-    const bool stays = std::find(staying.begin(), staying.end(), id) != staying.end();
+    const bool stays =
+        std::find(staying.begin(), staying.end(), id) != staying.end() ||
+        std::any_of(pinned.begin(), pinned.end(),
+                    [id](const auto& pin) { return pin.first <= id && id <= pin.second; });
     if (stays || id > newest || id <= floor) continue;
     removed.push_back(CheckpointPath(folder, id));
     CAPSTAN_RETURN_IF_ERROR(RemoveCheckpoint(disk, removed.back()));

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -58,13 +59,15 @@ absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& fo
 absl::Status RemoveCheckpoint(Disk& disk, const std::string& path);
 
 // Removes all checkpoints in `folder` that are newer than `floor`, older than the newest of
-// `staying` and not among them. What is not newer than the floor is not the job's; a newer one than
-// all may still be being written. Returns the paths of those removed.
+// `staying` and not among them, nor from the first to the last of a pair of `pinned`. What is not
+// newer than the floor is not the job's; a newer one than all may still be being written. Returns
+// the paths of those removed.
 // REQUIRES: `staying` has all that they rest on; it is not empty.
 // Errors: the disk's; those already removed stay so.
-absl::StatusOr<std::vector<std::string>> RemoveOthers(Disk& disk, const std::string& folder,
-                                                      CheckpointId floor,
-                                                      absl::Span<const CheckpointId> staying);
+absl::StatusOr<std::vector<std::string>> RemoveOthers(
+    Disk& disk, const std::string& folder, CheckpointId floor,
+    absl::Span<const CheckpointId> staying,
+    absl::Span<const std::pair<CheckpointId, CheckpointId>> pinned = {});
 
 }  // namespace capstan
 

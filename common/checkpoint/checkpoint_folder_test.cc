@@ -111,6 +111,15 @@ TEST_CASE("CheckpointFolder: what was there before a job is not its own to remov
   CHECK(f.Ids() == std::vector<uint64_t>{11, 10, 2, 1});
 }
 
+TEST_CASE("CheckpointFolder: pinned ones stay, with what they rest on (issue 20)",
+          "[common][checkpoint]") {
+  Fixture f;
+  REQUIRE_OK(WriteTestCheckpoint(f.disk, "f", 3));
+  REQUIRE_OK(RemoveOthers(f.disk, "f", CheckpointId(0), {CheckpointId(10)},
+                          {{CheckpointId(2), CheckpointId(3)}}));
+  CHECK(f.Ids() == std::vector<uint64_t>{10, 3, 2});
+}
+
 TEST_CASE("CheckpointFolder: somebody's files in a folder of such a name stay (issue 20)",
           "[common][checkpoint]") {
   Fixture f;

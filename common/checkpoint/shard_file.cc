@@ -181,6 +181,27 @@ absl::StatusOr<v1::ShardSnapshot> Decode(std::string file, const JobId& job,
   return snapshot;
 }
 
+// Both ends of the file; what is missing is damage.
+absl::Status Probe(Disk& disk, const std::string& path, const JobId& job,
+                   const v1::CheckpointPart& part) {
+  constexpr auto kHeadBytesMax =
+      static_cast<int64_t>(kFixedHeaderBytes + kJobBytesMax + kCrcBytes);
+  constexpr auto kTailBytes = static_cast<int64_t>(kFooterBytes);
+  if (part.bytes() < kTailBytes) return Loss(absl::StrCat("a part of ", part.bytes(), " bytes"));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string head,
+                           disk.ReadPart(path, 0, std::min(part.bytes(), kHeadBytesMax)));
+  size_t at = 0;
+  CAPSTAN_ASSIGN_OR_RETURN(const Header header, DecodeHeader(head, &at));
+  CAPSTAN_RETURN_IF_ERROR(CheckPart(header, job, part));
+  const int64_t end = part.bytes() - kTailBytes;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string footer, disk.ReadPart(path, end, kTailBytes));
+  if (footer == EncodeFooter(part.bytes(), static_cast<int64_t>(GetLe64(footer, 16)))) {
+    return absl::OkStatus();
+  }
+  return Loss(absl::StrCat("the footer at byte ", end, " is not the one expected of a file of ",
+                           part.bytes(), " bytes"));
+}
+
 }  // namespace
 
 std::string ShardFileName(const ShardKey& key) {
@@ -271,6 +292,19 @@ absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string&
   CAPSTAN_ASSIGN_OR_RETURN(ShardFileWriter writer,
                            ShardFileWriter::Begin(&disk, folder, job, key, elements, snapshot));
   return writer.Finish();
+}
+
+absl::Status ProbeShardFile(Disk& disk, const std::string& folder, const JobId& job,
+                            const v1::CheckpointPart& part) {
+  const std::string path = absl::StrCat(folder, "/", part.file());
+  absl::Status status;
+  // What does not fit is read once more, as below.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    status = Probe(disk, path, job, part);
+    if (!absl::IsDataLoss(status)) break;
+  }
+  if (absl::IsNotFound(status)) return Loss(status.message());
+  return absl::IsDataLoss(status) ? Annotate(status, path) : status;
 }
 
 absl::StatusOr<v1::ShardSnapshot> ReadShardFile(Disk& disk, const std::string& folder,

@@ -76,6 +76,12 @@ absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string&
                                                   const Range& elements,
                                                   const v1::ShardSnapshot& snapshot);
 
+// Looks at the head and the end of the part that a manifest names: whether it is there, is of that
+// job, shard, range and version, and has as many bytes. What lies between is not read.
+// Errors: as ReadShardFile.
+absl::Status ProbeShardFile(Disk& disk, const std::string& folder, const JobId& job,
+                            const v1::CheckpointPart& part);
+
 // Reads the part that a manifest names, of the job that was saved, and checks every byte of it.
 // Errors: kDataLoss  a checksum, format or field is wrong, or the file is missing; names the file,
 //         the offset, what is there and what was expected. The disk's.

@@ -288,13 +288,23 @@ CheckpointPublish Checkpoints::ToPublish() const {
                             .id = last_begun_,
                             .folder = FolderOf(last_begun_),
                             .job_folder = folder_,
-                            .floor = floor_,
-                            .staying = StayingWith(last_begun_, RestsOn()),
                             .base = base_,
                             .parts = {},
+                            .writers = {},
                             .at = at_};
-  for (const auto& [key, part] : parts_) publish.parts.push_back(part);
+  for (const ShardRoute& route : routing_.shards) {
+    const auto part = parts_.find(route.key);
+    if (part == parts_.end()) continue;
+    publish.parts.push_back(part->second);
+    publish.writers.emplace_back(PrimaryOf(routing_, route));
+  }
   return publish;
+}
+
+CheckpointRemoval Checkpoints::Removal() const {
+  CheckpointRemoval removal{.job_folder = folder_, .floor = floor_, .staying = {}};
+  for (const RestoreFrom& one : complete_) removal.staying.push_back(one.id);
+  return removal;
 }
 
 NodeId Checkpoints::Awaited() const {

@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -50,11 +51,20 @@ struct CheckpointPublish {
   CheckpointId id;
   std::string folder;                 // Of this checkpoint.
   std::string job_folder;             // Of all of the job.
-  CheckpointId floor;                 // Those up to here in that folder are not the job's.
-  std::vector<CheckpointId> staying;  // Once this one is complete; the others are removed.
   CheckpointId base;                  // That parts may rest on; 0: none does.
   std::vector<CheckpointPart> parts;  // By shard.
+  std::vector<NodeId> writers;        // Of each part: the server that has written it.
   ResumePoint at;
+};
+
+// What the shell may remove of a job's folder once it is durable that a newer checkpoint is
+// complete: all that is older than the newest of `staying` and not named here.
+struct CheckpointRemoval {
+  std::string job_folder;
+  CheckpointId floor;                 // Those up to here in that folder are not the job's.
+  std::vector<CheckpointId> staying;  // With all that they rest on. Empty: nothing may go.
+  // From the first to the last of each: a job that has not ended can go back to the last.
+  std::vector<std::pair<CheckpointId, CheckpointId>> pinned = {};
 };
 
 class Checkpoints {
@@ -95,6 +105,7 @@ class Checkpoints {
   CheckpointOrder order() const;  // For the servers; of id 0: none.
   bool MustPublish() const { return state_ == State::kPublishing; }
   CheckpointPublish ToPublish() const;  // REQUIRES: MustPublish().
+  CheckpointRemoval Removal() const;    // Without what other jobs have pinned.
   CheckpointId last_begun() const { return last_begun_; }
   NodeId Awaited() const;  // A server that it waits for.
 

@@ -106,7 +106,8 @@ TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complet
   REQUIRE(f.checkpoints.MustPublish());
   const CheckpointPublish publish = f.checkpoints.ToPublish();
   CHECK(publish.folder == "/c/checkpoint-1");
-  CHECK(publish.staying == std::vector<CheckpointId>{CheckpointId(1)});
+  CHECK(publish.writers == std::vector<NodeId>{"a", "b"});
+  CHECK(f.checkpoints.Removal().staying.empty());  // Nothing is complete.
   CHECK(publish.at.iteration == Iteration(7));
   REQUIRE(publish.parts.size() == 2);
   CHECK(publish.parts[0].file == "shard-0");
@@ -141,7 +142,7 @@ TEST_CASE("Checkpoints: what the job's folder held before is neither written ove
   const CheckpointPublish publish = checkpoints.ToPublish();
   CHECK(publish.id == CheckpointId(7));
   CHECK(publish.folder == "/c/checkpoint-7");
-  CHECK(publish.floor == CheckpointId(6));
+  CHECK(checkpoints.Removal().floor == CheckpointId(6));
   checkpoints.Published(CheckpointId(7), absl::OkStatus());
   checkpoints.ForgetNewest();  // It cannot be read; its name is not used again.
   checkpoints.Begin(Routing{}, {}, 0, kNow);
@@ -196,8 +197,8 @@ TEST_CASE("Checkpoints: of sparse tables the next one is of what changed, until 
   for (uint64_t id = 2; id <= Checkpoints::kChainMax; ++id) {
     CHECK(f.Begin() == CheckpointId(id - 1));
     f.Write(10);
-    CHECK(f.checkpoints.ToPublish().staying.size() == id);
     f.Complete();
+    CHECK(f.checkpoints.Removal().staying.size() == id);
     CHECK(f.checkpoints.complete().back().rests_on == CheckpointId(1));
   }
   CHECK(f.Begin() == CheckpointId(0));
@@ -252,8 +253,11 @@ TEST_CASE("Checkpoints: what is wrong with a chain ends it", "[scheduler][core]"
     f.checkpoints.ForgetNewest();
     CHECK(f.Begin() == CheckpointId(0));
     f.Write(1000);
-    CHECK(f.checkpoints.ToPublish().staying ==
-          std::vector<CheckpointId>{CheckpointId(3), CheckpointId(1)});
+    // Not before the new one is complete does anything go.
+    CHECK(f.checkpoints.Removal().staying == std::vector<CheckpointId>{CheckpointId(1)});
+    f.Complete();
+    CHECK(f.checkpoints.Removal().staying ==
+          std::vector<CheckpointId>{CheckpointId(1), CheckpointId(3)});
   }
   SECTION("a part rests on another one than was ordered") {
     f.Begin();

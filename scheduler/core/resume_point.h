@@ -53,12 +53,14 @@ struct RestoreFrom {
   std::string folder;  // Of one complete checkpoint.
   ResumePoint at;
   std::vector<ShardRange> shards = {};  // As it has them; of another job's checkpoint.
-  // Of the job's own: the checkpoint, and the lowest one whose files it needs.
   CheckpointId id = {};
-  CheckpointId rests_on = {};
+  CheckpointId rests_on = {};  // The lowest one whose files it needs.
+  // Another job's: the folder of that job's checkpoints, by its one name (folders/). It stays while
+  // this job can go back to it. Empty: the job's own.
+  std::string pinned_in = {};
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(folder, at, shards, id, rests_on);
+    archive(folder, at, shards, id, rests_on, pinned_in);
   }
 };
 

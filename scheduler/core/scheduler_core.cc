@@ -274,8 +274,23 @@ absl::Status SchedulerCore::OpenSnapshot(Ticket ticket, const JobId& job, uint64
 
 void SchedulerCore::CheckpointPublished(const JobId& job, CheckpointId id,
                                         const absl::Status& status, Instant now, Actions& actions) {
-  if (JobRun* run = RunOf(job)) run->OnCheckpointPublished(id, status, now, actions.events);
+  if (JobRun* run = RunOf(job)) {
+    run->OnCheckpointPublished(id, status, now, actions.events);
+    if (status.ok()) actions.removals.push_back(job);
+  }
   Settle(now, actions);
+}
+
+CheckpointRemoval SchedulerCore::CheckpointsToRemove(const JobId& job) const {
+  const JobRun* run = RunOf(job);
+  if (run == nullptr) return {};
+  CheckpointRemoval removal = run->checkpoints().Removal();
+  for (const auto& [id, entry] : jobs_) {
+    if (!entry.restore || ended_.contains(entry.number)) continue;
+    if (entry.restore->pinned_in != run->plan().folders.checkpoints) continue;
+    removal.pinned.emplace_back(entry.restore->rests_on, entry.restore->id);
+  }
+  return removal;
 }
 
 void SchedulerCore::ModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,

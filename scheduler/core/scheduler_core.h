@@ -54,6 +54,7 @@ namespace capstan::scheduler {
 struct Actions {
   Changes changes;
   std::vector<CheckpointPublish> publishes;  // Manifests to be written.
+  std::vector<JobId> removals;  // Jobs whose older checkpoints are not needed: CheckpointsToRemove.
   std::vector<ModelPublish> models;          // To be moved to their places, one after the other.
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
@@ -138,6 +139,9 @@ class SchedulerCore {
   // What came of a CheckpointPublish. One that nobody waits for any more has no effect.
   void CheckpointPublished(const JobId& job, CheckpointId id, const absl::Status& status,
                            Instant now, Actions& actions);
+  // What may be removed of the job's checkpoints now. No job that pins one of them may be submitted
+  // between this call and the end of the removal: the shell sees to that.
+  CheckpointRemoval CheckpointsToRemove(const JobId& job) const;
   // What came of a ModelPublish. One that nobody waits for any more has no effect.
   void ModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
                       Actions& actions);

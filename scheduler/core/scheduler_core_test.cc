@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -161,6 +162,35 @@ TEST_CASE("Scheduler: a job is refused while another one writes into its folder"
   REQUIRE_OK(desk.core.StopJob("job-1", desk.now, desk.actions));
   CHECK_STATUS(submit("job-4", "/two"), absl::StatusCode::kFailedPrecondition, "of job-3");
   REQUIRE_OK(submit("job-4", "/one"));
+}
+
+TEST_CASE("Scheduler: a checkpoint that a job can go back to stays with its owner (issue 20)",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  desk.Join("worker-1", Role::kWorker, 1);
+  REQUIRE_OK(desk.core.SubmitJob(PlanIn("owner", "/one"), desk.now, desk.actions));
+  using Pins = std::vector<std::pair<CheckpointId, CheckpointId>>;
+  const auto pinned = [&] { return desk.core.CheckpointsToRemove("owner").pinned; };
+  CHECK(pinned().empty());
+  const auto submit = [&](const std::string& id, const std::string& pinned_in) {
+    const RestoreFrom from{.folder = "/one/checkpoints/checkpoint-5",
+                           .at = {},
+                           .id = CheckpointId(5),
+                           .rests_on = CheckpointId(3),
+                           .pinned_in = pinned_in};
+    REQUIRE_OK(desk.core.SubmitJob(PlanIn(id, "/" + id), desk.now, desk.actions, from));
+  };
+  submit("waits", "/one/checkpoints");
+  submit("elsewhere", "/two/checkpoints");
+  REQUIRE(desk.core.Job("waits", desk.now)->state == JobState::kPending);
+  CHECK(pinned() == Pins{{CheckpointId(3), CheckpointId(5)}});
+  // The owner has ended, and with it the job in its folder; the other one runs, and may go back.
+  REQUIRE_OK(desk.core.StopJob("owner", desk.now, desk.actions));
+  CHECK(pinned() == Pins{{CheckpointId(3), CheckpointId(5)}});
+  REQUIRE_OK(desk.core.StopJob("waits", desk.now, desk.actions));
+  CHECK(pinned().empty());
+  CHECK(desk.core.CheckpointsToRemove("nobody").staying.empty());
 }
 
 TEST_CASE("Scheduler: a job numbers its checkpoints above all that one before it began there",

@@ -232,6 +232,9 @@ void SimScheduler::AnswerSnapshot(const scheduler::SnapshotReply& reply) {
 void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::Event& event : actions.events) Note(event);
   for (const scheduler::CheckpointPublish& publish : actions.publishes) Publish(publish);
+  for (const JobId& job : actions.removals) {
+    scheduler::RemoveCheckpoints(world_->shared_disk, core_->CheckpointsToRemove(job));
+  }
   for (const scheduler::ModelPublish& publish : actions.models) Publish(publish);
   for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
   for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);

@@ -340,6 +340,7 @@ bool FakeCluster::Perform(Actions& actions) {
     publishes_.push_back(
         {std::move(publish), now_ + absl::Milliseconds(dice_.Below(options_.publishing_ms))});
   }
+  for (const JobId& job : actions.removals) KeepStaying(job);
   for (ModelPublish& model : actions.models) {
     moves_.push_back({std::move(model), now_ + kMoving});
   }

@@ -237,7 +237,7 @@ class FakeCluster {
   void NoteRestore(const TableAssignment& assignment);
   void PublishDue();
   void MoveDue();
-  void KeepStaying(JobLedger& ledger, const CheckpointPublish& publish);
+  void KeepStaying(const JobId& job);
   void NoteCheckpoint(const CheckpointEnded& ended);
   void NoteSnapshot(const SnapshotTaken& taken);
   void TakeReply(const NodeReply& reply);

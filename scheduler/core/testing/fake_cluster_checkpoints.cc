@@ -126,7 +126,6 @@ void FakeCluster::PublishDue() {
     if (status.ok() && (complete.empty() || complete.back().id != publish.id)) {
       complete.push_back(publish);
     }
-    if (status.ok()) KeepStaying(jobs_.at(publish.job), publish);
     core_->CheckpointPublished(publish.job, publish.id, status, now_, actions);
     if (!Perform(actions)) return;
   }
@@ -147,15 +146,19 @@ void FakeCluster::MoveDue() {
 }
 
 // Those that do not stay go: what one rests on that stays must stay as well.
-void FakeCluster::KeepStaying(JobLedger& ledger, const CheckpointPublish& publish) {
-  const auto stays = [&publish](CheckpointId id) {
-    return std::find(publish.staying.begin(), publish.staying.end(), id) != publish.staying.end();
+void FakeCluster::KeepStaying(const JobId& job) {
+  JobLedger& ledger = jobs_.at(job);
+  const CheckpointRemoval removal = core_->CheckpointsToRemove(job);
+  if (removal.staying.empty()) return;
+  const auto stays = [&removal](CheckpointId id) {
+    const auto& staying = removal.staying;
+    return id > staying.back() || std::find(staying.begin(), staying.end(), id) != staying.end();
   };
   for (const CheckpointPublish& one : ledger.complete) {
     if (!stays(one.id)) ledger.gone.insert(one.id);
     for (const CheckpointPart& part : one.parts) {
       if (!stays(one.id) || part.base == CheckpointId(0) || stays(part.base)) continue;
-      Fail(absl::StrCat(publish.job, " checkpoint ", one.id.value(), " stays, its base ",
+      Fail(absl::StrCat(job, " checkpoint ", one.id.value(), " stays, its base ",
                         part.base.value(), " goes"));
     }
   }
