@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/tensor/held_folder.h"
 #include "common/tensor/model_file.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
@@ -194,6 +195,23 @@ TEST_CASE("Staged models: a folder of another file system is told in words", "[c
   fs::remove_all(out);
   CHECK_STATUS(status, absl::StatusCode::kFailedPrecondition, "they lie on different file systems");
   CHECK(ExporterIn(staged) == Incarnation(7));
+}
+
+TEST_CASE("Staged models: who writes on after the removal brings nothing back (issue 20)",
+          "[common][tensor]") {
+  const std::string out = TestPath("removed"), staged = out + "/.export-0-7";
+  REQUIRE_OK_AND_ASSIGN(const HeldFolder held, HeldFolder::Make(staged));
+  Write(held.path(), 1, Incarnation(7));
+  CHECK(ExporterIn(staged) == Incarnation(7));
+  RemoveStagedModel(staged);  // Its writer was taken for dead, and its job has ended.
+  const auto write_on = [&] {
+    return WriteModelFiles(held.path(), "shirt-1", {}, {}, {}, "", nullptr, Incarnation(7));
+  };
+  CHECK_STATUS(write_on(), absl::StatusCode::kNotFound, "cannot create");
+  CHECK_FALSE(fs::exists(staged));
+  fs::create_directory(staged);  // Of somebody else, by then.
+  CHECK_STATUS(write_on(), absl::StatusCode::kNotFound, "cannot create");
+  CHECK(fs::is_empty(staged));
 }
 
 }  // namespace

@@ -9,8 +9,10 @@
 #include "common/observability/log.h"
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
+#include "common/tensor/held_folder.h"
 #include "common/tensor/model_file.h"
 #include "common/tensor/staged_model.h"
 #include "worker/task/task_messages.h"
@@ -239,7 +241,7 @@ bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
 
 bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
                   absl::Status* result) {
-  *result = work.staged_path.empty() ? WriteModel(work.export_path, versions) : MoveModel(work);
+  *result = work.staged_path.empty() ? StageModel(work, versions) : MoveModel(work);
   activity_.End();
   if (result->ok()) {
     LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
@@ -248,6 +250,13 @@ bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& ver
   const bool staged = work.staged_path.empty();
   if (staged && (!result->ok() || Fenced())) RemoveStagedModel(work.export_path);
   return true;
+}
+
+// By the folder's descriptor: its name is not looked up again.
+absl::Status Task::StageModel(const Work& work, const absl::btree_map<TableId, Version>& versions) {
+  if (Fenced()) return absl::AbortedError("this task has been fenced off");
+  CAPSTAN_ASSIGN_OR_RETURN(const HeldFolder folder, HeldFolder::Make(work.export_path));
+  return Annotate(WriteModel(folder.path(), versions), work.export_path);
 }
 
 absl::Status Task::MoveModel(const Work& work) {

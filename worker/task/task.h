@@ -72,6 +72,7 @@ class Task final : private TaskPort {
   std::shared_ptr<TableArrays> FreeGradient();
   absl::Status WriteModel(const std::string& folder,
                           const absl::btree_map<TableId, Version>& versions);
+  absl::Status StageModel(const Work& work, const absl::btree_map<TableId, Version>& versions);
   absl::Status MoveModel(const Work& work);
   absl::StatusOr<TableRows> WriteRows(const std::string& folder, const v1::TableSpec& table);
   absl::StatusOr<v1::RoutingTable> NewestRouting();

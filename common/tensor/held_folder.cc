@@ -1,0 +1,23 @@
+#include "common/tensor/held_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "common/tensor/durable_file.h"
+
+namespace capstan {
+
+absl::StatusOr<HeldFolder> HeldFolder::Make(const std::string& path) {
+  CAPSTAN_RETURN_IF_ERROR(MakeDirectories(path));
+  Descriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.ok()) return HeldFolder(std::move(fd));
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot open the folder ", path));
+}
+
+std::string HeldFolder::path() const { return absl::StrCat("/proc/self/fd/", fd_.get()); }
+
+}  // namespace capstan

@@ -1,0 +1,36 @@
+// HeldFolder: a folder by which a process goes on to mean the same one, whatever becomes of its
+// name: files that are made in it after it was removed are refused, not put into a new folder of
+// that name.
+//
+// A task that was taken for dead, and wakes up after its job has ended, must not bring back the
+// folder that it was writing into: nobody would come for it any more.
+// Thread safety: immutable.
+#ifndef CAPSTAN_COMMON_TENSOR_HELD_FOLDER_H_
+#define CAPSTAN_COMMON_TENSOR_HELD_FOLDER_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "common/storage/descriptor.h"
+
+namespace capstan {
+
+class HeldFolder {
+ public:
+  // Makes the folder, and those above it; it may exist.
+  // Errors: that of the operating system, with the path.
+  static absl::StatusOr<HeldFolder> Make(const std::string& path);
+
+  // The folder, by its descriptor, for this process alone and while this lives. What is made below
+  // it fails with kNotFound once the folder is removed.
+  std::string path() const;
+
+ private:
+  explicit HeldFolder(Descriptor fd) : fd_(std::move(fd)) {}
+  Descriptor fd_;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_TENSOR_HELD_FOLDER_H_
