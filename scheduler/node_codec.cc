@@ -45,6 +45,7 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.set_restore_term(assignment.restore.restore_term.value());
   out.set_restore_folder(assignment.restore.restore_folder);
   out.set_log_term(assignment.restore.log_term.value());
+  out.set_unique_id(job.plan.unique_id);
   if (assignment.checkpoint.id == CheckpointId(0)) return;
   out.mutable_checkpoint()->set_checkpoint_id(assignment.checkpoint.id.value());
   out.mutable_checkpoint()->set_folder(assignment.checkpoint.folder);
@@ -111,7 +112,8 @@ absl::StatusOr<std::vector<StoredShard>> DecodeStored(const v1::RegisterRequest&
     stored.push_back({.job = shard.job_id(),
                       .shard = {TableId(shard.table()), ShardId(shard.shard())},
                       .term = Term(shard.term()),
-                      .position = Position(shard.position())});
+                      .position = Position(shard.position()),
+                      .unique_id = Cut(shard.unique_id(), kNameBytesMax)});
   }
   return stored;
 }
@@ -144,6 +146,7 @@ void EncodeRegistration(const Registration& registration, v1::RegisterResponse& 
   out.set_sync_interval_ms(absl::ToInt64Milliseconds(registration.sync_interval));
   out.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   out.set_read_lease_ms(absl::ToInt64Milliseconds(registration.read_lease));
+  for (const std::string& log : registration.living_logs) out.add_living_logs(log);
 }
 
 absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) {

@@ -11,6 +11,7 @@
 #include "common/status/status_macros.h"
 #include "common/tensor/staged_model.h"
 #include "scheduler/admitted_codec.h"
+#include "scheduler/cluster_id.h"
 #include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/scheduler_service_answers.h"
@@ -43,8 +44,10 @@ SchedulerCore::Options CountingFrom(absl::Time wall, SchedulerCore::Options opti
 }  // namespace
 
 SchedulerService::SchedulerService(const Options& options, Store* store, const Clock* clock,
-                                   std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs)
+                                   std::string cluster_id, std::unique_ptr<SchedulerCore> core,
+                                   AdmittedJobs jobs)
     : data_folder_(options.data_folder),
+      cluster_id_(std::move(cluster_id)),
       on_fatal_(options.on_fatal),
       clock_(clock),
       calendar_(clock->Now(), absl::Now()),
@@ -68,8 +71,9 @@ absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const O
     if (jobs.contains(job.id)) continue;
     return absl::DataLossError(absl::StrCat("the store has no specification of ", job.id));
   }
-  std::unique_ptr<SchedulerService> service(
-      new SchedulerService(options, store, clock, std::move(core), std::move(jobs)));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string cluster_id, ClusterIdOf(*store, rows));
+  std::unique_ptr<SchedulerService> service(new SchedulerService(
+      options, store, clock, std::move(cluster_id), std::move(core), std::move(jobs)));
   absl::MutexLock lock(&service->mutex_);
   service->restored_ = std::move(actions);
   return service;

@@ -117,7 +117,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   struct Answers;
 
   SchedulerService(const Options& options, Store* store, const Clock* clock,
-                   std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs);
+                   std::string cluster_id, std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs);
 
   // A call that is answered once something has happened, at the latest after its wait_limit_ms:
   // ask(ticket, limit, actions) tells the core of it. `calls` is where it waits.
@@ -165,6 +165,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
 
   // Constant after construction.
   const std::string data_folder_;
+  const std::string cluster_id_;
   const std::function<void(const absl::Status&)> on_fatal_;
   const Clock* const clock_;
   const Calendar calendar_;

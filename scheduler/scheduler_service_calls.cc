@@ -8,6 +8,7 @@
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/cut_reactor.h"
+#include "scheduler/cluster_id.h"
 #include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/scheduler_service.h"
@@ -203,6 +204,7 @@ absl::Status SchedulerService::Submit(AdmittedJob job, const std::optional<Resto
   }
   CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, disk_, job));
   const JobId id = job.plan.id;
+  job.plan.unique_id = absl::StrCat(cluster_id_, "-", RandomHex());
   auto admitted = std::make_shared<const AdmittedJob>(std::move(job));
   absl::MutexLock lock(&mutex_);
   CAPSTAN_RETURN_IF_ERROR(Running());

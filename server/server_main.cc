@@ -30,6 +30,7 @@
 #include "server/storage/checkpoint_writer.h"
 #include "server/storage/disk_table_source.h"
 #include "server/storage/file_row_disks.h"
+#include "server/storage/log_collector.h"
 #include "server/storage/server_log.h"
 #include "server/table_store/memory_budget.h"
 
@@ -43,6 +44,7 @@ struct Flags {
   NodeFlags node;
   std::string data_dir;
   std::string grace = "30s";
+  std::string log_grace = "24h";
   std::string data_listen;  // Empty: any port of the host of --listen; "off": none.
   MemoryBudget::Limits memory;
   std::string device = "cpu";
@@ -57,6 +59,13 @@ std::string CheckGrace(const std::string& text) {
 }
 
 // For CLI11, likewise.
+std::string CheckLogGrace(const std::string& text) {
+  absl::Duration grace;
+  if (absl::ParseDuration(text, &grace) && grace >= absl::ZeroDuration()) return "";
+  return absl::StrCat("got \"", text, "\", expected a time such as 24h, or inf");
+}
+
+// For CLI11, likewise.
 std::string CheckDataListen(const std::string& text) {
   if (text == kOff) return "";
   return std::string(ParseHostPort(text).status().message());
@@ -68,6 +77,11 @@ void AddFlags(CLI::App& app, Flags* flags) {
       "--data-dir", flags->data_dir,
       "Folder of this server alone, for the write-ahead logs of jobs with durability LOG "
       "and rows of tables with memory_mib; without it such jobs are refused");
+  app.add_option("--log-grace", flags->log_grace,
+                 "How long a log in the data folder stays whose job the scheduler does not know, "
+                 "or has ended; inf: for ever")
+      ->check(CheckLogGrace)
+      ->capture_default_str();
   app.add_option("--data-listen", flags->data_listen,
                  "host:port for data connections, by which workers push and pull beside gRPC; "
                  "default: any free port of the host of --listen; off: none, gRPC carries all")
@@ -130,6 +144,7 @@ class Daemon final : public NodeProgram {
   DeadlineTimer timer_;
   GrpcReplicaTransport transport_;
   std::unique_ptr<ServerLog> log_;  // Likewise null.
+  std::unique_ptr<LogCollector> collector_;
   std::unique_ptr<DiskTableSource> source_;
   CheckpointWriter checkpoints_;
   std::unique_ptr<ServerAgent> tables_;
@@ -153,6 +168,7 @@ ServerAgent::Options Daemon::TableOptions() {
   options.device = device_.get();
   options.log = log_.get();
   if (log_ != nullptr) options.stored = [this] { return log_->Stored(); };
+  options.unclaimed = collector_.get();
   options.source = source_.get();
   options.checkpoints = &checkpoints_;
   options.on_change = [this] { node_->Wake(); };  // Nothing changes before the agent starts.
@@ -193,9 +209,12 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(options.folder));
   log_ = std::make_unique<ServerLog>(std::move(options));
   CAPSTAN_RETURN_IF_ERROR(log_->Open());
-  for (const auto& [job, status] : log_->Unreadable()) {
-    LogError({.job = job}, "its log cannot be read: {}", std::string(status.message()));
+  for (const auto& [log, status] : log_->Unreadable()) {
+    LogError({}, "log {} cannot be read: {}", log, std::string(status.message()));
   }
+  LogCollector::Options collecting{.disk = &disk_, .folder = folder + "/logs"};
+  absl::ParseDuration(flags_.log_grace, &collecting.grace);  // Checked when the flags were read.
+  collector_ = std::make_unique<LogCollector>(log_.get(), std::move(collecting));
   return absl::OkStatus();
 }
 

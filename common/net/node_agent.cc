@@ -143,6 +143,7 @@ NodeAgent::Outcome NodeAgent::Register() {
   sync_timeout_ = agent_timing::SyncTimeout(response);
   read_lease_ = absl::Milliseconds(response.read_lease_ms());
   tie_.Keep(node_id_, incarnation_);
+  handler_->Registered(response);
   handler_->Restarted(node_id_, incarnation_);
   LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
           incarnation_.value(), options_.scheduler);

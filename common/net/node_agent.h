@@ -38,6 +38,8 @@ class NodeHandler {
   virtual ~NodeHandler() = default;
   // Adds to a registration what the node knows of at that moment (`stored`).
   virtual void FillRegistration(v1::RegisterRequest& /*request*/) {}
+  // The scheduler's answer to a registration; Restarted follows.
+  virtual void Registered(const v1::RegisterResponse& /*response*/) {}
   // A new life has begun (the first one too): whatever an earlier one held is void; drop all of it.
   virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
   // Adds the node's state (`tables` or `tasks`) to a request; the rest is the agent's.

@@ -181,6 +181,9 @@ absl::Status PosixDisk::SyncFolder(const std::string& path) {
 
 absl::StatusOr<std::vector<std::string>> PosixDisk::List(const std::string& path) {
   DIR* folder = opendir(path.c_str());
+  if (folder == nullptr && errno == ENOTDIR) {
+    return absl::NotFoundError(absl::StrCat("cannot list ", path, ": it is no folder"));
+  }
   if (folder == nullptr) return DiskError("list", path);
   std::vector<std::string> names;
   errno = 0;

@@ -58,6 +58,8 @@ struct JobPlan {
   Objective objective = Objective::kClasses;
   DeviceNeed device;           // Of each task.
   uint64_t submission_id = 0;  // The client's name for its submission; 0: it gave none.
+  // Of all jobs of all clusters. The id is the name of a later job, too, where a store was lost.
+  std::string unique_id;
 
   // Servers that it cannot start without.
   int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
@@ -69,7 +71,7 @@ struct JobPlan {
             train_count, test_count, iterations_max, tables, export_path, replicas, log,
             server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
             checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders, objective,
-            device, submission_id);
+            device, submission_id, unique_id);
   }
 };
 

@@ -42,7 +42,7 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
                             bool draining, Instant now, Events& events) {
   if (ended()) return;
   shards_.SetServer(server, draining);
-  if (plan_.log) shards_.SetStored(server.node, stored);
+  if (plan_.log) shards_.SetStored(server.node, stored, plan_.unique_id);
   ++decisions_;  // It will not register again only because this scheduler has forgotten it.
   Advance(now, events);
 }

@@ -20,6 +20,7 @@ struct Story {
   explicit Story(int replicas, bool log = false, int server_count = 3,
                  Tables tables = Tables::kTrained) {
     plan.id = "job-1";
+    plan.unique_id = "cc-1";
     plan.mode = Mode::kSsp;
     plan.workers = 1;
     plan.replicas = replicas;
@@ -87,10 +88,11 @@ struct Story {
     run->OnNodesDied(dead, now, events);
   }
   // A new process of that name, with a log of these shards of table 0.
-  void Start(int number, const std::vector<int>& logged = {}) {
+  void Start(int number, const std::vector<int>& logged = {},
+             const std::string& unique_id = "cc-1") {
     std::vector<StoredShard> stored;
     for (const int shard : logged) {
-      stored.push_back({"job-1", {TableId(0), ShardId(shard)}, Term(1), Position(5)});
+      stored.push_back({"job-1", {TableId(0), ShardId(shard)}, Term(1), Position(5), unique_id});
     }
     run->OnServerJoined(Life(number), stored, /*draining=*/false, now, events);
   }
@@ -221,6 +223,12 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
     CHECK(job.Of().phase == TaskPhase::kTrain);
     CHECK_FALSE(job.Of().paused);
     CHECK(job.Of().samples == leases);
+  }
+  SECTION("it comes back with the log of another job that had this id (issue 20)") {
+    job.Start(2, shards, "aa-1");
+    CHECK(job.run->restore_source().log_term == Term(0));
+    job.Pass(absl::Seconds(40));
+    CHECK(job.run->state() == JobState::kFailed);
   }
   SECTION("it comes back without one, and the time runs out") {
     job.Start(2, {shards[0]});

@@ -117,11 +117,12 @@ struct StoredShard {
   JobId job;
   ShardKey shard;
   Term term;
-  Position position;  // Of the last whole record.
+  Position position;           // Of the last whole record.
+  std::string unique_id = {};  // JobPlan::unique_id of the job that wrote it.
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(job, shard, term, position);
+    archive(job, shard, term, position, unique_id);
   }
 };
 
@@ -147,6 +148,7 @@ struct Registration {
   absl::Duration lease;
   absl::Duration sync_interval;
   absl::Duration read_lease;  // No other server is made primary of its shards before this long.
+  std::vector<std::string> living_logs = {};  // Unique ids of the jobs with a log, for a server.
 };
 
 // What a primary says of one replica.

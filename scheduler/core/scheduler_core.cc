@@ -56,7 +56,21 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
   desired_changed_ = true;
   nodes_changed_ = true;
   Settle(now, actions);
-  return Registration{id, incarnation, options_.lease, options_.sync_interval, options_.read_lease};
+  Registration registration{.node = id,
+                            .incarnation = incarnation,
+                            .lease = options_.lease,
+                            .sync_interval = options_.sync_interval,
+                            .read_lease = options_.read_lease};
+  if (info.role == Role::kServer) registration.living_logs = LivingLogs();
+  return registration;
+}
+
+std::vector<std::string> SchedulerCore::LivingLogs() const {
+  std::vector<std::string> living;
+  for (const auto& [id, entry] : jobs_) {
+    if (entry.plan.log && !ended_.contains(entry.number)) living.push_back(entry.plan.unique_id);
+  }
+  return living;
 }
 
 absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, Instant now,

@@ -253,6 +253,7 @@ class SchedulerCore {
     Instant until;
   };
 
+  std::vector<std::string> LivingLogs() const;
   void NoteStall(Instant now, Actions& actions);
   // After every message, in this order.
   void Settle(Instant now, Actions& actions);

@@ -75,12 +75,14 @@ void ShardMap::SetServer(const ServerRef& server, bool draining) {
   settled_ = false;
 }
 
-void ShardMap::SetStored(const NodeId& server, absl::Span<const StoredShard> stored) {
+void ShardMap::SetStored(const NodeId& server, absl::Span<const StoredShard> stored,
+                         const std::string& unique_id) {
   const auto it = servers_.find(server);
   if (it == servers_.end()) return;
   it->second.stored.clear();
   for (const StoredShard& shard : stored) {
-    if (shard.job == routing_.job) it->second.stored[shard.shard] = {shard.term, shard.position};
+    if (shard.job != routing_.job || shard.unique_id != unique_id) continue;
+    it->second.stored[shard.shard] = {shard.term, shard.position};
   }
   settled_ = false;
 }

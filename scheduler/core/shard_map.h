@@ -56,7 +56,10 @@ class ShardMap {
   // A live server, of the job or not. REQUIRES: an earlier life of that name has died.
   void SetServer(const ServerRef& server, bool draining);
   // What the logs of a live server hold; entries of other jobs are passed over.
-  void SetStored(const NodeId& server, absl::Span<const StoredShard> stored);
+  // Those of other jobs are passed over, also of one that had this job's id in another cluster, or
+  // before the store was lost.
+  void SetStored(const NodeId& server, absl::Span<const StoredShard> stored,
+                 const std::string& unique_id = "");
   // Its shards get another primary from `fenced_at` on, when it answers no reads any more.
   void ServerDied(const NodeId& server, Instant fenced_at);
   // A live server holds nothing of this job any more, nor can it: to the job it is dead until its

@@ -79,6 +79,11 @@ void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
   for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
 }
 
+void ServerAgent::Registered(const v1::RegisterResponse& response) {
+  if (options_.unclaimed == nullptr) return;
+  options_.unclaimed->OnLiving({response.living_logs().begin(), response.living_logs().end()});
+}
+
 void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
   {
     absl::MutexLock lock(&mutex_);
@@ -132,6 +137,7 @@ void ServerAgent::SyncAnswered(absl::Duration read_lease) {
     read_lease_ = until;
   }
   options_.jobs->SetReadLease(until);
+  if (options_.unclaimed != nullptr) options_.unclaimed->CollectDue();
 }
 
 void ServerAgent::TakeDesired(const v1::SyncNodeResponse& response) {

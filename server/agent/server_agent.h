@@ -59,6 +59,8 @@ class ServerAgent final : public NodeHandler {
     ShardDevice* device = nullptr;         // Null: dense shards are the host's.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
+    // What becomes of logs that no living job needs. Null: they stay.
+    UnclaimedLogs* unclaimed = nullptr;
     TableSource* source = nullptr;                         // Null: nothing can be restored.
     CheckpointSink* checkpoints = nullptr;                 // Null: checkpoints fail.
     SnapshotLeases::Limits snapshots;                      // Of each job.
@@ -77,6 +79,7 @@ class ServerAgent final : public NodeHandler {
   void Stop();  // Lets the shards in the making be finished. Idempotent.
 
   void FillRegistration(v1::RegisterRequest& request) override;
+  void Registered(const v1::RegisterResponse& response) override;
   void Restarted(const NodeId& node_id, Incarnation incarnation) override;
   void FillState(v1::SyncNodeRequest& request) override;
   void SyncAnswered(absl::Duration read_lease) override;

@@ -8,6 +8,7 @@
 #include "server/agent/server_agent.h"
 #include "server/optimizer/optimizer_from_proto.h"
 #include "server/service/codec.h"
+#include "server/service/record_sink.h"
 #include "server/table_store/shard_factory.h"
 
 namespace capstan::server {
@@ -44,6 +45,11 @@ class ShardFromLog final : public ShardReader {
 
 absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAssignment& desired) {
   const bool logs = desired.durability() == v1::LOG;
+  if (!IsUniqueId(desired.unique_id())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unique_id: \"", desired.unique_id(), "\", expected at most ",
+                     kUniqueIdBytesMax, " characters of [0-9a-f-]"));
+  }
   if (logs && options_.log == nullptr) {
     return absl::InvalidArgumentError(
         "durability LOG: this server keeps no log; start it with a folder for its logs");
@@ -73,6 +79,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
     options.node = node_id_;
     options.incarnation = incarnation_;
   }
+  if (logs) options_.log->Identify(desired.job_id(), desired.unique_id());
   return std::make_shared<HeldJob>(std::move(options), std::move(factory));
 }
 

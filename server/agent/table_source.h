@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
@@ -54,6 +55,17 @@ class CheckpointSink {
   // `done` is called once, later, from any thread; never before Write has returned.
   virtual void Write(const JobId& job, const v1::CheckpointOrder& order,
                      std::vector<CapturedShard> shards, Done done) = 0;
+};
+
+// Logs on this server that belong to no job which the scheduler knows and which has not ended.
+// Thread safety: the agent's thread calls it.
+class UnclaimedLogs {
+ public:
+  virtual ~UnclaimedLogs() = default;
+  // The unique ids of all jobs that may need their logs, at the beginning of a life.
+  virtual void OnLiving(const absl::btree_set<std::string>& living) = 0;
+  // Called with each answered sync: removes those whose time is over. Must not wait.
+  virtual void CollectDue() = 0;
 };
 
 }  // namespace capstan::server

@@ -11,7 +11,9 @@
 #ifndef CAPSTAN_SERVER_SERVICE_RECORD_SINK_H_
 #define CAPSTAN_SERVER_SERVICE_RECORD_SINK_H_
 
+#include <cstddef>
 #include <memory>
+#include <string>
 
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
@@ -19,10 +21,19 @@
 
 namespace capstan::server {
 
+// A job's unique id becomes part of a folder's name. Empty: of a job that has none, in tests.
+inline constexpr size_t kUniqueIdBytesMax = 64;
+inline bool IsUniqueId(const std::string& id) {
+  return id.size() <= kUniqueIdBytesMax && id.find_first_not_of("0123456789abcdef-") == id.npos;
+}
+
 class RecordSink {
  public:
   virtual ~RecordSink() = default;
 
+  // What follows of the job is of the one with this unique id (proto/scheduler.proto). One that
+  // keeps logs longer than jobs live must not take another's log for this one's.
+  virtual void Identify(const JobId& /*job*/, const std::string& /*unique_id*/) {}
   // The shard's state at snapshot->position() of `term`, and the rows of a bucket, which are read
   // when their turn comes. If that is kAborted the shard is held no more, or was made anew: what
   // comes of it up to the next Begin or Forget counts no more.

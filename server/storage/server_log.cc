@@ -7,6 +7,22 @@
 
 namespace capstan::server {
 
+namespace {
+
+// A job's id has no '.' (common/job/validate.h).
+constexpr char kUniqueIdMark = '.';
+
+std::string LogNameOf(const JobId& job, const std::string& unique_id) {
+  return unique_id.empty() ? job : absl::StrCat(job, std::string(1, kUniqueIdMark), unique_id);
+}
+
+std::string UniqueIdIn(const std::string& log) {
+  const size_t mark = log.find(kUniqueIdMark);
+  return mark == std::string::npos ? "" : log.substr(mark + 1);
+}
+
+}  // namespace
+
 ServerLog::ServerLog(Options options) : options_(std::move(options)), runner_(options_.execute) {}
 
 ServerLog::~ServerLog() { Stop(); }
@@ -16,8 +32,8 @@ absl::Status ServerLog::Open() {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                            options_.disk->List(options_.folder));
   for (const std::string& name : names) {
-    // Anything else in the folder (the lock file) is not a log.
-    if (!options_.disk->List(FolderOf(name)).ok()) continue;
+    // What is no folder is no log.
+    if (absl::IsNotFound(options_.disk->List(FolderOf(name)).status())) continue;
     const auto job = std::make_shared<Job>();
     {
       const absl::MutexLock lock(&job->mutex);
@@ -43,25 +59,31 @@ void ServerLog::Stop() {
   runner_.Stop();
 }
 
-std::shared_ptr<ServerLog::Job> ServerLog::Find(const JobId& job) const {
+std::string ServerLog::NameOf(const JobId& job) const {
+  const auto known = unique_ids_.find(job);
+  return LogNameOf(job, known == unique_ids_.end() ? "" : known->second);
+}
+
+std::shared_ptr<ServerLog::Job> ServerLog::Find(const std::string& log) const {
   const absl::MutexLock lock(&mutex_);
-  const auto entry = jobs_.find(job);
+  const auto entry = jobs_.find(log);
   return entry == jobs_.end() ? nullptr : entry->second;
 }
 
 std::vector<v1::StoredShard> ServerLog::Stored() const {
-  absl::btree_map<JobId, std::shared_ptr<Job>> jobs;
+  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
   {
     const absl::MutexLock lock(&mutex_);
     jobs = jobs_;
   }
   std::vector<v1::StoredShard> shards;
-  for (const auto& [id, job] : jobs) {
+  for (const auto& [log, job] : jobs) {
     const absl::MutexLock lock(&job->mutex);
     if (job->log == nullptr) continue;
     for (const StoredState& state : job->log->Stored()) {
       v1::StoredShard& shard = shards.emplace_back();
-      shard.set_job_id(id);
+      shard.set_job_id(log.substr(0, log.find(kUniqueIdMark)));
+      shard.set_unique_id(UniqueIdIn(log));
       shard.set_table(state.shard.table.value());
       shard.set_shard(state.shard.shard.value());
       shard.set_term(state.term.value());
@@ -71,30 +93,58 @@ std::vector<v1::StoredShard> ServerLog::Stored() const {
   return shards;
 }
 
-std::vector<std::pair<JobId, absl::Status>> ServerLog::Unreadable() const {
-  absl::btree_map<JobId, std::shared_ptr<Job>> jobs;
+std::vector<ServerLog::LogName> ServerLog::Names() const {
+  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
   {
     const absl::MutexLock lock(&mutex_);
     jobs = jobs_;
   }
-  std::vector<std::pair<JobId, absl::Status>> unreadable;
-  for (const auto& [id, job] : jobs) {
+  std::vector<LogName> names;
+  for (const auto& [log, job] : jobs) {
+    const std::string unique_id = UniqueIdIn(log);
+    if (unique_id.empty() || !IsUniqueId(unique_id)) continue;
     const absl::MutexLock lock(&job->mutex);
-    if (job->log == nullptr && !job->failure.ok()) unreadable.emplace_back(id, job->failure);
+    if (job->log != nullptr || !job->failure.ok()) names.push_back({log, unique_id});
+  }
+  return names;
+}
+
+void ServerLog::BeginLife() {
+  const absl::MutexLock lock(&mutex_);
+  identified_.clear();
+}
+
+bool ServerLog::IsIdentified(const std::string& name) const {
+  const absl::MutexLock lock(&mutex_);
+  return identified_.contains(name);
+}
+
+std::vector<std::pair<std::string, absl::Status>> ServerLog::Unreadable() const {
+  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
+  {
+    const absl::MutexLock lock(&mutex_);
+    jobs = jobs_;
+  }
+  std::vector<std::pair<std::string, absl::Status>> unreadable;
+  for (const auto& [log, job] : jobs) {
+    const absl::MutexLock lock(&job->mutex);
+    if (job->log == nullptr && !job->failure.ok()) unreadable.emplace_back(log, job->failure);
   }
   return unreadable;
 }
 
 absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
                              const JobLog::Install& install, const JobLog::Replay& replay) const {
-  if (options_.execute == nullptr) {
+  std::string log;
+  {
     const absl::MutexLock lock(&mutex_);
+    log = NameOf(job);
     const auto written = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return !unwritten_.contains(job);
+      return !unwritten_.contains(log);
     };
-    mutex_.Await(absl::Condition(&written));
+    if (options_.execute == nullptr) mutex_.Await(absl::Condition(&written));
   }
-  const std::shared_ptr<Job> found = Find(job);
+  const std::shared_ptr<Job> found = Find(log);
   if (found == nullptr) {
     return absl::NotFoundError(absl::StrCat(options_.folder, " has no log of job ", job));
   }
@@ -102,10 +152,21 @@ absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
   found->gone.erase(shard);  // Whoever reads it goes on from what is there.
   if (found->log != nullptr) return found->log->Read(shard, install, replay);
   if (!found->failure.ok()) return found->failure;
-  return absl::NotFoundError(absl::StrCat(FolderOf(job), " holds nothing"));
+  return absl::NotFoundError(absl::StrCat(FolderOf(log), " holds nothing"));
 }
 
 // ---------------------------------------------------------------- queue
+
+void ServerLog::Identify(const JobId& job, const std::string& unique_id) {
+  const absl::MutexLock lock(&mutex_);
+  unique_ids_[job] = unique_id;
+  identified_.insert(LogNameOf(job, unique_id));
+}
+
+void ServerLog::Remove(const std::string& name) {
+  const size_t mark = name.find(kUniqueIdMark);
+  Enqueue({.kind = Entry::Kind::kForgetJob, .job = name.substr(0, mark), .log = name});
+}
 
 void ServerLog::Begin(const JobId& job, const ShardKey& shard, Term term,
                       std::shared_ptr<const v1::ShardSnapshot> snapshot,
@@ -113,6 +174,7 @@ void ServerLog::Begin(const JobId& job, const ShardKey& shard, Term term,
   const int64_t bytes = static_cast<int64_t>(snapshot->ByteSizeLong());
   Enqueue({.kind = Entry::Kind::kBegin,
            .job = job,
+           .log = {},
            .shard = shard,
            .term = term,
            .snapshot = std::move(snapshot),
@@ -125,6 +187,7 @@ void ServerLog::Append(const JobId& job, const ShardKey& shard, Term term,
   const int64_t bytes = static_cast<int64_t>(record->values().size());
   Enqueue({.kind = Entry::Kind::kAppend,
            .job = job,
+           .log = {},
            .shard = shard,
            .term = term,
            .record = std::move(record),
@@ -134,6 +197,7 @@ void ServerLog::Append(const JobId& job, const ShardKey& shard, Term term,
 void ServerLog::Continue(const JobId& job, const ShardKey& shard, Term term, Position position) {
   Enqueue({.kind = Entry::Kind::kContinue,
            .job = job,
+           .log = {},
            .shard = shard,
            .term = term,
            .position = position});
@@ -160,7 +224,8 @@ void ServerLog::Enqueue(Entry entry) {
       entry.rows.reset();
       entry.record.reset();
     }
-    ++unwritten_[entry.job];
+    if (entry.log.empty()) entry.log = NameOf(entry.job);
+    ++unwritten_[entry.log];
     queue_.push_back(std::move(entry));
     if (draining_) return;
     draining_ = true;
@@ -178,9 +243,9 @@ void ServerLog::Drain() {
       draining_ = !group.empty();
       if (!draining_) return;
     }
-    absl::btree_map<JobId, std::vector<Entry>> by_job;
-    for (Entry& entry : group) by_job[entry.job].push_back(std::move(entry));
-    for (const auto& [id, entries] : by_job) WriteJob(id, entries);
+    absl::btree_map<std::string, std::vector<Entry>> by_log;
+    for (Entry& entry : group) by_log[entry.log].push_back(std::move(entry));
+    for (const auto& [log, entries] : by_log) WriteJob(log, entries);
     // A given executor decides when the next group is due.
     if (options_.execute != nullptr) return runner_.Run([this] { Drain(); });
   }
@@ -188,11 +253,12 @@ void ServerLog::Drain() {
 
 // ---------------------------------------------------------------- writing
 
-void ServerLog::WriteJob(const JobId& id, const std::vector<Entry>& entries) {
+void ServerLog::WriteJob(const std::string& log, const std::vector<Entry>& entries) {
+  const JobId& id = entries.front().job;
   std::shared_ptr<Job> job;
   {
     const absl::MutexLock lock(&mutex_);
-    std::shared_ptr<Job>& entry = jobs_[id];
+    std::shared_ptr<Job>& entry = jobs_[log];
     if (entry == nullptr) entry = std::make_shared<Job>();
     job = entry;
   }
@@ -200,11 +266,11 @@ void ServerLog::WriteJob(const JobId& id, const std::vector<Entry>& entries) {
   absl::Status failed;
   {
     const absl::MutexLock lock(&job->mutex);
-    failed = WriteEntries(id, entries, *job, reached);
+    failed = WriteEntries(entries, *job, reached);
   }
   {
     const absl::MutexLock lock(&mutex_);
-    const auto unwritten = unwritten_.find(id);
+    const auto unwritten = unwritten_.find(log);
     unwritten->second -= entries.size();
     if (unwritten->second == 0) unwritten_.erase(unwritten);
   }
@@ -214,7 +280,7 @@ void ServerLog::WriteJob(const JobId& id, const std::vector<Entry>& entries) {
   if (!failed.ok()) options_.on_failed(id, failed);
 }
 
-absl::Status ServerLog::WriteEntries(const JobId& id, const std::vector<Entry>& entries, Job& job,
+absl::Status ServerLog::WriteEntries(const std::vector<Entry>& entries, Job& job,
                                      Reached& reached) {
   Reached written;  // And not committed yet.
   const auto commit = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex) -> absl::Status {
@@ -229,7 +295,7 @@ absl::Status ServerLog::WriteEntries(const JobId& id, const std::vector<Entry>& 
   for (const Entry& entry : entries) {
     const bool forget = entry.kind == Entry::Kind::kForgetJob;
     if (failed && !forget) continue;
-    absl::Status status = WriteEntry(id, entry, job, written);
+    absl::Status status = WriteEntry(entry, job, written);
     if (forget) reached.clear();
     if (entry.kind == Entry::Kind::kForget) reached.erase(entry.shard);
     if (status.ok() && job.log != nullptr && job.log->batch_bytes() >= kBatchBytesMax) {
@@ -242,24 +308,24 @@ absl::Status ServerLog::WriteEntries(const JobId& id, const std::vector<Entry>& 
   return job.failure;
 }
 
-absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job,
-                                   Reached& written) {
+absl::Status ServerLog::WriteEntry(const Entry& entry, Job& job, Reached& written) {
+  const std::string folder = FolderOf(entry.log);
   if (entry.kind == Entry::Kind::kForgetJob) {
     job.log.reset();
     job.failure = absl::OkStatus();
     job.gone.clear();
     job.lent.clear();
     written.clear();
-    return JobLog::Remove(*options_.disk, FolderOf(id));
+    return JobLog::Remove(*options_.disk, folder);
   }
   if (job.log == nullptr) {
     if (entry.kind == Entry::Kind::kContinue && job.failure.ok()) {
-      return absl::InternalError(absl::StrCat(FolderOf(id), " holds nothing that could go on"));
+      return absl::InternalError(absl::StrCat(folder, " holds nothing that could go on"));
     }
     if (entry.kind != Entry::Kind::kBegin) return job.failure;
     // A log that could not be read gives way to the new one.
-    if (!job.failure.ok()) CAPSTAN_RETURN_IF_ERROR(JobLog::Remove(*options_.disk, FolderOf(id)));
-    CAPSTAN_ASSIGN_OR_RETURN(job.log, JobLog::Open(options_.disk, FolderOf(id), options_.job));
+    if (!job.failure.ok()) CAPSTAN_RETURN_IF_ERROR(JobLog::Remove(*options_.disk, folder));
+    CAPSTAN_ASSIGN_OR_RETURN(job.log, JobLog::Open(options_.disk, folder, options_.job));
     job.failure = absl::OkStatus();
   }
   if (!job.failure.ok()) return job.failure;
@@ -276,7 +342,7 @@ absl::Status ServerLog::WriteEntry(const JobId& id, const Entry& entry, Job& job
     return absl::OkStatus();
   }
   if (entry.snapshot == nullptr && entry.record == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("the write-ahead log of job ", id,
+    return absl::ResourceExhaustedError(absl::StrCat("the write-ahead log of job ", entry.job,
                                                      " has more than ", options_.queue_bytes_max,
                                                      " bytes waiting for the disk"));
   }

@@ -7,7 +7,8 @@
 //                                                              records of the job are dropped
 //
 // Whatever arrives while a group is written is the next group, so that the slower the disk, the
-// larger the groups: no timer is needed. Each job's log is a folder of its own, <folder>/<job id>.
+// larger the groups: no timer is needed. Each job's log is a folder of its own,
+// <folder>/<job id>.<unique id>: another job of the same id does not meet it.
 // Thread safety: thread-safe. Callbacks run on the writer's thread, under no lock of this class.
 #ifndef CAPSTAN_SERVER_STORAGE_SERVER_LOG_H_
 #define CAPSTAN_SERVER_STORAGE_SERVER_LOG_H_
@@ -68,8 +69,20 @@ class ServerLog final : public RecordSink {
 
   // What is durable of all jobs, for RegisterRequest.
   std::vector<v1::StoredShard> Stored() const;
-  // Logs that could not be read, and why. Each stays untouched until its job begins a shard anew.
-  std::vector<std::pair<JobId, absl::Status>> Unreadable() const;
+  // Logs that could not be read, by their names, and why. Each stays untouched until its job begins
+  // a shard anew.
+  std::vector<std::pair<std::string, absl::Status>> Unreadable() const;
+
+  struct LogName {
+    std::string name;       // Of its folder.
+    std::string unique_id;  // Of its job.
+  };
+  // All logs on the disk that were written for a job with a unique id.
+  std::vector<LogName> Names() const;
+  // A new life begins: jobs that were identified before are held no more.
+  void BeginLife();
+  bool IsIdentified(const std::string& name) const;  // As a job's log, in this life.
+  void Remove(const std::string& name);              // As ForgetJob, of any log.
 
   // As JobLog::Read, once what was queued for the job is written (with options.execute: of what is
   // written): what a shard is made from is the last of its log. Errors: also why the job's log
@@ -77,6 +90,7 @@ class ServerLog final : public RecordSink {
   absl::Status Read(const JobId& job, const ShardKey& shard, const JobLog::Install& install,
                     const JobLog::Replay& replay) const;
 
+  void Identify(const JobId& job, const std::string& unique_id) override;
   void Begin(const JobId& job, const ShardKey& shard, Term term,
              std::shared_ptr<const v1::ShardSnapshot> snapshot,
              std::shared_ptr<CapturedRows> rows) override;
@@ -91,6 +105,7 @@ class ServerLog final : public RecordSink {
     enum class Kind { kBegin, kAppend, kContinue, kForget, kForgetJob };
     Kind kind = Kind::kBegin;
     JobId job;
+    std::string log = {};  // Its name.
     ShardKey shard;
     Term term;
     Position position;  // kContinue.
@@ -111,26 +126,30 @@ class ServerLog final : public RecordSink {
   // Of one job in a group: the last position of each shard.
   using Reached = absl::btree_map<ShardKey, std::pair<Term, Position>>;
 
-  std::string FolderOf(const JobId& job) const { return options_.folder + "/" + job; }
-  void Enqueue(Entry entry);
+  std::string FolderOf(const std::string& log) const { return options_.folder + "/" + log; }
+  std::string NameOf(const JobId& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Enqueue(Entry entry);  // Of an entry without a log's name: that of its job.
   void Drain();
-  void WriteJob(const JobId& id, const std::vector<Entry>& entries);
-  absl::Status WriteEntries(const JobId& id, const std::vector<Entry>& entries, Job& job,
-                            Reached& reached) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
-  absl::Status WriteEntry(const JobId& id, const Entry& entry, Job& job, Reached& reached)
+  void WriteJob(const std::string& log, const std::vector<Entry>& entries);
+  absl::Status WriteEntries(const std::vector<Entry>& entries, Job& job, Reached& reached)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
+  absl::Status WriteEntry(const Entry& entry, Job& job, Reached& reached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   // Begins the shard with all its rows, read now. Errors: those of reading them but kAborted.
   static absl::Status WriteBegin(const Entry& entry, Job& job, Reached& reached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   // Shared by the map and a call that is using it.
-  std::shared_ptr<Job> Find(const JobId& job) const;
+  std::shared_ptr<Job> Find(const std::string& log) const;
 
   const Options options_;
   mutable absl::Mutex mutex_;
-  absl::btree_map<JobId, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<JobId, std::string> unique_ids_ ABSL_GUARDED_BY(mutex_);  // As identified last.
+  absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);         // Logs, in this life.
+  absl::btree_map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // By log.
   std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::btree_map<JobId, size_t> unwritten_ ABSL_GUARDED_BY(mutex_);  // Entries; none is 0.
+  // Entries of each log; none is 0.
+  absl::btree_map<std::string, size_t> unwritten_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   TaskRunner runner_;  // Last: its thread uses all of the above.

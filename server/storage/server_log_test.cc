@@ -36,6 +36,7 @@ std::shared_ptr<const v1::ShardRecord> Record(int64_t position) {
 
 // A log whose groups are written when the test says so.
 struct Fixture {
+  explicit Fixture(uint64_t seed = 1) : disk(seed) {}
   ServerLog::Options Options() {
     ServerLog::Options options;
     options.disk = &disk;
@@ -73,7 +74,7 @@ struct Fixture {
   }
   std::vector<std::string> Logged() { return std::exchange(logged, {}); }
 
-  SimDisk disk{1};
+  SimDisk disk;
   std::deque<TaskRunner::Task> tasks;
   std::vector<std::string> logged;
   std::vector<std::string> failed;
@@ -208,6 +209,51 @@ TEST_CASE("ServerLog: a shard or job that is to be held no more leaves nothing",
   f.RunTasks();
   f.Open();
   CHECK(f.Stored() == Strings{"job-1/0 9:5", "job-2/0 1:0"});
+}
+
+TEST_CASE("ServerLog: a later job of the same id meets no log but its own (issue 20)",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Identify("job-1", "aa-1");
+  f.log->Begin("job-1", kA, Term(3), Snapshot(7), nullptr);
+  f.RunTasks();
+  f.Open();  // The scheduler's store is gone: its next job is job-1 again.
+  f.log->Identify("job-1", "bb-2");
+  CHECK_STATUS(f.log->Read("job-1", kA, nullptr, nullptr), absl::StatusCode::kNotFound, "job-1");
+  f.log->Begin("job-1", kB, Term(1), Snapshot(0), nullptr);
+  f.RunTasks();
+  f.Open();
+  std::vector<std::string> unique_ids;
+  for (const v1::StoredShard& shard : f.log->Stored()) unique_ids.push_back(shard.unique_id());
+  CHECK(f.Stored() == Strings{"job-1/0 3:7", "job-1/1 1:0"});
+  CHECK(unique_ids == Strings{"aa-1", "bb-2"});
+  f.log->Identify("job-1", "bb-2");
+  f.log->ForgetJob("job-1");
+  f.RunTasks();
+  CHECK(f.Stored() == Strings{"job-1/0 3:7"});
+  CHECK(f.disk.List("logs").value() == Strings{"job-1.aa-1"});
+}
+
+TEST_CASE("ServerLog: a log that cannot be listed is told, not passed over (issue 20)",
+          "[server][storage]") {
+  size_t unreadable = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Fixture f(seed);
+    f.Open();
+    f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+    f.RunTasks();
+    REQUIRE_OK(f.disk.Create("logs/lock"));
+    SimDisk::Rates rates;
+    rates.read_error = 0.3;
+    f.disk.SetRates(rates);
+    ServerLog log(f.Options());
+    if (!log.Open().ok()) continue;
+    INFO("seed " << seed);
+    REQUIRE(log.Stored().size() + log.Unreadable().size() == 1);
+    unreadable += log.Unreadable().size();
+  }
+  CHECK(unreadable > 0);
 }
 
 TEST_CASE("ServerLog: a job whose log fails is told once; others go on", "[server][storage]") {

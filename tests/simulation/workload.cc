@@ -112,6 +112,7 @@ v1::JobSpec MakeSpec(const Options& options) {
 scheduler::JobPlan MakePlan(const JobOptions& job) {
   scheduler::JobPlan plan;
   plan.id = "sim-1";
+  plan.unique_id = "5eed-1";
   plan.mode = static_cast<scheduler::Mode>(static_cast<int>(job.mode));
   plan.workers = job.workers;
   plan.servers = job.servers;
