@@ -51,7 +51,7 @@ TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, ta
   for (v1::JobStatus status = after; status.phase() != "starting";) {
     status = loopback.Get(job, status.revision(), 60'000);
   }
-  CHECK(loopback.Join(v1::WORKER, "worker-2").incarnation() == worker.incarnation() + 2);
+  CHECK(loopback.Join(v1::WORKER, "worker-2").incarnation() >= worker.incarnation() + 2);
   REQUIRE_OK_AND_ASSIGN(const std::string next,
                         loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
   CHECK(next == "small-2");
@@ -79,7 +79,7 @@ TEST_CASE("Scheduler service: a submission that comes again is answered with its
   CHECK(loopback.Submit(other).value() == "small-4");
 }
 
-TEST_CASE("Scheduler service: lives are numbered anew from the calendar where the store is gone",
+TEST_CASE("Scheduler service: no life is given out twice, where the store is gone or older",
           "[scheduler]") {
   const auto now = [] { return static_cast<uint64_t>(absl::ToUnixMillis(absl::Now())); };
   const uint64_t before = now();
@@ -87,10 +87,14 @@ TEST_CASE("Scheduler service: lives are numbered anew from the calendar where th
   const uint64_t first = loopback.Join(v1::SERVER, "server-1").incarnation();
   CHECK(first >= before);
   CHECK(loopback.Join(v1::SERVER, "server-2").incarnation() == first + 1);
-  loopback.Restart();
-  CHECK(loopback.Join(v1::SERVER, "server-1").incarnation() == first + 2);
+  // Also by a store from a backup, which does not know all that were given out (issue 20).
+  const StoreRows backup = loopback.store.Load().value();
+  const uint64_t last = loopback.Join(v1::SERVER, "server-3").incarnation();
+  while (now() <= last) std::this_thread::yield();  // Lives are given out more slowly than that.
+  loopback.StartWith(backup);
+  CHECK(loopback.Join(v1::SERVER, "server-1").incarnation() > last);
   const uint64_t later = now();
-  loopback.StartWithoutStore();
+  loopback.StartWith({});
   CHECK(loopback.Join(v1::SERVER, "server-1").incarnation() >= later);
 }
 

@@ -108,6 +108,10 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
                                            " is not wanted any more"));
   }
   CAPSTAN_RETURN_IF_ERROR(ValidateReport(report));
+  if (EndIfAhead(absl::StrCat("task ", task->rank.value()), "assignment", report.assignment_seen,
+                 task->assignment.generation, now, events)) {
+    return absl::OkStatus();
+  }
   tasks_.Renew(*task, report.preparing, now);
   ++revision_;
   const bool moved = TakeProgress(*task, report, now);
@@ -123,6 +127,18 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
     End(JobState::kFailed, {report.failure.reason, where + report.failure.message}, now, events);
   }
   return absl::OkStatus();
+}
+
+bool JobRun::EndIfAhead(const std::string& who, absl::string_view what, Generation seen,
+                        Generation ours, Instant now, Events& events) {
+  if (seen <= ours) return false;
+  End(JobState::kFailed,
+      {FailureReason::kInternal,
+       absl::StrCat(who, " has seen ", what, " ", seen.value(), ", expected at most ", ours.value(),
+                    ": the scheduler's store is an older copy of itself, and what it decided since "
+                    "is lost; go on from a checkpoint")},
+      now, events);
+  return true;
 }
 
 // Progress of an older report does no harm: every figure only grows.

@@ -197,6 +197,10 @@ class JobRun {
            (phase_ == JobPhase::kCheckpointing && after_checkpoint_ != After::kNextEpoch);
   }
   absl::Status ValidateReport(const TaskReport& report) const;
+  // What others have seen was durable before they were told. A state that does not have it is of
+  // an older copy of the store, and what was decided since is lost: then the job ends.
+  bool EndIfAhead(const std::string& who, absl::string_view what, Generation seen, Generation ours,
+                  Instant now, Events& events);
   static std::string TextOf(const Activity& activity);  // " (7 rows written)", or nothing.
   bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
   void NoteContradiction(Task& task, bool moved, Instant now);

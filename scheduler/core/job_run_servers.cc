@@ -63,6 +63,10 @@ void JobRun::MoveTask(Rank rank, Instant now, Events& events) {
 void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
                            Events& events) {
   if (ended() || !UsesServer(server) || shards_.HasFailed(server)) return;
+  if (EndIfAhead(server, "routing table", report.routing, routing_->generation, now, events) ||
+      EndIfAhead(server, "membership", report.membership, membership().generation, now, events)) {
+    return;
+  }
   if (report.failure.happened()) {
     // A log that cannot be written, or read back: other servers may have copies, and other logs.
     const bool reads_log = recovery_ && !recovery_->waiting && WaitsForLog() &&

@@ -227,8 +227,6 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
   SECTION("it comes back with the log of another job that had this id (issue 20)") {
     job.Start(2, shards, "aa-1");
     CHECK(job.run->restore_source().log_term == Term(0));
-    job.Pass(absl::Seconds(40));
-    CHECK(job.run->state() == JobState::kFailed);
   }
   SECTION("it comes back without one, and the time runs out") {
     job.Start(2, {shards[0]});

@@ -279,6 +279,8 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
 
 void SchedulerCore::Restored(Instant now, Actions& actions) {
   membership_.Restored(now, options_.rejoin);
+  // A store that was put back from a backup does not know the lives that were given out since.
+  next_incarnation_ = std::max(next_incarnation_, options_.first_incarnation);
   if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;
   absl::btree_map<uint64_t, JobEntry*> waiting;
   for (auto& [id, entry] : jobs_) {

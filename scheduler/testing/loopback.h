@@ -60,13 +60,14 @@ struct Loopback {
     store.Crash();
     Start();
   }
-  // Somebody removed the scheduler's data folder.
-  void StartWithoutStore() {
+  // Somebody removed the scheduler's data folder (no rows), or put an older one in its place.
+  void StartWith(const StoreRows& rows) {
     Stop();
-    std::vector<StoreWrite> gone;
-    const StoreRows rows = store.Load().value();
-    for (const auto& [key, bytes] : rows) gone.push_back({key, std::nullopt});
-    REQUIRE_OK(store.Write(gone));
+    std::vector<StoreWrite> writes;
+    const StoreRows before = store.Load().value();
+    for (const auto& [key, bytes] : before) writes.push_back({key, std::nullopt});
+    for (const auto& [key, bytes] : rows) writes.push_back({key, bytes});
+    REQUIRE_OK(store.Write(writes));
     Start();
   }
 
