@@ -21,6 +21,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddClusterCommands(*AddGroup(app, "cluster", "A cluster on this machine"), line);
   CLI::App* job = AddGroup(app, "job", "Submit and watch training jobs");
   AddJobCommands(*job, line);
+  AddRecoverCommand(*job, line);
   AddLogsCommand(*job, line);
   AddNodeCommands(*AddGroup(app, "node", "The cluster's servers and workers"), line);
   AddCheckpointCommands(*AddGroup(app, "checkpoint", "Copies of whole jobs on disk"), line);

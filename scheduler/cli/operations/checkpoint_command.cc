@@ -86,6 +86,19 @@ int Restore(const Settings& settings, const RestoreArguments& arguments) {
   return FollowToEnd(scheduler, submitted->job_id(), settings.format(), AfterSignal::kGoesOn);
 }
 
+// All but the checkpoint.
+void AddRestoreOptions(CLI::App& command, RestoreArguments& arguments) {
+  command.add_option("--servers", arguments.servers, "Servers; 0: all that are alive")
+      ->type_name("N");
+  command.add_option("--workers", arguments.workers, "Worker tasks")->type_name("N");
+  command
+      .add_option("-O,--directory", arguments.output,
+                  "Folder for the new job's files. Default: the output.directory of the saved "
+                  "job's file, which that job must have left; without one, the new job's own")
+      ->type_name("FOLDER");
+  command.add_flag("--no-wait", arguments.no_wait, "Print the job's id and return");
+}
+
 void AddRestore(CLI::App& checkpoint, CommandLine& line) {
   auto arguments = std::make_shared<RestoreArguments>();
   CLI::App* restore = AddCommand(
@@ -98,15 +111,7 @@ void AddRestore(CLI::App& checkpoint, CommandLine& line) {
       line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
   restore->add_option("FOLDER", arguments->folder, "A checkpoint, or a folder of checkpoints")
       ->required();
-  restore->add_option("--servers", arguments->servers, "Servers; 0: all that are alive")
-      ->type_name("N");
-  restore->add_option("--workers", arguments->workers, "Worker tasks")->type_name("N");
-  restore
-      ->add_option("-O,--directory", arguments->output,
-                   "Folder for the new job's files. Default: the output.directory of the saved "
-                   "job's file, which that job must have left; without one, the new job's own")
-      ->type_name("FOLDER");
-  restore->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
+  AddRestoreOptions(*restore, *arguments);
 }
 
 void AddShow(CLI::App& checkpoint, const std::string& name, const std::string& description,
@@ -142,6 +147,23 @@ void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line) {
       ->add_option("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
       ->required();
   AddRestore(checkpoint, line);
+}
+
+void AddRecoverCommand(CLI::App& job, CommandLine& line) {
+  auto arguments = std::make_shared<RestoreArguments>();
+  CLI::App* recover = AddCommand(
+      job, "recover", "Take a job back whose scheduler has lost its store, and follow it",
+      "  capstan job recover --checkpoint=out/checkpoints\n"
+      "The job goes on from its newest whole checkpoint, under a new id, and trains again what it\n"
+      "did since then: the logs that servers keep of it are not read.\n"
+      "Exit code: as `capstan checkpoint restore`.",
+      line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
+  recover
+      ->add_option("--checkpoint", arguments->folder,
+                   "The job's folder of checkpoints, or one of them")
+      ->type_name("FOLDER")
+      ->required();
+  AddRestoreOptions(*recover, *arguments);
 }
 
 }  // namespace capstan::cli
