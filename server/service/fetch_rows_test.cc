@@ -96,11 +96,26 @@ TEST_CASE("HeldJob: a shard may go while its rows are fetched", "[server]") {
   CHECK(disk.job->failure().ok());
 }
 
-TEST_CASE("HeldJob: what a fetch cannot read ends the job's tables, by name", "[server]") {
+TEST_CASE("HeldJob: a row that its disk has lost is a lost copy of the tables (issue 20)",
+          "[server]") {
   DiskJob disk;
   disk.disks.read_error = absl::DataLossError("row 7 on disk is not what was written");
-  CHECK_STATUS(disk.Pull(7), absl::StatusCode::kDataLoss, "row 7 on disk is not what was written");
-  CHECK(disk.job->failure().code() == absl::StatusCode::kDataLoss);
+  // As if this server were gone: the scheduler turns to other copies, and so do clients.
+  CHECK_STATUS(disk.Pull(7), absl::StatusCode::kUnavailable,
+               "row 7 on disk is not what was written");
+  CHECK(disk.job->failure().code() == absl::StatusCode::kUnavailable);
+  // Nobody is given what may be half of a push.
+  disk.disks.read_error = absl::OkStatus();
+  CHECK(disk.job->Capture({}).status().code() == absl::StatusCode::kUnavailable);
+}
+
+TEST_CASE("HeldJob: a full disk of rows is a lost copy of the tables (issue 20)", "[server]") {
+  DiskJob disk;
+  disk.disks.write_error = absl::ResourceExhaustedError("cannot write rows in /x: no space left");
+  absl::Status status;
+  for (uint64_t key = 0; status.ok() && key < 600; ++key) status = disk.Push({key});
+  CHECK_STATUS(status, absl::StatusCode::kUnavailable, "cannot write rows in /x: no space left");
+  CHECK(disk.job->failure().code() == absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

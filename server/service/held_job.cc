@@ -412,7 +412,11 @@ absl::Status HeldJob::ScanLocked(const v1::ScanRowsRequest& request, CallId call
     scan.unchanged_keys = request.since().unchanged_keys();
   }
   absl::StatusOr<ScannedRows> scanned = shard.store().Scan(scan);
-  if (!scanned.ok()) return Annotate(scanned.status(), NameOf(key));
+  if (!scanned.ok()) {
+    const absl::Status status = Annotate(scanned.status(), NameOf(key));
+    if (absl::IsUnavailable(status)) tables_.Fail(status);  // Another copy can answer.
+    return status;
+  }
   response->set_version(shard.core().version().value());
   response->set_rows(std::move(scanned->rows));
   response->set_unchanged(std::move(scanned->unchanged));

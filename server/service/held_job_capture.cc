@@ -66,7 +66,10 @@ class HeldJob::Rows final : public CapturedRows {
     if (job == nullptr) return absl::AbortedError("the job is held here no more");
     const absl::Status read = job->ReadTurn(*this);
     const bool vital = if_damaged_ == IfDamaged::kJobFails;
-    if (vital && absl::IsDataLoss(read)) job->Fail(read);
+    // Nobody can be given what this server cannot read: its copy is lost.
+    if (vital && (absl::IsDataLoss(read) || absl::IsUnavailable(read))) {
+      job->Fail(absl::UnavailableError(read.message()));
+    }
     return read;
   }
 
@@ -99,6 +102,7 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
     }
     const auto link = links_.find(key);
     if (link == links_.end() || !link->second->is_primary()) continue;
+    CAPSTAN_RETURN_IF_ERROR(tables_.failure());  // A push may be in half of the shard's rows.
     const PinId pin{++pins_};
     CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
                              tables_.Capture(key, CheckpointId(order.checkpoint_id()),
@@ -115,6 +119,7 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
 }
 
 absl::StatusOr<CapturedShard> HeldJob::CaptureAll(const ShardKey& key) {
+  CAPSTAN_RETURN_IF_ERROR(tables_.failure());
   const PinId pin{++pins_};
   CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.CaptureAll(key, pin));
   CapturedShard captured = CapturedLocked(key, std::move(copy));

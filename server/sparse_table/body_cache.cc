@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::server {
@@ -20,6 +21,11 @@ BodyCache::BodyCache(int64_t body_bytes, std::unique_ptr<RowDisk> disk)
       block_bits_(std::max(1, static_cast<int>(std::bit_width(kBlockBytes / body_bytes_))) - 1),
       block_mask_((Slot{1} << block_bits_) - 1),
       disk_(std::move(disk)) {}
+
+absl::Status BodyCache::LostCopy(const absl::Status& of_disk) {
+  if (of_disk.ok()) return of_disk;
+  return absl::UnavailableError(absl::StrCat("this copy of the rows is lost: ", of_disk.message()));
+}
 
 int64_t BodyCache::bytes() const {
   return static_cast<int64_t>(entries_.size() * (body_bytes_ + sizeof(Entry))) + disk_->bytes();
@@ -77,7 +83,7 @@ absl::Status BodyCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
     slots.push_back(*slot);
     bodies.push_back(At(*slot));
   }
-  if (status.ok()) status = disk_->Read(missing, bodies);
+  if (status.ok()) status = LostCopy(disk_->Read(missing, bodies));
   for (size_t i = 0; i < slots.size(); ++i) {
     if (status.ok()) {
       SetSlot(slots[i], heads->At(missing[i]));
@@ -211,7 +217,7 @@ absl::Status BodyCache::Spill(const std::vector<Slot>& victims, RowSlab* heads) 
     rows.push_back(entries_[slot].row);
     bodies.push_back(At(slot));
   }
-  if (!rows.empty()) CAPSTAN_RETURN_IF_ERROR(disk_->Write(rows, bodies));
+  if (!rows.empty()) CAPSTAN_RETURN_IF_ERROR(LostCopy(disk_->Write(rows, bodies)));
   for (const Slot slot : victims) {
     const Entry& entry = entries_[slot];
     if (!entry.is_long) ++left_;

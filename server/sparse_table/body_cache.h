@@ -72,10 +72,15 @@ class BodyCache {
   }
   static bool IsOnDisk(const char* head) { return (SlotOf(head) & kOnDisk) != 0; }
 
-  // Bodies of rows that are on disk, past the cache. Errors: of the disk.
+  // Bodies of rows that are on disk, past the cache. Errors: as LostCopy.
   absl::Status ReadPast(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) const {
-    return disk_->Read(rows, bodies);
+    return LostCopy(disk_->Read(rows, bodies));
   }
+
+  // What an error of the rows' disk means for their table, whatever its code: kUnavailable, with
+  // the disk's message. Without its rows this copy is worth nothing; a replica, a log or a
+  // checkpoint may have them, as if this server had died.
+  static absl::Status LostCopy(const absl::Status& of_disk);
 
   int64_t bodies() const { return static_cast<int64_t>(entries_.size() - free_.size()); }
   int64_t bytes() const;

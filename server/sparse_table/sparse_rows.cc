@@ -28,8 +28,9 @@ int64_t RowBytes(int64_t head, int64_t body) {
 absl::StatusOr<std::unique_ptr<BodyCache>> CacheOf(const SparseRows::Config& config) {
   if (config.memory_bytes == 0) return nullptr;
   const int64_t body_bytes = BodyBytes(config.dim, config.rule);
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<RowDisk> disk, config.disks->Open(body_bytes));
-  return std::make_unique<BodyCache>(body_bytes, std::move(disk));
+  absl::StatusOr<std::unique_ptr<RowDisk>> disk = config.disks->Open(body_bytes);
+  if (!disk.ok()) return BodyCache::LostCopy(disk.status());
+  return std::make_unique<BodyCache>(body_bytes, *std::move(disk));
 }
 
 }  // namespace

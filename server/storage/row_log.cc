@@ -56,8 +56,9 @@ absl::Status TakeRecords(const Plan& plan, size_t piece, absl::string_view bytes
   return absl::OkStatus();
 }
 
-absl::Status Damaged(RowNumber row) {
-  return absl::DataLossError(absl::StrCat("row ", row, " on disk is not what was written"));
+absl::Status Damaged(RowNumber row, const SpillFile& file) {
+  return absl::DataLossError(
+      absl::StrCat("row ", row, " on disk is not what was written: rows in ", file.folder()));
 }
 
 }  // namespace
@@ -206,7 +207,7 @@ absl::Status RowLog::Read(absl::Span<const RowNumber> rows, absl::Span<char* con
   return file_->Read(plan.pieces, [&](size_t piece, absl::string_view bytes) {
     return TakeRecords(plan, piece, bytes, record_bytes_, [&](size_t i, absl::string_view record) {
       const Record& it = plan.records[i];
-      if (!IsWhole(record, it.use, it.row)) return Damaged(it.row);
+      if (!IsWhole(record, it.use, it.row)) return Damaged(it.row, *file_);
       std::memcpy(bodies[it.index], record.data() + kHeadBytes, body_bytes_);
       return absl::OkStatus();
     });
@@ -302,7 +303,7 @@ absl::Status RowLog::CleanSegment(uint32_t index) {
           const absl::string_view record = records.substr(i * record_bytes_, record_bytes_);
           const RowNumber row = WordAt(record.data());
           if (PlaceOf(row) != index * segment_rows_ + i) continue;
-          if (!IsWhole(record, segment.in_file.use, row)) return Damaged(row);
+          if (!IsWhole(record, segment.in_file.use, row)) return Damaged(row, *file_);
           rows.push_back(row);
           bodies.push_back(record.data() + kHeadBytes);
         }

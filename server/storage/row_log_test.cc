@@ -136,7 +136,8 @@ TEST_CASE("RowLog: a changed bit anywhere in a record is found", "[server][stora
     const std::string whole = log.Bytes(0, kRecordBytes + at, 1);
     REQUIRE_OK(
         log.file->Write(0, kRecordBytes + at, std::string(1, static_cast<char>(whole[0] ^ 4))));
-    CHECK_STATUS(log.Read({7, 8, 9}), absl::StatusCode::kDataLoss, "row 8 on disk is not what");
+    CHECK_STATUS(log.Read({7, 8, 9}), absl::StatusCode::kDataLoss,
+                 "row 8 on disk is not what was written: rows in ");
     REQUIRE_OK(log.Read({7, 9}));
     REQUIRE_OK(log.file->Write(0, kRecordBytes + at, whole));
   }

@@ -41,6 +41,8 @@ class SpillFile {
   // ends the reading.
   using Take = std::function<absl::Status(size_t piece, absl::string_view bytes)>;
 
+  const std::string& folder() const { return folder_; }
+
   // Errors, here and below: kResourceExhausted  no space; kUnavailable  any other failure of the
   // disk. They name the folder.
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(const std::string& folder,

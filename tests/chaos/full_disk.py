@@ -24,18 +24,19 @@ import cluster
 import namespaces
 import synthetic
 
-DISK_BYTES = 256 << 20  # Enough for a job's log (two segments and more), or for its checkpoints.
 FULL = "No space left on device"
 
 
 class FullDisks(chaos.ChaosCluster):
     """A cluster whose folders of logs and of checkpoints are file systems of their own."""
 
+    disk_bytes = 256 << 20  # Enough for a job's log (two segments and more), or its checkpoints.
+
     def mounted(self, name):
         folder = self.folder / name
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         if not os.path.ismount(folder):
-            size = f"size={DISK_BYTES}"
+            size = f"size={self.disk_bytes}"
             subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
         return folder
 
@@ -62,7 +63,7 @@ class FullDisks(chaos.ChaosCluster):
 
     def close(self):
         super().close()
-        for mount in self.folder.iterdir():
+        for mount in [*self.folder.glob("*"), *self.folder.glob("*/*")]:
             if os.path.ismount(mount):
                 subprocess.run(["umount", str(mount)], check=True)
 
