@@ -74,31 +74,6 @@ TEST_CASE("Job checkpoints: in BSP they are taken at exactly the iterations that
   story.CheckTrained(plan);
 }
 
-TEST_CASE("Job checkpoints: none is removed for one that is not durably complete (issue 20)",
-          "[scheduler][core]") {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    INFO("seed " << seed);
-    Story story({.seed = seed, .core = {}, .network = {}, .checkpoint_fails = 0.2,
-                 .publishing_ms = 1});
-    JobPlan plan = Plan(Mode::kAsp);
-    plan.checkpoint_interval = absl::Milliseconds(300);
-    plan.checkpoints_kept = 1;
-    REQUIRE_OK(story.Submit(plan));
-    // The manifest is written, and the scheduler dies before it has noted that. The next one may
-    // fail to write it again: then the job goes back to the one before.
-    for (int i = 0; i < 4 && !story.Ended("job-1"); ++i) {
-      story.RunUntil([&] { return story.IsPublishing(); }, absl::Seconds(20));
-      story.KillScheduler(absl::Milliseconds(100), FakeCluster::Death::kInStep);
-      story.Run(absl::Milliseconds(150));
-      story.AwaitScheduler();
-      story.Kill("server-1");
-      story.AddServer("server-1");
-    }
-    story.End();
-    if (!story.error().empty()) return;
-  }
-}
-
 TEST_CASE("Job checkpoints: SSP and ASP pause for them, and say what is not trained",
           "[scheduler][core]") {
   const Mode mode = GENERATE(Mode::kSsp, Mode::kAsp);
