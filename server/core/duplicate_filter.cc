@@ -19,6 +19,11 @@ absl::Status DuplicateFilter::CheckIncarnation(Rank rank, Incarnation incarnatio
                                          " or higher"));
 }
 
+bool DuplicateFilter::Lists(Rank rank, Incarnation incarnation) const {
+  const auto it = lives_.find(rank);
+  return it != lives_.end() && it->second.listed && it->second.incarnation == incarnation;
+}
+
 void DuplicateFilter::Admit(Rank rank, Incarnation incarnation) {
   const auto [it, inserted] = lives_.try_emplace(rank, Fresh(incarnation));
   if (!inserted && it->second.incarnation < incarnation) it->second = Fresh(incarnation);

@@ -40,6 +40,9 @@ class DuplicateFilter {
   //         the floor.
   absl::Status CheckIncarnation(Rank rank, Incarnation incarnation) const;
 
+  // Whether the newest membership that listed the rank listed this life of it.
+  bool Lists(Rank rank, Incarnation incarnation) const;
+
   // From now on lower incarnations of the rank are refused. REQUIRES: CheckIncarnation is OK.
   void Admit(Rank rank, Incarnation incarnation);
 

@@ -36,9 +36,19 @@ absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyConfig& config) {
   return ShardCore(std::move(policy));
 }
 
+absl::Status ShardCore::CheckLife(Rank rank, Incarnation incarnation) const {
+  CAPSTAN_RETURN_IF_ERROR(filter_.CheckIncarnation(rank, incarnation));
+  const bool any_known = membership_generation_ > Generation(0);
+  if (!any_known || filter_.Lists(rank, incarnation)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("incarnation ", incarnation.value(), " of rank ", rank.value(),
+                   ": expected one that the scheduler has listed, up to membership generation ",
+                   membership_generation_.value(), "; try again"));
+}
+
 absl::Status ShardCore::CheckPush(const PushHead& push) const {
   CAPSTAN_RETURN_IF_ERROR(CheckIteration(push.iteration));
-  CAPSTAN_RETURN_IF_ERROR(filter_.CheckIncarnation(push.rank, push.incarnation));
+  CAPSTAN_RETURN_IF_ERROR(CheckLife(push.rank, push.incarnation));
   if (!policy_->DeduplicatesBySlot()) CAPSTAN_RETURN_IF_ERROR(filter_.Check(push).status());
   return policy_->CheckPush(push, versions_);
 }
@@ -76,7 +86,7 @@ absl::Status ShardCore::CheckPull(const PullHead& pull) const {
         "rank -1: a reader that is no worker may only pull snapshots");
   }
   if (!pull.snapshot) CAPSTAN_RETURN_IF_ERROR(CheckIteration(pull.iteration));
-  CAPSTAN_RETURN_IF_ERROR(filter_.CheckIncarnation(pull.rank, pull.incarnation));
+  CAPSTAN_RETURN_IF_ERROR(CheckLife(pull.rank, pull.incarnation));
   if (pulls_pending() >= kPendingPullsMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat(pulls_pending(), " pulls wait on this shard already: expected fewer than ",

@@ -54,6 +54,7 @@ class ShardCore {
   // Whether Push would take the push in. Changes nothing, so that a message of many shards can be
   // checked as a whole before any of it is carried out.
   // Errors: kAborted            the rank's life is fenced off.
+  //         kUnavailable        no membership has listed this life yet, though one is known.
   //         kInvalidArgument    iteration, slots or sequence numbers that cannot be.
   //         kResourceExhausted  the sequence is too far beyond the low-water mark.
   absl::Status CheckPush(const PushHead& push) const;
@@ -62,6 +63,7 @@ class ShardCore {
   absl::Status Push(const PushHead& push, Actions& actions);
 
   // Errors: kAborted            the rank's life is fenced off.
+  //         kUnavailable        as CheckPush.
   //         kInvalidArgument    a reader that asks for more than a snapshot; an iteration out
   //                             of range.
   //         kResourceExhausted  kPendingPullsMax pulls are waiting.
@@ -106,6 +108,9 @@ class ShardCore {
  private:
   explicit ShardCore(std::unique_ptr<ConsistencyPolicy> policy) : policy_(std::move(policy)) {}
 
+  // A life counts once the scheduler has listed it: a number that nobody issued would fence the
+  // rank's lives off for good.
+  absl::Status CheckLife(Rank rank, Incarnation incarnation) const;
   // Takes in what a push or record decides. `record` is the change if it applies anything.
   void CarryOut(const PushDecision& decision, ShardRecord record, Actions& actions);
   // Gives the record its position.

@@ -156,6 +156,7 @@ class SlotWorld {
     for (int32_t rank = 0; rank < kRanks; ++rank) {
       members.push_back(ActiveMember(rank, lives_[rank]));
     }
+    members.push_back(RestingMember(/*rank=*/9, /*incarnation=*/1));  // Who reads.
     shard_.SetMembers(members);
   }
 

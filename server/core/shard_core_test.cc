@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 #include "server/core/shard_story.h"
 
@@ -298,6 +299,34 @@ TEST_CASE("Shard: an older life of a rank is fenced off in every mode", "[server
                "incarnation 1 of rank 0 is fenced off");
   CHECK_STATUS(shard.TryPull(old_pull), StatusCode::kAborted, "expected 2 or higher");
   CHECK(shard.value() == before);
+}
+
+TEST_CASE("Shard: a life that the scheduler has not listed changes nothing (issue 20)",
+          "[server][core]") {
+  const ConsistencyConfig config = GENERATE(Bsp(2), Ssp(1), Asp());
+  const uint64_t life = GENERATE(uint64_t{9}, UINT64_MAX);
+  const int32_t rank = GENERATE(0, 1);  // Listed with another life; not listed.
+  const auto push = [&](int32_t of, uint64_t incarnation) {
+    if (config.mode == ConsistencyMode::kBsp) return SlotPush(0, of, of, incarnation);
+    return BatchPush(of, incarnation, 0, 1);
+  };
+  ShardStory shard(config);
+  shard.SetMembers({ActiveMember(0, 1)});
+  const ShardCoreState before = shard.core().Save();
+  CHECK_STATUS(shard.TryPush(push(rank, life), 5), StatusCode::kUnavailable,
+               absl::StrCat("incarnation ", life, " of rank ", rank,
+                            ": expected one that the scheduler has listed, up to membership "
+                            "generation 1"));
+  const bool snapshot = GENERATE(true, false);
+  CHECK_STATUS(shard.TryPull({.token = {},
+                              .rank = Rank(rank),
+                              .incarnation = Incarnation(life),
+                              .snapshot = snapshot}),
+               StatusCode::kUnavailable, "expected one that the scheduler has listed");
+  CHECK(shard.core().Save() == before);
+  shard.Push(push(0, 1), 1);  // Who is listed goes on.
+  shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 10)});
+  shard.Push(push(1, 10), 2);
 }
 
 TEST_CASE("Shard: a push of a dead worker that is still on its way is refused", "[server][core]") {

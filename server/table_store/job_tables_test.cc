@@ -210,7 +210,8 @@ TEST_CASE("Job tables: a copy that gets the records has the same bytes", "[serve
   config.optimizer.kind = OptimizerKind::kAdam;
   JobTables primary = MakeTables(config), replica = MakeTables(config, {});
   Answers answers;
-  primary.SetMembership(kFirst, {.generation = Generation(1), .members = {}}, answers);
+  const Member pusher{.rank = Rank(0), .incarnation = Incarnation(1), .active = true};
+  primary.SetMembership(kFirst, {.generation = Generation(1), .members = {pusher}}, answers);
   const HeldShard first = kAll[0];
   REQUIRE_OK(Install(replica, config, first, primary.Find(kFirst)->Snapshot().value()));
   answers.records.clear();
