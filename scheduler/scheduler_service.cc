@@ -96,7 +96,7 @@ void SchedulerService::Start() {
 
 void SchedulerService::Stop() {
   Calls<v1::SyncNodeResponse> node_calls;
-  Calls<v1::HoldTieResponse> ties;
+  absl::btree_map<NodeId, Tie> ties;
   Calls<v1::SyncTaskResponse> task_calls;
   Calls<v1::GetJobResponse> job_calls;
   Calls<v1::DrainNodeResponse> drain_calls;
@@ -117,7 +117,7 @@ void SchedulerService::Stop() {
     timer_changed_.Signal();
   }
   for (const auto& [ticket, call] : node_calls) FinishWith(call.reactor, stopped);
-  for (const auto& [ticket, call] : ties) FinishWith(call.reactor, stopped);
+  for (const auto& [node, tie] : ties) FinishWith(tie.reactor, stopped);
   for (const auto& [ticket, call] : task_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
   for (const auto& [ticket, call] : drain_calls) FinishWith(call.reactor, stopped);
@@ -176,6 +176,9 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
         answers.left.push_back({job->second->output_directory, left->last});
       }
       continue;
+    }
+    if (const auto* died = std::get_if<NodeDied>(&event)) {
+      EndTie(died->node, died->incarnation, answers);
     }
     RecordedEvent recorded{.event = std::move(event), .unix_ms = calendar_.UnixMs(clock_->Now())};
     const JobId* job = JobOf(recorded.event);

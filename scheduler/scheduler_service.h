@@ -113,6 +113,14 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   template <typename Response>
   using Calls = absl::btree_map<Ticket, Call<Response>>;
 
+  // The one call by which a node's life is tied to its process. It ends with that life, or when the
+  // node ties itself anew.
+  struct Tie {
+    Ticket ticket;
+    Incarnation life;
+    grpc::ServerUnaryReactor* reactor = nullptr;  // gRPC's, until Finish.
+  };
+
   // The core's actions with the calls that they answer: all that is needed once they are durable.
   struct Answers;
 
@@ -132,6 +140,10 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // The call with this ticket was cut, by a reset or because its process is gone.
   void TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the tie of a node whose life is over. No effect if it has none.
+  void EndTie(const NodeId& node, Incarnation life, Answers& answers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsLive(const NodeId& node, Incarnation life) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void CollectEvents(Events events, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -190,7 +202,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   Actions restored_ ABSL_GUARDED_BY(mutex_);  // What follows from having been away.
   AdmittedJobs jobs_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::SyncNodeResponse> node_calls_ ABSL_GUARDED_BY(mutex_);
-  Calls<v1::HoldTieResponse> ties_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<NodeId, Tie> ties_ ABSL_GUARDED_BY(mutex_);  // Of live nodes.
   Calls<v1::SyncTaskResponse> task_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::GetJobResponse> job_calls_ ABSL_GUARDED_BY(mutex_);
   Calls<v1::DrainNodeResponse> drain_calls_ ABSL_GUARDED_BY(mutex_);

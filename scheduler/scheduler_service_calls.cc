@@ -1,6 +1,8 @@
 // The calls: each decodes, takes one step of the core, and hands the outcome on to Commit.
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -69,8 +71,8 @@ void SchedulerService::SyncCut(Ticket ticket, const NodeId& node, Incarnation in
 
 void SchedulerService::TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
   absl::MutexLock lock(&mutex_);
-  const auto tie = ties_.find(ticket);
-  if (tie == ties_.end()) return;
+  const auto tie = ties_.find(node);
+  if (tie == ties_.end() || tie->second.ticket != ticket) return;
   Answers answers;
   answers.done.push_back({tie->second.reactor, absl::CancelledError("the tie is cut")});
   ties_.erase(tie);
@@ -81,16 +83,38 @@ void SchedulerService::TieCut(Ticket ticket, const NodeId& node, Incarnation inc
 
 grpc::ServerUnaryReactor* SchedulerService::HoldTie(grpc::CallbackServerContext* context,
                                                     const v1::HoldTieRequest* request,
-                                                    v1::HoldTieResponse* response) {
+                                                    v1::HoldTieResponse*) {
+  const NodeId node = request->node_id();
+  const Incarnation life(request->incarnation());
   absl::MutexLock lock(&mutex_);
-  const absl::Status status = Running();
+  absl::Status status = Running();
+  if (status.ok() && !IsLive(node, life)) {
+    status = absl::NotFoundError(
+        absl::StrCat("no live node \"", node, "\" of incarnation ", life.value(), " to tie"));
+  }
   if (!status.ok()) return FinishWith(context->DefaultReactor(), status);
   const Ticket ticket = NextTicket();
   grpc::ServerUnaryReactor* reactor =
-      CutReactor::New([this, ticket, node = request->node_id(),
-                       life = Incarnation(request->incarnation())] { TieCut(ticket, node, life); });
-  ties_[ticket] = {reactor, response};
+      CutReactor::New([this, ticket, node, life] { TieCut(ticket, node, life); });
+  const Tie before = std::exchange(ties_[node], {ticket, life, reactor});
+  if (before.reactor != nullptr) {
+    FinishWith(before.reactor, absl::CancelledError("the node has tied itself anew"));
+  }
   return reactor;
+}
+
+bool SchedulerService::IsLive(const NodeId& node, Incarnation life) const {
+  const std::vector<NodeView> nodes = core_->Nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [&](const NodeView& each) {
+    return each.alive && each.id == node && each.incarnation == life;
+  });
+}
+
+void SchedulerService::EndTie(const NodeId& node, Incarnation life, Answers& answers) {
+  const auto tie = ties_.find(node);
+  if (tie == ties_.end() || tie->second.life != life) return;
+  answers.done.push_back({tie->second.reactor, absl::AbortedError("the node's life is over")});
+  ties_.erase(tie);
 }
 
 grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,

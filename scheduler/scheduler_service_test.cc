@@ -231,6 +231,51 @@ TEST_CASE("Scheduler service: a node that is killed between two syncs is dead so
   CheckThatOnlySilentDies(loopback, job, lively);
 }
 
+TEST_CASE("Scheduler service: only live nodes are tied, each once, while they live (issue 20)",
+          "[scheduler]") {
+  Loopback loopback(absl::Seconds(30), absl::Milliseconds(500));
+  const v1::RegisterResponse node = loopback.Join(v1::SERVER, "server-1");
+  struct Held {
+    grpc::ClientContext context;
+    v1::HoldTieRequest request;
+    v1::HoldTieResponse response;
+    absl::Notification ended;
+    absl::Status status;
+  };
+  const auto hold = [&](Held& tie, const std::string& name, uint64_t incarnation) {
+    tie.request.set_node_id(name);
+    tie.request.set_incarnation(incarnation);
+    loopback.stub->async()->HoldTie(&tie.context, &tie.request, &tie.response,
+                                    [&tie](const grpc::Status& status) {
+                                      tie.status = FromGrpcStatus(status);
+                                      tie.ended.Notify();
+                                    });
+  };
+  Held nobody, dead, first, second;
+  hold(nobody, "server-9", 1);
+  REQUIRE(nobody.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  CHECK_STATUS(nobody.status, absl::StatusCode::kNotFound,
+               "no live node \"server-9\" of incarnation 1 to tie");
+  hold(dead, "server-1", node.incarnation() + 1);
+  REQUIRE(dead.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  CHECK(absl::IsNotFound(dead.status));
+  hold(first, "server-1", node.incarnation());
+  hold(second, "server-1", node.incarnation());
+  REQUIRE(first.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  CHECK_STATUS(first.status, absl::StatusCode::kCancelled, "tied itself anew");
+  CHECK_FALSE(second.ended.HasBeenNotified());
+  v1::SyncNodeRequest request;
+  request.set_node_id("server-1");
+  request.set_incarnation(node.incarnation());
+  request.set_generation_seen(1);
+  v1::SyncNodeResponse response;
+  grpc::ClientContext context;  // Cut: the node's life ends 500 ms later.
+  SetDeadline(context, absl::Milliseconds(100));
+  CHECK_FALSE(loopback.stub->SyncNode(&context, request, &response).ok());
+  REQUIRE(second.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  CHECK_STATUS(second.status, absl::StatusCode::kAborted, "the node's life is over");
+}
+
 TEST_CASE("Scheduler service: a node that holds nothing is drained at once", "[scheduler]") {
   Loopback loopback;
   const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
