@@ -21,6 +21,7 @@ enum class PlantedBug : uint8_t {
   kSkipOneIterationTooMany,
   kRenumberRepeatedPush,
   kReadBeforeOwnWrites,
+  kGiveUpOnTransportError,
   kReportBeforeAcknowledged,
   kForgetLeaseProgress,
   kBeginWhilePaused,

@@ -19,6 +19,7 @@ bool IsRetryable(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnknown:   // Nobody says what became of it.
     case absl::StatusCode::kNotFound:  // A server that came back empty: the scheduler judges it.
       return true;
     default:

@@ -221,8 +221,8 @@ class PushPullSession {
   void ForgetHeld(const SendMessage& message);
 
   // The answer to a message. `replies` are in the order of its shards if `status` is OK.
-  // kUnavailable, kNotFound, kDeadlineExceeded, kCancelled: sent again with the same ids after a
-  // delay; a newer routing table ends the delay.
+  // kUnavailable, kUnknown, kNotFound, kDeadlineExceeded, kCancelled: sent again with the same ids
+  // after a delay; a newer routing table ends the delay.
   // kFailedPrecondition: likewise, with retry_delay_stale, or at once if the message was sent by
   // an older table than the one held now.
   // kAborted: fenced; every operation fails with it, and so does every later one.
