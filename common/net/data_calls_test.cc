@@ -260,7 +260,7 @@ TEST_CASE("Data server: garbage ends its connection, and no other", "[net][data]
   Fixture f;
   Client client(*f.server, f.clock);
   std::string garbage;
-  SECTION("no frame") { garbage = "GET / HTTP/1.1\r\n\r\n"; }
+  SECTION("no frame") { garbage = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"; }
   SECTION("a length above the bound") {
     garbage = Bytes({.kind = FrameKind::kRequest, .what = 1, .length = 0xfffffff0});
   }
@@ -275,6 +275,19 @@ TEST_CASE("Data server: garbage ends its connection, and no other", "[net][data]
   Outcome outcome;
   client.Start(DataMethod::kPush, absl::Cord("abc"), &outcome);
   REQUIRE_OK(outcome.Get());
+}
+
+TEST_CASE("Data server: a damaged frame ends its connection, and is counted (issue 20)",
+          "[net][data]") {
+  Fixture f;
+  std::string frame = EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = 1},
+                                  std::string(100'000, 'x'));
+  frame[70'000] ^= 16;
+  const Descriptor raw = f.Raw();
+  Write(raw, frame);
+  CHECK(IsClosed(raw));
+  f.server->Stop();
+  CHECK(f.server->damaged_frames() == 1);
 }
 
 TEST_CASE("Data server: an unknown method is an error of that call", "[net][data]") {
@@ -304,11 +317,8 @@ TEST_CASE("Data server: no more is read of a peer that reads no answers", "[net]
   const std::string body(8 << 20, 'x');
   int sent = 0;
   const auto send_one = [&](uint64_t call) {
-    const std::string frame = Bytes({.kind = FrameKind::kRequest,
-                                     .what = 1,
-                                     .call = call,
-                                     .length = static_cast<uint32_t>(body.size())}) +
-                              body;
+    const std::string frame =
+        EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = call}, body);
     for (size_t at = 0; at < frame.size();) {
       pollfd room{.fd = raw.get(), .events = POLLOUT, .revents = 0};
       if (poll(&room, 1, 500) <= 0) return false;
@@ -376,6 +386,19 @@ struct ByHand {
   std::thread thread;
 };
 
+TEST_CASE("Data calls: a damaged answer ends its call as lost, with both sums (issue 20)",
+          "[net][data]") {
+  Outcome held;
+  ByHand f;
+  f.StartPull(absl::Minutes(1), &held);
+  std::string frame = EncodeFrame({.kind = FrameKind::kAnswer, .call = 1}, "the values");
+  frame[25] ^= 1;
+  Write(*f.peer, frame);
+  CHECK_STATUS(held.Get(), StatusCode::kUnavailable,
+               "the data connection is lost: a frame of kind 2, call 1, of 10 bytes with the "
+               "checksum ");
+}
+
 TEST_CASE("Data calls: a silent peer is asked for a sign of life, then given up", "[net][data]") {
   Outcome held;
   ByHand f;
@@ -418,8 +441,9 @@ TEST_CASE("Data server: more open calls than a connection may have are refused",
   REQUIRE(head.has_value());
   CHECK(head->kind == FrameKind::kError);
   CHECK(head->call == DataServer::kOpenCallsMax + 1);
-  std::string text(head->length, '\0');
+  std::string text(head->length + kFrameSumBytes, '\0');
   REQUIRE(recv(raw.get(), text.data(), text.size(), MSG_WAITALL) > 0);
+  text.resize(head->length);
   CHECK_STATUS(ErrorOf(*head, text), StatusCode::kResourceExhausted, "more than 65536 calls");
   f.service.End(0, absl::Cord());  // There is room again.
   REQUIRE(NextHead(raw, 20000)->kind == FrameKind::kAnswer);

@@ -24,9 +24,10 @@ bool IsMethod(uint8_t what) {
          what <= static_cast<uint8_t>(DataMethod::kPushPull);
 }
 
-// Worth a line: it is no client of ours, or one with a bug.
+// Worth a line: it is no client of ours, one with a bug, or the network damages bytes.
 bool IsGarbage(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status);
+  return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
+         absl::IsDataLoss(status);
 }
 
 }  // namespace
@@ -215,6 +216,7 @@ void DataServer::Serve(int number, const std::shared_ptr<Peer>& peer) {
   } else {
     peer->Close();
   }
+  if (absl::IsDataLoss(status)) ++damaged_frames_;
   if (IsGarbage(status)) {
     LogWarning({}, "data connection from {} ends: {}", name, std::string(status.message()));
   }

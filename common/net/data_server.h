@@ -59,6 +59,7 @@ class DataServer {
   int port() const { return listening_.port; }
   const std::string& token() const { return token_; }  // For who may connect.
   int connections() const { return serving_; }         // Greeted and open.
+  int64_t damaged_frames() const { return damaged_frames_; }  // Each has ended its connection.
 
   // Closes all connections; no call of the handler runs, and none is open, from then on.
   // Idempotent.
@@ -82,6 +83,7 @@ class DataServer {
   const std::string token_;
   const SteadyClock clock_;
   std::atomic<int> serving_ = 0;
+  std::atomic<int64_t> damaged_frames_ = 0;
   WakeUp wake_up_;  // Of the thread that accepts.
   WakeUp stop_;     // Of those that greet; never cleared.
 

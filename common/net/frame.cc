@@ -1,12 +1,15 @@
 #include "common/net/frame.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/net/channel.h"
+#include "common/planted/planted_bug.h"
+#include "common/status/status_macros.h"
 
 namespace capstan {
 namespace {
 
-constexpr size_t kFlagsAt = 2, kLengthAt = 4, kCallAt = 8;
+constexpr size_t kFlagsAt = 2, kLengthAt = 4, kCallAt = 8, kSumAt = 16;
 
 template <typename Number>
 void Put(Number number, char* at) {
@@ -34,6 +37,14 @@ uint32_t LengthMax(FrameKind kind) {
   }
 }
 
+uint32_t HeadSum(absl::string_view head) { return Crc32cOf(head.substr(0, kSumAt)); }
+
+absl::Status Damaged(absl::string_view what, uint32_t computed, uint32_t found) {
+  return absl::DataLossError(absl::StrCat(
+      what, absl::StrFormat(" with the checksum %08x, expected %08x: it was damaged on its way",
+                            computed, found)));
+}
+
 }  // namespace
 
 std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head) {
@@ -42,10 +53,15 @@ std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head) {
   bytes[1] = static_cast<char>(head.what);
   Put(head.length, &bytes[kLengthAt]);
   Put(head.call, &bytes[kCallAt]);
+  Put(HeadSum({bytes.data(), bytes.size()}), &bytes[kSumAt]);
   return bytes;
 }
 
 absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes) {
+  const auto sum = Get<uint32_t>(bytes, kSumAt);
+  if (HeadSum(bytes) != sum && !Planted(PlantedBug::kIgnoreFrameChecksum)) {
+    return Damaged("a frame's head", HeadSum(bytes), sum);
+  }
   const auto kind = Get<uint8_t>(bytes, 0);
   const auto flags = Get<uint16_t>(bytes, kFlagsAt);
   if (kind < static_cast<uint8_t>(FrameKind::kRequest) ||
@@ -63,6 +79,57 @@ absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes) {
   return absl::InvalidArgumentError(absl::StrCat("a frame of kind ", kind, " with ", head.length,
                                                  " bytes, expected at most ",
                                                  LengthMax(head.kind)));
+}
+
+FrameSum::FrameSum(absl::string_view head) { Add(head.substr(0, kSumAt)); }
+
+void FrameSum::Add(absl::string_view bytes) {
+  if (!Planted(PlantedBug::kIgnoreFrameChecksum)) crc_.Add(bytes);
+}
+
+std::array<char, kFrameSumBytes> FrameSum::Encode() const {
+  std::array<char, kFrameSumBytes> bytes;
+  Put(crc_.value(), bytes.data());
+  return bytes;
+}
+
+absl::Status FrameSum::Check(const FrameHead& head, absl::string_view found) const {
+  const auto sum = Get<uint32_t>(found, 0);
+  if (sum == crc_.value() || Planted(PlantedBug::kIgnoreFrameChecksum)) return absl::OkStatus();
+  return Damaged(absl::StrCat("a frame of kind ", static_cast<int>(head.kind), ", call ", head.call,
+                              ", of ", head.length, " bytes"),
+                 crc_.value(), sum);
+}
+
+std::string EncodeFrame(FrameHead head, absl::string_view body) {
+  head.length = static_cast<uint32_t>(body.size());
+  const auto start = EncodeFrameHead(head);
+  std::string bytes(start.begin(), start.end());
+  if (body.empty()) return bytes;
+  FrameSum sum(bytes);
+  sum.Add(body);
+  const auto end = sum.Encode();
+  absl::StrAppend(&bytes, body, absl::string_view(end.data(), end.size()));
+  return bytes;
+}
+
+absl::StatusOr<std::string> DecodeFrame(absl::string_view bytes) {
+  if (bytes.size() < kFrameHeadBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a frame of ", bytes.size(), " bytes, expected a head of ", kFrameHeadBytes));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const FrameHead head, DecodeFrameHead(bytes.substr(0, kFrameHeadBytes)));
+  const absl::string_view rest = bytes.substr(kFrameHeadBytes);
+  if (rest.size() != (head.length == 0 ? 0 : head.length + kFrameSumBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("a frame with ", rest.size(),
+                                                   " bytes behind its head, which says ",
+                                                   head.length));
+  }
+  if (rest.empty()) return std::string();
+  FrameSum sum(bytes.substr(0, kFrameHeadBytes));
+  sum.Add(rest.substr(0, head.length));
+  CAPSTAN_RETURN_IF_ERROR(sum.Check(head, rest.substr(head.length)));
+  return std::string(rest.substr(0, head.length));
 }
 
 FrameHead ErrorHead(uint64_t call, const absl::Status& status) {

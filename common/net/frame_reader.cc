@@ -25,7 +25,9 @@ bool FrameReader::StartPlacedPiece(const BodyPlaces::Place& place, size_t left) 
       place.to.size() > left - place.skip) {
     return false;
   }
-  body_.Append(absl::string_view(staged_.data() + begin_, place.skip));
+  const absl::string_view skipped(staged_.data() + begin_, place.skip);
+  body_.Append(skipped);
+  sum_.Add(skipped);
   begin_ += place.skip;
   piece_ = place.to.data();
   piece_size_ = place.to.size();
@@ -62,18 +64,28 @@ void FrameReader::DropPlaces(uint64_t call) {
 absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next(const PlacesOf& places_of) {
   if (!head_.has_value()) {
     if (end_ - begin_ < kFrameHeadBytes) return std::nullopt;
-    CAPSTAN_ASSIGN_OR_RETURN(head_, DecodeFrameHead({staged_.data() + begin_, kFrameHeadBytes}));
+    const absl::string_view head(staged_.data() + begin_, kFrameHeadBytes);
+    CAPSTAN_ASSIGN_OR_RETURN(head_, DecodeFrameHead(head));
+    sum_ = FrameSum(head);
     begin_ += kFrameHeadBytes;
     if (places_of) places_ = places_of(*head_);
   }
   while (body_.size() < head_->length) {
     if (piece_ == nullptr && !StartPiece()) return std::nullopt;
     const size_t count = std::min(end_ - begin_, piece_size_ - piece_filled_);
-    if (count > 0) std::memcpy(piece_ + piece_filled_, staged_.data() + begin_, count);
+    if (count > 0) {
+      std::memcpy(piece_ + piece_filled_, staged_.data() + begin_, count);
+      sum_.Add({staged_.data() + begin_, count});
+    }
     begin_ += count;
     piece_filled_ += count;
     if (piece_filled_ < piece_size_) return std::nullopt;
     TakePiece();
+  }
+  if (head_->length > 0) {
+    if (end_ - begin_ < kFrameSumBytes) return std::nullopt;
+    CAPSTAN_RETURN_IF_ERROR(sum_.Check(*head_, {staged_.data() + begin_, kFrameSumBytes}));
+    begin_ += kFrameSumBytes;
   }
   Frame frame{.head = *head_, .body = std::exchange(body_, {})};
   head_.reset();
@@ -89,12 +101,13 @@ absl::StatusOr<size_t> FrameReader::Receive(int socket) {
   const size_t missing = piece_ == nullptr ? 0 : piece_size_ - piece_filled_;
   // What comes behind a piece with a place may have one, too: little of it is to be copied there.
   const size_t room = places_ == nullptr ? staged_.size() : 2 * kLookAheadBytes;
+  const size_t wanted = std::min(missing, kReceiveBytes);
   iovec places[] = {
-      {.iov_base = missing == 0 ? nullptr : piece_ + piece_filled_, .iov_len = missing},
+      {.iov_base = missing == 0 ? nullptr : piece_ + piece_filled_, .iov_len = wanted},
       {.iov_base = staged_.data() + end_, .iov_len = room - end_}};
   msghdr message{};
   message.msg_iov = missing > 0 ? places : places + 1;
-  message.msg_iovlen = missing > 0 ? 2 : 1;
+  message.msg_iovlen = missing > 0 && wanted == missing ? 2 : 1;
   const ssize_t received = recvmsg(socket, &message, MSG_DONTWAIT);
   if (received == 0) return absl::UnavailableError("the peer has closed the connection");
   if (received < 0) {
@@ -103,6 +116,7 @@ absl::StatusOr<size_t> FrameReader::Receive(int socket) {
   }
   const auto bytes = static_cast<size_t>(received);
   const size_t in_piece = std::min(bytes, missing);
+  if (in_piece > 0) sum_.Add({piece_ + piece_filled_, in_piece});
   piece_filled_ += in_piece;
   end_ += bytes - in_piece;
   return bytes;

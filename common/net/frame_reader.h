@@ -1,8 +1,10 @@
 // FrameReader: cuts what a socket brings into frames.
 //
 // Bodies are received where they stay; small pieces that come along with one are copied. Who waits
-// for a body may say where parts of it belong (BodyPlaces). Memory is taken as bytes arrive:
-// whoever announces a long body and does not send it has been given at most kPieceBytes.
+// for a body may say where parts of it belong (BodyPlaces). Bytes are summed up as they come, and a
+// frame is given out once its sum is right; until then what lies in places is worth nothing. Memory
+// is taken as bytes arrive: whoever announces a long body and does not send it has been given at
+// most kPieceBytes.
 // Thread safety: thread-compatible; of the thread that reads the socket.
 #ifndef CAPSTAN_COMMON_NET_FRAME_READER_H_
 #define CAPSTAN_COMMON_NET_FRAME_READER_H_
@@ -43,6 +45,8 @@ class FrameReader {
   static constexpr size_t kPieceBytes = (4 << 20) + (64 << 10);
 
   static constexpr size_t kLookAheadBytes = 1024;
+  // Received at a time, so that they are still in the cache as they are summed up.
+  static constexpr size_t kReceiveBytes = 256 << 10;
 
   struct Frame {
     FrameHead head;
@@ -50,8 +54,8 @@ class FrameReader {
   };
   using PlacesOf = std::function<std::shared_ptr<BodyPlaces>(const FrameHead&)>;
   // The next frame of what has been received; none if more must be. `places_of`, which may be
-  // null and return null, is asked once a frame. Errors: those of DecodeFrameHead; none can be
-  // read from then on.
+  // null and return null, is asked once a frame. Errors: those of DecodeFrameHead and
+  // FrameSum::Check; none can be read from then on.
   absl::StatusOr<std::optional<Frame>> Next(const PlacesOf& places_of = nullptr);
   // Nothing more is written to the places of this call's body, which is worth nothing from then on.
   void DropPlaces(uint64_t call);
@@ -70,6 +74,7 @@ class FrameReader {
   std::vector<char> staged_ = std::vector<char>(64 << 10);  // Received and not yet looked at:
   size_t begin_ = 0, end_ = 0;                              // [begin, end).
   std::optional<FrameHead> head_;                           // Of the frame that is being received.
+  FrameSum sum_;                                            // Likewise.
   std::shared_ptr<BodyPlaces> places_;                      // Null: all of it may lie anywhere.
   absl::Cord body_;                                         // Its pieces that are whole.
   char* piece_ = nullptr;                                   // Null: none has been begun.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/net/channel.h"
+#include "common/storage/crc32c.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -14,11 +15,20 @@ std::string Bytes(const FrameHead& head) {
   return {bytes.begin(), bytes.end()};
 }
 
+// With the sum that belongs to it, whatever it says.
+std::string Summed(std::string head) {
+  const uint32_t sum = Crc32cOf(head.substr(0, 16));
+  for (size_t i = 0; i < kFrameSumBytes; ++i) head[16 + i] = static_cast<char>(sum >> (8 * i));
+  return head;
+}
+
 TEST_CASE("Frame: a head is the same after encoding and decoding", "[net][frame]") {
   const FrameHead head{
       .kind = FrameKind::kError, .what = 14, .call = 0x0102030405060708, .length = 300};
   const std::string bytes = Bytes(head);
-  CHECK(bytes == std::string("\x03\x0e\0\0\x2c\x01\0\0\x08\x07\x06\x05\x04\x03\x02\x01", 16));
+  CHECK(bytes.substr(0, 16) ==
+        std::string("\x03\x0e\0\0\x2c\x01\0\0\x08\x07\x06\x05\x04\x03\x02\x01", 16));
+  CHECK(bytes.size() == kFrameHeadBytes);
   REQUIRE_OK_AND_ASSIGN(const FrameHead decoded, DecodeFrameHead(bytes));
   CHECK(decoded.kind == head.kind);
   CHECK(decoded.what == head.what);
@@ -31,11 +41,13 @@ TEST_CASE("Frame: kinds, flags and lengths that cannot be are refused", "[net][f
   std::string bytes = Bytes({.kind = FrameKind::kRequest});
   for (const char kind : {'\x00', '\x07', '\xff'}) {
     bytes[0] = kind;
-    CHECK_STATUS(DecodeFrameHead(bytes), code, "expected 1 to 6");
+    CHECK_STATUS(DecodeFrameHead(bytes), absl::StatusCode::kDataLoss,
+                 "a frame's head with the checksum");
+    CHECK_STATUS(DecodeFrameHead(Summed(bytes)), code, "expected 1 to 6");
   }
   bytes = Bytes({.kind = FrameKind::kRequest});
   bytes[3] = 1;
-  CHECK_STATUS(DecodeFrameHead(bytes), code, "with flags 256, expected 0");
+  CHECK_STATUS(DecodeFrameHead(Summed(bytes)), code, "with flags 256, expected 0");
   const uint32_t most = kMessageBytesMax;
   REQUIRE_OK(DecodeFrameHead(Bytes({.kind = FrameKind::kAnswer, .length = most})));
   CHECK_STATUS(DecodeFrameHead(Bytes({.kind = FrameKind::kAnswer, .length = most + 1})), code,
@@ -46,6 +58,17 @@ TEST_CASE("Frame: kinds, flags and lengths that cannot be are refused", "[net][f
                "expected at most 65536");
   CHECK_STATUS(DecodeFrameHead(Bytes({.kind = FrameKind::kCancel, .length = 1})), code,
                "expected at most 0");
+}
+
+TEST_CASE("Frame: a whole frame is the same after encoding and decoding", "[net][frame]") {
+  for (const std::string& body : {std::string(), std::string("a"), std::string(100'000, 'x')}) {
+    const std::string frame = EncodeFrame({.kind = FrameKind::kAnswer, .call = 3}, body);
+    REQUIRE_OK_AND_ASSIGN(const std::string decoded, DecodeFrame(frame));
+    CHECK(decoded == body);
+    CHECK_STATUS(DecodeFrame(frame + "x"), absl::StatusCode::kInvalidArgument,
+                 "behind its head, which says");
+  }
+  CHECK_STATUS(DecodeFrame("short"), absl::StatusCode::kInvalidArgument, "a frame of 5 bytes");
 }
 
 TEST_CASE("Frame: an error keeps its code and text", "[net][frame]") {

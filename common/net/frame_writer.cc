@@ -16,15 +16,30 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kPiecesMax = 64;  // In one call to the kernel.
+// In one call to the kernel. The bytes are summed up before, and should still be in the cache.
+constexpr size_t kPiecesMax = 64, kBytesMax = 256 << 10;
 
 }  // namespace
+
+struct FrameWriter::Pieces {
+  void Add(const char* data, size_t size) {
+    at[count++] = {.iov_base = const_cast<char*>(data), .iov_len = size};
+    bytes += size;
+  }
+  bool full() const { return count == kPiecesMax || bytes >= kBytesMax; }
+
+  std::array<iovec, kPiecesMax> at;
+  size_t count = 0, bytes = 0;
+};
 
 bool FrameWriter::AddLocked(FrameHead head, absl::Cord body) {
   if (closed_ || !error_.ok()) return false;
   head.length = static_cast<uint32_t>(body.size());
-  queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + body.size());
-  queue_.push_back({.head = EncodeFrameHead(head), .body = std::move(body)});
+  Frame frame{.head = EncodeFrameHead(head), .body = std::move(body)};
+  frame.sum = FrameSum({frame.head.data(), frame.head.size()});
+  if (!frame.body.empty()) frame.tail_left = kFrameSumBytes;
+  queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + frame.body.size() + frame.tail_left);
+  queue_.push_back(std::move(frame));
   return !busy_ && !stalled_;  // Else somebody writes it, or was told that it is stalled.
 }
 
@@ -97,22 +112,35 @@ bool FrameWriter::Write(absl::Duration patience) {
   return false;
 }
 
+bool FrameWriter::AddBody(Frame& frame, Pieces* pieces) {
+  size_t offset = 0;  // In the body.
+  for (const absl::string_view chunk : frame.body.Chunks()) {
+    if (pieces->full()) return false;
+    const absl::string_view part = chunk.substr(0, kBytesMax - pieces->bytes);
+    pieces->Add(part.data(), part.size());
+    const size_t known = std::min(part.size(), frame.summed - std::min(frame.summed, offset));
+    frame.sum.Add(part.substr(known));
+    offset += part.size();
+    frame.summed = std::max(frame.summed, offset);
+    if (part.size() < chunk.size()) return false;
+  }
+  return true;
+}
+
 FrameWriter::Step FrameWriter::WriteSome() {
-  std::array<iovec, kPiecesMax> pieces;
-  size_t count = 0;
-  for (auto frame = writing_.begin(); frame != writing_.end() && count < kPiecesMax; ++frame) {
+  Pieces pieces;
+  for (auto frame = writing_.begin(); frame != writing_.end() && !pieces.full(); ++frame) {
     if (frame->head_sent < kFrameHeadBytes) {
-      pieces[count++] = {.iov_base = frame->head.data() + frame->head_sent,
-                         .iov_len = kFrameHeadBytes - frame->head_sent};
+      pieces.Add(frame->head.data() + frame->head_sent, kFrameHeadBytes - frame->head_sent);
     }
-    for (const absl::string_view chunk : frame->body.Chunks()) {
-      if (count == kPiecesMax) break;
-      pieces[count++] = {.iov_base = const_cast<char*>(chunk.data()), .iov_len = chunk.size()};
-    }
+    if (!AddBody(*frame, &pieces) || (frame->tail_left > 0 && pieces.count == kPiecesMax)) break;
+    if (frame->tail_left == 0) continue;
+    if (frame->tail_left == kFrameSumBytes) frame->tail = frame->sum.Encode();
+    pieces.Add(frame->tail.data() + kFrameSumBytes - frame->tail_left, frame->tail_left);
   }
   msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = count;
+  message.msg_iov = pieces.at.data();
+  message.msg_iovlen = pieces.count;
   const ssize_t sent = sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent >= 0) {
     Advance(static_cast<size_t>(sent));
@@ -133,11 +161,13 @@ void FrameWriter::Advance(size_t bytes) {
     frame.head_sent += of_head;
     bytes -= of_head;
     const size_t of_body = std::min(bytes, frame.body.size());
-    if (of_body < frame.body.size() || frame.head_sent < kFrameHeadBytes) {
-      frame.body.RemovePrefix(of_body);
-      return;
-    }
+    frame.body.RemovePrefix(of_body);
+    frame.summed -= of_body;
     bytes -= of_body;
+    const size_t of_tail = frame.body.empty() ? std::min(bytes, frame.tail_left) : 0;
+    frame.tail_left -= of_tail;
+    bytes -= of_tail;
+    if (frame.head_sent < kFrameHeadBytes || !frame.body.empty() || frame.tail_left > 0) return;
     writing_.pop_front();
   }
 }

@@ -6,7 +6,8 @@
 //    '----all written---'           '-------------Flush--------------'
 //
 // One thread writes at a time: what others send meanwhile it writes, too. Nobody writes while it is
-// stalled; whoever polls the socket then calls Flush. Bodies are sent from where they lie.
+// stalled; whoever polls the socket then calls Flush. Bodies are sent from where they lie; they are
+// summed up just before, a part at a time, so that the kernel's copy finds them in the cache.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_FRAME_WRITER_H_
 #define CAPSTAN_COMMON_NET_FRAME_WRITER_H_
@@ -50,8 +51,13 @@ class FrameWriter {
   struct Frame {
     std::array<char, kFrameHeadBytes> head;
     size_t head_sent = 0;
-    absl::Cord body;  // What is still to be sent of it.
+    absl::Cord body;    // What is still to be sent of it.
+    size_t summed = 0;  // Bytes at its front that are in the sum already.
+    FrameSum sum;
+    std::array<char, kFrameSumBytes> tail = {};  // The sum, once all of the body is in it.
+    size_t tail_left = 0;                        // Of it; 0 from the start: there is no body.
   };
+  struct Pieces;  // What is handed to the kernel in one call.
   enum class Step { kGoOn, kFull, kBroken };
 
   // False: nobody is to write it, or somebody does already.
@@ -59,6 +65,7 @@ class FrameWriter {
   bool Write(absl::Duration patience);
   bool TakeQueued();
   Step WriteSome();
+  static bool AddBody(Frame& frame, Pieces* pieces);  // False: not all of it.
   void Advance(size_t bytes);
   bool WaitForRoom(absl::Duration* patience) const;
   void Fail(const absl::Status& status);

@@ -60,6 +60,9 @@ enum class PlantedBug : uint8_t {
   kInstallWithoutMarks,
   kInstallWithoutOptimizerState,
   kInstallWithoutRowLife,
+  kIgnoreInstallChecksum,
+  kIgnoreRecordChecksum,
+  kIgnoreFrameChecksum,
   kReadWithoutLease,
   // Logs.
   kDropFsync,

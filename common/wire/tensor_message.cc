@@ -4,13 +4,16 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
+#include "common/storage/crc32c.h"
 #include "common/wire/cord_input_stream.h"
 #include "common/wire/length_tag.h"
 
@@ -51,7 +54,7 @@ class Splitter {
   explicit Splitter(const absl::Cord& bytes) : bytes_(bytes), stream_(bytes), in_(&stream_) {}
 
   // Calls `on_length(field)` at the length of each field of its type that `wanted` accepts; appends
-  // the bytes of the others to `rest`. Up to the end of the message.
+  // the bytes of the others to `rest`, unless it is null. Up to the end of the message.
   template <typename Wanted, typename OnLength>
   absl::Status Walk(std::string* rest, Wanted wanted, OnLength on_length) {
     for (;;) {
@@ -62,11 +65,7 @@ class Splitter {
         CAPSTAN_RETURN_IF_ERROR(on_length(field));
         continue;
       }
-      StringOutputStream stream(rest);
-      CodedOutputStream copy(&stream);
-      if (!WireFormatLite::SkipField(&in_, tag, &copy)) {
-        return Broken(in_, absl::StrCat("field ", field, " cannot be read"));
-      }
+      if (!Pass(tag, rest)) return Broken(in_, absl::StrCat("field ", field, " cannot be read"));
     }
     if (in_.ConsumedEntireMessage()) return absl::OkStatus();
     return Broken(in_, "expected a field");
@@ -83,11 +82,24 @@ class Splitter {
     return absl::OkStatus();
   }
 
+  // Passes over the message. Errors: it has too many entries in field `shards`.
+  absl::Status CountShards(int shards) {
+    int count = 0;
+    return Walk(
+        /*rest=*/nullptr, [shards](int field) { return field == shards; },
+        [&](int) {
+          CAPSTAN_RETURN_IF_ERROR(CheckCount(++count));
+          absl::Cord entry;
+          return ReadBytes(&entry);
+        });
+  }
+
   // A message of this layout, without its values; they go to `values`, by shard.
   absl::Status Split(const Layout& layout, std::string* head, std::vector<absl::Cord>* values) {
     return Walk(
         head, [&](int field) { return field == layout.shards; },
         [&](int) {
+          CAPSTAN_RETURN_IF_ERROR(CheckCount(std::ssize(*values) + 1));
           std::string shard;
           absl::Cord of_shard;
           CAPSTAN_RETURN_IF_ERROR(Nested([&] {
@@ -111,6 +123,18 @@ class Splitter {
   }
 
  private:
+  bool Pass(uint32_t tag, std::string* copy_to) {
+    if (copy_to == nullptr) return WireFormatLite::SkipField(&in_, tag);
+    StringOutputStream stream(copy_to);
+    CodedOutputStream copy(&stream);
+    return WireFormatLite::SkipField(&in_, tag, &copy);
+  }
+
+  absl::Status CheckCount(int64_t entries) const {
+    if (entries <= kShardsPerMessageMax) return absl::OkStatus();
+    return Broken(in_, absl::StrCat("more than ", kShardsPerMessageMax, " shards in one message"));
+  }
+
   // A length that fits what is left of the message around it.
   absl::Status ReadLength(uint32_t* length) {
     if (!in_.ReadVarint32(length)) return Broken(in_, "expected a length");
@@ -133,12 +157,37 @@ absl::Status ParseHead(const std::string& head, Message* message) {
       absl::StrCat("the message is not a valid ", message->GetTypeName()));
 }
 
+uint32_t Crc32cOf(const absl::Cord& bytes) {
+  Crc32c crc;
+  for (const absl::string_view chunk : bytes.Chunks()) crc.Add(chunk);
+  return crc.value();
+}
+
+template <typename Head>
+absl::Status CheckIfSealed(const absl::Cord& bytes, const Head& head) {
+  return head.has_checksum() ? CheckSealed(bytes, head.checksum()) : absl::OkStatus();
+}
+
 template <typename Message>
 absl::StatusOr<Message> DecodeOne(const absl::Cord& bytes, const Layout& layout) {
   Message message;
   std::string head;
   CAPSTAN_RETURN_IF_ERROR(Splitter(bytes).Split(layout, &head, &message.values));
   CAPSTAN_RETURN_IF_ERROR(ParseHead(head, &message.head));
+  CAPSTAN_RETURN_IF_ERROR(CheckIfSealed(bytes, message.head));
+  return message;
+}
+
+template <typename Message>
+absl::StatusOr<Message> ParseCounted(const absl::Cord& bytes, int shards_field) {
+  CAPSTAN_RETURN_IF_ERROR(Splitter(bytes).CountShards(shards_field));
+  Message message;
+  CordInputStream stream(bytes);
+  if (!message.ParseFromZeroCopyStream(&stream)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the message is not a valid ", message.GetTypeName()));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckIfSealed(bytes, message));
   return message;
 }
 
@@ -155,7 +204,19 @@ absl::Status DecodeNested(const absl::Cord& bytes, int field, const Layout& layo
         return splitter.Nested([&] { return splitter.Split(layout, &nested, values); });
       }));
   CAPSTAN_RETURN_IF_ERROR(ParseHead(rest, whole));
-  return ParseHead(nested, head);
+  CAPSTAN_RETURN_IF_ERROR(ParseHead(nested, head));
+  return CheckIfSealed(bytes, *whole);
+}
+
+// Of a push-pull: the entries of its pull.
+absl::Status CountPulls(const absl::Cord& bytes) {
+  Splitter splitter(bytes);
+  return splitter.Walk(
+      /*rest=*/nullptr, [](int field) { return field == v1::PushPullRequest::kPullFieldNumber; },
+      [&](int) {
+        return splitter.Nested(
+            [&] { return splitter.CountShards(v1::PullRequest::kShardsFieldNumber); });
+      });
 }
 
 // ---------------------------------------------------------------- encoding
@@ -242,8 +303,34 @@ absl::Cord Encode(const PushPullAnswer& answer) {
   return out;
 }
 
+absl::Cord Sealed(absl::Cord message) {
+  const uint32_t checksum = Crc32cOf(message);
+  std::string field;
+  {
+    StringOutputStream stream(&field);
+    CodedOutputStream coded(&stream);
+    WireFormatLite::WriteFixed32(v1::PushRequest::kChecksumFieldNumber, checksum, &coded);
+  }
+  message.Append(std::move(field));
+  return message;
+}
+
+absl::Status CheckSealed(const absl::Cord& bytes, uint32_t checksum) {
+  constexpr size_t kFieldBytes = 5;
+  const size_t size = bytes.size() < kFieldBytes ? 0 : bytes.size() - kFieldBytes;
+  const uint32_t computed = Crc32cOf(bytes.Subcord(0, size));
+  if (computed == checksum) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrFormat(
+      "a message of %d bytes with the checksum %08x, expected %08x: it was damaged on its way",
+      bytes.size(), computed, checksum));
+}
+
 absl::StatusOr<PushMessage> DecodePush(const absl::Cord& bytes) {
   return DecodeOne<PushMessage>(bytes, kPush);
+}
+
+absl::StatusOr<v1::PullRequest> DecodePullRequest(const absl::Cord& bytes) {
+  return ParseCounted<v1::PullRequest>(bytes, v1::PullRequest::kShardsFieldNumber);
 }
 
 absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& bytes) {
@@ -253,6 +340,7 @@ absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& bytes) {
 absl::StatusOr<PushPullMessage> DecodePushPull(const absl::Cord& bytes) {
   PushPullMessage message;
   v1::PushPullRequest rest;
+  CAPSTAN_RETURN_IF_ERROR(CountPulls(bytes));
   CAPSTAN_RETURN_IF_ERROR(DecodeNested(bytes, v1::PushPullRequest::kPushFieldNumber, kPush,
                                        &message.push.head, &message.push.values, &rest));
   message.pull = std::move(*rest.mutable_pull());

@@ -11,13 +11,19 @@
 #ifndef CAPSTAN_COMMON_WIRE_TENSOR_MESSAGE_H_
 #define CAPSTAN_COMMON_WIRE_TENSOR_MESSAGE_H_
 
+#include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "proto/parameter_server.pb.h"
 
 namespace capstan {
+
+// Entries that a message may have; those of messages from the network are counted before they are
+// listed: each takes some hundred bytes of memory, and as few as two of the message.
+inline constexpr int kShardsPerMessageMax = 16'384;
 
 // Values of shards(i) are values[i]; the field of the same name in `head` is empty.
 struct PushMessage {
@@ -43,8 +49,17 @@ absl::Cord Encode(const PullAnswer& answer);
 absl::Cord Encode(const PushPullMessage& message);
 absl::Cord Encode(const PushPullAnswer& answer);
 
-// Errors: kInvalidArgument  these bytes are no such message; says where they go wrong.
+// The message with its field `checksum`, for ways that have no checksum of their own.
+absl::Cord Sealed(absl::Cord message);
+// REQUIRES: the message has one. Errors: kUnavailable  it is not that of the bytes before it, which
+// were damaged on their way; names both.
+absl::Status CheckSealed(const absl::Cord& bytes, uint32_t checksum);
+
+// A checksum that is there is checked (kUnavailable).
+// Errors: kInvalidArgument  these bytes are no such message, or one of more than
+// kShardsPerMessageMax entries; says where they go wrong.
 absl::StatusOr<PushMessage> DecodePush(const absl::Cord& bytes);
+absl::StatusOr<v1::PullRequest> DecodePullRequest(const absl::Cord& bytes);
 absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& bytes);
 absl::StatusOr<PushPullMessage> DecodePushPull(const absl::Cord& bytes);
 absl::StatusOr<PushPullAnswer> DecodePushPullAnswer(const absl::Cord& bytes);

@@ -150,6 +150,60 @@ TEST_CASE("Tensor messages: a newer sender's fields are passed over", "[wire]") 
   CHECK(message.values[1] == push.shards(1).values());
 }
 
+TEST_CASE("Tensor messages: entries are counted before they are listed (issue 20)", "[wire]") {
+  // Two bytes an entry: field 5 (4 of a pull), length 0.
+  const auto many = [](char tag, int count) {
+    std::string bytes;
+    for (int i = 0; i < count; ++i) bytes.append({tag, 0});
+    return absl::Cord(bytes);
+  };
+  constexpr char kPushEntry = 5 << 3 | 2, kPullEntry = 4 << 3 | 2, kAnswerEntry = 1 << 3 | 2;
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  const std::string named = "more than 16384 shards in one message";
+  CHECK(DecodePush(many(kPushEntry, kShardsPerMessageMax)).ok());
+  CHECK(DecodePullRequest(many(kPullEntry, kShardsPerMessageMax)).ok());
+  const int too_many = kShardsPerMessageMax + 1;
+  CHECK_STATUS(DecodePush(many(kPushEntry, too_many)), invalid, named);
+  CHECK_STATUS(DecodePullRequest(many(kPullEntry, too_many)), invalid, named);
+  CHECK_STATUS(DecodePullAnswer(many(kAnswerEntry, too_many)), invalid, named);
+  for (const bool push : {true, false}) {
+    v1::PushPullRequest both;
+    for (int i = 0; i < too_many; ++i) {
+      if (push) both.mutable_push()->add_shards();
+      if (!push) both.mutable_pull()->add_shards();
+    }
+    CHECK_STATUS(DecodePushPull(absl::Cord(both.SerializeAsString())), invalid, named);
+  }
+}
+
+TEST_CASE("Tensor messages: a sealed one passes whole, and never with a flipped bit (issue 20)",
+          "[wire]") {
+  v1::PushRequest push;
+  push.set_iteration(7);
+  push.add_shards()->set_values("some values");
+  const absl::Cord sealed = Sealed(absl::Cord(push.SerializeAsString()));
+  REQUIRE_OK_AND_ASSIGN(const PushMessage whole, DecodePush(sealed));
+  CHECK(whole.values[0] == "some values");
+  v1::PushRequest parsed;
+  REQUIRE(parsed.ParseFromString(std::string(sealed)));  // Others may read it as well.
+  CHECK(parsed.has_checksum());
+  REQUIRE_OK(DecodePush(absl::Cord(push.SerializeAsString())));  // Nor need they seal.
+  v1::PullRequest pull;
+  pull.set_iteration(7);
+  const absl::Cord asked = Sealed(absl::Cord(pull.SerializeAsString()));
+  REQUIRE_OK(DecodePullRequest(asked));
+  for (size_t bit = 0; bit < 8 * (sealed.size() - 5); ++bit) {
+    std::string damaged(sealed);
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    CAPTURE(bit);
+    CHECK_FALSE(DecodePush(absl::Cord(damaged)).ok());
+  }
+  std::string damaged(sealed);
+  damaged[damaged.size() - 7] ^= 1;
+  CHECK_STATUS(DecodePush(absl::Cord(damaged)), absl::StatusCode::kUnavailable,
+               "it was damaged on its way");
+}
+
 TEST_CASE("Tensor messages: bytes that are no message are refused, and nothing is read beyond",
           "[wire]") {
   const std::string good = SomePush().SerializeAsString();

@@ -29,12 +29,6 @@ absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t va
                                                  " is ", value, ", expected 0 or more"));
 }
 
-// A device that is gone, or what nobody has classified: another task may well get on. If it does
-// not, max_restarts ends the job.
-bool EndsTaskAlone(FailureReason reason) {
-  return reason == FailureReason::kDeviceLost || reason == FailureReason::kInternal;
-}
-
 bool HasGoneOn(const Activity& before, const Activity& now) {
   if (Planted(PlantedBug::kTakeBusyForHung)) return false;
   return now.what != before.what || now.done > before.done;
@@ -125,7 +119,7 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
     NoteContradiction(*task, moved, now);
     if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
     Advance(now, events);
-  } else if (EndsTaskAlone(report.failure.reason) || !IsNeeded(task->rank)) {
+  } else if (report.failure.reason == FailureReason::kDeviceLost || !IsNeeded(task->rank)) {
     EndTask(task->rank, report.failure, /*counted=*/true, now, events);
     Advance(now, events);
   } else {

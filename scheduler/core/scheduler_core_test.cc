@@ -451,32 +451,6 @@ TEST_CASE("Scheduler: a task whose GPU is lost starts again on another worker's"
         "1)");
 }
 
-TEST_CASE("Scheduler: a failure that nobody has classified is a crash of its task (issue 20)",
-          "[scheduler][core]") {
-  Desk desk;
-  desk.Join("server-1", Role::kServer);
-  desk.Join("worker-1", Role::kWorker, 4);
-  JobPlan plan = Plan("job-1", 1);
-  plan.max_restarts = 1;
-  REQUIRE_OK(desk.core.SubmitJob(plan, desk.now, desk.actions));
-  const auto fail = [&](uint64_t ticket) {
-    const TaskView task = desk.core.Job("job-1", desk.now)->tasks[0];
-    TaskReport report;
-    report.task = {"job-1", task.rank, task.incarnation};
-    report.failure = {FailureReason::kInternal, "push of iteration 3 to server-1: Stream removed"};
-    REQUIRE_OK(desk.core.SyncTask(Ticket(ticket), report, desk.now, desk.actions));
-  };
-  fail(1);
-  CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kRunning);
-  fail(2);  // One too many.
-  const JobView view = *desk.core.Job("job-1", desk.now);
-  CHECK(view.state == JobState::kFailed);
-  CHECK(view.failure.reason == FailureReason::kInternal);
-  CHECK(view.failure.message ==
-        "task 0 on worker-1: push of iteration 3 to server-1: Stream removed (the first of 2 "
-        "crashes; max_restarts is 1)");
-}
-
 TEST_CASE("Scheduler: a task that names the GPU it has lost starts again with the others it had",
           "[scheduler][core]") {
   Desk desk;

@@ -8,6 +8,8 @@
 
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/wire/message_checksum.h"
+#include "server/replication/replica_checks.h"
 
 namespace capstan::server {
 namespace {
@@ -29,6 +31,11 @@ struct GrpcReplicaTransport::Call {
   ReplicaRequest request;
   v1::ReplicateResponse response;
   Done done;
+
+  // Of the call, and of what its answer brought.
+  absl::Status StatusOf(const grpc::Status& status) const {
+    return status.ok() ? CheckArrived(response) : FromGrpcStatus(status);
+  }
 };
 
 class GrpcReplicaTransport::MessageCall final : public Call {
@@ -36,10 +43,11 @@ class GrpcReplicaTransport::MessageCall final : public Call {
   void Start(GrpcReplicaTransport* transport) {
     const auto bytes = static_cast<int64_t>(request.message->ByteSizeLong());
     SetDeadline(context, kTimeout + TimeOf(bytes, kBytesPerSecond));
+    Seal(request.message.get());
     // The callback runs on a thread of gRPC's; whoever sends holds no lock.
     stub->async()->Replicate(&context, request.message.get(), &response,
                              [this, transport](const grpc::Status& status) {
-                               done(FromGrpcStatus(status), response);
+                               done(StatusOf(status), response);
                                transport->Leave(this);
                              });
   }
@@ -67,13 +75,17 @@ class GrpcReplicaTransport::InstallCall final : public Call,
   }
 
   void OnDone(const grpc::Status& status) override {
-    done(failure_.ok() ? FromGrpcStatus(status) : failure_, response);
+    done(failure_.ok() ? StatusOf(status) : failure_, response);
     transport_->Leave(this);
   }
 
  private:
   void WriteNext() {
     part_.Clear();
+    if (head_sent_ == 0) {
+      part_.set_job_id(request.message->job_id());
+      part_.set_request_bytes(static_cast<int64_t>(head_.size()));
+    }
     if (head_sent_ < head_.size()) {
       part_.set_request(head_.substr(head_sent_, kPartBytes));
       head_sent_ += part_.request().size();
@@ -87,6 +99,7 @@ class GrpcReplicaTransport::InstallCall final : public Call,
       if (!piece->has_value()) request.rows.reset();
     }
     part_.set_end(head_sent_ == head_.size() && request.rows == nullptr);
+    Seal(&part_);
     part_.end() ? StartWriteLast(&part_, {}) : StartWrite(&part_);
   }
 

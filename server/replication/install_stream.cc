@@ -1,15 +1,25 @@
 #include "server/replication/install_stream.h"
 
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/grpc_status.h"
+#include "common/observability/log.h"
 #include "common/status/status_macros.h"
+#include "common/wire/message_checksum.h"
+#include "server/replication/replica_checks.h"
 
 namespace capstan::server {
+namespace {
 
-InstallStream* InstallStream::Open(HeldJobs* jobs, v1::ReplicateResponse* response) {
-  auto* stream = new InstallStream(jobs, response);
+constexpr int64_t kCopies = 2;  // Of a request: its bytes, and what they say.
+
+}  // namespace
+
+InstallStream* InstallStream::Open(HeldJobs* jobs, v1::ReplicateResponse* response,
+                                   std::atomic<int64_t>* damaged) {
+  auto* stream = new InstallStream(jobs, response, damaged);
   stream->StartRead(&stream->part_);
   return stream;
 }
@@ -24,10 +34,17 @@ void InstallStream::OnReadDone(bool ok) {
 }
 
 absl::Status InstallStream::Take() {
+  if (const absl::Status arrived = CheckArrived(part_); !arrived.ok()) {
+    ++*damaged_;
+    LogWarning({.job = job_ == nullptr ? "" : job_->job()}, "{}", std::string(arrived.message()));
+    return arrived;
+  }
+  if (job_ == nullptr) CAPSTAN_RETURN_IF_ERROR(Enter());
   if (request_ == nullptr) {
-    if (bytes_.size() + part_.request().size() > kRequestBytesMax) {
+    if (std::ssize(bytes_) + std::ssize(part_.request()) > request_bytes_) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a request of more than ", kRequestBytesMax, " bytes beside its rows"));
+          absl::StrCat("an install's request of more than the ", request_bytes_,
+                       " bytes that its first part has announced"));
     }
     bytes_ += part_.request();
     if (!part_.end() && !part_.has_piece()) return absl::OkStatus();
@@ -37,12 +54,28 @@ absl::Status InstallStream::Take() {
   return made_->RestoreMore(part_.piece());
 }
 
+absl::Status InstallStream::Enter() {
+  CAPSTAN_ASSIGN_OR_RETURN(job_, jobs_->Find(part_.job_id()));
+  request_bytes_ = part_.request_bytes();
+  if (request_bytes_ < 0 || request_bytes_ > kRequestBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("an install's request of ", request_bytes_,
+                                                   " bytes beside its rows, expected at most ",
+                                                   kRequestBytesMax));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(memory_, job_->install_memory()->Take(kCopies * request_bytes_));
+  return absl::OkStatus();
+}
+
 absl::Status InstallStream::Begin() {
   request_ = std::make_unique<v1::ReplicateRequest>();
   if (!request_->ParseFromString(std::exchange(bytes_, {})) || !request_->has_install()) {
     return absl::InvalidArgumentError("an install that is not the bytes of a request with one");
   }
-  CAPSTAN_ASSIGN_OR_RETURN(job_, jobs_->Find(request_->job_id()));
+  if (request_->job_id() != job_->job()) {
+    return absl::InvalidArgumentError(absl::StrCat("an install of job \"", request_->job_id(),
+                                                   "\", its first part has announced \"",
+                                                   job_->job(), "\""));
+  }
   CAPSTAN_ASSIGN_OR_RETURN(made_, job_->BeginInstall(*request_));
   return absl::OkStatus();
 }
@@ -52,7 +85,10 @@ void InstallStream::Install() {
   const auto request = std::move(request_);
   const auto job = std::move(job_);
   job->Install(*request, std::move(made_), response_,
-               [this](const absl::Status& status) { Finish(ToGrpcStatus(status)); });
+               [this](const absl::Status& status) {
+                 if (status.ok()) Seal(response_);
+                 Finish(ToGrpcStatus(status));
+               });
 }
 
 }  // namespace capstan::server

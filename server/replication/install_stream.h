@@ -1,7 +1,8 @@
 // InstallStream: a whole shard as it comes from its primary, in parts, over gRPC's callback API.
 //
-//   request bytes ... first piece or end --> the shard is made aside --piece...--> end --> taken
-//        '--breaks off, cannot be, is not wanted--> nothing has changed
+//   the job, and room for the request --> request bytes ... first piece or end
+//                --> the shard is made aside --piece...--> end --> taken
+//        '--breaks off, is damaged, cannot be, is not wanted--> nothing has changed
 //
 // Thread safety: gRPC calls one method at a time.
 #ifndef CAPSTAN_SERVER_REPLICATION_INSTALL_STREAM_H_
@@ -9,6 +10,8 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +19,7 @@
 #include "absl/status/status.h"
 #include "proto/parameter_server.pb.h"
 #include "server/service/held_jobs.h"
+#include "server/service/install_memory.h"
 #include "server/table_store/table_shard.h"
 
 namespace capstan::server {
@@ -24,26 +28,31 @@ namespace capstan::server {
 class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
  public:
   // Of all but rows.
-  static constexpr size_t kRequestBytesMax = size_t{1} << 30;
+  static constexpr int64_t kRequestBytesMax = int64_t{1} << 30;
 
-  // `jobs` and `response` outlive the stream.
-  static InstallStream* Open(HeldJobs* jobs, v1::ReplicateResponse* response);
+  // `jobs`, `response` and `damaged`, which counts parts with a wrong checksum, outlive the stream.
+  static InstallStream* Open(HeldJobs* jobs, v1::ReplicateResponse* response,
+                             std::atomic<int64_t>* damaged);
 
   void OnReadDone(bool ok) override;
   void OnDone() override { delete this; }
 
  private:
-  InstallStream(HeldJobs* jobs, v1::ReplicateResponse* response)
-      : jobs_(jobs), response_(response) {}
+  InstallStream(HeldJobs* jobs, v1::ReplicateResponse* response, std::atomic<int64_t>* damaged)
+      : jobs_(jobs), response_(response), damaged_(damaged) {}
 
   absl::Status Take();   // The part that has come.
+  absl::Status Enter();  // It is the first one.
   absl::Status Begin();  // The request is whole.
   void Install();
 
   HeldJobs* const jobs_;
   v1::ReplicateResponse* const response_;
+  std::atomic<int64_t>* const damaged_;
   v1::InstallPart part_;
-  std::string bytes_;  // Of the request, until it is whole.
+  int64_t request_bytes_ = 0;    // As announced.
+  InstallMemory::Share memory_;  // Of the request.
+  std::string bytes_;            // Of the request, until it is whole.
   std::unique_ptr<v1::ReplicateRequest> request_;
   std::shared_ptr<HeldJob> job_;  // Shared with HeldJobs, which may drop it meanwhile.
   std::optional<TableShard> made_;

@@ -12,6 +12,7 @@
 #include "common/net/grpc_status.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
+#include "common/wire/message_checksum.h"
 #include "server/replication/grpc_replica_transport.h"
 #include "server/service/parameter_service.h"
 #include "server/service/test_job.h"
@@ -48,8 +49,12 @@ class Node {
   const std::string& address() const { return server_->address(); }
   // Its replicas have all of its shards.
   void AwaitFilled() { REQUIRE(filled_.WaitForNotificationWithTimeout(absl::Seconds(60))); }
-  // Sends these parts and the end of the stream.
-  absl::Status Install(const std::vector<v1::InstallPart>& parts) {
+  // Sends these parts, with their checksums, and the end of the stream.
+  absl::Status Install(std::vector<v1::InstallPart> parts) {
+    for (v1::InstallPart& part : parts) Seal(&part);
+    return InstallAsTheyAre(parts);
+  }
+  absl::Status InstallAsTheyAre(const std::vector<v1::InstallPart>& parts) {
     const auto stub =
         v1::ParameterServer::NewStub(MakeChannel(server_->address(), ChannelKind::kData));
     grpc::ClientContext context;
@@ -127,15 +132,53 @@ v1::ReplicateRequest RequestOf(const v1::ShardSnapshot& snapshot) {
   return request;
 }
 
+std::vector<v1::InstallPart> PartsOf(const v1::ReplicateRequest& request) {
+  std::vector<v1::InstallPart> parts(2);
+  const std::string bytes = request.SerializeAsString();
+  parts[0].set_job_id("lenet-1");
+  parts[0].set_request_bytes(static_cast<int64_t>(bytes.size()));
+  parts[0].set_request(bytes.substr(0, 10));
+  parts[1].set_request(bytes.substr(10));
+  return parts;
+}
+
+TEST_CASE("Install stream: what cannot be taken, or is damaged, is refused at once (issue 20)",
+          "[server][replication]") {
+  Node replica("server-2");
+  TakeRouting(replica.job(), RoutingOf(replica.address()));
+  REQUIRE_OK_AND_ASSIGN(const TableShard made, replica.job().factory().Initial({kBucket, {0, 1}}));
+  std::vector<v1::InstallPart> parts = PartsOf(RequestOf(made.Snapshot().value()));
+  SECTION("it is more than was announced") {
+    parts[0].set_request_bytes(parts[0].request_bytes() - 1);
+    CHECK_STATUS(replica.Install(parts), absl::StatusCode::kInvalidArgument,
+                 "bytes that its first part has announced");
+    parts[0].set_request_bytes((int64_t{1} << 30) + 1);
+    CHECK_STATUS(replica.Install(parts), absl::StatusCode::kInvalidArgument,
+                 "an install's request of 1073741825 bytes beside its rows, expected at most");
+  }
+  SECTION("others take the memory for it") {
+    REQUIRE_OK_AND_ASSIGN(const InstallMemory::Share others,
+                          replica.job().install_memory()->Take(InstallMemory::kBytesMax));
+    CHECK_STATUS(replica.Install(parts), absl::StatusCode::kResourceExhausted,
+                 "others hold 2147483648");
+  }
+  SECTION("a bit of it has changed") {
+    parts[1].set_end(true);
+    for (v1::InstallPart& part : parts) Seal(&part);
+    std::string* damaged = parts[GENERATE(0, 1)].mutable_request();
+    damaged->back() = static_cast<char>(damaged->back() ^ 4);
+    CHECK_STATUS(replica.InstallAsTheyAre(parts), absl::StatusCode::kDataLoss,
+                 "install: its bytes have the checksum");
+    CHECK(BucketIn(replica.job()).empty());
+  }
+}
+
 TEST_CASE("Install stream: what is not whole changes nothing", "[server][replication]") {
   Node replica("server-2");
   TakeRouting(replica.job(), RoutingOf(replica.address()));
   REQUIRE_OK_AND_ASSIGN(const TableShard made, replica.job().factory().Initial({kBucket, {0, 1}}));
   const v1::ReplicateRequest request = RequestOf(made.Snapshot().value());
-  std::vector<v1::InstallPart> parts(2);
-  const std::string bytes = request.SerializeAsString();
-  parts[0].set_request(bytes.substr(0, 10));
-  parts[1].set_request(bytes.substr(10));
+  std::vector<v1::InstallPart> parts = PartsOf(request);
   SECTION("it breaks off") {
     CHECK_STATUS(replica.Install(parts), absl::StatusCode::kAborted, "before its end");
     parts[1].mutable_piece()->add_optimizer_state();  // Of no rows.
@@ -158,6 +201,11 @@ TEST_CASE("Install stream: what is not whole changes nothing", "[server][replica
     other.set_job_id("lenet-2");
     parts[0].set_request(other.SerializeAsString());
     parts[0].set_end(true);
+    CHECK_STATUS(replica.Install({parts[0]}), absl::StatusCode::kInvalidArgument,
+                 "an install of job \"lenet-2\", its first part has announced \"lenet-1\"");
+    // Nothing of it is waited for (issue 20).
+    parts[0].set_job_id("lenet-2");
+    parts[0].set_end(false);
     CHECK_STATUS(replica.Install({parts[0]}), absl::StatusCode::kNotFound, "lenet-2");
   }
   SECTION("it is of a term that has ended") {

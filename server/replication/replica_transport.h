@@ -17,7 +17,7 @@ namespace capstan::server {
 
 // A message to a replica.
 struct ReplicaRequest {
-  std::shared_ptr<const v1::ReplicateRequest> message;
+  std::shared_ptr<v1::ReplicateRequest> message;  // The transport sets its checksum.
   // Of the bucket that it installs, which it is without. Null: none.
   std::shared_ptr<CapturedRows> rows;
   int64_t bytes = 0;  // With those rows, roughly.

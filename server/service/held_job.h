@@ -39,6 +39,7 @@
 #include "proto/scheduler.pb.h"
 #include "server/core/membership.h"
 #include "server/replication/replica_transport.h"
+#include "server/service/install_memory.h"
 #include "server/service/key_lists.h"
 #include "server/service/record_sink.h"
 #include "server/service/shard_link.h"
@@ -81,8 +82,7 @@ struct HeldCopy {
 
 class HeldJob : public std::enable_shared_from_this<HeldJob> {
  public:
-  // Entries of one message, and bytes of values in one answer; of rows in one answer to a scan.
-  static constexpr int kShardsPerMessageMax = 16'384;
+  // Bytes of values in one answer; of rows in one answer to a scan.
   static constexpr int64_t kAnswerBytesMax = 60 << 20;
   static constexpr int32_t kScanBytesMax = 4 << 20;
   // Keys that pulls from sparse tables name, of all that wait at a time.
@@ -208,6 +208,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::vector<v1::HeldTable> Describe() const;
   v1::KeyListCounts key_list_counts() const;
   const ShardFactory& factory() const { return *factory_; }
+  const std::shared_ptr<InstallMemory>& install_memory() const { return install_memory_; }
 
  private:
   class Sink;  // held_job_sink.h
@@ -344,7 +345,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   const Options options_;
   int64_t log_bytes_ = 0;  // The links', under mutex_.
   const ShardLink::Options link_options_;
-  const std::shared_ptr<const ShardFactory> factory_;  // Shared with the agent's maker.
+  const std::shared_ptr<const ShardFactory> factory_;    // Shared with the agent's maker.
+  const std::shared_ptr<InstallMemory> install_memory_;  // Shared with installs on their way.
 
   mutable absl::Mutex mutex_;
   uint64_t pins_ ABSL_GUARDED_BY(mutex_) = 0;  // That have been given out.

@@ -262,7 +262,7 @@ TEST_CASE("Held job: a bad push is refused whole, naming what was expected", "[s
     CHECK_STATUS(Push(*job, push), invalid, "no shards: expected at least 1");
   }
   SECTION("too many shards") {
-    for (int i = 0; i < HeldJob::kShardsPerMessageMax; ++i) push.add_shards();
+    for (int i = 0; i < kShardsPerMessageMax; ++i) push.add_shards();
     CHECK_STATUS(Push(*job, push), invalid, "16386 shards in one message: expected at most 16384");
   }
   SECTION("slots out of range") {

@@ -13,8 +13,12 @@
 #include "common/net/cord_buffer.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
+#include "common/observability/log.h"
 #include "common/status/status_macros.h"
+#include "common/wire/message_checksum.h"
+#include "common/wire/tensor_message.h"
 #include "server/replication/install_stream.h"
+#include "server/replication/replica_checks.h"
 
 namespace capstan::server {
 namespace {
@@ -72,7 +76,7 @@ class BytesCall final : public grpc::ServerUnaryReactor {
     auto* call = new BytesCall;
     call->cancel_ = calls.Start(method, CallPath::kGrpc, std::move(bytes),
                                 [call, response](const absl::StatusOr<absl::Cord>& answer) {
-                                  if (answer.ok()) *response = ToByteBuffer(*answer);
+                                  if (answer.ok()) *response = ToByteBuffer(Sealed(*answer));
                                   call->Finish(ToGrpcStatus(answer.status()));
                                 });
     return call;
@@ -199,17 +203,26 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
                                                       const v1::ReplicateRequest* request,
                                                       v1::ReplicateResponse* response) {
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
-  if (!job.ok()) return FinishNow(context, job.status());
+  absl::Status status = CheckArrived(*request);
+  if (!status.ok()) {
+    ++damaged_messages_;
+    LogWarning({.job = request->job_id()}, "from {}: {}", request->sender(),
+               std::string(status.message()));
+  }
+  if (status.ok()) status = job.status();
+  if (!status.ok()) return FinishNow(context, status);
   auto* call = new WaitingCall(*std::move(job));  // It ends by itself: nothing is cancelled.
-  call->job().Replicate(*request, response,
-                        [call](const absl::Status& status) { call->Finish(ToGrpcStatus(status)); });
+  call->job().Replicate(*request, response, [call, response](const absl::Status& outcome) {
+    if (outcome.ok()) Seal(response);
+    call->Finish(ToGrpcStatus(outcome));
+  });
   context->GetRpcAllocatorState()->FreeRequest();
   return call;
 }
 
 grpc::ServerReadReactor<v1::InstallPart>* ParameterService::Install(
     grpc::CallbackServerContext*, v1::ReplicateResponse* response) {
-  return InstallStream::Open(jobs_, response);
+  return InstallStream::Open(jobs_, response, &damaged_messages_);
 }
 
 grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory(
@@ -262,7 +275,12 @@ grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerCon
     *response->add_methods() = method->Describe();
   }
   response->set_shared_segments(static_cast<int64_t>(segments_.size()));
-  if (data_server_ != nullptr) response->set_data_connections(data_server_->connections());
+  int64_t damaged = damaged_messages_;
+  if (data_server_ != nullptr) {
+    response->set_data_connections(data_server_->connections());
+    damaged += data_server_->damaged_frames();
+  }
+  response->set_damaged_messages(damaged);
   for (const std::shared_ptr<HeldJob>& job : jobs_->All()) {
     AddTo(response->mutable_key_lists(), job->key_list_counts());
   }

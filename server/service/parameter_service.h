@@ -10,6 +10,8 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -96,6 +98,7 @@ class ParameterService final : public ParameterMethods {
  private:
   class FreeingAllocator;
 
+  std::atomic<int64_t> damaged_messages_ = 0;  // Of replication.
   HeldJobs* const jobs_;
   PathMetrics metrics_;
   SharedSegments segments_;

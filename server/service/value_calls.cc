@@ -99,12 +99,6 @@ struct Call {
   }
 };
 
-absl::StatusOr<v1::PullRequest> DecodePull(const absl::Cord& request) {
-  v1::PullRequest pull;
-  if (pull.ParseFromString(std::string(request))) return pull;
-  return absl::InvalidArgumentError("the message is not a valid capstan.v1.PullRequest");
-}
-
 // Runs `start(job, answer, done)`, which returns the id of a call that waits, for the job of
 // `caller`.
 template <typename Answer, typename Start>
@@ -164,7 +158,7 @@ ValueCalls::Cancel ValueCalls::Push(CallPath path, absl::Cord request, Done done
 
 ValueCalls::Cancel ValueCalls::Pull(CallPath path, absl::Cord request, Done done) {
   const Arrival arrival(&metrics_->pull, path, std::move(done));
-  const absl::StatusOr<v1::PullRequest> pull = DecodePull(request);
+  const absl::StatusOr<v1::PullRequest> pull = DecodePullRequest(request);
   request.Clear();
   if (!pull.ok()) return arrival.Refuse(pull.status());
   return Begin<PullAnswer>(*jobs_, arrival, pull->caller(), RoomsOf(*segments_, *pull),

@@ -67,7 +67,7 @@ class ShardFactory {
 
   // An account in the job's budget for what is no shard; it has nothing on it. One of each kind.
   // Errors: those of MemoryBudget::Reserve.
-  enum class Account { kKeyLists, kSnapshots };
+  enum class Account { kKeyLists, kSnapshots, kInstalls };
   absl::StatusOr<MemoryBudget::Reservation> OpenAccount(Account of) const;
 
   bool MayKeepRowsOnDisk() const;  // A table has a limit of memory.

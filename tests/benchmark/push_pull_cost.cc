@@ -1,6 +1,8 @@
-// What exactly-once, replicas and the write-ahead log cost: push-pull throughput of one worker.
+// What exactly-once, checksums, replicas and the write-ahead log cost: push-pull throughput of one
+// worker.
 //
 //   push_pull_cost --server=server/capstan-server --server-without-filter=...
+//       --server-without-checksums=...
 //
 // The worker is this process with the real client library; servers are real processes on loopback.
 // An iteration pushes a gradient of the whole table and pulls the values after it, as a task does.
@@ -11,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -23,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/planted/planted_bug.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/random/philox.h"
@@ -33,7 +37,19 @@
 #include "tests/benchmark/statistics.h"
 #include "tests/benchmark/turns.h"
 
-namespace capstan::benchmark {
+namespace capstan {
+namespace {
+
+// This process sends and takes frames without their checksums now, as its server does.
+std::atomic<bool> without_checksums = false;
+
+}  // namespace
+
+bool PlantedBugIs(PlantedBug bug) {
+  return bug == PlantedBug::kIgnoreFrameChecksum && without_checksums;
+}
+
+namespace benchmark {
 namespace {
 
 // The server's log reaches its steady size, and the kernel has the pages for it.
@@ -41,25 +57,33 @@ constexpr int kWarmUpIterations = 64;
 constexpr int kTrialIterations = 8;  // To find out how many make a turn.
 // 3 % want more and shorter turns than a half does, and processes that were started anew, in either
 // order: where their memory happens to lie is good for some percent.
-constexpr int kFilterStarts = 6;
-constexpr double kFilterSecondsFactor = 0.2;
+constexpr int kSmallStarts = 6;
+constexpr double kSmallSecondsFactor = 0.2;
 
 struct Flags {
   std::string server;
   std::string server_without_filter;
+  std::string server_without_checksums;
   std::string folder;
   std::string only;
   int rounds = 51;
   double seconds = 0.25;
 };
 
+// What is measured by leaving it out, or adding it.
+enum class Of { kReplicasAndLog, kFilter, kChecksums };
+
 // What is compared over which table.
 struct Comparison {
   std::string name;
   Layout layout;
   Mode mode = Mode::kAsp;
-  bool filter = false;  // The duplicate filter; else replicas and log.
+  Of of = Of::kReplicasAndLog;
+  // Small differences want more starts, and shorter turns.
+  bool is_small() const { return of != Of::kReplicasAndLog; }
 };
+
+constexpr char kWithoutChecksums[] = "without checksums";
 
 std::string FileSystemOf(const std::string& folder) {
   struct statfs status {};
@@ -135,8 +159,12 @@ absl::Status CheckSame(const Contenders& contenders) {
 
 // The first is what the others are compared with.
 std::vector<Config> ConfigsOf(const Flags& flags, const Comparison& comparison) {
-  if (comparison.filter) {
+  if (comparison.of == Of::kFilter) {
     return {{.name = "without duplicate filter", .server = flags.server_without_filter},
+            {.name = "plain", .server = flags.server}};
+  }
+  if (comparison.of == Of::kChecksums) {
+    return {{.name = kWithoutChecksums, .server = flags.server_without_checksums},
             {.name = "plain", .server = flags.server}};
   }
   return {{.name = "plain", .server = flags.server},
@@ -145,7 +173,8 @@ std::vector<Config> ConfigsOf(const Flags& flags, const Comparison& comparison) 
 }
 
 std::vector<double> GoalsOf(const Comparison& comparison) {
-  if (comparison.filter) return {0, 0.97};
+  if (comparison.of == Of::kFilter) return {0, 0.97};
+  if (comparison.of == Of::kChecksums) return {0, 0.92};
   return {0, 0.45, 0.5};
 }
 
@@ -154,12 +183,20 @@ std::vector<Comparison> Comparisons() {
   const Layout large{.name = "16 MiB of fp32", .elements = 4 << 20};
   const Layout tensors{.name = "64 tensors of 1 MiB of fp32", .tensors = 64, .elements = 1 << 18};
   // Under BSP it is the slots that make pushes idempotent; the filter has no part in it.
-  return {{.name = "filter-small", .layout = small, .filter = true},
-          {.name = "filter-large", .layout = large, .filter = true},
+  return {{.name = "filter-small", .layout = small, .of = Of::kFilter},
+          {.name = "filter-large", .layout = large, .of = Of::kFilter},
+          {.name = "checksums-small", .layout = small, .of = Of::kChecksums},
+          {.name = "checksums-large", .layout = large, .of = Of::kChecksums},
           {.name = "large-asp", .layout = large},
           {.name = "large-bsp", .layout = large, .mode = Mode::kBsp},
           {.name = "tensors-asp", .layout = tensors},
           {.name = "tensors-bsp", .layout = tensors, .mode = Mode::kBsp}};
+}
+
+// The contender whose turn it is, with this process's end of its connections as the server's.
+Contender& TurnOf(const std::unique_ptr<Contender>& contender) {
+  without_checksums = contender->config().name == kWithoutChecksums;
+  return *contender;
 }
 
 // Starts and warms up a contender for each configuration, the last one first if `backwards`.
@@ -174,8 +211,9 @@ absl::StatusOr<Contenders> StartAll(const std::vector<Config>& configs, const st
     const size_t which = backwards ? configs.size() - 1 - i : i;
     contenders[which] =
         std::make_unique<Contender>(configs[which], comparison.layout, comparison.mode);
-    CAPSTAN_RETURN_IF_ERROR(contenders[which]->Start(absl::StrCat(folder, "/", which), gradient));
-    CAPSTAN_RETURN_IF_ERROR(contenders[which]->Run(kWarmUpIterations));
+    Contender& contender = TurnOf(contenders[which]);
+    CAPSTAN_RETURN_IF_ERROR(contender.Start(absl::StrCat(folder, "/", which), gradient));
+    CAPSTAN_RETURN_IF_ERROR(contender.Run(kWarmUpIterations));
   }
   return contenders;
 }
@@ -183,10 +221,10 @@ absl::StatusOr<Contenders> StartAll(const std::vector<Config>& configs, const st
 // How many iterations take the first contender so long; all do the same number.
 absl::StatusOr<int> IterationsIn(double seconds, const Contenders& contenders) {
   const absl::Time begin = absl::Now();
-  CAPSTAN_RETURN_IF_ERROR(contenders[0]->Run(kTrialIterations));
+  CAPSTAN_RETURN_IF_ERROR(TurnOf(contenders[0]).Run(kTrialIterations));
   const double took = absl::ToDoubleSeconds(absl::Now() - begin) / kTrialIterations;
   for (size_t i = 1; i < contenders.size(); ++i) {
-    CAPSTAN_RETURN_IF_ERROR(contenders[i]->Run(kTrialIterations));
+    CAPSTAN_RETURN_IF_ERROR(TurnOf(contenders[i]).Run(kTrialIterations));
   }
   return std::max(1, static_cast<int>(seconds / took));
 }
@@ -196,7 +234,8 @@ absl::Status MeasureAll(const Contenders& contenders, int rounds, int iterations
                         const std::function<absl::Status()>& after_round,
                         std::vector<Result>* results) {
   const auto turn = [&](size_t who) -> absl::Status {
-    CAPSTAN_ASSIGN_OR_RETURN(const Contender::Speed speed, contenders[who]->Measure(iterations));
+    CAPSTAN_ASSIGN_OR_RETURN(const Contender::Speed speed,
+                             TurnOf(contenders[who]).Measure(iterations));
     (*results)[who].rates.push_back(speed.rate);
     (*results)[who].processor.push_back(speed.processor);
     return absl::OkStatus();
@@ -234,8 +273,8 @@ bool Print(const Comparison& comparison, const std::vector<Result>& results,
 absl::StatusOr<bool> Compare(const Flags& flags, const std::string& folder,
                              const Comparison& comparison) {
   const std::vector<Config> configs = ConfigsOf(flags, comparison);
-  const int starts = comparison.filter ? kFilterStarts : 1;
-  const double seconds = flags.seconds * (comparison.filter ? kFilterSecondsFactor : 1);
+  const int starts = comparison.is_small() ? kSmallStarts : 1;
+  const double seconds = flags.seconds * (comparison.is_small() ? kSmallSecondsFactor : 1);
   std::vector<Result> results;
   for (const Config& config : configs) results.push_back({.name = config.name});
   std::vector<double> disk;
@@ -245,7 +284,7 @@ absl::StatusOr<bool> Compare(const Flags& flags, const std::string& folder,
                              StartAll(configs, home, comparison, start % 2 == 1));
     CAPSTAN_ASSIGN_OR_RETURN(const int iterations, IterationsIn(seconds, contenders));
     const auto measure_disk = [&]() -> absl::Status {
-      if (comparison.filter) return absl::OkStatus();
+      if (comparison.is_small()) return absl::OkStatus();
       CAPSTAN_ASSIGN_OR_RETURN(const double rate, DiskRate(home, comparison.layout, iterations));
       disk.push_back(rate);
       return absl::OkStatus();
@@ -278,11 +317,15 @@ int Main(int argc, char** argv) {
   app.add_option("--server-without-filter", flags.server_without_filter,
                  "The same without its duplicate filter")
       ->required();
+  app.add_option("--server-without-checksums", flags.server_without_checksums,
+                 "The same without checksums of frames")
+      ->required();
   app.add_option("--rounds", flags.rounds, "Rounds, at least 5")->check(CLI::Range(5, 1000));
   app.add_option("--seconds", flags.seconds, "Of one turn")->check(CLI::Range(0.05, 60.0));
   app.add_option("--folder", flags.folder, "On the disk that the logs are written to");
   app.add_option("--only", flags.only,
-                 "filter-small, filter-large, large-asp, large-bsp, tensors-asp or tensors-bsp");
+                 "filter-small, filter-large, checksums-small, checksums-large, large-asp, "
+                 "large-bsp, tensors-asp or tensors-bsp");
   CLI11_PARSE(app, argc, argv);
   const absl::StatusOr<bool> met = CompareAll(flags);
   if (met.ok()) return *met ? 0 : 1;
@@ -291,7 +334,8 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace capstan::benchmark
+}  // namespace benchmark
+}  // namespace capstan
 
 int main(int argc, char** argv) {
   capstan::KeepFreedMemory();

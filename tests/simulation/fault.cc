@@ -10,6 +10,8 @@ absl::string_view FaultName(Fault fault) {
       "message overtaken",
       "message corrupted",
       "connection reset in mid-message",
+      "bit flipped on the way",
+      "lost call with a status of the transport's",
       "partition, one way",
       "partition, two ways",
       "clog, then burst",

@@ -19,6 +19,8 @@ enum class Fault : uint8_t {
   kMessageOvertaken,
   kMessageCorrupted,
   kConnectionReset,
+  kBitFlippedOnTheWay,
+  kTransportStatus,
   kPartitionOneWay,
   kPartitionTwoWay,
   kClogThenBurst,

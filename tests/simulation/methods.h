@@ -19,6 +19,13 @@ enum Method : int {
   kCloseSnapshot,
 };
 
+// Calls that travel as frames of data connections (common/net/frame.h), request and answer.
+constexpr bool IsFramed(int method) { return method == kPush || method == kPull; }
+
+// Calls of which a flipped bit is found by a checksum of ours. All others travel over gRPC without
+// one: there a damaged message resets the connection, as TLS would see to.
+constexpr bool HasChecksum(int method) { return IsFramed(method) || method == kReplicate; }
+
 }  // namespace capstan::sim
 
 #endif  // CAPSTAN_TESTS_SIMULATION_METHODS_H_

@@ -15,6 +15,7 @@ constexpr uint64_t kMovingStream = 8;
 constexpr uint64_t kSectorsStream = 9;
 constexpr uint64_t kAimedStream = 10;
 constexpr uint64_t kMeansStream = 11;
+constexpr uint64_t kWireStream = 12;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -161,6 +162,11 @@ void DrawAimed(Prng prng, Options& options) {
   if (prng.Chance(0.7) && keeps_rows && options.workers > 1) chaos.join_behind = often;
 }
 
+void DrawWire(Prng prng, LinkFaults& link) {
+  if (prng.Chance(kSwitchedOn)) link.flip = 0.05 * prng.Unit() * prng.Unit();
+  if (prng.Chance(kSwitchedOn)) link.transport_status = prng.Unit();
+}
+
 std::string Describe(const RowLife& life) {
   if (life == RowLife()) return "";
   return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
@@ -196,6 +202,7 @@ Options DrawOptions(uint64_t seed) {
   options.prepare_max = DrawLongWork(prng, job.workers);
   options.export_max = DrawLongWork(prng, 1);
   DrawStranding(Prng(seed).Fork(kStrandingStream), options);
+  DrawWire(Prng(seed).Fork(kWireStream), options.chaos.link);
   Prng moving = Prng(seed).Fork(kMovingStream);
   if (moving.Chance(0.3)) {
     options.move_max = moving.Between(absl::Milliseconds(100), absl::Seconds(8));

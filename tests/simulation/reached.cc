@@ -12,6 +12,8 @@ absl::string_view ReachedName(Reached reached) {
       "a caller was fenced off",
       "a stale routing table was refused",
       "a server did not know a list of keys",
+      "a damaged frame ended its connection",
+      "a damaged record or install was refused",
       "a row that was kept was used",
       "rows that were kept were dropped, and pulled again",
       "a task prepared or exported for longer than it may stand still",

@@ -22,6 +22,8 @@ enum class Reached : uint8_t {
   kCallerFenced,
   kStaleRoutingRefused,
   kKeyListUnknown,
+  kDamagedFrame,
+  kDamagedReplicaMessage,
   kKeptRowsUsed,
   kKeptRowsDropped,
   kLongWork,

@@ -1,20 +1,28 @@
 #include "tests/simulation/sim_network.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/grpc_status.h"
+#include "tests/simulation/methods.h"
 
 namespace capstan::sim {
 namespace {
 
 constexpr absl::Duration kLatencyMin = absl::Microseconds(50);
+constexpr uint64_t kWireStream = 12;
 constexpr double kDeadSilent = 0.2;  // Share of calls to a dead process that nobody refuses.
 
 }  // namespace
 
 SimNetwork::SimNetwork(EventLoop* loop, Prng prng, FaultCounts* counts, TraceHash* trace)
-    : loop_(loop), prng_(prng), counts_(counts), trace_(trace) {}
+    : loop_(loop),
+      prng_(prng),
+      wire_prng_(prng.Fork(kWireStream)),
+      counts_(counts),
+      trace_(trace) {}
 
 SimNetwork::EndpointId SimNetwork::AddEndpoint(HostId host, Process* process) {
   endpoints_.push_back({.host = host, .process = process, .handler = nullptr});
@@ -38,10 +46,10 @@ SimNetwork::CallId SimNetwork::Call(EndpointId from, EndpointId to, int method, 
              .received = {}};
   pending.deadline = caller->After(
       timeout, [this, call] { End(call, absl::DeadlineExceededError("no answer in time"), ""); });
-  const size_t size = bytes.size();
-  Transmit(from, to, size, /*repeatable=*/true,
-           [this, call, from, to, method, bytes = std::move(bytes)] {
-             DeliverRequest(call, from, to, method, bytes);
+  const auto message = std::make_shared<std::string>(std::move(bytes));
+  Transmit(from, to, {message, HasChecksum(method)}, /*repeatable=*/true,
+           [this, call, from, to, method, message] {
+             DeliverRequest(call, from, to, method, *message);
            });
   return call;
 }
@@ -58,7 +66,7 @@ void SimNetwork::Cancel(CallId call) {
 void SimNetwork::CancelReceived(const Pending& pending) {
   for (const std::weak_ptr<Incoming>& weak : pending.received) {
     if (weak.expired()) continue;
-    Transmit(pending.from, pending.to, 0, /*repeatable=*/false, [this, weak] {
+    Transmit(pending.from, pending.to, {}, /*repeatable=*/false, [this, weak] {
       const std::shared_ptr<Incoming> incoming = weak.lock();
       if (incoming == nullptr || incoming->answered_) return;
       Process* process = endpoints_[static_cast<size_t>(incoming->to_)].process;
@@ -70,10 +78,20 @@ void SimNetwork::CancelReceived(const Pending& pending) {
   }
 }
 
-void SimNetwork::Transmit(EndpointId from, EndpointId to, size_t bytes, bool repeatable,
+void SimNetwork::MayFlip(const Payload& payload) {
+  if (!payload.checked || payload.bytes == nullptr || payload.bytes->empty()) return;
+  if (faults_.flip == 0 || !wire_prng_.Chance(faults_.flip)) return;
+  ++(*counts_)[Fault::kBitFlippedOnTheWay];
+  const int64_t bit = wire_prng_.Between(0, 8 * std::ssize(*payload.bytes) - 1);
+  char& byte = (*payload.bytes)[static_cast<size_t>(bit / 8)];
+  byte = static_cast<char>(byte ^ (1 << bit % 8));
+}
+
+void SimNetwork::Transmit(EndpointId from, EndpointId to, const Payload& payload, bool repeatable,
                           Arrival arrival) {
   const HostId from_host = endpoints_[static_cast<size_t>(from)].host;
   const HostId to_host = endpoints_[static_cast<size_t>(to)].host;
+  const size_t bytes = payload.bytes == nullptr ? 0 : payload.bytes->size();
   trace_->Event({static_cast<uint64_t>(from), static_cast<uint64_t>(to), bytes});
   Link& link = LinkOf(from_host, to_host);
   if (from_host != to_host) {
@@ -89,12 +107,13 @@ void SimNetwork::Transmit(EndpointId from, EndpointId to, size_t bytes, bool rep
     }
     if (prng_.Chance(faults_.corrupt)) {
       ++(*counts_)[Fault::kMessageCorrupted];
-      return Break(from, to);
+      return Reset(from, to);
     }
     if (prng_.Chance(faults_.reset)) {
       ++(*counts_)[Fault::kConnectionReset];
-      return Break(from, to);
+      return Reset(from, to);
     }
+    MayFlip(payload);
     if (repeatable && prng_.Chance(faults_.repeat)) {
       ++(*counts_)[Fault::kMessageDoubled];
       Travel(link, arrival);
@@ -121,7 +140,7 @@ void SimNetwork::DeliverRequest(CallId call, EndpointId from, EndpointId to, int
   const auto pending = pending_.find(call);
   if (!endpoint.process->alive() || endpoint.handler == nullptr) {
     if (pending == pending_.end() || prng_.Chance(kDeadSilent)) return;
-    Transmit(to, from, 0, /*repeatable=*/false,
+    Transmit(to, from, {}, /*repeatable=*/false,
              [this, call] { End(call, absl::UnavailableError("connection refused"), ""); });
     return;
   }
@@ -133,6 +152,7 @@ void SimNetwork::DeliverRequest(CallId call, EndpointId from, EndpointId to, int
   incoming->call_ = call;
   incoming->to_ = to;
   incoming->life_ = endpoint.process->life();
+  incoming->checked_ = HasChecksum(method);
   if (pending != pending_.end()) pending->second.received.push_back(incoming);
   endpoint.process->Arrive(
       [this, to, incoming] { endpoints_[static_cast<size_t>(to)].handler(incoming); });
@@ -141,10 +161,10 @@ void SimNetwork::DeliverRequest(CallId call, EndpointId from, EndpointId to, int
 void SimNetwork::Incoming::Answer(const absl::Status& status, std::string answer) {
   if (answered_) return;
   answered_ = true;
-  const size_t size = answer.size();
-  network_->Transmit(to_, from, size, /*repeatable=*/false,
-                     [network = network_, call = call_, status, answer = std::move(answer)] {
-                       network->End(call, status, answer);
+  const auto message = std::make_shared<std::string>(std::move(answer));
+  network_->Transmit(to_, from, {message, checked_}, /*repeatable=*/false,
+                     [network = network_, call = call_, status, message] {
+                       network->End(call, status, *message);
                      });
 }
 
@@ -168,7 +188,18 @@ void SimNetwork::End(CallId call, const absl::Status& status, const std::string&
   });
 }
 
-void SimNetwork::Break(EndpointId a, EndpointId b) {
+absl::Status SimNetwork::Broken() {
+  if (faults_.transport_status == 0 || !wire_prng_.Chance(faults_.transport_status)) {
+    return absl::UnavailableError("connection reset");
+  }
+  ++(*counts_)[Fault::kTransportStatus];
+  return FromGrpcStatus(
+      wire_prng_.Chance(0.5)
+          ? grpc::Status(grpc::StatusCode::UNKNOWN, "Stream removed")
+          : grpc::Status(grpc::StatusCode::INTERNAL, "Received RST_STREAM with error code 2"));
+}
+
+void SimNetwork::Reset(EndpointId a, EndpointId b) {
   std::vector<CallId> broken;
   for (auto& [call, pending] : pending_) {
     const bool between =
@@ -176,11 +207,11 @@ void SimNetwork::Break(EndpointId a, EndpointId b) {
     if (between) broken.push_back(call);
   }
   for (const CallId call : broken) {
-    loop_->After(kLatencyMin, [this, call] {
+    loop_->After(kLatencyMin, [this, call, status = Broken()] {
       const auto it = pending_.find(call);
       if (it == pending_.end()) return;
       CancelReceived(it->second);
-      End(call, absl::UnavailableError("connection reset"), "");
+      End(call, status, "");
     });
   }
 }
@@ -200,7 +231,7 @@ void SimNetwork::EndpointDied(EndpointId endpoint) {
   for (const CallId call : broken) {
     const auto it = pending_.find(call);
     if (it == pending_.end()) continue;
-    Transmit(endpoint, it->second.from, 0, /*repeatable=*/false, [this, call] {
+    Transmit(endpoint, it->second.from, {}, /*repeatable=*/false, [this, call] {
       End(call, absl::UnavailableError("connection reset by a dead peer"), "");
     });
   }

@@ -8,7 +8,8 @@
 // that has given up, if that message arrives.
 //
 // A corrupted message is found by the transport's checksum, as TLS would, and resets the
-// connection: every call between the two endpoints ends with kUnavailable.
+// connection: every call between the two endpoints ends with kUnavailable. Of calls that have a
+// checksum of their own (methods.h), bits flip as well, and arrive.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_SIM_NETWORK_H_
@@ -39,6 +40,9 @@ struct LinkFaults {
   double repeat = 0;  // Requests only: it arrives twice.
   double corrupt = 0;
   double reset = 0;
+  double flip = 0;  // Calls with a checksum only: a bit of it changes, and it arrives.
+  // Of a call that breaks: it ends with UNKNOWN or INTERNAL, as gRPC ends some of them.
+  double transport_status = 0;
   absl::Duration delay_max = absl::Seconds(1);
   absl::Duration latency_max = absl::Milliseconds(1);  // Of every message; at least 50 us.
   bool any() const { return lose + delay + repeat + corrupt + reset > 0; }
@@ -67,6 +71,7 @@ class SimNetwork {
     CallId call_ = 0;
     EndpointId to_ = 0;
     uint64_t life_ = 0;  // Of the receiver.
+    bool checked_ = false;
     bool answered_ = false;
   };
   using Handler = std::function<void(const std::shared_ptr<Incoming>&)>;
@@ -80,6 +85,8 @@ class SimNetwork {
   CallId Call(EndpointId from, EndpointId to, int method, std::string bytes, absl::Duration timeout,
               Done done);
   void Cancel(CallId call);  // `done` is not called any more.
+  // Either endpoint closes the connection between them: every call of it breaks.
+  void Reset(EndpointId a, EndpointId b);
 
   void set_faults(const LinkFaults& faults) { faults_ = faults; }
   // Cuts or mends the way from one host to another. Cuts are counted: each needs its mending.
@@ -117,9 +124,16 @@ class SimNetwork {
 
   using Arrival = std::function<void()>;
   Link& LinkOf(HostId from, HostId to) { return links_[{from, to}]; }
-  void Transmit(EndpointId from, EndpointId to, size_t bytes, bool repeatable, Arrival arrival);
+  // What one message carries. Null: nothing. It may change on its way if it has a checksum.
+  struct Payload {
+    std::shared_ptr<std::string> bytes;
+    bool checked = false;
+  };
+  void Transmit(EndpointId from, EndpointId to, const Payload& payload, bool repeatable,
+                Arrival arrival);
+  void MayFlip(const Payload& payload);
+  absl::Status Broken();
   void Travel(Link& link, Arrival arrival);
-  void Break(EndpointId a, EndpointId b);
   void DeliverRequest(CallId call, EndpointId from, EndpointId to, int method,
                       const std::string& bytes);
   void End(CallId call, const absl::Status& status, const std::string& answer);
@@ -127,6 +141,7 @@ class SimNetwork {
 
   EventLoop* const loop_;
   Prng prng_;
+  Prng wire_prng_;  // Of flipped bits and statuses.
   FaultCounts* const counts_;
   TraceHash* const trace_;
   LinkFaults faults_;

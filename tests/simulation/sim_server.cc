@@ -4,8 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/frame.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
+#include "common/wire/message_checksum.h"
+#include "server/replication/replica_checks.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {
@@ -182,7 +185,7 @@ std::shared_ptr<server::HeldJob> SimServer::Held(const JobId& job) const {
 
 void SimServer::Transport::Send(const v1::ServerAddress& to, server::ReplicaRequest request,
                                 Moved moved, Done done) {
-  if (request.rows == nullptr) return SendMessage(to, *request.message, std::move(done));
+  if (request.rows == nullptr) return SendMessage(to, request.message.get(), std::move(done));
   SendRows(to, std::make_shared<v1::ReplicateRequest>(*request.message), std::move(request.rows),
            std::move(moved), std::move(done));
 }
@@ -195,7 +198,7 @@ void SimServer::Transport::SendRows(const v1::ServerAddress& to,
   server_->process_.After(takes, [this, to, message, rows, moved, done] {
     absl::StatusOr<std::optional<v1::ShardSnapshot>> piece = rows->Next();
     if (!piece.ok()) return done(piece.status(), {});
-    if (!piece->has_value()) return SendMessage(to, *message, done);
+    if (!piece->has_value()) return SendMessage(to, message.get(), done);
     moved(static_cast<int64_t>((*piece)->ByteSizeLong()));
     *message->mutable_install()->add_pieces() = **std::move(piece);
     SendRows(to, message, rows, moved, done);
@@ -203,17 +206,18 @@ void SimServer::Transport::SendRows(const v1::ServerAddress& to,
 }
 
 void SimServer::Transport::SendMessage(const v1::ServerAddress& to,
-                                       const v1::ReplicateRequest& message, Done done) {
+                                       v1::ReplicateRequest* message, Done done) {
   World* world = server_->world_;
+  Seal(message);
   world->network.Call(
-      server_->endpoint_, World::EndpointOf(to.address()), kReplicate, message.SerializeAsString(),
+      server_->endpoint_, World::EndpointOf(to.address()), kReplicate, message->SerializeAsString(),
       kReplicateTimeout,
       [done = std::move(done)](const absl::Status& status, const std::string& answer) {
         v1::ReplicateResponse response;
         if (status.ok() && !response.ParseFromString(answer)) {
           return done(absl::InternalError("unreadable answer"), response);
         }
-        done(status, response);
+        done(status.ok() ? server::CheckArrived(response) : status, response);
       });
 }
 
@@ -264,6 +268,13 @@ std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
   return std::nullopt;
 }
 
+// The answer as it travels.
+template <typename Response>
+std::string Told(const SimNetwork::Incoming& call, const Response& response) {
+  if (!IsFramed(call.method)) return Serialize(response);
+  return EncodeFrame({.kind = FrameKind::kAnswer}, Serialize(response));
+}
+
 }  // namespace
 
 // `told` is called when the answer leaves. Request and response are shared by the call's closures.
@@ -280,7 +291,7 @@ void SimServer::Serve(const Call& call,
   const auto waits = sim::Start(**job, *request, response.get(),
                                 [call, request, response, told](const absl::Status& status) {
                                   if (status.ok() && told) told(*request, *response);
-                                  call->Answer(status, status.ok() ? Serialize(*response) : "");
+                                  call->Answer(status, status.ok() ? Told(*call, *response) : "");
                                 });
   if (!waits.has_value()) return;
   call->on_cancel = [weak = std::weak_ptr<server::HeldJob>(*job), id = *waits] {
@@ -288,7 +299,20 @@ void SimServer::Serve(const Call& call,
   };
 }
 
+// A frame that was damaged on its way: as DataServer, closes the connection.
+bool SimServer::OpenFrame(const Call& call) {
+  absl::StatusOr<std::string> body = DecodeFrame(call->bytes);
+  if (!body.ok()) {
+    ++world_->reached[Reached::kDamagedFrame];
+    world_->network.Reset(call->from, endpoint_);
+    return false;
+  }
+  call->bytes = *std::move(body);
+  return true;
+}
+
 void SimServer::Handle(const Call& call) {
+  if (IsFramed(call->method) && !serving_held_back_ && !OpenFrame(call)) return;
   switch (call->method) {
     case kPush:
       if (HoldBack(call)) return;
@@ -328,10 +352,15 @@ void SimServer::Replicate(const Call& call) {
   if (!request->ParseFromString(call->bytes)) {
     return call->Answer(absl::InternalError("unreadable message"), "");
   }
+  if (const absl::Status arrived = server::CheckArrived(*request); !arrived.ok()) {
+    ++world_->reached[Reached::kDamagedReplicaMessage];
+    return call->Answer(arrived, "");
+  }
   const auto job = jobs_->Find(request->job_id());
   if (!job.ok()) return call->Answer(job.status(), "");
   auto response = std::make_shared<v1::ReplicateResponse>();
   const auto done = [call, request, response](const absl::Status& status) {
+    if (status.ok()) Seal(response.get());
     call->Answer(status, status.ok() ? response->SerializeAsString() : "");
   };
   if (!request->has_install()) return (*job)->Replicate(*request, response.get(), done);

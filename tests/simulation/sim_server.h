@@ -69,7 +69,7 @@ class SimServer {
     // The rows of a bucket leave piece by piece, while the job goes on.
     void SendRows(const v1::ServerAddress& to, std::shared_ptr<v1::ReplicateRequest> message,
                   std::shared_ptr<server::CapturedRows> rows, Moved moved, Done done);
-    void SendMessage(const v1::ServerAddress& to, const v1::ReplicateRequest& message, Done done);
+    void SendMessage(const v1::ServerAddress& to, v1::ReplicateRequest* message, Done done);
 
     SimServer* const server_;
   };
@@ -81,6 +81,7 @@ class SimServer {
   void Handle(const Call& call);
   // Where rows lie on disk a push is now and then left until a pull reads some, for which the job's
   // lock is let go: it is served in the middle of that, or after a while.
+  bool OpenFrame(const Call& call);
   bool HoldBack(const Call& call);
   void ServeHeldBack();
   template <typename Request, typename Response>

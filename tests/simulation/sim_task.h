@@ -93,6 +93,8 @@ class SimTask final : public worker::TaskPort {
   void Send(const worker::SendMessage& message);
   void LearnLists(const worker::SendMessage& message, const KeysSent& sent,
                   const worker::DecodedReply& reply);
+  absl::StatusOr<std::string> BodyOf(const KeysSent& sent, const absl::Status& status,
+                                     const std::string& answer);
   void OnPushReply(const worker::SendMessage& message, const KeysSent& sent,
                    const absl::Status& status, const std::string& answer);
   void OnPullReply(const worker::SendMessage& message, const KeysSent& sent,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/frame.h"
 #include "tests/simulation/methods.h"
 #include "tests/simulation/sim_task.h"
 #include "tests/simulation/sim_task_options.h"
@@ -124,7 +125,8 @@ void SimTask::Send(const worker::SendMessage& message) {
       world_->Tell([&](Checker& checker) { checker.PushSent(sent); });
     }
     world_->network.Call(
-        self_, endpoint, kPush, std::string(Encode(push)), kCallTimeout,
+        self_, endpoint, kPush,
+        EncodeFrame({.kind = FrameKind::kRequest}, std::string(Encode(push))), kCallTimeout,
         [this, message, forms, address](const absl::Status& status, const std::string& answer) {
           OnPushReply(message, {address, forms}, status, answer);
         });
@@ -138,7 +140,8 @@ void SimTask::Send(const worker::SendMessage& message) {
   const std::vector<worker::KeyForm> forms = known.Forms(message, pulling_);
   worker::EncodePull(caller_, message, kPullWaitLimit, &request, {}, pulling_, forms);
   world_->network.Call(
-      self_, endpoint, kPull, request.SerializeAsString(), kCallTimeout,
+      self_, endpoint, kPull,
+      EncodeFrame({.kind = FrameKind::kRequest}, request.SerializeAsString()), kCallTimeout,
       [this, message, forms, address](const absl::Status& status, const std::string& answer) {
         OnPullReply(message, {address, forms}, status, answer);
       });
@@ -155,13 +158,25 @@ void SimTask::LearnLists(const worker::SendMessage& message, const KeysSent& sen
   ++world_->reached[Reached::kKeyListUnknown];
 }
 
+// The body of an answer. A damaged one ends the connection, as in DataCaller.
+absl::StatusOr<std::string> SimTask::BodyOf(const KeysSent& sent, const absl::Status& status,
+                                            const std::string& answer) {
+  if (!status.ok()) return status;
+  absl::StatusOr<std::string> body = DecodeFrame(answer);
+  if (body.ok()) return body;
+  ++world_->reached[Reached::kDamagedFrame];
+  world_->network.Reset(self_, World::EndpointOf(sent.address));
+  return absl::UnavailableError(body.status().message());
+}
+
 void SimTask::OnPushReply(const worker::SendMessage& message, const KeysSent& sent,
                           const absl::Status& status, const std::string& answer) {
   if (!session_.Expects(message.message)) return;
-  absl::Status outcome = status;
+  const absl::StatusOr<std::string> body = BodyOf(sent, status, answer);
+  absl::Status outcome = body.status();
   worker::DecodedReply decoded;
   v1::PushResponse response;
-  if (outcome.ok() && !response.ParseFromString(answer)) {
+  if (outcome.ok() && !response.ParseFromString(*body)) {
     outcome = absl::InternalError("unreadable answer");
   }
   if (outcome.ok()) {
@@ -190,9 +205,10 @@ void SimTask::OnPushReply(const worker::SendMessage& message, const KeysSent& se
 void SimTask::OnPullReply(const worker::SendMessage& message, const KeysSent& sent,
                           const absl::Status& status, const std::string& answer) {
   if (!session_.Expects(message.message)) return;
-  absl::Status outcome = status;
+  const absl::StatusOr<std::string> body = BodyOf(sent, status, answer);
+  absl::Status outcome = body.status();
   worker::DecodedReply decoded;
-  const absl::StatusOr<PullAnswer> parsed = DecodePullAnswer(absl::Cord(answer));
+  const absl::StatusOr<PullAnswer> parsed = DecodePullAnswer(absl::Cord(body.value_or("")));
   if (outcome.ok() && !parsed.ok()) outcome = absl::InternalError("unreadable answer");
   if (outcome.ok()) {
     auto read = worker::DecodePull(message, *parsed, &parameters_, pulling_);

@@ -357,6 +357,9 @@ absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, const absl::
     if (!response.ParseFromString(std::string(answer))) {
       return absl::InternalError("answered what is no PushResponse");
     }
+    if (response.has_checksum()) {
+      CAPSTAN_RETURN_IF_ERROR(CheckSealed(answer, response.checksum()));
+    }
     return DecodePush(call.message, response);
   }
   CAPSTAN_ASSIGN_OR_RETURN(PullAnswer parsed, DecodePullAnswer(answer));

@@ -150,17 +150,14 @@ struct Fixture {
     std::vector<char> head(kFrameHeadBytes);
     REQUIRE(ReadAll(pulls->get(), head.data(), head.size()));
     REQUIRE_OK_AND_ASSIGN(const FrameHead request, DecodeFrameHead({head.data(), head.size()}));
-    std::vector<char> body(request.length);
+    std::vector<char> body(request.length + kFrameSumBytes);
     REQUIRE(ReadAll(pulls->get(), body.data(), body.size()));
     call = request.call;
     answer = FrameOf(Answer(5));
   }
   absl::StatusOr<OpId> Pull() { return client.Pull(Iteration(1), PullMode::kTrain, &arrays); }
   std::string FrameOf(const v1::PullResponse& response) const {
-    const std::string body = response.SerializeAsString();
-    const auto head = EncodeFrameHead(
-        {.kind = FrameKind::kAnswer, .call = call, .length = static_cast<uint32_t>(body.size())});
-    return std::string(head.begin(), head.end()) + body;
+    return EncodeFrame({.kind = FrameKind::kAnswer, .call = call}, response.SerializeAsString());
   }
   void Write(absl::string_view bytes) {
     while (!bytes.empty()) {

@@ -7,6 +7,7 @@
 #include "common/net/cord_buffer.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
+#include "common/wire/tensor_message.h"
 
 namespace capstan::worker {
 namespace {
@@ -37,7 +38,7 @@ bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
       return true;
     }
   }
-  request_ = ToByteBuffer(request.bytes);
+  request_ = ToByteBuffer(Sealed(request.bytes));
   SetDeadline(context_, grpc_timeout);
   grpc.UnaryCall(&context_, PathOf(request.method), {}, &request_, &response_,
                  [this, done = std::move(done)](const grpc::Status& status) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/net/frame.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {
@@ -57,7 +58,9 @@ void SimReader::Read(const v1::ShardRoute& route) {
   pull.set_held_version(-1);
   world_->Tell([&](Checker& checker) { checker.PullSent(life_, shard, Iteration(0)); });
   world_->network.Call(endpoint_, World::EndpointOf(routing_.servers(route.server()).address()),
-                       kPull, request.SerializeAsString(), prng_.Between(kTimeoutMin, kTimeoutMax),
+                       kPull,
+                       EncodeFrame({.kind = FrameKind::kRequest}, request.SerializeAsString()),
+                       prng_.Between(kTimeoutMin, kTimeoutMax),
                        [this, shard](const absl::Status& status, const std::string& answer) {
                          OnAnswer(shard, status, answer);
                        });
@@ -67,8 +70,9 @@ void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
                          const std::string& answer) {
   reading_.erase(shard);
   if (world_->went_back) return;
+  const absl::StatusOr<std::string> body = status.ok() ? DecodeFrame(answer) : status;
   v1::PullResponse response;
-  if (!status.ok() || !response.ParseFromString(answer) || response.shards_size() != 1 ||
+  if (!body.ok() || !response.ParseFromString(*body) || response.shards_size() != 1 ||
       response.shards(0).outcome() != v1::ShardValues::VALUES) {
     return AskRouting();
   }

@@ -1,0 +1,88 @@
+#include "common/wire/message_checksum.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/storage/crc32c.h"
+
+namespace capstan {
+namespace {
+
+// Sums up the first `bytes` that are written to it.
+class ChecksumStream final : public google::protobuf::io::ZeroCopyOutputStream {
+ public:
+  explicit ChecksumStream(int64_t bytes) : left_(bytes) {}
+
+  bool Next(void** data, int* size) override {
+    Sum();
+    *data = buffer_.data();
+    *size = static_cast<int>(buffer_.size());
+    used_ = buffer_.size();
+    count_ += *size;
+    return true;
+  }
+  void BackUp(int count) override {
+    used_ -= static_cast<size_t>(count);
+    count_ -= count;
+  }
+  int64_t ByteCount() const override { return count_; }
+  bool AllowsAliasing() const override { return true; }
+  bool WriteAliasedRaw(const void* data, int size) override {
+    Sum();
+    Add({static_cast<const char*>(data), static_cast<size_t>(size)});
+    count_ += size;
+    return true;
+  }
+
+  uint32_t Finish() {
+    Sum();
+    return crc_.value();
+  }
+
+ private:
+  void Sum() { Add({buffer_.data(), std::exchange(used_, 0)}); }
+  void Add(absl::string_view bytes) {
+    const absl::string_view counted = bytes.substr(0, static_cast<size_t>(left_));
+    crc_.Add(counted);
+    left_ -= static_cast<int64_t>(counted.size());
+  }
+
+  std::array<char, 4096> buffer_;
+  size_t used_ = 0;  // Of the buffer, and not summed up.
+  int64_t count_ = 0;
+  int64_t left_;
+  Crc32c crc_;
+};
+
+}  // namespace
+
+uint32_t ChecksumOf(const google::protobuf::MessageLite& message, int64_t without) {
+  const auto bytes = static_cast<int64_t>(message.ByteSizeLong());
+  ChecksumStream stream(std::max<int64_t>(0, bytes - without));
+  {
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.EnableAliasing(true);
+    message.SerializeWithCachedSizes(&coded);
+  }
+  return stream.Finish();
+}
+
+absl::Status CompareChecksums(absl::string_view what, uint32_t computed, uint32_t expected) {
+  if (computed == expected) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      what, absl::StrFormat(": its bytes have the checksum %08x, expected %08x: they were damaged "
+                            "on their way",
+                            computed, expected)));
+}
+
+absl::Status MissingChecksum(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(what, ": it has no checksum, expected one"));
+}
+
+}  // namespace capstan

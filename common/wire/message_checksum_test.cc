@@ -1,0 +1,72 @@
+#include "common/wire/message_checksum.h"
+
+#include <string>
+
+#include "common/testing/status_matchers.h"
+#include "proto/parameter_server.pb.h"
+
+namespace capstan {
+namespace {
+
+constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
+
+v1::ReplicateRequest Records(size_t bytes_each) {
+  v1::ReplicateRequest request;
+  request.set_job_id("job-1");
+  request.set_term(7);
+  for (int i = 0; i < 3; ++i) {
+    v1::ShardRecord* record = request.add_records();
+    record->set_position(100 + i);
+    record->mutable_update()->set_version(i);
+    record->set_values(std::string(bytes_each, static_cast<char>('a' + i)));
+  }
+  return request;
+}
+
+TEST_CASE("Message checksum: a message passes, whatever its size", "[wire]") {
+  for (const size_t size : {0, 1, 4000, 4096, 5000, 1 << 20}) {
+    CAPTURE(size);
+    v1::ReplicateRequest request = Records(size);
+    Seal(&request);
+    Seal(&request);  // Its own field does not count.
+    v1::ReplicateRequest arrived;
+    REQUIRE(arrived.ParseFromString(request.SerializeAsString()));
+    REQUIRE_OK(CheckSeal(arrived, "replicate"));
+  }
+}
+
+TEST_CASE("Message checksum: a message without one is refused by name", "[wire]") {
+  CHECK_STATUS(CheckSeal(v1::ReplicateRequest(), "replicate"), kDataLoss,
+               "replicate: it has no checksum");
+}
+
+TEST_CASE("Message checksum: every flipped bit is found", "[wire]") {
+  v1::ReplicateRequest request = Records(40);
+  Seal(&request);
+  const std::string bytes = request.SerializeAsString();
+  int found = 0;
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string damaged = bytes;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    v1::ReplicateRequest arrived;
+    if (!arrived.ParseFromString(damaged)) continue;  // gRPC refuses it.
+    const absl::Status status = CheckSeal(arrived, "replicate");
+    CAPTURE(bit);
+    REQUIRE(!status.ok());
+    CHECK(absl::IsDataLoss(status));
+    ++found;
+  }
+  CHECK(found > 500);
+}
+
+TEST_CASE("Message checksum: both sums are named", "[wire]") {
+  v1::InstallPart part;
+  part.set_request("bytes");
+  Seal(&part);
+  part.set_request("bites");
+  CHECK_STATUS(CheckSeal(part, "install"), kDataLoss,
+               "install: its bytes have the checksum");
+}
+
+}  // namespace
+}  // namespace capstan
