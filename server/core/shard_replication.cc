@@ -114,11 +114,12 @@ bool ShardReplication::WantsMessage(const Follower& follower) const {
          (!follower.confirmed && !follower.in_sync);
 }
 
-std::optional<ReplicaMessage> ShardReplication::NextMessage(Instant now, bool may_install) {
+std::optional<ReplicaMessage> ShardReplication::NextMessage(Instant now,
+                                                            const MayInstall& may_install) {
   if (role_ != ShardRole::kPrimary || deposed_) return std::nullopt;
   for (auto& [key, follower] : followers_) {
     if (!WantsMessage(follower) || now < follower.next_try) continue;
-    if (NeedsInstall(follower) && !may_install) continue;
+    if (NeedsInstall(follower) && !may_install(key)) continue;
     return MakeMessage(key, follower, now);
   }
   return std::nullopt;
@@ -226,11 +227,11 @@ Instant ShardReplication::SilentTooLong(const Follower& follower) const {
          absl::Seconds(static_cast<double>(follower.install_bytes) / kTakenBytesPerSecond);
 }
 
-Instant ShardReplication::NextDeadline(bool may_install) const {
+Instant ShardReplication::NextDeadline(const MayInstall& may_install) const {
   Instant next = Instant::InfiniteFuture();
   if (role_ != ShardRole::kPrimary || deposed_) return next;
   for (const auto& [key, follower] : followers_) {
-    if (WantsMessage(follower) && (may_install || !NeedsInstall(follower))) {
+    if (WantsMessage(follower) && (!NeedsInstall(follower) || may_install(key))) {
       next = std::min(next, follower.next_try);
     }
     if (!follower.unreachable) next = std::min(next, SilentTooLong(follower));

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -151,9 +152,10 @@ class ShardReplication {
   // The shard has made a record of `bytes`. Need not be told while keeps_records() is false.
   // REQUIRES: the position follows the last one.
   void Append(Position position, Version version_after, int64_t bytes);
-  // The next message that may be sent now, if any; it is in flight from then on. Installs only if
-  // `may_install`.
-  std::optional<ReplicaMessage> NextMessage(Instant now, bool may_install);
+  // Whether a follower may be sent a whole shard now.
+  using MayInstall = std::function<bool(const FollowerKey&)>;
+  // The next message that may be sent now, if any; it is in flight from then on.
+  std::optional<ReplicaMessage> NextMessage(Instant now, const MayInstall& may_install);
   // So many bytes of a message in flight have left: whoever takes them in is not silent as long as
   // this message is.
   void OnProgress(const FollowerKey& to, MessageId id, int64_t bytes, Instant now);
@@ -161,9 +163,8 @@ class ShardReplication {
   // The log has everything of `term` up to `position`. (A replica's shell uses logged() too.)
   void OnLogged(Term term, Position position);
   // When something is to be sent again or to be reported. InfiniteFuture() if nothing is.
-  // `may_install`: as for NextMessage; without it an install that is due is no deadline, for it
-  // waits for another to end.
-  Instant NextDeadline(bool may_install) const;
+  // An install that is due and may not be sent is no deadline, for it waits for another to end.
+  Instant NextDeadline(const MayInstall& may_install) const;
   void Tick(Instant now);  // Finds followers that have not answered for too long.
 
   // Highest position and version that no loss of a server can undo. -1: none yet in this term.

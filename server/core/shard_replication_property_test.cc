@@ -186,7 +186,11 @@ class World {
 
   void Pump(Process& process) {
     ShardReplication& replication = *process.replication;
-    while (const auto message = replication.NextMessage(now_, !dice_.OneIn(4))) {
+    const auto next = [&] {
+      const bool may_install = !dice_.OneIn(4);
+      return replication.NextMessage(now_, [=](const FollowerKey&) { return may_install; });
+    };
+    while (const auto message = next()) {
       Letter letter{.from = process.key,
                     .to = message->to,
                     .id = message->id,

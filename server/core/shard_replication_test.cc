@@ -5,6 +5,10 @@
 namespace capstan::server {
 namespace {
 
+// Who may be sent a whole shard.
+bool Always(const FollowerKey&) { return true; }
+bool Never(const FollowerKey&) { return false; }
+
 const FollowerKey kFirst{.node = "server-2", .incarnation = Incarnation(2)};
 const FollowerKey kSecond{.node = "server-3", .incarnation = Incarnation(3)};
 
@@ -26,7 +30,7 @@ class Primary {
     ++position_;
     replication.Append(Position(position_), Version(position_), bytes);
   }
-  std::optional<ReplicaMessage> Next() { return replication.NextMessage(now, true); }
+  std::optional<ReplicaMessage> Next() { return replication.NextMessage(now, Always); }
   void Answer(const ReplicaMessage& message, uint64_t term, int64_t position) {
     replication.OnAnswer(
         message.to, message.id,
@@ -63,7 +67,7 @@ TEST_CASE("Shard replication: without followers and log everything is committed 
   primary.Write();
   CHECK(primary.replication.committed_version() == Version(8));
   CHECK_FALSE(primary.Next().has_value());
-  CHECK(primary.replication.NextDeadline(true) == Instant::InfiniteFuture());
+  CHECK(primary.replication.NextDeadline(Always) == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Shard replication: a new primary commits nothing before its replicas in sync hold it",
@@ -232,7 +236,7 @@ TEST_CASE("Shard replication: retries back off from 20 ms to 500 ms, and an answ
     if (!primary.replication.Reports().empty()) {
       CHECK(delay == 500);
     }
-    CHECK(primary.replication.NextDeadline(true) <= primary.now + absl::Milliseconds(delay));
+    CHECK(primary.replication.NextDeadline(Always) <= primary.now + absl::Milliseconds(delay));
     primary.now = primary.now + absl::Milliseconds(delay);
     primary.replication.Tick(primary.now);
   }
@@ -249,7 +253,7 @@ TEST_CASE("Shard replication: silence is reported after exactly one second", "[s
   primary.Fill();
   primary.Write();
   REQUIRE(primary.Next().has_value());
-  CHECK(primary.replication.NextDeadline(true) == primary.now + absl::Seconds(1));
+  CHECK(primary.replication.NextDeadline(Always) == primary.now + absl::Seconds(1));
   primary.replication.Tick(primary.now + absl::Milliseconds(999));
   CHECK(primary.replication.Reports().empty());
   primary.replication.Tick(primary.now + absl::Seconds(1));
@@ -263,7 +267,7 @@ TEST_CASE("Shard replication: a fenced primary sends and commits nothing more", 
   CHECK(primary.replication.deposed());
   CHECK_FALSE(primary.Next().has_value());
   CHECK(primary.committed() == -1);
-  CHECK(primary.replication.NextDeadline(true) == Instant::InfiniteFuture());
+  CHECK(primary.replication.NextDeadline(Always) == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Shard replication: a logged record waits for the log too", "[server][core]") {
@@ -376,9 +380,9 @@ TEST_CASE("Shard replication: an install that must wait for another is no deadli
   const auto question = primary.Next();
   REQUIRE(question.has_value());
   primary.Answer(*question, 0, 0);  // It holds nothing: an install is due.
-  CHECK_FALSE(primary.replication.NextMessage(primary.now, /*may_install=*/false).has_value());
-  CHECK(primary.replication.NextDeadline(/*may_install=*/true) <= primary.now);
-  CHECK(primary.replication.NextDeadline(/*may_install=*/false) > primary.now);
+  CHECK_FALSE(primary.replication.NextMessage(primary.now, Never).has_value());
+  CHECK(primary.replication.NextDeadline(Always) <= primary.now);
+  CHECK(primary.replication.NextDeadline(Never) > primary.now);
 }
 
 }  // namespace

@@ -87,8 +87,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   static constexpr int32_t kScanBytesMax = 4 << 20;
   // Keys that pulls from sparse tables name, of all that wait at a time.
   static constexpr int64_t kWaitingKeyBytesMax = 256 << 20;
-  // Whole shards on their way to replicas at a time: each is a copy of a dense shard, or rows that
-  // are kept as they were until they have left.
+  // Whole shards on their way to one server's replicas at a time: each is a copy of a dense shard,
+  // or rows that are kept as they were until they have left. A slow link delays its own only.
   static constexpr int kInstallsInFlightMax = 4;
 
   // Called exactly once per call, from any thread, under no lock of this class.
@@ -293,9 +293,11 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsSelf(const v1::RoutingTable& routing, int server) const;
-  bool MayInstallLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return installs_in_flight_ < kInstallsInFlightMax;
-  }
+  bool MayInstallLocked(const FollowerKey& to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<ReplicaMessage> NextMessageLocked(ShardLink& link)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Instant NextDeadlineOfLocked(const ShardReplication& replication) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -365,7 +367,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);
-  int installs_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;  // At most kInstallsInFlightMax.
+  // Of each server that has any; at most kInstallsInFlightMax.
+  absl::btree_map<FollowerKey, int> installs_in_flight_ ABSL_GUARDED_BY(mutex_);
   // Earliest tick that was asked for since the last one.
   Instant tick_asked_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();
 };

@@ -260,7 +260,7 @@ Instant HeldJob::NextDeadlineLocked() const {
   Instant next = snapshots_.NextDeadline();
   if (!calls_.empty()) next = std::min(next, tables_.NextDeadline());
   for (const auto& [key, link] : links_) {
-    next = std::min(next, link->replication().NextDeadline(MayInstallLocked()));
+    next = std::min(next, NextDeadlineOfLocked(link->replication()));
   }
   return next;
 }

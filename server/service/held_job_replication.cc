@@ -163,7 +163,10 @@ void HeldJob::OnReplicated(const ShardKey& key, const ReplicaMessage& message,
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
-    if (message.install) --installs_in_flight_;
+    if (message.install) {
+      const auto installs = installs_in_flight_.find(message.to);
+      if (--installs->second == 0) installs_in_flight_.erase(installs);
+    }
     if (!closed_.ok()) return;
     const auto it = links_.find(key);
     if (it != links_.end()) {
@@ -233,27 +236,45 @@ void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
   SendLocked(link, effects);
   tables_.Fail(link.failure());
   if (link.ReportsChanged() || !link.failure().ok()) effects->report = true;
-  TickAtLocked(replication.NextDeadline(MayInstallLocked()), effects);
+  TickAtLocked(NextDeadlineOfLocked(replication), effects);
+}
+
+bool HeldJob::MayInstallLocked(const FollowerKey& to) const {
+  const auto installs = installs_in_flight_.find(to);
+  return installs == installs_in_flight_.end() || installs->second < kInstallsInFlightMax;
+}
+
+std::optional<ReplicaMessage> HeldJob::NextMessageLocked(ShardLink& link) {
+  const auto may_install = [this](const FollowerKey& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return MayInstallLocked(to);
+  };
+  return link.replication().NextMessage(options_.clock->Now(), may_install);
+}
+
+Instant HeldJob::NextDeadlineOfLocked(const ShardReplication& replication) const {
+  const auto may_install = [this](const FollowerKey& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return MayInstallLocked(to);
+  };
+  return replication.NextDeadline(may_install);
 }
 
 void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   if (!link.is_primary() || options_.transport == nullptr) return;
   const ShardKey key = link.shard().key;
-  const Instant now = options_.clock->Now();
-  while (const auto message = link.replication().NextMessage(now, MayInstallLocked())) {
+  while (const auto message = NextMessageLocked(link)) {
     ReplicaRequest request = link.MessageFor(*message, Generation(routing_.generation()));
     if (request.message == nullptr) {
       tables_.Fail(link.failure());
       effects->report = true;
       return;
     }
-    if (message->install) ++installs_in_flight_;
+    if (message->install) ++installs_in_flight_[message->to];
     effects->sends.push_back({.shard = key,
                               .message = *message,
                               .to = link.AddressOf(message->to),
                               .request = std::move(request)});
   }
-  TickAtLocked(link.replication().NextDeadline(MayInstallLocked()), effects);
+  TickAtLocked(NextDeadlineOfLocked(link.replication()), effects);
 }
 
 }  // namespace capstan::server
