@@ -53,6 +53,7 @@ enum class PlantedBug : uint8_t {
   kReadPresentForPinned,
   kKeepAnyVersion,
   kTakeInOldBody,
+  kFailJobForBadDisk,
   // Replication.
   kAcknowledgeBeforeReplica,
   kPromoteStaleReplica,
@@ -68,6 +69,7 @@ enum class PlantedBug : uint8_t {
   kDropFsync,
   kAcknowledgeBeforeLogged,
   kIgnoreChecksum,
+  kTakeTearForDamage,
   kCount,
 };
 

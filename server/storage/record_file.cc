@@ -142,7 +142,7 @@ absl::StatusOr<std::optional<Frame>> RecordReader::Next() {
   const std::string place = absl::StrCat(path_, ": at byte ", whole_bytes(), " ", wrong.message());
   if (BeginsWith(bytes_.substr(at_), kMagicOfFormat1)) return absl::DataLossError(place);
   const int64_t synced = SyncedBytes();
-  if (synced > whole_bytes()) {
+  if (synced > whole_bytes() || Planted(PlantedBug::kTakeTearForDamage)) {
     return absl::DataLossError(absl::StrCat(place, "; ", synced, " bytes had been synced"));
   }
   torn_ = absl::DataLossError(place);

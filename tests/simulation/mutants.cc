@@ -179,6 +179,10 @@ std::vector<Mutant> MutantsOfServers() {
        "a push is acknowledged before the log has it"},
       {PlantedBug::kIgnoreChecksum, "ignore-checksum", "exactly once",
        "the log believes bytes that have changed"},
+      {PlantedBug::kTakeTearForDamage, "take-tear-for-damage", "liveness",
+       "a log whose unsynced end was torn out of order is refused as a whole"},
+      {PlantedBug::kFailJobForBadDisk, "fail-job-for-bad-disk", "liveness",
+       "a disk that loses rows ends the job, though others have copies"},
   };
 }
 

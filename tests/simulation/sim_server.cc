@@ -25,7 +25,11 @@ constexpr absl::Duration kCutInWriteMax = absl::Seconds(2);  // Where sectors ar
 constexpr absl::Duration kPowerBack = absl::Seconds(1);
 constexpr absl::Duration kSnapshotLease = absl::Seconds(3);
 constexpr absl::Duration kHeldBackMax = absl::Milliseconds(5);
-constexpr uint64_t kSectorsStreams = 1000;                   // One for each endpoint.
+constexpr uint64_t kSectorsStreams = 1000;  // One for each endpoint.
+constexpr uint64_t kRowDisksStreams = 2000;
+constexpr uint64_t kRowDisksStream = 11;
+constexpr double kRowDisksBreak = 0.4;  // In this share of the worlds.
+constexpr absl::Duration kRowDiskBrokenMax = absl::Seconds(20);
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
 }  // namespace
@@ -36,7 +40,13 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
       process_(std::move(name), &world->loop, clock),
       endpoint_(world->network.AddEndpoint(host, &process_)),
       transport_(this),
-      sectors_(Prng(world->options.seed).Fork(kSectorsStreams + static_cast<uint64_t>(endpoint_))) {
+      sectors_(Prng(world->options.seed).Fork(kSectorsStreams + static_cast<uint64_t>(endpoint_))),
+      row_disk_faults_(
+          Prng(world->options.seed).Fork(kRowDisksStreams + static_cast<uint64_t>(endpoint_))) {
+  Prng drawn = Prng(world->options.seed).Fork(kRowDisksStream);
+  if (world->options.job.sparse_memory > 0 && drawn.Chance(kRowDisksBreak)) {
+    row_disk_breaks_ = drawn.Between(absl::Seconds(5), absl::Seconds(40));
+  }
   world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
   process_.set_on_kill([this] {
     world_->network.EndpointDied(endpoint_);
@@ -74,9 +84,11 @@ void SimServer::Start() {
   agent_ = std::make_unique<SimAgent>(&world_->network, &process_, endpoint_, world_->scheduler,
                                       Registration(), server_agent_.get());
   agent_->Start();
+  BreakRowDiskLater();
 }
 
 void SimServer::MakeParts() {
+  row_disks_ = std::make_unique<FaultyRowDisks>(&world_->row_disks);
   jobs_ = std::make_unique<server::HeldJobs>();
   server::ServerLog::Options log;
   log.disk = disk_.get();
@@ -102,7 +114,7 @@ void SimServer::MakeParts() {
   options.log = log_.get();
   options.stored = [this] { return log_->Stored(); };
   options.source = source_.get();
-  options.row_disks = &world_->row_disks;
+  options.row_disks = row_disks_.get();
   options.checkpoints = captured_moment_.get();
   options.on_change = [this] { process_.After(absl::ZeroDuration(), [this] { agent_->Wake(); }); };
   options.schedule_tick = [this](Instant at) { ScheduleTick(at); };
@@ -151,6 +163,48 @@ void SimServer::CutPowerSoon() {
 
 void SimServer::LosePower() {
   Kill(DiskFate::kCrashed);
+  world_->loop.After(kPowerBack, [this] {
+    if (!process_.alive()) Start();
+  });
+}
+
+void SimServer::BreakRowDiskLater() {
+  if (row_disk_breaks_ == absl::InfiniteDuration()) return;
+  const absl::Duration after =
+      row_disk_faults_.Between(row_disk_breaks_ / 10, row_disk_breaks_ * 19 / 10);
+  world_->loop.After(after, [this, life = process_.life()] {
+    const bool healed = world_->loop.Now().SinceOrigin() >= world_->options.chaos_time;
+    if (!healed && process_.alive() && process_.life() == life) BreakRowDisk();
+  });
+}
+
+void SimServer::BreakRowDisk() {
+  switch (row_disk_faults_.Between(0, 2)) {
+    case 0:
+      row_disks_->write_error = absl::ResourceExhaustedError("no space left (simulated)");
+      break;
+    case 1:
+      row_disks_->read_error = absl::UnavailableError("input/output error (simulated)");
+      break;
+    default:
+      row_disks_->read_error = absl::DataLossError("a row is not what was written (simulated)");
+  }
+  const absl::Duration broken =
+      row_disk_faults_.Between(absl::Milliseconds(100), kRowDiskBrokenMax);
+  world_->trace.Story(absl::StrCat("the disk of ", process_.name(), "'s rows breaks for ",
+                                   absl::FormatDuration(broken)));
+  world_->loop.After(broken, [this, life = process_.life()] {
+    if (process_.alive() && process_.life() == life) MendRowDisk();
+  });
+}
+
+void SimServer::MendRowDisk() {
+  row_disks_->write_error = absl::OkStatus();
+  row_disks_->read_error = absl::OkStatus();
+  const auto held = Held(world_->workload.job()->plan.id);
+  if (held != nullptr && held->failure().ok()) return BreakRowDiskLater();
+  world_->trace.Story(absl::StrCat(process_.name(), " is started anew with a disk for its rows"));
+  Kill(DiskFate::kKept);
   world_->loop.After(kPowerBack, [this] {
     if (!process_.alive()) Start();
   });

@@ -23,6 +23,7 @@
 #include "server/storage/disk_table_source.h"
 #include "server/storage/server_log.h"
 #include "tests/simulation/captured_moment.h"
+#include "tests/simulation/faulty_row_disks.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_agent.h"
 #include "tests/simulation/sim_network.h"
@@ -78,6 +79,11 @@ class SimServer {
   server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
   v1::RegisterRequest Registration() const;
   void LosePower();
+  // In some worlds whose rows lie on disk that disk breaks now and then, until the world heals. It
+  // is mended in time; a server that has lost its copies by it is started anew for that.
+  void BreakRowDiskLater();
+  void BreakRowDisk();
+  void MendRowDisk();
   void Handle(const Call& call);
   // Where rows lie on disk a push is now and then left until a pull reads some, for which the job's
   // lock is let go: it is served in the middle of that, or after a while.
@@ -100,10 +106,13 @@ class SimServer {
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
   Prng sectors_;                    // Which crashes keep sectors in no order.
+  Prng row_disk_faults_;
+  absl::Duration row_disk_breaks_ = absl::InfiniteDuration();  // At this mean interval.
   std::vector<Call> held_back_;     // Of this life.
   bool serving_held_back_ = false;  // They are not held back once more.
 
   // Of this life, in the order in which each uses the one before.
+  std::unique_ptr<FaultyRowDisks> row_disks_;
   std::unique_ptr<server::HeldJobs> jobs_;
   std::unique_ptr<server::ServerLog> log_;
   std::unique_ptr<server::DiskTableSource> source_;
