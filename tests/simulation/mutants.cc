@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -106,7 +107,7 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "what a dead task had reported as done is leased again"},
       {PlantedBug::kLosePartlyEvaluated, "lose-partly-evaluated", "evaluation",
        "what a dead task had evaluated of a lease counts for nobody"},
-      {PlantedBug::kTakeReportOfTheDead, "take-report-of-the-dead", "leases",
+      {PlantedBug::kTakeReportOfTheDead, "take-report-of-the-dead", "liveness",
        "a report of an earlier life counts for the present one"},
       {PlantedBug::kKeepDeadMember, "keep-dead-member", "liveness",
        "the next life of a task that died does not become a member"},
@@ -114,12 +115,12 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a task gets work before every server waits for it"},
       {PlantedBug::kLoseLeasesOnRestart, "lose-leases-on-restart", "leases",
        "a scheduler that restarts takes held leases as done"},
-      {PlantedBug::kForgetToStoreJob, "forget-to-store-job", "ownership",
+      {PlantedBug::kForgetToStoreJob, "forget-to-store-job", "liveness",
        "some of the scheduler's decisions never reach its store"},
-      {PlantedBug::kReuseIncarnations, "reuse-incarnations", "ownership",
+      {PlantedBug::kReuseIncarnations, "reuse-incarnations", "exactly once",
        "a scheduler that restarts gives out incarnations again"},
       {PlantedBug::kTakeBusyForHung, "take-busy-for-hung", "liveness",
-       "a task that prepares or exports for long is ended, however it gets on"},
+       "a task that prepares or exports for long is ended, however it gets on", 55},
       {PlantedBug::kExportUnstaged, "export-unstaged", "exactly once",
        "a task writes the model where users look for it, also when it was taken for dead"},
       {PlantedBug::kMissServersWhileMoving, "miss-servers-while-moving", "liveness",
@@ -139,14 +140,14 @@ std::vector<Mutant> MutantsOfServers() {
        "a read may be one iteration staler than the bound"},
       {PlantedBug::kReleaseBarrierEarly, "release-barrier-early", "reference",
        "an iteration is applied without its last slot"},
-      {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous", "reference",
+      {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous", "versions",
        "a reader of the version before gets the present one"},
       {PlantedBug::kIgnoreMembership, "ignore-membership", "liveness",
        "a server takes in no membership"},
       {PlantedBug::kForgetChangedRow, "forget-changed-row", "exactly once",
-       "a row that was read from disk and then updated is not written back"},
-      {PlantedBug::kTakeInOldBody, "take-in-old-body", "exactly once",
-       "a body that was read ahead takes the place of what a push made of it meanwhile"},
+       "a row that was read from disk and then updated is not written back", 375},
+      {PlantedBug::kTakeInOldBody, "take-in-old-body", "replica bytes",
+       "a body that was read ahead takes the place of what a push made of it meanwhile", 21},
       {PlantedBug::kForgetPinnedRow, "forget-pinned-row", "captured moment",
        "a checkpoint that is being written has rows as they became meanwhile"},
       {PlantedBug::kReadPresentForPinned, "read-present-for-pinned", "snapshots",
@@ -154,11 +155,11 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kKeepAnyVersion, "keep-any-version", "snapshots",
        "a server keeps a snapshot though it has more iterations than the moment"},
       {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica", "exactly once",
-       "a push is acknowledged before the replicas have it"},
-      {PlantedBug::kPromoteStaleReplica, "promote-stale-replica", "exactly once",
+       "a push is acknowledged before the replicas have it", 35},
+      {PlantedBug::kPromoteStaleReplica, "promote-stale-replica", "liveness",
        "a replica that is still being filled becomes primary"},
       {PlantedBug::kAcceptOldTerm, "accept-old-term", "replica bytes",
-       "a replica takes in what a deposed primary sends"},
+       "a replica takes in what a deposed primary sends", 370},
       {PlantedBug::kInstallWithoutMarks, "install-without-marks", "exactly once",
        "a copied shard has lost which pushes it has applied"},
       {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state", "reference",
@@ -168,15 +169,15 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kIgnoreInstallChecksum, "ignore-install-checksum", "replica bytes",
        "a replica takes a whole shard of which bits have changed on the way"},
       {PlantedBug::kIgnoreRecordChecksum, "ignore-record-checksum", "replica bytes",
-       "a replica takes records of which bits have changed on the way"},
+       "a replica takes records of which bits have changed on the way", 75},
       {PlantedBug::kIgnoreFrameChecksum, "ignore-frame-checksum", "reference",
-       "pushes and pulls count though bits of them have changed on the way"},
+       "pushes and pulls count though bits of them have changed on the way", 45},
       {PlantedBug::kReadWithoutLease, "read-without-lease", "versions",
        "a primary that was cut off goes on answering reads"},
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
        "the log calls durable what was never synced"},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
-       "a push is acknowledged before the log has it"},
+       "a push is acknowledged before the log has it", 245},
       {PlantedBug::kIgnoreChecksum, "ignore-checksum", "exactly once",
        "the log believes bytes that have changed"},
       {PlantedBug::kTakeTearForDamage, "take-tear-for-damage", "liveness",
@@ -213,6 +214,10 @@ int RunMutants(const MutantOptions& options) {
   };
   for (const Mutant& mutant : AllMutants()) {
     if (!options.only.empty() && mutant.name != options.only) continue;
+    if (std::find(options.except.begin(), options.except.end(), mutant.name) !=
+        options.except.end()) {
+      continue;
+    }
     known = true;
     if (running.size() >= static_cast<size_t>(options.jobs)) finish_one();
     running[StartHunt(mutant, options)] = &mutant;
