@@ -65,9 +65,9 @@ absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes);
 // The sum of a body that comes or goes piece by piece.
 class FrameSum {
  public:
-  FrameSum() = default;                       // Of no frame.
+  FrameSum() = default;                       // The sum of no frame.
   explicit FrameSum(absl::string_view head);  // Its kFrameHeadBytes.
-  void Add(absl::string_view bytes);          // Of the body, in order.
+  void Add(absl::string_view bytes);          // Adds a part of the body, in order.
   std::array<char, kFrameSumBytes> Encode() const;
   // Errors: kDataLoss  `found`, of kFrameSumBytes, is another one; names both, and the frame.
   absl::Status Check(const FrameHead& head, absl::string_view found) const;

@@ -55,7 +55,7 @@ class FrameWriter {
     size_t summed = 0;  // Bytes at its front that are in the sum already.
     FrameSum sum;
     std::array<char, kFrameSumBytes> tail = {};  // The sum, once all of the body is in it.
-    size_t tail_left = 0;                        // Of it; 0 from the start: there is no body.
+    size_t tail_left = 0;                        // 0 from the start: there is no body.
   };
   struct Pieces;  // What is handed to the kernel in one call.
   enum class Step { kGoOn, kFull, kBroken };

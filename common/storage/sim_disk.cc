@@ -337,7 +337,7 @@ void SimDisk::DropSectorsLocked(File& file) {
   constexpr uint64_t kParts = 16;
   const uint64_t kept_parts = RandomLocked(kParts + 1);  // This share of the sectors is kept.
   const size_t sector = kSectorBytes >> RandomLocked(kSectorSizes);
-  size_t end = file.synced;  // Of the last sector that is kept.
+  size_t end = file.synced;  // The end of the last sector that is kept.
   bool dropped = false, hole = false;
   for (size_t at = file.synced; at < file.bytes.size();) {
     const size_t next = std::min(file.bytes.size(), (at / sector + 1) * sector);

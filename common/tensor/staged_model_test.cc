@@ -209,7 +209,7 @@ TEST_CASE("Staged models: who writes on after the removal brings nothing back (i
   };
   CHECK_STATUS(write_on(), absl::StatusCode::kNotFound, "cannot create");
   CHECK_FALSE(fs::exists(staged));
-  fs::create_directory(staged);  // Of somebody else, by then.
+  fs::create_directory(staged);  // It is somebody else's by then.
   CHECK_STATUS(write_on(), absl::StatusCode::kNotFound, "cannot create");
   CHECK(fs::is_empty(staged));
 }

@@ -9,7 +9,7 @@ namespace {
 
 absl::Duration Read(clockid_t clock) {
   timespec time = {};
-  clock_gettime(clock, &time);  // Of these clocks it does not fail.
+  clock_gettime(clock, &time);  // It does not fail for these clocks.
   return absl::DurationFromTimespec(time);
 }
 

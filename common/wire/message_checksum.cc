@@ -54,7 +54,7 @@ class ChecksumStream final : public google::protobuf::io::ZeroCopyOutputStream {
   }
 
   std::array<char, 4096> buffer_;
-  size_t used_ = 0;  // Of the buffer, and not summed up.
+  size_t used_ = 0;  // Bytes of the buffer that are not summed up.
   int64_t count_ = 0;
   int64_t left_;
   Crc32c crc_;

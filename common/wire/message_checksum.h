@@ -19,7 +19,7 @@
 
 namespace capstan {
 
-// Of the message but for its last `without` bytes.
+// The sum of the message but for its last `without` bytes.
 uint32_t ChecksumOf(const google::protobuf::MessageLite& message, int64_t without);
 
 // Errors: kDataLoss  they differ; names both.

@@ -208,7 +208,7 @@ absl::Status DecodeNested(const absl::Cord& bytes, int field, const Layout& layo
   return CheckIfSealed(bytes, *whole);
 }
 
-// Of a push-pull: the entries of its pull.
+// The entries of the pull, if it is a push-pull.
 absl::Status CountPulls(const absl::Cord& bytes) {
   Splitter splitter(bytes);
   return splitter.Walk(

@@ -31,8 +31,8 @@ class Isolation {
   // What is known of the nodes that have not been declared dead.
   struct Nodes {
     int alive = 0;
-    int silent = 0;        // Of these: none of their messages came for some time.
-    bool expired = false;  // Of these at least one was silent for a whole lease.
+    int silent = 0;        // None of their messages came for some time.
+    bool expired = false;  // At least one was silent for a whole lease.
   };
   enum class Change { kNone, kBegan, kEnded, kGivenUp };
 

@@ -62,7 +62,7 @@ void Liveness::Happened(const scheduler::Event& event) {
 void Liveness::CheckDeath(const scheduler::NodeDied& died) {
   if (!absl::StrContains(died.why, "no sync for") || !world_->is_alive(died.node)) return;
   const Instant now = world_->loop.Now();
-  // Of one node nobody can tell.
+  // Nobody can tell in the case of one node.
   const bool cut_off = cut_since_ && now >= *cut_since_ + kNoticeLimit && alive_.size() >= 2;
   if (!cut_off && now < world_->trouble_until + kForgetLimit) return;
   Fail(absl::StrCat("liveness: ", died.node, " lives, and was declared dead by a scheduler that ",
