@@ -56,6 +56,10 @@ void Log(const NodeDied& e) {
 void Log(const ServerFailed& e) {
   LogWarning({.job = e.job}, "{} holds nothing of it any more: {}", e.node, e.why);
 }
+void Log(const LinkDied& e) {
+  LogWarning({.job = e.job}, "{} cannot reach {}, and both live: {}", e.worker, e.server,
+             e.shards_move ? "the shards move to other servers" : "the task leaves that worker");
+}
 void Log(const SchedulerStalled& e) {
   LogWarning({}, "this scheduler did not run for {}: every lease begins anew",
              absl::FormatDuration(absl::Trunc(e.late, absl::Milliseconds(1))));

@@ -38,6 +38,9 @@ Wait DecodeWait(const v1::Wait& wait) {
     }
     decoded.waiting_for.push_back(std::move(entry));
   }
+  for (int i = 0; i < std::min(wait.silent_size(), kWaitedListMax); ++i) {
+    decoded.silent.push_back(Cut(wait.silent(i), kTextBytesMax));
+  }
   return decoded;
 }
 
@@ -166,6 +169,7 @@ void EncodeWait(const Wait& wait, v1::Wait& out) {
   out.set_iteration(wait.iteration.value());
   out.set_waited_ms(absl::ToInt64Milliseconds(wait.waited));
   out.set_peer(wait.peer);
+  for (const NodeId& server : wait.silent) out.add_silent(server);
   for (const WaitingFor& waiting : wait.waiting_for) {
     v1::WaitingFor& entry = *out.add_waiting_for();
     entry.set_table(waiting.table);

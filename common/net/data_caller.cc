@@ -148,6 +148,9 @@ absl::Status DataCaller::CheckPeer(Instant now, int64_t moved) {
 
 absl::Status DataCaller::OnTick(Instant now, int64_t moved, Instant* next) {
   CAPSTAN_RETURN_IF_ERROR(CheckPeer(now, moved));
+  // Never less: a ping is counted as a sign of life before it has moved.
+  const int64_t bytes = std::max(bytes_moved(), moved - signs_of_life_);
+  bytes_moved_.store(bytes, std::memory_order_relaxed);
   for (const auto& [call, status] : TakeOverdue(now, moved)) GiveUp(call, status);
   absl::MutexLock lock(&mutex_);
   *next = next_tick_;

@@ -11,6 +11,7 @@
 #ifndef CAPSTAN_COMMON_NET_DATA_CALLER_H_
 #define CAPSTAN_COMMON_NET_DATA_CALLER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,6 +64,8 @@ class DataCaller final : private DataConnection::Handler {
   // `done` is not called.
   std::optional<CallId> Start(const Request& request, Done done);
   void Cancel(CallId call);  // Returns at once; calls that have ended are ignored.
+  // Of calls and answers, so far: one that grows shows that the peer is there.
+  int64_t bytes_moved() const { return bytes_moved_.load(std::memory_order_relaxed); }
 
  private:
   struct Pending {
@@ -92,6 +95,7 @@ class DataCaller final : private DataConnection::Handler {
   // Of the thread in Run.
   PeerWatch watch_;
   int64_t signs_of_life_ = 0;  // Bytes of pings and pongs.
+  std::atomic<int64_t> bytes_moved_ = 0;
 };
 
 }  // namespace capstan

@@ -41,6 +41,7 @@ enum class PlantedBug : uint8_t {
   kExportUnstaged,
   kMissServersWhileMoving,
   kExpireWhileIsolated,
+  kTrustEveryLink,
   // The server.
   kSkipDuplicateFilter,
   kAcceptOldIncarnation,

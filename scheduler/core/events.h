@@ -70,6 +70,14 @@ struct ServerFailed {
   std::string why;
 };
 
+// A worker daemon cannot reach a server of the job, and both live.
+struct LinkDied {
+  JobId job;
+  NodeId worker;
+  NodeId server;
+  bool shards_move = false;  // Away from the server; else the task leaves the worker.
+};
+
 // This scheduler was stopped or starved for so long that all leases began anew.
 struct SchedulerStalled {
   absl::Duration late;  // How late the timer came.
@@ -186,10 +194,11 @@ struct JobLeft {
   Incarnation last;  // No life of its tasks is above that.
 };
 
-using Event = std::variant<NodeJoined, NodeDied, ServerFailed, SchedulerStalled, SchedulerIsolated,
-                           IsolationEnded, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged,
-                           TaskPlaced, TaskDied, Report, EpochDone, CheckpointEnded, SnapshotTaken,
-                           WentBack, ModelLeftToTask, JobEnded, JobLeft>;
+using Event =
+    std::variant<NodeJoined, NodeDied, ServerFailed, LinkDied, SchedulerStalled, SchedulerIsolated,
+                 IsolationEnded, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged, TaskPlaced,
+                 TaskDied, Report, EpochDone, CheckpointEnded, SnapshotTaken, WentBack,
+                 ModelLeftToTask, JobEnded, JobLeft>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

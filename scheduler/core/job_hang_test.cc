@@ -182,5 +182,23 @@ TEST_CASE("Job: a server may make its shards for as long as it gets on with it, 
   }
 }
 
+TEST_CASE("Job: a task that fails as another life may not is started again (issue 20)",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  const auto reason = GENERATE(FailureReason::kInternal, FailureReason::kHang);
+  for (int crash = 0; crash <= job.plan.max_restarts; ++crash) {
+    REQUIRE_FALSE(job.run->ended());
+    if (crash > 0) job.Place(1);
+    TaskReport report = job.Base(1);
+    report.failure = {reason, absl::StrCat("failure ", crash)};
+    REQUIRE_OK(job.Send(report));
+    CHECK(job.Seen<TaskDied>().back().counted);
+  }
+  CHECK(job.run->state() == JobState::kFailed);
+  CHECK(job.View().failure.reason == reason);
+  CHECK_THAT(job.View().failure.message, Catch::Contains("failure 0 (the first of 2 crashes"));
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

@@ -1,5 +1,6 @@
 // Facts of tasks that come in, and how a job ends. The phases are in job_run_phases.cc, servers and
-// lost shards in job_run_servers.cc, the export in job_run_export.cc, the views in job_run_view.cc.
+// lost shards in job_run_servers.cc, dead links in job_run_links.cc, the export in
+// job_run_export.cc, the views in job_run_view.cc.
 #include "scheduler/core/job_run.h"
 
 #include <algorithm>
@@ -29,6 +30,12 @@ absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t va
                                                  " is ", value, ", expected 0 or more"));
 }
 
+// Another life of the task, or one on another daemon, may not fail so: max_restarts decides.
+bool MayPass(FailureReason reason) {
+  return reason == FailureReason::kDeviceLost || reason == FailureReason::kInternal ||
+         reason == FailureReason::kHang;
+}
+
 bool HasGoneOn(const Activity& before, const Activity& now) {
   if (Planted(PlantedBug::kTakeBusyForHung)) return false;
   return now.what != before.what || now.done > before.done;
@@ -51,6 +58,7 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
       routing_(std::move(routing)),
       started_(now),
       tasks_(plan.workers, options.tasks),
+      links_(options.links),
       members_(shards_.Primaries(), now, restore ? restore->at.membership.Next() : Generation(1)),
       begins_at_(std::move(restore)),
       restore_(begins_at_),
@@ -119,7 +127,7 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
     NoteContradiction(*task, moved, now);
     if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
     Advance(now, events);
-  } else if (report.failure.reason == FailureReason::kDeviceLost || !IsNeeded(task->rank)) {
+  } else if (MayPass(report.failure.reason) || !IsNeeded(task->rank)) {
     EndTask(task->rank, report.failure, /*counted=*/true, now, events);
     Advance(now, events);
   } else {
@@ -151,6 +159,7 @@ bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   task.assignment_seen = std::max(task.assignment_seen, report.assignment_seen);
   task.idle = task.live() && report.idle && report.assignment_seen == task.assignment.generation;
   task.wait = report.wait;
+  links_.OnReport(task.rank, task.node, task.wait.silent, now);
   task.activity = report.activity;
   // The reports were validated: they cannot fail.
   for (const SlotReport& slot : report.slots) {
@@ -237,6 +246,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   if (sample_leases_ && !Planted(PlantedBug::kLoseLeaseOfTheDead)) sample_leases_->Return(rank);
   if (exporter_ == rank) NoteExporterDied();
   tasks_.End(rank);
+  links_.OnTaskEnded(rank);
   changed_assignments_.erase(rank);
   ++desired_version_;
   ++revision_;
@@ -272,6 +282,7 @@ void JobRun::Stop(Instant now, Events& events) {
 void JobRun::Tick(Instant now, Events& events) {
   if (ended()) return;
   EndHungTasks(now, events);
+  if (!ended()) CheckLinks(now, events);
   if (!ended()) CheckServers(now, events);
   checkpoints_.Tick(now);
   if (!ended()) Advance(now, events);
@@ -314,6 +325,7 @@ Instant JobRun::NextDeadline() const {
   if (without_worker_since_) next = std::min(next, *without_worker_since_ + plan_.worker_wait);
   next = std::min(next, shards_.NextDeadline());
   if (IsModelWhole()) return next;
+  next = std::min(next, links_.NextDeadline());
   if (recovery_ && recovery_->waiting) {
     next = std::min(next, recovery_->since + plan_.server_wait);
   } else {
@@ -365,6 +377,7 @@ void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
   if (ended()) return;
   tasks_.Restored(now, rejoin);
   members_.Restored(now);
+  links_.RestartLimits(now);
   checkpoints_.Restored(now);
   if (recovery_) recovery_->since = now;
   if (without_worker_since_) without_worker_since_ = now;

@@ -51,6 +51,7 @@
 #include "scheduler/core/job_metrics.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_tasks.h"
+#include "scheduler/core/links/dead_links.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/resume_point.h"
@@ -73,6 +74,7 @@ class JobRun {
     absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
     absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
     absl::Duration lease_ahead = absl::Seconds(60);  // Of one sample lease, at the task's pace.
+    DeadLinks::Options links;
     ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
   };
   struct DeadNode {
@@ -129,6 +131,9 @@ class JobRun {
   bool ended() const { return state_ != JobState::kRunning; }
   JobState state() const { return state_; }
   std::vector<Rank> UnplacedRanks() const;  // That want a task slot.
+  // Worker daemons that cannot reach a server of the job. Another is better, and none, too, while
+  // tasks run elsewhere.
+  absl::btree_set<NodeId> AvoidedWorkers() const { return links_.AvoidedWorkers(); }
   std::vector<Rank> ExpiredTasks(Instant now) const;
   std::vector<TaskKey> PlacedTasks() const;
   const Task* FindLife(const TaskKey& task) const;
@@ -205,6 +210,10 @@ class JobRun {
   bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
   void NoteContradiction(Task& task, bool moved, Instant now);
   void EndHungTasks(Instant now, Events& events);
+  // Servers that tasks cannot reach (job_run_links.cc).
+  void CheckLinks(Instant now, Events& events);
+  void LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Events& events);
+  bool IsReached(const DeadLinks::Link& link) const;  // Its server, by a task on another worker.
   void EndTask(Rank rank, const Failure& failure, bool counted, Instant now, Events& events);
   void EmitReport(Instant now, Events& events);  // Unless nothing was trained since the last.
   double AccuracyOf(const JobMetrics::Sums& sums) const;  // 0 where the objective has none.
@@ -297,6 +306,7 @@ class JobRun {
   Instant ended_;
 
   JobTasks tasks_;
+  DeadLinks links_;
   JobMembers members_;
   JobMetrics metrics_;
 

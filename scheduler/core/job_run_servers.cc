@@ -30,6 +30,7 @@ void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& 
       members_.Forget(dead.node);
     }
     checkpoints_.OnServerDied(dead.node);
+    links_.OnNodeDied(dead.node);
     for (const Rank rank : tasks_.OnNode(dead.node)) {
       EndTask(rank, {FailureReason::kNoHeartbeat, absl::StrCat(dead.node, " is gone: ", dead.why)},
               /*counted=*/false, now, events);

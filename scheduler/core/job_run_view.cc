@@ -162,6 +162,9 @@ JobView JobRun::View(Instant now) const {
   } else {
     view.phase = recovery_ && !IsModelWhole() ? JobPhase::kRecovering : phase_;
     view.detail = Detail(now);
+    if (const std::string dead = links_.Describe(); !dead.empty()) {
+      absl::StrAppend(&view.detail, "; ", dead);
+    }
     view.samples_per_second = training() ? metrics_.SamplesPerSecond(now) : 0;
   }
   view.epoch = epoch_;

@@ -317,6 +317,7 @@ struct Wait {
   absl::Duration waited;
   std::string peer;
   std::vector<WaitingFor> waiting_for;
+  std::vector<NodeId> silent = {};  // Servers that it cannot reach.
 };
 
 // What a task does beside its batches: it prepares, or exports.

@@ -55,7 +55,7 @@ struct Actions {
   Changes changes;
   std::vector<CheckpointPublish> publishes;  // Manifests to be written.
   std::vector<JobId> removals;  // Jobs whose older checkpoints are not needed: CheckpointsToRemove.
-  std::vector<ModelPublish> models;          // To be moved to their places, one after the other.
+  std::vector<ModelPublish> models;  // To be moved to their places, one after the other.
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
@@ -261,6 +261,8 @@ class SchedulerCore {
   void ReleaseSlots(Actions& actions);
   void NoteLeft(Actions& actions);
   void MoveTasks(Instant now, Actions& actions);
+  // For a rank of the job. On a worker daemon that it avoids only if none of its tasks has a place.
+  std::optional<WorkerSlots::Place> ChoosePlace(const JobEntry& job) const;
   void PlaceTasks(Instant now, Actions& actions);
   void StartJobs(Instant now, Actions& actions);
   void ExplainPending();

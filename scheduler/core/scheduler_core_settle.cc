@@ -96,11 +96,17 @@ void SchedulerCore::NoteLeft(Actions& actions) {
   }
 }
 
+std::optional<WorkerSlots::Place> SchedulerCore::ChoosePlace(const JobEntry& job) const {
+  const auto place = slots_.Choose(job.plan.device, job.run->AvoidedWorkers());
+  if (place || !job.run->PlacedTasks().empty()) return place;
+  return slots_.Choose(job.plan.device);
+}
+
 // Running jobs come before waiting ones, the older before the younger.
 void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
   for (JobEntry* entry : Running()) {
     for (const Rank rank : entry->run->UnplacedRanks()) {
-      const std::optional<WorkerSlots::Place> place = slots_.Choose(entry->plan.device);
+      const std::optional<WorkerSlots::Place> place = ChoosePlace(*entry);
       if (!place) break;  // A younger job may want less of a worker.
       const TaskKey key{entry->plan.id, rank, next_incarnation_};
       ++next_incarnation_;

@@ -38,7 +38,7 @@ bool ShardMap::Lives(const ServerRef& server) const {
 
 bool ShardMap::IsDraining(const NodeId& server) const {
   const auto it = servers_.find(server);
-  return it != servers_.end() && it->second.draining;
+  return it != servers_.end() && (it->second.draining || avoided_.contains(server));
 }
 
 ShardMap::Shard* ShardMap::Find(const ShardKey& key) {
@@ -105,6 +105,18 @@ void ShardMap::ServerFailed(const NodeId& server, Instant now) {
   const Incarnation life = it->second.ref.incarnation;
   ServerDied(server, now);
   failed_[server] = life;
+}
+
+void ShardMap::SetAvoided(const absl::btree_set<NodeId>& servers) {
+  if (avoided_ == servers) return;
+  avoided_ = servers;
+  settled_ = false;
+}
+
+bool ShardMap::HasAnother(const NodeId& than) const {
+  return std::any_of(servers_.begin(), servers_.end(), [&](const auto& entry) {
+    return entry.first != than && !IsDraining(entry.first);
+  });
 }
 
 void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {

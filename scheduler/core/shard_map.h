@@ -65,6 +65,11 @@ class ShardMap {
   // A live server holds nothing of this job any more, nor can it: to the job it is dead until its
   // next life.
   void ServerFailed(const NodeId& server, Instant now);
+  // Live servers that tasks cannot reach: their shards move away, as if they were drained, while
+  // there is another server. Not durable.
+  void SetAvoided(const absl::btree_set<NodeId>& servers);
+  // There is another live server that is not to be left, of the job or not.
+  bool HasAnother(const NodeId& than) const;
   bool HasFailed(const NodeId& server) const { return failed_.contains(server); }
   // What a live server says of the job's tables on it. A report about a replica counts only if it
   // comes from the shard's primary, is of its term, names the replica's life, and was made when the
@@ -163,7 +168,7 @@ class ShardMap {
 
   Generation Next() const { return generation_.Next(); }  // Of the table in the making.
   bool Lives(const ServerRef& server) const;
-  bool IsDraining(const NodeId& server) const;
+  bool IsDraining(const NodeId& server) const;  // Or avoided: it is to be left.
   bool IsGood(const NodeId& server) const { return good_.contains(server); }
   bool IsServed(const Shard& shard) const { return !shard.lost && Lives(shard.primary); }
   Shard* Find(const ShardKey& key);
@@ -199,6 +204,7 @@ class ShardMap {
   absl::btree_set<NodeId> members_;              // That hold the job or may be given shards of it.
   absl::btree_set<NodeId> good_;                 // Members that live and are not drained.
   absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
+  absl::btree_set<NodeId> avoided_;              // That tasks cannot reach.
   Generation generation_;
   Term log_term_;
   Term restore_term_;

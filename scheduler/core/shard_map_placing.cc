@@ -14,8 +14,12 @@ void ShardMap::ChooseGood() {
     if (!shard.lost) continue;
     for (const NodeId& node : Holders(shard)) awaited.insert(node);
   }
-  const auto available = [&](const NodeId& node, const Server& server) {
-    return !server.draining && !awaited.contains(node);
+  // An avoided one that is the last is better than none.
+  const bool all_left = std::all_of(servers_.begin(), servers_.end(),
+                                    [this](const auto& entry) { return IsDraining(entry.first); });
+  if (all_left) avoided_.clear();
+  const auto available = [&](const NodeId& node, const Server&) {
+    return !IsDraining(node) && !awaited.contains(node);
   };
   absl::erase_if(members_, [this](const NodeId& node) { return !servers_.contains(node); });
   good_.clear();

@@ -80,16 +80,17 @@ void WorkerSlots::OpenNode(const NodeId& node) {
   if (const auto it = nodes_.find(node); it != nodes_.end()) it->second.open = true;
 }
 
-std::optional<WorkerSlots::Place> WorkerSlots::Choose(const DeviceNeed& need) const {
+std::optional<WorkerSlots::Place> WorkerSlots::Choose(
+    const DeviceNeed& need, const absl::btree_set<NodeId>& avoided) const {
   if (need.kind == DeviceNeed::Kind::kAny) {
-    auto with_gpus = Choose({.kind = DeviceNeed::Kind::kGpu, .gpus = need.gpus});
-    return with_gpus ? with_gpus : Choose();
+    auto with_gpus = Choose({.kind = DeviceNeed::Kind::kGpu, .gpus = need.gpus}, avoided);
+    return with_gpus ? with_gpus : Choose({}, avoided);
   }
   std::optional<Place> best;
   std::pair<int, int> best_rank;  // Free slots, minus free GPUs.
   for (const auto& [id, slots] : nodes_) {
     const int free_slots = slots.free();
-    if (free_slots == 0) continue;
+    if (free_slots == 0 || avoided.contains(id)) continue;
     std::vector<int> gpus = slots.FreeGpus();
     if (TasksOn(need, free_slots, gpus) == 0) continue;
     const std::pair<int, int> rank = {free_slots, -static_cast<int>(gpus.size())};

@@ -39,8 +39,9 @@ class WorkerSlots {
     friend bool operator==(const Place&, const Place&) = default;
   };
   // The daemon with the most free slots that meets `need`, of several the one with the fewest free
-  // GPUs, then the first name; there the lowest free GPUs. Nothing if no daemon does.
-  std::optional<Place> Choose(const DeviceNeed& need = {}) const;
+  // GPUs, then the first name; there the lowest free GPUs. Nothing if no daemon but `avoided` does.
+  std::optional<Place> Choose(const DeviceNeed& need = {},
+                              const absl::btree_set<NodeId>& avoided = {}) const;
   void Take(const Place& place, const TaskKey& task);
   void Release(const NodeId& node, const TaskKey& task);
   // The task reported that these of its GPUs are lost. If none of them is its own: any may be, so

@@ -165,6 +165,13 @@ class BspTest(Story):
         self.export(2)
         self.expect("bsp", "pulled iteration 1 and read version 2", slots=2)
 
+    def test_work_of_an_earlier_iteration_is_taken_over(self):
+        self.good()
+        self.read(0, 30, 31, iteration=2, version=2)
+        self.read(0, 40, 41, iteration=1, version=1)
+        self.export(2)
+        self.expect("bsp", slots=2)
+
     def test_an_answer_before_the_last_slot(self):
         self.push(0, 10, 15, iteration=0, sequence=1, slots="0-1")
         self.read(0, 11, 19, iteration=1, version=1)

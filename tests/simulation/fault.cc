@@ -42,6 +42,7 @@ absl::string_view FaultName(Fault fault) {
       "primary and reader cut off together",
       "tasks beyond a moment, and dead before they told",
       "task replaced while others were not heard",
+      "link between a worker and a server dead for good",
   };
   return kNames[static_cast<size_t>(fault)];
 }

@@ -51,6 +51,7 @@ enum class Fault : uint8_t {
   kReaderStranded,
   kMomentOverrun,
   kJoinedBehind,
+  kLinkKilled,
   kCount,
 };
 

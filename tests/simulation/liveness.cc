@@ -22,6 +22,12 @@ std::string Describe(const scheduler::JobView& job) {
   return text;
 }
 
+// Of its own: another life is forgiven for it, and none should need to be.
+bool GaveUp(const scheduler::Failure& failure) {
+  return failure.reason == scheduler::FailureReason::kInternal ||
+         absl::StrContains(failure.message, "has waited");
+}
+
 }  // namespace
 
 void Liveness::Happened(const scheduler::Event& event) {
@@ -49,6 +55,11 @@ void Liveness::Happened(const scheduler::Event& event) {
     Fail(absl::StrCat("liveness: task ", died->task.rank.value(), "/",
                       died->task.incarnation.value(),
                       " was taken for hung: ", died->failure.message));
+  }
+  if (const auto* died = std::get_if<scheduler::TaskDied>(&event);
+      died != nullptr && GaveUp(died->failure)) {
+    Fail(absl::StrCat("liveness: task ", died->task.rank.value(), "/",
+                      died->task.incarnation.value(), " gave up: ", died->failure.message));
   }
   if (whole_ && std::holds_alternative<scheduler::WentBack>(event)) {
     Fail("liveness: the job goes back, and its model is whole");

@@ -127,6 +127,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a job fails, or goes back, for servers that die when its model is whole"},
       {PlantedBug::kExpireWhileIsolated, "expire-while-isolated", "liveness",
        "a scheduler that is cut off declares everybody dead"},
+      {PlantedBug::kTrustEveryLink, "trust-every-link", "liveness",
+       "a job waits for a link that is dead, and both of whose ends live"},
   };
 }
 

@@ -47,6 +47,7 @@ void Nemesis::Start() {
   Once(chaos.isolate_scheduler, &Nemesis::IsolateScheduler);
   Once(chaos.strand_reader, &Nemesis::StrandReader);
   Once(chaos.join_behind, &Nemesis::JoinBehind);
+  Once(chaos.kill_link, &Nemesis::KillLink);
   if (chaos.overrun_moment) world_->on_snapshot_asked = [this] { OverrunMoment(); };
 }
 
@@ -160,10 +161,14 @@ void Nemesis::Partition() {
   // A task that sleeps until others are routed elsewhere asks its old primary when it wakes up.
   if (islands) SleepInside(time);
   world_->TroubleFor(time);
-  const size_t index = undo_.size();
-  undo_.push_back([this, ways] {
+  UndoAfter(time, [this, ways] {
     for (const auto& [from, to] : ways) world_->network.Mend(from, to);
   });
+}
+
+void Nemesis::UndoAfter(absl::Duration time, std::function<void()> undo) {
+  const size_t index = undo_.size();
+  undo_.push_back(std::move(undo));
   world_->loop.After(time, [this, index] {
     if (undo_[index]) std::exchange(undo_[index], nullptr)();
   });
@@ -181,13 +186,9 @@ void Nemesis::CutOff(const std::vector<int>& one, const std::vector<int>& other,
   };
   each(&SimNetwork::Cut);
   world_->TroubleFor(time);
-  const size_t index = undo_.size();
-  undo_.push_back([each, mended = std::move(mended)] {
+  UndoAfter(time, [each, mended = std::move(mended)] {
     each(&SimNetwork::Mend);
     if (mended) mended();
-  });
-  world_->loop.After(time, [this, index] {
-    if (undo_[index]) std::exchange(undo_[index], nullptr)();
   });
 }
 
@@ -261,14 +262,14 @@ void Nemesis::OverrunMoment() {
     workers.push_back(host);
   }
   CutOff({0}, workers, absl::Milliseconds(2800));
-  const absl::Duration soon =
-      aimed_prng_.Between(absl::Milliseconds(500), absl::Milliseconds(2700));
-  world_->loop.After(soon, [this] {
-    if (healed_) return;
-    Story("kills the scheduler and all workers");
-    KillScheduler();
-    KillWorkers();
-  });
+  Once(aimed_prng_.Between(absl::Milliseconds(500), absl::Milliseconds(2700)),
+       &Nemesis::KillSchedulerAndWorkers);
+}
+
+void Nemesis::KillSchedulerAndWorkers() {
+  Story("kills the scheduler and all workers");
+  KillScheduler();
+  KillWorkers();
 }
 
 void Nemesis::ClogLinks() {
@@ -287,12 +288,8 @@ void Nemesis::ClogLinks() {
   }
   for (const auto& [from, to] : ways) world_->network.Clog(from, to);
   world_->TroubleFor(time);
-  const size_t index = undo_.size();
-  undo_.push_back([this, ways] {
+  UndoAfter(time, [this, ways] {
     for (const auto& [from, to] : ways) world_->network.Unclog(from, to);
-  });
-  world_->loop.After(time, [this, index] {
-    if (undo_[index]) std::exchange(undo_[index], nullptr)();
   });
 }
 

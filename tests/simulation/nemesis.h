@@ -33,10 +33,13 @@ class Nemesis {
   void StrandReader();
   void OverrunMoment();
   void JoinBehind();
+  void KillLink();
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.
   void CutOff(const std::vector<int>& one, const std::vector<int>& other, absl::Duration time,
               std::function<void()> mended = nullptr);
+  void UndoAfter(absl::Duration time, std::function<void()> undo);  // Or when the world heals.
   void KillScheduler();
+  void KillSchedulerAndWorkers();
   void KillServer();
   void Kill(SimServer* server, absl::Duration down_max);
   void KillPrimaries();

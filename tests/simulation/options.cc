@@ -16,6 +16,7 @@ constexpr uint64_t kSectorsStream = 9;
 constexpr uint64_t kAimedStream = 10;
 constexpr uint64_t kMeansStream = 11;
 constexpr uint64_t kWireStream = 12;
+constexpr uint64_t kDeadLinkStream = 13;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -167,6 +168,15 @@ void DrawWire(Prng prng, LinkFaults& link) {
   if (prng.Chance(kSwitchedOn)) link.transport_status = prng.Unit();
 }
 
+// There is another worker daemon, or another server whose disk does not fail.
+void DrawDeadLink(Prng prng, Options& options) {
+  const JobOptions& job = options.job;
+  const bool can_leave = job.mode != Mode::kBsp || job.replicas > 0 || job.log;
+  const bool others = options.servers > 1 && options.chaos.disk_fault == 0 && can_leave;
+  if ((options.workers == 1 && !others) || !prng.Chance(0.15)) return;
+  options.chaos.kill_link = prng.Between(absl::ZeroDuration(), absl::Seconds(10));
+}
+
 std::string Describe(const RowLife& life) {
   if (life == RowLife()) return "";
   return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
@@ -212,6 +222,7 @@ Options DrawOptions(uint64_t seed) {
   if (sectors.Chance(0.6)) options.chaos.any_sectors = 0.5 + 0.5 * sectors.Unit();
   DrawMeans(Prng(seed).Fork(kMeansStream), options);
   DrawAimed(Prng(seed).Fork(kAimedStream), options);
+  DrawDeadLink(Prng(seed).Fork(kDeadLinkStream), options);
   return options;
 }
 
@@ -258,6 +269,7 @@ std::string Describe(const Options& options) {
   add("isolate scheduler once, after", chaos.isolate_scheduler);
   add("strand reader once, after", chaos.strand_reader);
   add("join behind", chaos.join_behind);
+  add("kill a link once, after", chaos.kill_link);
   if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",

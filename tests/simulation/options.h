@@ -44,6 +44,8 @@ struct ChaosOptions {
   absl::Duration join_behind = absl::InfiniteDuration();
   // Tasks do not hear where a moment is to be, and die with the scheduler when they are beyond it.
   bool overrun_moment = false;
+  // One link between a worker daemon and a server is dead from then on, also once the world heals.
+  absl::Duration kill_link = absl::InfiniteDuration();
   absl::Duration clock_jump = absl::InfiniteDuration();
   absl::Duration clock_jump_max = absl::Seconds(10);
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.

@@ -259,8 +259,8 @@ void SimServer::Transport::SendRows(const v1::ServerAddress& to,
   });
 }
 
-void SimServer::Transport::SendMessage(const v1::ServerAddress& to,
-                                       v1::ReplicateRequest* message, Done done) {
+void SimServer::Transport::SendMessage(const v1::ServerAddress& to, v1::ReplicateRequest* message,
+                                       Done done) {
   World* world = server_->world_;
   Seal(message);
   world->network.Call(

@@ -105,11 +105,11 @@ class SimServer {
   int disks_ = 0;
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
-  Prng sectors_;                    // Which crashes keep sectors in no order.
+  Prng sectors_;  // Which crashes keep sectors in no order.
   Prng row_disk_faults_;
   absl::Duration row_disk_breaks_ = absl::InfiniteDuration();  // At this mean interval.
-  std::vector<Call> held_back_;     // Of this life.
-  bool serving_held_back_ = false;  // They are not held back once more.
+  std::vector<Call> held_back_;                                // Of this life.
+  bool serving_held_back_ = false;                             // They are not held back once more.
 
   // Of this life, in the order in which each uses the one before.
   std::unique_ptr<FaultyRowDisks> row_disks_;

@@ -34,7 +34,7 @@ v1::SyncTaskRequest SimTask::MakeReport() {
   request.set_idle(prepared_ && board_.Idle());
   request.set_preparing(!prepared_);
   if (!activity_.what().empty()) *request.mutable_activity() = activity_;
-  if (const worker::SessionWait wait = session_.CurrentWait(); wait.waiting) {
+  if (const worker::SessionWait wait = session_.CurrentWait(process_->Now()); wait.waiting) {
     *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
   }
   if (!failure_.ok()) {

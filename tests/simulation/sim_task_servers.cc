@@ -240,7 +240,9 @@ void SimTask::AskRouting(int server) {
   request.set_job_id(life_.job);
   world_->network.Call(self_, World::EndpointOf(routing_.servers(server).address()), kGetRouting,
                        request.SerializeAsString(), kAskTimeout,
-                       [this](const absl::Status& status, const std::string& answer) {
+                       [this, name = routing_.servers(server).node_id()](
+                           const absl::Status& status, const std::string& answer) {
+                         if (worker::IsAnswer(status)) session_.Heard(name, process_->Now());
                          v1::GetRoutingResponse response;
                          if (status.ok() && response.ParseFromString(answer)) {
                            TakeRouting(response.routing());

@@ -135,6 +135,15 @@ std::shared_ptr<DataCaller> DataLane::For(DataMethod method) const {
   return method == DataMethod::kPull ? open_.pulls : open_.pushes;
 }
 
+int64_t DataLane::BytesMoved() const {
+  absl::MutexLock lock(&mutex_);
+  int64_t bytes = 0;
+  for (const DataCaller* caller : {open_.pushes.get(), open_.pulls.get()}) {
+    if (caller != nullptr) bytes += caller->bytes_moved();
+  }
+  return bytes;
+}
+
 void DataLane::Join() {
   std::thread ended;
   {

@@ -54,6 +54,8 @@ class DataLane {
 
   // The open connection for calls of this method; null: there is none.
   std::shared_ptr<DataCaller> For(DataMethod method) const;
+  // On the connections that are open, of calls and answers. 0: none is.
+  int64_t BytesMoved() const;
 
  private:
   // The question, then both connections.

@@ -195,7 +195,8 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
                               .term = Term(shard.term())});
   }
   for (const v1::ServerAddress& server : table.servers()) {
-    routing.servers.push_back(absl::StrCat(server.node_id(), " (", server.address(), ")"));
+    routing.servers.push_back(server.node_id());
+    routing.addresses.push_back(server.address());
     routing.incarnations.emplace_back(server.incarnation());
   }
   return routing;

@@ -192,7 +192,8 @@ TEST_CASE("Codec: a routing table keeps terms, incarnations and ranges", "[worke
   shard->set_term(9);
   REQUIRE_OK_AND_ASSIGN(const Routing routing, DecodeRouting(table));
   CHECK(routing.generation == Generation(12));
-  CHECK(routing.servers == std::vector<std::string>{"server-1 (h:1)"});
+  CHECK(routing.servers == std::vector<std::string>{"server-1"});
+  CHECK(routing.addresses == std::vector<std::string>{"h:1"});
   CHECK(routing.incarnations == std::vector<Incarnation>{Incarnation(33)});
   CHECK(routing.shards[0].term == Term(9));
   CHECK(routing.shards[0].elements == Range{8, 12});

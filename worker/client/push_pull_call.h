@@ -48,6 +48,7 @@ struct PushPullClient::Call {
 
 // A server is being asked for its routing table.
 struct PushPullClient::Ask {
+  std::string server;
   std::shared_ptr<ServerPeer> peer;
   grpc::ClientContext context;
   v1::GetRoutingRequest request;

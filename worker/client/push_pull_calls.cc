@@ -107,7 +107,9 @@ absl::Cord PushPullClient::Encode(Call& call) const {
 
 void PushPullClient::AskLocked(int server) {
   auto ask = tracker_.Make<Ask>();
+  ask->server = routing_.servers[static_cast<size_t>(server)];
   ask->peer = peers_[static_cast<size_t>(server)];
+  if (ask->peer->HasMoved()) session_.Heard(ask->server, clock_.Now());
   ask->request.set_job_id(options_.job);
   SetDeadline(ask->context, options_.ask_timeout);
   asks_.insert(ask);
@@ -120,6 +122,7 @@ void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Stat
     SetRouting(ask->response.routing()).IgnoreError();
   }
   absl::MutexLock lock(&mutex_);
+  if (IsAnswer(status)) session_.Heard(ask->server, clock_.Now());
   asks_.erase(ask);
   changed_.SignalAll();
 }

@@ -321,7 +321,7 @@ void PushPullClient::Interrupt() {
 
 SessionWait PushPullClient::CurrentWait() const {
   absl::MutexLock lock(&mutex_);
-  return session_.CurrentWait();
+  return session_.CurrentWait(clock_.Now());
 }
 
 PathCounts PushPullClient::counts() const {

@@ -106,7 +106,8 @@ class PushPullClient {
     // Of one message, its wait there included, while no byte of any moves (over gRPC: beyond what
     // all take at 256 KiB a second).
     absl::Duration call_timeout = absl::Seconds(30);
-    absl::Duration ask_timeout = absl::Seconds(2);  // Of asking a server for its routing table.
+    // Of asking a server for its routing table. Long: on a slow network it waits behind values.
+    absl::Duration ask_timeout = absl::Seconds(10);
   };
   PushPullClient(const Options& options, const Clock& clock);
   ~PushPullClient();

@@ -1,6 +1,6 @@
 // ServerPeer: a server as a client reaches it: its connections, and memory that it shares.
 //
-// Thread safety: thread-safe.
+// Thread safety: thread-safe, but for HasMoved, which one thread calls at a time.
 #ifndef CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
 #define CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
 
@@ -45,6 +45,11 @@ class ServerPeer {
   DataLane& data_lane() { return data_lane_; }
   // Bytes of values of all calls under way, to the server and from it.
   std::atomic<int64_t>& under_way() { return under_way_; }
+  // Values have moved since the last call: the server takes or sends them.
+  bool HasMoved() {
+    const int64_t bytes = data_lane_.BytesMoved();
+    return bytes > std::exchange(bytes_moved_, bytes);  // New connections begin at 0.
+  }
 
  private:
   static constexpr size_t kConnections = 2;  // gRPC serves one by one thread at a time.
@@ -52,6 +57,7 @@ class ServerPeer {
   std::array<std::unique_ptr<grpc::GenericStub>, kConnections> data_;
   std::atomic<size_t> next_ = 0;
   std::atomic<int64_t> under_way_ = 0;
+  int64_t bytes_moved_ = 0;  // At the last HasMoved.
   const std::unique_ptr<v1::ParameterServer::Stub> control_;
   SharedLane lane_;
   DataLane data_lane_;

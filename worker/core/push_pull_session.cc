@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,11 @@ bool IsRetryable(const absl::Status& status) {
 
 }  // namespace
 
+bool IsAnswer(const absl::Status& status) {
+  return !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status) &&
+         !absl::IsCancelled(status) && !absl::IsUnknown(status);
+}
+
 int64_t MessageBytes(const ShardRoute& shard) {
   return shard.message_bytes > 0 ? shard.message_bytes : shard.elements.size() * kBytesPerElement;
 }
@@ -42,6 +48,7 @@ void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionAct
   const std::vector<bool> changed = ChangedPrimaries(routing);
   const Routing before = std::exchange(routing_, routing);
   ReplaceChunks(before, changed);
+  KeepContacts(before, now);
   for (size_t i = 0; i < changed.size(); ++i) {
     if (!changed[i]) continue;
     per_shard_[i].held_version = -1;
@@ -57,12 +64,16 @@ void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionAct
   Pump(now, actions);
 }
 
+PushPullSession::Process PushPullSession::ProcessOf(const Routing& table, size_t server) {
+  const auto at = [server](const auto& list) {
+    return server < list.size() ? list[server] : std::decay_t<decltype(list[server])>();
+  };
+  return {table.servers[server], at(table.addresses), at(table.incarnations)};
+}
+
 std::vector<bool> PushPullSession::ChangedPrimaries(const Routing& routing) const {
-  auto process = [](const Routing& table, size_t shard) {
-    const auto server = static_cast<size_t>(table.shards[shard].server);
-    return std::pair(table.servers[server], server < table.incarnations.size()
-                                                ? table.incarnations[server]
-                                                : Incarnation());
+  const auto process = [](const Routing& table, size_t shard) {
+    return ProcessOf(table, static_cast<size_t>(table.shards[shard].server));
   };
   std::vector<bool> changed(routing.shards.size(), true);
   for (size_t i = 0; i < std::min(changed.size(), routing_.shards.size()); ++i) {
@@ -154,6 +165,7 @@ absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant n
     }
   }
   ops_[id] = std::move(op);
+  if (ops_.size() == 1) probe_at_ = now + options_.probe_interval;
   Pump(now, actions);
   return absl::OkStatus();
 }
@@ -254,6 +266,7 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
   Forget(record);
   Chunk& chunk = chunks_[static_cast<size_t>(record.chunk)];
   Op& op = ops_.at(record.op);
+  if (IsAnswer(status)) contacts_[static_cast<size_t>(chunk.server)] = {.heard = now};
   absl::Status outcome = status;
   if (outcome.ok() && replies.size() != record.shards.size()) {
     outcome = absl::InternalError(
@@ -327,9 +340,8 @@ void PushPullSession::Retry(Chunk& chunk, const InFlight& message, const absl::S
 }
 
 void PushPullSession::NoteNeed(Instant now, SessionActions* actions) {
-  const bool needed = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& chunk) {
-    return chunk.trouble != Trouble::kNone;
-  });
+  const auto in_trouble = [](const Chunk& chunk) { return chunk.trouble != Trouble::kNone; };
+  const bool needed = !ops_.empty() && std::any_of(chunks_.begin(), chunks_.end(), in_trouble);
   if (needed == needs_routing()) return;
   ask_at_ = needed ? now + options_.ask_servers_after : Instant::InfiniteFuture();
   asked_ = 0;
@@ -364,6 +376,7 @@ void PushPullSession::CancelPull(OpId op, Instant now, SessionActions* actions) 
   if (found == ops_.end() || found->second.request.kind != OpKind::kPull) return;
   ForgetMessages(op);
   ops_.erase(found);
+  NoteNeed(now, actions);
   Pump(now, actions);
 }
 
@@ -429,6 +442,7 @@ void PushPullSession::Tick(Instant now, SessionActions* actions) {
     ++asked_;
     ask_at_ = now + options_.ask_servers_after;
   }
+  if (now >= probe_at_) Probe(now, actions);
   Pump(now, actions);
 }
 
@@ -437,6 +451,7 @@ Instant PushPullSession::NextDeadline() const {
   for (const auto& [id, op] : ops_) next = std::min(next, DeadlineOf(op));
   if (ops_.empty()) return next;
   next = std::min(next, ask_at_);
+  if (!in_flight_.empty()) next = std::min(next, probe_at_);
   for (const Chunk& chunk : chunks_) {
     if (NextOpOf(chunk) != OpId(0)) next = std::min(next, chunk.not_before);
   }

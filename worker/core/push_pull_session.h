@@ -27,7 +27,9 @@
 #define CAPSTAN_WORKER_CORE_PUSH_PULL_SESSION_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -55,8 +57,9 @@ int64_t MessageBytes(const ShardRoute& shard);
 
 struct Routing {
   Generation generation;
-  std::vector<ShardRoute> shards;    // Ordered by key.
-  std::vector<std::string> servers;  // Names for people; the shell maps indices to channels.
+  std::vector<ShardRoute> shards;           // Ordered by key.
+  std::vector<std::string> servers;         // Node ids; the shell maps indices to channels.
+  std::vector<std::string> addresses = {};  // By the same index, for people. Empty: not told.
   // By the same index: another one means that the process is another. Empty: all 0.
   std::vector<Incarnation> incarnations;
 };
@@ -80,6 +83,9 @@ struct OpRequest {
   bool snapshot = false;  // Pull: read what is there, without waiting.
   bool held = false;      // Push: no shard is sent before Release says that its values are there.
 };
+
+// A server has said this, not the way to it: the server can be reached.
+bool IsAnswer(const absl::Status& status);
 
 // One message to one server; the shell fills in the payload of a push and sends it.
 struct SendMessage {
@@ -155,6 +161,9 @@ struct SessionWait {
   Instant since;
   std::string peer;  // The server that has not answered.
   std::vector<Waiting> waiting_for;
+  // Servers that owe an answer and do not even say that they are there: no link leads to them, or
+  // they are gone.
+  std::vector<std::string> silent;
 };
 
 class PushPullSession {
@@ -174,6 +183,10 @@ class PushPullSession {
     // For so long after the need for a routing table began, and then as often as this, a server is
     // asked for its table: the scheduler has had the time to send one.
     absl::Duration ask_servers_after = absl::Milliseconds(500);
+    // A server that owes an answer and was not heard for so long is asked for its table as often as
+    // this. It is silent when it has not been heard for silent_after since it was asked first.
+    absl::Duration probe_interval = absl::Seconds(1);
+    absl::Duration silent_after = absl::Seconds(2);
     // An operation fails, naming its peer, when no server has answered it for silence_max (longer
     // than the job waits for lost servers), or when it has not ended after wait_max. Slow workers
     // are waited for; dead ones are the scheduler's to find. A push whose acknowledgement waits for
@@ -232,6 +245,9 @@ class PushPullSession {
                const std::vector<ShardReply>& replies, const std::vector<Waiting>& waiting,
                Instant now, SessionActions* actions);
 
+  // The server of that name has answered something else, as a question for its routing table.
+  void Heard(const std::string& server, Instant now);
+
   // Whether a reply to this message would still be used.
   bool Expects(MessageId message) const { return in_flight_.contains(message); }
 
@@ -239,9 +255,10 @@ class PushPullSession {
   Instant NextDeadline() const;
 
   PullProgress ProgressOf(OpId op, TableId table) const;  // Of one that has not ended.
-  SessionWait CurrentWait() const;
+  SessionWait CurrentWait(Instant now) const;
   Generation routing_generation() const { return routing_.generation; }
-  // A server is away, does not hold what the table says, or knows a newer one.
+  // An operation has met a server that is away, does not hold what the table says, or knows a newer
+  // one.
   bool needs_routing() const { return ask_at_ != Instant::InfiniteFuture(); }
 
  private:
@@ -278,6 +295,10 @@ class PushPullSession {
     std::vector<int> shards;
     Generation generation;
   };
+  struct Contact {
+    Instant heard;                 // The last answer of it, whatever it says.
+    std::optional<Instant> asked;  // First, of the questions that it has not answered.
+  };
   struct PerShard {
     Sequence next{1};
     absl::btree_map<Sequence, bool> unanswered;  // Ordered: the first is the low-water mark.
@@ -285,6 +306,8 @@ class PushPullSession {
     bool held_of_snapshot = false;
   };
 
+  using Process = std::tuple<std::string, std::string, Incarnation>;  // Node, address, life.
+  static Process ProcessOf(const Routing& table, size_t server);
   static bool HasShard(const Chunk& chunk, const Op& op, ShardState state);
   bool AwaitsIterations() const {
     return options_.acknowledgement == Acknowledgement::kWholeIteration;
@@ -310,6 +333,10 @@ class PushPullSession {
   // Begins or ends the need for a routing table.
   void NoteNeed(Instant now, SessionActions* actions);
   int ServerToAsk() const;
+  void KeepContacts(const Routing& before, Instant now);  // Of the processes that stay.
+  bool Owes(int server) const;
+  std::vector<std::string> SilentServers(Instant now) const;
+  void Probe(Instant now, SessionActions* actions);
   void Finish(OpId op, const absl::Status& status, SessionActions* actions);
   void FailAll(const absl::Status& status, SessionActions* actions);
   void ForgetMessages(OpId op);
@@ -323,8 +350,10 @@ class PushPullSession {
   absl::Status failed_;                         // Not OK once fenced.
   uint64_t next_message_ = 1;
   std::vector<Chunk> chunks_;
-  std::vector<PerShard> per_shard_;  // By index in routing_.shards.
-  absl::btree_map<OpId, Op> ops_;    // In the order they were started.
+  std::vector<PerShard> per_shard_;               // By index in routing_.shards.
+  std::vector<Contact> contacts_;                 // By index in routing_.servers.
+  Instant probe_at_ = Instant::InfiniteFuture();  // While there are operations.
+  absl::btree_map<OpId, Op> ops_;                 // In the order they were started.
   absl::btree_map<MessageId, InFlight> in_flight_;
 };
 

@@ -46,7 +46,7 @@ absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
   return absl::DeadlineExceededError(message);
 }
 
-SessionWait PushPullSession::CurrentWait() const {
+SessionWait PushPullSession::CurrentWait(Instant now) const {
   if (ops_.empty()) return {};
   // The oldest operation that knows for whom it waits, or else the oldest.
   const auto knows = std::find_if(ops_.begin(), ops_.end(), [](const auto& entry) {
@@ -57,7 +57,8 @@ SessionWait PushPullSession::CurrentWait() const {
                    .request = op.request,
                    .since = op.started,
                    .peer = {},
-                   .waiting_for = op.waiting_for};
+                   .waiting_for = op.waiting_for,
+                   .silent = SilentServers(now)};
   for (size_t i = 0; i < op.shards.size(); ++i) {
     if (op.shards[i] == ShardState::kDone) continue;
     wait.peer = ServerName(routing_.shards[i].server);
@@ -67,7 +68,9 @@ SessionWait PushPullSession::CurrentWait() const {
 }
 
 std::string PushPullSession::ServerName(int server) const {
-  return routing_.servers[static_cast<size_t>(server)];
+  const auto index = static_cast<size_t>(server);
+  if (index >= routing_.addresses.size()) return routing_.servers[index];
+  return absl::StrCat(routing_.servers[index], " (", routing_.addresses[index], ")");
 }
 
 }  // namespace capstan::worker

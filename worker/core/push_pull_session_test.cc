@@ -197,7 +197,7 @@ TEST_CASE("Session: a shard that is not ready is asked for again and names its c
   const auto again = story.Sent();
   REQUIRE(again.size() == 1);
   CHECK(again[0].server == 1);
-  const SessionWait wait = story.session.CurrentWait();
+  const SessionWait wait = story.session.CurrentWait(story.now);
   CHECK(wait.waiting);
   CHECK(wait.peer == "beta");
   CHECK(wait.waiting_for == std::vector<Waiting>{waiting});
@@ -236,7 +236,7 @@ TEST_CASE("Session: a server's silence ends an operation, its answers do not", "
 
 TEST_CASE("Session: with a new routing table the time of operations begins anew",
           "[worker][core]") {
-  Story story({.silence_max = absl::Minutes(5)});
+  Story story({.probe_interval = absl::Hours(1), .silence_max = absl::Minutes(5)});
   story.Pull(1, 4);
   story.now = story.now + absl::Minutes(5) - absl::Seconds(1);
   story.session.SetRouting(TwoServers(2), story.now, &story.actions);

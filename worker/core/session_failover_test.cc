@@ -56,6 +56,7 @@ struct Story {
   }
   void Route(const Routing& routing) { session.SetRouting(routing, now, &actions); }
   std::vector<SendMessage> Sent() { return std::exchange(actions.send, {}); }
+  std::vector<int> Asked() { return std::exchange(actions.ask_routing, {}); }
   std::vector<OpDone> Ended() { return std::exchange(actions.done, {}); }
   bool Answer(const SendMessage& m, ShardReply reply = {}, std::vector<Waiting> waiting = {}) {
     return session.OnReply(m.message, absl::OkStatus(),
@@ -143,7 +144,7 @@ TEST_CASE("Session: the wait that is shown is the one that knows for whom", "[wo
     if (m.request.kind != OpKind::kPull || m.server != 1) continue;
     story.Answer(m, {.outcome = ShardReply::Outcome::kNotReady}, {waiting});
   }
-  const SessionWait wait = story.session.CurrentWait();
+  const SessionWait wait = story.session.CurrentWait(story.now);
   CHECK(wait.request.kind == OpKind::kPull);
   CHECK(wait.waiting_for == std::vector<Waiting>{waiting});
 }
@@ -286,6 +287,7 @@ TEST_CASE("Session: while the scheduler sends no table, servers are asked in tur
   Story story;
   story.Push(1, 0);
   const auto sent = story.Sent();
+  story.Answer(sent[0]);
   story.Refuse(sent[1], kGone);
   CHECK(story.actions.need_routing);
   story.Wait(absl::Milliseconds(499));
@@ -294,6 +296,7 @@ TEST_CASE("Session: while the scheduler sends no table, servers are asked in tur
   story.Wait(absl::Milliseconds(500));
   CHECK(story.actions.ask_routing == std::vector<int>{0, 1});  // The one that is away comes last.
   story.Route(BetaLost(2));
+  story.Answer(story.Sent().back());
   story.Wait(absl::Seconds(10));
   CHECK(story.actions.ask_routing.size() == 2);
 }
@@ -355,6 +358,68 @@ TEST_CASE("Session: a pull tells how far it has come, and that it begins anew fo
     story.Answer(sent[2]);
     CHECK(story.Ended()[0].reread);
   }
+}
+
+TEST_CASE("Session: a server that owes an answer is asked whether it is there, and named if not",
+          "[worker][core]") {
+  Story story;
+  story.Pull(1, 0);
+  const auto sent = story.Sent();
+  story.Answer(sent[0]);
+  CHECK(story.session.NextDeadline() == story.now + absl::Seconds(1));
+  story.Wait(absl::Seconds(1));
+  CHECK(story.Asked() == std::vector<int>{1});  // Alpha owes nothing.
+  story.Wait(absl::Seconds(1));
+  CHECK(story.Asked() == std::vector<int>{1});
+  CHECK(story.session.CurrentWait(story.now).silent.empty());
+  story.Wait(absl::Seconds(1));
+  CHECK(story.session.CurrentWait(story.now).silent == std::vector<std::string>{"beta"});
+
+  SECTION("an answer to the question, while the pull waits for other workers") {
+    story.session.Heard("beta", story.now);
+  }
+  SECTION("an answer to the pull, whatever it says") {
+    story.Refuse(sent[1], absl::NotFoundError("no such job"));
+  }
+  SECTION("another process of that name") {
+    Routing routing = TwoServers(2);
+    routing.incarnations = {Incarnation(1), Incarnation(3)};
+    story.session.SetRouting(routing, story.now, &story.actions);
+  }
+  CHECK(story.session.CurrentWait(story.now).silent.empty());
+}
+
+TEST_CASE("Session: whoever waits for nothing needs no routing table", "[worker][core]") {
+  Story story;
+  story.Pull(1, 0);
+  story.Refuse(story.Sent()[1], kGone);
+  CHECK(story.session.needs_routing());
+  story.session.CancelPull(OpId(1), story.now, &story.actions);
+  CHECK_FALSE(story.session.needs_routing());  // An idle task would ask again and again.
+  story.Pull(2, 0);
+  for (const SendMessage& message : story.Sent()) story.Refuse(message, kGone);
+  CHECK(story.session.needs_routing());
+}
+
+TEST_CASE("Session: a call that was lost on the way is no answer", "[worker][core]") {
+  Story story;
+  story.Pull(1, 0);
+  std::vector<SendMessage> sent = story.Sent();
+  story.Answer(sent[0]);
+  sent.erase(sent.begin());
+  for (int i = 0; i < 40; ++i) {
+    for (const SendMessage& message : sent) {
+      story.Refuse(message, absl::UnavailableError("connection refused"));
+    }
+    story.Wait(absl::Milliseconds(200));
+    sent = story.Sent();
+  }
+  CHECK(story.session.CurrentWait(story.now).silent == std::vector<std::string>{"beta"});
+  REQUIRE_FALSE(sent.empty());
+  story.Answer(sent[0]);
+  CHECK(story.Ended().size() == 1);
+  story.Pull(2, 1);
+  CHECK(story.session.CurrentWait(story.now).silent.empty());
 }
 
 }  // namespace

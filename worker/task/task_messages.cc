@@ -100,6 +100,7 @@ v1::Wait WaitToProto(const SessionWait& wait, Instant now) {
   proto.set_iteration(wait.request.iteration.value());
   proto.set_waited_ms(absl::ToInt64Milliseconds(now - wait.since));
   proto.set_peer(wait.peer);
+  for (const std::string& server : wait.silent) proto.add_silent(server);
   for (const Waiting& waiting : wait.waiting_for) {
     v1::WaitingFor* out = proto.add_waiting_for();
     out->set_table(waiting.shard.table.value());

@@ -175,7 +175,9 @@ std::string DescribeWait(const v1::Wait& wait) {
   std::string text = absl::StrCat(wait.what(), " at iteration ", wait.iteration());
   if (!wait.peer().empty()) absl::StrAppend(&text, " from ", wait.peer());
   absl::StrAppend(&text, " for ", DurationText(absl::Milliseconds(wait.waited_ms())));
-  if (wait.waiting_for_size() > 0) {
+  if (wait.silent_size() > 0) {
+    absl::StrAppend(&text, ": no answer from ", absl::StrJoin(wait.silent(), ", "));
+  } else if (wait.waiting_for_size() > 0) {
     // Shards of one iteration wait for the same peers; the first speaks for them.
     absl::StrAppend(&text, ": ", DescribeCulprit(wait.waiting_for(0)));
   }

@@ -1,0 +1,156 @@
+// A job whose tasks cannot reach a server that lives (issue 20, fault 5).
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/job_run.h"
+#include "scheduler/core/testing/job_story.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using Story = testing::JobStory;
+
+// The tasks report for so long; those in `cut` name server-1.
+void Report(Story& job, const std::vector<int>& cut, absl::Duration time) {
+  for (const Instant end = job.now + time; job.now < end; job.now = job.now + absl::Seconds(1)) {
+    for (int rank = 0; rank < job.plan.workers; ++rank) {
+      if (!job.run->task(Rank(rank)).placed()) continue;
+      TaskReport report = job.Base(rank);
+      report.wait = {.what = "pull", .peer = "server-1"};
+      if (std::count(cut.begin(), cut.end(), rank) > 0) report.wait.silent = {"server-1"};
+      REQUIRE_OK(job.Send(report));
+    }
+    job.run->Tick(job.now, job.events);
+  }
+}
+
+bool Holds(const Story& job, const std::string& server) {
+  for (const ShardRoute& shard : job.run->routing()->shards) {
+    const auto& primary = job.run->routing()->servers[static_cast<size_t>(shard.server)];
+    if (primary.node == server) return true;
+  }
+  return false;
+}
+
+TEST_CASE("Job: a task that cannot reach a server which others reach leaves its worker",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  Report(job, {0}, absl::Seconds(10));
+  CHECK(job.run->task(Rank(0)).placed());
+  Report(job, {0}, absl::Seconds(1));
+  CHECK_FALSE(job.run->task(Rank(0)).placed());
+  CHECK(job.run->AvoidedWorkers() == absl::btree_set<NodeId>{"worker-0"});
+  const std::vector<TaskDied> died = job.Seen<TaskDied>();
+  REQUIRE(died.size() == 1);
+  CHECK_FALSE(died[0].counted);
+  CHECK(died[0].failure.message == "it cannot reach server-1, which other tasks reach");
+  job.ApplyAll();
+  CHECK(job.Of(1).slots.size() == 4);  // The others do its work.
+  CHECK_THAT(job.View().detail, Catch::Contains("worker-0 cannot reach server-1"));
+  CHECK(Holds(job, "server-1"));
+}
+
+TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[scheduler][core]") {
+  Story job(Mode::kAsp, 3);
+  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
+  job.lives[1] = 2;
+  job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
+  job.Start();
+  Report(job, {0}, absl::Seconds(3));
+  Report(job, {0, 1}, absl::Seconds(14));
+  CHECK_FALSE(job.run->task(Rank(0)).placed());
+  CHECK_FALSE(job.run->task(Rank(1)).placed());
+  CHECK(job.run->task(Rank(2)).placed());
+  CHECK(job.Seen<LinkDied>().size() == 1);
+}
+
+TEST_CASE("Job: a task on the same worker says nothing about the server", "[scheduler][core]") {
+  Story job(Mode::kSsp);
+  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
+  job.lives[1] = 2;
+  job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
+  job.Start();
+  Report(job, {0}, absl::Seconds(11));
+  REQUIRE(job.Seen<LinkDied>().size() == 1);
+  CHECK(job.Seen<LinkDied>()[0].shards_move);
+}
+
+TEST_CASE("Job: the shards of a server that no task reaches move to one that they reach",
+          "[scheduler][core]") {
+  Story job(Mode::kSsp);
+  job.Start();
+  Report(job, {0, 1}, absl::Seconds(11));
+  REQUIRE(job.Seen<LinkDied>().size() >= 1);
+  CHECK(job.Seen<LinkDied>()[0].shards_move);
+  CHECK(job.Seen<TaskDied>().empty());
+  // A copy is filled at the other server, which becomes primary then.
+  const std::shared_ptr<const Routing> routing = job.run->routing();
+  for (const ShardRoute& shard : routing->shards) {
+    if (routing->servers[static_cast<size_t>(shard.server)].node != "server-1") continue;
+    REQUIRE(shard.replicas.size() == 1);
+    TableReport filled{
+        "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
+    filled.replicas.push_back({.shard = shard.key,
+                               .term = shard.term,
+                               .node = "server-2",
+                               .incarnation = Incarnation(2)});
+    job.run->OnTableReport("server-1", filled, job.now, job.events);
+  }
+  CHECK_FALSE(Holds(job, "server-1"));
+  Report(job, {0, 1}, absl::Minutes(3));  // Reports that come late end nobody.
+  CHECK(job.Seen<TaskDied>().empty());
+}
+
+TEST_CASE("Job: shards whose pushes are nowhere else move only if no other worker helps",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.Start();
+  Report(job, {0, 1}, absl::Seconds(12));
+  CHECK_FALSE(job.Seen<LinkDied>()[0].shards_move);
+  CHECK_FALSE(job.run->task(Rank(0)).placed());
+  CHECK_FALSE(job.run->task(Rank(1)).placed());
+  for (const int rank : {0, 1}) {  // There is no other worker.
+    job.Place(rank);
+    job.Hello(rank);
+  }
+  job.ApplyAll();
+  Report(job, {0, 1}, absl::Seconds(12));
+  CHECK(job.run->task(Rank(0)).placed());
+  CHECK(job.run->task(Rank(1)).placed());
+  CHECK(job.Seen<LinkDied>().back().shards_move);
+}
+
+TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewhere once",
+          "[scheduler][core]") {
+  Story job(Mode::kAsp, 1);
+  job.Start();
+  job.run->OnServerDraining({"server-2", "h:2", Incarnation(2)}, true, job.now, job.events);
+  Report(job, {0}, absl::Seconds(12));
+  CHECK_FALSE(job.run->task(Rank(0)).placed());
+  job.Place(0);
+  job.Hello(0);
+  job.ApplyAll();
+  Report(job, {0}, absl::Minutes(4));
+  CHECK(job.run->task(Rank(0)).placed());
+  CHECK(job.Seen<TaskDied>().size() == 1);
+  CHECK_FALSE(job.run->ended());
+}
+
+TEST_CASE("Job: a server that is dead for the scheduler, too, is no dead link",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp, 2, 0, Objective::kClasses, std::nullopt, /*log=*/true);
+  job.Start();
+  job.Died("server-1");
+  Report(job, {0, 1}, absl::Seconds(30));
+  CHECK(job.Seen<LinkDied>().empty());
+  CHECK(job.Seen<TaskDied>().empty());
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

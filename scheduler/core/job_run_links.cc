@@ -1,0 +1,57 @@
+// Links that are dead while both ends live: a task names a server that does not answer it.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
+#include "scheduler/core/job_run.h"
+
+namespace capstan::scheduler {
+
+void JobRun::CheckLinks(Instant now, Events& events) {
+  if (IsModelWhole()) return;
+  links_.Expire(now);
+  for (const DeadLinks::Silence& silence : links_.Overdue(now)) {
+    if (!links_.IsSilent(silence.rank, silence.link.server)) continue;  // It has ended meanwhile.
+    if (Planted(PlantedBug::kTrustEveryLink) ||
+        !shards_.Primaries().contains(silence.link.server)) {
+      // Its shards are lost, or are on their way to others.
+      links_.Excuse(silence.rank, silence.link.server, now);
+    } else {
+      LeaveDeadLink(silence, now, events);
+    }
+  }
+  shards_.SetAvoided(links_.AvoidedServers());
+}
+
+bool JobRun::IsReached(const DeadLinks::Link& link) const {
+  const std::vector<Rank> live = tasks_.Live();
+  return std::any_of(live.begin(), live.end(), [&](Rank rank) {
+    return tasks_.at(rank).node != link.worker && !links_.IsSilent(rank, link.server);
+  });
+}
+
+void JobRun::LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Events& events) {
+  const auto& [worker, server] = silence.link;
+  const bool reached = IsReached(silence.link);
+  const auto before = links_.JudgementOf(silence.link);
+  // Pushes of an iteration that is not complete are nowhere else in BSP without other copies, so
+  // that its shards wait for the rest of them before they leave: another worker is tried first.
+  const bool waits_for_pushes = plan_.mode == Mode::kBsp && plan_.replicas == 0 && !plan_.log;
+  const bool shards_move = !reached && shards_.HasAnother(server) && (before || !waits_for_pushes);
+  // The shards are on their way, or the task was tried elsewhere, is back, and nothing can be done.
+  if (before == DeadLinks::Avoid::kServer || (before && !reached && !shards_move)) {
+    return links_.Excuse(silence.rank, server, now);
+  }
+  if (!before || shards_move) {
+    links_.Judge(silence.link, shards_move ? DeadLinks::Avoid::kServer : DeadLinks::Avoid::kWorker,
+                 now);
+    events.push_back(LinkDied{plan_.id, worker, server, shards_move});
+    ++revision_;
+  }
+  if (shards_move) return links_.Excuse(silence.rank, server, now);
+  const std::string why =
+      absl::StrCat("it cannot reach ", server, reached ? ", which other tasks reach" : "");
+  EndTask(silence.rank, {FailureReason::kNone, why}, /*counted=*/false, now, events);
+}
+
+}  // namespace capstan::scheduler

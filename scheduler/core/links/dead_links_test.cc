@@ -1,0 +1,64 @@
+#include "scheduler/core/links/dead_links.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace capstan::scheduler {
+namespace {
+
+const DeadLinks::Options kOptions{.limit = absl::Seconds(10), .memory = absl::Minutes(10)};
+const DeadLinks::Link kLink{"worker-0", "server-1"};
+
+TEST_CASE("DeadLinks: a silence is overdue once every report of ten seconds names it",
+          "[scheduler][core]") {
+  DeadLinks links(kOptions);
+  Instant now;
+  links.OnReport(Rank(0), "worker-0", {"server-1"}, now);
+  CHECK(links.NextDeadline() == now + absl::Seconds(10));
+  links.OnReport(Rank(0), "worker-0", {"server-1", "server-2"}, now + absl::Seconds(5));
+  CHECK(links.Overdue(now + absl::Milliseconds(9999)).empty());
+  const auto overdue = links.Overdue(now + absl::Seconds(10));
+  REQUIRE(overdue.size() == 1);
+  CHECK(overdue[0].link == kLink);
+  CHECK(overdue[0].rank == Rank(0));
+  // One report without it, and it begins anew.
+  links.OnReport(Rank(0), "worker-0", {}, now + absl::Seconds(9));
+  links.OnReport(Rank(0), "worker-0", {"server-1"}, now + absl::Seconds(10));
+  CHECK(links.Overdue(now + absl::Seconds(10)).empty());
+  links.RestartLimits(now + absl::Seconds(15));
+  CHECK(links.Overdue(now + absl::Seconds(24)).empty());
+  links.Excuse(Rank(0), "server-1", now + absl::Seconds(24));
+  CHECK(links.Overdue(now + absl::Seconds(33)).empty());
+  CHECK(links.Overdue(now + absl::Seconds(34)).size() == 1);
+}
+
+TEST_CASE("DeadLinks: what is judged is avoided for ten minutes, or until a new life",
+          "[scheduler][core]") {
+  DeadLinks links(kOptions);
+  const Instant now;
+  const auto side = GENERATE(DeadLinks::Avoid::kWorker, DeadLinks::Avoid::kServer);
+  const bool worker = side == DeadLinks::Avoid::kWorker;
+  links.OnReport(Rank(0), "worker-0", {"server-1"}, now);
+  links.Judge(kLink, side, now);
+  CHECK(links.JudgementOf(kLink) == side);
+  links.OnReport(Rank(0), "worker-0", {}, now);  // The task has ended, or waits for others.
+  CHECK(links.AvoidedWorkers().contains("worker-0") == worker);
+  CHECK(links.AvoidedServers().contains("server-1") == !worker);
+  CHECK(links.Describe() == "worker-0 cannot reach server-1");
+  CHECK(links.NextDeadline() == now + absl::Minutes(10));
+
+  SECTION("ten minutes") { links.Expire(now + absl::Minutes(10)); }
+  SECTION("a new life of either end") {
+    links.OnNodeDied(GENERATE(std::string("worker-0"), std::string("server-1")));
+    CHECK(links.NextDeadline() == Instant::InfiniteFuture());
+  }
+  CHECK(links.AvoidedWorkers().empty());
+  CHECK(links.AvoidedServers().empty());
+  CHECK(links.Describe().empty());
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

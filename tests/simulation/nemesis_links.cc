@@ -1,0 +1,18 @@
+// Links between two hosts that live.
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/nemesis.h"
+
+namespace capstan::sim {
+
+// For good: Heal does not mend it.
+void Nemesis::KillLink() {
+  const int server = static_cast<int>(aimed_prng_.Between(1, world_->options.servers));
+  const int worker =
+      world_->options.servers + static_cast<int>(aimed_prng_.Between(1, world_->options.workers));
+  ++world_->faults[Fault::kLinkKilled];
+  Story(absl::StrCat("kills the link between hosts ", server, " and ", worker));
+  world_->network.Cut(server, worker);
+  world_->network.Cut(worker, server);
+}
+
+}  // namespace capstan::sim
