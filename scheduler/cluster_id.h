@@ -14,9 +14,6 @@
 
 namespace capstan::scheduler {
 
-// 16 digits from the system's random numbers.
-std::string RandomHex();
-
 // The id that `rows`, all of the store's, have; where they have none, a new one, durably.
 // Errors: those of Store::Write.
 absl::StatusOr<std::string> ClusterIdOf(Store& store, const StoreRows& rows);

@@ -136,7 +136,8 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
                   .pid = request.pid(),
                   .version = Cut(request.version(), kNameBytesMax),
                   .stored = std::move(stored),
-                  .devices = std::move(devices)};
+                  .devices = std::move(devices),
+                  .identity = Cut(request.identity(), kNameBytesMax)};
 }
 
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out) {

@@ -192,6 +192,7 @@ Daemon::~Daemon() {
 absl::Status Daemon::OpenFolder(const std::string& folder) {
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(folder));
   CAPSTAN_ASSIGN_OR_RETURN(folder_lock_, FolderLock::Take(folder));
+  node_->KeepIdentityIn(folder);
   CAPSTAN_ASSIGN_OR_RETURN(row_disks_, FileRowDisks::Create(folder + "/rows"));
   return OpenLog(folder);
 }

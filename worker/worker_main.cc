@@ -113,6 +113,7 @@ Devices FindDevices() {
 absl::Status Daemon::Start() {
   TaskSupervisor::Options options;
   CAPSTAN_ASSIGN_OR_RETURN(options.work_dir, MakeWorkDir(flags_.work_dir));
+  node_->KeepIdentityIn(options.work_dir);
   options.scheduler = flags_.node.scheduler;
   options.log_format = flags_.node.daemon.log_format;
   options.devices = FindDevices();

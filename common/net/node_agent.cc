@@ -12,6 +12,7 @@
 #include "common/observability/log.h"
 #include "common/process/version.h"
 #include "common/status/annotate.h"
+#include "common/time/duration_text.h"
 
 namespace capstan {
 namespace {
@@ -58,7 +59,7 @@ absl::Status NodeAgent::Leave(absl::Duration timeout) {
   if (mutex_.AwaitWithTimeout(absl::Condition(&answered), timeout)) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat("leave: the scheduler at ", options_.scheduler,
                                                   " did not answer within ",
-                                                  absl::FormatDuration(timeout)));
+                                                  DurationText(timeout)));
 }
 
 void NodeAgent::LeaveWhenSafe(std::function<void()> safe) {
@@ -126,6 +127,8 @@ NodeAgent::Outcome NodeAgent::Register() {
       absl::IsUnimplemented(status)) {
     return Fatal(status);
   }
+  if (absl::IsAlreadyExists(status)) return NameTaken(status);
+  if (absl::IsAborted(status)) return AskForName(status);
   if (!status.ok()) return Unreachable(status);
   if (response.protocol_version() != v1::PROTOCOL_VERSION_CURRENT) {
     return Fatal(absl::FailedPreconditionError(
@@ -136,6 +139,7 @@ NodeAgent::Outcome NodeAgent::Register() {
     return Fatal(absl::InternalError("the scheduler's answer to Register holds no node id"));
   }
   Reached();
+  asks_for_name_since_.reset();
   node_id_ = response.node_id();
   incarnation_ = Incarnation(response.incarnation());
   generation_seen_ = 0;
@@ -204,6 +208,29 @@ NodeAgent::Outcome NodeAgent::Fatal(const absl::Status& status) {
   return Outcome::kEnd;
 }
 
+// Whoever has the name is heard all the time, or was killed just now. A name that the scheduler had
+// made up for this daemon may go to another while its lease is over.
+NodeAgent::Outcome NodeAgent::NameTaken(const absl::Status& status) {
+  if (!node_id_.empty() && options_.self.name().empty()) {
+    LogWarning({}, "{}; asking for another name", std::string(status.message()));
+    node_id_.clear();
+    return Outcome::kBackOff;
+  }
+  const bool heard = asks_for_name_since_.has_value() &&
+                     absl::Now() - *asks_for_name_since_ >= agent_timing::kNameTakenLimit;
+  return heard ? Fatal(status) : AskForName(status);
+}
+
+NodeAgent::Outcome NodeAgent::AskForName(const absl::Status& status) {
+  Reached();
+  if (!asks_for_name_since_) {
+    asks_for_name_since_ = absl::Now();
+    LogInfo({}, "{}; asking for it for a moment", std::string(status.message()));
+  }
+  backoff_ = kBackoffMin;
+  return Outcome::kBackOff;
+}
+
 NodeAgent::Outcome NodeAgent::Unreachable(const absl::Status& status) {
   if (reachable_) {
     reachable_ = false;
@@ -219,7 +246,7 @@ void NodeAgent::Reached() {
   reachable_ = true;
   backoff_ = kBackoffMin;
   LogInfo({}, "the scheduler at {} answers again after {}", options_.scheduler,
-          absl::FormatDuration(absl::Now() - unreachable_since_));
+          DurationText(absl::Now() - unreachable_since_));
 }
 
 NodeAgent::Outcome NodeAgent::EndLife(const absl::Status& status) {
@@ -230,9 +257,6 @@ NodeAgent::Outcome NodeAgent::EndLife(const absl::Status& status) {
     backoff_ = kBackoffMin;
     return Outcome::kGoOn;
   }
-  // Two daemons of one name would replace each other without end: short lives are paced, and a
-  // name that the scheduler had made up is left to the other one.
-  if (absl::IsAborted(status)) node_id_.clear();
   return Outcome::kBackOff;
 }
 

@@ -7,8 +7,9 @@
 //        |  | unreachable: back off           |  +----+ unreachable: back off; the life goes on
 //        |  +--> REGISTERING                  |
 //        +------------------------------------+ ABORTED or NOT_FOUND: this life is over
-//   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or INVALID_ARGUMENT to Register:
-//   on_fatal, then the end.
+//   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or to Register INVALID_ARGUMENT or, for
+//   a second, ALREADY_EXISTS (another daemon has the name): on_fatal, then the end. ABORTED to
+//   Register (that daemon may be dead): back off.
 //
 // One thread runs all calls to the handler, one at a time, under no lock of the agent's.
 // Thread safety: thread-safe, except that Start, Leave and Stop are one thread's.
@@ -19,6 +20,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -88,6 +90,8 @@ class NodeAgent {
   Outcome Register();
   Outcome Sync();
   Outcome Fatal(const absl::Status& status);
+  Outcome NameTaken(const absl::Status& status);
+  Outcome AskForName(const absl::Status& status);
   Outcome Unreachable(const absl::Status& status);
   void Reached();
   Outcome EndLife(const absl::Status& status);
@@ -118,7 +122,8 @@ class NodeAgent {
   absl::Duration sync_timeout_;
   absl::Duration read_lease_;
   absl::Duration backoff_;
-  bool reachable_ = true;  // As last logged.
+  std::optional<absl::Time> asks_for_name_since_;  // Which another daemon has.
+  bool reachable_ = true;                          // As last logged.
   absl::Time unreachable_since_;
 
   absl::Mutex mutex_;

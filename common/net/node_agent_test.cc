@@ -161,8 +161,9 @@ TEST_CASE("NodeAgent: a name that the scheduler gave is kept, unless it went to 
     REQUIRE(second.has_value());
     CHECK(second->name() == "node-1");
   }
-  SECTION("another daemon has replaced it") {
-    scheduler.FailSync({absl::AbortedError("replaced")});
+  SECTION("another daemon has it") {
+    scheduler.FailRegister({absl::AlreadyExistsError("held by another")});
+    scheduler.FailSync({absl::AbortedError("the lease ran out")});
     const auto second = scheduler.WaitForRegister(2);
     REQUIRE(second.has_value());
     CHECK(second->name().empty());
@@ -186,7 +187,8 @@ TEST_CASE("NodeAgent: a scheduler that is away for a while is found again in the
 
 TEST_CASE("NodeAgent: errors that may pass are tried again", "[net]") {
   testing::FakeScheduler scheduler;
-  scheduler.FailRegister({absl::UnavailableError("not yet"), absl::DeadlineExceededError("slow")});
+  scheduler.FailRegister({absl::UnavailableError("not yet"),
+                          absl::AbortedError("held by one that may be dead: ask again")});
   FakeNode node;
   NodeAgent agent(OptionsFor(scheduler.address()), &node);
   agent.Start();
@@ -216,6 +218,34 @@ TEST_CASE("NodeAgent: a refusal ends it with the scheduler's words", "[net]") {
   CHECK_STATUS(fatal, refusal.code(), scheduler.address());
   CHECK(scheduler.register_attempts() == 1);
   CHECK(node.lives().empty());
+}
+
+TEST_CASE("NodeAgent: a name that another daemon has is asked for, for a moment", "[net]") {
+  testing::FakeScheduler scheduler;
+  const absl::Status taken = absl::AlreadyExistsError("name: \"server-1\" is held by another");
+  FakeNode node;
+  NodeAgent::Options options = OptionsFor(scheduler.address());
+  absl::Status fatal;
+  absl::Notification ended;
+  options.on_fatal = [&](const absl::Status& status) {
+    fatal = status;
+    ended.Notify();
+  };
+  NodeAgent agent(options, &node);
+  SECTION("that one was killed") {
+    scheduler.FailRegister({taken, taken});
+    agent.Start();
+    REQUIRE(scheduler.WaitForRegister(1).has_value());
+    CHECK_FALSE(ended.HasBeenNotified());
+  }
+  SECTION("that one lives") {
+    scheduler.FailRegister(std::vector<absl::Status>(1000, taken));
+    agent.Start();
+    REQUIRE(ended.WaitForNotificationWithTimeout(kPatience));
+    agent.Stop();
+    CHECK_STATUS(fatal, absl::StatusCode::kAlreadyExists, "is held by another");
+    CHECK(node.lives().empty());
+  }
 }
 
 TEST_CASE("NodeAgent: a peer that is no scheduler is named as such", "[net]") {

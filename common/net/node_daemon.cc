@@ -9,6 +9,7 @@
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
+#include "common/time/duration_text.h"
 
 namespace capstan {
 namespace {
@@ -39,7 +40,20 @@ v1::RegisterRequest NodeDaemon::Describe(v1::Role role, int task_capacity) const
   self.set_task_capacity(task_capacity);
   self.set_hostname(LocalHostname());
   self.set_pid(getpid());
+  self.set_identity(identity_.id());
   return self;
+}
+
+void NodeDaemon::KeepIdentityIn(const std::string& folder) {
+  const std::string& name = flags_.daemon.name;
+  if (name.empty()) return;  // Each process gets a new one.
+  absl::StatusOr<NodeIdentity> kept = NodeIdentity::Keep(folder, name);
+  if (kept.ok()) {
+    identity_ = *std::move(kept);
+  } else {
+    LogWarning({}, "this process cannot prove that it is the successor of an earlier {}: {}", name,
+               std::string(kept.status().message()));
+  }
 }
 
 absl::Status NodeDaemon::Start(v1::Role role, int task_capacity,
@@ -83,7 +97,7 @@ void NodeDaemon::LeaveWhenSafe(absl::Duration grace, const std::function<std::st
   LogInfo({},
           "leaving: serves on until nothing of a job is here, at most {}; a second signal ends "
           "that at once",
-          absl::FormatDuration(grace));
+          DurationText(grace));
   agent_->LeaveWhenSafe([this] {
     {
       absl::MutexLock lock(&mutex_);
@@ -111,7 +125,7 @@ void NodeDaemon::LeaveWhenSafe(absl::Duration grace, const std::function<std::st
     LogWarning({}, "stops at once{}: signal {}", still, *received);
   } else {
     LogWarning({}, "stops after its grace of {}{}: the scheduler did not say that it may",
-               absl::FormatDuration(grace), still);
+               DurationText(grace), still);
   }
 }
 

@@ -25,6 +25,7 @@
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
 #include "common/net/node_agent.h"
+#include "common/net/node_identity.h"
 #include "proto/scheduler.pb.h"
 
 namespace capstan {
@@ -42,6 +43,10 @@ class NodeDaemon {
   explicit NodeDaemon(NodeFlags flags);
   ~NodeDaemon();  // Stops what still runs.
 
+  // Keeps the identity of a named daemon in `folder` (node_identity.h), so that its successor there
+  // has its name at once. Without, or where that fails (which is logged), it waits for the lease of
+  // the process before it. REQUIRES: before Start.
+  void KeepIdentityIn(const std::string& folder);
   // Listens, writes the port file, and begins to register as `role`. Services and handler outlive
   // StopServing and StopSyncing.
   // Errors: the address cannot be listened on, or the port file not be written.
@@ -69,6 +74,7 @@ class NodeDaemon {
   void OnFatal(const absl::Status& status);
 
   const NodeFlags flags_;
+  NodeIdentity identity_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<NodeAgent> agent_;
 

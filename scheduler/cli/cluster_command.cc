@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
+#include "common/time/duration_text.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/cluster_file.h"
 #include "scheduler/cli/console.h"

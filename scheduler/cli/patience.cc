@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/time/duration_text.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/interrupts.h"
-#include "scheduler/cli/view/format.h"
 
 namespace capstan::cli {
 namespace {

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/time/duration_text.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -45,6 +46,27 @@ NodeId Membership::FreeName(Role role) const {
   }
 }
 
+absl::Status Membership::MayReplace(const Node& holder, const NodeInfo& info, Instant now) const {
+  const NodeInfo& held = holder.info;
+  if (held.role != info.role) {
+    return absl::InvalidArgumentError(absl::StrCat("name: \"", holder.id, "\" is a live ",
+                                                   RoleName(held.role), " at ", held.address));
+  }
+  if (!info.identity.empty() && info.identity == held.identity) return absl::OkStatus();
+  // That somebody registers shows that this scheduler can be reached, though isolation may hold.
+  if (now >= DeadlineOf(holder)) return absl::OkStatus();
+  const std::string who = absl::StrCat(
+      "name: \"", holder.id, "\" is held by the ", RoleName(held.role), " at ", held.address,
+      " (process ", held.pid, " on ", held.hostname.empty() ? "an unknown host" : held.hostname,
+      "), registered ", DurationText(now - holder.registered), " ago and last heard ",
+      DurationText(now - holder.last_seen), " ago");
+  const bool unheard = holder.lease_from.has_value() || holder.broken_since.has_value() ||
+                       now >= holder.last_seen + options_.silence;
+  if (unheard) return absl::AbortedError(absl::StrCat(who, "; it may be dead: ask again"));
+  return absl::AlreadyExistsError(
+      absl::StrCat(who, "; stop that one, or start this one under another name"));
+}
+
 absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation incarnation,
                                             Instant now, Events& events) {
   CAPSTAN_RETURN_IF_ERROR(ValidateInfo(info));
@@ -52,17 +74,14 @@ absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation in
   const Node* earlier = Find(id);
   const bool draining = earlier != nullptr && earlier->draining;
   if (earlier != nullptr && earlier->alive) {
-    if (earlier->info.role != info.role) {
-      return absl::InvalidArgumentError(absl::StrCat("name: \"", id, "\" is a live ",
-                                                     RoleName(earlier->info.role), " at ",
-                                                     earlier->info.address));
-    }
+    CAPSTAN_RETURN_IF_ERROR(MayReplace(*earlier, info, now));
     events.push_back(NodeDied{id, earlier->incarnation,
                               absl::StrCat("replaced by a new process at ", info.address),
                               earlier->last_seen});
   }
   Node node{.id = id, .info = info, .incarnation = incarnation};
   node.draining = draining;
+  node.registered = now;
   node.last_seen = now;
   node.info.name = id;
   node.info.stored.clear();

@@ -2,7 +2,7 @@
 // renews; when the lease runs out it is dead, and only registering again (a new incarnation) brings
 // it back. While the scheduler itself is cut off (isolation.h) nobody is declared dead.
 //
-//   Register -> ALIVE --lease runs out, or replaced--> DEAD --an hour--> forgotten
+//   Register -> ALIVE --lease runs out, or its successor registers--> DEAD --an hour--> forgotten
 //                | \ Renew(leaving), SetDraining -> ALIVE, closing (gets no new work)
 //                 \ Broken: dead unless it renews within broken_limit
 //
@@ -36,6 +36,7 @@ struct Node {
   bool alive = true;
   bool leaving = false;   // It is about to stop.
   bool draining = false;  // Somebody asked to move all away from it.
+  Instant registered;
   Instant last_seen;
   std::optional<Instant> lease_from;    // After Restored, until it renews: its lease counts from.
   std::optional<Instant> broken_since;  // Its connection broke and it has not renewed since.
@@ -44,7 +45,7 @@ struct Node {
   bool closing() const { return leaving || draining; }
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(id, info, incarnation, alive, leaving, draining, last_seen);
+    archive(id, info, incarnation, alive, leaving, draining, registered, last_seen);
   }
 };
 
@@ -63,10 +64,12 @@ class Membership {
   };
   explicit Membership(const Options& options);
 
-  // Adds a daemon under `incarnation`. A live daemon of the same name and role is dead from now on
-  // (NodeDied comes before NodeJoined).
+  // Adds a daemon under `incarnation`. A live daemon of the same name, role and identity is dead
+  // from now on (NodeDied comes before NodeJoined), as is one that is unheard and out of time.
   // Errors: kInvalidArgument  malformed name, empty address, a worker without task slots, or the
   //                           name of a live daemon of the other role.
+  //         kAlreadyExists    the name of a live daemon of another identity; names who has it.
+  //         kAborted          the same, but that one is unheard: ask again, it may be dying.
   absl::StatusOr<NodeId> Register(const NodeInfo& info, Incarnation incarnation, Instant now,
                                   Events& events);
 
@@ -103,6 +106,7 @@ class Membership {
 
  private:
   NodeId FreeName(Role role) const;
+  absl::Status MayReplace(const Node& holder, const NodeInfo& info, Instant now) const;
   Instant DeadlineOf(const Node& node) const;  // Of a live one.
   void NoteIsolation(Instant now, Events& events);
   void RenewSilent(Instant now);  // Their leases begin after Options::rejoin.

@@ -17,8 +17,12 @@ struct Cluster {
   Events events;
   uint64_t incarnations = 0;
 
-  absl::StatusOr<NodeId> Join(const std::string& name, Role role, Instant now) {
-    const NodeInfo info{.name = name, .role = role, .address = "h:1", .task_capacity = 1};
+  absl::StatusOr<NodeId> Join(const std::string& name, Role role, Instant now,
+                              const std::string& identity = "") {
+    NodeInfo info{.name = name, .role = role, .address = "h:1", .task_capacity = 1};
+    info.hostname = "host-a";
+    info.pid = 123;
+    info.identity = identity;
     return membership.Register(info, Incarnation(++incarnations), now, events);
   }
   absl::Status Renew(const NodeId& id, uint64_t incarnation, Instant now, bool leaving = false) {
@@ -76,15 +80,65 @@ TEST_CASE("Membership: after a restart the living have the time to find the way 
   CHECK(std::get<NodeDied>(cluster.events[3]).last_seen == At(100.5));
 }
 
-TEST_CASE("Membership: a second process of the same name replaces the first", "[scheduler][core]") {
+TEST_CASE("Membership: the successor of a process replaces it at once", "[scheduler][core]") {
   Cluster cluster;
-  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
-  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(1)));
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0), "abc"));
+  REQUIRE_OK(cluster.Renew("server-1", 1, At(1)));
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(1), "abc"));
   REQUIRE(cluster.events.size() == 3);
   CHECK(std::get<NodeDied>(cluster.events[1]).incarnation == Incarnation(1));
   CHECK(std::get<NodeJoined>(cluster.events[2]).incarnation == Incarnation(2));
   CHECK_STATUS(cluster.Renew("server-1", 1, At(2)), absl::StatusCode::kAborted, "replaced by 2");
   REQUIRE_OK(cluster.Renew("server-1", 2, At(2)));
+}
+
+TEST_CASE("Membership: a name belongs to the process whose lease lives (issue 21)",
+          "[scheduler][core]") {
+  Cluster cluster;
+  const std::string newcomer = GENERATE("", "def");
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0), GENERATE("", "abc")));
+  REQUIRE_OK(cluster.Join("server-2", Role::kServer, At(0)));
+  for (int tenths = 4; tenths <= 620; tenths += 4) {
+    REQUIRE_OK(cluster.Renew("server-1", 1, At(tenths / 10.0)));
+    REQUIRE_OK(cluster.Renew("server-2", 2, At(tenths / 10.0)));
+  }
+  const absl::StatusOr<NodeId> refused =
+      cluster.Join("server-1", Role::kServer, At(62.3), newcomer);
+  CHECK_STATUS(refused.status(), absl::StatusCode::kAlreadyExists,
+               "\"server-1\" is held by the server at h:1 (process 123 on host-a), registered "
+               "1 min 2 s ago and last heard 0.3 s ago");
+  CHECK(cluster.events.size() == 2);
+  REQUIRE_OK(cluster.Renew("server-1", 1, At(62.4)));
+  SECTION("whose connection breaks may be dying: the newcomer waits for that") {
+    cluster.membership.Broken("server-1", Incarnation(1), At(62.5));
+    CHECK_STATUS(cluster.Join("server-1", Role::kServer, At(62.6), newcomer).status(),
+                 absl::StatusCode::kAborted, "ask again");
+    cluster.Tick(At(63));
+  }
+  SECTION("which is silent likewise, until its lease is over") {
+    CHECK_STATUS(cluster.Join("server-1", Role::kServer, At(63), newcomer).status(),
+                 absl::StatusCode::kAborted, "ask again");
+    CHECK_STATUS(cluster.Join("server-1", Role::kServer, At(67.3), newcomer).status(),
+                 absl::StatusCode::kAborted, "ask again");
+  }
+  SECTION("also where all are silent, and nobody is declared dead") {
+    cluster.Tick(At(67.4));
+    REQUIRE(cluster.membership.isolated());
+  }
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(67.4), newcomer));
+}
+
+TEST_CASE("Membership: nobody has been heard by a scheduler that has just started",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0), "abc"));
+  cluster.membership.Restored(At(10), absl::Seconds(2));
+  CHECK_STATUS(cluster.Join("server-1", Role::kServer, At(10.1), "def").status(),
+               absl::StatusCode::kAborted, "ask again");
+  REQUIRE_OK(cluster.Renew("server-1", 1, At(10.2)));
+  CHECK_STATUS(cluster.Join("server-1", Role::kServer, At(10.3), "def").status(),
+               absl::StatusCode::kAlreadyExists, "held by");
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(10.3), "abc"));
 }
 
 TEST_CASE("Membership: nameless nodes are numbered by role", "[scheduler][core]") {
@@ -145,10 +199,10 @@ TEST_CASE("Membership: of a node that was silent a cut call says nothing for a w
 
 TEST_CASE("Membership: a drained name stays drained through its processes", "[scheduler][core]") {
   Cluster cluster;
-  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0), "abc"));
   REQUIRE_OK(cluster.membership.SetDraining("server-1", true));
   CHECK(cluster.membership.Available(Role::kServer).empty());
-  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(1)));
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(1), "abc"));
   CHECK(cluster.membership.Available(Role::kServer).empty());
   REQUIRE_OK(cluster.membership.SetDraining("server-1", false));
   CHECK(cluster.membership.Available(Role::kServer).size() == 1);

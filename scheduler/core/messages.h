@@ -131,14 +131,16 @@ struct NodeInfo {
   Role role = Role::kServer;
   std::string address;
   int task_capacity = 0;  // Workers: >= 1.
-  std::string hostname;
+  std::string hostname = {};
   int64_t pid = 0;
-  std::string version;
+  std::string version = {};
   std::vector<StoredShard> stored = {};  // Servers, when they register.
   Devices devices = {};                  // Workers.
+  // Belongs to one process at a time, and to the next only once that one is gone. Empty: unknown.
+  std::string identity = {};
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(name, role, address, task_capacity, hostname, pid, version, stored, devices);
+    archive(name, role, address, task_capacity, hostname, pid, version, stored, devices, identity);
   }
 };
 

@@ -27,6 +27,7 @@ struct Desk {
                     const Devices& devices = {}) {
     NodeInfo info{.name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
     info.devices = devices;
+    info.identity = name;  // Its own successor.
     const Registration node = core.Register(info, now, actions).value();
     if (role == Role::kServer) servers.push_back(node);
     return node;

@@ -107,7 +107,8 @@ struct Desk {
   }
   Registration Join(Role role, const std::string& name) {
     const auto joined = core->Register(
-        {.name = name, .role = role, .address = name + ":1", .task_capacity = 1}, now, actions);
+        {.name = name, .role = role, .address = name + ":1", .task_capacity = 1, .identity = name},
+        now, actions);
     Write();
     return joined.value();
   }

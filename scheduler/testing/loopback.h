@@ -82,6 +82,7 @@ struct Loopback {
     request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
     request.set_role(role);
     request.set_name(name);
+    request.set_identity(name);  // Its own successor.
     request.set_address(name + ":1");
     request.set_task_capacity(role == v1::WORKER ? 1 : 0);
     v1::RegisterResponse response;

@@ -58,6 +58,7 @@ void SimAgent::Register() {
   v1::RegisterRequest request = registration_;
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   if (!node_id_.empty()) request.set_name(node_id_);
+  request.set_identity(request.name());  // No two processes of a name run at a time.
   handler_->FillRegistration(request);
   network_->Call(self_, scheduler_, kRegister, request.SerializeAsString(), kRegisterTimeout,
                  [this](const absl::Status& status, const std::string& answer) {
@@ -66,7 +67,10 @@ void SimAgent::Register() {
 }
 
 void SimAgent::OnRegistered(const absl::Status& status, const std::string& answer) {
-  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) return Fatal(status);
+  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+      absl::IsAlreadyExists(status)) {
+    return Fatal(status);
+  }
   if (!status.ok()) return BackOff();
   v1::RegisterResponse response;
   if (!response.ParseFromString(answer)) return Fatal(absl::InternalError("unreadable answer"));
@@ -100,7 +104,7 @@ void SimAgent::Sync() {
 }
 
 void SimAgent::OnSynced(const absl::Status& status, const std::string& answer) {
-  if (absl::IsAborted(status) || absl::IsNotFound(status)) return EndLife(status);
+  if (absl::IsAborted(status) || absl::IsNotFound(status)) return EndLife();
   if (absl::IsFailedPrecondition(status)) return Fatal(status);
   if (!status.ok()) return BackOff();
   v1::SyncNodeResponse response;
@@ -122,13 +126,12 @@ void SimAgent::OnSynced(const absl::Status& status, const std::string& answer) {
   Sync();
 }
 
-void SimAgent::EndLife(const absl::Status& status) {
+void SimAgent::EndLife() {
   incarnation_ = Incarnation(0);
   if (process_->Now() - life_began_ >= kShortLife) {
     backoff_ = kBackoffMin;
     return Run();
   }
-  if (absl::IsAborted(status)) node_id_.clear();
   BackOff();
 }
 

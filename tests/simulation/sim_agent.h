@@ -38,7 +38,7 @@ class SimAgent {
   void OnRegistered(const absl::Status& status, const std::string& answer);
   void Sync();
   void OnSynced(const absl::Status& status, const std::string& answer);
-  void EndLife(const absl::Status& status);
+  void EndLife();
   void BackOff();
   void Fatal(const absl::Status& status) { fatal_ = status; }
 

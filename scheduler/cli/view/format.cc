@@ -43,16 +43,6 @@ std::string FormatBytes(int64_t bytes) {
   return absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
-std::string DurationText(absl::Duration duration) {
-  if (duration < absl::Seconds(10)) {
-    return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
-  }
-  const int64_t seconds = absl::ToInt64Seconds(duration);
-  if (seconds < 60) return absl::StrCat(seconds, " s");
-  if (seconds < 3600) return absl::StrCat(seconds / 60, " min ", seconds % 60, " s");
-  return absl::StrCat(seconds / 3600, " h ", seconds % 3600 / 60, " min");
-}
-
 std::string TimeText(int64_t unix_ms) {
   if (unix_ms == 0) return "-";
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms),

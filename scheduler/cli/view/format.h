@@ -19,7 +19,6 @@ std::string FormatShare(double share);              // 0.8512 -> "85.12 %"
 std::string FormatLoss(double loss);                // "0.4123"
 std::string FormatRate(double samples_per_second);  // "8,412 samples/s"
 std::string FormatBytes(int64_t bytes);             // "12.3 MiB"
-std::string DurationText(absl::Duration duration);  // "0.3 s", "42 s", "3 min 12 s", "2 h 5 min"
 std::string TimeText(int64_t unix_ms);              // "2026-01-31 12:00:00", local; 0 -> "-"
 
 // Whether jobs of this objective have an accuracy; where not, the field means nothing.

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/observability/log_histogram.h"
+#include "common/time/duration_text.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/text_table.h"
 

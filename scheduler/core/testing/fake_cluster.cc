@@ -377,10 +377,9 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
                         .role = node.role,
                         .address = absl::StrCat(node.name, ":1"),
                         .task_capacity = node.capacity,
-                        .hostname = "",
-                        .version = "",
                         .stored = disks_[node.name],
-                        .devices = devices_[node.name]};
+                        .devices = devices_[node.name],
+                        .identity = node.name};
     const auto registration = core_->Register(info, now_, actions);
     if (!Perform(actions)) return;
     node.registered = true;
