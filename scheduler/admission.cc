@@ -1,5 +1,6 @@
 #include "scheduler/admission.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -12,6 +13,7 @@
 #include "common/job/check_job.h"
 #include "common/job/diagnostic.h"
 #include "common/status/status_macros.h"
+#include "common/tensor/model_file.h"
 #include "scheduler/write_file.h"
 
 namespace capstan::scheduler {
@@ -86,6 +88,29 @@ void WriteBlocks(const JobCheck& check, v1::Data& data) {
   if (data.has_test()) write(check.test_blocks, *data.mutable_test());
 }
 
+bool HoldsModel(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kModelManifestFile, error) ||
+         std::filesystem::exists(folder + "/" + kModelTensorsFile, error);
+}
+
+// "job-1", or "another program".
+std::string OwnerOfModel(const std::string& folder) {
+  const absl::StatusOr<v1::ModelManifest> manifest = ReadModelManifest(folder);
+  const bool known = manifest.ok() && !manifest->job_id().empty();
+  return known ? manifest->job_id() : "another program";
+}
+
+// A folder that no model is in yet: names of jobs come again where the store was lost.
+std::string DefaultFolder(const std::string& data_folder, const JobId& job) {
+  const std::string folder = absl::StrCat(data_folder, "/jobs/", job);
+  if (!HoldsModel(folder)) return folder;
+  for (int number = 2;; ++number) {
+    std::string other = absl::StrCat(folder, "-", number);
+    if (!HoldsModel(other)) return other;
+  }
+}
+
 // Makes the folder that `field` of the job asks for, and returns its absolute path.
 absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::string& folder) {
   std::error_code error;
@@ -148,6 +173,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
     return absl::InvalidArgumentError(absl::StrJoin(check.diagnostics, "\n", append));
   }
   AdmittedJob job;
+  job.submitted = spec;
   job.spec = spec;
   FillDefaults(job.spec);
   WriteBlocks(check, *job.spec.mutable_data());
@@ -161,10 +187,17 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
 }
 
 absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk,
-                     AdmittedJob& job) {
+                     OldModel old_model, AdmittedJob& job) {
   job.plan.id = absl::StrCat(job.spec.name(), "-", number);
   std::string folder = job.spec.output().directory();
-  if (folder.empty()) folder = absl::StrCat(data_folder, "/jobs/", job.plan.id);
+  if (folder.empty()) {
+    folder = DefaultFolder(data_folder, job.plan.id);
+  } else if (old_model == OldModel::kKeep && HoldsModel(folder)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "output.directory: ", folder, " holds the model of ", OwnerOfModel(folder),
+        ", expected a folder without one; name another (--set output.directory=FOLDER), or let "
+        "this job replace that model at its end (--replace)"));
+  }
   CAPSTAN_ASSIGN_OR_RETURN(job.output_directory, MakeAbsolute("output.directory", folder));
   const std::string& checkpoints = job.spec.checkpoints().directory();
   if (checkpoints.empty()) {

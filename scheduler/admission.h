@@ -24,6 +24,7 @@ namespace capstan::scheduler {
 // A job that was accepted. Constant from its submission on.
 struct AdmittedJob {
   JobPlan plan;                       // What the core sees.
+  v1::JobSpec submitted;              // As its owner wrote it.
   v1::JobSpec spec;                   // With every default filled in.
   std::vector<v1::TableSpec> tables;  // By index.
   std::string mode;                   // "bsp", "ssp(2)", "asp".
@@ -54,8 +55,14 @@ absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& 
 // that within the output folder, the default, is made by the first checkpoint. Both may hold
 // something: the job's checkpoints are numbered from above those that are there. Whether another
 // job writes into them now is for the core to say (plan.folders).
-// Errors: kInvalidArgument  a folder cannot be made.   Those of `disk`, of the listing.
-absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk, AdmittedJob& job);
+// A folder that the job asks for and that holds a model already is refused, unless the job may
+// replace that one at its end.
+// Errors: kInvalidArgument     a folder cannot be made.
+//         kFailedPrecondition  the output folder holds a model, and `old_model` is kKeep.
+//         Those of `disk`, of the listing.
+enum class OldModel { kKeep, kReplace };
+absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk,
+                     OldModel old_model, AdmittedJob& job);
 
 }  // namespace capstan::scheduler
 

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "common/storage/posix_disk.h"
+#include "common/tensor/model_file.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
@@ -32,7 +33,7 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.plan.device == DeviceNeed());
   CHECK(job.spec.resources().device() == "cpu");
 
-  REQUIRE_OK(NameJob(7, folder.path() + "/data", disk, job));
+  REQUIRE_OK(NameJob(7, folder.path() + "/data", disk, OldModel::kKeep, job));
   CHECK(job.plan.id == "small-7");
   CHECK(job.output_directory == folder.path() + "/data/jobs/small-7");
   CHECK(std::filesystem::is_directory(job.output_directory));
@@ -51,7 +52,7 @@ TEST_CASE("Admission: the folders that jobs are compared by have no links in the
     INFO(name);
     spec.mutable_output()->set_directory(folder.path() + name);
     REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
-    REQUIRE_OK(NameJob(1, folder.path(), disk, job));
+    REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kKeep, job));
     CHECK(job.plan.folders.output == real);
     CHECK(job.plan.folders.checkpoints == real + "/checkpoints");
   }
@@ -59,7 +60,7 @@ TEST_CASE("Admission: the folders that jobs are compared by have no links in the
   spec.mutable_output()->set_directory(folder.path() + "/link");
   spec.mutable_checkpoints()->set_directory(folder.path() + "/link");
   REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
-  REQUIRE_OK(NameJob(2, folder.path(), disk, job));
+  REQUIRE_OK(NameJob(2, folder.path(), disk, OldModel::kKeep, job));
   CHECK(job.output_directory == folder.path() + "/link");
   CHECK(job.plan.checkpoint_folder == folder.path() + "/link/small-2");
   CHECK(job.plan.folders.checkpoints == real + "/small-2");
@@ -102,6 +103,32 @@ TEST_CASE("Admission: what a job predicts follows from its model and loss", "[sc
   CHECK(ObjectiveOf(model) == Objective::kWords);
 }
 
+TEST_CASE("Admission: a folder that holds a model is left to its owner (issue 21)", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  PosixDisk disk;
+  const auto leave_model = [](const std::string& where) {
+    REQUIRE_OK(WriteModelFiles(where, "lenet-3", {}, {}));
+  };
+  SECTION("that it asks for") {
+    v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+    const std::string out = folder.path() + "/out";
+    spec.mutable_output()->set_directory(out);
+    REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+    leave_model(out);
+    CHECK_STATUS(NameJob(1, folder.path(), disk, OldModel::kKeep, job),
+                 absl::StatusCode::kFailedPrecondition, out + " holds the model of lenet-3");
+    REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kReplace, job));
+    CHECK(job.output_directory == out);
+  }
+  SECTION("of its name, where names come again") {
+    REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(testing::MakeSmallJob(folder.path())));
+    leave_model(folder.path() + "/jobs/small-1");
+    REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kKeep, job));
+    CHECK(job.output_directory == folder.path() + "/jobs/small-1-2");
+    CHECK_FALSE(job.submitted.has_output());
+  }
+}
+
 TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their defaults",
           "[scheduler]") {
   const testing::TemporaryFolder folder;
@@ -132,7 +159,7 @@ TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their def
   CHECK(job.plan.checkpoint_iterations == 100);
   CHECK(job.plan.checkpoint_interval == absl::Seconds(30));
   CHECK(job.plan.checkpoints_kept == 7);
-  REQUIRE_OK(NameJob(7, folder.path() + "/data", disk, job));
+  REQUIRE_OK(NameJob(7, folder.path() + "/data", disk, OldModel::kKeep, job));
   // A folder of its own, so that jobs that share the directory do not share their checkpoints.
   CHECK(job.plan.checkpoint_folder == folder.path() + "/saved/small-7");
   CHECK(std::filesystem::is_directory(job.plan.checkpoint_folder));
@@ -145,13 +172,13 @@ TEST_CASE("Admission: a job's checkpoints are numbered from above those in its f
   v1::JobSpec spec = testing::MakeSmallJob(folder.path());
   spec.mutable_output()->set_directory(folder.path() + "/out");
   REQUIRE_OK_AND_ASSIGN(AdmittedJob first, AdmitJob(spec));
-  REQUIRE_OK(NameJob(1, folder.path(), disk, first));
+  REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kKeep, first));
   CHECK(first.plan.checkpoint_floor == CheckpointId(0));
   for (const char* name : {"checkpoint-6", "checkpoint-5"}) {
     REQUIRE_OK(disk.MakeFolder(first.plan.checkpoint_folder + "/" + name));
   }
   REQUIRE_OK_AND_ASSIGN(AdmittedJob second, AdmitJob(spec));
-  REQUIRE_OK(NameJob(2, folder.path(), disk, second));
+  REQUIRE_OK(NameJob(2, folder.path(), disk, OldModel::kKeep, second));
   CHECK(second.plan.checkpoint_floor == CheckpointId(6));
 }
 
@@ -184,14 +211,16 @@ TEST_CASE("Admission: a job that cannot be run is refused with field, value and 
     std::ofstream(folder.path() + "/file") << "x";
     spec.mutable_output()->set_directory(folder.path() + "/file/out");
     REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
-    CHECK_STATUS(NameJob(1, folder.path(), disk, job), absl::StatusCode::kInvalidArgument,
+    CHECK_STATUS(NameJob(1, folder.path(), disk, OldModel::kKeep, job),
+                 absl::StatusCode::kInvalidArgument,
                  "output.directory: cannot make the folder " + folder.path() + "/file/out");
   }
   SECTION("a checkpoint folder that cannot be made") {
     std::ofstream(folder.path() + "/file") << "x";
     spec.mutable_checkpoints()->set_directory(folder.path() + "/file/saved");
     REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
-    CHECK_STATUS(NameJob(1, folder.path(), disk, job), absl::StatusCode::kInvalidArgument,
+    CHECK_STATUS(NameJob(1, folder.path(), disk, OldModel::kKeep, job),
+                 absl::StatusCode::kInvalidArgument,
                  "checkpoints.directory: cannot make the folder " + folder.path() + "/file/saved");
   }
 }

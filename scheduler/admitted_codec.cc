@@ -18,10 +18,11 @@ constexpr absl::string_view kPrefix = "admitted/";
 
 absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
   return DecodeState(bytes, Moment(), [&job](auto& archive) {
+    std::string submitted;
     std::string spec;
     std::vector<std::string> tables;
-    archive(job.plan, spec, tables, job.mode, job.output_directory);
-    bool whole = job.spec.ParseFromString(spec);
+    archive(job.plan, submitted, spec, tables, job.mode, job.output_directory);
+    bool whole = job.submitted.ParseFromString(submitted) && job.spec.ParseFromString(spec);
     for (const std::string& table : tables) {
       whole = job.tables.emplace_back().ParseFromString(table) && whole;
     }
@@ -35,7 +36,8 @@ StoreWrite EncodeAdmitted(const AdmittedJob& job) {
   std::vector<std::string> tables;
   for (const v1::TableSpec& table : job.tables) tables.push_back(table.SerializeAsString());
   return {absl::StrCat(kPrefix, job.plan.id), EncodeState(Moment(), [&](auto& archive) {
-            archive(job.plan, job.spec.SerializeAsString(), tables, job.mode, job.output_directory);
+            archive(job.plan, job.submitted.SerializeAsString(), job.spec.SerializeAsString(),
+                    tables, job.mode, job.output_directory);
           })};
 }
 

@@ -22,7 +22,7 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
     const testing::TemporaryFolder folder;
     PosixDisk disk;
     REQUIRE_OK_AND_ASSIGN(job, AdmitJob(testing::MakeSmallJob(folder.path())));
-    REQUIRE_OK(NameJob(7, folder.path(), disk, job));
+    REQUIRE_OK(NameJob(7, folder.path(), disk, OldModel::kKeep, job));
     job.plan.objective = Objective::kRatings;
     job.plan.checkpoint_floor = CheckpointId(6);
     const StoreWrite row = EncodeAdmitted(job);
@@ -41,6 +41,7 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
   CHECK(again.mode == "ssp(2)");
   CHECK(again.output_directory == job.output_directory);
   CHECK(MessageDifferencer::Equals(again.spec, job.spec));
+  CHECK(MessageDifferencer::Equals(again.submitted, job.submitted));
   REQUIRE(again.tables.size() == job.tables.size());
   CHECK(MessageDifferencer::Equals(again.tables[0], job.tables[0]));
 }

@@ -43,6 +43,7 @@ std::shared_ptr<const AdmittedJob> SmallJob() {
   job->plan.objective = Objective::kClicks;
   job->mode = "ssp(2)";
   job->output_directory = "/out";
+  job->submitted.set_name("as submitted");
   job->spec = Parse<v1::JobSpec>(R"pb(name: "job"
                                       training { seed: 9 }
                                       optimizer {
@@ -437,7 +438,8 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
     }
     output_directory: "/out"
     phase: "training"
-    spec {
+    spec { name: "as submitted" }
+    effective_spec {
       name: "job"
       training { seed: 9 }
       optimizer {

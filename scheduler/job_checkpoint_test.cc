@@ -24,7 +24,7 @@ struct Fixture {
     auto admitted = AdmitJob(testing::MakeSmallJob(folder.path()));
     REQUIRE_OK(admitted.status());
     job = *std::move(admitted);
-    REQUIRE_OK(NameJob(3, folder.path(), disk, job));
+    REQUIRE_OK(NameJob(3, folder.path(), disk, OldModel::kKeep, job));
   }
   // A checkpoint whose one part server-1 has written.
   CheckpointPublish Publish(uint64_t id) { return Publish(id, job.plan.id); }

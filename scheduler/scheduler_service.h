@@ -124,8 +124,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // The core's actions with the calls that they answer: all that is needed once they are durable.
   struct Answers;
 
-  SchedulerService(const Options& options, Store* store, const Clock* clock,
-                   std::string cluster_id, std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs);
+  SchedulerService(const Options& options, Store* store, const Clock* clock, std::string cluster_id,
+                   std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs);
 
   // A call that is answered once something has happened, at the latest after its wait_limit_ms:
   // ask(ticket, limit, actions) tells the core of it. `calls` is where it waits.
@@ -163,7 +163,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // True: the call is a repetition, and is answered with the job that it made before.
   bool AnswerRepeated(uint64_t submission_id, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Submit(AdmittedJob job, const std::optional<RestoreFrom>& restore,
+  absl::Status Submit(AdmittedJob job, OldModel old_model,
+                      const std::optional<RestoreFrom>& restore,
                       const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   // kUnavailable once stopped, or when the state cannot be written.
   absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -10,8 +10,8 @@
 #include "common/process/random_hex.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
-#include "scheduler/cut_reactor.h"
 #include "scheduler/cluster_id.h"
+#include "scheduler/cut_reactor.h"
 #include "scheduler/job_checkpoint.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/scheduler_service.h"
@@ -212,14 +212,18 @@ absl::Status SchedulerService::Check(const v1::SubmitJobRequest& request,
                                      const Call<v1::SubmitJobResponse>& call) {
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec()));
   job.plan.submission_id = request.submission_id();
-  if (request.restore_folder().empty()) return Submit(std::move(job), std::nullopt, call);
+  const OldModel old_model = request.replace_model() ? OldModel::kReplace : OldModel::kKeep;
+  if (request.restore_folder().empty()) {
+    return Submit(std::move(job), old_model, std::nullopt, call);
+  }
   absl::MutexLock pinning(&removal_mutex_);
   CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom restore,
                            FindRestore(disk_, request.restore_folder(), job));
-  return Submit(std::move(job), restore, call);
+  return Submit(std::move(job), old_model, restore, call);
 }
 
-absl::Status SchedulerService::Submit(AdmittedJob job, const std::optional<RestoreFrom>& restore,
+absl::Status SchedulerService::Submit(AdmittedJob job, OldModel old_model,
+                                      const std::optional<RestoreFrom>& restore,
                                       const Call<v1::SubmitJobResponse>& call) {
   uint64_t number = 0;
   {
@@ -227,7 +231,7 @@ absl::Status SchedulerService::Submit(AdmittedJob job, const std::optional<Resto
     CAPSTAN_RETURN_IF_ERROR(Running());
     number = core_->TakeJobNumber();
   }
-  CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, disk_, job));
+  CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, disk_, old_model, job));
   const JobId id = job.plan.id;
   job.plan.unique_id = absl::StrCat(cluster_id_, "-", RandomHex());
   auto admitted = std::make_shared<const AdmittedJob>(std::move(job));

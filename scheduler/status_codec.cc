@@ -117,7 +117,8 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   if (detail == StatusDetail::kList) return;
   for (const EpochResult& result : view.results) EncodeEpochResult(result, *out.add_results());
   for (const TaskView& task : view.tasks) EncodeTaskStatus(task, now, *out.add_tasks());
-  *out.mutable_spec() = job.spec;
+  *out.mutable_spec() = job.submitted;
+  *out.mutable_effective_spec() = job.spec;
 }
 
 void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out) {

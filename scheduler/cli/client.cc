@@ -49,13 +49,8 @@ absl::Status SchedulerClient::Explain(const absl::Status& status) const {
   return status;
 }
 
-absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(
-    const v1::JobSpec& spec, const std::string& restore_folder, uint64_t submission_id) {
-  v1::SubmitJobRequest request;
+absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(v1::SubmitJobRequest request) {
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-  *request.mutable_spec() = spec;
-  request.set_restore_folder(restore_folder);
-  request.set_submission_id(submission_id);
   auto response =
       Call<v1::SubmitJobResponse>(*stub_, &v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
   if (!response.ok()) return Explain(response.status());

@@ -24,11 +24,8 @@ class SchedulerClient {
  public:
   explicit SchedulerClient(const Setting& scheduler);
 
-  // `restore_folder`: the checkpoint to go on from; empty: none. `submission_id`: see
-  // SubmitJobRequest; submit.h goes on asking with the same one.
-  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(const v1::JobSpec& spec,
-                                                  const std::string& restore_folder,
-                                                  uint64_t submission_id);
+  // The protocol's version is filled in. submit.h goes on asking, with the same submission_id.
+  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
   absl::StatusOr<v1::ListJobsResponse> ListJobs();
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id);
   // Waits at the scheduler until the job's revision is above `revision`, at most `wait` (<= 60 s).

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,7 @@ struct ClusterArguments {
   bool foreground = false;
   std::string job_file;
   std::vector<std::string> overrides;
+  bool replace_model = false;
 };
 
 absl::StatusOr<std::string> DirectoryOf(const ClusterArguments& arguments) {
@@ -144,9 +146,13 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
 
 // Submits to a running cluster and follows; after a signal the job is stopped, since its cluster
 // goes.
-int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSpec& spec) {
+int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSpec& spec,
+           bool replace_model) {
   SchedulerClient scheduler({cluster.scheduler(), "the local cluster"});
-  const auto submitted = SubmitPatiently(scheduler, spec);
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = spec;
+  request.set_replace_model(replace_model);
+  const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
   if (settings.format() != OutputFormat::kJson) {
     Print(absl::StrCat("submitted ", submitted->job_id(), "\n"));
@@ -167,7 +173,7 @@ int Run(const Settings& settings, const ClusterArguments& arguments) {
     Print(absl::StrCat("started a scheduler, ", arguments.servers, " servers and ",
                        arguments.workers, " workers in ", *directory, "\n"));
   }
-  const int exit_code = RunJob(settings, *cluster, *spec);
+  const int exit_code = RunJob(settings, *cluster, *spec, arguments.replace_model);
   if (!json) {
     Print(absl::StrCat("  logs       ", *directory, "/logs, and of tasks: ", *directory,
                        "/worker-*\n"));
@@ -275,6 +281,8 @@ void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
   run->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
+  run->add_flag("--replace", arguments->replace_model,
+                "Where the output folder holds a model already: replace it at the job's end");
 
   AddClusterCommand(
       cluster, "status", "The processes of a local cluster; exit code 1 if one is gone",

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,7 @@ struct SubmitArguments {
   std::string file;
   std::vector<std::string> overrides;
   bool no_wait = false;
+  bool replace_model = false;
   bool skip_data_check = false;
 };
 
@@ -30,7 +32,10 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
                                    arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
   SchedulerClient scheduler(settings.scheduler);
-  const auto submitted = SubmitPatiently(scheduler, *spec);
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = *spec;
+  request.set_replace_model(arguments.replace_model);
+  const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
   const std::string& job = submitted->job_id();
   const bool json = settings.format() == OutputFormat::kJson;
@@ -107,6 +112,9 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
   submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
+  submit->add_flag("--replace", arguments->replace_model,
+                   "Where the output folder holds a model already: replace it at the job's end. "
+                   "Without this such a job is refused");
   submit->add_flag("--skip-data-check", arguments->skip_data_check,
                    "Do not read the data files here: only the cluster sees them");
 }

@@ -54,14 +54,14 @@ int FailJobFile(const absl::Status& status) {
 }
 
 absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,
-                                                      const v1::JobSpec& spec,
-                                                      const std::string& restore_folder,
+                                                      v1::SubmitJobRequest request,
                                                       Patience::Options options) {
   Patience patience(scheduler.address(), std::move(options));
-  const uint64_t submission_id = RandomId();
+  request.set_submission_id(RandomId());
   while (Interrupts::Signal() == 0) {
-    auto submitted = scheduler.SubmitJob(spec, restore_folder, submission_id);
-    if (!patience.AsksAgain(submitted.status())) return submitted;
+    auto submitted = scheduler.SubmitJob(request);
+    if (patience.AsksAgain(submitted.status())) continue;
+    return submitted;
   }
   return absl::CancelledError("nobody has said whether the job was taken: see capstan job list");
 }

@@ -34,8 +34,7 @@ int FailJobFile(const absl::Status& status);
 // Errors: kUnavailable, kDeadlineExceeded  nobody answers for too long: nobody knows whether the
 //         job was taken. kCancelled  a signal came while nobody answered. Those of SubmitJob.
 absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,
-                                                      const v1::JobSpec& spec,
-                                                      const std::string& restore_folder = "",
+                                                      v1::SubmitJobRequest request,
                                                       Patience::Options options = {});
 
 // What becomes of the job when the user stops following it.

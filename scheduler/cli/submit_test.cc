@@ -67,8 +67,11 @@ TEST_CASE("SubmitPatiently: a scheduler that is away is asked again, for the sam
   const FakeOperations fake({.away = {0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}});
   SchedulerClient client({fake.address(), "test"});
   const Patience::Options hurried{.interval = absl::ZeroDuration()};
+  v1::SubmitJobRequest asked;
+  asked.set_restore_folder("/c/checkpoint-7");
+  asked.set_replace_model(true);
   REQUIRE_OK_AND_ASSIGN(const v1::SubmitJobResponse first,
-                        SubmitPatiently(client, {}, "/c/checkpoint-7", hurried));
+                        SubmitPatiently(client, asked, hurried));
   CHECK(first.job_id() == "a-2");
   std::vector<v1::SubmitJobRequest> requests = fake.submit_requests();
   REQUIRE(requests.size() == 3);
@@ -76,10 +79,11 @@ TEST_CASE("SubmitPatiently: a scheduler that is away is asked again, for the sam
   for (const v1::SubmitJobRequest& request : requests) {
     CHECK(request.submission_id() == requests[0].submission_id());
     CHECK(request.restore_folder() == "/c/checkpoint-7");
+    CHECK(request.replace_model());
   }
   // One that stays away is given up, and the next submission has another name.
   const Patience::Options brief{.limit = absl::ZeroDuration(), .interval = absl::ZeroDuration()};
-  CHECK_STATUS(SubmitPatiently(client, {}, "", brief), absl::StatusCode::kUnavailable,
+  CHECK_STATUS(SubmitPatiently(client, {}, brief), absl::StatusCode::kUnavailable,
                "nobody is there");
   requests = fake.submit_requests();
   REQUIRE(requests.size() == 4);

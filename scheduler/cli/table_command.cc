@@ -174,8 +174,8 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
   }
   const std::string since =
       arguments.since.empty() ? "" : std::filesystem::absolute(arguments.since).string();
-  CAPSTAN_RETURN_IF_ERROR(
-      WriteModelFiles(arguments.directory, job.job_id(), job.spec(), values, rows, since));
+  CAPSTAN_RETURN_IF_ERROR(WriteModelFiles(arguments.directory, job.job_id(), job.effective_spec(),
+                                          values, rows, since));
   return ModelFilesIn(arguments.directory);
 }
 

@@ -107,7 +107,7 @@ class JobsTest(unittest.TestCase):
     def test_auto_computes_on_the_cpu_where_no_gpu_is_free(self):
         status = self.cluster.wait(self.cluster.submit(self.job(resources='device: "auto"')))
         self.assertEqual(status["state"], "SUCCEEDED", status)
-        self.assertEqual(status["spec"]["resources"]["gpus"], 1)
+        self.assertEqual(status["effectiveSpec"]["resources"]["gpus"], 1)
 
     def test_a_job_that_needs_a_gpu_waits_and_says_what_each_worker_lacks(self):
         node = self.cluster.run("node", "describe", "worker-0").stdout

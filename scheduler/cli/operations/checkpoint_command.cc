@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,7 @@ struct RestoreArguments {
   std::optional<int> workers;
   std::string output;  // Empty: where the saved job's are, or the default.
   bool no_wait = false;
+  bool replace_model = false;
 };
 
 int Restore(const Settings& settings, const RestoreArguments& arguments) {
@@ -68,7 +70,11 @@ int Restore(const Settings& settings, const RestoreArguments& arguments) {
   const auto spec = RestoredJob(source->manifest, arguments.servers, arguments.workers, output);
   if (!spec.ok()) return FailJobFile(spec.status());
   SchedulerClient scheduler(settings.scheduler);
-  const auto submitted = SubmitPatiently(scheduler, *spec, source->path);
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = *spec;
+  request.set_restore_folder(source->path);
+  request.set_replace_model(arguments.replace_model);
+  const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
   const bool json = settings.format() == OutputFormat::kJson;
   if (json && arguments.no_wait) {
@@ -96,6 +102,9 @@ void AddRestoreOptions(CLI::App& command, RestoreArguments& arguments) {
                   "Folder for the new job's files. Default: the output.directory of the saved "
                   "job's file, which that job must have left; without one, the new job's own")
       ->type_name("FOLDER");
+  command.add_flag("--replace", arguments.replace_model,
+                   "Where that folder holds a model already: replace it at the new job's end. "
+                   "Without this such a job is refused");
   command.add_flag("--no-wait", arguments.no_wait, "Print the job's id and return");
 }
 

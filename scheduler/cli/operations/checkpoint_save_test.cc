@@ -64,9 +64,10 @@ TEST_CASE("SaveCheckpoint: a scheduler that stays away is given up", "[cli]") {
 TEST_CASE("SchedulerClient: a job is submitted from a checkpoint", "[cli]") {
   const FakeOperations fake({});
   SchedulerClient client({fake.address(), "test"});
-  v1::JobSpec spec;
-  spec.set_name("a");
-  REQUIRE_OK(client.SubmitJob(spec, "/c/checkpoint-7", 1).status());
+  v1::SubmitJobRequest request;
+  request.mutable_spec()->set_name("a");
+  request.set_restore_folder("/c/checkpoint-7");
+  REQUIRE_OK(client.SubmitJob(request).status());
   CHECK(fake.submit_requests().at(0).restore_folder() == "/c/checkpoint-7");
   CHECK(fake.submit_requests().at(0).spec().name() == "a");
 }

@@ -42,8 +42,8 @@ TEST_CASE("Format: enumerations become the words users know, unknown ones stay v
 TEST_CASE("Format: JSON has every field, also those at their default", "[cli]") {
   v1::SubmitJobResponse response;
   response.set_job_id("lenet-1");
-  CHECK(ToJson(response) == "{\n \"jobId\": \"lenet-1\"\n}\n");
-  CHECK(ToJson(v1::SubmitJobResponse()) == "{\n \"jobId\": \"\"\n}\n");
+  CHECK(ToJson(response) == "{\n \"jobId\": \"lenet-1\",\n \"warnings\": []\n}\n");
+  CHECK(ToJson(v1::SubmitJobResponse()) == "{\n \"jobId\": \"\",\n \"warnings\": []\n}\n");
 }
 
 }  // namespace

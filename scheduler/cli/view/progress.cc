@@ -97,8 +97,7 @@ ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {
     restarts_told_ = job.restarts();
     update.lines.push_back(absl::StrCat(
         "a task was restarted (", restarts_told_, " of ",
-        job.spec().resources().has_max_restarts() ? job.spec().resources().max_restarts() : 3,
-        " allowed)"));
+        job.effective_spec().resources().max_restarts(), " allowed)"));
   }
   if (HasEnded(job.state())) return update;
   if (job.state() == v1::PENDING) {

@@ -92,6 +92,7 @@ TEST_CASE("ProgressView: restarts are told, and an ended job has no bar", "[cli]
   ProgressView view({.terminal = true});
   v1::JobStatus job = Half();
   job.set_restarts(1);
+  job.mutable_effective_spec()->mutable_resources()->set_max_restarts(3);
   CHECK(view.Step(job, At(0)).lines == Lines{"a task was restarted (1 of 3 allowed)"});
   job.set_state(v1::FAILED);
   const ProgressView::Update end = view.Step(job, At(1));

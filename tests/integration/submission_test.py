@@ -1,0 +1,66 @@
+"""Jobs that are submitted: what they may replace, where they wait, where they are placed."""
+
+import json
+import pathlib
+import unittest
+
+import cluster
+import synthetic
+
+
+class SubmissionTest(unittest.TestCase):
+    def start_cluster(self, servers=1, workers=1):
+        self.cluster = cluster.Cluster(servers=servers, workers=workers)
+        self.addCleanup(self.cluster.close)
+        self.data = synthetic.data_block(self.cluster.folder)
+
+    def text(self, **arguments):
+        settings = {"epochs": 2, "workers": 1, "data": self.data, **arguments}
+        return synthetic.job(self.cluster.folder, **settings)
+
+    def finish(self, job):
+        status = self.cluster.wait(job)
+        self.assertEqual(status["state"], "SUCCEEDED", status)
+        return status
+
+    def model(self, folder):
+        return pathlib.Path(folder, "model.safetensors").read_bytes()
+
+    def submit_file(self, path, *flags, check=True):
+        return self.cluster.run("job", "submit", str(path), "--no-wait", "-o", "json", *flags,
+                                check=check)
+
+    def test_a_job_that_is_shown_and_submitted_again_replaces_no_model(self):
+        self.start_cluster()
+        first = self.finish(self.cluster.submit(self.text(training="seed: 3")))
+        trained = self.model(first["outputDirectory"])
+        shown = self.cluster.json("job", "describe", first["jobId"])
+        # What its owner did not write is not in what is shown.
+        self.assertFalse((shown["spec"].get("output") or {}).get("directory"))
+        self.assertEqual(shown["effectiveSpec"]["training"]["slots"], 1)
+        clone = self.cluster.folder / "clone.json"
+        clone.write_text(json.dumps(shown["spec"]))
+        again = self.submit_file(clone, "--set", "training.seed=4")
+        second = self.finish(json.loads(again.stdout)["jobId"])
+        self.assertNotEqual(second["outputDirectory"], first["outputDirectory"])
+        self.assertEqual(self.model(first["outputDirectory"]), trained)
+
+    def test_a_model_is_replaced_only_if_that_is_asked_for(self):
+        self.start_cluster()
+        folder = self.cluster.folder / "kept"
+        path = self.cluster.write_job(self.text(more=f'output {{ directory: "{folder}" }}'))
+        first = json.loads(self.submit_file(path).stdout)["jobId"]
+        self.finish(first)
+        trained = self.model(folder)
+        refused = self.submit_file(path, check=False)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn(f"{folder} holds the model of {first}", refused.stderr)
+        self.assertIn("--replace", refused.stderr)
+        self.assertEqual(self.model(folder), trained)
+        other = self.submit_file(path, "--replace", "--set", "training.seed=9")
+        self.finish(json.loads(other.stdout)["jobId"])
+        self.assertNotEqual(self.model(folder), trained)
+
+
+if __name__ == "__main__":
+    unittest.main()
