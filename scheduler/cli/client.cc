@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/status/annotate.h"
@@ -14,11 +15,13 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(15);
 // A job's data is read while it is admitted.
 constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 constexpr absl::Duration kPullTimeout = absl::Minutes(2);
+// Of a scheduler that did not answer the call before.
+constexpr absl::Duration kReturnWait = absl::Milliseconds(500);
 
 // Calls `method` of `stub` and brings the answer or the status.
 template <typename Response, typename Stub, typename Method, typename Request>
 absl::StatusOr<Response> Call(Stub& stub, Method method, const Request& request,
-                              absl::Duration timeout = kCallTimeout) {
+                              absl::Duration timeout) {
   grpc::ClientContext context;
   SetDeadline(context, timeout);
   Response response;
@@ -35,7 +38,25 @@ absl::Status ExplainPeer(const absl::Status& status, const std::string& name) {
 
 SchedulerClient::SchedulerClient(const Setting& scheduler)
     : scheduler_(scheduler),
-      stub_(v1::Scheduler::NewStub(MakeChannel(scheduler.value, ChannelKind::kControl))) {}
+      channel_(MakeChannel(scheduler.value, ChannelKind::kControl)),
+      stub_(v1::Scheduler::NewStub(channel_)) {}
+
+// gRPC looks at a connection that is being made only while a call or this waits: between calls that
+// fail at once it would notice every five seconds that somebody listens again.
+void SchedulerClient::AwaitReturn() {
+  if (!away_) return;
+  channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kReturnWait));
+}
+
+template <typename Response, typename Method, typename Request>
+absl::StatusOr<Response> SchedulerClient::Ask(Method method, const Request& request,
+                                              absl::Duration timeout) {
+  AwaitReturn();
+  auto response = Call<Response>(*stub_, method, request, timeout);
+  away_ = absl::IsUnavailable(response.status());
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
 
 absl::Status SchedulerClient::Explain(const absl::Status& status) const {
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
@@ -51,17 +72,12 @@ absl::Status SchedulerClient::Explain(const absl::Status& status) const {
 
 absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(v1::SubmitJobRequest request) {
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-  auto response =
-      Call<v1::SubmitJobResponse>(*stub_, &v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::SubmitJobResponse>(&v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
 }
 
 absl::StatusOr<v1::ListJobsResponse> SchedulerClient::ListJobs() {
-  auto response =
-      Call<v1::ListJobsResponse>(*stub_, &v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest());
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::ListJobsResponse>(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(),
+                                   kCallTimeout);
 }
 
 absl::StatusOr<v1::JobStatus> SchedulerClient::GetJob(const std::string& job_id) {
@@ -75,32 +91,26 @@ absl::StatusOr<v1::JobStatus> SchedulerClient::WaitJob(const std::string& job_id
   request.set_after_revision(revision);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
   auto response =
-      Call<v1::GetJobResponse>(*stub_, &v1::Scheduler::Stub::GetJob, request, wait + kCallTimeout);
-  if (!response.ok()) return Explain(response.status());
+      Ask<v1::GetJobResponse>(&v1::Scheduler::Stub::GetJob, request, wait + kCallTimeout);
+  if (!response.ok()) return response.status();
   return std::move(*response->mutable_status());
 }
 
 absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& job_id) {
   v1::StopJobRequest request;
   request.set_job_id(job_id);
-  auto response = Call<v1::StopJobResponse>(*stub_, &v1::Scheduler::Stub::StopJob, request);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::StopJobResponse>(&v1::Scheduler::Stub::StopJob, request, kCallTimeout);
 }
 
 absl::StatusOr<v1::ListNodesResponse> SchedulerClient::ListNodes() {
-  auto response =
-      Call<v1::ListNodesResponse>(*stub_, &v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest());
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::ListNodesResponse>(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(),
+                                    kCallTimeout);
 }
 
 absl::StatusOr<v1::GetTablesResponse> SchedulerClient::GetTables(const std::string& job_id) {
   v1::GetTablesRequest request;
   request.set_job_id(job_id);
-  auto response = Call<v1::GetTablesResponse>(*stub_, &v1::Scheduler::Stub::GetTables, request);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::GetTablesResponse>(&v1::Scheduler::Stub::GetTables, request, kCallTimeout);
 }
 
 absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::DrainNode(const std::string& node_id,
@@ -108,19 +118,14 @@ absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::DrainNode(const std::stri
   v1::DrainNodeRequest request;
   request.set_node_id(node_id);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
-  auto response = Call<v1::DrainNodeResponse>(*stub_, &v1::Scheduler::Stub::DrainNode, request,
-                                              wait + kCallTimeout);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::DrainNodeResponse>(&v1::Scheduler::Stub::DrainNode, request, wait + kCallTimeout);
 }
 
 absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::CancelDrain(const std::string& node_id) {
   v1::DrainNodeRequest request;
   request.set_node_id(node_id);
   request.set_cancel(true);
-  auto response = Call<v1::DrainNodeResponse>(*stub_, &v1::Scheduler::Stub::DrainNode, request);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::DrainNodeResponse>(&v1::Scheduler::Stub::DrainNode, request, kCallTimeout);
 }
 
 absl::StatusOr<v1::SaveCheckpointResponse> SchedulerClient::SaveCheckpoint(
@@ -129,10 +134,8 @@ absl::StatusOr<v1::SaveCheckpointResponse> SchedulerClient::SaveCheckpoint(
   request.set_job_id(job_id);
   request.set_asked_id(asked_id);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
-  auto response = Call<v1::SaveCheckpointResponse>(*stub_, &v1::Scheduler::Stub::SaveCheckpoint,
-                                                   request, wait + kCallTimeout);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return Ask<v1::SaveCheckpointResponse>(&v1::Scheduler::Stub::SaveCheckpoint, request,
+                                         wait + kCallTimeout);
 }
 
 ServerClient::ServerClient(const std::string& name, const std::string& address)
@@ -142,15 +145,15 @@ ServerClient::ServerClient(const std::string& name, const std::string& address)
 absl::StatusOr<v1::DescribeTablesResponse> ServerClient::DescribeTables(const std::string& job_id) {
   v1::DescribeTablesRequest request;
   request.set_job_id(job_id);
-  auto response =
-      Call<v1::DescribeTablesResponse>(*stub_, &v1::ParameterServer::Stub::DescribeTables, request);
+  auto response = Call<v1::DescribeTablesResponse>(
+      *stub_, &v1::ParameterServer::Stub::DescribeTables, request, kCallTimeout);
   if (!response.ok()) return ExplainPeer(response.status(), name_);
   return response;
 }
 
 absl::StatusOr<v1::DescribePathResponse> ServerClient::DescribePath() {
   auto response = Call<v1::DescribePathResponse>(*stub_, &v1::ParameterServer::Stub::DescribePath,
-                                                 v1::DescribePathRequest());
+                                                 v1::DescribePathRequest(), kCallTimeout);
   if (!response.ok()) return ExplainPeer(response.status(), name_);
   return response;
 }
@@ -168,7 +171,8 @@ WorkerClient::WorkerClient(const std::string& name, const std::string& address)
 
 absl::StatusOr<v1::ReadTaskLogResponse> WorkerClient::ReadTaskLog(
     const v1::ReadTaskLogRequest& request) {
-  auto response = Call<v1::ReadTaskLogResponse>(*stub_, &v1::Worker::Stub::ReadTaskLog, request);
+  auto response =
+      Call<v1::ReadTaskLogResponse>(*stub_, &v1::Worker::Stub::ReadTaskLog, request, kCallTimeout);
   if (!response.ok()) return ExplainPeer(response.status(), name_);
   return response;
 }

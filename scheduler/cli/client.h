@@ -5,6 +5,9 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_CLIENT_H_
 #define CAPSTAN_SCHEDULER_CLI_CLIENT_H_
 
+#include <grpcpp/channel.h>
+
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,8 +49,14 @@ class SchedulerClient {
 
  private:
   absl::Status Explain(const absl::Status& status) const;
+  template <typename Response, typename Method, typename Request>
+  absl::StatusOr<Response> Ask(Method method, const Request& request, absl::Duration timeout);
+  // Waits for a connection, not for long, if the last call found nobody.
+  void AwaitReturn();
 
   const Setting scheduler_;
+  std::atomic<bool> away_ = false;  // The last call found nobody.
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
 };
 

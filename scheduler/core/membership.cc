@@ -81,6 +81,7 @@ absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation in
   }
   Node node{.id = id, .info = info, .incarnation = incarnation};
   node.draining = draining;
+  node.heard = true;
   node.registered = now;
   node.last_seen = now;
   node.info.name = id;
@@ -106,6 +107,7 @@ absl::Status Membership::Renew(const NodeId& id, Incarnation incarnation, bool l
                                            " ran out; register again"));
   }
   if (node.lease_from || now >= node.last_seen + options_.silence) node.returned = now;
+  node.heard = true;
   node.last_seen = std::max(node.last_seen, now);
   node.leaving = node.leaving || leaving;
   node.lease_from.reset();
@@ -198,6 +200,10 @@ Instant Membership::NextDeadline() const {
   Instant next = Instant::InfiniteFuture();
   for (const auto& [id, node] : nodes_) {
     next = std::min(next, node.alive ? DeadlineOf(node) : node.last_seen + options_.remember);
+    // Then it is no longer waited for.
+    if (node.alive && !node.heard && node.lease_from && *node.lease_from > observed_) {
+      next = std::min(next, *node.lease_from);
+    }
     // After a restart nobody is dead yet, and the scheduler may still be cut off.
     const Instant lease_end = node.last_seen + options_.lease;
     if (node.alive && lease_end > observed_) next = std::min(next, lease_end);
@@ -231,9 +237,18 @@ std::vector<const Node*> Membership::All() const {
 std::vector<const Node*> Membership::Available(Role role) const {
   std::vector<const Node*> available;
   for (const auto& [id, node] : nodes_) {
-    if (node.alive && !node.closing() && node.info.role == role) available.push_back(&node);
+    if (node.alive && node.heard && !node.closing() && node.info.role == role) {
+      available.push_back(&node);
+    }
   }
   return available;
+}
+
+bool Membership::MayReturn(Instant now) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [now](const auto& entry) {
+    const Node& node = entry.second;
+    return node.alive && !node.heard && node.lease_from && now < *node.lease_from;
+  });
 }
 
 int Membership::AliveCount(Role role) const {

@@ -36,6 +36,7 @@ struct Node {
   bool alive = true;
   bool leaving = false;   // It is about to stop.
   bool draining = false;  // Somebody asked to move all away from it.
+  bool heard = false;  // Since this scheduler started; else it may have died while there was none.
   Instant registered;
   Instant last_seen;
   std::optional<Instant> lease_from;    // After Restored, until it renews: its lease counts from.
@@ -93,7 +94,10 @@ class Membership {
 
   const Node* Find(const NodeId& id) const;  // Null: unknown. Dead ones are found.
   std::vector<const Node*> All() const;      // Servers first, then workers, each by name.
-  std::vector<const Node*> Available(Role role) const;  // Alive and not closing, by name.
+  // Alive, heard and not closing, by name.
+  std::vector<const Node*> Available(Role role) const;
+  // Some that lived before the restart are unheard and may still be on their way back.
+  bool MayReturn(Instant now) const;
   int AliveCount(Role role) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h

@@ -77,11 +77,13 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
                                      Actions& actions) {
   const Node* before = membership_.Find(report.node);
   const bool was_closing = before != nullptr && before->closing();
+  const bool was_heard = before != nullptr && before->heard;
   CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
   if (state.held) AnswerNode(node.id, state, actions);  // The caller gave up on that one.
   if (node.closing() && !was_closing) NoteClosing(node, now, actions);
+  if (!was_heard && node.info.role == Role::kWorker && !node.closing()) slots_.OpenNode(node.id);
   const bool current = report.generation_seen == state.generation;
   TakeNodeReport(node, report, current, now, actions);
   ReleaseSlots(actions);

@@ -135,7 +135,10 @@ Supplies SchedulerCore::CurrentSupplies() const {
   return supplies;
 }
 
+// A server that died while there was no scheduler is not known to be dead for a lease: jobs start
+// on nodes that are heard, once those that live have had the time to find the way back.
 void SchedulerCore::StartJobs(Instant now, Actions& actions) {
+  if (membership_.MayReturn(now)) return;
   while (const std::optional<JobId> job = queue_.Startable(CurrentSupplies())) {
     queue_.Remove(*job);
     queue_changed_ = true;
@@ -285,6 +288,9 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
 
 void SchedulerCore::Restored(Instant now, Actions& actions) {
   membership_.Restored(now, options_.rejoin);
+  for (const Node* node : membership_.All()) {
+    if (node->alive && node->info.role == Role::kWorker) slots_.CloseNode(node->id);
+  }
   // A store that was put back from a backup does not know the lives that were given out since.
   next_incarnation_ = std::max(next_incarnation_, options_.first_incarnation);
   if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;

@@ -61,6 +61,22 @@ class SubmissionTest(unittest.TestCase):
         self.finish(json.loads(other.stdout)["jobId"])
         self.assertNotEqual(self.model(folder), trained)
 
+    def test_after_a_restart_of_the_scheduler_no_job_is_placed_on_a_dead_server(self):
+        self.start_cluster(servers=2)
+        scheduler = self.cluster.daemons["scheduler"]
+        scheduler.kill()
+        self.cluster.daemons["server-1"].kill()
+        scheduler.command = [
+            f"--listen={self.cluster.scheduler}" if argument.startswith("--listen") else argument
+            for argument in scheduler.command
+        ]
+        scheduler.start()
+        scheduler.address()
+        self.finish(self.cluster.submit(self.text()))
+        log = scheduler.log.read_text()
+        self.assertIn("started on server-0\n", log)
+        self.assertNotIn("started on server-0, server-1", log)
+
 
 if __name__ == "__main__":
     unittest.main()

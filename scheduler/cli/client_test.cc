@@ -1,0 +1,28 @@
+#include "scheduler/cli/client.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/net/fake_scheduler.h"
+#include "common/testing/status_matchers.h"
+
+namespace capstan::cli {
+namespace {
+
+// Calls that fail at once do not look at the connection: it was noticed every five seconds.
+TEST_CASE("SchedulerClient: one that listens again is found by the next calls (issue 21)",
+          "[cli]") {
+  constexpr int kCallsMax = 4;
+  capstan::testing::FakeScheduler daemon;
+  SchedulerClient client({daemon.address(), "--scheduler"});
+  daemon.Down();
+  for (int call = 0; call < 3; ++call) {
+    CHECK_STATUS(client.ListNodes().status(), absl::StatusCode::kUnavailable, "cannot be reached");
+  }
+  daemon.Up();
+  int calls = 1;
+  while (absl::IsUnavailable(client.ListNodes().status()) && calls < kCallsMax) ++calls;
+  CHECK(calls < kCallsMax);
+}
+
+}  // namespace
+}  // namespace capstan::cli
