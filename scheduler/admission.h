@@ -29,6 +29,7 @@ struct AdmittedJob {
   std::vector<v1::TableSpec> tables;  // By index.
   std::string mode;                   // "bsp", "ssp(2)", "asp".
   std::string output_directory;       // Absolute.
+  std::vector<std::string> warnings;  // For its owner, at its submission; not kept.
 };
 
 // Shared by the service and the answers on their way out; immutable.

@@ -241,6 +241,11 @@ absl::Status SchedulerService::Submit(AdmittedJob job, OldModel old_model,
   CAPSTAN_RETURN_IF_ERROR(core_->SubmitJob(admitted->plan, clock_->Now(), actions, restore));
   jobs_[id] = admitted;
   call.response->set_job_id(id);
+  for (const std::string& warning : admitted->warnings) call.response->add_warnings(warning);
+  const std::string too_small = core_->WhyTooSmall(id, clock_->Now());
+  if (!too_small.empty()) {
+    call.response->add_warnings(absl::StrCat("the cluster is too small for this job: ", too_small));
+  }
   Commit(std::move(actions), {.done = {{call.reactor}}}, {EncodeAdmitted(*admitted)});
   return absl::OkStatus();
 }

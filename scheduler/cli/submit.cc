@@ -28,6 +28,12 @@ uint64_t RandomId() {
   return id;
 }
 
+void TellWarnings(const v1::SubmitJobResponse& submitted) {
+  for (const std::string& warning : submitted.warnings()) {
+    Note(absl::StrCat("warning: ", submitted.job_id(), ": ", warning));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
@@ -61,6 +67,7 @@ absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler
   while (Interrupts::Signal() == 0) {
     auto submitted = scheduler.SubmitJob(request);
     if (patience.AsksAgain(submitted.status())) continue;
+    if (submitted.ok()) TellWarnings(*submitted);
     return submitted;
   }
   return absl::CancelledError("nobody has said whether the job was taken: see capstan job list");

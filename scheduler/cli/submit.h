@@ -30,7 +30,8 @@ absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
 int FailJobFile(const absl::Status& status);
 
 // Hands the job over, and goes on trying while the scheduler is away: a submission that was carried
-// out and whose answer was lost makes no second job. `restore_folder`: see SubmitJobRequest.
+// out and whose answer was lost makes no second job. Its submission_id is filled in. Warnings of
+// the answer go to standard error.
 // Errors: kUnavailable, kDeadlineExceeded  nobody answers for too long: nobody knows whether the
 //         job was taken. kCancelled  a signal came while nobody answered. Those of SubmitJob.
 absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,

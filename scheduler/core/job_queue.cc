@@ -64,7 +64,8 @@ const Supply& JobQueue::SupplyOf(const Waiting& waiting, const Supplies& supplie
 }
 
 bool JobQueue::IsPassedOver(const Waiting& waiting, const Supplies& supplies) {
-  return waiting.need.kind == DeviceNeed::Kind::kGpu && SupplyOf(waiting, supplies).slots == 0;
+  const Supply& supply = SupplyOf(waiting, supplies);
+  return waiting.workers > supply.slots || waiting.servers > supply.servers;
 }
 
 std::optional<JobId> JobQueue::Startable(const Supplies& supplies) const {
@@ -89,20 +90,38 @@ std::string JobQueue::WhyWaiting(const JobId& job, const Supplies& supplies) con
   for (; it->job != job; ++it) {
     if (!IsPassedOver(*it, supplies)) ahead.push_back(it->job);
   }
-  const Supply& supply = SupplyOf(*it, supplies);
   if (!ahead.empty() && !IsPassedOver(*it, supplies)) {
     return absl::StrCat("waits behind ", ahead.front(),
                         ahead.size() > 1 ? absl::StrCat(" and ", ahead.size() - 1, " more") : "");
   }
-  std::string why;
-  if (it->workers > supply.slots_free) {
-    absl::StrAppend(&why, WhyNoWorkers(it->workers, it->need, supply));
+  const std::string missing = WhatIsMissing(*it, supplies);
+  return missing.empty() ? "is about to start" : missing;
+}
+
+std::string JobQueue::WhatIsMissing(const Waiting& waiting, const Supplies& supplies) {
+  const Supply& supply = SupplyOf(waiting, supplies);
+  std::string missing;
+  if (waiting.workers > supply.slots_free) {
+    absl::StrAppend(&missing, WhyNoWorkers(waiting.workers, waiting.need, supply));
   }
-  if (it->servers > supply.servers) {
-    absl::StrAppend(&why, why.empty() ? "" : "; ", "needs ", Count(it->servers, "server"), ", ",
-                    supply.servers, IsAre(supply.servers), "alive");
+  if (waiting.servers > supply.servers) {
+    absl::StrAppend(&missing, missing.empty() ? "" : "; ", "needs ",
+                    Count(waiting.servers, "server"), ", ", supply.servers, IsAre(supply.servers),
+                    "alive");
   }
-  return why.empty() ? "is about to start" : why;
+  if (IsPassedOver(waiting, supplies)) {
+    absl::StrAppend(&missing, "; waits until more join, and jobs behind it go on");
+  }
+  return missing;
+}
+
+std::string JobQueue::WhyTooSmall(const JobId& job, const Supplies& supplies) const {
+  for (const Waiting& waiting : waiting_) {
+    if (waiting.job == job && IsPassedOver(waiting, supplies)) {
+      return WhatIsMissing(waiting, supplies);
+    }
+  }
+  return "";
 }
 
 }  // namespace capstan::scheduler

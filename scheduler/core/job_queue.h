@@ -1,8 +1,8 @@
 // JobQueue: jobs that wait for a place, first come first served, each started whole (gang start).
 //
 // Only the head may start; a small job behind a large one waits, so no job starves. A job is passed
-// over while no live worker has the GPUs of even one of its tasks: it would hold up the others for
-// as long as none comes.
+// over while the cluster is too small for it, even if nothing else ran: it would hold up the others
+// until more servers or workers (or GPUs) join, which may be never.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_QUEUE_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_QUEUE_H_
@@ -43,6 +43,9 @@ class JobQueue {
   // The head, if it fits.
   std::optional<JobId> Startable(const Supplies& supplies) const;
 
+  // What a cluster lacks that is too small for `job`. Empty: it is not, or the job does not wait.
+  std::string WhyTooSmall(const JobId& job, const Supplies& supplies) const;
+
   // One sentence: why `job` waits. REQUIRES: it waits.
   std::string WhyWaiting(const JobId& job, const Supplies& supplies) const;
 
@@ -57,6 +60,7 @@ class JobQueue {
   };
   static const Supply& SupplyOf(const Waiting& waiting, const Supplies& supplies);
   static bool IsPassedOver(const Waiting& waiting, const Supplies& supplies);
+  static std::string WhatIsMissing(const Waiting& waiting, const Supplies& supplies);
 
   std::deque<Waiting> waiting_;  // At most kPendingMax.
 };

@@ -1,6 +1,7 @@
 #include "scheduler/core/job_queue.h"
 
 #include <catch2/catch.hpp>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +26,8 @@ TEST_CASE("Job queue: a small job does not overtake a large one", "[scheduler][c
   JobQueue queue;
   REQUIRE_OK(queue.Push("large-1", 8, 0));
   REQUIRE_OK(queue.Push("small-2", 1, 0));
-  const Supplies supply = Cpu({.slots_free = 2, .slots = 4, .servers = 1});
+  const Supplies supply = Cpu({.slots_free = 2, .slots = 8, .servers = 1});
+  CHECK(queue.WhyTooSmall("large-1", supply).empty());
   CHECK_FALSE(queue.Startable(supply).has_value());
   CHECK(queue.WhyWaiting("small-2", supply) == "waits behind large-1");
   queue.Remove("large-1");
@@ -38,12 +40,35 @@ TEST_CASE("Job queue: it says in a sentence what is missing", "[scheduler][core]
   REQUIRE_OK(queue.Push("b-2", 1, 0));
   REQUIRE_OK(queue.Push("c-3", 1, 0));
   CHECK(queue.WhyWaiting("a-1", Cpu({.slots_free = 2, .slots = 2, .servers = 2})) ==
-        "needs 4 workers, 2 are free of 2 alive");
+        "needs 4 workers, 2 are free of 2 alive; waits until more join, and jobs behind it go on");
   CHECK(queue.WhyWaiting("a-1", Cpu({.slots_free = 4, .slots = 4, .servers = 1})) ==
-        "needs 2 servers, 1 is alive");
+        "needs 2 servers, 1 is alive; waits until more join, and jobs behind it go on");
   CHECK(queue.WhyWaiting("a-1", Cpu({.slots_free = 1, .slots = 4, .servers = 0})) ==
-        "needs 4 workers, 1 is free of 4 alive; needs 2 servers, 0 are alive");
-  CHECK(queue.WhyWaiting("c-3", Cpu({})) == "waits behind a-1 and 1 more");
+        "needs 4 workers, 1 is free of 4 alive; needs 2 servers, 0 are alive; waits until more "
+        "join, and jobs behind it go on");
+  CHECK(queue.WhyWaiting("c-3", Cpu({.slots_free = 0, .slots = 4, .servers = 2})) ==
+        "waits behind a-1 and 1 more");
+}
+
+TEST_CASE("Job queue: a job that no cluster as it is could run holds nobody up (issue 21)",
+          "[scheduler][core]") {
+  JobQueue queue;
+  REQUIRE_OK(queue.Push("huge-1", 1000, 0));
+  REQUIRE_OK(queue.Push("fits-2", 2, 0));
+  REQUIRE_OK(queue.Push("many-servers-3", 1, 9));
+  const Supplies now = Cpu({.slots_free = 2, .slots = 2, .servers = 1});
+  CHECK(queue.WhyTooSmall("huge-1", now) ==
+        "needs 1000 workers, 2 are free of 2 alive; waits until more join, and jobs behind it go "
+        "on");
+  CHECK(queue.WhyTooSmall("fits-2", now).empty());
+  CHECK_FALSE(queue.WhyTooSmall("many-servers-3", now).empty());
+  CHECK(queue.WhyTooSmall("gone-4", now).empty());
+  CHECK(queue.Startable(now) == "fits-2");
+  CHECK(queue.WhyWaiting("fits-2", now) == "is about to start");
+  // Once more have joined it is its turn.
+  const Supplies later = Cpu({.slots_free = 900, .slots = 1000, .servers = 1});
+  CHECK_FALSE(queue.Startable(later).has_value());
+  CHECK(queue.WhyWaiting("fits-2", later) == "waits behind huge-1");
 }
 
 TEST_CASE("Job queue: it says which GPUs are missing, and what each worker lacks",
@@ -54,7 +79,11 @@ TEST_CASE("Job queue: it says which GPUs are missing, and what each worker lacks
     CHECK(queue.Needs() == std::vector<DeviceNeed>{need});
     const Supplies supplies = {{need, supply}};
     CHECK_FALSE(queue.Startable(supplies).has_value());
-    return queue.WhyWaiting("a-1", supplies);
+    std::string text = queue.WhyWaiting("a-1", supplies);
+    const size_t end = text.find("; waits until more join, and jobs behind it go on");
+    REQUIRE(end != std::string::npos);
+    text.resize(end);
+    return text;
   };
   constexpr DeviceNeed kOne = {.kind = DeviceNeed::Kind::kGpu, .gpus = 1};
   constexpr DeviceNeed kFour = {.kind = DeviceNeed::Kind::kGpu, .gpus = 4};
@@ -86,7 +115,8 @@ TEST_CASE("Job queue: a job whose GPUs nobody has holds nobody up", "[scheduler]
   CHECK(queue.Startable(none) == "cpu-2");
   CHECK(queue.WhyWaiting("cpu-2", none) == "is about to start");
   CHECK(queue.WhyWaiting("cpu-3", none) == "waits behind cpu-2");
-  CHECK(queue.WhyWaiting("gpu-4", none) == "needs 1 GPU; no live worker has one");
+  CHECK(queue.WhyWaiting("gpu-4", none) ==
+        "needs 1 GPU; no live worker has one; waits until more join, and jobs behind it go on");
   // A worker that has one, though in use: order again.
   const Supplies some = {{kGpu, taken}, {DeviceNeed(), free}};
   CHECK_FALSE(queue.Startable(some).has_value());

@@ -196,6 +196,11 @@ const JobId* SchedulerCore::JobOfSubmission(uint64_t submission_id) const {
   return nullptr;
 }
 
+std::string SchedulerCore::WhyTooSmall(const JobId& job, Instant now) const {
+  if (membership_.MayReturn(now)) return "";
+  return queue_.WhyTooSmall(job, CurrentSupplies());
+}
+
 absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, Actions& actions) {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return NoSuchJob(job);

@@ -113,6 +113,9 @@ class SchedulerCore {
                          const std::optional<RestoreFrom>& restore = std::nullopt);
   // The job that a submission of this name has made, however often it comes. Null: none is known.
   const JobId* JobOfSubmission(uint64_t submission_id) const;
+  // What the cluster lacks that `job` needs, even if nothing else ran. Empty: nothing, or the job
+  // does not wait, or not all nodes are heard again after a restart.
+  std::string WhyTooSmall(const JobId& job, Instant now) const;
   // Errors: kNotFound.
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
   // Answers once the job's revision is above `after_revision`, or after `limit`.

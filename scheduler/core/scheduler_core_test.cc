@@ -399,7 +399,9 @@ TEST_CASE("Scheduler: a job that needs a GPU waits for one, and its task is told
   REQUIRE_OK(desk.core.SubmitJob(Plan("job-2", 1), desk.now, desk.actions));
   JobView view = *desk.core.Job("job-1", desk.now);
   CHECK(view.state == JobState::kPending);
-  CHECK(view.detail == "needs 1 GPU; no live worker has one: worker-1: no CUDA driver");
+  CHECK(view.detail ==
+        "needs 1 GPU; no live worker has one: worker-1: no CUDA driver; waits until more join, "
+        "and jobs behind it go on");
   CHECK(desk.core.Job("job-2", desk.now)->state == JobState::kRunning);  // It is passed over.
 
   const Registration worker = desk.Join("worker-2", Role::kWorker, 2, OneGpu());

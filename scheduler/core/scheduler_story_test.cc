@@ -63,14 +63,25 @@ TEST_CASE(
   REQUIRE_OK(story.cluster.Submit(Plan("job-1", 4)));
   REQUIRE_OK(story.cluster.Submit(Plan("job-2", 1)));
   CHECK(story.cluster.View("job-1").detail ==
-        "needs 4 workers, 2 are free of 2 alive; needs 1 server, 0 are alive");
-  CHECK(story.cluster.View("job-2").detail == "waits behind job-1");
-  story.cluster.AddServer("server-1");
-  story.cluster.AddWorker("worker-3", 2);
-  REQUIRE(story.Until(JobState::kRunning, "job-1", absl::Seconds(2)));
-  CHECK(story.State("job-2") == JobState::kPending);
-  REQUIRE(story.Until(JobState::kSucceeded, "job-2"));
-  CHECK(story.State("job-1") == JobState::kSucceeded);
+        "needs 4 workers, 2 are free of 2 alive; needs 1 server, 0 are alive; waits until more "
+        "join, and jobs behind it go on");
+  SECTION("in its turn, if it fits as soon as the others do") {
+    story.cluster.AddWorker("worker-3", 2);
+    story.cluster.Run(absl::Seconds(1));
+    story.cluster.AddServer("server-1");
+    REQUIRE(story.Until(JobState::kRunning, "job-1", absl::Seconds(2)));
+    CHECK(story.State("job-2") == JobState::kPending);
+    REQUIRE(story.Until(JobState::kSucceeded, "job-2"));
+    CHECK(story.State("job-1") == JobState::kSucceeded);
+  }
+  SECTION("behind those that fit before") {
+    story.cluster.AddServer("server-1");
+    REQUIRE(story.Until(JobState::kRunning, "job-2", absl::Seconds(2)));
+    CHECK(story.State("job-1") == JobState::kPending);
+    story.cluster.AddWorker("worker-3", 2);
+    REQUIRE(story.Until(JobState::kSucceeded, "job-1"));
+    CHECK(story.State("job-2") == JobState::kSucceeded);
+  }
 }
 
 int64_t TimesLeft(const FakeCluster& cluster, const JobId& job) {

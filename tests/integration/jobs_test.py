@@ -118,7 +118,8 @@ class JobsTest(unittest.TestCase):
         status = self.cluster.status(job)
         self.assertEqual(status["state"], "PENDING")
         lacks = "; ".join(f"worker-{n}: {reason.group(1)}" for n in (0, 1))
-        self.assertEqual(status["detail"], f"needs 1 GPU; no live worker has one: {lacks}")
+        self.assertEqual(status["detail"], f"needs 1 GPU; no live worker has one: {lacks}; "
+                         "waits until more join, and jobs behind it go on")
         self.cluster.run("job", "stop", job)
 
     def test_two_jobs_run_one_after_the_other(self):

@@ -61,6 +61,20 @@ class SubmissionTest(unittest.TestCase):
         self.finish(json.loads(other.stdout)["jobId"])
         self.assertNotEqual(self.model(folder), trained)
 
+    def test_a_job_that_no_cluster_could_run_is_told_so_and_holds_nobody_up(self):
+        self.start_cluster()
+        path = self.cluster.write_job(self.text(name="huge", workers=1000))
+        answer = self.submit_file(path)
+        why = "needs 1000 workers, 1 is free of 1 alive"
+        self.assertIn(f"warning: huge-1: the cluster is too small for this job: {why}",
+                      answer.stderr)
+        self.assertIn(why, json.loads(answer.stdout)["warnings"][0])
+        described = self.cluster.run("job", "describe", "huge-1").stdout
+        self.assertIn(why, described)
+        self.assertIn("jobs behind it go on", described)
+        self.finish(self.cluster.submit(self.text(name="fits")))
+        self.assertEqual(self.cluster.status("huge-1")["state"], "PENDING")
+
     def test_after_a_restart_of_the_scheduler_no_job_is_placed_on_a_dead_server(self):
         self.start_cluster(servers=2)
         scheduler = self.cluster.daemons["scheduler"]
