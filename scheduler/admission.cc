@@ -54,10 +54,15 @@ bool IsSquared(const v1::SparseModel& model) {
   return false;
 }
 
+bool HasLabels(const v1::Columns& columns) {
+  return std::any_of(columns.columns().begin(), columns.columns().end(),
+                     [](const v1::Column& column) { return column.kind() == v1::Column::LABEL; });
+}
+
 JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   JobPlan plan;
   plan.mode = ModeOf(spec.consistency());
-  plan.objective = ObjectiveOf(spec.model());
+  plan.objective = ObjectiveOf(spec.model(), spec.data());
   plan.workers = spec.resources().workers();
   plan.servers = spec.resources().servers();
   plan.max_restarts = spec.resources().max_restarts();
@@ -131,9 +136,12 @@ absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& 
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", folder, ": ", error.message()));
 }
 
-Objective ObjectiveOf(const v1::Model& model) {
+Objective ObjectiveOf(const v1::Model& model, const v1::Data& data) {
   if (!model.has_sparse()) return Objective::kClasses;
   if (model.sparse().has_skip_gram()) return Objective::kWords;
+  if (data.format() == v1::Data::COLUMNS && !HasLabels(data.columns())) {
+    return Objective::kUnlabeled;
+  }
   return IsSquared(model.sparse()) ? Objective::kRatings : Objective::kClicks;
 }
 
@@ -183,6 +191,10 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
     job.plan.tables.emplace_back(table.elements(), table.has_sparse());
   }
   job.mode = ModeName(job.spec.consistency());
+  if (job.plan.objective == Objective::kUnlabeled) {
+    job.warnings.push_back(absl::StrCat(
+        "data.columns: ", "no column is a LABEL: all labels are 0, and no accuracy is reported"));
+  }
   return job;
 }
 

@@ -401,7 +401,7 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
     ended_unix_ms: 1003000
     mode: "ssp(2)"
     objective: CLICKS
-    epoch: 1
+    epoch: 2
     epochs: 3
     iteration: 40
     samples_done: 100
@@ -415,6 +415,7 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
     rows_pulled: 20
     restarts: 2
     results {
+      epoch: 1
       train_loss: 1
       train_accuracy: 0.5
       test_loss: 2

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/observability/log.h"
+#include "common/time/duration_text.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/membership.h"
 
@@ -62,7 +63,7 @@ void Log(const LinkDied& e) {
 }
 void Log(const SchedulerStalled& e) {
   LogWarning({}, "this scheduler did not run for {}: every lease begins anew",
-             absl::FormatDuration(absl::Trunc(e.late, absl::Milliseconds(1))));
+             DurationText(e.late));
 }
 void Log(const SchedulerIsolated& e) {
   LogWarning({},
@@ -72,14 +73,14 @@ void Log(const SchedulerIsolated& e) {
 }
 void Log(const IsolationEnded& e) {
   LogWarning({}, "this scheduler was cut off for {}; {} daemons are still silent",
-             absl::FormatDuration(absl::Trunc(e.lasted, absl::Milliseconds(1))), e.silent);
+             DurationText(e.lasted), e.silent);
 }
 void Log(const JobSubmitted& e) { LogInfo({.job = e.job}, "submitted"); }
 void Log(const JobStarted& e) {
   LogInfo({.job = e.job}, "started on {}", absl::StrJoin(e.servers, ", "));
 }
 void Log(const PhaseStarted& e) {
-  LogInfo({.job = e.job}, "{} (epoch {})", PhaseText(e.phase), e.epoch.value());
+  LogInfo({.job = e.job}, "{} (epoch {})", PhaseText(e.phase), e.epoch.value() + 1);
 }
 void Log(const RoutingChanged& e) {
   LogInfo({.job = e.job},
@@ -92,6 +93,11 @@ void Log(const TaskPlaced& e) {
           e.restart ? "starts again" : "starts", e.node, e.task.incarnation.value());
 }
 void Log(const TaskDied& e) {
+  if (!e.failure.happened()) {
+    LogInfo({.job = e.task.job}, "task {} on {} (incarnation {}) has ended: {}",
+            e.task.rank.value(), e.node, e.task.incarnation.value(), e.failure.message);
+    return;
+  }
   LogWarning({.job = e.task.job}, "task {} on {} (incarnation {}) died: {}", e.task.rank.value(),
              e.node, e.task.incarnation.value(), e.failure.message);
 }
@@ -105,12 +111,12 @@ std::string Figure(const char* name, const std::optional<double>& value) {
 }
 void Log(const Report& e, Objective objective) {
   LogInfo({.job = e.job, .iteration = e.iteration}, "epoch {} {}, {:.0f} samples/s",
-          e.epoch.value(), Figures(e.loss, e.accuracy, objective), e.samples_per_second);
+          e.epoch.value() + 1, Figures(e.loss, e.accuracy, objective), e.samples_per_second);
 }
 void Log(const EpochDone& e, Objective objective) {
   const EpochResult& result = e.result;
   LogInfo({.job = e.job, .iteration = e.iteration}, "epoch {} is done: train {}, test {}{}{} of {}",
-          result.epoch.value(), Figures(result.train_loss, result.train_accuracy, objective),
+          result.epoch.value() + 1, Figures(result.train_loss, result.train_accuracy, objective),
           Figures(result.test_loss, result.test_accuracy, objective),
           Figure("AUC", result.test_auc), Figure("RMSE", result.test_rmse), result.test_samples);
 }

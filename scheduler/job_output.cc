@@ -72,7 +72,7 @@ void JobOutput::ReadCurve(const std::string& path) {
     if ((*object.mutable_fields())["phase"].string_value() == "train") {
       AddPoint({iteration, number("loss"), number("accuracy")});
     } else {
-      curve_.epochs.push_back({.epoch = whole("epoch"),
+      curve_.epochs.push_back({.epoch = whole("epoch") - 1,
                                .last_iteration = iteration,
                                .test_loss = number("loss"),
                                .test_accuracy = number("accuracy"),
@@ -95,7 +95,7 @@ absl::Status JobOutput::Add(const Report& report, int64_t unix_ms) {
   return metrics_->Append({.job = job_,
                            .phase = MetricsRecord::Phase::kTrain,
                            .unix_ms = unix_ms,
-                           .epoch = report.epoch.value(),
+                           .epoch = report.epoch.value() + 1,
                            .iteration = report.iteration,
                            .loss = report.loss,
                            .accuracy = Accuracy(report.accuracy),
@@ -121,7 +121,7 @@ absl::Status JobOutput::Add(const EpochDone& done, int64_t unix_ms) {
   return metrics_->Append({.job = job_,
                            .phase = MetricsRecord::Phase::kTest,
                            .unix_ms = unix_ms,
-                           .epoch = result.epoch.value(),
+                           .epoch = result.epoch.value() + 1,
                            .iteration = done.iteration,
                            .loss = result.test_loss,
                            .accuracy = Accuracy(result.test_accuracy),

@@ -1,5 +1,7 @@
 #include "scheduler/status_codec.h"
 
+#include <algorithm>
+
 #include "common/devices/devices_codec.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/shared_codec.h"
@@ -54,6 +56,8 @@ v1::Objective EncodeObjective(Objective objective) {
       return v1::RATINGS;
     case Objective::kWords:
       return v1::WORDS;
+    case Objective::kUnlabeled:
+      return v1::UNLABELED;
   }
   return v1::CLASSES;
 }
@@ -77,7 +81,7 @@ v1::JobState EncodeJobState(JobState state) {
 }
 
 void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out) {
-  out.set_epoch(result.epoch.value());
+  out.set_epoch(result.epoch.value() + 1);
   out.set_train_loss(result.train_loss);
   out.set_train_accuracy(result.train_accuracy);
   out.set_test_loss(result.test_loss);
@@ -100,7 +104,7 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   if (view.ended) out.set_ended_unix_ms(calendar.UnixMs(*view.ended));
   out.set_mode(job.mode);
   out.set_objective(EncodeObjective(job.plan.objective));
-  out.set_epoch(view.epoch.value());
+  if (view.started) out.set_epoch(std::min(view.epoch.value() + 1, job.plan.epochs));
   out.set_epochs(job.plan.epochs);
   out.set_iteration(view.iteration);
   out.set_samples_done(view.samples_done);
@@ -126,7 +130,7 @@ void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out) {
   out.set_role(view.info.role == Role::kServer ? v1::SERVER : v1::WORKER);
   out.set_address(view.info.address);
   out.set_hostname(view.info.hostname);
-  out.set_pid(view.info.pid);
+  out.set_pid(static_cast<int32_t>(view.info.pid));
   out.set_incarnation(view.incarnation.value());
   out.set_alive(view.alive);
   out.set_last_seen_ms(absl::ToInt64Milliseconds(now - view.last_seen));

@@ -9,6 +9,7 @@
 #include "common/sparse/key_hash.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/time/duration_text.h"
 
 namespace capstan {
 namespace {
@@ -189,7 +190,7 @@ absl::Status TableScan::Failed(const absl::Status& status, Instant now) {
   if (!failing_since_.has_value()) failing_since_ = now;
   if (now - *failing_since_ < options_.patience) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(Where(), ": no rows for ",
-                                             absl::FormatDuration(now - *failing_since_),
+                                             DurationText(now - *failing_since_),
                                              ", at last: ", status.ToString()));
 }
 

@@ -14,6 +14,7 @@
 #include "common/sparse/key_hash.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/time/duration_text.h"
 
 namespace capstan {
 namespace {
@@ -51,7 +52,7 @@ auto AskPatiently(const Clock& clock, absl::Duration patience, SnapshotSource& s
     if (answer.ok() || !IsAway(answer.status())) return answer;
     if (clock.Now() - begin >= patience) {
       return absl::UnavailableError(absl::StrCat("no answer for ",
-                                                 absl::FormatDuration(clock.Now() - begin),
+                                                 DurationText(clock.Now() - begin),
                                                  ", at last: ", answer.status().ToString()));
     }
     CAPSTAN_RETURN_IF_ERROR(source.Pause(pause));
@@ -70,7 +71,7 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const Optio
   CAPSTAN_ASSIGN_OR_RETURN(const v1::OpenSnapshotResponse opened, reader->AskOpen());
   if (opened.snapshot_id() == 0) {
     return absl::DeadlineExceededError(absl::StrCat("no snapshot of ", options.job_id, " within ",
-                                                    absl::FormatDuration(options.open_limit),
+                                                    DurationText(options.open_limit),
                                                     ": the job did not become quiet"));
   }
   CAPSTAN_RETURN_IF_ERROR(reader->TakeTables(opened));

@@ -258,7 +258,7 @@ TEST_CASE("SnapshotReader: a snapshot that is not there", "[common]") {
   };
   SECTION("not in time") {
     source.opened.set_snapshot_id(0);
-    CHECK_STATUS(why(), StatusCode::kDeadlineExceeded, "no snapshot of ctr-1 within 30s");
+    CHECK_STATUS(why(), StatusCode::kDeadlineExceeded, "no snapshot of ctr-1 within 30 s");
   }
   SECTION("the scheduler is away") {
     source.away = 1000;

@@ -2,10 +2,15 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <string>
 
+#include "absl/strings/str_cat.h"
+#include "common/process/version.h"
 #include "scheduler/cli/cluster_command.h"
 #include "scheduler/cli/command.h"
+#include "scheduler/cli/command_names.h"
 #include "scheduler/cli/config_command.h"
+#include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/job_command.h"
 #include "scheduler/cli/logs_command.h"
@@ -43,6 +48,12 @@ int Main(int argc, char** argv) {
   CLI::App app("capstan: trains models on a cluster of parameter servers and workers", "capstan");
   CommandLine line;
   AddCommands(app, line);
+  app.set_version_flag("--version", absl::StrCat("capstan ", kVersion));
+  const std::string unknown = UnknownCommand(app, {argv + 1, argv + argc});
+  if (!unknown.empty()) {
+    Note(unknown);
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11's only way to report, --help included.

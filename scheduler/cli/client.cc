@@ -67,6 +67,13 @@ absl::Status SchedulerClient::Explain(const absl::Status& status) const {
                      "\nStart a local cluster with `capstan cluster up`, or name another scheduler "
                      "with --scheduler or CAPSTAN_SCHEDULER."));
   }
+  if (absl::IsUnimplemented(status)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "what listens at ", scheduler_.value, " (from ", scheduler_.origin,
+        ") is no Capstan scheduler, or one of another version; servers and workers have ports of "
+        "their own: expected the scheduler's",
+        status.message().empty() ? "" : ": ", status.message()));
+  }
   return status;
 }
 

@@ -8,6 +8,14 @@
 namespace capstan::cli {
 namespace {
 
+// A daemon's half of a scheduler: it answers, and knows no calls of users.
+TEST_CASE("SchedulerClient: what is no scheduler is named as such (issue 21)", "[cli]") {
+  capstan::testing::FakeScheduler daemon;
+  SchedulerClient client({daemon.address(), "--scheduler"});
+  CHECK_STATUS(client.ListNodes().status(), absl::StatusCode::kFailedPrecondition,
+               "what listens at " + daemon.address() + " (from --scheduler) is no Capstan");
+}
+
 // Calls that fail at once do not look at the connection: it was noticed every five seconds.
 TEST_CASE("SchedulerClient: one that listens again is found by the next calls (issue 21)",
           "[cli]") {

@@ -19,6 +19,7 @@
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
 #include "common/time/clock.h"
+#include "common/time/duration_text.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/cluster_file.h"
 #include "scheduler/cli/interrupts.h"
@@ -138,9 +139,9 @@ class Starter {
                        how.empty() ? "" : " with ", how, ". ", LogTail(process.log())));
     }
     if (SteadyClock().Now() < deadline_) return absl::OkStatus();
-    return absl::DeadlineExceededError(
-        absl::StrCat("after ", absl::FormatDuration(options_.start_limit), " these had not ",
-                     missing, ". Logs: ", options_.directory, "/logs"));
+    return absl::DeadlineExceededError(absl::StrCat("after ", DurationText(options_.start_limit),
+                                                    " these had not ", missing,
+                                                    ". Logs: ", options_.directory, "/logs"));
   }
 
   absl::Status AwaitAddresses() {

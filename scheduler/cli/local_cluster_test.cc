@@ -84,7 +84,7 @@ TEST_CASE("StartLocalCluster: daemons that never listen are named at the deadlin
   scene.options().start_limit = absl::Milliseconds(50);
   scene.options().binaries.scheduler = scene.Daemon("scheduler", "exec sleep 1000");
   CHECK_STATUS(StartLocalCluster(scene.options()), absl::StatusCode::kDeadlineExceeded,
-               "after 50ms these had not begun to listen: scheduler");
+               "after 50 ms these had not begun to listen: scheduler");
 }
 
 TEST_CASE("StopLocalCluster: what ignores SIGTERM is killed, and the file removed", "[cli]") {

@@ -128,7 +128,7 @@ struct TaskPlaced {
 struct TaskDied {
   TaskKey task;
   NodeId node;
-  Failure failure;
+  Failure failure;       // No reason: it was let go, because its work or its daemon ends.
   bool counted = false;  // As a crash, against max_restarts.
 };
 

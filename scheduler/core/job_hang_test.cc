@@ -62,7 +62,7 @@ TEST_CASE("Job: a task that has work and does not move on is hung, one that wait
     return report;
   };
   const Instant begin = job.now;
-  CheckHung(SixMinutesOf(job, trains_at_first), "has not moved on with its work for 5m");
+  CheckHung(SixMinutesOf(job, trains_at_first), "has not moved on with its work for 5 min");
   CHECK(job.now == begin + absl::Seconds(31) + absl::Minutes(5));
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("Job: a task may export for as long as it gets on with that, and no lo
   CHECK(job.View().tasks[0].state == "exporting");
   CHECK(job.View().tasks[0].activity.done == 360'000);
   CheckHung(SixMinutesOf(job, [&](int) { return report; }),
-            "its work for 5m (360000 bytes written), and names nothing");
+            "its work for 5 min 0 s (360000 bytes written), and names nothing");
   // Another life begins the export anew.
   job.Place(0);
   job.Hello(0);
@@ -116,7 +116,7 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
     CHECK(job.Of(0).slots.size() == 2);
   }
   SECTION("it hangs") {
-    CheckHung(SixMinutesOf(job, [&](int) { return report; }), "its preparation for 5m");
+    CheckHung(SixMinutesOf(job, [&](int) { return report; }), "its preparation for 5 min");
     CHECK(job.phase() == JobPhase::kTraining);  // With the other.
     job.ApplyAll();
     CHECK(job.Of(1).slots.size() == 4);
@@ -126,7 +126,7 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
     CHECK(job.run->ExpiredTasks(job.now).size() == 2);
     job.run->OnTaskExpired(Rank(0), /*node_fresh=*/true, job.now, job.events);
     CHECK(job.Seen<TaskDied>()[0].failure ==
-          Failure{FailureReason::kNoHeartbeat, "no report for 3s"});
+          Failure{FailureReason::kNoHeartbeat, "no report for 3.0 s"});
   }
 }
 
@@ -175,7 +175,8 @@ TEST_CASE("Job: a server may make its shards for as long as it gets on with it, 
   }
   SECTION("the second one never") {
     CHECK(DetailWhile(job, [](int second) { return second < 50 ? 0 : 1; }) ==
-          "server-2 has not applied what the job asks of it for 1m (1 of 8 shards are made)");
+          "server-2 has not applied what the job asks of it for 1 min 0 s (1 of 8 shards are "
+          "made)");
     CHECK(job.run->state() == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kHang);
     CHECK(job.now == begin + absl::Seconds(110));

@@ -20,10 +20,11 @@ enum class Mode { kBsp, kSsp, kAsp };
 // What a job's samples are, and with that which figures beside the loss say how well they are
 // predicted.
 enum class Objective {
-  kClasses,  // Accuracy.
-  kClicks,   // Accuracy; AUC of the test set.
-  kRatings,  // RMSE of the test set: the loss is the squared error.
-  kWords,    // None.
+  kClasses,    // Accuracy.
+  kClicks,     // Accuracy; AUC of the test set.
+  kRatings,    // RMSE of the test set: the loss is the squared error.
+  kWords,      // None.
+  kUnlabeled,  // None: the examples have no labels.
 };
 
 inline bool HasAccuracy(Objective objective) {

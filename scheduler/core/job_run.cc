@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
+#include "common/time/duration_text.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -219,15 +220,19 @@ void JobRun::OnTaskExited(const TaskKey& key, const TaskExit& exit, bool node_le
                           Events& events) {
   const Task* task = ended() ? nullptr : tasks_.FindLife(key.rank, key.incarnation);
   if (task == nullptr) return;
-  EndTask(key.rank, {FailureReason::kTaskCrashed, Describe(exit)}, /*counted=*/!node_leaving, now,
-          events);
+  Failure why{FailureReason::kTaskCrashed, Describe(exit)};
+  if (node_leaving) why = {FailureReason::kNone, absl::StrCat(task->node, " leaves")};
+  if (!IsNeeded(key.rank) && exit.signal == 0 && exit.exit_code == 0) {
+    why = {FailureReason::kNone, "its work is done"};
+  }
+  EndTask(key.rank, why, /*counted=*/!node_leaving, now, events);
   Advance(now, events);
 }
 
 void JobRun::OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& events) {
   const Task& task = tasks_.at(rank);
   if (ended() || !task.placed()) return;
-  const std::string silence = absl::FormatDuration(now - task.last_report);
+  const std::string silence = DurationText(now - task.last_report);
   const bool starting = task.state == Task::State::kStarting;
   const std::string message =
       absl::StrCat(starting ? "did not start within " : "no report for ", silence);
@@ -247,6 +252,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   if (exporter_ == rank) NoteExporterDied();
   tasks_.End(rank);
   links_.OnTaskEnded(rank);
+  tasks_.at(rank).let_go = !failure.happened();
   changed_assignments_.erase(rank);
   ++desired_version_;
   ++revision_;
@@ -270,7 +276,7 @@ void JobRun::CheckWorkers(Instant now, Events& events) {
   if (!without_worker_since_) without_worker_since_ = now;
   if (now < *without_worker_since_ + plan_.worker_wait) return;
   std::string message =
-      absl::StrCat("no live worker task for ", absl::FormatDuration(now - *without_worker_since_));
+      absl::StrCat("no live worker task for ", DurationText(now - *without_worker_since_));
   if (!last_death_.empty()) absl::StrAppend(&message, "; the last to die was ", last_death_);
   End(JobState::kFailed, {FailureReason::kNoHeartbeat, message}, now, events);
 }
@@ -296,7 +302,7 @@ void JobRun::EndHungTasks(Instant now, Events& events) {
     } else if (task.stuck_since && now >= *task.stuck_since + options_.task_progress_limit) {
       why = absl::StrCat("it has not moved on with ",
                          task.preparing() ? "its preparation" : "its work", " for ",
-                         absl::FormatDuration(now - *task.stuck_since), TextOf(task.activity),
+                         DurationText(now - *task.stuck_since), TextOf(task.activity),
                          ", and names nothing that it waits for");
     } else {
       continue;

@@ -290,6 +290,7 @@ class JobRun {
   std::string Detail(Instant now) const;
   std::string EndDetail() const;
   std::string PreparingDetail() const;  // "; ...": who prepares, and how far; or nothing.
+  const char* StateAtEnd(const Task& task) const;
   TaskView ViewTask(const Task& task) const;
 
   const JobPlan plan_;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/time/duration_text.h"
 #include "scheduler/core/job_run.h"
 
 namespace capstan::scheduler {
@@ -12,9 +13,7 @@ namespace {
 constexpr size_t kShardsNamedMax = 8;
 constexpr int kBeginningsMax = 20;  // Without any training in between.
 
-std::string Seconds(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
-}
+std::string Seconds(absl::Duration duration) { return DurationText(duration); }
 
 }  // namespace
 
@@ -114,7 +113,7 @@ void JobRun::CheckServers(Instant now, Events& events) {
   End(JobState::kFailed,
       {FailureReason::kHang,
        absl::StrCat(*late, " has not applied what the job asks of it for ",
-                    absl::FormatDuration(now - members_.StandsSince(*late)), MadeBy(*late))},
+                    DurationText(now - members_.StandsSince(*late)), MadeBy(*late))},
       now, events);
 }
 
@@ -205,7 +204,7 @@ void JobRun::Recover(Instant now, Events& events) {
     shards.push_back(absl::StrCat(lost.key.table.value(), "/", lost.key.shard.value()));
   }
   absl::StrAppend(&message, "; no copy of table/shard ", absl::StrJoin(shards, ", "),
-                  " is left, and within ", absl::FormatDuration(plan_.server_wait),
+                  " is left, and within ", DurationText(plan_.server_wait),
                   WaitsForLog() ? " it did not come back with its log"
                                 : " there was no server to restore it on");
   End(JobState::kFailed, {FailureReason::kServerLost, message}, now, events);

@@ -200,7 +200,7 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
   job.Pass(absl::Seconds(20));
   CHECK(job.View().detail == absl::StrCat(shards.size(),
                                           " shards are lost: waits for server-2 to come back with "
-                                          "the log; 40s are left"));
+                                          "the log; 40 s are left"));
   CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(40));
   job.Send(/*idle=*/true);  // Paused, and idle: that is no contradiction.
   CHECK_FALSE(job.run->HasUnfinishedWork(job.run->task(Rank(0))));
@@ -237,7 +237,7 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
     CHECK_THAT(job.View().failure.message,
                Catch::StartsWith("server-2, which held shards of the job, is gone: ") &&
                    Catch::Contains(absl::StrCat("table/shard 0/", shards[0], ", 0/")) &&
-                   Catch::Contains("within 1m it did not come back with its log"));
+                   Catch::Contains("within 1 min 0 s it did not come back with its log"));
   }
   SECTION("another dies meanwhile: both must come back") {
     const std::vector<int> others = job.ShardsOf("server-3");

@@ -226,7 +226,7 @@ TEST_CASE("Job: a silent task is dead; it counts as a crash if its daemon is wel
   const std::vector<TaskDied> died = job.Seen<TaskDied>();
   REQUIRE(died.size() == 2);
   CHECK(died[0].counted);
-  CHECK(died[0].failure == Failure{FailureReason::kNoHeartbeat, "no report for 3s"});
+  CHECK(died[0].failure == Failure{FailureReason::kNoHeartbeat, "no report for 3.0 s"});
   CHECK_FALSE(died[1].counted);
 }
 
@@ -240,12 +240,12 @@ TEST_CASE("Job: without any worker it waits, then fails and names the last to di
   job.ApplyAll();
   CHECK(job.run->NextDeadline() == job.now + absl::Seconds(60));
   job.Advance(absl::Seconds(59));
-  CHECK_THAT(job.View().detail, Catch::Contains("no worker task is alive since 59s"));
+  CHECK_THAT(job.View().detail, Catch::Contains("no worker task is alive since 59 s"));
   SECTION("nobody comes") {
     job.Advance(absl::Seconds(1));
     REQUIRE(job.run->state() == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kNoHeartbeat);
-    CHECK_THAT(job.View().failure.message, Catch::Contains("no live worker task for 1m") &&
+    CHECK_THAT(job.View().failure.message, Catch::Contains("no live worker task for 1 min") &&
                                                Catch::Contains("worker-1 is gone"));
   }
   SECTION("one comes in time") {

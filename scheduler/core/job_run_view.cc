@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/time/duration_text.h"
 #include "scheduler/core/job_run.h"
 
 namespace capstan::scheduler {
@@ -52,9 +53,8 @@ void JobRun::EmitReport(Instant now, Events& events) {
 
 std::string JobRun::EndDetail() const {
   if (state_ == JobState::kFailed) return failure_.message;
-  const std::string trained =
-      absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
-                   absl::FormatDuration(absl::Trunc(ended_ - started_, absl::Seconds(1))));
+  const std::string trained = absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
+                                           DurationText(ended_ - started_));
   return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained);
 }
 
@@ -79,10 +79,9 @@ std::string JobRun::Detail(Instant now) const {
   const std::string epoch =
       absl::StrCat("epoch ", epoch_.value() + 1, " of ", epochs_.epochs(), " with ", who);
   if (without_worker_since_) {
-    return absl::StrCat(
-        "no worker task is alive since ",
-        absl::FormatDuration(absl::Trunc(now - *without_worker_since_, absl::Seconds(1))),
-        "; fails after ", absl::FormatDuration(plan_.worker_wait));
+    return absl::StrCat("no worker task is alive since ",
+                        DurationText(now - *without_worker_since_), "; fails after ",
+                        DurationText(plan_.worker_wait));
   }
   if (recovery_ && !IsModelWhole()) return RecoveryDetail(now);
   switch (phase_) {
@@ -113,6 +112,13 @@ std::string JobRun::Detail(Instant now) const {
   return "";
 }
 
+const char* JobRun::StateAtEnd(const Task& task) const {
+  if (state_ == JobState::kSucceeded) return "finished";
+  if (state_ == JobState::kStopped) return "stopped";
+  if (state_ == JobState::kFailed) return task.placed() || task.let_go ? "stopped" : "dead";
+  return task.placed() || task.let_go ? "finished" : "dead";  // Its tasks exit.
+}
+
 TaskView JobRun::ViewTask(const Task& task) const {
   TaskView view{.rank = task.rank,
                 .incarnation = task.incarnation,
@@ -133,9 +139,9 @@ TaskView JobRun::ViewTask(const Task& task) const {
     }
   }
   if (ended() || phase_ == JobPhase::kFinishing) {
-    view.state = task.placed() || state_ == JobState::kSucceeded ? "finished" : "dead";
+    view.state = StateAtEnd(task);
   } else if (!task.placed()) {
-    view.state = "dead";
+    view.state = task.let_go ? "stopped" : "dead";
   } else if (!task.live()) {
     view.state = task.preparing() ? "preparing" : "starting";
   } else if (!task.wait.what.empty()) {

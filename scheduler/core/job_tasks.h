@@ -37,6 +37,7 @@ struct Task {
   Activity activity;
   Assignment assignment;
   Generation assignment_seen;
+  bool let_go = false;  // Unplaced: its last life was not needed any more, and did not die.
   // It says idle with its newest assignment while that has unfinished leases: since when.
   std::optional<Instant> contradicts_since;
   // It has work, or prepares, does not move on with it, and names nothing that it waits for: since
@@ -48,7 +49,7 @@ struct Task {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(rank, state, incarnation, node, address, deadline, last_report, iterations, totals,
-            assignment, assignment_seen);
+            assignment, assignment_seen, let_go);
   }
   bool placed() const { return state != State::kUnplaced; }
   bool preparing() const { return state == State::kPreparing; }

@@ -184,7 +184,7 @@ void Membership::Tick(Instant now, Events& events) {
     Node& node = it->second;
     if (node.alive && now >= DeadlineOf(node)) {
       node.alive = false;
-      const std::string silence = absl::FormatDuration(now - node.last_seen);
+      const std::string silence = DurationText(now - node.last_seen);
       events.push_back(NodeDied{node.id, node.incarnation,
                                 absl::StrCat(node.broken_since ? "its connection broke, and " : "",
                                              "no sync for ", silence),

@@ -178,7 +178,7 @@ TEST_CASE("Membership: a node whose connection broke is dead soon, unless it syn
   CHECK_FALSE(cluster.membership.Find("server-1")->alive);
   const NodeDied died = std::get<NodeDied>(cluster.events.back());
   CHECK(died.last_seen == At(1.4));
-  CHECK(died.why == "its connection broke, and no sync for 1.1s");
+  CHECK(died.why == "its connection broke, and no sync for 1.1 s");
 }
 
 // Issue 20: a call that its node had given up arrives when a cut link is whole again, and is cut.

@@ -157,7 +157,7 @@ TEST_CASE("capstan-server: a second signal, or the end of its grace, ends it wit
   CHECK(server->Wait(kProcessPatience) == ExitStatus{});
   CHECK_THAT(server.log(),
              Catch::Contains(second ? "stops at once and still holds shards of lenet-1: signal 2"
-                                    : "stops after its grace of 50ms and still holds shards of "
+                                    : "stops after its grace of 50 ms and still holds shards of "
                                       "lenet-1: the scheduler did not say that it may"));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/time/duration_text.h"
 
 namespace capstan::server {
 
@@ -34,7 +35,7 @@ absl::Status SnapshotLeases::Renew(CheckpointId snapshot, ReaderId reader, Insta
   if (it == snapshots_.end()) {
     return absl::NotFoundError(absl::StrCat(
         "snapshot ", snapshot.value(), " is not kept here: it was closed, not read for ",
-        absl::FormatDuration(limits_.lease), ", or the server holds the job anew; open another"));
+        DurationText(limits_.lease), ", or the server holds the job anew; open another"));
   }
   Readers& readers = it->second;
   if (!readers.contains(reader) && readers.size() >= limits_.readers) {

@@ -84,7 +84,7 @@ class LeaveTest(unittest.TestCase):
         code, seconds = self.stop("server-0", 1)
         self.assertEqual(code, 0)
         self.assertGreaterEqual(seconds, 1)
-        self.assertIn(f"stops after its grace of 1s and still holds shards of {job}",
+        self.assertIn(f"stops after its grace of 1.0 s and still holds shards of {job}",
                       self.cluster.daemons["server-0"].log.read_text())
         status = self.cluster.wait(job)
         self.assertEqual(status["failure"]["reason"], "SERVER_LOST", status)

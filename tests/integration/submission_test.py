@@ -91,6 +91,37 @@ class SubmissionTest(unittest.TestCase):
         self.assertIn("started on server-0\n", log)
         self.assertNotIn("started on server-0, server-1", log)
 
+    def test_what_is_asked_for_wrongly_is_named(self):
+        self.start_cluster()
+        server = self.cluster.json("node", "list")["nodes"][0]["address"]
+        wrong = self.cluster.run("node", "list", f"--scheduler={server}", check=False)
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn(f"what listens at {server} (from --scheduler) is no Capstan scheduler",
+                      wrong.stderr)
+        unknown = self.cluster.run("jobs", "list", check=False)
+        self.assertEqual(unknown.returncode, 2)
+        self.assertIn('there is no command "jobs"; did you mean "job"?', unknown.stderr)
+        version = self.cluster.run("--version").stdout
+        self.assertRegex(version, r"^capstan \d")
+
+    def test_a_job_that_ends_well_leaves_no_warning_and_its_numbers_agree(self):
+        self.start_cluster(workers=2)
+        status = self.finish(self.cluster.submit(self.text(workers=2)))
+        self.assertEqual([result["epoch"] for result in status["results"]], [1, 2])
+        self.assertEqual(status["epoch"], 2)
+        self.assertEqual({task["state"] for task in status["tasks"]}, {"finished"})
+        lines = pathlib.Path(status["outputDirectory"], "metrics.jsonl").read_text().splitlines()
+        self.assertEqual(json.loads(lines[-1])["epoch"], 2)
+        self.assertNotIn("before the job was done",
+                         self.cluster.daemons["scheduler"].log.read_text())
+        for node in self.cluster.json("node", "list")["nodes"]:
+            self.assertIsInstance(node["pid"], int)
+        long = self.cluster.submit(self.text(name="long", epochs=100000))
+        self.cluster.wait_iteration(long, 10)
+        self.cluster.run("job", "stop", long)
+        stopped = self.cluster.status(long)
+        self.assertEqual({task["state"] for task in stopped["tasks"]}, {"stopped"})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -37,6 +37,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/time/duration_text.h"
 
 namespace capstan::worker {
 
@@ -181,9 +182,8 @@ absl::Status Prefetcher<Part, Batch>::Next(absl::Duration timeout, Batch& batch)
     };
     const auto limit = absl::ToChronoNanoseconds(std::min(timeout, kTimeoutMax));
     if (!front_changed_.wait_for(lock, limit, may_return)) {
-      return absl::DeadlineExceededError(absl::StrCat(NameOf(entries_.front().range),
-                                                      " was not decoded within ",
-                                                      absl::FormatDuration(timeout)));
+      return absl::DeadlineExceededError(absl::StrCat(
+          NameOf(entries_.front().range), " was not decoded within ", DurationText(timeout)));
     }
     if (stopping_) return Stopped();
     if (entries_.empty()) return absl::OutOfRangeError("every batch has been taken");

@@ -84,7 +84,7 @@ int Restore(const Settings& settings, const RestoreArguments& arguments) {
   if (!json) {
     Print(absl::StrCat("submitted ", submitted->job_id(), ", which goes on from checkpoint ",
                        source->manifest.checkpoint_id(), " of ", source->manifest.job_id(),
-                       " (epoch ", source->manifest.epoch(), ", iteration ",
+                       " (epoch ", source->manifest.epoch() + 1, ", iteration ",
                        FormatCount(source->manifest.iteration()), ")\n"));
   }
   if (arguments.no_wait) return kExitDone;

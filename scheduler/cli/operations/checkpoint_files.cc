@@ -33,7 +33,7 @@ CheckpointOutput Describe(Disk& disk, const CheckpointEntry& entry, Depth depth)
   }
   if (!entry.status.ok()) return output;
   output.set_job_id(entry.manifest.job_id());
-  output.set_epoch(entry.manifest.epoch());
+  output.set_epoch(entry.manifest.epoch() + 1);
   output.set_iteration(entry.manifest.iteration());
   output.set_saved_unix_ms(entry.manifest.saved_unix_ms());
   output.set_shards(entry.manifest.parts_size());

@@ -50,7 +50,7 @@ std::string TimeText(int64_t unix_ms) {
 }
 
 bool HasAccuracy(v1::Objective objective) {
-  return objective != v1::RATINGS && objective != v1::WORDS;
+  return objective == v1::CLASSES || objective == v1::CLICKS;
 }
 
 std::string StateName(v1::JobState state) {

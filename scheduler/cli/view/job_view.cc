@@ -104,7 +104,7 @@ std::string ResultTable(const v1::JobStatus& job) {
   TextTable table(columns);
   for (const v1::EpochResult& result : job.results()) {
     const bool tested = result.test_samples() > 0;
-    std::vector<std::string> cells = {absl::StrCat(result.epoch() + 1),
+    std::vector<std::string> cells = {absl::StrCat(result.epoch()),
                                       FormatLoss(result.train_loss())};
     if (accuracy) cells.push_back(FormatShare(result.train_accuracy()));
     cells.push_back(tested ? FormatLoss(result.test_loss()) : "");
@@ -201,14 +201,13 @@ std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now) {
   TextTable table(columns);
   for (const v1::JobStatus& job : jobs.jobs()) {
     const bool trained = job.samples_done() > 0;
-    const int epoch = std::min(job.epoch() + 1, job.epochs());
     const std::string failure = DescribeFailure(job.failure());
     const v1::EpochResult* tested = LastTested(job);
     std::vector<std::string> cells = {
         job.job_id(),
         StateName(job.state()),
         job.mode(),
-        absl::StrCat(epoch, "/", job.epochs()),
+        absl::StrCat(job.epoch(), "/", job.epochs()),
         Share(job.samples_done(), job.samples_total()),
         trained ? FormatLoss(job.loss()) : "",
         trained && HasAccuracy(job.objective()) ? FormatShare(job.accuracy()) : ""};
@@ -264,7 +263,7 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
 
 std::string EpochLine(const v1::EpochResult& result, const v1::JobStatus& job) {
   const v1::Objective objective = job.objective();
-  std::string line = absl::StrCat("epoch ", result.epoch() + 1, "/", job.epochs(), "  train loss ",
+  std::string line = absl::StrCat("epoch ", result.epoch(), "/", job.epochs(), "  train loss ",
                                   FormatLoss(result.train_loss()));
   const auto add = [&line](bool there, absl::string_view name, const std::string& value) {
     if (there) absl::StrAppend(&line, "  ", name, " ", value);
@@ -293,7 +292,7 @@ std::string EndSummary(const v1::JobStatus& job) {
   if (const v1::EpochResult* tested = LastTested(job); tested != nullptr) {
     add("test",
         absl::StrCat(absl::StrJoin(TestFigures(*tested, job.objective()), ", "), " on ",
-                     FormatCount(tested->test_samples()), " samples, epoch ", tested->epoch() + 1));
+                     FormatCount(tested->test_samples()), " samples, epoch ", tested->epoch()));
   }
   add("staleness", DescribeStaleness(job.staleness_counts()));
   add("row cache", DescribeRows(job));

@@ -21,7 +21,7 @@ v1::JobStatus Running() {
   return Parse<v1::JobStatus>(R"text(
     job_id: "lenet-1" state: RUNNING phase: "training" mode: "ssp(2)" detail: "trains epoch 2 of 3"
     submitted_unix_ms: 1000000 started_unix_ms: 1010000
-    epoch: 1 epochs: 3 iteration: 1400 samples_done: 90000 samples_total: 180000
+    epoch: 2 epochs: 3 iteration: 1400 samples_done: 90000 samples_total: 180000
     samples_per_second: 8412 loss: 0.5 accuracy: 0.8
     staleness_counts: [10, 20, 10]
     output_directory: "/out"
@@ -31,7 +31,7 @@ v1::JobStatus Running() {
             last_report_ms: 80
             wait { what: "pull" iteration: 702 waited_ms: 3200 peer: "server-1"
                    waiting_for { iteration: 699 ranks: 0 } } }
-    results { epoch: 0 train_loss: 0.7 train_accuracy: 0.75 test_loss: 0.6 test_accuracy: 0.79
+    results { epoch: 1 train_loss: 0.7 train_accuracy: 0.75 test_loss: 0.6 test_accuracy: 0.79
               test_samples: 10000 seconds: 12.5 }
   )text");
 }
@@ -53,7 +53,7 @@ TEST_CASE("DescribeJob: shows state, progress, who waits for whom, and results",
         "\n"
         "RANK  NODE      STATE     ITERATION  SAMPLES  LAST REPORT  DETAIL\n"
         "   0  worker-1  training        700   45,000        0.1 s  -\n"
-        "   1  worker-2  waiting         702   45,000        0.1 s  pull at iteration 702 from "
+        "   1  worker-2  waiting         702   45,000        80 ms  pull at iteration 702 from "
         "server-1 for 3.2 s: needs iteration 699 of rank 0\n"
         "\n"
         "EPOCH  TRAIN LOSS  TRAIN ACCURACY  TEST LOSS  TEST ACCURACY  TIME\n"
@@ -116,7 +116,7 @@ TEST_CASE("JobTable: a row a job, and a hint when there is none", "[cli]") {
   CHECK(JobTable(jobs, absl::FromUnixMillis(1030000)) ==
         "JOB      STATE    MODE    EPOCH  DONE    LOSS  ACCURACY  TIME  DETAIL\n"
         "lenet-1  RUNNING  ssp(2)    2/3  50 %  0.5000   80.00 %  20 s  trains epoch 2 of 3\n"
-        "b-2      PENDING  bsp       1/5     -       -         -     -  needs 4 workers, 2 are "
+        "b-2      PENDING  bsp       0/5     -       -         -     -  needs 4 workers, 2 are "
         "free\n");
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("EpochLine: test figures only where there was a test", "[cli]") {
   CHECK(EpochLine(Running().results(0), Running()) ==
         "epoch 1/3  train loss 0.7000  train accuracy 75.00 %  test loss 0.6000  test accuracy "
         "79.00 %  12 s");
-  CHECK(EpochLine(Parse<v1::EpochResult>("epoch: 2 train_loss: 1 seconds: 1"), Running()) ==
+  CHECK(EpochLine(Parse<v1::EpochResult>("epoch: 3 train_loss: 1 seconds: 1"), Running()) ==
         "epoch 3/3  train loss 1.0000  train accuracy 0.00 %  1.0 s");
 }
 

@@ -40,27 +40,55 @@ std::string TimeLeft(const v1::JobStatus& job) {
   return absl::StrFormat("%d:%02d left", left / 60, left % 60);
 }
 
-// Everything after the bar. `staleness` is left out where nothing was counted.
-std::vector<std::string> Facts(const v1::JobStatus& job) {
-  std::vector<std::string> facts = {absl::StrFormat("%.0f %%", 100 * Done(job))};
-  if (job.phase() != "training" && !job.phase().empty()) facts.push_back(job.phase());
+// In the order in which a narrow line gives them up.
+enum class Rank { kStaleness, kRate, kLoss, kPhase, kShare, kTimeLeft, kAccuracy };
+
+struct Fact {
+  Rank rank = Rank::kStaleness;
+  std::string text;
+};
+
+// Everything after the bar. Staleness is left out where nothing was counted.
+std::vector<Fact> Facts(const v1::JobStatus& job) {
+  std::vector<Fact> facts = {{Rank::kShare, absl::StrFormat("%.0f %%", 100 * Done(job))}};
+  if (job.phase() != "training" && !job.phase().empty()) {
+    facts.push_back({Rank::kPhase, job.phase()});
+  }
   if (job.samples_done() > 0) {
-    facts.push_back(FormatRate(job.samples_per_second()));
-    facts.push_back(absl::StrCat("loss ", FormatLoss(job.loss())));
+    facts.push_back({Rank::kRate, FormatRate(job.samples_per_second())});
+    facts.push_back({Rank::kLoss, absl::StrCat("loss ", FormatLoss(job.loss()))});
     if (HasAccuracy(job.objective())) {
-      facts.push_back(absl::StrCat("accuracy ", FormatShare(job.accuracy())));
+      facts.push_back({Rank::kAccuracy, absl::StrCat("accuracy ", FormatShare(job.accuracy()))});
     }
   }
   const int staleness = StalenessMax(job);
-  if (staleness >= 0) facts.push_back(absl::StrCat("staleness <= ", staleness));
+  if (staleness >= 0) {
+    facts.push_back({Rank::kStaleness, absl::StrCat("staleness <= ", staleness)});
+  }
   const std::string left = TimeLeft(job);
-  if (!left.empty()) facts.push_back(left);
+  if (!left.empty()) facts.push_back({Rank::kTimeLeft, left});
   return facts;
 }
 
+std::string Joined(const std::vector<Fact>& facts) {
+  const auto append = [](std::string* out, const Fact& fact) { out->append(fact.text); };
+  return Printable(absl::StrJoin(facts, "  ", append));
+}
+
+// Leaves out the least important facts until the rest has at most `room` characters, or is one.
+std::string JoinedWithin(std::vector<Fact> facts, int room) {
+  std::string joined = Joined(facts);
+  while (static_cast<int>(joined.size()) > room && facts.size() > 1) {
+    facts.erase(std::min_element(facts.begin(), facts.end(), [](const Fact& a, const Fact& b) {
+      return a.rank < b.rank;
+    }));
+    joined = Joined(facts);
+  }
+  return joined;
+}
+
 std::string Head(const v1::JobStatus& job) {
-  const int epoch = std::min(job.epoch() + 1, job.epochs());
-  return absl::StrCat(job.job_id(), "  epoch ", epoch, "/", job.epochs());
+  return absl::StrCat(job.job_id(), "  epoch ", std::max(job.epoch(), 1), "/", job.epochs());
 }
 
 std::string Bar(double done, int width) {
@@ -73,18 +101,22 @@ std::string Bar(double done, int width) {
 
 std::string ProgressBar(const v1::JobStatus& job, int columns) {
   const std::string head = Printable(Head(job));
-  const std::string facts = Printable(absl::StrJoin(Facts(job), "  "));
+  const std::string facts = Joined(Facts(job));
   const int room =
       columns - static_cast<int>(head.size() + facts.size()) - 5;  // Gaps and brackets.
-  const int width = std::clamp(room, kBarWidthMin, kBarWidthMax);
-  std::string line = absl::StrCat(head, "  ", Bar(Done(job), width), " ", facts);
-  if (static_cast<int>(line.size()) > columns)
+  if (room >= kBarWidthMin) {
+    return absl::StrCat(head, "  ", Bar(Done(job), std::min(room, kBarWidthMax)), " ", facts);
+  }
+  const int left = columns - static_cast<int>(head.size()) - 2;
+  std::string line = absl::StrCat(head, "  ", JoinedWithin(Facts(job), left));
+  if (static_cast<int>(line.size()) > columns) {
     line.resize(static_cast<size_t>(std::max(0, columns)));
+  }
   return line;
 }
 
 std::string ProgressLine(const v1::JobStatus& job) {
-  return Printable(absl::StrCat(Head(job), "  ", absl::StrJoin(Facts(job), "  ")));
+  return absl::StrCat(Printable(Head(job)), "  ", Joined(Facts(job)));
 }
 
 ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {

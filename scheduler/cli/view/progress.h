@@ -16,8 +16,8 @@
 namespace capstan::cli {
 
 // "lenet-1  epoch 2/5  [#####-----] 52 %  8,412 samples/s  loss 0.4120  accuracy 85.10 %
-// staleness at most 2  0:12 left", cut to `columns` characters (the bar shrinks first). No control
-// characters.
+// staleness at most 2  0:12 left" in at most `columns` characters: the bar shrinks and goes first,
+// then staleness, rate, loss; accuracy and the time left stay longest. No control characters.
 std::string ProgressBar(const v1::JobStatus& job, int columns);
 
 // The same facts for a line in a pipe, without bar and cut.

@@ -14,7 +14,7 @@ v1::JobStatus Status(const std::string& text) {
 }
 
 v1::JobStatus Half() {
-  return Status(R"(job_id: "lenet-1" state: RUNNING phase: "training" epoch: 1 epochs: 3
+  return Status(R"(job_id: "lenet-1" state: RUNNING phase: "training" epoch: 2 epochs: 3
                    samples_done: 90000 samples_total: 180000 samples_per_second: 9000
                    loss: 0.5 accuracy: 0.8 staleness_counts: [5, 5, 1, 0])");
 }
@@ -37,10 +37,14 @@ TEST_CASE("ProgressBar: no accuracy where there is none", "[cli]") {
         "lenet-1  epoch 2/3  50 %  9,000 samples/s  loss 0.5000  staleness <= 2  0:10 left");
 }
 
-TEST_CASE("ProgressBar: narrow terminals shorten the bar, then cut", "[cli]") {
+TEST_CASE("ProgressBar: narrow terminals shorten the bar, then do without it", "[cli]") {
   CHECK(ProgressBar(Half(), 110) ==
         "lenet-1  epoch 2/3  [####----] 50 %  9,000 samples/s  loss 0.5000  accuracy 80.00 %  "
         "staleness <= 2  0:10 left");
+  // Issue 21: at 80 columns accuracy and time left were cut, and a bar of 5 was not.
+  CHECK(ProgressBar(Half(), 79) ==
+        "lenet-1  epoch 2/3  50 %  loss 0.5000  accuracy 80.00 %  0:10 left");
+  CHECK(ProgressBar(Half(), 55) == "lenet-1  epoch 2/3  50 %  accuracy 80.00 %  0:10 left");
   for (int columns = 0; columns < 160; ++columns) {
     CHECK(static_cast<int>(ProgressBar(Half(), columns).size()) <= columns);
   }
@@ -71,6 +75,7 @@ TEST_CASE("ProgressView: each finished epoch is told once", "[cli]") {
   v1::JobStatus job = Half();
   CHECK(view.Step(job, At(0)).lines == Lines{});
   auto* result = job.add_results();
+  result->set_epoch(1);
   result->set_train_loss(0.5);
   result->set_seconds(3);
   CHECK(view.Step(job, At(1)).lines ==

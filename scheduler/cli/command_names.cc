@@ -1,0 +1,75 @@
+#include "scheduler/cli/command_names.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job/field_names.h"
+
+namespace capstan::cli {
+namespace {
+
+// Words of other command lines, and what they are called here.
+constexpr std::pair<const char*, const char*> kSynonyms[] = {
+    {"ls", "list"},       {"ps", "list"},     {"get", "list"}, {"show", "describe"},
+    {"info", "describe"}, {"kill", "stop"},   {"rm", "stop"},  {"cancel", "stop"},
+    {"run", "submit"},    {"tail", "logs"},   {"start", "up"}, {"stop", "down"},
+    {"create", "save"},   {"load", "restore"}};
+
+std::vector<std::string> NamesIn(const CLI::App& group) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : group.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+bool Has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What `name` stands for among the commands of `group`; empty: nothing is near.
+std::string Meant(const CLI::App& group, const std::string& name) {
+  const std::vector<std::string> names = NamesIn(group);
+  std::string nearest = Nearest(name, names);
+  if (!nearest.empty()) return nearest;
+  for (const auto& [word, here] : kSynonyms) {
+    if (name == word && Has(names, here)) return here;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* group = &app;
+  std::string path;  // With a blank behind it, as in "job ".
+  for (const std::string& argument : arguments) {
+    const std::vector<std::string> names = NamesIn(*group);
+    if (names.empty() || argument.empty() || argument[0] == '-') return "";
+    if (Has(names, argument)) {
+      group = group->get_subcommand(argument);
+      absl::StrAppend(&path, argument, " ");
+      continue;
+    }
+    std::vector<std::string> meant;
+    if (const std::string near = Meant(*group, argument); !near.empty()) {
+      meant.push_back(absl::StrCat(path, near));
+    } else {
+      // A command whose group was left out.
+      for (const std::string& name : names) {
+        const std::string inner = Meant(*group->get_subcommand(name), argument);
+        if (!inner.empty()) meant.push_back(absl::StrCat(path, name, " ", inner));
+      }
+    }
+    const std::string hint =
+        meant.empty() ? ""
+                      : absl::StrCat("did you mean \"", absl::StrJoin(meant, "\" or \""), "\"? ");
+    return absl::StrCat("there is no command \"", path, argument, "\"; ", hint, group->get_name(),
+                        " has ", absl::StrJoin(names, ", "));
+  }
+  return "";
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,20 @@
+// Command names: what to say about one that does not exist.
+//
+// Thread safety: pure.
+#ifndef CAPSTAN_SCHEDULER_CLI_COMMAND_NAMES_H_
+#define CAPSTAN_SCHEDULER_CLI_COMMAND_NAMES_H_
+
+#include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+namespace capstan::cli {
+
+// `arguments` are those of the command line behind the program's name. If they name a command that
+// `app` does not have: "there is no command \"job ls\"; did you mean \"job list\"? job has list,
+// ...". Else empty, also where an argument is wrong in another way.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments);
+
+}  // namespace capstan::cli
+
+#endif  // CAPSTAN_SCHEDULER_CLI_COMMAND_NAMES_H_
