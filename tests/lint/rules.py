@@ -17,7 +17,7 @@ FILE_LINES_MAX = 500
 TINY_FOLDER_SOURCES_MAX = 5
 
 CODE_SUFFIXES = source_tree.CPP_SUFFIXES + (".py", ".bzl", ".bazel", ".proto", ".sh")
-SCRIPTS = ("test", "quickstart", "deploy/install", ".ci/run", "WORKSPACE", ".bazelrc")
+SCRIPTS = ("test", "quickstart", "install", "deploy/install", ".ci/run", "WORKSPACE", ".bazelrc")
 
 
 def is_code(path):
