@@ -13,6 +13,7 @@
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/submit.h"
 #include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/job_selection.h"
 #include "scheduler/cli/view/job_view.h"
 
 namespace capstan::cli {
@@ -54,10 +55,11 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   return FollowToEnd(scheduler, job, settings.format(), AfterSignal::kGoesOn);
 }
 
-int List(const Settings& settings) {
+int List(const Settings& settings, const JobSelection& selection) {
   SchedulerClient scheduler(settings.scheduler);
-  const auto jobs = scheduler.ListJobs();
+  auto jobs = scheduler.ListJobs();
   if (!jobs.ok()) return Fail(jobs.status());
+  if (const absl::Status status = SelectJobs(selection, *jobs); !status.ok()) return Fail(status);
   Print(settings.format() == OutputFormat::kJson ? ToJson(*jobs) : JobTable(*jobs, absl::Now()));
   return kExitDone;
 }
@@ -119,6 +121,30 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
                    "Do not read the data files here: only the cluster sees them");
 }
 
+void AddList(CLI::App& job, CommandLine& line) {
+  auto selection = std::make_shared<JobSelection>();
+  CLI::App* list = AddCommand(
+      job, "list", "The jobs, in the order of submission unless told otherwise",
+      "  capstan job list\n"
+      "  capstan job list --state running --state pending\n"
+      "  capstan job list --name lenet --sort ended --last 10 -o json",
+      line, [selection](const Settings& settings) { return List(settings, *selection); });
+  list->add_option("--state", selection->states,
+                   "Only jobs in this state: pending, running, succeeded, stopped or failed; may "
+                   "be repeated")
+      ->type_name("STATE")
+      ->allow_extra_args(false);
+  list->add_option("--name", selection->name, "Only jobs whose id contains this")
+      ->type_name("TEXT");
+  list->add_option("--sort", selection->sort,
+                   "submitted, ended (those that go on come last), name or state")
+      ->type_name("ORDER")
+      ->capture_default_str();
+  list->add_option("--last", selection->last, "Only so many, the last of that order; 0: all")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+}
+
 using JobFunction = int (*)(const Settings& settings, const std::string& job_id);
 
 void AddJobCommand(CLI::App& job, const std::string& name, const std::string& description,
@@ -134,8 +160,7 @@ void AddJobCommand(CLI::App& job, const std::string& name, const std::string& de
 
 void AddJobCommands(CLI::App& job, CommandLine& line) {
   AddSubmit(job, line);
-  AddCommand(job, "list", "All jobs, in the order of submission",
-             "  capstan job list\n  capstan job list -o json", line, List);
+  AddList(job, line);
   AddJobCommand(
       job, "status", "One line about a job, with the AUC or RMSE of its newest test if it has one",
       "  capstan job status lenet-1\n  capstan job status lenet-1 -o json", line, ShowStatus);

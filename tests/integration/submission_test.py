@@ -73,7 +73,8 @@ class SubmissionTest(unittest.TestCase):
         self.assertIn(why, described)
         self.assertIn("jobs behind it go on", described)
         self.finish(self.cluster.submit(self.text(name="fits")))
-        self.assertEqual(self.cluster.status("huge-1")["state"], "PENDING")
+        listed = self.cluster.json("job", "list", "--state", "pending")["jobs"]
+        self.assertEqual([job["jobId"] for job in listed], ["huge-1"])
 
     def test_after_a_restart_of_the_scheduler_no_job_is_placed_on_a_dead_server(self):
         self.start_cluster(servers=2)
