@@ -6,8 +6,8 @@
 // that suffered; or all servers have lost their disks (SERVER_LOST).
 // A process that lives is not declared dead while nothing keeps it from being heard, nor by a
 // scheduler that is cut off from everybody.
-// No task gives up what it waits for, or a call, and none may be taken for hung because its work takes long. Once a task has written the model
-// nothing ends the job or takes it back.
+// No task gives up what it waits for, or a call, and none may be taken for hung because its work
+// takes long. Once a task has written the model nothing ends the job or takes it back.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
