@@ -1,4 +1,5 @@
 // Pulls of a job whose rows lie on disk: they are read without the job's lock.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +19,12 @@ namespace {
 
 constexpr int32_t kBuckets = 3;
 
+class CountingTransport final : public ReplicaTransport {
+ public:
+  void Send(const v1::ServerAddress&, ReplicaRequest, Moved, Done) override { ++sent; }
+  int sent = 0;
+};
+
 struct DiskJob {
   DiskJob() {
     TestJobOptions options;
@@ -25,6 +32,8 @@ struct DiskJob {
     options.buckets = kBuckets;
     options.memory_bytes = 6000;  // Some twenty bodies of a bucket beside the heads.
     options.disks = &disks;
+    options.transport = &transport;
+    options.schedule_tick = [this](Instant when) { tick = std::min(tick, when); };
     job = MakeTestJob(options);
     std::vector<uint64_t> keys;
     for (uint64_t key = 1; key <= 600; ++key) keys.push_back(key);
@@ -53,6 +62,8 @@ struct DiskJob {
   }
 
   MemoryRowDisks disks;
+  CountingTransport transport;
+  Instant tick = Instant::InfiniteFuture();  // The earliest that the job asked for.
   std::shared_ptr<HeldJob> job;
   uint64_t sequence = 0;
 };
@@ -107,6 +118,15 @@ TEST_CASE("HeldJob: a row that its disk has lost is a lost copy of the tables (i
   // Nobody is given what may be half of a push.
   disk.disks.read_error = absl::OkStatus();
   CHECK(disk.job->Capture({}).status().code() == absl::StatusCode::kUnavailable);
+  CHECK(disk.job->Copies().empty());
+  disk.tick = Instant::InfiniteFuture();
+  v1::RoutingTable routing = TestRouting(2);
+  AddBuckets(&routing, kBuckets);
+  AddReplica(&routing, "server-2", /*in_sync=*/false);
+  TakeRouting(*disk.job, routing);
+  disk.job->Tick(Instant());
+  CHECK(disk.transport.sent == 0);
+  CHECK(disk.tick == Instant::InfiniteFuture());  // Nor does it try without pause.
 }
 
 TEST_CASE("HeldJob: a full disk of rows is a lost copy of the tables (issue 20)", "[server]") {

@@ -285,6 +285,7 @@ void HeldJob::Close(const absl::Status& reason) {
 std::vector<HeldCopy> HeldJob::Copies() const {
   absl::MutexLock lock(&mutex_);
   std::vector<HeldCopy> copies;
+  if (!tables_.failure().ok()) return copies;  // A push may be in half of a shard's rows.
   for (const auto& [key, link] : links_) {
     const TableShard* held = tables_.Find(key);
     if (held == nullptr || link->replication().held_term() == Term(0)) continue;

@@ -252,6 +252,7 @@ std::optional<ReplicaMessage> HeldJob::NextMessageLocked(ShardLink& link) {
 }
 
 Instant HeldJob::NextDeadlineOfLocked(const ShardReplication& replication) const {
+  if (!tables_.failure().ok()) return Instant::InfiniteFuture();  // Nothing is sent any more.
   const auto may_install = [this](const FollowerKey& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return MayInstallLocked(to);
   };
@@ -260,6 +261,7 @@ Instant HeldJob::NextDeadlineOfLocked(const ShardReplication& replication) const
 
 void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   if (!link.is_primary() || options_.transport == nullptr) return;
+  if (!tables_.failure().ok()) return;  // A push may be in half of the shard's rows.
   const ShardKey key = link.shard().key;
   while (const auto message = NextMessageLocked(link)) {
     ReplicaRequest request = link.MessageFor(*message, Generation(routing_.generation()));
