@@ -11,9 +11,9 @@ namespace {
 // Thousands of seeds show each of these once or not at all; `sim -- --mutants` hunts them, too.
 const std::vector<absl::string_view>& Rare() {
   static const auto* const rare = new std::vector<absl::string_view>{
-      "accept-old-incarnation",  "export-unstaged",           "fail-job-for-bad-disk",
-      "ignore-checksum",         "keep-any-version",          "keep-rows-of-old-members",
-      "ignore-install-checksum", "miss-servers-while-moving",
+      "export-unstaged",
+      "keep-any-version",
+      "miss-servers-while-moving",
   };
   return *rare;
 }
