@@ -46,12 +46,15 @@ void Cluster::Start() {
   if (snapshot_reader_ != nullptr) snapshot_reader_->Start();
 }
 
-bool Cluster::IsAlive(const std::string& node) {
-  const auto runs = [&node](const auto& daemon) {
-    return daemon->process().name() == node && daemon->process().alive();
+std::optional<Instant> Cluster::AliveSince(const std::string& node) {
+  std::optional<Instant> since;
+  const auto look = [&](const auto& daemon) {
+    const Process& process = daemon->process();
+    if (process.name() == node && process.alive()) since = process.started();
   };
-  return std::any_of(servers_.begin(), servers_.end(), runs) ||
-         std::any_of(workers_.begin(), workers_.end(), runs);
+  std::for_each(servers_.begin(), servers_.end(), look);
+  std::for_each(workers_.begin(), workers_.end(), look);
+  return since;
 }
 
 void Cluster::ClockJumped(int host) {

@@ -6,6 +6,7 @@
 #define CAPSTAN_TESTS_SIMULATION_CLUSTER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ class Cluster {
   void ClockJumped(int host);  // The timers of the host's processes are due earlier.
 
   SimScheduler& scheduler() { return *scheduler_; }
-  bool IsAlive(const std::string& node);  // A process of that name runs.
+  // Since when a process of that name runs. Nothing: none does.
+  std::optional<Instant> AliveSince(const std::string& node);
   std::vector<std::unique_ptr<SimServer>>& servers() { return servers_; }
   std::vector<std::unique_ptr<SimWorker>>& workers() { return workers_; }
 

@@ -42,6 +42,7 @@ void Liveness::Happened(const scheduler::Event& event) {
   if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
     failed_.erase(joined->node);
     alive_.insert(joined->node);
+    joined_[joined->node] = world_->loop.Now();
   }
   if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
     checkpointed_ = checkpointed_ || saved->why.empty();
@@ -71,7 +72,9 @@ void Liveness::Happened(const scheduler::Event& event) {
 // from being heard for longer than a lease, is not dead; nor is one that is cut off with all
 // others.
 void Liveness::CheckDeath(const scheduler::NodeDied& died) {
-  if (!absl::StrContains(died.why, "no sync for") || !world_->is_alive(died.node)) return;
+  if (!absl::StrContains(died.why, "no sync for")) return;
+  const std::optional<Instant> since = world_->alive_since(died.node);
+  if (!since || *since > joined_[died.node]) return;  // That is another process, yet unheard of.
   const Instant now = world_->loop.Now();
   // Nobody can tell in the case of one node.
   const bool cut_off = cut_since_ && now >= *cut_since_ + kNoticeLimit && alive_.size() >= 2;

@@ -16,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/views.h"
@@ -58,12 +59,13 @@ class Liveness final : public Checker {
   const World* const world_;
   std::optional<Instant> cut_since_;  // The scheduler is cut off from everybody.
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
-  absl::btree_set<NodeId> alive_;   // By what the scheduler has told.
-  absl::btree_set<NodeId> failed_;  // To the job, as its disk is.
-  scheduler::Routing routing_;      // The newest that was sent.
-  bool trained_ = false;            // Has begun to.
-  bool checkpointed_ = false;       // One is complete.
-  bool whole_ = false;              // The model is.
+  absl::btree_set<NodeId> alive_;            // By what the scheduler has told.
+  absl::btree_map<NodeId, Instant> joined_;  // Last, in virtual time.
+  absl::btree_set<NodeId> failed_;           // To the job, as its disk is.
+  scheduler::Routing routing_;               // The newest that was sent.
+  bool trained_ = false;                     // Has begun to.
+  bool checkpointed_ = false;                // One is complete.
+  bool whole_ = false;                       // The model is.
   bool exported_ = false;
   bool ended_ = false;
 };

@@ -66,6 +66,7 @@ void Process::Arrive(std::function<void()> event) {
 }
 
 void Process::Start() {
+  started_ = loop_->Now();
   alive_ = true;
   ++life_;
 }

@@ -59,7 +59,8 @@ class Process {
 
   bool alive() const { return alive_; }
   bool paused() const { return paused_; }
-  uint64_t life() const { return life_; }  // Grows with every start.
+  uint64_t life() const { return life_; }       // Grows with every start.
+  Instant started() const { return started_; }  // This life, in virtual time.
 
   // Runs `event` when the process's clock shows `local`, in this life.
   TimerId At(Instant local, std::function<void()> event);
@@ -87,6 +88,7 @@ class Process {
   const std::string name_;
   EventLoop* const loop_;
   HostClock* const clock_;
+  Instant started_;
   bool alive_ = false;
   bool paused_ = false;
   uint64_t life_ = 0;

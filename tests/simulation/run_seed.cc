@@ -73,7 +73,7 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   World world(options, verbose);
   Liveness* judge = AddCheckers(&world);
   Cluster cluster(&world);
-  world.is_alive = [&cluster](const std::string& node) { return cluster.IsAlive(node); };
+  world.alive_since = [&cluster](const std::string& node) { return cluster.AliveSince(node); };
   auto bytes = std::make_unique<ReplicaBytes>([&] { return CopiesOf(world, cluster); });
   ReplicaBytes* replica_bytes = bytes.get();
   world.checkers.push_back(std::move(bytes));

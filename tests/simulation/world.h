@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,8 +103,9 @@ struct World {
   scheduler::Routing routing;  // The newest that the scheduler has sent.
   bool went_back = false;      // The job has, at least once.
   Instant trouble_until;
-  std::function<bool(const std::string& node)> is_alive;  // Its process, in truth.
-  std::function<void()> on_snapshot_asked;                // A reader has, and the scheduler knows.
+  // Since when a process of that name runs, in truth. Nothing: none does.
+  std::function<std::optional<Instant>(const std::string& node)> alive_since;
+  std::function<void()> on_snapshot_asked;  // A reader has, and the scheduler knows.
   std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
 };
 
