@@ -64,7 +64,7 @@ class DataCaller final : private DataConnection::Handler {
   // `done` is not called.
   std::optional<CallId> Start(const Request& request, Done done);
   void Cancel(CallId call);  // Returns at once; calls that have ended are ignored.
-  // Of calls and answers, so far: one that grows shows that the peer is there.
+  // Counts the bytes of calls and answers so far. It grows only while the peer is there.
   int64_t bytes_moved() const { return bytes_moved_.load(std::memory_order_relaxed); }
 
  private:

@@ -196,6 +196,19 @@ TEST_CASE("NodeAgent: errors that may pass are tried again", "[net]") {
   CHECK(scheduler.register_attempts() == 3);
 }
 
+// What an agent says when it cannot go on. Outlives the agent.
+struct Fatal {
+  explicit Fatal(NodeAgent::Options& options) {
+    options.on_fatal = [this](const absl::Status& said) {
+      status = said;
+      ended.Notify();
+    };
+  }
+
+  absl::Status status;
+  absl::Notification ended;
+};
+
 TEST_CASE("NodeAgent: a refusal ends it with the scheduler's words", "[net]") {
   testing::FakeScheduler scheduler;
   const absl::Status refusal =
@@ -204,18 +217,13 @@ TEST_CASE("NodeAgent: a refusal ends it with the scheduler's words", "[net]") {
   scheduler.FailRegister({refusal});
   FakeNode node;
   NodeAgent::Options options = OptionsFor(scheduler.address());
-  absl::Status fatal;
-  absl::Notification ended;
-  options.on_fatal = [&](const absl::Status& status) {
-    fatal = status;
-    ended.Notify();
-  };
+  Fatal fatal(options);
   NodeAgent agent(options, &node);
   agent.Start();
-  REQUIRE(ended.WaitForNotificationWithTimeout(kPatience));
+  REQUIRE(fatal.ended.WaitForNotificationWithTimeout(kPatience));
   agent.Stop();
-  CHECK_STATUS(fatal, refusal.code(), std::string(refusal.message()));
-  CHECK_STATUS(fatal, refusal.code(), scheduler.address());
+  CHECK_STATUS(fatal.status, refusal.code(), std::string(refusal.message()));
+  CHECK_STATUS(fatal.status, refusal.code(), scheduler.address());
   CHECK(scheduler.register_attempts() == 1);
   CHECK(node.lives().empty());
 }
@@ -225,25 +233,20 @@ TEST_CASE("NodeAgent: a name that another daemon has is asked for, for a moment"
   const absl::Status taken = absl::AlreadyExistsError("name: \"server-1\" is held by another");
   FakeNode node;
   NodeAgent::Options options = OptionsFor(scheduler.address());
-  absl::Status fatal;
-  absl::Notification ended;
-  options.on_fatal = [&](const absl::Status& status) {
-    fatal = status;
-    ended.Notify();
-  };
+  Fatal fatal(options);
   NodeAgent agent(options, &node);
   SECTION("that one was killed") {
     scheduler.FailRegister({taken, taken});
     agent.Start();
     REQUIRE(scheduler.WaitForRegister(1).has_value());
-    CHECK_FALSE(ended.HasBeenNotified());
+    CHECK_FALSE(fatal.ended.HasBeenNotified());
   }
   SECTION("that one lives") {
     scheduler.FailRegister(std::vector<absl::Status>(1000, taken));
     agent.Start();
-    REQUIRE(ended.WaitForNotificationWithTimeout(kPatience));
+    REQUIRE(fatal.ended.WaitForNotificationWithTimeout(kPatience));
     agent.Stop();
-    CHECK_STATUS(fatal, absl::StatusCode::kAlreadyExists, "is held by another");
+    CHECK_STATUS(fatal.status, absl::StatusCode::kAlreadyExists, "is held by another");
     CHECK(node.lives().empty());
   }
 }
@@ -252,17 +255,12 @@ TEST_CASE("NodeAgent: a peer that is no scheduler is named as such", "[net]") {
   REQUIRE_OK_AND_ASSIGN(const auto other, GrpcServer::Start({}));
   FakeNode node;
   NodeAgent::Options options = OptionsFor(other->address());
-  absl::Status fatal;
-  absl::Notification ended;
-  options.on_fatal = [&](const absl::Status& status) {
-    fatal = status;
-    ended.Notify();
-  };
+  Fatal fatal(options);
   NodeAgent agent(options, &node);
   agent.Start();
-  REQUIRE(ended.WaitForNotificationWithTimeout(kPatience));
+  REQUIRE(fatal.ended.WaitForNotificationWithTimeout(kPatience));
   agent.Stop();
-  CHECK_STATUS(fatal, absl::StatusCode::kFailedPrecondition, "no Capstan scheduler");
+  CHECK_STATUS(fatal.status, absl::StatusCode::kFailedPrecondition, "no Capstan scheduler");
 }
 
 TEST_CASE("NodeAgent: Leave is answered, and later calls still say so", "[net]") {

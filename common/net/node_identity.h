@@ -22,9 +22,9 @@ namespace capstan {
 
 class NodeIdentity {
  public:
-  NodeIdentity();  // Of this process alone.
+  NodeIdentity();  // Makes one that belongs to this process alone.
 
-  // That of the daemon `name` in `folder`, which is made if it is missing.
+  // Takes the identity of the daemon `name` in `folder`, and makes it if it is missing.
   // Errors: kFailedPrecondition  another process has it.
   //         kInvalidArgument     the name is empty or no name of a file.
   //         else                 the disk's; each names the file or folder.

@@ -29,6 +29,13 @@ void Report(Story& job, const std::vector<int>& cut, absl::Duration time) {
   }
 }
 
+// Rank 1 runs on the worker of rank 0.
+void PlaceBesideTheFirst(Story& job) {
+  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
+  job.lives[1] = 2;
+  job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
+}
+
 bool Holds(const Story& job, const std::string& server) {
   for (const ShardRoute& shard : job.run->routing()->shards) {
     const auto& primary = job.run->routing()->servers[static_cast<size_t>(shard.server)];
@@ -58,9 +65,7 @@ TEST_CASE("Job: a task that cannot reach a server which others reach leaves its 
 
 TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[scheduler][core]") {
   Story job(Mode::kAsp, 3);
-  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
-  job.lives[1] = 2;
-  job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
+  PlaceBesideTheFirst(job);
   job.Start();
   Report(job, {0}, absl::Seconds(3));
   Report(job, {0, 1}, absl::Seconds(14));
@@ -72,9 +77,7 @@ TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[sc
 
 TEST_CASE("Job: a task on the same worker says nothing about the server", "[scheduler][core]") {
   Story job(Mode::kSsp);
-  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
-  job.lives[1] = 2;
-  job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
+  PlaceBesideTheFirst(job);
   job.Start();
   Report(job, {0}, absl::Seconds(11));
   REQUIRE(job.Seen<LinkDied>().size() == 1);

@@ -204,7 +204,7 @@ class ShardMap {
   absl::btree_set<NodeId> members_;              // That hold the job or may be given shards of it.
   absl::btree_set<NodeId> good_;                 // Members that live and are not drained.
   absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
-  absl::btree_set<NodeId> avoided_;              // That tasks cannot reach.
+  absl::btree_set<NodeId> avoided_;              // Tasks cannot reach them.
   Generation generation_;
   Term log_term_;
   Term restore_term_;

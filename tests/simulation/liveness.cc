@@ -22,7 +22,7 @@ std::string Describe(const scheduler::JobView& job) {
   return text;
 }
 
-// Of its own: another life is forgiven for it, and none should need to be.
+// The task ended itself. max_restarts forgives that, and no task should need to be forgiven.
 bool GaveUp(const scheduler::Failure& failure) {
   return failure.reason == scheduler::FailureReason::kInternal ||
          absl::StrContains(failure.message, "has waited");
@@ -74,7 +74,7 @@ void Liveness::Happened(const scheduler::Event& event) {
 void Liveness::CheckDeath(const scheduler::NodeDied& died) {
   if (!absl::StrContains(died.why, "no sync for")) return;
   const std::optional<Instant> since = world_->alive_since(died.node);
-  if (!since || *since > joined_[died.node]) return;  // That is another process, yet unheard of.
+  if (!since || *since > joined_[died.node]) return;  // Another process runs.
   const Instant now = world_->loop.Now();
   // Nobody can tell in the case of one node.
   const bool cut_off = cut_since_ && now >= *cut_since_ + kNoticeLimit && alive_.size() >= 2;

@@ -65,7 +65,7 @@ class DeadLinks {
   absl::btree_set<NodeId> AvoidedWorkers() const;
   absl::btree_set<NodeId> AvoidedServers() const;
   std::string Describe() const;  // "worker-1 cannot reach server-2", or nothing.
-  Instant NextDeadline() const;  // Of Overdue or Expire.
+  Instant NextDeadline() const;  // Overdue or Expire has something to say then.
 
  private:
   struct Judgement {
