@@ -15,7 +15,7 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(15);
 // A job's data is read while it is admitted.
 constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 constexpr absl::Duration kPullTimeout = absl::Minutes(2);
-// Of a scheduler that did not answer the call before.
+// How long the next call waits for a scheduler that did not answer the last one.
 constexpr absl::Duration kReturnWait = absl::Milliseconds(500);
 
 // Calls `method` of `stub` and brings the answer or the status.
