@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/net/agent_timing.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
@@ -47,10 +48,12 @@ void SchedulerLink::Stop() {
 }
 
 void SchedulerLink::Loop() {
-  absl::Duration delay = options_.interval;
+  const absl::Duration interval = options_.pace.interval;
+  absl::Duration delay = interval;
   for (;;) {
     const v1::SyncTaskRequest request = callbacks_.report();
     v1::SyncTaskResponse response;
+    const absl::Time sent = absl::Now();
     const absl::Status status = Call(request, &response);
     NoteReachability(status, request.job_id());
     if (IsFenced(status)) {
@@ -59,20 +62,13 @@ void SchedulerLink::Loop() {
     }
     if (status.ok()) {
       call_timeout_ = agent_timing::SyncTimeout(response);
+      delay = ReportPause(request, absl::Now() - sent, options_.pace);
       callbacks_.receive(response);
-      delay = DelayAfter(request);
     } else {
-      delay = std::min(std::max(delay * 2, options_.interval), options_.retry_delay_max);
+      delay = std::min(std::max(delay * 2, interval), options_.retry_delay_max);
     }
     if (!Pause(delay)) return;
   }
-}
-
-absl::Duration SchedulerLink::DelayAfter(const v1::SyncTaskRequest& request) const {
-  // The scheduler holds an idle task's call, so there is nothing to wait for here.
-  if (request.idle()) return absl::ZeroDuration();
-  return request.routing_seen() == 0 ? std::min(options_.interval, options_.interval_in_need)
-                                     : options_.interval;
 }
 
 bool SchedulerLink::Pause(absl::Duration time) {

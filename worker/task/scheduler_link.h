@@ -1,6 +1,6 @@
 // SchedulerLink: the thread by which a task reports to the scheduler and learns what to do.
 //
-// Every `interval`, and at once after Wake(), it asks `report` for the task's state, sends it as a
+// At its pace (report_pause.h), and at once after Wake(), it asks `report` for the task's state, sends it as a
 // SyncTask call and hands the answer to `receive`. While the scheduler cannot be reached it keeps
 // trying for as long as that takes (training goes on meanwhile) and says so once.
 // Thread safety: thread-safe; the callbacks run on the link's thread.
@@ -17,16 +17,15 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "worker/task/report_pause.h"
 
 namespace capstan::worker {
 
 class SchedulerLink {
  public:
   struct Options {
-    std::string scheduler;                              // host:port
-    absl::Duration interval = absl::Milliseconds(200);  // Between reports while there is work.
-    // Between reports of a task that needs a routing table (routing_seen 0).
-    absl::Duration interval_in_need = absl::Milliseconds(50);
+    std::string scheduler;  // host:port
+    ReportPace pace;
     absl::Duration retry_delay_max = absl::Seconds(1);  // While the scheduler does not answer.
   };
   struct Callbacks {
@@ -50,7 +49,6 @@ class SchedulerLink {
  private:
   void Loop();
   absl::Status Call(const v1::SyncTaskRequest& request, v1::SyncTaskResponse* response);
-  absl::Duration DelayAfter(const v1::SyncTaskRequest& request) const;
   // Returns false when stopping.
   bool Pause(absl::Duration time);
   void NoteReachability(const absl::Status& status, const std::string& job);

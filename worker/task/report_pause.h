@@ -1,0 +1,33 @@
+// ReportPause: how long a task waits between two reports to the scheduler.
+//
+// Thread safety: pure.
+#ifndef CAPSTAN_WORKER_TASK_REPORT_PAUSE_H_
+#define CAPSTAN_WORKER_TASK_REPORT_PAUSE_H_
+
+#include <algorithm>
+
+#include "absl/time/time.h"
+#include "common/net/agent_timing.h"
+#include "proto/scheduler.pb.h"
+
+namespace capstan::worker {
+
+struct ReportPace {
+  absl::Duration interval = absl::Milliseconds(200);         // While there is work.
+  absl::Duration interval_in_need = absl::Milliseconds(50);  // Of a routing table (routing_seen 0).
+};
+
+// Behind a report that was answered after `took`. The scheduler holds the report of an idle task
+// that knows all there is, so such a task asks again at once; one whose report was not held would
+// ask without end.
+inline absl::Duration ReportPause(const v1::SyncTaskRequest& report, absl::Duration took,
+                                  const ReportPace& pace) {
+  const bool held = report.idle() && took >= agent_timing::kHeldMin;
+  if (held) return absl::ZeroDuration();
+  const bool soon = report.idle() || report.routing_seen() == 0;
+  return soon ? std::min(pace.interval, pace.interval_in_need) : pace.interval;
+}
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TASK_REPORT_PAUSE_H_

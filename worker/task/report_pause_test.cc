@@ -1,0 +1,35 @@
+#include "worker/task/report_pause.h"
+
+#include <catch2/catch.hpp>
+
+namespace capstan::worker {
+namespace {
+
+v1::SyncTaskRequest Report(bool idle, uint64_t routing_seen) {
+  v1::SyncTaskRequest report;
+  report.set_idle(idle);
+  report.set_routing_seen(routing_seen);
+  return report;
+}
+
+TEST_CASE("Report pause: an idle task whose report was held asks again at once", "[worker][task]") {
+  CHECK(ReportPause(Report(true, 3), absl::Milliseconds(200), {}) == absl::ZeroDuration());
+}
+
+TEST_CASE("Report pause: an idle task whose report was not held does not ask without end",
+          "[worker][task]") {
+  for (const uint64_t routing : {0, 3}) {
+    CHECK(ReportPause(Report(true, routing), absl::Milliseconds(1), {}) == absl::Milliseconds(50));
+  }
+}
+
+TEST_CASE("Report pause: a task at work reports at its interval, sooner if it lacks a table",
+          "[worker][task]") {
+  const ReportPace pace = {.interval = absl::Seconds(1), .interval_in_need = absl::Seconds(2)};
+  CHECK(ReportPause(Report(false, 3), absl::ZeroDuration(), {}) == absl::Milliseconds(200));
+  CHECK(ReportPause(Report(false, 0), absl::Seconds(1), {}) == absl::Milliseconds(50));
+  CHECK(ReportPause(Report(false, 0), absl::Seconds(1), pace) == absl::Seconds(1));
+}
+
+}  // namespace
+}  // namespace capstan::worker
