@@ -95,7 +95,7 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
     pid: 77
     devices { unusable: "no GPU" }
     version: "0.1"
-    stored { job_id: "job-1" table: 2 shard: 3 term: 4 position: 55 })pb");
+    stored { job_id: "job-1" table: 2 shard: 3 term: 4 position: 55 incarnation: 6 })pb");
   REQUIRE_OK_AND_ASSIGN(const NodeInfo info, DecodeNodeInfo(request));
   CHECK(info.name == "worker-1");
   CHECK(info.role == Role::kWorker);
@@ -106,7 +106,8 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
   CHECK(info.version == "0.1");
   CHECK(info.devices.unusable == "no GPU");
   CHECK(info.stored ==
-        std::vector<StoredShard>{{"job-1", {TableId(2), ShardId(3)}, Term(4), Position(55)}});
+        std::vector<StoredShard>{
+            {"job-1", {TableId(2), ShardId(3)}, Term(4), Position(55), "", Incarnation(6)}});
 
   v1::RegisterResponse response;
   EncodeRegistration({"worker-1", Incarnation(4), absl::Seconds(5), absl::Milliseconds(200),

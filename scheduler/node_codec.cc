@@ -113,7 +113,8 @@ absl::StatusOr<std::vector<StoredShard>> DecodeStored(const v1::RegisterRequest&
                       .shard = {TableId(shard.table()), ShardId(shard.shard())},
                       .term = Term(shard.term()),
                       .position = Position(shard.position()),
-                      .unique_id = Cut(shard.unique_id(), kNameBytesMax)});
+                      .unique_id = Cut(shard.unique_id(), kNameBytesMax),
+                      .life = Incarnation(shard.incarnation())});
   }
   return stored;
 }
@@ -163,6 +164,7 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
     decoded.routing = Generation(table.routing_generation());
     decoded.membership = Generation(table.membership_generation());
     decoded.failure = DecodeFailure(table.failure());
+    decoded.logs_begun = table.logs_begun();
     DecodeReplicas(table, decoded);
     DecodeCheckpoints(table, decoded);
     if (!table.has_making()) continue;

@@ -71,6 +71,7 @@ enum class PlantedBug : uint8_t {
   kAcknowledgeBeforeLogged,
   kIgnoreChecksum,
   kTakeTearForDamage,
+  kReadOlderDisk,
   kCount,
 };
 

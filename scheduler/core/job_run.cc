@@ -333,7 +333,7 @@ Instant JobRun::NextDeadline() const {
   if (IsModelWhole()) return next;
   next = std::min(next, links_.NextDeadline());
   if (recovery_ && recovery_->waiting) {
-    next = std::min(next, recovery_->since + plan_.server_wait);
+    next = std::min({next, begin_at_, recovery_->since + plan_.server_wait});
   } else {
     next = std::min(next, members_.NextLate(options_.server_limit));
   }

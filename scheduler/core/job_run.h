@@ -148,6 +148,8 @@ class JobRun {
   // Its table names the server, in this or an earlier life.
   bool UsesServer(const NodeId& node) const { return shards_.IsUsed(node); }
   const ShardMap& shards() const { return shards_; }
+  // The log on that server's disk may be all that is left of a shard.
+  bool AwaitsLogOf(const NodeId& node) const { return WaitsForLog() && shards_.HeldLost(node); }
   CheckpointOrder checkpoint_order() const { return checkpoints_.order(); }
   const Checkpoints& checkpoints() const { return checkpoints_; }
   // The manifest that is to be written, given once in each life of the scheduler.
@@ -276,6 +278,7 @@ class JobRun {
   const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
   bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
   std::string DescribeLoss() const;
+  std::string WhyLost() const;  // For good.
   std::string RecoveryDetail(Instant now) const;
   std::string MadeBy(const NodeId& server) const;  // " (3 of 8 shards are made)", or nothing.
   // Of the servers that are behind: "waits for server-1<what> ...".
@@ -344,6 +347,7 @@ class JobRun {
     }
   };
   std::optional<Recovery> recovery_;
+  Instant begin_at_ = Instant::InfiniteFuture();        // It goes back no earlier.
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
   bool trained_ = false;  // Work was leased: the values are more than those it began with.
   int beginnings_ = 0;    // Times that it went back since work was leased last.

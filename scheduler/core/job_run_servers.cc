@@ -1,5 +1,6 @@
 // Servers: what follows when they join, die or are drained, and how lost shards come back.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +14,18 @@ namespace {
 constexpr size_t kShardsNamedMax = 8;
 constexpr int kBeginningsMax = 20;  // Without any training in between.
 
+constexpr int kBeginningsAtOnce = 5;
+constexpr absl::Duration kBeginPauseMax = absl::Seconds(30);
+
 std::string Seconds(absl::Duration duration) { return DurationText(duration); }
+
+// From a loss to the next beginning of a job that has begun so often and never got to train: the
+// network, or whatever ends its servers, is given time. At most a quarter of `wait`.
+absl::Duration BeginPause(int beginnings, absl::Duration wait) {
+  if (beginnings < kBeginningsAtOnce) return absl::ZeroDuration();
+  const absl::Duration pause = absl::Seconds(1) * std::exp2(beginnings - kBeginningsAtOnce);
+  return std::min({pause, kBeginPauseMax, wait / 4});
+}
 
 }  // namespace
 
@@ -188,12 +200,19 @@ void JobRun::Recover(Instant now, Events& events) {
   const bool found = WaitsForLog() && shards_.RecoverFromLog(now);
   // A checkpoint that becomes complete removes others: only then is it known which are there.
   if (!found && checkpoints_.MustPublish()) return;
-  if (found || ((late || !WaitsForLog()) && GoBack(now, events))) {
+  const Instant begin = recovery_->since + BeginPause(beginnings_, plan_.server_wait);
+  begin_at_ = !found && now < begin ? begin : Instant::InfiniteFuture();
+  const bool may_go_back = (late || !WaitsForLog()) && now >= begin;
+  if (found || (may_go_back && GoBack(now, events))) {
     recovery_->waiting = false;
     TakeRouting(now, events);
     return;
   }
-  if (!late) return;
+  const bool in_vain = may_go_back && beginnings_ >= kBeginningsMax;
+  if (late || in_vain) End(JobState::kFailed, {FailureReason::kServerLost, WhyLost()}, now, events);
+}
+
+std::string JobRun::WhyLost() const {
   std::string message = DescribeLoss();
   std::vector<std::string> shards;
   for (const ShardMap::Lost& lost : shards_.LostShards()) {
@@ -204,10 +223,17 @@ void JobRun::Recover(Instant now, Events& events) {
     shards.push_back(absl::StrCat(lost.key.table.value(), "/", lost.key.shard.value()));
   }
   absl::StrAppend(&message, "; no copy of table/shard ", absl::StrJoin(shards, ", "),
-                  " is left, and within ", DurationText(plan_.server_wait),
-                  WaitsForLog() ? " it did not come back with its log"
-                                : " there was no server to restore it on");
-  End(JobState::kFailed, {FailureReason::kServerLost, message}, now, events);
+                  " is left, and ");
+  if (!WaitsForLog() && beginnings_ >= kBeginningsMax) {
+    absl::StrAppend(
+        &message, "the job has begun ", beginnings_,
+        " times from what it could go back to; servers died each time before it trained");
+  } else {
+    absl::StrAppend(&message, "within ", DurationText(plan_.server_wait),
+                    WaitsForLog() ? " it did not come back with its log"
+                                  : " there was no server to restore it on");
+  }
+  return message;
 }
 
 const RestoreFrom* JobRun::NewestCheckpoint() const {

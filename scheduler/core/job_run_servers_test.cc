@@ -47,6 +47,7 @@ struct Story {
 
   ServerRef Life(int number) {
     const NodeId name = absl::StrCat("server-", number);
+    written_by[name] = Incarnation(incarnation + 1);
     servers[name] = {name, name + ":1", Incarnation(++incarnation)};
     return servers[name];
   }
@@ -91,8 +92,10 @@ struct Story {
   void Start(int number, const std::vector<int>& logged = {},
              const std::string& unique_id = "cc-1") {
     std::vector<StoredShard> stored;
+    const Incarnation writer = written_by[absl::StrCat("server-", number)];
     for (const int shard : logged) {
-      stored.push_back({"job-1", {TableId(0), ShardId(shard)}, Term(1), Position(5), unique_id});
+      stored.push_back(
+          {"job-1", {TableId(0), ShardId(shard)}, Term(1), Position(5), unique_id, writer});
     }
     run->OnServerJoined(Life(number), stored, /*draining=*/false, now, events);
   }
@@ -116,6 +119,7 @@ struct Story {
   int64_t samples = 0;  // That the task has trained.
   uint64_t incarnation = 0;
   absl::btree_map<NodeId, ServerRef> servers;
+  absl::btree_map<NodeId, Incarnation> written_by;  // Their logs.
   Instant now = Instant::FromOrigin(absl::Seconds(100));
   Events events;
   std::unique_ptr<JobRun> run;
@@ -228,6 +232,12 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
     job.Start(2, shards, "aa-1");
     CHECK(job.run->restore_source().log_term == Term(0));
   }
+  SECTION("it comes back with a disk that it had before") {
+    job.written_by["server-2"] = Incarnation(1);
+    job.Start(2, shards);
+    CHECK(job.run->restore_source().log_term == Term(0));
+    CHECK(job.View().phase == JobPhase::kRecovering);
+  }
   SECTION("it comes back without one, and the time runs out") {
     job.Start(2, {shards[0]});
     CHECK(job.View().phase == JobPhase::kRecovering);
@@ -281,6 +291,36 @@ TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[s
 }
 
 // Issue 20: the first servers had lost their power before their logs had any of the tables.
+TEST_CASE(
+    "Job: one whose servers die again and again before it trains begins ever later, then ends",
+    "[scheduler][core]") {
+  Story job(0, /*log=*/false, /*server_count=*/2, Story::Tables::kNotMade);
+  int beginnings = 0;
+  absl::Duration waited;
+  for (int i = 0; i < 40; ++i) {
+    const NodeId primary = job.Primary(job.run->routing()->shards[0]).node;
+    job.Kill({primary});
+    job.Start(primary == "server-1" ? 1 : 2);
+    // As the shell: time passes up to the next deadline of the job, and it is told.
+    while (!job.run->ended() && job.run->shards().has_lost()) {
+      const absl::Duration step = job.run->NextDeadline() - job.now;
+      REQUIRE(step > absl::ZeroDuration());
+      waited += step;
+      job.Pass(step);
+    }
+    if (job.run->ended()) break;
+    ++beginnings;
+    job.run->PlaceTask(Rank(0), Incarnation(101 + static_cast<uint64_t>(i)), "worker-1", "w:1",
+                       job.now, job.events);
+  }
+  CHECK(beginnings == 20);
+  CHECK(waited > absl::Minutes(2));
+  REQUIRE(job.run->state() == JobState::kFailed);
+  CHECK_THAT(job.View().failure.message,
+             Catch::Contains("the job has begun 20 times") &&
+                 Catch::Contains("servers died each time before it trained"));
+}
+
 TEST_CASE("Job: servers that die before any work is done cost it nothing but time",
           "[scheduler][core]") {
   const bool log = GENERATE(false, true);

@@ -119,10 +119,13 @@ struct StoredShard {
   Term term;
   Position position;           // Of the last whole record.
   std::string unique_id = {};  // JobPlan::unique_id of the job that wrote it.
+  // Of the life of the server that had all of the shard last. An older disk under the same name
+  // shows by it.
+  Incarnation life = {};
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(job, shard, term, position, unique_id);
+    archive(job, shard, term, position, unique_id, life);
   }
 };
 
@@ -206,6 +209,7 @@ struct TableReport {
   std::vector<ReplicaReport> replicas = {};  // Of shards whose primary is here.
   std::vector<CheckpointReport> checkpoints = {};
   std::optional<Making> making = {};
+  bool logs_begun = false;  // Of shards whose primary is here, durably, by this life of it.
 };
 
 struct TaskExit {

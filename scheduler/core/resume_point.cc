@@ -11,8 +11,7 @@ namespace {
 template <typename Value>
 absl::Status CheckRange(const char* field, Value value, Value low, Value high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(field, ": ", value, ", expected ", low, " to ", high));
+  return absl::DataLossError(absl::StrCat(field, ": ", value, ", expected ", low, " to ", high));
 }
 
 absl::Status CheckUntrained(const std::vector<Range>& untrained, int64_t samples) {

@@ -294,6 +294,7 @@ class SchedulerCore {
   void NoteClosing(const Node& node, Instant now, Actions& actions);
   DrainReply DrainState(const NodeId& node) const;
   bool MayStop(const NodeId& node) const;
+  std::vector<JobId> AwaitLogOf(const NodeId& node) const;  // Jobs whose shards may be there alone.
   bool MayMoveTask(const TaskKey& task) const;
   void RefuseTask(const TaskKey& key, Actions& actions);  // The task is not wanted any more.
 

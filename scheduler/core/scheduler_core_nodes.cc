@@ -88,7 +88,16 @@ void SchedulerCore::MoveTasks(Instant now, Actions& actions) {
   }
 }
 
+std::vector<JobId> SchedulerCore::AwaitLogOf(const NodeId& node) const {
+  std::vector<JobId> jobs;
+  for (const auto& [number, job] : running_) {
+    if (RunOf(job)->AwaitsLogOf(node)) jobs.push_back(job);
+  }
+  return jobs;
+}
+
 bool SchedulerCore::MayStop(const NodeId& node) const {
+  if (!AwaitLogOf(node).empty()) return false;
   const Node* found = membership_.Find(node);
   if (found == nullptr || !found->alive) return true;
   return found->closing() && slots_.Taken(node) == 0 && ShardsOn(node) == 0;
@@ -100,11 +109,14 @@ DrainReply SchedulerCore::DrainState(const NodeId& node) const {
   reply.tasks = slots_.Taken(node);
   if (reply.safe_to_stop) return reply;
   const Node* found = membership_.Find(node);
-  if (!found->closing()) {
+  if (found != nullptr && found->alive && !found->closing()) {
     reply.detail = absl::StrCat(node, " is in use");
     return reply;
   }
   std::vector<std::string> what;
+  if (const std::vector<JobId> jobs = AwaitLogOf(node); !jobs.empty()) {
+    what.push_back(absl::StrCat(absl::StrJoin(jobs, ", "), " waits for the log on its disk"));
+  }
   std::vector<JobId> moving;
   std::vector<JobId> stuck;
   for (const auto& [number, job] : running_) {

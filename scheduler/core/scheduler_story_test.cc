@@ -230,6 +230,37 @@ TEST_CASE("Scheduler: all servers of a job with a log die, and it goes on when t
   story.cluster.CheckTrained(plan);
 }
 
+TEST_CASE("Scheduler: a server whose log a job waits for is not said to be safe to stop",
+          "[scheduler][core]") {
+  Story story(2, 1);
+  JobPlan plan = Plan("job-1", 1, Mode::kSsp);
+  plan.train_count = 100'000;
+  plan.log = true;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  story.cluster.Kill("server-1");
+  story.cluster.Kill("server-2");
+  REQUIRE(story.cluster.RunUntil(
+      [&] { return story.cluster.View("job-1").phase == JobPhase::kRecovering; },
+      absl::Seconds(5)));
+  story.cluster.AddServer("server-2");
+  story.cluster.Run(absl::Seconds(1));
+  uint64_t ticket = 1'000'000;
+  // One that is dead, and one that came back with the log and holds nothing yet.
+  for (const char* name : {"server-1", "server-2"}) {
+    Actions actions;
+    REQUIRE_OK(story.cluster.core().DrainNode(Ticket(ticket++), name, false, absl::ZeroDuration(),
+                                              story.cluster.now(), actions));
+    REQUIRE(actions.drain_replies.size() == 1);
+    CHECK_FALSE(actions.drain_replies[0].safe_to_stop);
+    CHECK(actions.drain_replies[0].detail == "job-1 waits for the log on its disk");
+    story.cluster.Drain(name, /*cancel=*/true);
+  }
+  story.cluster.AddServer("server-1");
+  REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  story.cluster.CheckTrained(plan);
+}
+
 TEST_CASE("Scheduler: one that is cut off for longer than the leases takes nobody for dead",
           "[scheduler][core]") {
   for (const Mode mode : {Mode::kBsp, Mode::kSsp, Mode::kAsp}) {

@@ -82,7 +82,7 @@ void ShardMap::SetStored(const NodeId& server, absl::Span<const StoredShard> sto
   it->second.stored.clear();
   for (const StoredShard& shard : stored) {
     if (shard.job != routing_.job || shard.unique_id != unique_id) continue;
-    it->second.stored[shard.shard] = {shard.term, shard.position};
+    it->second.stored[shard.shard] = {shard.term, shard.position, shard.life};
   }
   settled_ = false;
 }
@@ -131,8 +131,16 @@ void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
       }
     }
   }
+  if (report.logs_begun) ForgetWriters(it->second);
   for (const ReplicaReport& replica : report.replicas) {
     TakeReplicaReport(it->second, report.routing, replica);
+  }
+}
+
+void ShardMap::ForgetWriters(const Server& server) {
+  for (Shard& shard : shards_) {
+    const bool read = server.applied >= Generation(shard.term.value());
+    if (read && !shard.lost && shard.primary == server.ref) shard.writers.clear();
   }
 }
 
@@ -197,6 +205,10 @@ void ShardMap::BuryDead(Shard& shard, Instant now) {
     // Those in sync stay, dead as they are: they are the last who held all of it.
     if (std::erase_if(shard.replicas, [](const Copy& copy) { return !copy.in_sync; }) > 0) {
       changed_ = true;
+    }
+    shard.writers.try_emplace(shard.primary.node, shard.primary.incarnation);
+    for (const Copy& copy : shard.replicas) {
+      shard.writers.try_emplace(copy.server.node, copy.server.incarnation);
     }
     return;
   }
@@ -269,6 +281,12 @@ bool ShardMap::MayReadLog(const Shard& shard, const NodeId& node) const {
   return servers_.contains(shard.primary.node) || failed_.contains(shard.primary.node);
 }
 
+bool ShardMap::IsOfOlderDisk(const Shard& shard, const NodeId& node, const LogEnd& log) {
+  const auto writer = shard.writers.find(node);
+  return writer != shard.writers.end() && log.life < writer->second &&
+         !Planted(PlantedBug::kReadOlderDisk);
+}
+
 // The holder whose log reaches furthest; the primary of two that are equal. A log from before the
 // job went back to a checkpoint is of a course that is given up.
 const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
@@ -279,8 +297,8 @@ const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
     if (server == servers_.end() || !MayReadLog(shard, node)) continue;
     const auto stored = server->second.stored.find(shard.key);
     if (stored == server->second.stored.end()) continue;
-    if (stored->second.term < restore_term_) continue;
-    if (best != nullptr && stored->second <= best_end) continue;
+    if (stored->second.term < restore_term_ || IsOfOlderDisk(shard, node, stored->second)) continue;
+    if (best != nullptr && !stored->second.ReachesBeyond(best_end)) continue;
     best = &server->second;
     best_end = stored->second;
   }
@@ -338,6 +356,7 @@ bool ShardMap::PlaceAnew() {
     shard.lost = false;
     shard.replicas.clear();
     shard.logs.clear();
+    shard.writers.clear();
     shard.left.clear();
     shard.move_to.clear();
     shard.term = Term(Next().value());
@@ -381,6 +400,14 @@ int ShardMap::CopiesOn(const NodeId& server) const {
     }
   }
   return count;
+}
+
+bool ShardMap::HeldLost(const NodeId& server) const {
+  return std::any_of(shards_.begin(), shards_.end(), [&server](const Shard& shard) {
+    if (!shard.lost) return false;
+    const std::vector<NodeId> holders = Holders(shard);
+    return std::find(holders.begin(), holders.end(), server) != holders.end();
+  });
 }
 
 bool ShardMap::CanMoveFrom(const NodeId& server) const {

@@ -95,8 +95,10 @@ class ShardMap {
 
   // ---- what is
   const Routing& routing() const { return routing_; }
-  bool IsUsed(const NodeId& server) const;       // The table names it, in whatever life.
-  int CopiesOn(const NodeId& server) const;      // Primaries and replicas of its present life.
+  bool IsUsed(const NodeId& server) const;   // The table names it, in whatever life.
+  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
+  // It is one of the last that held all of a shard that is lost: its log may be what is left of it.
+  bool HeldLost(const NodeId& server) const;
   bool CanMoveFrom(const NodeId& server) const;  // Another server could take what is on it.
   // The servers that are primaries now, alive, with the generation that made them so.
   absl::btree_map<NodeId, Generation> Primaries() const;
@@ -114,10 +116,13 @@ class ShardMap {
   struct LogEnd {
     Term term;
     Position position;
-    friend auto operator<=>(const LogEnd&, const LogEnd&) = default;
+    Incarnation life;  // Of the server that had all of the shard last.
+    bool ReachesBeyond(const LogEnd& other) const {
+      return std::pair(term, position) > std::pair(other.term, other.position);
+    }
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(term, position);
+      archive(term, position, life);
     }
   };
   struct Server {
@@ -149,6 +154,9 @@ class ShardMap {
     Instant fenced_at;  // The primary is dead and answers no reads from then on.
     // Others whose logs hold all of it, until the primary has read its own.
     std::vector<NodeId> logs;
+    // The lives of all who held all of it when it was lost, until the primary has begun its own log:
+    // a log of an earlier life is of a disk that was not there then.
+    absl::btree_map<NodeId, Incarnation> writers;
     NodeId move_to;  // Is to become primary once it is filled. Empty: none.
     NodeId avoid;    // Did not answer the last time. Empty: none.
     // Live servers whose copy left the table, and when: a new copy there must not be taken for the
@@ -156,7 +164,8 @@ class ShardMap {
     absl::btree_map<NodeId, Generation> left;
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(key, elements, primary, term, replicas, lost, fenced_at, logs, move_to, avoid, left);
+      archive(key, elements, primary, term, replicas, lost, fenced_at, logs, writers, move_to,
+              avoid, left);
     }
   };
   struct Load {
@@ -190,10 +199,12 @@ class ShardMap {
   void PlanMoves();
   bool StartMove(const NodeId& from, const NodeId& to, int64_t spread);
   void PlaceMissing();
-  bool PlaceOne(Shard& shard);  // False: no server can take one now.
+  bool PlaceOne(Shard& shard);               // False: no server can take one now.
+  void ForgetWriters(const Server& server);  // Of shards whose log it has begun itself.
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
   static std::vector<NodeId> Holders(const Shard& shard);
   bool MayReadLog(const Shard& shard, const NodeId& node) const;
+  static bool IsOfOlderDisk(const Shard& shard, const NodeId& node, const LogEnd& log);
   const Server* LogHolder(const Shard& shard) const;  // Null: none has come back.
   void TakeFromLog(Shard& shard);
   void Render();  // Makes routing_ of shards_.

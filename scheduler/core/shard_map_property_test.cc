@@ -200,6 +200,7 @@ class World {
     const ServerRef ref = server.ref;
     logs_[ref.node] = server.held;
     for (const auto& [key, position] : server.held) log_terms_[ref.node][key] = Current(key).term;
+    log_lives_[ref.node] = ref.incarnation;
     servers_.erase(ref.node);
     std::erase_if(late_, [&](const auto& entry) { return entry.first == ref.node; });
     const Instant fenced_at = now_ + (dice_.Chance(0.5) ? absl::ZeroDuration() : kFence);
@@ -214,7 +215,8 @@ class World {
     if (!dice_.Chance(0.5)) return;
     std::vector<StoredShard> stored;
     for (const auto& [key, position] : logs_[ref.node]) {
-      stored.push_back({"job-1", key, log_terms_[ref.node][key], Position(position)});
+      stored.push_back(
+          {"job-1", key, log_terms_[ref.node][key], Position(position), "", log_lives_[ref.node]});
       stored.push_back({"job-2", key, Term(9), Position(9)});
     }
     map_->SetStored(ref.node, stored);
@@ -420,6 +422,7 @@ class World {
   absl::btree_map<ShardKey, Instant> fenced_;
   absl::btree_map<NodeId, absl::btree_map<ShardKey, int64_t>> logs_;    // Of dead lives.
   absl::btree_map<NodeId, absl::btree_map<ShardKey, Term>> log_terms_;  // Of those.
+  absl::btree_map<NodeId, Incarnation> log_lives_;
   std::vector<std::pair<NodeId, TableReport>> late_;
   std::string error_;
   int promotions_ = 0;
@@ -441,7 +444,7 @@ TEST_CASE("Shard map: a log of before the job went back to a checkpoint is not r
     map.Settle(now);
     REQUIRE(map.has_lost());
     map.SetServer({.node = "server-1", .incarnation = Incarnation(incarnation)}, false);
-    const StoredShard log{"job-1", key, stored, Position(100)};
+    const StoredShard log{"job-1", key, stored, Position(100), "", Incarnation(incarnation - 1)};
     map.SetStored("server-1", {&log, 1});
     map.Settle(now);
   };

@@ -97,6 +97,7 @@ void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
     captures_.clear();
     read_lease_ = Instant();
   }
+  if (options_.log != nullptr) options_.log->BeginLife(incarnation);
   options_.jobs->DropAll(absl::NotFoundError(
       absl::StrCat(node_id, " has begun a new life and holds nothing of its last one")));
 }
@@ -120,6 +121,7 @@ void ServerAgent::FillState(v1::SyncNodeRequest& request) {
 void ServerAgent::FillHeld(const Entry& entry, v1::TableState* state) {
   state->set_routing_generation(entry.job->routing_generation().value());
   state->set_membership_generation(entry.job->membership_generation().value());
+  state->set_logs_begun(entry.job->logs_begun());
   for (v1::ReplicaState& replica : entry.job->ReplicaStates()) {
     *state->add_replicas() = std::move(replica);
   }

@@ -55,8 +55,8 @@ HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
                     .log_bytes = &log_bytes_,
                     .capture = [this](const ShardKey& key) { return CaptureAll(key); }},
       factory_(std::move(factory)),
-      install_memory_(std::make_shared<InstallMemory>(
-          AccountOf(*factory_, ShardFactory::Account::kInstalls))),
+      install_memory_(
+          std::make_shared<InstallMemory>(AccountOf(*factory_, ShardFactory::Account::kInstalls))),
       tables_(factory_),
       key_lists_(options_.key_lists, AccountOf(*factory_, ShardFactory::Account::kKeyLists)),
       snapshots_(options_.snapshots, AccountOf(*factory_, ShardFactory::Account::kSnapshots)) {}

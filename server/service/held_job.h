@@ -200,6 +200,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   const JobId& job() const { return options_.job; }
   Incarnation incarnation() const { return options_.incarnation; }
   Generation routing_generation() const;
+  // The logs of the shards whose primary is here say durably that this life has them. True without
+  // a log.
+  bool logs_begun() const;
   Generation membership_generation() const;
   v1::RoutingTable routing() const;
   absl::Status failure() const;
@@ -317,6 +320,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Snapshots of other shards that are due for the log, once there is room for them.
+  bool LogsBegunLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SettleLogsLocked(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // ---- held_job_capture.cc: moments of the job that are read while it goes on.

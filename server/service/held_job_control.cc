@@ -295,6 +295,11 @@ std::vector<HeldCopy> HeldJob::Copies() const {
   return copies;
 }
 
+bool HeldJob::logs_begun() const {
+  absl::MutexLock lock(&mutex_);
+  return LogsBegunLocked();
+}
+
 Generation HeldJob::routing_generation() const {
   absl::MutexLock lock(&mutex_);
   return Generation(routing_.generation());

@@ -189,12 +189,20 @@ void HeldJob::OnLogged(const ShardKey& shard, Term term, Position position) {
     absl::MutexLock lock(&mutex_);
     const auto it = links_.find(shard);
     if (!closed_.ok() || it == links_.end()) return;
+    const bool had_begun = it->second->log_begun();
     it->second->OnLogged(term, position, &effects.ended);
+    if (!had_begun && LogsBegunLocked()) effects.report = true;
     SettleLinkLocked(*it->second, &effects);
     SettleLogsLocked(&effects);
     UnpinUnreadLocked();
   }
   Perform(effects);
+}
+
+bool HeldJob::LogsBegunLocked() const {
+  return std::all_of(links_.begin(), links_.end(), [](const auto& entry) {
+    return !entry.second->is_primary() || entry.second->log_begun();
+  });
 }
 
 void HeldJob::SettleLocked(Sink& sink, Effects* effects) {

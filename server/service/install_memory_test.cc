@@ -8,8 +8,7 @@ namespace {
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 
 TEST_CASE("Install memory: what streams take together is bounded, and comes back", "[server]") {
-  const auto memory =
-      std::make_shared<InstallMemory>([](int64_t) { return absl::OkStatus(); });
+  const auto memory = std::make_shared<InstallMemory>([](int64_t) { return absl::OkStatus(); });
   REQUIRE_OK_AND_ASSIGN(InstallMemory::Share first, memory->Take(InstallMemory::kBytesMax - 10));
   REQUIRE_OK_AND_ASSIGN(const InstallMemory::Share second, memory->Take(10));
   CHECK_STATUS(memory->Take(1), kExhausted,

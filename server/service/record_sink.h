@@ -31,6 +31,8 @@ class RecordSink {
  public:
   virtual ~RecordSink() = default;
 
+  // What follows is of this life of the server.
+  virtual void BeginLife(Incarnation /*life*/) {}
   // What follows of the job is of the one with this unique id (proto/scheduler.proto). One that
   // keeps logs longer than jobs live must not take another's log for this one's.
   virtual void Identify(const JobId& /*job*/, const std::string& /*unique_id*/) {}

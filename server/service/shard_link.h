@@ -103,6 +103,10 @@ class ShardLink {
   // the shard is held, or the log is not due.
   void Settle();
   bool log_due() const { return log_due_; }
+  // In the term that is held, durably; or there is none.
+  bool log_begun() const {
+    return options_->log == nullptr || (!log_due_ && replication_.logged() >= Position(0));
+  }
   // What is to be reported, ordered by replica; `changed` tells whether it was different before.
   std::vector<v1::ReplicaState> Reports() const;
   bool ReportsChanged();

@@ -101,9 +101,10 @@ TEST_CASE("FileRowDisks: nothing is left in the folder, whatever way the process
   CHECK(FilesIn(path) == own);  // As SIGKILL would leave it.
 }
 
-TEST_CASE("FileRowDisks: a folder that somebody else has filled is refused and left as it is "
-          "(issue 20)",
-          "[server][storage]") {
+TEST_CASE(
+    "FileRowDisks: a folder that somebody else has filled is refused and left as it is "
+    "(issue 20)",
+    "[server][storage]") {
   const std::string path = TestPath("somebodys");
   std::filesystem::create_directories(path + "/2024");
   std::ofstream(path + "/2024/table.csv") << "somebody's rows";

@@ -146,15 +146,15 @@ void JobLog::StartBatch() {
 }
 
 FrameHead JobLog::NextHead(LogFrameType type) {
-  return {.type = static_cast<uint32_t>(type),
-          .sequence = sequence_++,
-          .synced_bytes = synced_bytes_};
+  return {
+      .type = static_cast<uint32_t>(type), .sequence = sequence_++, .synced_bytes = synced_bytes_};
 }
 
 void JobLog::AddShardFrame(LogFrame frame, const google::protobuf::MessageLite* message) {
   StartBatch();
   const int64_t begin = batch_.bytes();
   frame = Moved(frame, segment_, sequence_, batch_offset_ + begin);
+  frame.life = life_;
   std::string payload;
   EncodeLogFrame(frame, &payload);
   batch_.Append(NextHead(frame.type), payload, message);
@@ -300,7 +300,8 @@ std::vector<StoredState> JobLog::Stored() const {
   std::vector<StoredState> stored;
   for (const auto& [key, shard] : index_.shards()) {
     if (shard.base_frame.type == LogFrameType::kForget) continue;
-    stored.push_back({.shard = key, .term = shard.term(), .position = shard.position()});
+    stored.push_back(
+        {.shard = key, .term = shard.term(), .position = shard.position(), .life = shard.life()});
   }
   return stored;
 }

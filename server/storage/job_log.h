@@ -50,6 +50,7 @@ struct StoredState {
   ShardKey shard;
   Term term;
   Position position;
+  Incarnation life = {};  // Of the server that had all of it last.
   friend bool operator==(const StoredState&, const StoredState&) = default;
 };
 
@@ -67,6 +68,9 @@ class JobLog {
                                                       const Options& options);
   // Removes all of it. A folder that is missing is removed. Errors: the disk's.
   static absl::Status Remove(Disk& disk, const std::string& folder);
+
+  // What follows is written by this life of the server.
+  void set_life(Incarnation life) { life_ = life; }
 
   // Each adds to the batch, to which the message's large fields are lent: it lives and does not
   // change until the next Commit. Records follow a Begin of the same term without gaps in their
@@ -132,6 +136,7 @@ class JobLog {
   LogIndex index_;
   absl::btree_map<ShardKey, Tail> tails_;
   uint64_t next_base_ = 1;
+  Incarnation life_;
   absl::Status failure_;
 
   std::unique_ptr<WritableFile> file_;  // The last segment. Null: a new one is to be begun.

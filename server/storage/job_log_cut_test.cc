@@ -89,12 +89,9 @@ struct Variant {
   Unsynced how;
   int seeds;
 };
-constexpr Variant kVariants[] = {{Unsynced::kLost, 1},
-                                 {Unsynced::kKept, 1},
-                                 {Unsynced::kTornAtByte, 12},
-                                 {Unsynced::kTornAtSector, 3},
-                                 {Unsynced::kTornZeros, 12},
-                                 {Unsynced::kAnySectors, 12}};
+constexpr Variant kVariants[] = {{Unsynced::kLost, 1},        {Unsynced::kKept, 1},
+                                 {Unsynced::kTornAtByte, 12}, {Unsynced::kTornAtSector, 3},
+                                 {Unsynced::kTornZeros, 12},  {Unsynced::kAnySectors, 12}};
 
 TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[server][storage]") {
   const LogStory story(3, kSteps);

@@ -206,6 +206,24 @@ TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in"
   CHECK_STATUS(ReadState(*log), absl::StatusCode::kDataLoss, files.back());
 }
 
+TEST_CASE("JobLog: it says which life of the server had all of a shard last", "[server][storage]") {
+  auto disk = std::make_shared<SimDisk>(1);
+  const auto life = [](const JobLog& log) { return log.Stored().at(0).life; };
+  auto log = Open(*disk);
+  log->set_life(Incarnation(3));
+  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  REQUIRE_OK(log->Commit());
+  CHECK(life(*log) == Incarnation(3));
+  log = Open(*disk);
+  CHECK(life(*log) == Incarnation(3));
+  log->set_life(Incarnation(7));
+  log->Continue(kA, Term(2), Position(0));
+  CHECK(life(*log) == Incarnation(3));  // Not durable yet.
+  REQUIRE_OK(log->Commit());
+  CHECK(life(*log) == Incarnation(7));
+  CHECK(life(*Open(*disk)) == Incarnation(7));
+}
+
 TEST_CASE("JobLog: a log of format 1 is refused and left as it is", "[server][storage]") {
   SimDisk disk(5);
   std::unique_ptr<JobLog> log = Open(disk);
@@ -216,7 +234,7 @@ TEST_CASE("JobLog: a log of format 1 is refused and left as it is", "[server][st
   REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file, disk.Create(files.back()));
   REQUIRE_OK(file->Append(bytes.replace(0, 4, "CAPF")));
   CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
-               files.back() + ": at byte 0 there is a frame of format 1, expected format 2");
+               files.back() + ": at byte 0 there is a frame of format 1, expected format 3");
   CHECK(disk.files() == files);
 }
 

@@ -36,7 +36,6 @@ absl::Time LogCollector::UnclaimedSince(const std::string& log) {
 }
 
 void LogCollector::OnLiving(const absl::btree_set<std::string>& living) {
-  log_->BeginLife();
   unclaimed_.clear();
   for (const ServerLog::LogName& log : log_->Names()) {
     if (living.contains(log.unique_id)) {

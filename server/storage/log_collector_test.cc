@@ -63,18 +63,26 @@ struct Fixture {
     return disk.List("logs").value();
   }
 
+  // As the server's agent at each registration.
+  void Register(const absl::btree_set<std::string>& living) {
+    collector->OnLiving(living);
+    log->BeginLife(life = life.Next());
+  }
+
   SimDisk disk{1};
+  Incarnation life{1};
   absl::Time now = absl::FromUnixSeconds(1'000'000);
   std::deque<TaskRunner::Task> tasks;
   std::unique_ptr<ServerLog> log;
   std::unique_ptr<LogCollector> collector;
 };
 
-TEST_CASE("LogCollector: the log of a job that ended while its server was away goes after the "
-          "grace (issue 20)",
-          "[server][storage]") {
+TEST_CASE(
+    "LogCollector: the log of a job that ended while its server was away goes after the "
+    "grace (issue 20)",
+    "[server][storage]") {
   Fixture f;
-  f.collector->OnLiving({"aa-1"});
+  f.Register({"aa-1"});
   CHECK(f.After(absl::ZeroDuration()) == kBoth);  // Never at once.
   CHECK(f.After(LogCollector::kGrace - absl::Seconds(1)) == kBoth);
   CHECK(f.After(absl::Seconds(1)) == Strings{"job-1.aa-1"});
@@ -84,24 +92,24 @@ TEST_CASE("LogCollector: the log of a job that ended while its server was away g
 
 TEST_CASE("LogCollector: the grace runs on while the server is away", "[server][storage]") {
   Fixture f;
-  f.collector->OnLiving({"aa-1"});
+  f.Register({"aa-1"});
   f.now += LogCollector::kGrace;
   f.Start();
   CHECK(f.After(absl::ZeroDuration()) == kBoth);  // The scheduler has not been asked again.
-  f.collector->OnLiving({"aa-1"});
+  f.Register({"aa-1"});
   CHECK(f.After(absl::ZeroDuration()) == Strings{"job-1.aa-1"});
 }
 
 TEST_CASE("LogCollector: a log whose job lives again stays, and is given the whole grace later",
           "[server][storage]") {
   Fixture f;
-  f.collector->OnLiving({"aa-1"});
+  f.Register({"aa-1"});
   f.now += LogCollector::kGrace - absl::Seconds(1);
-  SECTION("at the next registration") { f.collector->OnLiving({"aa-1", "aa-2"}); }
+  SECTION("at the next registration") { f.Register({"aa-1", "aa-2"}); }
   SECTION("by its assignment to this server") { f.log->Identify("job-2", "aa-2"); }
   CHECK(f.After(LogCollector::kGrace) == kBoth);
   f.Start();
-  f.collector->OnLiving({"aa-1"});
+  f.Register({"aa-1"});
   CHECK(f.After(LogCollector::kGrace - absl::Seconds(1)) == kBoth);
   CHECK(f.After(absl::Seconds(1)) == Strings{"job-1.aa-1"});
 }
@@ -109,11 +117,11 @@ TEST_CASE("LogCollector: a log whose job lives again stays, and is given the who
 TEST_CASE("LogCollector: a mark of a time to come, or that says nothing, is made anew",
           "[server][storage]") {
   Fixture f;
-  f.collector->OnLiving({"aa-1"});
+  f.Register({"aa-1"});
   SECTION("the calendar was set back") { f.now -= absl::Hours(1000); }
   SECTION("it is empty") { REQUIRE_OK(f.disk.Create("logs/job-2.aa-2/unclaimed")); }
   f.Start();
-  f.collector->OnLiving({"aa-1"});
+  f.Register({"aa-1"});
   CHECK(f.After(LogCollector::kGrace - absl::Seconds(1)) == kBoth);
   CHECK(f.After(absl::Seconds(1)) == Strings{"job-1.aa-1"});
 }
@@ -125,7 +133,7 @@ TEST_CASE("LogCollector: a folder without a job's unique id is nobody's to remov
   REQUIRE_OK(f.disk.Create("logs/job-3/notes"));
   REQUIRE_OK(f.disk.MakeFolder("logs/www.example.org"));
   f.Start();
-  f.collector->OnLiving({});
+  f.Register({});
   CHECK(f.After(LogCollector::kGrace) == Strings{"job-3", "www.example.org"});
 }
 

@@ -37,6 +37,7 @@ struct LogFrame {
   uint64_t base = 0;  // Number of the Begin or Forget that it is, or that it follows.
   Term term;
   Position position;
+  Incarnation life;  // Of the server that wrote it.
   uint64_t segment = 0;
   uint64_t sequence = 0;  // Of the frame in its segment.
   int64_t begin = 0;      // [begin, begin + bytes) of the segment.
@@ -44,7 +45,7 @@ struct LogFrame {
 };
 
 // The head of a frame's payload, before the message.
-inline constexpr size_t kLogFrameHeadBytes = 32;
+inline constexpr size_t kLogFrameHeadBytes = 40;
 void EncodeLogFrame(const LogFrame& frame, std::string* payload);
 // Type and place are left as they are. REQUIRES: at least kLogFrameHeadBytes.
 void DecodeLogFrame(absl::string_view payload, LogFrame* frame);
@@ -74,6 +75,10 @@ class LogIndex {
 
     // Of what stands there. REQUIRES: begun.
     Term term() const { return terms.empty() ? base_frame.term : terms.rbegin()->second.term; }
+    // Of the server that had all of it last.
+    Incarnation life() const {
+      return terms.empty() ? base_frame.life : terms.rbegin()->second.life;
+    }
     Position position() const {
       return records.empty() ? base_frame.position : records.rbegin()->first;
     }

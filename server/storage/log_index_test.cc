@@ -112,7 +112,8 @@ TEST_CASE("LogIndex: a shard goes on in later terms, and each record is of its o
 }
 
 TEST_CASE("LogIndex: heads of frames and segments survive a round trip", "[server][storage]") {
-  const LogFrame frame = Record(1ull << 60, 1ll << 50, 1, 2);
+  LogFrame frame = Record(1ull << 60, 1ll << 50, 1, 2);
+  frame.life = Incarnation(1ull << 40);
   std::string payload;
   EncodeLogFrame(frame, &payload);
   CHECK(payload.size() == kLogFrameHeadBytes);
@@ -122,6 +123,7 @@ TEST_CASE("LogIndex: heads of frames and segments survive a round trip", "[serve
   CHECK(read.base == frame.base);
   CHECK(read.term == frame.term);
   CHECK(read.position == frame.position);
+  CHECK(read.life == frame.life);
 
   SegmentHead head{.number = 9};
   head.before = {{3, 77}, {8, -1}};

@@ -1,6 +1,7 @@
 #include "server/storage/record_file.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +13,9 @@
 namespace capstan::server {
 namespace {
 
-constexpr uint32_t kMagic = 0x32504143;           // "CAP2"
-constexpr uint32_t kMagicOfFormat1 = 0x46504143;  // "CAPF": frames without synced bytes.
+constexpr uint32_t kMagic = 0x4C504143;  // "CAPL": no bit away from an earlier one.
+// Of earlier formats: 1, whose frames have no synced bytes, and 2, whose shards have no writer.
+constexpr uint32_t kEarlierMagics[] = {0x46504143, 0x32504143};  // "CAPF", "CAP2"
 constexpr uint32_t kHeaderMark = 0xA5444145;
 constexpr uint32_t kTrailerMark = 0xA5444E45;
 constexpr size_t kHeaderBytes = 40;
@@ -46,8 +48,13 @@ absl::StatusOr<Header> DecodeHeader(absl::string_view bytes) {
   return header;
 }
 
-bool BeginsWith(absl::string_view bytes, uint32_t magic) {
-  return bytes.size() >= sizeof(magic) && GetLe32(bytes, 0) == magic;
+// The earlier format that there is a frame of; 0: of none.
+int EarlierFormat(absl::string_view bytes) {
+  if (bytes.size() < sizeof(kMagic)) return 0;
+  const auto found =
+      std::find(std::begin(kEarlierMagics), std::end(kEarlierMagics), GetLe32(bytes, 0));
+  if (found == std::end(kEarlierMagics)) return 0;
+  return static_cast<int>(found - std::begin(kEarlierMagics)) + 1;
 }
 
 }  // namespace
@@ -84,23 +91,23 @@ RecordReader::RecordReader(std::string path, absl::string_view bytes, uint64_t f
 
 absl::Status RecordReader::Check(Frame* frame) const {
   const absl::string_view rest = bytes_.substr(at_);
-  if (BeginsWith(rest, kMagicOfFormat1)) {
-    return absl::DataLossError("there is a frame of format 1, expected format 2");
+  if (const int format = EarlierFormat(rest); format > 0) {
+    return absl::DataLossError(
+        absl::StrCat("there is a frame of format ", format, ", expected format 3"));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const Header header, DecodeHeader(rest));
   const uint64_t payload_bytes = header.payload_bytes;
   if (payload_bytes > rest.size() || kFrameOverheadBytes + payload_bytes > rest.size()) {
-    return absl::DataLossError(absl::StrCat("the frame has ", payload_bytes,
-                                            " bytes, expected at most ", rest.size()));
+    return absl::DataLossError(
+        absl::StrCat("the frame has ", payload_bytes, " bytes, expected at most ", rest.size()));
   }
   const size_t trailer = kHeaderBytes + payload_bytes;
   const uint32_t crc = MaskCrc(Crc32cOf(rest.substr(0, trailer)));
   const bool checked = !Planted(PlantedBug::kIgnoreChecksum);
   if ((checked && GetLe32(rest, trailer) != crc) || GetLe32(rest, trailer + 4) != kTrailerMark) {
-    return absl::DataLossError(absl::StrCat("the frame of ", payload_bytes,
-                                            " bytes has the checksum ",
-                                            absl::Hex(GetLe32(rest, trailer)), ", expected ",
-                                            absl::Hex(crc)));
+    return absl::DataLossError(
+        absl::StrCat("the frame of ", payload_bytes, " bytes has the checksum ",
+                     absl::Hex(GetLe32(rest, trailer)), ", expected ", absl::Hex(crc)));
   }
   if (header.head.sequence != next_sequence_) {
     return absl::DataLossError(
@@ -140,7 +147,7 @@ absl::StatusOr<std::optional<Frame>> RecordReader::Next() {
     return frame;
   }
   const std::string place = absl::StrCat(path_, ": at byte ", whole_bytes(), " ", wrong.message());
-  if (BeginsWith(bytes_.substr(at_), kMagicOfFormat1)) return absl::DataLossError(place);
+  if (EarlierFormat(bytes_.substr(at_)) > 0) return absl::DataLossError(place);
   const int64_t synced = SyncedBytes();
   if (synced > whole_bytes() || Planted(PlantedBug::kTakeTearForDamage)) {
     return absl::DataLossError(absl::StrCat(place, "; ", synced, " bytes had been synced"));

@@ -88,6 +88,7 @@ std::vector<v1::StoredShard> ServerLog::Stored() const {
       shard.set_shard(state.shard.shard.value());
       shard.set_term(state.term.value());
       shard.set_position(state.position.value());
+      shard.set_incarnation(state.life.value());
     }
   }
   return shards;
@@ -109,8 +110,9 @@ std::vector<ServerLog::LogName> ServerLog::Names() const {
   return names;
 }
 
-void ServerLog::BeginLife() {
+void ServerLog::BeginLife(Incarnation life) {
   const absl::MutexLock lock(&mutex_);
+  life_ = life;
   identified_.clear();
 }
 
@@ -225,6 +227,7 @@ void ServerLog::Enqueue(Entry entry) {
       entry.record.reset();
     }
     if (entry.log.empty()) entry.log = NameOf(entry.job);
+    entry.life = life_;
     ++unwritten_[entry.log];
     queue_.push_back(std::move(entry));
     if (draining_) return;
@@ -329,6 +332,7 @@ absl::Status ServerLog::WriteEntry(const Entry& entry, Job& job, Reached& writte
     job.failure = absl::OkStatus();
   }
   if (!job.failure.ok()) return job.failure;
+  job.log->set_life(entry.life);
   if (entry.kind == Entry::Kind::kForget) {
     job.log->Forget(entry.shard);
     job.gone.erase(entry.shard);

@@ -79,8 +79,6 @@ class ServerLog final : public RecordSink {
   };
   // All logs on the disk that were written for a job with a unique id.
   std::vector<LogName> Names() const;
-  // A new life begins: jobs that were identified before are held no more.
-  void BeginLife();
   bool IsIdentified(const std::string& name) const;  // As a job's log, in this life.
   void Remove(const std::string& name);              // As ForgetJob, of any log.
 
@@ -90,6 +88,8 @@ class ServerLog final : public RecordSink {
   absl::Status Read(const JobId& job, const ShardKey& shard, const JobLog::Install& install,
                     const JobLog::Replay& replay) const;
 
+  // Jobs that were identified before are held no more.
+  void BeginLife(Incarnation life) override;
   void Identify(const JobId& job, const std::string& unique_id) override;
   void Begin(const JobId& job, const ShardKey& shard, Term term,
              std::shared_ptr<const v1::ShardSnapshot> snapshot,
@@ -113,6 +113,7 @@ class ServerLog final : public RecordSink {
     std::shared_ptr<CapturedRows> rows;  // Of the snapshot, if it is of a bucket.
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
+    Incarnation life = {};  // In which the call was made.
   };
   struct Job {
     mutable absl::Mutex mutex;
@@ -143,6 +144,7 @@ class ServerLog final : public RecordSink {
 
   const Options options_;
   mutable absl::Mutex mutex_;
+  Incarnation life_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<JobId, std::string> unique_ids_ ABSL_GUARDED_BY(mutex_);  // As identified last.
   absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);         // Logs, in this life.
   absl::btree_map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // By log.

@@ -54,7 +54,7 @@ void FakeCluster::Kill(const std::string& name) {
       const bool held =
           mine(route.server) || std::any_of(route.replicas.begin(), route.replicas.end(),
                                             [&](const ReplicaRef& r) { return mine(r.server); });
-      if (held) disk.push_back({job, route.key, route.term, Position(1)});
+      if (held) disk.push_back({job, route.key, route.term, Position(1), "", node.incarnation});
     }
   }
   if (!node.waiting || !owed_.contains(*node.waiting)) return;

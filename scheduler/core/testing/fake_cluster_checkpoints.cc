@@ -158,8 +158,8 @@ void FakeCluster::KeepStaying(const JobId& job) {
     if (!stays(one.id)) ledger.gone.insert(one.id);
     for (const CheckpointPart& part : one.parts) {
       if (!stays(one.id) || part.base == CheckpointId(0) || stays(part.base)) continue;
-      Fail(absl::StrCat(job, " checkpoint ", one.id.value(), " stays, its base ",
-                        part.base.value(), " goes"));
+      Fail(absl::StrCat(job, " checkpoint ", one.id.value(), " stays, its base ", part.base.value(),
+                        " goes"));
     }
   }
 }
