@@ -43,6 +43,13 @@ absl::string_view FaultName(Fault fault) {
       "tasks beyond a moment, and dead before they told",
       "task replaced while others were not heard",
       "link between a worker and a server dead for good",
+      "clock that stood still",
+      "group of writes that took seconds",
+      "restart with a disk that it had before",
+      "node drained",
+      "drained node stopped for good, its disk with it",
+      "checkpoint asked for",
+      "job stopped",
   };
   return kNames[static_cast<size_t>(fault)];
 }

@@ -52,6 +52,13 @@ enum class Fault : uint8_t {
   kMomentOverrun,
   kJoinedBehind,
   kLinkKilled,
+  kClockFrozen,
+  kSlowSync,
+  kOldDiskBack,
+  kNodeDrained,
+  kDrainedNodeGone,
+  kCheckpointAskedFor,
+  kJobStopped,
   kCount,
 };
 

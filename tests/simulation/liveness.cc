@@ -77,7 +77,8 @@ void Liveness::CheckDeath(const scheduler::NodeDied& died) {
   if (!since || *since > joined_[died.node]) return;  // Another process runs.
   const Instant now = world_->loop.Now();
   // Nobody can tell in the case of one node.
-  const bool cut_off = cut_since_ && now >= *cut_since_ + kNoticeLimit && alive_.size() >= 2;
+  const bool cut_off = cut_since_ && alive_.size() >= 2 &&
+                       now >= std::max(*cut_since_, world_->scheduler_late_until) + kNoticeLimit;
   if (!cut_off && now < world_->trouble_until + kForgetLimit) return;
   Fail(absl::StrCat("liveness: ", died.node, " lives, and was declared dead by a scheduler that ",
                     cut_off ? "is cut off itself: " : "could hear it: ", died.why));
@@ -139,6 +140,9 @@ void Liveness::CheckEnd(const std::optional<scheduler::JobView>& job) {
     case scheduler::JobState::kSucceeded:
       if (!exported_) Fail("liveness: the job succeeded and no model was written");
       return;
+    case scheduler::JobState::kStopped:
+      if (world_->faults[Fault::kJobStopped] > 0) return;
+      return Fail("liveness: nobody has stopped the job, and it is stopped");
     case scheduler::JobState::kFailed:
       if (MayFail(job->failure)) return;
       return Fail(absl::StrCat("liveness: the job may not fail like this: ", Describe(*job)));

@@ -158,6 +158,8 @@ std::vector<Mutant> MutantsOfServers() {
        "a server keeps a snapshot though it has more iterations than the moment"},
       {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica", "exactly once",
        "a push is acknowledged before the replicas have it", 35},
+      {PlantedBug::kReadOlderDisk, "read-older-disk", "versions",
+       "the log of a disk that a server had before is taken for that of its last one", 995},
       {PlantedBug::kPromoteStaleReplica, "promote-stale-replica", "liveness",
        "a replica that is still being filled becomes primary"},
       {PlantedBug::kAcceptOldTerm, "accept-old-term", "replica bytes",

@@ -12,7 +12,9 @@ Nemesis::Nemesis(World* world, Cluster* cluster)
     : world_(world),
       cluster_(cluster),
       prng_(Prng(world->options.seed).Fork(4)),
-      aimed_prng_(Prng(world->options.seed).Fork(12)) {}
+      aimed_prng_(Prng(world->options.seed).Fork(12)),
+      users_prng_(Prng(world->options.seed).Fork(15)),
+      machines_prng_(Prng(world->options.seed).Fork(19)) {}
 
 void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
@@ -48,6 +50,11 @@ void Nemesis::Start() {
   Once(chaos.strand_reader, &Nemesis::StrandReader);
   Once(chaos.join_behind, &Nemesis::JoinBehind);
   Once(chaos.kill_link, &Nemesis::KillLink);
+  Every(chaos.freeze_clock, &Nemesis::FreezeClock);
+  Every(chaos.flip_stored_bit, &Nemesis::FlipStoredBit);
+  Every(chaos.drain, &Nemesis::Drain);
+  Every(chaos.save, &Nemesis::SaveCheckpoint);
+  Once(chaos.stop, &Nemesis::StopJob);
   if (chaos.overrun_moment) world_->on_snapshot_asked = [this] { OverrunMoment(); };
 }
 
@@ -88,6 +95,7 @@ void Nemesis::Heal() {
     revive(*worker);
     for (Process* task : worker->TaskProcesses()) task->Resume();
   }
+  for (const NodeId& node : ever_drained_) cluster_->scheduler().EndDrain(node);
 }
 
 void Nemesis::Story(const std::string& text) {
@@ -312,6 +320,7 @@ void Nemesis::PauseFor(Process* process, absl::Duration time, Fault fault) {
   Story(absl::StrCat("pauses ", process->name(), " for ", absl::FormatDuration(time)));
   process->Pause();
   world_->TroubleFor(time);
+  if (process == &cluster_->scheduler().process()) world_->SchedulerLateFor(time);
   world_->loop.After(time, [process, life = process->life()] {
     if (process->life() == life) process->Resume();
   });
@@ -477,17 +486,6 @@ void Nemesis::StrandExporter() {
   for (const auto& server : cluster_->servers()) {
     Kill(server.get(), world_->options.chaos.down_max);
   }
-}
-
-void Nemesis::JumpClock() {
-  const auto host = static_cast<int>(prng_.Between(0, cluster_->hosts() - 1));
-  const absl::Duration jump =
-      prng_.Between(absl::Milliseconds(1), world_->options.chaos.clock_jump_max);
-  ++world_->faults[Fault::kClockJump];
-  Story(absl::StrCat("the clock of host ", host, " jumps by ", absl::FormatDuration(jump)));
-  cluster_->clock(host).Jump(jump);
-  world_->TroubleFor(absl::ZeroDuration());
-  cluster_->ClockJumped(host);
 }
 
 }  // namespace capstan::sim

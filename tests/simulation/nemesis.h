@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/time/time.h"
+#include "common/types/ids.h"
 #include "tests/simulation/cluster.h"
 #include "tests/simulation/prng.h"
 #include "tests/simulation/world.h"
@@ -34,6 +36,12 @@ class Nemesis {
   void OverrunMoment();
   void JoinBehind();
   void KillLink();
+  void Drain();
+  template <typename Node>
+  void Drain(Node* node, std::function<void()> kill);
+  void EndDrain(const NodeId& node);
+  void SaveCheckpoint();
+  void StopJob();
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.
   void CutOff(const std::vector<int>& one, const std::vector<int>& other, absl::Duration time,
               std::function<void()> mended = nullptr);
@@ -54,6 +62,8 @@ class Nemesis {
   void PauseTask();
   void StrandExporter();
   void JumpClock();
+  void FreezeClock();
+  void FlipStoredBit();
   void Pause(Process* process, Fault fault);
   void PauseFor(Process* process, absl::Duration time, Fault fault);
   void SleepInside(absl::Duration cut);
@@ -67,6 +77,10 @@ class Nemesis {
   Cluster* const cluster_;
   Prng prng_;
   Prng aimed_prng_;
+  Prng users_prng_;
+  Prng machines_prng_;
+  absl::btree_set<NodeId> drained_;       // Now: at most one.
+  absl::btree_set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
   bool overrun_ = false;
   bool healed_ = false;
   std::vector<std::function<void()>> undo_;  // Of cuts and clogs that are on.

@@ -17,6 +17,12 @@ constexpr uint64_t kAimedStream = 10;
 constexpr uint64_t kMeansStream = 11;
 constexpr uint64_t kWireStream = 12;
 constexpr uint64_t kDeadLinkStream = 13;
+constexpr uint64_t kUsersStream = 14;
+constexpr uint64_t kDisksStream = 16;
+constexpr uint64_t kLossStream = 17;
+constexpr uint64_t kFrozenStream = 18;
+constexpr uint64_t kOldDiskStream = 20;
+constexpr double kHeavyLoss = 0.3;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -177,6 +183,48 @@ void DrawDeadLink(Prng prng, Options& options) {
   options.chaos.kill_link = prng.Between(absl::ZeroDuration(), absl::Seconds(10));
 }
 
+void DrawUsers(Prng prng, ChaosOptions& chaos) {
+  const auto interval = [&prng](double share, absl::Duration min, absl::Duration max) {
+    const absl::Duration drawn = prng.Between(min, max);
+    return prng.Chance(share) ? drawn : absl::InfiniteDuration();
+  };
+  chaos.drain = interval(0.3, absl::Seconds(2), absl::Seconds(10));
+  chaos.save = interval(0.2, absl::Milliseconds(300), absl::Seconds(5));
+  chaos.stop = interval(0.02, absl::Milliseconds(1), absl::Seconds(20));
+}
+
+void DrawDisks(Prng prng, ChaosOptions& chaos) {
+  const absl::Duration interval = prng.Between(absl::Seconds(2), absl::Seconds(20));
+  if (prng.Chance(0.1)) {
+    chaos.flip_stored_bit = interval;
+    chaos.cut_power = 0;  // What was synced last and rots before a power cut is taken for torn.
+  }
+  if (prng.Chance(0.15)) chaos.slow_sync = 0.2 * prng.Unit();
+}
+
+// Servers change their disks often, for one that they had before.
+void DrawOldDisk(Prng prng, Options& options) {
+  ChaosOptions& chaos = options.chaos;
+  if (!options.job.log || options.job.replicas == 0 || !prng.Chance(0.12)) return;
+  chaos.lose_disk = 0.5;
+  chaos.old_disk = 0.8;
+  chaos.kill_server = prng.Between(absl::Milliseconds(1500), absl::Seconds(4));
+}
+
+// A network that loses almost every third message, in some worlds for minutes.
+void DrawHeavyLoss(Prng prng, Options& options) {
+  if (!prng.Chance(0.06)) return;
+  options.chaos.link.lose = kHeavyLoss;
+  if (!prng.Chance(0.3)) return;
+  const absl::Duration longer = prng.Between(absl::Seconds(40), absl::Minutes(3));
+  const double times = absl::FDivDuration(longer, options.chaos_time);
+  options.chaos_time = longer;
+  options.compute_min *= times;
+  options.compute_max *= times;
+  // The job may have to begin anew, and one batch takes long.
+  options.heal_time += 3 * longer + 8 * options.compute_max;
+}
+
 std::string Describe(const RowLife& life) {
   if (life == RowLife()) return "";
   return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
@@ -223,6 +271,14 @@ Options DrawOptions(uint64_t seed) {
   DrawMeans(Prng(seed).Fork(kMeansStream), options);
   DrawAimed(Prng(seed).Fork(kAimedStream), options);
   DrawDeadLink(Prng(seed).Fork(kDeadLinkStream), options);
+  DrawUsers(Prng(seed).Fork(kUsersStream), options.chaos);
+  DrawDisks(Prng(seed).Fork(kDisksStream), options.chaos);
+  DrawHeavyLoss(Prng(seed).Fork(kLossStream), options);
+  DrawOldDisk(Prng(seed).Fork(kOldDiskStream), options);
+  Prng frozen = Prng(seed).Fork(kFrozenStream);
+  if (frozen.Chance(0.2)) {
+    options.chaos.freeze_clock = frozen.Between(absl::Seconds(3), absl::Seconds(15));
+  }
   return options;
 }
 
@@ -270,12 +326,18 @@ std::string Describe(const Options& options) {
   add("strand reader once, after", chaos.strand_reader);
   add("join behind", chaos.join_behind);
   add("kill a link once, after", chaos.kill_link);
+  add("freeze a clock", chaos.freeze_clock);
+  add("flip a stored bit", chaos.flip_stored_bit);
+  add("drain", chaos.drain);
+  add("save", chaos.save);
+  add("stop the job, after", chaos.stop);
   if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",
       absl::FormatDuration(chaos.down_max), ", cuts up to ", absl::FormatDuration(chaos.cut_max),
       ", drift ", chaos.clock_drift, ", cut power ", chaos.cut_power, ", of them in sectors ",
-      chaos.any_sectors, ", lost disks ", chaos.lose_disk, ", disk faults ", chaos.disk_fault,
+      chaos.any_sectors, ", lost disks ", chaos.lose_disk, ", of them for an older one ",
+      chaos.old_disk, ", disk faults ", chaos.disk_fault, ", slow syncs ", chaos.slow_sync,
       "\n  chaos for ", absl::FormatDuration(options.chaos_time), ", a batch takes ",
       absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max),
       ", a preparation up to ", absl::FormatDuration(options.prepare_max), ", the export up to ",

@@ -46,6 +46,11 @@ struct ChaosOptions {
   bool overrun_moment = false;
   // One link between a worker daemon and a server is dead from then on, also once the world heals.
   absl::Duration kill_link = absl::InfiniteDuration();
+  // What users do: a server or worker daemon is drained, stopped for good as soon as that is said to
+  // be safe, and replaced; a checkpoint is asked for; the job is stopped, once.
+  absl::Duration drain = absl::InfiniteDuration();
+  absl::Duration save = absl::InfiniteDuration();
+  absl::Duration stop = absl::InfiniteDuration();
   absl::Duration clock_jump = absl::InfiniteDuration();
   absl::Duration clock_jump_max = absl::Seconds(10);
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.
@@ -53,9 +58,15 @@ struct ChaosOptions {
   absl::Duration cut_max = absl::Seconds(5);
   double cut_power = 0;    // Share of killed servers whose unsynced writes are lost or torn.
   double any_sectors = 0;  // Share of those that keep any sectors of unsynced writes, in no order.
-  double lose_disk = 0;    // Share of server restarts that find an empty disk.
+  double lose_disk = 0;    // Share of server restarts that find an empty disk,
+  double old_disk = 0;     // or instead, in this share of them, the one that it had before.
+  // Of the scheduler or a worker daemon, which then runs late. A server's right to answer reads
+  // rests on its clock.
+  absl::Duration freeze_clock = absl::InfiniteDuration();
   double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
-  double disk_fault = 0;   // Probability that a disk operation fails or lies.
+  absl::Duration flip_stored_bit = absl::InfiniteDuration();  // Of some server's log.
+  double slow_sync = 0;   // Share of groups of writes that take up to 5 s.
+  double disk_fault = 0;  // Probability that a disk operation fails or lies.
 };
 
 // When keys of the sparse table get rows and lose them: as SparseSpec says, whose default it is.

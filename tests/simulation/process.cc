@@ -5,12 +5,26 @@
 namespace capstan::sim {
 
 Instant HostClock::Now() const {
+  if (frozen()) return frozen_at_;
   return Instant::FromOrigin(offset_ + loop_->Now().SinceOrigin() * rate_);
 }
 
 Instant HostClock::ToVirtual(Instant local) const {
+  if (frozen() && local <= frozen_at_) return loop_->Now();
   // Rounded up, so that the clock shows at least `local` when the event runs.
   return Instant::FromOrigin((local.SinceOrigin() - offset_) / rate_ + absl::Nanoseconds(2));
+}
+
+void HostClock::Jump(absl::Duration forward) {
+  offset_ += forward;
+  frozen_at_ = frozen_at_ + forward;
+}
+
+void HostClock::Freeze(absl::Duration time) {
+  if (frozen()) return;
+  frozen_at_ = Now();
+  thaw_ = loop_->Now() + time;
+  offset_ -= time * rate_;
 }
 
 Process::Process(std::string name, EventLoop* loop, HostClock* clock)

@@ -6,7 +6,7 @@
 //
 // What a life has posted dies with it. While a process is paused its timers do not fire and what
 // arrives waits; both happen when it is resumed, late. Its clock goes on, up to 5 % fast or slow,
-// and may jump forward.
+// and may jump forward, or stand still for a while, and all timers with it.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_PROCESS_H_
 #define CAPSTAN_TESTS_SIMULATION_PROCESS_H_
@@ -35,12 +35,18 @@ class HostClock final : public Clock {
 
   Instant Now() const override;
   Instant ToVirtual(Instant local) const;  // When this clock will show `local`, unless it jumps.
-  void Jump(absl::Duration forward) { offset_ += forward; }
+  void Jump(absl::Duration forward);
+  // Stands still for so long in virtual time, then goes on from where it stood.
+  void Freeze(absl::Duration time);
 
  private:
+  bool frozen() const { return loop_->Now() < thaw_; }
+
   const EventLoop* const loop_;
   const double rate_;
   absl::Duration offset_;
+  Instant thaw_;       // In virtual time.
+  Instant frozen_at_;  // What it shows until then.
 };
 
 class Process {

@@ -34,6 +34,7 @@ absl::string_view ReachedName(Reached reached) {
       "a push came while a pull read rows from disk",
       "a checkpoint was completed",
       "a checkpoint was abandoned",
+      "a user was told of a checkpoint, which verified",
       "a checkpoint's part was compared with what was captured",
       "a reader opened a snapshot",
       "a reader read from a snapshot",
@@ -49,6 +50,7 @@ absl::string_view ReachedName(Reached reached) {
       "a scheduler went on from its store",
       "a scheduler died with a step not yet durable",
       "a job failed for a lost server",
+      "a job was stopped",
       "a job succeeded",
   };
   return kNames[static_cast<size_t>(reached)];

@@ -44,6 +44,7 @@ enum class Reached : uint8_t {
   kPushedWhileFetching,
   kCheckpointComplete,
   kCheckpointAbandoned,
+  kCheckpointSaved,
   kPartCompared,
   kSnapshotOpened,
   kSnapshotRead,
@@ -59,6 +60,7 @@ enum class Reached : uint8_t {
   kSchedulerRestored,
   kSchedulerKilledInCommit,
   kJobFailedServerLost,
+  kJobStopped,
   kJobSucceeded,
   kCount,
 };

@@ -100,6 +100,9 @@ SeedResult RunSeed(const Options& options, bool verbose) {
     const std::optional<scheduler::JobView> job = cluster.scheduler().Job();
     const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;
     if (succeeded) ++world.reached[Reached::kJobSucceeded];
+    if (job.has_value() && job->state == scheduler::JobState::kStopped) {
+      ++world.reached[Reached::kJobStopped];
+    }
     if (job.has_value() && job->failure.reason == scheduler::FailureReason::kServerLost) {
       ++world.reached[Reached::kJobFailedServerLost];
     }

@@ -62,6 +62,7 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
     calls_.clear();
     held_.clear();
     tasks_.clear();
+    drains_.clear();
     timer_ = 0;
   });
 }
@@ -239,6 +240,8 @@ void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
   for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);
   for (const scheduler::SnapshotReply& reply : actions.snapshot_replies) AnswerSnapshot(reply);
+  for (const scheduler::CheckpointReply& reply : actions.checkpoint_replies) TellUser(reply);
+  for (const scheduler::DrainReply& reply : actions.drain_replies) TellUser(reply);
 }
 
 void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {

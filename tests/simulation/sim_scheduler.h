@@ -35,6 +35,12 @@ class SimScheduler {
   // been.
   void Start();
 
+  // What users ask for. Of no effect while the process is dead; later if it is paused.
+  void Drain(const NodeId& node, std::function<void()> safe);  // `safe`: to stop.
+  void EndDrain(const NodeId& node);
+  void SaveCheckpoint();
+  void StopJob();
+
   // The job's state; nothing while the process is dead.
   std::optional<scheduler::JobView> Job() const;
 
@@ -47,6 +53,9 @@ class SimScheduler {
   absl::Status SyncTask(const Call& call);
   absl::Status OpenSnapshot(const Call& call);
   void Submit();
+  void Ask(const std::function<absl::Status(scheduler::Ticket, scheduler::Actions&)>& call);
+  void TellUser(const scheduler::DrainReply& reply);
+  void TellUser(const scheduler::CheckpointReply& reply);
   // Makes what a step has changed durable, then lets out what it said.
   void Commit(scheduler::Actions actions, std::vector<scheduler::StoreWrite> writes = {},
               std::function<void()> then = nullptr);
@@ -84,6 +93,7 @@ class SimScheduler {
   absl::btree_map<scheduler::Ticket, Call> calls_;
   absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
   absl::btree_map<scheduler::Ticket, Life> tasks_;  // That sent a SyncTask.
+  absl::btree_map<scheduler::Ticket, std::function<void()>> drains_;
   Process::TimerId timer_ = 0;
   Instant timer_for_;
 };

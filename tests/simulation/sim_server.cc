@@ -28,6 +28,9 @@ constexpr absl::Duration kHeldBackMax = absl::Milliseconds(5);
 constexpr uint64_t kSectorsStreams = 1000;  // One for each endpoint.
 constexpr uint64_t kRowDisksStreams = 2000;
 constexpr uint64_t kRowDisksStream = 11;
+constexpr uint64_t kSlowSyncsStreams = 3000;
+constexpr uint64_t kOldDisksStreams = 4000;
+constexpr absl::Duration kSlowSyncMax = absl::Seconds(5);
 constexpr double kRowDisksBreak = 0.4;  // In this share of the worlds.
 constexpr absl::Duration kRowDiskBrokenMax = absl::Seconds(20);
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
@@ -41,6 +44,10 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
       endpoint_(world->network.AddEndpoint(host, &process_)),
       transport_(this),
       sectors_(Prng(world->options.seed).Fork(kSectorsStreams + static_cast<uint64_t>(endpoint_))),
+      old_disks_(
+          Prng(world->options.seed).Fork(kOldDisksStreams + static_cast<uint64_t>(endpoint_))),
+      slow_syncs_(
+          Prng(world->options.seed).Fork(kSlowSyncsStreams + static_cast<uint64_t>(endpoint_))),
       row_disk_faults_(
           Prng(world->options.seed).Fork(kRowDisksStreams + static_cast<uint64_t>(endpoint_))) {
   Prng drawn = Prng(world->options.seed).Fork(kRowDisksStream);
@@ -129,9 +136,19 @@ void SimServer::MakeParts() {
   server_agent_ = std::make_unique<server::ServerAgent>(std::move(options));
 }
 
+double SimServer::SlowSyncs() const {
+  const bool healed = world_->loop.Now().SinceOrigin() >= world_->options.chaos_time;
+  return healed ? 0 : world_->options.chaos.slow_sync;
+}
+
 server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
   return [this, longest](std::function<void()> task) {
-    process_.After(world_->prng.Between(kDiskMin, longest), [this, task = std::move(task)] {
+    absl::Duration takes = world_->prng.Between(kDiskMin, longest);
+    if (slow_syncs_.Chance(SlowSyncs())) {
+      ++world_->faults[Fault::kSlowSync];
+      takes = slow_syncs_.Between(absl::Seconds(1), kSlowSyncMax);
+    }
+    process_.After(takes, [this, task = std::move(task)] {
       task();
       CountDiskFaults();
       if (disk_->cut()) LosePower();
@@ -145,6 +162,11 @@ v1::RegisterRequest SimServer::Registration() const {
   registration.set_name(process_.name());
   registration.set_address(World::AddressOf(endpoint_));
   return registration;
+}
+
+void SimServer::FlipStoredBit() {
+  if (disk_ != nullptr) disk_->FlipRandomBit();
+  CountDiskFaults();
 }
 
 void SimServer::SetDiskRates() {
@@ -223,12 +245,25 @@ void SimServer::Kill(DiskFate fate) {
       break;
     }
     case DiskFate::kLost:
-      CountDiskFaults();
-      disk_.reset();
-      counted_ = {};
+      ChangeDisk();
       break;
   }
   CountDiskFaults();
+}
+
+// For a new one, or the one before.
+void SimServer::ChangeDisk() {
+  CountDiskFaults();
+  if (disk_ != nullptr) disk_->KillProcess();
+  if (!old_disks_.Chance(world_->options.chaos.old_disk)) old_disk_.reset();
+  std::swap(disk_, old_disk_);
+  counted_ = {};
+  if (disk_ == nullptr) return;
+  ++world_->faults[Fault::kOldDiskBack];
+  for (int i = 0; i < SimDisk::kFaultCount; ++i) {
+    counted_[static_cast<size_t>(i)] = disk_->injected(static_cast<SimDisk::Fault>(i));
+  }
+  SetDiskRates();
 }
 
 std::shared_ptr<server::HeldJob> SimServer::Held(const JobId& job) const {

@@ -51,7 +51,8 @@ class SimServer {
   // after that.
   void CutPowerSoon();
   void CountDiskFaults();
-  void SetDiskRates();  // To those of the world.
+  void FlipStoredBit();  // Of its disk, if there is any.
+  void SetDiskRates();   // To those of the world.
 
   // Its copy of a job; null: it holds none, or is dead.
   std::shared_ptr<server::HeldJob> Held(const JobId& job) const;
@@ -76,9 +77,11 @@ class SimServer {
   };
 
   void MakeParts();
+  double SlowSyncs() const;  // Share of groups of writes.
   server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
   v1::RegisterRequest Registration() const;
   void LosePower();
+  void ChangeDisk();
   // In some worlds whose rows lie on disk that disk breaks now and then, until the world heals. It
   // is mended in time; a server that has lost its copies by it is started anew for that.
   void BreakRowDiskLater();
@@ -105,7 +108,10 @@ class SimServer {
   int disks_ = 0;
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
-  Prng sectors_;  // Which crashes keep sectors in no order.
+  Prng sectors_;                       // Which crashes keep sectors in no order.
+  std::unique_ptr<SimDisk> old_disk_;  // That it had before; null: none, or it is gone.
+  Prng old_disks_;
+  Prng slow_syncs_;
   Prng row_disk_faults_;
   absl::Duration row_disk_breaks_ = absl::InfiniteDuration();  // At this mean interval.
   std::vector<Call> held_back_;                                // Of this life.

@@ -29,6 +29,7 @@
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
+#include "worker/task/report_pause.h"
 
 namespace capstan::sim {
 
@@ -64,7 +65,7 @@ class SimTask final : public worker::TaskPort {
   void Suspended(std::coroutine_handle<> loop) override { suspended_ = loop; }
 
  private:
-  static constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
+  static constexpr absl::Duration kReportInterval = worker::ReportPace().interval;
 
   // What the loop waits for.
   enum class Waiting { kNothing, kOp, kParameters, kWork, kTime };
@@ -108,7 +109,8 @@ class SimTask final : public worker::TaskPort {
 
   // ---- the link to the scheduler, as in worker/task/scheduler_link.h
   void Report();
-  void OnReported(bool idle, const absl::Status& status, const std::string& answer);
+  void OnReported(const v1::SyncTaskRequest& request, absl::Duration took,
+                  const absl::Status& status, const std::string& answer);
   v1::SyncTaskRequest MakeReport();
   void LastWord(int exit_code);
 

@@ -6,6 +6,7 @@
 #include "tests/simulation/methods.h"
 #include "tests/simulation/sim_task.h"
 #include "worker/task/failures.h"
+#include "worker/task/report_pause.h"
 #include "worker/task/task_messages.h"
 
 namespace capstan::sim {
@@ -48,14 +49,16 @@ void SimTask::Report() {
   reporting_ = true;
   report_woken_ = false;
   const v1::SyncTaskRequest request = MakeReport();
-  world_->network.Call(
-      self_, world_->scheduler, kSyncTask, request.SerializeAsString(), report_timeout_,
-      [this, idle = request.idle()](const absl::Status& status, const std::string& answer) {
-        OnReported(idle, status, answer);
-      });
+  world_->network.Call(self_, world_->scheduler, kSyncTask, request.SerializeAsString(),
+                       report_timeout_,
+                       [this, request, sent = process_->Now()](const absl::Status& status,
+                                                               const std::string& answer) {
+                         OnReported(request, process_->Now() - sent, status, answer);
+                       });
 }
 
-void SimTask::OnReported(bool idle, const absl::Status& status, const std::string& answer) {
+void SimTask::OnReported(const v1::SyncTaskRequest& request, absl::Duration took,
+                         const absl::Status& status, const std::string& answer) {
   reporting_ = false;
   if (ending_) return;
   if (absl::IsAborted(status) || absl::IsNotFound(status)) {
@@ -64,14 +67,12 @@ void SimTask::OnReported(bool idle, const absl::Status& status, const std::strin
     interrupted_ = true;
     return Changed();  // It reports no more.
   }
-  absl::Duration delay = idle ? absl::ZeroDuration() : kReportInterval;
   if (status.ok()) {
-    report_delay_ = kReportInterval;
+    report_delay_ = worker::ReportPause(request, took, {});
   } else {
     report_delay_ = std::min(std::max(report_delay_ * 2, kReportInterval), kReportDelayMax);
-    delay = report_delay_;
   }
-  if (report_woken_) delay = absl::ZeroDuration();
+  const absl::Duration delay = report_woken_ ? absl::ZeroDuration() : report_delay_;
   report_timer_ = process_->After(delay, [this] { Report(); });
   v1::SyncTaskResponse response;
   if (!status.ok() || !response.ParseFromString(answer)) return;

@@ -68,6 +68,10 @@ struct World {
     trouble_until = std::max(trouble_until, loop.Now() + time);
   }
 
+  void SchedulerLateFor(absl::Duration time) {
+    scheduler_late_until = std::max(scheduler_late_until, loop.Now() + time);
+  }
+
   // As whoever moves a model does first (common/tensor/staged_model.h).
   void RemoveStagedBefore(Incarnation writer) {
     absl::erase_if(models, [&](const auto& entry) {
@@ -103,6 +107,7 @@ struct World {
   scheduler::Routing routing;  // The newest that the scheduler has sent.
   bool went_back = false;      // The job has, at least once.
   Instant trouble_until;
+  Instant scheduler_late_until;  // It was paused, or its clock stood still.
   // Since when a process of that name runs, in truth. Nothing: none does.
   std::function<std::optional<Instant>(const std::string& node)> alive_since;
   std::function<void()> on_snapshot_asked;  // A reader has, and the scheduler knows.

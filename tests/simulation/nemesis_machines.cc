@@ -1,0 +1,39 @@
+// What happens to machines: their clocks and their disks.
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/nemesis.h"
+
+namespace capstan::sim {
+
+void Nemesis::JumpClock() {
+  const auto host = static_cast<int>(prng_.Between(0, cluster_->hosts() - 1));
+  const absl::Duration jump =
+      prng_.Between(absl::Milliseconds(1), world_->options.chaos.clock_jump_max);
+  ++world_->faults[Fault::kClockJump];
+  Story(absl::StrCat("the clock of host ", host, " jumps by ", absl::FormatDuration(jump)));
+  cluster_->clock(host).Jump(jump);
+  world_->TroubleFor(absl::ZeroDuration());
+  cluster_->ClockJumped(host);
+}
+
+// What runs there is late by that time, and does not know it.
+void Nemesis::FreezeClock() {
+  const int workers = world_->options.workers;
+  const auto chosen = static_cast<int>(machines_prng_.Between(0, workers));
+  const int host = chosen == 0 ? 0 : world_->options.servers + chosen;
+  const absl::Duration time =
+      machines_prng_.Between(absl::Milliseconds(50), world_->options.chaos.pause_max);
+  ++world_->faults[Fault::kClockFrozen];
+  Story(absl::StrCat("the clock of host ", host, " stands still for ", absl::FormatDuration(time)));
+  cluster_->clock(host).Freeze(time);
+  world_->TroubleFor(time);
+  if (host == 0) world_->SchedulerLateFor(time);
+}
+
+// Bits rot unnoticed until they are read.
+void Nemesis::FlipStoredBit() {
+  auto& servers = cluster_->servers();
+  const auto last = static_cast<int64_t>(servers.size()) - 1;
+  servers[static_cast<size_t>(machines_prng_.Between(0, last))]->FlipStoredBit();
+}
+
+}  // namespace capstan::sim
