@@ -12,6 +12,7 @@
 #include "common/devices/devices_codec.h"
 #include "common/job/check_job.h"
 #include "common/job/diagnostic.h"
+#include "common/job/objective.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
 #include "scheduler/write_file.h"
@@ -32,31 +33,6 @@ Mode ModeOf(const v1::Consistency& consistency) {
 std::string ModeName(const v1::Consistency& consistency) {
   if (consistency.has_ssp()) return absl::StrCat("ssp(", consistency.ssp().staleness_bound(), ")");
   return consistency.has_asp() ? "asp" : "bsp";
-}
-
-bool IsSquared(const v1::SparseModel& model) {
-  switch (model.kind_case()) {
-    case v1::SparseModel::kLogisticRegression:
-      return model.logistic_regression().loss() == v1::SparseModel::SQUARED;
-    case v1::SparseModel::kFactorizationMachine:
-      return model.factorization_machine().loss() == v1::SparseModel::SQUARED;
-    case v1::SparseModel::kWideAndDeep:
-      return model.wide_and_deep().loss() == v1::SparseModel::SQUARED;
-    case v1::SparseModel::kDeepFm:
-      return model.deep_fm().loss() == v1::SparseModel::SQUARED;
-    case v1::SparseModel::kMatrixFactorization:
-      return true;
-    case v1::SparseModel::kDlrm:
-    case v1::SparseModel::kSkipGram:
-    case v1::SparseModel::KIND_NOT_SET:
-      break;
-  }
-  return false;
-}
-
-bool HasLabels(const v1::Columns& columns) {
-  return std::any_of(columns.columns().begin(), columns.columns().end(),
-                     [](const v1::Column& column) { return column.kind() == v1::Column::LABEL; });
 }
 
 JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
@@ -134,15 +110,6 @@ absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& 
   std::string name = std::filesystem::weakly_canonical(folder, error).string();
   if (!error) return name;
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", folder, ": ", error.message()));
-}
-
-Objective ObjectiveOf(const v1::Model& model, const v1::Data& data) {
-  if (!model.has_sparse()) return Objective::kClasses;
-  if (model.sparse().has_skip_gram()) return Objective::kWords;
-  if (data.format() == v1::Data::COLUMNS && !HasLabels(data.columns())) {
-    return Objective::kUnlabeled;
-  }
-  return IsSquared(model.sparse()) ? Objective::kRatings : Objective::kClicks;
 }
 
 void FillDefaults(v1::JobSpec& spec) {

@@ -38,10 +38,6 @@ using AdmittedJobs = absl::btree_map<JobId, std::shared_ptr<const AdmittedJob>>;
 // Writes out the defaults that proto/job.proto names, so that everybody reads the same job.
 void FillDefaults(v1::JobSpec& spec);
 
-// Image models: classes. Sparse ones: words, examples without labels, ratings (a squared loss),
-// else clicks.
-Objective ObjectiveOf(const v1::Model& model, const v1::Data& data);
-
 // Validates the job, reads its data, plans its model and tables. The id and what depends on it are
 // not set.
 // Errors: kInvalidArgument  a line for each thing that is wrong: field, value, what was expected.

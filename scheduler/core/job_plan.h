@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
+#include "common/metrics/evaluation.h"
 #include "common/types/ids.h"
 #include "scheduler/core/folders/job_folders.h"
 #include "scheduler/core/placement.h"
@@ -16,20 +17,6 @@
 namespace capstan::scheduler {
 
 enum class Mode { kBsp, kSsp, kAsp };
-
-// What a job's samples are, and with that which figures beside the loss say how well they are
-// predicted.
-enum class Objective {
-  kClasses,    // Accuracy.
-  kClicks,     // Accuracy; AUC of the test set.
-  kRatings,    // RMSE of the test set: the loss is the squared error.
-  kWords,      // None.
-  kUnlabeled,  // None: the examples have no labels.
-};
-
-inline bool HasAccuracy(Objective objective) {
-  return objective == Objective::kClasses || objective == Objective::kClicks;
-}
 
 struct JobPlan {
   JobId id;

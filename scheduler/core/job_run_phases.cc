@@ -1,6 +1,5 @@
 // The phases of a job: when one is complete, what the next one leases, who is active.
 #include <algorithm>
-#include <cmath>
 
 #include "scheduler/core/job_run.h"
 
@@ -218,19 +217,12 @@ void JobRun::EnterEvaluating(Events& events) {
 void JobRun::FinishEvaluation() {
   next_lease_ = sample_leases_->next_id();
   const EvaluationSum sum = sample_leases_->Sum();
-  const double samples = static_cast<double>(sum.samples);
+  const EvaluationFigures figures = FiguresOf(plan_.objective, sum, sample_leases_->scores());
   epoch_result_.test_samples = sum.samples;
-  epoch_result_.test_loss = sum.loss / samples;
-  if (HasAccuracy(plan_.objective)) {
-    epoch_result_.test_accuracy = static_cast<double>(sum.correct) / samples;
-  }
-  if (plan_.objective == Objective::kRatings) {
-    epoch_result_.test_rmse = std::sqrt(epoch_result_.test_loss);
-  }
-  const ScoreCounts& scores = sample_leases_->scores();
-  // A part's AUC would pass for that of all.
-  if (plan_.objective != Objective::kClicks || scores.Examples() != sum.samples) return;
-  if (const double auc = scores.Auc(); !std::isnan(auc)) epoch_result_.test_auc = auc;
+  epoch_result_.test_loss = figures.loss;
+  epoch_result_.test_accuracy = figures.accuracy.value_or(0);
+  epoch_result_.test_rmse = figures.rmse;
+  epoch_result_.test_auc = figures.auc;
 }
 
 void JobRun::FinishEpoch(Instant now, Events& events) {

@@ -24,23 +24,13 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/planted/planted_bug.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
-
-// Sums over evaluated samples.
-struct EvaluationSum {
-  int64_t samples = 0;
-  double loss = 0;
-  int64_t correct = 0;
-  template <typename Archive>
-  void serialize(Archive& archive) {
-    archive(samples, loss, correct);
-  }
-};
 
 class SampleLeases {
  public:

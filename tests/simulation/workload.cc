@@ -123,7 +123,7 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
   plan.slots = job.slots;
   plan.train_count = job.train_count;
   plan.test_count = job.test_count;
-  plan.objective = scheduler::Objective::kClicks;
+  plan.objective = Objective::kClicks;
   plan.export_path = "export";
   plan.replicas = job.replicas;
   plan.log = job.log;
