@@ -10,7 +10,7 @@
 #include "common/sparse_models/skip_gram.h"
 #include "common/wire/number_format.h"
 #include "worker/client/shared_lane.h"
-#include "worker/training/trainer.h"
+#include "worker/training/dataset_split.h"
 
 namespace capstan::worker {
 namespace {

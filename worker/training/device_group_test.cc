@@ -60,10 +60,11 @@ struct Outcome {
   std::vector<float> gradient, statistics;
   int64_t correct = 0;
   double loss = 0;
+  std::vector<float> logits = {};  // Of an evaluation.
   friend bool operator==(const Outcome& a, const Outcome& b) {
     // The order of a sum in double is the number of parts'.
     return a.gradient == b.gradient && a.statistics == b.statistics && a.correct == b.correct &&
-           std::abs(a.loss - b.loss) <= 1e-12 * std::abs(a.loss);
+           a.logits == b.logits && std::abs(a.loss - b.loss) <= 1e-12 * std::abs(a.loss);
   }
 };
 
@@ -180,6 +181,7 @@ absl::StatusOr<std::vector<Outcome>> RunSteps(const ModelPlan& plan, Network& ne
         network.Evaluate(test.view(), parameters, statistics);
     if (!tested.ok()) return tested.status();
     outcomes.push_back({.correct = tested->correct, .loss = tested->loss_sum});
+    network.AppendLogits(&outcomes.back().logits);
     // Members that had no samples then have some now.
     for (float& value : statistics) value += 0.005f;
     Batch more = LabelledBatch(plan, kBatch, 90 + step);
@@ -187,6 +189,7 @@ absl::StatusOr<std::vector<Outcome>> RunSteps(const ModelPlan& plan, Network& ne
         network.Evaluate(more.view(), parameters, statistics, Parameters::kSame);
     if (!again.ok()) return again.status();
     outcomes.push_back({.correct = again->correct, .loss = again->loss_sum});
+    network.AppendLogits(&outcomes.back().logits);
     for (float& value : parameters) value *= 0.875f;
     ++step;
   }

@@ -49,6 +49,7 @@ class FakeNetwork final : public Network {
                                        absl::Span<const float>, Parameters) override {
     return absl::UnimplementedError("not used");
   }
+  void AppendLogits(std::vector<float>*) const override {}
   absl::StatusOr<BatchResult> TrainInPlace(const BatchView&, absl::Span<const float>, uint64_t,
                                            float, absl::Span<float>, const UpdateInPlace&,
                                            const std::function<void()>&) override {

@@ -106,6 +106,10 @@ class NetworkImpl final : public Network {
     return ReadResult();
   }
 
+  void AppendLogits(std::vector<float>* logits) const override {
+    for (const auto& replica : replicas_) replica->AppendLogits(logits);
+  }
+
   absl::StatusOr<BatchResult> TrainInPlace(const BatchView& batch,
                                            absl::Span<const float> parameters, uint64_t dropout_key,
                                            float gradient_scale, absl::Span<float> batch_statistics,

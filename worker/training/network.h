@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -110,6 +111,10 @@ class Network {
                                                absl::Span<const float> parameters,
                                                absl::Span<const float> statistics,
                                                Parameters which = Parameters::kNew) = 0;
+
+  // Appends the logits of the evaluation that was the last step, [batch.n(), classes], as fp32.
+  // REQUIRES: the last call was Evaluate, and ended well.
+  virtual void AppendLogits(std::vector<float>* logits) const = 0;
 
   // Replaces the parameters of a device that keeps them: enqueues that where ops go
   // (kernels::Stream::kCompute).

@@ -372,6 +372,31 @@ TEST_CASE("Network: evaluation uses running statistics and drops nothing", "[wor
   }
 }
 
+TEST_CASE("Network: loss and hits of an evaluation are those of its logits", "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
+  const Batch batch = RandomBatch(plan, 6);
+  Fixture f(plan, 6);
+  f.Train(RandomBatch(plan, 3, 11));
+  REQUIRE_OK_AND_ASSIGN(const BatchResult evaluated,
+                        f.network->Evaluate(batch.view(), f.parameters, {}));
+  std::vector<float> logits = {8.0f};
+  f.network->AppendLogits(&logits);
+  REQUIRE(logits.size() == 1 + 6 * kSmallNetClasses);
+  CHECK(logits[0] == 8.0f);
+  double loss = 0;
+  int64_t correct = 0;
+  for (size_t i = 0; i < 6; ++i) {
+    const auto first = logits.begin() + 1 + static_cast<ptrdiff_t>(i * kSmallNetClasses);
+    const auto label = static_cast<ptrdiff_t>(batch.labels[i]);
+    double sum = 0;
+    for (auto z = first; z != first + kSmallNetClasses; ++z) sum += std::exp(double{*z});
+    loss += std::log(sum) - double{first[label]};
+    if (std::max_element(first, first + kSmallNetClasses) == first + label) ++correct;
+  }
+  CHECK(evaluated.loss_sum == Approx(loss).epsilon(1e-6));
+  CHECK(evaluated.correct == correct);
+}
+
 TEST_CASE("Network: what does not fit is refused", "[worker][training]") {
   const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
   Fixture f(plan, 4);

@@ -300,6 +300,12 @@ int64_t Replica::Correct(absl::Span<const int32_t> labels) const {
   return correct;
 }
 
+void Replica::AppendLogits(std::vector<float>* logits) const {
+  for (int64_t i = 0; i < n_ * plan_.classes; ++i) {
+    logits->push_back(kernels::ValueAt(memory_->logits(), i));
+  }
+}
+
 // The first class with the largest logit of sample `i`.
 int64_t Replica::Predicted(int64_t i) const {
   const TensorView& logits = memory_->logits();

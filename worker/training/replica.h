@@ -74,6 +74,7 @@ class Replica {
   absl::Span<const float> moments() const { return moments_; }  // Variances: unbiased.
   double LossSum() const;
   int64_t Correct(absl::Span<const int32_t> labels) const;  // [n]
+  void AppendLogits(std::vector<float>* logits) const;      // [n, classes]
 
  private:
   struct PreparedProgram;

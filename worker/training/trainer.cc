@@ -14,22 +14,17 @@
 #include "common/wire/number_format.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "worker/data/batch_loader.h"
-#include "worker/data/batch_prefetcher.h"
 #include "worker/data/batch_source.h"
 #include "worker/data/dataset_decoder.h"
+#include "worker/training/dataset_split.h"
 #include "worker/training/loss_scale.h"
 
 namespace capstan::worker {
 namespace {
 
-// Decoding a batch of LeNet takes a fiftieth of computing it: one thread, two batches ahead.
-constexpr BatchPrefetcher::Options kPrefetch = {.threads = 1, .batches_ahead_max = 2};
-
 absl::Span<const float> StatisticsOf(const Trainer::Tables& tables) {
   return tables.size() > 1 ? absl::MakeConstSpan(tables[1]) : absl::Span<const float>();
 }
-
-BatchView ViewOf(const DecodedBatch& batch) { return {batch.images, batch.labels}; }
 
 std::optional<LossScale::Options> LossScaleOf(const v1::JobSpec& job,
                                               const kernels::Backend& backend) {
@@ -39,25 +34,10 @@ std::optional<LossScale::Options> LossScaleOf(const v1::JobSpec& job,
   return LossScale::Options{.start = bsp ? Start::kInitial : Start::kLast};
 }
 
-// A split with what decodes it.
-struct Split {
-  Split(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
-        DatasetDecoder::Mode mode)
-      : dataset(std::move(the_dataset)),
-        decoder(dataset, seed, augmentation, mode),
-        source([this](const BatchRange& range,
-                      DecodedBatch& batch) { return decoder.Decode(range, batch); },
-               kPrefetch) {}
-
-  const Dataset dataset;
-  DatasetDecoder decoder;
-  BatchSource source;  // Declared last: its threads use the others.
-};
-
 class TrainerImpl final : public Trainer {
  public:
-  TrainerImpl(kernels::BackendGroup group, ModelPlan plan, std::unique_ptr<Split> train,
-              std::unique_ptr<Split> test)
+  TrainerImpl(kernels::BackendGroup group, ModelPlan plan, std::unique_ptr<DatasetSplit> train,
+              std::unique_ptr<DatasetSplit> test)
       : plan_(std::move(plan)),
         train_(std::move(train)),
         test_(std::move(test)),
@@ -112,27 +92,9 @@ class TrainerImpl final : public Trainer {
   absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,
                                        Parameters which) override {
     CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
+    if (test_ == nullptr) return absl::FailedPreconditionError("there is no test set");
     if (which == Parameters::kNew) which_ = which;
-    if (positions.begin < 0 || positions.end > test_samples()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("evaluation of test samples [", positions.begin, ", ", positions.end,
-                       "), expected a part of [0, ", test_samples(), ")"));
-    }
-    std::vector<BatchRange> ranges;
-    for (int64_t begin = positions.begin; begin < positions.end; begin += kEvaluationBatchSize) {
-      ranges.push_back({0, begin, std::min(begin + kEvaluationBatchSize, positions.end)});
-    }
-    BatchResult sum;
-    for (size_t i = 0; i < ranges.size(); ++i) {
-      CAPSTAN_ASSIGN_OR_RETURN(const DecodedBatch* decoded,
-                               test_->source.Get(absl::MakeConstSpan(ranges).subspan(i)));
-      CAPSTAN_ASSIGN_OR_RETURN(const BatchResult result,
-                               network_->Evaluate(ViewOf(*decoded), tables[0], StatisticsOf(tables),
-                                                  std::exchange(which_, Parameters::kSame)));
-      sum.loss_sum += result.loss_sum;
-      sum.correct += result.correct;
-    }
-    return sum;
+    return EvaluateSplit(*test_, positions, *network_, tables[0], StatisticsOf(tables), &which_);
   }
 
   std::vector<size_t> SilentDevices() const override { return group_.Silent(); }
@@ -161,7 +123,7 @@ class TrainerImpl final : public Trainer {
   }
 
   const ModelPlan plan_;
-  const std::unique_ptr<Split> train_, test_;  // test_ may be null.
+  const std::unique_ptr<DatasetSplit> train_, test_;  // test_ may be null.
   const kernels::BackendGroup group_;
   std::unique_ptr<Network> network_;  // Uses plan_ and group_.
   std::unique_ptr<GradientStep> step_;
@@ -203,15 +165,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
                            MakeAugmentation(data.augmentation(), train.shape.c));
   const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
-  std::unique_ptr<Split> test_split;
+  std::unique_ptr<DatasetSplit> test_split;
   if (HasSplit(data.test())) {
     CAPSTAN_ASSIGN_OR_RETURN(Dataset test, LoadDataset(data.format(), data.test()));
     CAPSTAN_RETURN_IF_ERROR(CheckTestData(train, test));
-    test_split = std::make_unique<Split>(std::move(test), seed, augmentation,
-                                         DatasetDecoder::Mode::kEvaluation);
+    test_split = std::make_unique<DatasetSplit>(std::move(test), seed, augmentation,
+                                                DatasetDecoder::Mode::kEvaluation);
   }
-  auto train_split = std::make_unique<Split>(std::move(train), seed, augmentation,
-                                             DatasetDecoder::Mode::kTraining);
+  auto train_split = std::make_unique<DatasetSplit>(std::move(train), seed, augmentation,
+                                                    DatasetDecoder::Mode::kTraining);
   auto trainer = std::make_unique<TrainerImpl>(std::move(group), std::move(plan),
                                                std::move(train_split), std::move(test_split));
   CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job, observer, formats));

@@ -24,8 +24,6 @@
 
 namespace capstan::worker {
 
-inline constexpr int64_t kEvaluationBatchSize = 256;  // Samples. Does not change the result.
-
 class Trainer {
  public:
   using Tables = std::vector<std::vector<float>>;
@@ -69,8 +67,7 @@ class Trainer {
 
   // Loss and hits over the test samples at `positions` (in file order), of any number.
   //   which  kSame: the tables have the values of the last call of Evaluate
-  // Errors: kInvalidArgument  positions outside [0, test_samples()); else those of
-  // Network::Evaluate.
+  // Errors: those of EvaluateSplit; kFailedPrecondition  there is no test set.
   virtual absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,
                                                Parameters which = Parameters::kNew) = 0;
 

@@ -1,0 +1,54 @@
+// DatasetSplit: a split of image data with what decodes it ahead, and its evaluation.
+//
+// The one evaluation of models of layers: a task's after each epoch, and that of an exported model.
+// Thread safety: used by one thread at a time; batches are decoded ahead in threads of its own.
+#ifndef CAPSTAN_WORKER_TRAINING_DATASET_SPLIT_H_
+#define CAPSTAN_WORKER_TRAINING_DATASET_SPLIT_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/data/dataset.h"
+#include "common/types/ids.h"
+#include "worker/data/batch_loader.h"
+#include "worker/data/batch_prefetcher.h"
+#include "worker/data/batch_source.h"
+#include "worker/data/dataset_decoder.h"
+#include "worker/training/network.h"
+
+namespace capstan::worker {
+
+inline constexpr int64_t kEvaluationBatchSize = 256;  // Samples. Does not change the result.
+
+struct DatasetSplit {
+  // Decoding a batch of LeNet takes a fiftieth of computing it: one thread, two batches ahead.
+  DatasetSplit(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
+               DatasetDecoder::Mode mode);
+
+  const Dataset dataset;
+  DatasetDecoder decoder;
+  BatchSource source;  // Declared last: its threads use the others.
+};
+
+inline BatchView ViewOf(const DecodedBatch& batch) { return {batch.images, batch.labels}; }
+
+// What a network has computed of a batch is there: Network::AppendLogits gives its outputs.
+using BatchEvaluated = std::function<void(const DecodedBatch&)>;
+
+// Loss and hits over the samples at `positions` (in file order), of any number.
+//   parameters, statistics  as Network::Evaluate's
+//   which  that of the first batch; then kSame
+//   each   may be null
+// REQUIRES: the network takes kEvaluationBatchSize samples, and the split decodes in file order.
+// Errors: kInvalidArgument  positions outside [0, split.dataset.count); else those of
+// Network::Evaluate.
+absl::StatusOr<BatchResult> EvaluateSplit(DatasetSplit& split, Range positions, Network& network,
+                                          absl::Span<const float> parameters,
+                                          absl::Span<const float> statistics, Parameters* which,
+                                          const BatchEvaluated& each = nullptr);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_TRAINING_DATASET_SPLIT_H_
