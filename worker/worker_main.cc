@@ -1,4 +1,5 @@
-// capstan-worker: the worker daemon, and (with --task) the process of one of its tasks.
+// capstan-worker: the worker daemon, (with --task) the process of one of its tasks, and what
+// `capstan predict` and `capstan evaluate` run.
 #include <CLI/App.hpp>
 #include <csignal>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_supervisor.h"
 #include "worker/daemon/worker_service.h"
+#include "worker/prediction/prediction_command.h"
 #include "worker/task/backend.h"
 #include "worker/task/run_task.h"
 
@@ -142,6 +144,9 @@ void Daemon::Stop() {
 int main(int argc, char** argv) {
   capstan::KeepFreedMemory();
   capstan::SkipLockOrderChecks();
+  if (argc > 1 && capstan::worker::IsPrediction(argv[1])) {
+    return capstan::worker::RunPrediction(argc - 1, argv + 1);
+  }
   CLI::App app("capstan-worker: runs the training tasks that a Capstan scheduler assigns to it");
   capstan::worker::Flags flags;
   capstan::worker::AddFlags(app, &flags);

@@ -114,6 +114,13 @@ absl::StatusOr<JobFile> JobFile::Parse(const std::string& name, const std::strin
   return file;
 }
 
+JobFile JobFile::OfSpec(std::string name, v1::JobSpec spec) {
+  JobFile file;
+  file.name_ = std::move(name);
+  file.spec_ = std::move(spec);
+  return file;
+}
+
 absl::Status JobFile::Set(const std::string& assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {

@@ -38,6 +38,9 @@ class JobFile {
   static absl::StatusOr<JobFile> Parse(const std::string& name, const std::string& text,
                                        const std::string& folder);
 
+  // A job that stands in no file of its own, such as that of a model: `name` alone is told.
+  static JobFile OfSpec(std::string name, v1::JobSpec spec);
+
   // Overrides one field: "training.epochs=3", "model.layers[0].convolution.filters=32",
   // "consistency.ssp.staleness_bound=4", "data.train.images=/data/images" (quotes may be left out).
   // A list is replaced by the one value. Relative paths are taken from the working directory.

@@ -17,10 +17,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// `role` is also the folder of the program in the source tree.
-absl::StatusOr<std::string> Find(const BinarySearch& search, const std::string& role) {
+}  // namespace
+
+BinarySearch BinarySearch::OfProcess() {
+  std::error_code error;
+  BinarySearch search;
+  search.self = fs::read_symlink("/proc/self/exe", error).string();
+  search.working_directory = fs::current_path(error).string();
+  const char* path = std::getenv("PATH");
+  search.path = path == nullptr ? "" : path;
+  search.is_executable = [](const std::string& place) {
+    std::error_code ignored;
+    return fs::is_regular_file(place, ignored) && access(place.c_str(), X_OK) == 0;
+  };
+  return search;
+}
+
+absl::StatusOr<std::string> FindBinary(const BinarySearch& search, const std::string& role) {
   const std::string name = absl::StrCat("capstan-", role);
   const fs::path here = fs::path(search.self).parent_path();
+  // The role is also the folder of the program in the source tree.
   const std::string in_tree = absl::StrCat(role, "/", name);
   std::vector<std::string> places = {
       (here / name).string(),
@@ -39,27 +55,11 @@ absl::StatusOr<std::string> Find(const BinarySearch& search, const std::string& 
                                           role, ":", name));
 }
 
-}  // namespace
-
-BinarySearch BinarySearch::OfProcess() {
-  std::error_code error;
-  BinarySearch search;
-  search.self = fs::read_symlink("/proc/self/exe", error).string();
-  search.working_directory = fs::current_path(error).string();
-  const char* path = std::getenv("PATH");
-  search.path = path == nullptr ? "" : path;
-  search.is_executable = [](const std::string& place) {
-    std::error_code ignored;
-    return fs::is_regular_file(place, ignored) && access(place.c_str(), X_OK) == 0;
-  };
-  return search;
-}
-
 absl::StatusOr<Binaries> FindBinaries(const BinarySearch& search) {
   Binaries binaries;
-  CAPSTAN_ASSIGN_OR_RETURN(binaries.scheduler, Find(search, "scheduler"));
-  CAPSTAN_ASSIGN_OR_RETURN(binaries.server, Find(search, "server"));
-  CAPSTAN_ASSIGN_OR_RETURN(binaries.worker, Find(search, "worker"));
+  CAPSTAN_ASSIGN_OR_RETURN(binaries.scheduler, FindBinary(search, "scheduler"));
+  CAPSTAN_ASSIGN_OR_RETURN(binaries.server, FindBinary(search, "server"));
+  CAPSTAN_ASSIGN_OR_RETURN(binaries.worker, FindBinary(search, "worker"));
   return binaries;
 }
 

@@ -26,6 +26,10 @@ struct BinarySearch {
   static BinarySearch OfProcess();
 };
 
+// The program of `role`: "scheduler", "server" or "worker". Looked for as FindBinaries does.
+// Errors: kNotFound  names the program and every place that was tried.
+absl::StatusOr<std::string> FindBinary(const BinarySearch& search, const std::string& role);
+
 // Each program is looked for beside `self` (an installation), in the folders of Bazel's output that
 // `self` lies in, in bazel-bin below the working directory, and in PATH.
 // Errors: kNotFound  names the program and every place that was tried.

@@ -16,6 +16,7 @@
 #include "scheduler/cli/logs_command.h"
 #include "scheduler/cli/operations/checkpoint_command.h"
 #include "scheduler/cli/operations/node_command.h"
+#include "scheduler/cli/prediction_command.h"
 #include "scheduler/cli/table_command.h"
 
 namespace capstan::cli {
@@ -31,6 +32,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddNodeCommands(*AddGroup(app, "node", "The cluster's servers and workers"), line);
   AddCheckpointCommands(*AddGroup(app, "checkpoint", "Copies of whole jobs on disk"), line);
   AddTableCommands(*AddGroup(app, "table", "The parameters that servers hold"), line);
+  AddPredictionCommands(app, line);
   AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
   AddVersionCommand(app, line);
   // Last: what is added after a footer inherits it.

@@ -45,6 +45,15 @@ absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::Create(const v1::J
       new SparseTrainer(job, std::move(train), std::move(test), std::move(model)));
 }
 
+absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::CreateForTest(
+    const v1::JobSpec& job, const Progress& progress) {
+  if (job.model().sparse().has_skip_gram()) return Create(job, progress);
+  CAPSTAN_ASSIGN_OR_RETURN(auto test, ExampleSet::Open(job.data(), job.data().test(), progress));
+  CAPSTAN_ASSIGN_OR_RETURN(auto model, MakeSparseModel(job.model().sparse(), *test, progress));
+  return std::unique_ptr<SparseTrainer>(
+      new SparseTrainer(job, /*train=*/nullptr, std::move(test), std::move(model)));
+}
+
 SparseTrainer::SparseTrainer(const v1::JobSpec& job, std::unique_ptr<ExampleSet> train,
                              std::unique_ptr<ExampleSet> test, std::unique_ptr<SparseModel> model)
     : seed_(job.training().has_seed() ? job.training().seed() : 1),
@@ -68,9 +77,9 @@ absl::StatusOr<SparseBatch> SparseTrainer::LoadTraining(Epoch epoch, Range posit
 
 absl::StatusOr<SparseBatch> SparseTrainer::LoadTest(Range positions) {
   CAPSTAN_RETURN_IF_ERROR(CheckPositions("test", positions, test_samples()));
-  SparseBatch batch{.examples = ExampleBatch(train_->dense_columns())};
+  SparseBatch batch{.examples = ExampleBatch(test_ == nullptr ? 0 : test_->dense_columns())};
   batch.draws = {.key = MixKey(seed_, kTestDraws), .first = static_cast<uint64_t>(positions.begin)};
-  CAPSTAN_RETURN_IF_ERROR(test_->Append(positions, &batch.examples));
+  if (test_ != nullptr) CAPSTAN_RETURN_IF_ERROR(test_->Append(positions, &batch.examples));
   CAPSTAN_RETURN_IF_ERROR(FindKeys(&batch));
   return batch;
 }

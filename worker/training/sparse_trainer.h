@@ -43,8 +43,14 @@ class SparseTrainer {
   static absl::StatusOr<std::unique_ptr<SparseTrainer>> Create(const v1::JobSpec& job,
                                                                const Progress& progress = nullptr);
 
+  // Likewise without the training examples, which are read only if the model is made of them
+  // (skip_gram counts their words): for LoadTest and Evaluate alone.
+  // REQUIRES: also a test split.
+  static absl::StatusOr<std::unique_ptr<SparseTrainer>> CreateForTest(
+      const v1::JobSpec& job, const Progress& progress = nullptr);
+
   const SparseShape& shape() const { return model_->shape(); }
-  int64_t train_samples() const { return train_->count(); }
+  int64_t train_samples() const { return train_ == nullptr ? 0 : train_->count(); }
   int64_t test_samples() const { return test_ == nullptr ? 0 : test_->count(); }
 
   // The examples at these positions of the epoch's order, which follows from (seed, epoch) and the
@@ -80,7 +86,7 @@ class SparseTrainer {
   const uint64_t seed_;
   const double clip_norm_;
   const int32_t buckets_;
-  const std::unique_ptr<ExampleSet> train_, test_;  // test_ may be null.
+  const std::unique_ptr<ExampleSet> train_, test_;  // One of them may be null.
   const std::unique_ptr<SparseModel> model_;
 };
 

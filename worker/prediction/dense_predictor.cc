@@ -1,0 +1,88 @@
+#include <utility>
+
+#include "common/data/dataset.h"
+#include "common/model/model_plan.h"
+#include "common/model/plan_model.h"
+#include "common/model/tables.h"
+#include "common/status/status_macros.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "worker/data/batch_loader.h"
+#include "worker/prediction/predictor.h"
+#include "worker/training/dataset_split.h"
+#include "worker/training/network.h"
+
+namespace capstan::worker {
+namespace {
+
+class DensePredictor final : public Predictor {
+ public:
+  DensePredictor(ModelPlan plan, std::unique_ptr<kernels::Backend> backend,
+                 std::vector<std::vector<float>> tables, std::unique_ptr<DatasetSplit> split)
+      : plan_(std::move(plan)),
+        backend_(std::move(backend)),
+        tables_(std::move(tables)),
+        split_(std::move(split)) {}
+
+  absl::Status Prepare() {
+    CAPSTAN_ASSIGN_OR_RETURN(network_, Network::Create(plan_, *backend_, kEvaluationBatchSize));
+    return absl::OkStatus();
+  }
+
+  OutputKind kind() const override { return OutputKind::kLogits; }
+  int64_t width() const override { return plan_.classes; }
+  int64_t count() const override { return split_->dataset.count; }
+
+  absl::Status Predict(Range numbers, Predictions* predictions, EvaluationSum* sum,
+                       ScoreCounts*) override {
+    *predictions = {.first = numbers.begin};
+    const auto take = [&](const DecodedBatch& batch) {
+      predictions->labels.insert(predictions->labels.end(), batch.labels.begin(),
+                                 batch.labels.end());
+      network_->AppendLogits(&predictions->outputs);
+    };
+    const absl::Span<const float> statistics =
+        tables_.size() > 1 ? absl::MakeConstSpan(tables_[1]) : absl::Span<const float>();
+    CAPSTAN_ASSIGN_OR_RETURN(
+        const BatchResult result,
+        EvaluateSplit(*split_, numbers, *network_, tables_[0], statistics, &which_, take));
+    sum->samples += numbers.size();
+    sum->loss += result.loss_sum;
+    sum->correct += result.correct;
+    return absl::OkStatus();
+  }
+
+ private:
+  const ModelPlan plan_;
+  const std::unique_ptr<kernels::Backend> backend_;
+  const std::vector<std::vector<float>> tables_;
+  const std::unique_ptr<DatasetSplit> split_;
+  std::unique_ptr<Network> network_;  // Uses plan_ and backend_.
+  Parameters which_ = Parameters::kNew;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Predictor>> MakeDensePredictor(const v1::JobSpec& job,
+                                                              const ModelReader& model) {
+  const v1::Data& data = job.data();
+  CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(data.format(), data.test()));
+  const int64_t classes = job.model().has_classes() ? job.model().classes() : dataset.classes;
+  CAPSTAN_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(job.model(), dataset.shape, classes));
+  CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
+                           MakeAugmentation(data.augmentation(), dataset.shape.c));
+  std::vector<std::vector<float>> tables;
+  for (const v1::TableSpec& table : MakeTables(plan)) {
+    CAPSTAN_ASSIGN_OR_RETURN(tables.emplace_back(), model.ReadTable(table));
+  }
+  const int threads = job.resources().has_threads() ? job.resources().threads() : 1;
+  // In file order and not augmented, so that the seed does not matter.
+  auto split = std::make_unique<DatasetSplit>(std::move(dataset), /*seed=*/1, augmentation,
+                                              DatasetDecoder::Mode::kEvaluation);
+  auto predictor = std::make_unique<DensePredictor>(std::move(plan),
+                                                    kernels::MakeCpuBackend({.threads = threads}),
+                                                    std::move(tables), std::move(split));
+  CAPSTAN_RETURN_IF_ERROR(predictor->Prepare());
+  return predictor;
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,193 @@
+#include "worker/prediction/prediction_command.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/objective.h"
+#include "common/net/daemon.h"
+#include "common/status/status_macros.h"
+#include "common/tensor/durable_file.h"
+#include "common/tensor/model_file.h"
+#include "common/tensor/model_reader.h"
+#include "worker/prediction/prediction_job.h"
+#include "worker/prediction/prediction_text.h"
+#include "worker/prediction/predictor.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+// Four batches of images. Examples and their rows take some megabytes.
+constexpr int64_t kSamplesAtOnce = 1024;
+
+struct Flags {
+  std::string model;
+  std::string split = "test";
+  PredictionData data;
+  std::string format = "csv";
+  std::string to;
+  bool probabilities = false;
+  std::string output = "table";
+};
+
+void AddCommonFlags(CLI::App& app, Flags* flags) {
+  app.add_option("MODEL", flags->model,
+                 "Folder of an exported model (model.json, model.safetensors)")
+      ->required();
+  app.add_option("--split", flags->split, "Which data of the job file: test or train")
+      ->check(CLI::IsMember({"test", "train"}))
+      ->capture_default_str();
+  app.add_option("--data", flags->data.job_file,
+                 "Job file whose data takes the place of what the model was trained with")
+      ->type_name("JOBFILE");
+  app.add_option("--set", flags->data.overrides,
+                 "Override a field of the model's job: FIELD=VALUE; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("-o,--output", flags->output, "Form of the figures: table or json")
+      ->type_name("FORM")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->take_last();
+}
+
+void AddPredictFlags(CLI::App& app, Flags* flags) {
+  app.add_option("--format", flags->format, "Form of the predictions: csv or jsonl")
+      ->check(CLI::IsMember({"csv", "jsonl"}))
+      ->capture_default_str();
+  app.add_option("--to", flags->to, "File for the predictions; default: standard output")
+      ->type_name("FILE");
+  app.add_flag("--probabilities", flags->probabilities,
+               "Of models of layers: the probability of every class");
+}
+
+// Where lines go: a file that is there whole or not at all, standard output, or nowhere.
+class Sink {
+ public:
+  enum class Where { kFile, kStandardOutput, kNowhere };
+
+  static absl::StatusOr<Sink> Open(Where where, const std::string& path) {
+    Sink sink(where);
+    if (where == Where::kFile) {
+      CAPSTAN_ASSIGN_OR_RETURN(sink.file_, DurableFile::Create(path));
+    }
+    return sink;
+  }
+  absl::Status Append(const std::string& text) {
+    if (where_ == Where::kFile) return file_->Append(text);
+    if (where_ == Where::kNowhere || text.empty()) return absl::OkStatus();
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, "standard output");
+  }
+  absl::Status Finish() {
+    if (where_ == Where::kFile) return file_->Commit();
+    if (std::fflush(stdout) == 0) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, "standard output");
+  }
+
+ private:
+  explicit Sink(Where where) : where_(where) {}
+
+  Where where_;
+  std::unique_ptr<DurableFile> file_;
+};
+
+Sink::Where SinkOf(const Flags& flags, bool predict) {
+  if (!predict) return Sink::Where::kNowhere;
+  return flags.to.empty() ? Sink::Where::kStandardOutput : Sink::Where::kFile;
+}
+
+// Figures of a prediction go to standard error: its standard output may be the predictions.
+void TellFigures(const Flags& flags, bool predict, Objective objective, const EvaluationSum& sum,
+                 const ScoreCounts& scores) {
+  const EvaluationFigures figures = FiguresOf(objective, sum, scores);
+  std::string text =
+      flags.output == "json"
+          ? FiguresJson(figures, sum.samples)
+          : absl::StrCat(flags.split, ": ", FiguresText(objective, figures, sum.samples), "\n");
+  std::fputs(text.c_str(), predict ? stderr : stdout);
+}
+
+absl::Status Run(const Flags& flags, bool predict) {
+  CAPSTAN_ASSIGN_OR_RETURN(const ModelReader model, ModelReader::Open(flags.model));
+  PredictionData data = flags.data;
+  data.train_split = flags.split == "train";
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const v1::JobSpec job,
+      CheckedPredictionJob(model.manifest().spec(),
+                           absl::StrCat(flags.model, "/", kModelManifestFile), data));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto predictor, Predictor::Create(job, model));
+  const Objective objective = ObjectiveOf(job.model(), job.data());
+  PredictionText text({.form = flags.format == "csv" ? PredictionText::Form::kCsv
+                                                     : PredictionText::Form::kJsonLines,
+                       .kind = predictor->kind(),
+                       .width = predictor->width(),
+                       .labelled = objective != Objective::kUnlabeled,
+                       .all_probabilities = flags.probabilities});
+  CAPSTAN_ASSIGN_OR_RETURN(Sink sink, Sink::Open(SinkOf(flags, predict), flags.to));
+  CAPSTAN_RETURN_IF_ERROR(sink.Append(text.Header()));
+  EvaluationSum sum;
+  ScoreCounts scores;
+  Predictions predictions;
+  std::string lines;
+  for (int64_t begin = 0; begin < predictor->count(); begin += kSamplesAtOnce) {
+    const Range numbers = {begin, std::min(begin + kSamplesAtOnce, predictor->count())};
+    CAPSTAN_RETURN_IF_ERROR(predictor->Predict(numbers, &predictions, &sum, &scores));
+    lines.clear();
+    if (predict) text.Append(predictions, &lines);
+    CAPSTAN_RETURN_IF_ERROR(sink.Append(lines));
+  }
+  CAPSTAN_RETURN_IF_ERROR(sink.Finish());
+  TellFigures(flags, predict, objective, sum, scores);
+  return absl::OkStatus();
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+      return kExitUsage;
+    default:
+      return kExitFailed;
+  }
+}
+
+}  // namespace
+
+bool IsPrediction(const std::string& name) { return name == "predict" || name == "evaluate"; }
+
+int RunPrediction(int argc, const char* const* argv) {
+  const bool predict = std::string(argv[0]) == "predict";
+  CLI::App app(predict ? "Predict with an exported model: a line for each sample"
+                       : "The loss, accuracy, AUC or RMSE of an exported model, as in training",
+               absl::StrCat("capstan ", argv[0]));
+  Flags flags;
+  AddCommonFlags(app, &flags);
+  if (predict) AddPredictFlags(app, &flags);
+  app.footer(predict ? "Examples:\n"
+                       "  capstan predict out/lenet > predictions.csv\n"
+                       "  capstan predict out/lenet --format=jsonl --to=predictions.jsonl\n"
+                       "  capstan predict out/clicks --set data.test.files=new.csv\n"
+                       "The figures of all predictions go to standard error."
+                     : "Examples:\n"
+                       "  capstan evaluate out/lenet\n"
+                       "  capstan evaluate out/lenet --split=train -o json\n"
+                       "  capstan evaluate out/clicks --set data.test.files=new.csv");
+  if (const auto exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
+  const absl::Status status = Run(flags, predict);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "capstan: %s\n", std::string(status.message()).c_str());
+  return ExitCodeOf(status);
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,70 @@
+#include "worker/prediction/prediction_job.h"
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/examples/example_set.h"
+#include "common/job/job_file.h"
+#include "common/job/validate.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+absl::Status CountExamples(const v1::Data& data, v1::Split* split) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<int64_t> blocks, CountBlocks(data, *split));
+  split->mutable_block_examples()->Assign(blocks.begin(), blocks.end());
+  return absl::OkStatus();
+}
+
+// Of the others a model's job has defaults written out that no job file may have.
+bool Matters(const std::string& field) {
+  return absl::StartsWith(field, "data") || absl::StartsWith(field, "model") ||
+         field == "resources.threads";
+}
+
+absl::Status NoSplit(const std::string& name, const PredictionData& data) {
+  const char* const split = data.train_split ? "train" : "test";
+  return absl::InvalidArgumentError(absl::StrCat(
+      data.job_file.empty() ? name : data.job_file, ": data.", split,
+      " is missing; name its files with --data=JOBFILE or --set data.", split,
+      ".files=PATH, or take the other split with --split=", data.train_split ? "test" : "train"));
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobSpec> CheckedPredictionJob(const v1::JobSpec& model,
+                                                 const std::string& model_name,
+                                                 const PredictionData& data) {
+  v1::JobSpec job = model;
+  if (!data.job_file.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(const JobFile other, JobFile::Load(data.job_file));
+    *job.mutable_data() = other.spec().data();
+  }
+  JobFile file = JobFile::OfSpec(model_name, std::move(job));
+  for (const std::string& assignment : data.overrides) {
+    CAPSTAN_RETURN_IF_ERROR(file.Set(assignment));
+  }
+  job = file.spec();
+  v1::Data& all = *job.mutable_data();
+  if (!(data.train_split ? all.has_train() : all.has_test())) return NoSplit(model_name, data);
+  if (data.train_split) *all.mutable_test() = all.train();
+  if (!all.has_train()) *all.mutable_train() = all.test();
+  std::string lines;
+  for (const Diagnostic& diagnostic : ValidateJob(job)) {
+    if (!Matters(diagnostic.field)) continue;
+    absl::StrAppend(&lines, lines.empty() ? "" : "\n", file.Render(diagnostic));
+  }
+  if (!lines.empty()) return absl::InvalidArgumentError(lines);
+  if (!job.model().has_sparse()) return job;
+  CAPSTAN_RETURN_IF_ERROR(CountExamples(all, all.mutable_test()));
+  // Of all models only this one reads the examples that it was trained on.
+  if (job.model().sparse().has_skip_gram()) {
+    CAPSTAN_RETURN_IF_ERROR(CountExamples(all, all.mutable_train()));
+  }
+  return job;
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,125 @@
+#include "worker/prediction/prediction_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace capstan::worker {
+namespace {
+
+double Sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
+
+// Of `width` logits; relative to the largest, so that none overflows.
+void Softmax(const float* logits, size_t width, std::vector<double>* probabilities) {
+  const double largest = *std::max_element(logits, logits + width);
+  double sum = 0;
+  probabilities->clear();
+  for (size_t k = 0; k < width; ++k) {
+    probabilities->push_back(std::exp(static_cast<double>(logits[k]) - largest));
+    sum += probabilities->back();
+  }
+  for (double& probability : *probabilities) probability /= sum;
+}
+
+std::string NumberText(double value, bool json) {
+  if (!std::isfinite(value) && json) return "null";
+  return absl::StrFormat("%.7g", value);
+}
+
+}  // namespace
+
+std::string PredictionText::Header() const {
+  if (options_.form == Form::kJsonLines) return "";
+  std::vector<std::string> names = {"index"};
+  if (options_.kind == OutputKind::kLoss) return "index,loss\n";
+  if (options_.labelled) names.push_back("label");
+  names.push_back("predicted");
+  if (options_.kind != OutputKind::kValue) names.push_back("probability");
+  if (options_.kind == OutputKind::kLogits && options_.all_probabilities) {
+    for (int64_t k = 0; k < options_.width; ++k) names.push_back(absl::StrCat("p", k));
+  }
+  return absl::StrCat(absl::StrJoin(names, ","), "\n");
+}
+
+void PredictionText::AddNumber(const char* name, double value, std::string* text) {
+  const bool json = options_.form == Form::kJsonLines;
+  if (!std::exchange(first_column_, false)) text->append(json ? ", " : ",");
+  if (json) absl::StrAppend(text, "\"", name, "\": ");
+  text->append(NumberText(value, json));
+}
+
+void PredictionText::AppendSample(int64_t index, float label, const float* outputs,
+                                  std::string* text) {
+  const bool json = options_.form == Form::kJsonLines;
+  first_column_ = true;
+  if (json) text->append("{\"index\": ");
+  absl::StrAppend(text, index);  // All digits of it.
+  first_column_ = false;
+  if (options_.kind == OutputKind::kLoss) {
+    AddNumber("loss", outputs[0], text);
+  } else if (options_.labelled) {
+    AddNumber("label", label, text);
+  }
+  if (options_.kind == OutputKind::kValue) AddNumber("predicted", outputs[0], text);
+  if (options_.kind == OutputKind::kLogit) {
+    AddNumber("predicted", outputs[0] > 0 ? 1 : 0, text);
+    AddNumber("probability", Sigmoid(outputs[0]), text);
+  }
+  if (options_.kind == OutputKind::kLogits) {
+    const auto width = static_cast<size_t>(options_.width);
+    const auto best = static_cast<size_t>(std::max_element(outputs, outputs + width) - outputs);
+    Softmax(outputs, width, &probabilities_);
+    AddNumber("predicted", static_cast<double>(best), text);
+    AddNumber("probability", probabilities_[best], text);
+    if (options_.all_probabilities) {
+      const auto number = [json](std::string* out, double value) {
+        out->append(NumberText(value, json));
+      };
+      const std::string all = absl::StrJoin(probabilities_, json ? ", " : ",", number);
+      absl::StrAppend(text, json ? ", \"probabilities\": [" : ",", all, json ? "]" : "");
+    }
+  }
+  text->append(json ? "}\n" : "\n");
+}
+
+void PredictionText::Append(const Predictions& predictions, std::string* text) {
+  for (size_t i = 0; i < predictions.labels.size(); ++i) {
+    AppendSample(predictions.first + static_cast<int64_t>(i), predictions.labels[i],
+                 predictions.outputs.data() + i * static_cast<size_t>(options_.width), text);
+  }
+}
+
+std::string FiguresText(Objective objective, const EvaluationFigures& figures, int64_t samples) {
+  std::vector<std::string> parts;
+  if (objective == Objective::kClicks) {
+    parts.push_back(figures.auc.has_value() ? absl::StrFormat("AUC %.4f", *figures.auc) : "AUC -");
+  }
+  if (figures.rmse.has_value()) parts.push_back(absl::StrFormat("RMSE %.4f", *figures.rmse));
+  if (figures.accuracy.has_value()) {
+    parts.push_back(absl::StrFormat("accuracy %.2f %%", *figures.accuracy * 100));
+  }
+  parts.push_back(absl::StrFormat("loss %.4f", figures.loss));
+  return absl::StrCat(absl::StrJoin(parts, ", "), " on ", samples,
+                      samples == 1 ? " sample" : " samples");
+}
+
+std::string FiguresJson(const EvaluationFigures& figures, int64_t samples) {
+  std::string json = absl::StrCat("{\"samples\": ", samples);
+  const auto add = [&json](const char* name, const std::optional<double>& value) {
+    if (!value.has_value()) return;
+    absl::StrAppend(&json, ", \"", name,
+                    "\": ", std::isfinite(*value) ? absl::StrFormat("%.17g", *value) : "null");
+  };
+  add("loss", figures.loss);
+  add("accuracy", figures.accuracy);
+  add("auc", figures.auc);
+  add("rmse", figures.rmse);
+  return json + "}\n";
+}
+
+}  // namespace capstan::worker

@@ -1,0 +1,68 @@
+// Predictor: what an exported model says of the samples of a split of data.
+//
+// Computes what a task computes when it evaluates, with the same code, from files instead of
+// servers. Samples are read and computed some at a time: memory does not grow with their number,
+// beyond what the format itself holds of a split (images: all of it).
+// Thread safety: used by one thread at a time.
+#ifndef CAPSTAN_WORKER_PREDICTION_PREDICTOR_H_
+#define CAPSTAN_WORKER_PREDICTION_PREDICTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/metrics/evaluation.h"
+#include "common/metrics/score_counts.h"
+#include "common/tensor/model_reader.h"
+#include "common/types/ids.h"
+#include "proto/job.pb.h"
+
+namespace capstan::worker {
+
+// What the outputs of a sample are.
+enum class OutputKind {
+  kLogits,  // One for each class.
+  kLogit,   // Of a click.
+  kValue,   // The predicted label.
+  kLoss,    // Of a line of words, which has no label.
+};
+
+// Of consecutive samples.
+struct Predictions {
+  int64_t first = 0;           // Number of the first sample, in the order of the files.
+  std::vector<float> labels;   // [n]
+  std::vector<float> outputs;  // [n, Predictor::width()]
+};
+
+class Predictor {
+ public:
+  // For the split `job.data().test()`; the train split is read only if the model is made of it
+  // (skip_gram counts its words).
+  // REQUIRES: ValidateJob found nothing wrong with `job`; its block_examples are counted.
+  // Errors: those of LoadDataset, PlanModel, ExampleSet::Open, MakeSparseModel and ModelReader.
+  static absl::StatusOr<std::unique_ptr<Predictor>> Create(const v1::JobSpec& job,
+                                                           const ModelReader& model);
+  virtual ~Predictor() = default;
+
+  virtual OutputKind kind() const = 0;
+  virtual int64_t width() const = 0;  // Outputs of a sample, >= 1.
+  virtual int64_t count() const = 0;  // Samples of the split, >= 1.
+
+  // Replaces *predictions by those of the samples `numbers`, and adds them to *sum and, clicks, to
+  // *scores. REQUIRES: a part of [0, count()).
+  // Errors: those of EvaluateSplit, or of SparseTrainer::LoadTest.
+  virtual absl::Status Predict(Range numbers, Predictions* predictions, EvaluationSum* sum,
+                               ScoreCounts* scores) = 0;
+};
+
+// Its two kinds: models of layers, and models on examples.
+absl::StatusOr<std::unique_ptr<Predictor>> MakeDensePredictor(const v1::JobSpec& job,
+                                                              const ModelReader& model);
+absl::StatusOr<std::unique_ptr<Predictor>> MakeSparsePredictor(const v1::JobSpec& job,
+                                                               const ModelReader& model);
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_PREDICTION_PREDICTOR_H_
