@@ -158,6 +158,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
     job.plan.tables.emplace_back(table.elements(), table.has_sparse());
   }
   job.mode = ModeName(job.spec.consistency());
+  job.warnings = check.warnings;
   if (job.plan.objective == Objective::kUnlabeled) {
     job.warnings.push_back(absl::StrCat(
         "data.columns: ", "no column is a LABEL: all labels are 0, and no accuracy is reported"));

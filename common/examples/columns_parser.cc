@@ -1,5 +1,6 @@
 #include "common/examples/columns_parser.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -25,28 +26,87 @@ absl::Status WrongNumber(const ColumnsParser::Column& column, int64_t number,
                                                  ToString(error), ", expected ", expected));
 }
 
+bool IsField(Kind kind) {
+  return kind == Kind::kCategory || kind == Kind::kId || kind == Kind::kBucket;
+}
+
+template <typename T>
+bool AllDiffer(std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  return std::adjacent_find(values.begin(), values.end()) == values.end();
+}
+
+absl::Status CheckLabel(const ColumnsParser::Column& column, const std::string& name) {
+  const bool named = !column.positive.empty() || !column.classes.empty();
+  if (named && column.kind != Kind::kLabel) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": has names of labels, expected them for a label only"));
+  }
+  if (!column.positive.empty() && !column.classes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": has both positive values and classes, expected one of them"));
+  }
+  if (!AllDiffer(column.classes) || !AllDiffer(column.positive)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": a name of a label stands twice, expected each once"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDense(const ColumnsParser::Column& column, const std::string& name) {
+  const bool dense = column.kind == Kind::kDense;
+  if (column.missing.has_value() && !dense) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": has a default for missing values, expected one for dense columns only"));
+  }
+  if (column.missing.has_value() && !std::isfinite(*column.missing)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the default for missing values is ",
+                                                   *column.missing, ", expected a finite one"));
+  }
+  if ((column.log1p || column.subtract != 0 || column.divide != 1) && !dense) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": is scaled, expected that for dense columns only"));
+  }
+  if (!std::isfinite(column.subtract) || !std::isfinite(column.divide) || column.divide == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": subtracts ", column.subtract,
+                                                   " and divides by ", column.divide,
+                                                   ", expected finite numbers, the second not 0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBucket(const ColumnsParser::Column& column, const std::string& name) {
+  const std::vector<float>& boundaries = column.boundaries;
+  if ((column.kind == Kind::kBucket) == boundaries.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": has ", boundaries.size(),
+                                                   " boundaries, expected at least one for "
+                                                   "buckets and none for other columns"));
+  }
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    if (std::isfinite(boundaries[i]) && (i == 0 || boundaries[i - 1] < boundaries[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": boundary ", i + 1, " is ",
+                                                   boundaries[i],
+                                                   ", expected finite numbers that ascend"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const ColumnsParser::Options& options) {
   int labels = 0;
   bool used = false;
   for (size_t i = 0; i < options.columns.size(); ++i) {
     const ColumnsParser::Column& column = options.columns[i];
     if (column.kind == Kind::kLabel) ++labels;
-    used = used || (column.kind != Kind::kSkip && column.kind != Kind::kLabel);
-    if (!column.missing.has_value()) continue;
+    used = used || column.kind == Kind::kDense || IsField(column.kind);
     const std::string name = NameOf(column, static_cast<int64_t>(i) + 1);
-    if (column.kind != Kind::kDense) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": has a default for missing values, expected one for dense columns only"));
-    }
-    if (!std::isfinite(*column.missing)) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": the default for missing values is ",
-                                                     *column.missing, ", expected a finite one"));
-    }
+    CAPSTAN_RETURN_IF_ERROR(CheckLabel(column, name));
+    CAPSTAN_RETURN_IF_ERROR(CheckDense(column, name));
+    CAPSTAN_RETURN_IF_ERROR(CheckBucket(column, name));
   }
   if (!used) {
     return absl::InvalidArgumentError(
         absl::StrCat("columns: none of ", options.columns.size(),
-                     " is a feature, expected at least one dense, category or id column"));
+                     " is a feature, expected at least one dense, category, id or bucket column"));
   }
   if (labels > 1) {
     return absl::InvalidArgumentError(
@@ -61,6 +121,19 @@ absl::Status CheckOptions(const ColumnsParser::Options& options) {
   return absl::OkStatus();
 }
 
+// What a dense column's number stands for.
+float Transformed(const ColumnsParser::Column& column, float value) {
+  if (!column.log1p && column.subtract == 0 && column.divide == 1) return value;
+  double x = value;
+  if (column.log1p) x = std::copysign(std::log1p(std::abs(x)), x);
+  return static_cast<float>((x - double{column.subtract}) / double{column.divide});
+}
+
+size_t BucketOf(const std::vector<float>& boundaries, float value) {
+  return static_cast<size_t>(std::upper_bound(boundaries.begin(), boundaries.end(), value) -
+                             boundaries.begin());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ColumnsParser>> ColumnsParser::Create(Options options) {
@@ -71,8 +144,30 @@ absl::StatusOr<std::unique_ptr<ColumnsParser>> ColumnsParser::Create(Options opt
 ColumnsParser::ColumnsParser(Options options) : options_(std::move(options)) {
   for (const Column& column : options_.columns) {
     if (column.kind == Kind::kDense) ++dense_columns_;
-    if (column.kind == Kind::kCategory || column.kind == Kind::kId) ++field_count_;
+    if (IsField(column.kind)) ++field_count_;
   }
+}
+
+absl::Status ColumnsParser::ParseLabel(const Column& column, int64_t number, absl::string_view text,
+                                       float* label) const {
+  if (!column.positive.empty()) {
+    const bool positive =
+        std::find(column.positive.begin(), column.positive.end(), text) != column.positive.end();
+    *label = positive ? 1.0f : 0.0f;
+    return absl::OkStatus();
+  }
+  if (!column.classes.empty()) {
+    const auto found = std::find(column.classes.begin(), column.classes.end(), text);
+    *label = static_cast<float>(found - column.classes.begin());
+    if (found != column.classes.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(column, number), ": ", Quoted(text),
+                                                   " is no class, expected one of the ",
+                                                   column.classes.size(), " of label.classes"));
+  }
+  const NumberError error = ParseFloat(text, label);
+  if (error == NumberError::kNone) return absl::OkStatus();
+  return WrongNumber(column, number, text, error,
+                     "a finite number (a name is explained by label.positive or label.classes)");
 }
 
 absl::Status ColumnsParser::ParseColumn(const Column& column, int64_t number,
@@ -85,15 +180,14 @@ absl::Status ColumnsParser::ParseColumn(const Column& column, int64_t number,
     case Kind::kSkip:
       break;
     case Kind::kLabel:
-      error = ParseFloat(text, label);
-      break;
+      return ParseLabel(column, number, text, label);
     case Kind::kDense:
       if (text.empty() && column.missing.has_value()) {
         value = *column.missing;
       } else {
         error = ParseFloat(text, &value);
       }
-      batch->AddDense(value);
+      batch->AddDense(Transformed(column, value));
       break;
     case Kind::kCategory:
       if (!text.empty()) {
@@ -106,6 +200,15 @@ absl::Status ColumnsParser::ParseColumn(const Column& column, int64_t number,
       if (!text.empty()) {
         error = ParseUint64(text, &id);
         batch->AddFeature(id, 1.0f, *field);
+      }
+      ++*field;
+      break;
+    case Kind::kBucket:
+      if (!text.empty()) {
+        error = ParseFloat(text, &value);
+        const absl::AlphaNum bucket(BucketOf(column.boundaries, value));
+        const uint64_t key = HashFeature(*field, bucket.Piece());
+        batch->AddFeature(FoldKey(key, options_.hash_buckets), 1.0f, *field);
       }
       ++*field;
       break;

@@ -1,7 +1,7 @@
 // ColumnsParser: lines of CSV or TSV, each column used as the options say.
 //
-// Columns that give keys (kCategory, kId) are the fields, counted from 0 in their order; their
-// values are 1. An empty column of these gives no key. Dense columns keep their order.
+// Columns that give keys (kCategory, kId, kBucket) are the fields, counted from 0 in their order;
+// their values are 1. An empty column of these gives no key. Dense columns keep their order.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_COLUMNS_PARSER_H_
 #define CAPSTAN_COMMON_EXAMPLES_COLUMNS_PARSER_H_
@@ -25,15 +25,27 @@ class ColumnsParser final : public LineParser {
  public:
   enum class Kind {
     kSkip,
-    kLabel,     // A finite number. Without such a column all labels are 0.
+    kLabel,     // A finite number, or a name. Without such a column all labels are 0.
     kDense,     // A finite number.
     kCategory,  // Any bytes; the key is HashFeature(field, bytes).
     kId,        // A decimal number of 64 bits; it is the key itself.
+    kBucket,    // A finite number; the key is HashFeature(field, number of its bucket).
   };
   struct Column {
     Kind kind = Kind::kSkip;
     std::string name;              // For messages, and compared with the header if there is one.
     std::optional<float> missing;  // kDense: what an empty column stands for. None: an error.
+    // kLabel, at most one of both: the names whose label is 1, that of all others being 0; or the
+    // names of the labels 0, 1, ...
+    std::vector<std::string> positive = {};
+    std::vector<std::string> classes = {};
+    // kDense: (f(x) - subtract) / divide, computed in double; f is the identity, or
+    // sign(x) ln(1 + |x|).
+    bool log1p = false;
+    float subtract = 0;  // Finite.
+    float divide = 1;    // Finite, not 0.
+    // kBucket: ascending. Number i is that of how many of them are <= the value.
+    std::vector<float> boundaries = {};
   };
   struct Options {
     std::vector<Column> columns;  // All of a line's, in order.
@@ -43,9 +55,9 @@ class ColumnsParser final : public LineParser {
     uint64_t hash_buckets = 0;  // Keys of kCategory are folded into it. 0: full 64 bits.
   };
 
-  // Errors: kInvalidArgument  no column but skipped ones, more than one label, a default for a
-  //                           column that is not dense or one that is not finite, a separator that
-  //                           is a quote or a line end.
+  // Errors: kInvalidArgument  no column but skipped ones, more than one label, an option for a
+  //                           column of another kind or out of its range, a separator that is a
+  //                           quote or a line end.
   static absl::StatusOr<std::unique_ptr<ColumnsParser>> Create(Options options);
 
   // Errors (*batch is unchanged; the message gives the column, counted from 1, and its name):
@@ -61,6 +73,8 @@ class ColumnsParser final : public LineParser {
  private:
   explicit ColumnsParser(Options options);
   absl::Status ParseColumns(absl::string_view line, ExampleBatch* batch, float* label);
+  absl::Status ParseLabel(const Column& column, int64_t number, absl::string_view text,
+                          float* label) const;
   absl::Status ParseColumn(const Column& column, int64_t number, absl::string_view text,
                            ExampleBatch* batch, int32_t* field, float* label) const;
   absl::Status WrongCount(DelimitedLine& line) const;

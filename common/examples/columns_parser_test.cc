@@ -1,7 +1,9 @@
 #include "common/examples/columns_parser.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "common/examples/feature_hash.h"
@@ -133,6 +135,103 @@ TEST_CASE("Columns: options that make no sense are refused", "[common][examples]
     options.separator = separator;
     CHECK_STATUS(ColumnsParser::Create(options), code, "the separator is");
   }
+}
+
+// A label with names, two scaled numbers, a bucket.
+Options Named() {
+  return {.columns = {{.kind = Kind::kLabel, .positive = {"normal.", "1"}},
+                      {.kind = Kind::kDense, .log1p = true},
+                      {.kind = Kind::kDense, .missing = 3.0f, .subtract = 1, .divide = 4},
+                      {.kind = Kind::kBucket, .name = "age", .boundaries = {18, 65}}}};
+}
+
+TEST_CASE("Columns: names of labels are 1 for some, or their place in a list",
+          "[common][examples]") {
+  const auto parser = MakeParser(Named());
+  CHECK(ParseLine(*parser, "normal.,0,1,").labels()[0] == 1);
+  CHECK(ParseLine(*parser, "1,0,1,").labels()[0] == 1);
+  CHECK(ParseLine(*parser, "neptune.,0,1,").labels()[0] == 0);
+  CHECK(ParseLine(*parser, ",0,1,").labels()[0] == 0);
+  Options options = Named();
+  options.columns[0].positive.clear();
+  options.columns[0].classes = {"low", "mid", "high"};
+  const auto classes = MakeParser(options);
+  CHECK(ParseLine(*classes, "low,0,1,").labels()[0] == 0);
+  CHECK(ParseLine(*classes, "\"high\",0,1,").labels()[0] == 2);
+  ExampleBatch batch(2);
+  CHECK_STATUS(classes->Parse("higher,0,1,", &batch), absl::StatusCode::kInvalidArgument,
+               "column 1: 'higher' is no class, expected one of the 3 of label.classes");
+  CHECK(batch.count() == 0);
+}
+
+TEST_CASE("Columns: a label that is no number says how names are explained", "[common][examples]") {
+  CHECK_STATUS(ErrorOf("1,,,1,,yes"), absl::StatusCode::kInvalidArgument,
+               "column 6 (bought): 'yes' is no number, expected a finite number (a name is "
+               "explained by label.positive or label.classes)");
+}
+
+TEST_CASE("Columns: dense columns are scaled", "[common][examples]") {
+  const auto parser = MakeParser(Named());
+  const ExampleBatch batch = ParseLine(*parser, "x,-1,9,");
+  CHECK(batch.dense()[0] == static_cast<float>(-std::log(2.0)));
+  CHECK(batch.dense()[1] == 2);
+  // What is missing stands for a number of the column, which is scaled as well.
+  CHECK(ParseLine(*parser, "x,1e30,,").dense()[1] == 0.5f);
+  CHECK(ParseLine(*parser, "x,0,,").dense()[0] == 0);
+}
+
+TEST_CASE("Columns: a bucket begins with its boundary", "[common][examples]") {
+  const auto parser = MakeParser(Named());
+  CHECK(parser->field_count() == 1);
+  const auto key = [&](const std::string& age) {
+    return ParseLine(*parser, "x,0,0," + age).keys()[0];
+  };
+  CHECK(key("-1e9") == HashFeature(0, "0"));
+  CHECK(key("17.99") == HashFeature(0, "0"));
+  CHECK(key("18") == HashFeature(0, "1"));
+  CHECK(key("65") == HashFeature(0, "2"));
+  CHECK(ParseLine(*parser, "x,0,0,").keys().empty());
+  ExampleBatch batch(2);
+  CHECK_STATUS(parser->Parse("x,0,0,old", &batch), absl::StatusCode::kInvalidArgument,
+               "column 4 (age): 'old' is no number");
+}
+
+TEST_CASE("Columns: options of another kind of column are refused", "[common][examples]") {
+  const auto refused = [](size_t column, const auto& change, const char* message) {
+    Options options = Named();
+    change(options.columns[column]);
+    CHECK_STATUS(ColumnsParser::Create(options), absl::StatusCode::kInvalidArgument, message);
+  };
+  using Column = ColumnsParser::Column;
+  refused(
+      0, [](Column& c) { c.classes = {"a"}; }, "column 1: has both positive values and");
+  refused(
+      0,
+      [](Column& c) {
+        c.positive = {"a", "b", "a"};
+      },
+      "stands twice");
+  refused(
+      1, [](Column& c) { c.positive = {"a"}; }, "column 2: has names of labels");
+  refused(
+      0, [](Column& c) { c.log1p = true; }, "column 1: is scaled");
+  refused(
+      3, [](Column& c) { c.divide = 2; }, "column 4 (age): is scaled");
+  refused(
+      1, [](Column& c) { c.divide = 0; }, "column 2: subtracts 0 and divides by 0");
+  refused(
+      1, [](Column& c) { c.boundaries = {1}; }, "column 2: has 1 boundaries");
+  refused(
+      3, [](Column& c) { c.boundaries = {}; }, "column 4 (age): has 0 boundaries");
+  refused(
+      3,
+      [](Column& c) {
+        c.boundaries = {2, 2};
+      },
+      "boundary 2 is 2, expected finite numbers");
+  const float infinity = std::numeric_limits<float>::infinity();
+  refused(
+      1, [=](Column& c) { c.subtract = infinity; }, "column 2: subtracts inf");
 }
 
 TEST_CASE("Columns: no bytes crash it or harm the batch", "[common][examples]") {

@@ -79,9 +79,10 @@ class ClickLogExamples final : public ExampleSet {
   const int64_t count_;
 };
 
-absl::StatusOr<std::unique_ptr<RangeReader>> MakeReader(const v1::Data& data,
+absl::StatusOr<std::unique_ptr<RangeReader>> MakeReader(v1::Data data, const v1::Split& split,
                                                         double max_bad_fraction,
                                                         const Progress& progress = nullptr) {
+  if (split.has_header()) data.mutable_columns()->set_header(split.header());
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LineParser> parser, MakeLineParser(data));
   return std::make_unique<RangeReader>(std::move(parser), max_bad_fraction, progress);
 }
@@ -132,11 +133,11 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> ExampleSet::Open(const v1::Data& dat
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<FileRange> ranges, RangesOf(split));
   if (AreStored(data, ranges)) {
     CAPSTAN_ASSIGN_OR_RETURN(const auto reader,
-                             MakeReader(data, data.examples().max_bad_fraction(), progress));
+                             MakeReader(data, split, data.examples().max_bad_fraction(), progress));
     return ReadAll(ranges, *reader);
   }
   // Malformed lines were judged when blocks were counted.
-  CAPSTAN_ASSIGN_OR_RETURN(auto reader, MakeReader(data, /*max_bad_fraction=*/1));
+  CAPSTAN_ASSIGN_OR_RETURN(auto reader, MakeReader(data, split, /*max_bad_fraction=*/1));
   const std::vector<int64_t> counts(split.block_examples().begin(), split.block_examples().end());
   return BlockExamples::Make(std::move(reader), std::move(ranges), counts);
 }
@@ -146,7 +147,8 @@ absl::StatusOr<std::vector<int64_t>> CountBlocks(const v1::Data& data, const v1:
   if (data.format() == v1::Data::CLICK_LOG) return counts;
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<FileRange> ranges, RangesOf(split));
   if (AreStored(data, ranges)) return counts;
-  CAPSTAN_ASSIGN_OR_RETURN(const auto reader, MakeReader(data, data.examples().max_bad_fraction()));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto reader,
+                           MakeReader(data, split, data.examples().max_bad_fraction()));
   ExampleBatch block(reader->dense_columns());
   for (const FileRange& range : ranges) {
     block.Clear();

@@ -50,6 +50,25 @@ TEST_CASE("Example set: all examples of all files, by number", "[examples]") {
   CHECK(Labels(*set, {2, 2}).empty());
 }
 
+TEST_CASE("Example set: a split may have a header of its own", "[examples]") {
+  TemporaryFolder folder;
+  folder.Write("a.csv", ToBytes("x,y\n1,2\n"));
+  v1::Split split = Files({folder.Path("a.csv")});
+  const auto data = [](const char* header) {
+    return Parse(
+        absl::StrCat("format: COLUMNS columns { columns { kind: DENSE name: 'x' } "
+                     "columns { kind: LABEL name: 'y' } header: ",
+                     header, " }"));
+  };
+  split.set_header(true);
+  REQUIRE_OK_AND_ASSIGN(const auto with, ExampleSet::Open(data("false"), split));
+  CHECK(with->count() == 1);
+  split.set_header(false);
+  CHECK_STATUS(ExampleSet::Open(data("true"), split), absl::StatusCode::kDataLoss, "'x'");
+  split.clear_header();
+  REQUIRE_OK(ExampleSet::Open(data("true"), split));
+}
+
 TEST_CASE("Example set: a format brings its columns and fields", "[examples]") {
   TemporaryFolder folder;
   folder.Write("a.tsv", ToBytes("x\t1.5\ty\t1\n"));

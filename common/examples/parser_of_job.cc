@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/examples/column_ranges.h"
 #include "common/examples/columns_parser.h"
 #include "common/examples/criteo_parser.h"
 #include "common/examples/svmlight_parser.h"
@@ -24,9 +25,25 @@ ColumnsParser::Kind KindOf(v1::Column::Kind kind) {
       return ColumnsParser::Kind::kCategory;
     case v1::Column::ID:
       return ColumnsParser::Kind::kId;
+    case v1::Column::BUCKET:
+      return ColumnsParser::Kind::kBucket;
     default:
       return ColumnsParser::Kind::kSkip;
   }
+}
+
+ColumnsParser::Column ColumnOf(const v1::Column& spec) {
+  ColumnsParser::Column column;
+  column.kind = KindOf(spec.kind());
+  column.name = spec.name();
+  if (spec.has_missing()) column.missing = spec.missing();
+  column.positive.assign(spec.label().positive().begin(), spec.label().positive().end());
+  column.classes.assign(spec.label().classes().begin(), spec.label().classes().end());
+  column.log1p = spec.log1p();
+  column.subtract = spec.subtract();
+  if (spec.has_divide()) column.divide = spec.divide();
+  column.boundaries.assign(spec.boundaries().begin(), spec.boundaries().end());
+  return column;
 }
 
 absl::StatusOr<std::unique_ptr<LineParser>> MakeColumnsParser(const v1::Data& data) {
@@ -41,11 +58,14 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeColumnsParser(const v1::Data& da
     }
     options.separator = columns.separator()[0];
   }
-  for (const v1::Column& column : columns.columns()) {
-    ColumnsParser::Column& out = options.columns.emplace_back();
-    out.kind = KindOf(column.kind());
-    out.name = column.name();
-    if (column.has_missing()) out.missing = column.missing();
+  std::vector<const v1::Column*> line;
+  if (const auto error = ColumnsOfLine(columns, &line); error.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("data.columns.columns[", error->index,
+                                                   "].range: got ", error->found, ", expected ",
+                                                   error->expected));
+  }
+  for (const v1::Column* column : line) {
+    options.columns.push_back(column == nullptr ? ColumnsParser::Column() : ColumnOf(*column));
   }
   absl::StatusOr<std::unique_ptr<ColumnsParser>> parser = ColumnsParser::Create(std::move(options));
   if (!parser.ok()) return Annotate(parser.status(), "data.columns");

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/examples/example_set.h"
+#include "common/examples/unvaried.h"
 #include "common/job/field_checker.h"
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
@@ -18,6 +20,7 @@
 namespace capstan {
 namespace {
 
+constexpr int64_t kExamplesLookedAt = 1'000'000;   // For warnings, of each split.
 constexpr int64_t kSamplesMax = int64_t{1} << 62;  // Of all epochs.
 
 // About the file that begins `message` if the job names it, else about all of the split; or about
@@ -54,6 +57,19 @@ std::unique_ptr<ExampleSet> Open(const v1::Data& data, const v1::Split& split,
   return nullptr;
 }
 
+// What the owner is told of a split: a log that is made is as it is meant to be.
+void WarnOf(const v1::Data& data, const std::string& field, ExampleSet& set, JobCheck* result) {
+  if (data.format() == v1::Data::CLICK_LOG) return;
+  const absl::StatusOr<Unvaried> unvaried = FindUnvaried(set, kExamplesLookedAt);
+  if (!unvaried.ok()) {
+    result->diagnostics.push_back({field, "", "", std::string(unvaried.status().message())});
+    return;
+  }
+  for (std::string& warning : UnvariedWarnings(data, field, *unvaried)) {
+    result->warnings.push_back(std::move(warning));
+  }
+}
+
 // What the fields of the model allow one by one, and the tables made of them do not.
 void CheckTables(const std::vector<v1::TableSpec>& tables, std::vector<Diagnostic>* diagnostics) {
   for (const v1::TableSpec& table : tables) {
@@ -85,8 +101,10 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
     const auto test =
         Open(data, data.test(), "data.test", &result.test_blocks, &result.diagnostics);
     if (test != nullptr) result.test_count = test->count();
+    if (test != nullptr) WarnOf(data, "data.test", *test, &result);
   }
   if (!result.diagnostics.empty()) return result;
+  WarnOf(data, "data.train", *train, &result);
   result.train_count = train->count();
   FieldChecker check("training", &result.diagnostics);
   if (spec.training().batch_size() > train->count()) {

@@ -59,6 +59,15 @@ class Folder {
   testing::TemporaryFolder folder_;
 };
 
+TEST_CASE("CheckJob: labels and features that never vary are told, by split", "[job]") {
+  const Folder folder;
+  CHECK(CheckJob(folder.Job().spec()).warnings.empty());  // A test set of one says nothing.
+  const JobCheck check = CheckJob(folder.Job("train*.csv", "train1.csv").spec());
+  CHECK(check.diagnostics.empty());
+  REQUIRE(check.warnings.size() == 1);
+  CHECK(check.warnings[0].find("data.train: in 2 examples column 2 never varies") == 0);
+}
+
 TEST_CASE("CheckJob: a job on examples comes with its tables and counts", "[job]") {
   const Folder folder;
   const JobCheck check = CheckJob(folder.Job().spec());

@@ -25,7 +25,7 @@ struct SplitFacts {
   SampleShape shape;
   int64_t count = 0;
   int64_t classes = 0;
-  int64_t label_max = 0;
+  int64_t label_min = 0, label_max = 0;
 };
 
 // The field of `split` whose path begins `message`; the split itself if none does.
@@ -53,10 +53,16 @@ bool ReadSplit(v1::Data::Format format, const v1::Split& split, const std::strin
   facts->shape = dataset->shape;
   facts->count = dataset->count;
   facts->classes = dataset->classes;
-  for (const uint8_t label : dataset->labels) {
-    facts->label_max = std::max<int64_t>(facts->label_max, label);
-  }
+  const auto [low, high] = std::minmax_element(dataset->labels.begin(), dataset->labels.end());
+  facts->label_min = *low;
+  facts->label_max = *high;
   return true;
+}
+
+void WarnOf(const SplitFacts& facts, const std::string& field, JobCheck* result) {
+  if (facts.count < 2 || facts.label_min < facts.label_max) return;
+  result->warnings.push_back(
+      absl::StrCat(field, ": all ", facts.count, " images have the label ", facts.label_min));
 }
 
 void CompareSplits(const v1::JobSpec& spec, const SplitFacts& train, const SplitFacts& test,
@@ -116,6 +122,8 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   const bool test_read = !data.has_test() || ReadSplit(data.format(), data.test(), "data.test",
                                                        &test, &result.diagnostics);
   if (!train_read || !test_read) return result;
+  WarnOf(train, "data.train", &result);
+  WarnOf(test, "data.test", &result);
   CompareSplits(spec, train, test, &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
 

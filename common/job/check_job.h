@@ -6,6 +6,7 @@
 #define CAPSTAN_COMMON_JOB_CHECK_JOB_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/job/diagnostic.h"
@@ -17,6 +18,7 @@ namespace capstan {
 
 struct JobCheck {
   std::vector<Diagnostic> diagnostics;  // Empty: the job can be run, and the rest is valid.
+  std::vector<std::string> warnings;    // Sentences for its owner, about data.train and data.test.
   ModelPlan plan;                       // Of layers; empty for a sparse model.
   std::vector<v1::TableSpec> tables;    // By index.
   // Split::block_examples, as they were counted.

@@ -62,6 +62,16 @@ class Folder {
   testing::TemporaryFolder folder_;
 };
 
+TEST_CASE("CheckJob: images of one class alone are told", "[job]") {
+  const Folder folder;
+  CHECK(CheckJob(folder.Spec()).warnings.empty());
+  v1::JobSpec spec = folder.Spec();
+  testing::TemporaryFolder other;
+  spec.mutable_data()->mutable_test()->set_labels(other.Write("labels", IdxLabelsFile({4, 4})));
+  CHECK(CheckJob(spec).warnings ==
+        std::vector<std::string>{"data.test: all 2 images have the label 4"});
+}
+
 TEST_CASE("CheckJob: a good job comes with its plan and its sample counts", "[job]") {
   const Folder folder;
   const JobCheck check = CheckJob(folder.Spec());

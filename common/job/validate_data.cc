@@ -1,9 +1,11 @@
 #include "common/job/validate_data.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/examples/column_ranges.h"
 #include "common/examples/parser_of_job.h"
 
 namespace capstan {
@@ -59,6 +61,9 @@ void ValidateFilesSplit(v1::Data::Format format, const v1::Split& split, FieldCh
 }
 
 void ValidateSplit(v1::Data::Format format, const v1::Split& split, FieldChecker check) {
+  if (split.has_header() && format != v1::Data::COLUMNS) {
+    check.Wrong("header", "a value", "nothing: it is for format COLUMNS");
+  }
   if (format == v1::Data::FORMAT_UNSPECIFIED) return;
   if (format == v1::Data::IDX) return ValidateIdxSplit(split, check);
   if (format == v1::Data::CLICK_LOG) return ValidateClickLogSplit(split, check);
@@ -89,9 +94,14 @@ void ValidateColumns(const v1::Columns& columns, FieldChecker check) {
     FieldChecker in = check.In(absl::StrCat("columns[", i, "]"));
     if (!v1::Column::Kind_IsValid(column.kind())) {
       in.Wrong("kind", absl::StrCat(static_cast<int>(column.kind())),
-               "SKIP, LABEL, DENSE, CATEGORY or ID");
+               "SKIP, LABEL, DENSE, CATEGORY, ID or BUCKET");
     }
     if (column.has_missing()) in.Real("missing", column.missing(), Finite(), Presence::kExplicit);
+  }
+  std::vector<const v1::Column*> line;
+  if (const auto error = ColumnsOfLine(columns, &line); error.has_value()) {
+    check.In(absl::StrCat("columns[", error->index, "]"))
+        .Wrong("range", error->found, error->expected);
   }
 }
 

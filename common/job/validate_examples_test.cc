@@ -68,6 +68,16 @@ TEST_CASE("ValidateJob: fields that a format of examples does not have", "[job]"
         Lines{"data.train.files[1]: got nothing, expected a path"});
 }
 
+TEST_CASE("ValidateJob: columns have ranges, all or none, and splits headers", "[job]") {
+  const std::string ranges = "data { columns { columns { range: '2-9' kind: DENSE } } }";
+  CHECK(ErrorsAfter(ranges + " data { test { header: true } }", "columns") == Lines{});
+  CHECK(ErrorsAfter(ranges + "data { columns { columns { kind: LABEL } } }", "columns") ==
+        Lines{"data.columns.columns[1].range: got nothing, expected the columns that these are, "
+              "counted from 1 (at most 1048576), such as \"4-41\" or \"7\""});
+  CHECK(ErrorsAfter("data { format: CRITEO test { header: true } }", "columns") ==
+        Lines{"data.test.header: got a value, expected nothing: it is for format COLUMNS"});
+}
+
 TEST_CASE("ValidateJob: a click log has numbers instead of files", "[job]") {
   const Lines lines = ErrorsAfter("data { format: CLICK_LOG test { first_example: -1 } }");
   CHECK(lines[0] ==

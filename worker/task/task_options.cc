@@ -4,6 +4,7 @@
 
 #include "absl/time/time.h"
 #include "common/examples/click_log.h"
+#include "common/examples/column_ranges.h"
 #include "common/examples/criteo_parser.h"
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
@@ -41,8 +42,11 @@ int64_t KeysPerExample(const v1::JobSpec& job) {
       return kCriteoCategories;
     case v1::Data::CLICK_LOG:
       return data.click_log().has_fields() ? data.click_log().fields() : ClickLog::Options().fields;
-    case v1::Data::COLUMNS:
-      return data.columns().columns_size();
+    case v1::Data::COLUMNS: {
+      std::vector<const v1::Column*> line;
+      ColumnsOfLine(data.columns(), &line);  // The job was checked.
+      return static_cast<int64_t>(line.size());
+    }
     case v1::Data::TEXT:
       return kKeysPerText;
     default:
