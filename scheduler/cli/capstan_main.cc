@@ -12,6 +12,7 @@
 #include "scheduler/cli/config_command.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/init/init_command.h"
 #include "scheduler/cli/job_command.h"
 #include "scheduler/cli/logs_command.h"
 #include "scheduler/cli/operations/checkpoint_command.h"
@@ -25,6 +26,7 @@ namespace {
 void AddCommands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
   AddClusterCommands(*AddGroup(app, "cluster", "A cluster on this machine"), line);
+  AddInitCommand(app, line);
   CLI::App* job = AddGroup(app, "job", "Submit and watch training jobs");
   AddJobCommands(*job, line);
   AddRecoverCommand(*job, line);

@@ -1,0 +1,137 @@
+#include "scheduler/cli/init/init_command.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/examples/file_ranges.h"
+#include "common/examples/line_reader.h"
+#include "common/job/job_file.h"
+#include "common/job/validate.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "common/tensor/durable_file.h"
+#include "scheduler/cli/console.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/init/job_text.h"
+#include "scheduler/cli/init/table_sample.h"
+
+namespace capstan::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLinesLookedAt = 10'000;
+
+struct InitArguments {
+  std::string csv;
+  std::string test;
+  std::string label;
+  std::string file = "job.textproto";
+  bool force = false;
+};
+
+absl::StatusOr<std::vector<std::string>> FirstLines(const std::string& pattern) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<FileRange> ranges, ListRanges({pattern}, 1 << 20));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto reader, LineReader::Open(ranges[0], {}));
+  std::vector<std::string> lines;
+  absl::string_view line;
+  while (lines.size() < kLinesLookedAt) {
+    CAPSTAN_ASSIGN_OR_RETURN(const bool more, reader->Next(&line));
+    if (!more) break;
+    lines.emplace_back(line);
+  }
+  return lines;
+}
+
+absl::StatusOr<std::string> Absolute(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  if (error) return absl::InternalError(absl::StrCat("no working directory: ", error.message()));
+  return absolute.lexically_normal().string();
+}
+
+// The name of the file or folder, as far as a job may be called so.
+std::string JobNameOf(const std::string& path) {
+  std::string name = fs::path(path).stem().string();
+  for (char& c : name) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  }
+  return name.empty() ? "job" : name.substr(0, 48);
+}
+
+absl::StatusOr<std::string> MakeCsvJob(const InitArguments& arguments) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> lines, FirstLines(arguments.csv));
+  absl::StatusOr<TableSample> table = SampleTable(lines);
+  if (!table.ok()) return Annotate(table.status(), arguments.csv);
+  CsvJob job{.name = JobNameOf(arguments.csv), .label = arguments.label};
+  CAPSTAN_ASSIGN_OR_RETURN(job.train, Absolute(arguments.csv));
+  if (!arguments.test.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(job.test, Absolute(arguments.test));
+  }
+  absl::StatusOr<std::string> text = CsvJobText(*table, job);
+  if (!text.ok()) return Annotate(text.status(), arguments.csv);
+  return text;
+}
+
+// What was written is a job file, whatever stands in the data.
+absl::Status CheckText(const std::string& name, const std::string& text) {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobFile file, JobFile::Parse(name, text, "/"));
+  std::vector<std::string> lines;
+  for (const Diagnostic& diagnostic : ValidateJob(file.spec())) {
+    lines.push_back(file.Render(diagnostic));
+  }
+  if (lines.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
+}
+
+absl::Status Write(const InitArguments& arguments) {
+  if (arguments.csv.empty()) {
+    return absl::InvalidArgumentError("no data: expected --csv=FILE");
+  }
+  std::error_code error;
+  if (!arguments.force && fs::exists(arguments.file, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(arguments.file, " is there already; --force replaces it"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string text, MakeCsvJob(arguments));
+  CAPSTAN_RETURN_IF_ERROR(CheckText(arguments.file, text));
+  return WriteFileDurably(arguments.file, {text});
+}
+
+}  // namespace
+
+void AddInitCommand(CLI::App& app, CommandLine& line) {
+  auto arguments = std::make_shared<InitArguments>();
+  CLI::App* init = AddCommand(
+      app, "init", "Write a job file with comments for your data",
+      "  capstan init --csv people.csv --label income\n"
+      "  capstan init --csv 'train-*.csv.gz' --test test.csv.gz my.textproto\n"
+      "  capstan job submit job.textproto",
+      line,
+      [arguments](const Settings&) {
+        if (const absl::Status status = Write(*arguments); !status.ok()) return Fail(status);
+        Print(absl::StrCat("wrote ", arguments->file, "\n  capstan job submit ", arguments->file,
+                           "\n"));
+        return kExitDone;
+      },
+      Concerns::kThisMachine);
+  init->add_option("FILE", arguments->file, "Where to write it")->capture_default_str();
+  init->add_option("--csv", arguments->csv,
+                   "Examples to train on: CSV or TSV, compressed (.gz, .zst) or not, or a glob")
+      ->type_name("FILE");
+  init->add_option("--test", arguments->test, "Likewise to test on")->type_name("FILE");
+  init->add_option("--label", arguments->label,
+                   "Which column is to be predicted: its name, or its number from 1; default: the "
+                   "last")
+      ->type_name("COLUMN");
+  init->add_flag("--force", arguments->force, "Replace FILE if it is there");
+}
+
+}  // namespace capstan::cli

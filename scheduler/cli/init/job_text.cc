@@ -1,0 +1,192 @@
+#include "scheduler/cli/init/job_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr int64_t kBatchSize = 100;
+constexpr size_t kNamesTold = 8;  // In a comment.
+// A column of text with a new value on nearly every line names the line.
+constexpr int64_t kRowsOfNames = 100;
+constexpr double kShareOfNames = 0.9;
+// Counts whose largest is that many times their mean spread by their logarithm.
+constexpr double kSkewed = 20;
+
+std::string Quote(const std::string& text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }
+
+std::string Number(double value) { return absl::StrFormat("%.5g", value); }
+
+absl::StatusOr<size_t> FindLabel(const TableSample& table, const std::string& label) {
+  if (label.empty()) return table.columns.size() - 1;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    if (table.columns[c].name == label) return c;
+  }
+  size_t number = 0;
+  if (absl::SimpleAtoi(label, &number) && number >= 1 && number <= table.columns.size()) {
+    return number - 1;
+  }
+  std::vector<std::string> names;
+  for (const ColumnSample& column : table.columns) {
+    if (!column.name.empty()) names.push_back(column.name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--label=", label, ": found no such column, expected 1 to ", table.columns.size(),
+      names.empty() ? "" : absl::StrCat(" or one of ", absl::StrJoin(names, ", "))));
+}
+
+// "# a: 5, b: 3" of the values, the most frequent first.
+std::string ValuesText(const std::vector<std::pair<std::string, int64_t>>& values) {
+  std::vector<std::string> told;
+  for (const auto& [value, count] : values) {
+    if (told.size() == kNamesTold) {
+      told.push_back("...");
+      break;
+    }
+    told.push_back(absl::StrCat(Quote(value), " ", count, " times"));
+  }
+  return absl::StrJoin(told, ", ");
+}
+
+struct LabelChoice {
+  std::string fields;   // Of its column.
+  std::string comment;  // What the values mean.
+  bool squared = false;
+};
+
+absl::StatusOr<LabelChoice> ChooseLabel(const ColumnSample& column, const std::string& name) {
+  std::vector<std::pair<std::string, int64_t>> values(column.values.begin(), column.values.end());
+  std::stable_sort(values.begin(), values.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (values.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " is ", values.empty() ? "always empty" : Quote(values[0].first),
+        " in every line, expected labels that vary; name another column with --label"));
+  }
+  if (column.numeric() && values.size() > 2) {
+    return LabelChoice{"",
+                       absl::StrCat("A number from ", Number(column.least), " to ",
+                                    Number(column.largest), "; it is what is predicted."),
+                       /*squared=*/true};
+  }
+  if (column.numeric() && column.least <= 0 && column.largest > 0) {
+    return LabelChoice{"", absl::StrCat("1 or more counts as yes: ", ValuesText(values), ".")};
+  }
+  // Of two the rarer is what is looked for; of more the most frequent is told from the others.
+  const std::string positive = values.size() == 2 ? values[1].first : values[0].first;
+  return LabelChoice{absl::StrCat(" label { positive: ", Quote(positive), " }"),
+                     absl::StrCat("Examples have two classes: ", Quote(positive),
+                                  ", and all others. Found ", ValuesText(values), ".")};
+}
+
+bool NamesItsLine(const ColumnSample& column, int64_t rows) {
+  const auto values = static_cast<double>(column.values.size());
+  const double of = static_cast<double>(
+      std::min<int64_t>(rows - column.empty, static_cast<int64_t>(ColumnSample::kValuesMax)));
+  return rows >= kRowsOfNames && values > kShareOfNames * of;
+}
+
+// The column's fields and a comment.
+std::string FeatureText(const ColumnSample& column, int64_t rows, bool* used) {
+  if (column.constant()) return "kind: SKIP }  # Never varies.";
+  if (column.numeric()) {
+    *used = true;
+    const bool count = column.least >= 0 && column.largest > kSkewed * column.mean;
+    std::string text = "kind: DENSE";
+    if (count) {
+      absl::StrAppend(&text, " log1p: true");
+    } else {
+      absl::StrAppend(&text, " subtract: ", Number(column.mean),
+                      " divide: ", Number(column.deviation));
+    }
+    if (column.empty > 0) absl::StrAppend(&text, " missing: ", Number(column.mean));
+    return absl::StrCat(
+        text, " }  # ", Number(column.least), " to ", Number(column.largest),
+        column.empty > 0 ? absl::StrCat(", empty in ", column.empty, " lines") : "");
+  }
+  if (NamesItsLine(column, rows)) return "kind: SKIP }  # Another text in nearly every line.";
+  *used = true;
+  const bool all = column.values.size() < ColumnSample::kValuesMax;
+  return absl::StrCat("kind: CATEGORY }  # ", all ? "" : "More than ", column.values.size(),
+                      " values.");
+}
+
+struct ColumnsText {
+  std::string lines;
+  bool squared = false;
+  double mean = 0;  // Of the label.
+};
+
+absl::StatusOr<ColumnsText> MakeColumns(const TableSample& table, size_t label) {
+  ColumnsText text;
+  bool used = false;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const ColumnSample& column = table.columns[c];
+    const std::string name =
+        column.name.empty() ? "" : absl::StrCat("name: ", Quote(column.name), " ");
+    if (c != label) {
+      absl::StrAppend(&text.lines, "    columns { ", name, FeatureText(column, table.rows, &used),
+                      "\n");
+      continue;
+    }
+    CAPSTAN_ASSIGN_OR_RETURN(
+        const LabelChoice choice,
+        ChooseLabel(column, column.name.empty() ? absl::StrCat("column ", c + 1)
+                                                : absl::StrCat("column ", Quote(column.name))));
+    absl::StrAppend(&text.lines, "    # ", choice.comment, "\n    columns { ", name, "kind: LABEL",
+                    choice.fields, " }\n");
+    text.squared = choice.squared;
+    text.mean = column.mean;
+  }
+  if (used) return text;
+  return absl::InvalidArgumentError(
+      absl::StrCat("found no feature among ", table.columns.size(),
+                   " columns: those beside the label never vary, or name their line"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CsvJobText(const TableSample& table, const CsvJob& job) {
+  CAPSTAN_ASSIGN_OR_RETURN(const size_t label, FindLabel(table, job.label));
+  CAPSTAN_ASSIGN_OR_RETURN(const ColumnsText columns, MakeColumns(table, label));
+  std::string text = absl::StrCat(
+      "# Written by capstan init after the first ", table.rows, " lines of the data.\n",
+      "# Train: capstan job submit FILE    Every field: proto/job.proto\n\nname: ", Quote(job.name),
+      "\n\n# Linear. For interactions of columns: factorization_machine { rank: 8 }, or\n"
+      "# deep_fm { rank: 8 hidden: [64, 32] }.\nmodel {\n  sparse {\n    logistic_regression {");
+  if (columns.squared) {
+    absl::StrAppend(&text, " loss: SQUARED bias: ", Number(columns.mean), " ");
+  }
+  absl::StrAppend(&text, "}\n    buckets: 8\n  }\n}\n\ndata {\n  format: COLUMNS\n  columns {\n",
+                  columns.lines);
+  if (table.separator != ',') {
+    absl::StrAppend(&text, "    separator: ", Quote(std::string(1, table.separator)), "\n");
+  }
+  if (table.header) absl::StrAppend(&text, "    header: true\n");
+  absl::StrAppend(&text, "  }\n  train { files: ", Quote(job.train), " }\n");
+  if (job.test.empty()) {
+    absl::StrAppend(&text, "  # Evaluated after each epoch: test { files: \"...\" }\n");
+  } else {
+    absl::StrAppend(&text, "  test { files: ", Quote(job.test), " }\n");
+  }
+  absl::StrAppend(&text,
+                  "}\n\ntraining {\n  epochs: 5\n  batch_size: ", std::min(kBatchSize, table.rows),
+                  "\n}\n\noptimizer {\n  adagrad {}\n  learning_rate: 0.1\n}\n\n"
+                  "# A worker may be two batches ahead of the slowest.\n"
+                  "consistency { ssp { staleness_bound: 2 } }\n\nresources { workers: 1 }\n");
+  return text;
+}
+
+}  // namespace capstan::cli
