@@ -152,6 +152,8 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   job.spec = spec;
   FillDefaults(job.spec);
   WriteBlocks(check, *job.spec.mutable_data());
+  job.spec.mutable_data()->mutable_class_names()->Assign(check.class_names.begin(),
+                                                         check.class_names.end());
   job.plan = MakePlan(job.spec, check);
   job.tables = check.tables;
   for (const v1::TableSpec& table : job.tables) {

@@ -1,13 +1,17 @@
 #include "common/data/dataset.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/data/cifar10.h"
 #include "common/data/file_reader.h"
 #include "common/data/idx.h"
+#include "common/data/image_folder.h"
+#include "common/data/numpy.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -16,6 +20,7 @@ namespace {
 // Of a split, decompressed: beyond it a dataset does not belong into the memory of one process.
 constexpr int64_t kSplitBytesMax = int64_t{8} << 30;
 constexpr int64_t kIdxClasses = 10;
+constexpr int64_t kNumpyClasses = 256;  // Labels are held as bytes.
 
 absl::StatusOr<Dataset> LoadIdx(const v1::Split& split) {
   if (split.images().empty() || split.labels().empty()) {
@@ -70,17 +75,81 @@ absl::StatusOr<Dataset> LoadCifar10(const v1::Split& split) {
   return dataset;
 }
 
+// The array at "FILE.npy", or at "FILE.npz:NAME".
+absl::StatusOr<NumpyArray> LoadArray(const std::string& path) {
+  const size_t colon = path.rfind(".npz:");
+  if (colon == std::string::npos) {
+    CAPSTAN_ASSIGN_OR_RETURN(auto bytes, ReadDataFile(path, kSplitBytesMax));
+    return ParseNpy(path, std::move(bytes));
+  }
+  const std::string file = path.substr(0, colon + 4), name = path.substr(colon + 5);
+  CAPSTAN_ASSIGN_OR_RETURN(const auto archive, ReadDataFile(file, kSplitBytesMax));
+  CAPSTAN_ASSIGN_OR_RETURN(
+      auto bytes, ReadZipMember(file, archive, absl::StrCat(name, ".npy"), kSplitBytesMax));
+  return ParseNpy(path, std::move(bytes));
+}
+
+absl::StatusOr<Dataset> LoadNumpy(const v1::Split& split) {
+  if (split.images().empty() || split.labels().empty() || split.files_size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "format NUMPY: images is '", split.images(), "', labels is '", split.labels(), "' and ",
+        split.files_size(), " files, expected an array in each of the first two and no files"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(NumpyArray images, LoadArray(split.images()));
+  const std::vector<int64_t>& shape = images.shape;
+  const bool sized = (shape.size() == 3 || shape.size() == 4) &&
+                     *std::min_element(shape.begin(), shape.end()) >= 1;
+  if (images.type != "|u1" || !sized) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(split.images(), ": an array [", absl::StrJoin(shape, ", "), "] of ",
+                     images.type, ", expected bytes (uint8) [n, h, w] or [n, h, w, c]"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const NumpyArray labels, LoadArray(split.labels()));
+  if (labels.shape != std::vector<int64_t>{shape[0]}) {
+    return absl::DataLossError(absl::StrCat(split.labels(), ": labels [",
+                                            absl::StrJoin(labels.shape, ", "), "], expected [",
+                                            shape[0], "], one for each image of ", split.images()));
+  }
+  Dataset dataset;
+  dataset.shape = {.h = shape[1], .w = shape[2], .c = shape.size() == 4 ? shape[3] : 1};
+  dataset.count = shape[0];
+  dataset.classes = kNumpyClasses;
+  CAPSTAN_ASSIGN_OR_RETURN(dataset.labels, SmallNumbers(split.labels(), labels, kNumpyClasses));
+  dataset.pixels = std::move(images.bytes);
+  return dataset;
+}
+
+absl::StatusOr<Dataset> LoadFolder(const v1::Data& data, const v1::Split& split) {
+  if (split.images().empty() || !split.labels().empty() || split.files_size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "format IMAGE_FOLDER: images is '", split.images(), "', labels is '", split.labels(),
+        "' and ", split.files_size(), " files, expected a folder in the first and nothing else"));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> classes, ClassNamesOf(data));
+  return LoadImageFolder(split.images(), classes, data.image_folder(), kSplitBytesMax);
+}
+
 }  // namespace
 
-absl::StatusOr<Dataset> LoadDataset(v1::Data::Format format, const v1::Split& split) {
-  switch (format) {
+absl::StatusOr<std::vector<std::string>> ClassNamesOf(const v1::Data& data) {
+  if (data.class_names_size() == 0) return ClassFolders(data.train().images());
+  return std::vector<std::string>(data.class_names().begin(), data.class_names().end());
+}
+
+absl::StatusOr<Dataset> LoadDataset(const v1::Data& data, const v1::Split& split) {
+  switch (data.format()) {
     case v1::Data::IDX:
       return LoadIdx(split);
     case v1::Data::CIFAR10_BINARY:
       return LoadCifar10(split);
+    case v1::Data::IMAGE_FOLDER:
+      return LoadFolder(data, split);
+    case v1::Data::NUMPY:
+      return LoadNumpy(split);
     default:
-      return absl::InvalidArgumentError(absl::StrCat("data format ", static_cast<int>(format),
-                                                     ", expected IDX or CIFAR10_BINARY"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("data format ", static_cast<int>(data.format()),
+                       ", expected IDX, CIFAR10_BINARY, IMAGE_FOLDER or NUMPY"));
   }
 }
 

@@ -1,35 +1,31 @@
-// Dataset: labelled images in memory, as they stood in the files (bytes, NHWC), and their loading.
+// LoadDataset: a split of images, in any of their formats, as a Dataset in memory.
 //
-// Thread safety: immutable after loading; safe to read from many threads.
+// Thread safety: functions.
 #ifndef CAPSTAN_COMMON_DATA_DATASET_H_
 #define CAPSTAN_COMMON_DATA_DATASET_H_
 
-#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model/model_plan.h"
+#include "common/data/dataset_type.h"
 #include "proto/job.pb.h"
 
 namespace capstan {
 
-struct Dataset {
-  SampleShape shape;            // Of one image.
-  int64_t count = 0;            // Images.
-  int64_t classes = 0;          // Of the format: labels are in [0, classes).
-  std::vector<uint8_t> pixels;  // [count, h, w, c].
-  std::vector<uint8_t> labels;  // [count].
-};
+// The names of the classes of an IMAGE_FOLDER, in the order of their labels: data.class_names, else
+// the folders of the training split. Errors: those of ClassFolders.
+absl::StatusOr<std::vector<std::string>> ClassNamesOf(const v1::Data& data);
 
 // Reads a split whole, checking magic numbers, sizes, truncation and labels.
 // Errors: kNotFound            a file does not exist.
 //         kPermissionDenied    it cannot be read.
-//         kInvalidArgument     the format's paths are missing from the split, or label out of
-//                              range.
+//         kInvalidArgument     the format's paths are missing from the split, a label is out of
+//                              range, or what image_folder.h and numpy.h say.
 //         kDataLoss            wrong magic, truncated, trailing bytes, images and labels that
 //                              differ in number.
 // Every message names the file and says what was found and what was expected.
-absl::StatusOr<Dataset> LoadDataset(v1::Data::Format format, const v1::Split& split);
+absl::StatusOr<Dataset> LoadDataset(const v1::Data& data, const v1::Split& split);
 
 }  // namespace capstan
 

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "common/data/test_files.h"
+#include "common/data/test_images.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -20,13 +21,27 @@ using ::capstan::testing::IdxLabelsFile;
 using ::capstan::testing::NoisyBytes;
 using ::capstan::testing::TemporaryFolder;
 
+absl::StatusOr<Dataset> LoadSplit(v1::Data::Format format, const v1::Split& split) {
+  v1::Data data;
+  data.set_format(format);
+  return LoadDataset(data, split);
+}
+
+// A .npy file of bytes.
+Bytes Npy(const std::string& shape, const Bytes& numbers) {
+  const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': " + shape + ", }";
+  Bytes file = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<uint8_t>(header.size()), 0};
+  file.insert(file.end(), header.begin(), header.end());
+  return Concatenate({file, numbers});
+}
+
 // A split of two files written into a temporary folder.
 struct IdxFixture {
   absl::StatusOr<Dataset> Load(const Bytes& images, const Bytes& labels) const {
     v1::Split split;
     split.set_images(folder.Write("images", images));
     split.set_labels(folder.Write("labels", labels));
-    return LoadDataset(v1::Data::IDX, split);
+    return LoadSplit(v1::Data::IDX, split);
   }
   TemporaryFolder folder;
 };
@@ -36,7 +51,7 @@ TEST_CASE("Dataset: IDX images and labels, plain and gzip", "[common][data]") {
   v1::Split split;
   split.set_images(folder.Write("images.gz", Gzip(IdxImagesFile(2, 3, 4))));
   split.set_labels(folder.Write("labels", IdxLabelsFile({7, 0})));
-  REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadDataset(v1::Data::IDX, split));
+  REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadSplit(v1::Data::IDX, split));
   CHECK(dataset.shape == SampleShape{.h = 3, .w = 4, .c = 1});
   CHECK(dataset.count == 2);
   CHECK(dataset.classes == 10);
@@ -44,12 +59,69 @@ TEST_CASE("Dataset: IDX images and labels, plain and gzip", "[common][data]") {
   CHECK(dataset.labels == Bytes{7, 0});
 }
 
+TEST_CASE("Dataset: NumPy's arrays of images, with and without channels", "[common][data]") {
+  const TemporaryFolder folder;
+  v1::Split split;
+  split.set_images(folder.Write("x.npy", Npy("(2, 1, 3)", {1, 2, 3, 4, 5, 6})));
+  split.set_labels(folder.Write("y.npy", Npy("(2,)", {200, 0})));
+  REQUIRE_OK_AND_ASSIGN(const Dataset grey, LoadSplit(v1::Data::NUMPY, split));
+  CHECK(grey.shape == SampleShape{.h = 1, .w = 3, .c = 1});
+  CHECK(grey.count == 2);
+  CHECK(grey.pixels == Bytes{1, 2, 3, 4, 5, 6});
+  CHECK(grey.labels == Bytes{200, 0});
+  split.set_images(folder.Write("x.npy", Npy("(2, 1, 1, 3)", {1, 2, 3, 4, 5, 6})));
+  REQUIRE_OK_AND_ASSIGN(const Dataset colours, LoadSplit(v1::Data::NUMPY, split));
+  CHECK(colours.shape == SampleShape{.h = 1, .w = 1, .c = 3});
+  split.set_images(folder.Write("x.npy", Npy("(3, 1, 1)", {1, 2, 3})));
+  CHECK_STATUS(LoadSplit(v1::Data::NUMPY, split), absl::StatusCode::kDataLoss,
+               "y.npy: labels [2], expected [3], one for each image of ");
+  split.set_images(folder.Write("x.npy", Npy("(2, 3)", {1, 2, 3, 4, 5, 6})));
+  CHECK_STATUS(LoadSplit(v1::Data::NUMPY, split), absl::StatusCode::kInvalidArgument,
+               "an array [2, 3] of |u1, expected bytes (uint8) [n, h, w] or [n, h, w, c]");
+  split.set_images(folder.Path("none.npz:x"));
+  CHECK_STATUS(LoadSplit(v1::Data::NUMPY, split), absl::StatusCode::kNotFound, "none.npz: ");
+}
+
+TEST_CASE("Dataset: a test split of folders has the labels of the training split",
+          "[common][data]") {
+  const TemporaryFolder folder;
+  for (const char* const name :
+       {"train", "train/ant", "train/bee", "train/cow", "test", "test/ant", "test/cow"}) {
+    std::filesystem::create_directory(folder.Path(name));
+  }
+  const auto png = [&](const std::string& name, uint8_t pixel) {
+    folder.Write(name, testing::PngFile(1, 1, 1, {pixel}));
+  };
+  png("train/ant/1.png", 1);
+  png("train/bee/1.png", 2);
+  png("train/cow/1.png", 3);
+  png("test/ant/1.png", 4);
+  png("test/cow/1.png", 5);
+  v1::Data data;
+  data.set_format(v1::Data::IMAGE_FOLDER);
+  data.mutable_image_folder()->set_channels(1);
+  data.mutable_train()->set_images(folder.Path("train"));
+  data.mutable_test()->set_images(folder.Path("test"));
+  REQUIRE_OK_AND_ASSIGN(Dataset test, LoadDataset(data, data.test()));
+  CHECK(test.labels == Bytes{0, 2});
+  CHECK(test.classes == 3);
+  // As they are written down once the job was checked, wherever the training images are then.
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> names, ClassNamesOf(data));
+  data.mutable_class_names()->Assign(names.begin(), names.end());
+  data.mutable_train()->set_images("/none");
+  REQUIRE_OK_AND_ASSIGN(test, LoadDataset(data, data.test()));
+  CHECK(test.labels == Bytes{0, 2});
+  data.mutable_test()->set_labels("x");
+  CHECK_STATUS(LoadDataset(data, data.test()), absl::StatusCode::kInvalidArgument,
+               "expected a folder in the first and nothing else");
+}
+
 TEST_CASE("Dataset: CIFAR-10 files are concatenated", "[common][data]") {
   const TemporaryFolder folder;
   v1::Split split;
   split.add_files(folder.Write("1.bin", Concatenate({{3}, Bytes(3072, 30)})));
   split.add_files(folder.Write("2.bin.gz", Gzip(Concatenate({{4}, Bytes(3072, 40)}))));
-  REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadDataset(v1::Data::CIFAR10_BINARY, split));
+  REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadSplit(v1::Data::CIFAR10_BINARY, split));
   CHECK(dataset.shape == SampleShape{.h = 32, .w = 32, .c = 3});
   CHECK(dataset.count == 2);
   CHECK(dataset.classes == 10);
@@ -59,18 +131,18 @@ TEST_CASE("Dataset: CIFAR-10 files are concatenated", "[common][data]") {
 
 TEST_CASE("Dataset: paths that the format needs must be there, and no others", "[common][data]") {
   v1::Split split;
-  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kInvalidArgument,
+  CHECK_STATUS(LoadSplit(v1::Data::IDX, split), absl::StatusCode::kInvalidArgument,
                "expected the path of a file in each");
-  CHECK_STATUS(LoadDataset(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kInvalidArgument,
+  CHECK_STATUS(LoadSplit(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kInvalidArgument,
                "files is empty");
-  CHECK_STATUS(LoadDataset(v1::Data::FORMAT_UNSPECIFIED, split), absl::StatusCode::kInvalidArgument,
-               "expected IDX or CIFAR10_BINARY");
+  CHECK_STATUS(LoadSplit(v1::Data::FORMAT_UNSPECIFIED, split), absl::StatusCode::kInvalidArgument,
+               "expected IDX, CIFAR10_BINARY, IMAGE_FOLDER or NUMPY");
   split.set_images("i");
   split.set_labels("l");
   split.add_files("batch.bin");
-  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kInvalidArgument,
+  CHECK_STATUS(LoadSplit(v1::Data::IDX, split), absl::StatusCode::kInvalidArgument,
                "files names 'batch.bin', expected none");
-  CHECK_STATUS(LoadDataset(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kInvalidArgument,
+  CHECK_STATUS(LoadSplit(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kInvalidArgument,
                "expected neither");
 }
 
@@ -96,15 +168,14 @@ TEST_CASE("Dataset: missing and damaged files are refused by name", "[common][da
   v1::Split split;
   split.set_images(folder.Path("images.gz"));
   split.set_labels(folder.Write("labels", IdxLabelsFile({7, 0})));
-  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kNotFound, "images.gz");
+  CHECK_STATUS(LoadSplit(v1::Data::IDX, split), absl::StatusCode::kNotFound, "images.gz");
   Bytes compressed = Gzip(IdxImagesFile(2, 3, 4));
   compressed.resize(compressed.size() - 3);
   folder.Write("images.gz", compressed);
-  CHECK_STATUS(LoadDataset(v1::Data::IDX, split), absl::StatusCode::kDataLoss, "truncated");
+  CHECK_STATUS(LoadSplit(v1::Data::IDX, split), absl::StatusCode::kDataLoss, "truncated");
   split.Clear();
   split.add_files(folder.Path("none.bin"));
-  CHECK_STATUS(LoadDataset(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kNotFound,
-               "none.bin");
+  CHECK_STATUS(LoadSplit(v1::Data::CIFAR10_BINARY, split), absl::StatusCode::kNotFound, "none.bin");
 }
 
 TEST_CASE("Dataset: the real Fashion-MNIST has 10 balanced classes", "[common][data]") {
@@ -117,7 +188,7 @@ TEST_CASE("Dataset: the real Fashion-MNIST has 10 balanced classes", "[common][d
     v1::Split split;
     split.set_images(folder + "/" + prefix + "-images-idx3-ubyte.gz");
     split.set_labels(folder + "/" + prefix + "-labels-idx1-ubyte.gz");
-    REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadDataset(v1::Data::IDX, split));
+    REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadSplit(v1::Data::IDX, split));
     CHECK(dataset.shape == SampleShape{.h = 28, .w = 28, .c = 1});
     CHECK(dataset.count == count);
     CHECK(dataset.pixels.size() == static_cast<size_t>(count) * 28 * 28);

@@ -42,9 +42,9 @@ std::string FieldOfPath(const v1::Split& split, const std::string& field,
   return field;
 }
 
-bool ReadSplit(v1::Data::Format format, const v1::Split& split, const std::string& field,
+bool ReadSplit(const v1::Data& data, const v1::Split& split, const std::string& field,
                SplitFacts* facts, std::vector<Diagnostic>* diagnostics) {
-  const absl::StatusOr<Dataset> dataset = LoadDataset(format, split);
+  const absl::StatusOr<Dataset> dataset = LoadDataset(data, split);
   if (!dataset.ok()) {
     const std::string message(dataset.status().message());
     diagnostics->push_back({FieldOfPath(split, field, message), "", "", message});
@@ -81,6 +81,14 @@ void CompareSplits(const v1::JobSpec& spec, const SplitFacts& train, const Split
     check.Wrong("training.batch_size", absl::StrCat(spec.training().batch_size()),
                 absl::StrCat("at most ", train.count, ", the number of training images"));
   }
+  const auto channels = [&](const char* field, int count) {
+    if (count == 0 || count == train.shape.c) return;
+    check.Wrong(
+        absl::StrCat("data.augmentation.", field), absl::StrCat(count, " values"),
+        absl::StrCat(train.shape.c, ", one a channel of images of ", ToString(train.shape)));
+  };
+  channels("mean", spec.data().augmentation().mean_size());
+  channels("std", spec.data().augmentation().std_size());
   const int64_t side = std::min(train.shape.h, train.shape.w);
   if (spec.data().augmentation().crop_padding() > side) {
     check.Wrong("data.augmentation.crop_padding",
@@ -117,15 +125,18 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
 
   SplitFacts train, test;
   const v1::Data& data = spec.data();
-  const bool train_read =
-      ReadSplit(data.format(), data.train(), "data.train", &train, &result.diagnostics);
-  const bool test_read = !data.has_test() || ReadSplit(data.format(), data.test(), "data.test",
-                                                       &test, &result.diagnostics);
+  const bool train_read = ReadSplit(data, data.train(), "data.train", &train, &result.diagnostics);
+  const bool test_read =
+      !data.has_test() || ReadSplit(data, data.test(), "data.test", &test, &result.diagnostics);
   if (!train_read || !test_read) return result;
   WarnOf(train, "data.train", &result);
   WarnOf(test, "data.test", &result);
   CompareSplits(spec, train, test, &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
+  if (data.format() == v1::Data::IMAGE_FOLDER) {
+    absl::StatusOr<std::vector<std::string>> names = ClassNamesOf(data);  // Read before: it is OK.
+    if (names.ok()) result.class_names = *std::move(names);
+  }
 
   const int64_t classes = spec.model().has_classes() ? spec.model().classes() : train.classes;
   absl::StatusOr<ModelPlan> plan = PlanModel(spec.model(), train.shape, classes);

@@ -21,6 +21,7 @@ struct JobCheck {
   std::vector<std::string> warnings;    // Sentences for its owner, about data.train and data.test.
   ModelPlan plan;                       // Of layers; empty for a sparse model.
   std::vector<v1::TableSpec> tables;    // By index.
+  std::vector<std::string> class_names;  // Data::class_names, of IMAGE_FOLDER.
   // Split::block_examples, as they were counted.
   std::vector<int64_t> train_blocks, test_blocks;
   int64_t train_count = 0;  // Images, or examples.

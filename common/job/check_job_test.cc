@@ -1,12 +1,14 @@
 #include "common/job/check_job.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/data/test_files.h"
+#include "common/data/test_images.h"
 #include "common/job/job_file.h"
 #include "common/testing/status_matchers.h"
 
@@ -70,6 +72,30 @@ TEST_CASE("CheckJob: images of one class alone are told", "[job]") {
   spec.mutable_data()->mutable_test()->set_labels(other.Write("labels", IdxLabelsFile({4, 4})));
   CHECK(CheckJob(spec).warnings ==
         std::vector<std::string>{"data.test: all 2 images have the label 4"});
+}
+
+TEST_CASE("CheckJob: a folder of images names its classes, and channels are counted", "[job]") {
+  const testing::TemporaryFolder folder;
+  for (const char* const name : {"owl", "cat"}) {
+    std::filesystem::create_directory(folder.Path(name));
+    folder.Write(std::string(name) + "/1.png", testing::PngFile(5, 5, 1, testing::Bytes(25, 9)));
+  }
+  v1::JobSpec spec = Folder().Spec();
+  spec.mutable_model()->mutable_layers(1)->mutable_fully_connected()->set_units(2);
+  v1::Data& data = *spec.mutable_data();
+  data.Clear();
+  data.set_format(v1::Data::IMAGE_FOLDER);
+  data.mutable_train()->set_images(folder.Path("."));
+  data.mutable_augmentation()->add_mean(0.5f);
+  JobCheck check = CheckJob(spec);
+  REQUIRE(check.diagnostics.size() == 1);
+  CHECK(check.diagnostics[0].ToString() ==
+        "data.augmentation.mean: got 1 values, expected 3, one a channel of images of 5x5x3");
+  data.mutable_image_folder()->set_channels(1);
+  check = CheckJob(spec);
+  REQUIRE(check.diagnostics.empty());
+  CHECK(check.class_names == std::vector<std::string>{"cat", "owl"});
+  CHECK(check.plan.classes == 2);
 }
 
 TEST_CASE("CheckJob: a good job comes with its plan and its sample counts", "[job]") {

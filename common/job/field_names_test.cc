@@ -36,7 +36,7 @@ TEST_CASE("UnknownField: names the path, the nearest name and all that is known"
 TEST_CASE("UnknownEnumValue: lists the values that mean something", "[job]") {
   CHECK(UnknownEnumValue(*v1::Data::Format_descriptor(), "data.format", "IDXX").ToString() ==
         "data.format: got \"IDXX\", expected one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, "
-        "COLUMNS, TEXT, CLICK_LOG; did you mean \"IDX\"?");
+        "COLUMNS, TEXT, CLICK_LOG, IMAGE_FOLDER, NUMPY; did you mean \"IDX\"?");
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
        "member of oneof \"kind\""},
       {"data { format: IDY }",
        "j:1:20: data.format: got \"IDY\", expected one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, "
-       "COLUMNS, TEXT, CLICK_LOG; did you mean "
+       "COLUMNS, TEXT, CLICK_LOG, IMAGE_FOLDER, NUMPY; did you mean "
        "\"IDX\"?"},
       {"name: 'a' }", "j:1:11: expected identifier, got: }"},
   };

@@ -76,7 +76,7 @@ TEST_CASE("OverrideField: what does not fit is named and changes nothing", "[job
        "item"},
       {"data.format", "IDY",
        "data.format: got \"IDY\", expected one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, COLUMNS, "
-       "TEXT, CLICK_LOG; did you mean \"IDX\"?"},
+       "TEXT, CLICK_LOG, IMAGE_FOLDER, NUMPY; did you mean \"IDX\"?"},
       {"training", "3", "training: got \"3\", expected {fields of Training}"},
   };
   for (const Case& c : cases) {

@@ -1,10 +1,12 @@
 #include "common/job/validate_data.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/data/image_folder.h"
 #include "common/examples/column_ranges.h"
 #include "common/examples/parser_of_job.h"
 
@@ -12,7 +14,7 @@ namespace capstan {
 namespace {
 
 constexpr char kFormats[] =
-    "one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, COLUMNS, TEXT, CLICK_LOG";
+    "one of IDX, CIFAR10_BINARY, SVMLIGHT, CRITEO, COLUMNS, TEXT, CLICK_LOG, IMAGE_FOLDER, NUMPY";
 constexpr int64_t kMemoryMibMax = int64_t{1} << 40;
 constexpr int64_t kClickLogExamplesMax = int64_t{1} << 48;
 
@@ -25,6 +27,48 @@ void ValidateIdxSplit(const v1::Split& split, FieldChecker check) {
   if (split.labels().empty()) check.Missing("labels", "the path of an IDX labels file");
   if (split.files_size() > 0) {
     check.Wrong("files", Paths(split), "none: format IDX reads images and labels");
+  }
+}
+
+void ValidateNumpySplit(const v1::Split& split, FieldChecker check) {
+  constexpr absl::string_view kArray = "an array: FILE.npy, or FILE.npz:NAME";
+  if (split.images().empty()) check.Missing("images", kArray);
+  if (split.labels().empty()) check.Missing("labels", kArray);
+  if (split.files_size() > 0) {
+    check.Wrong("files", Paths(split), "none: format NUMPY reads images and labels");
+  }
+}
+
+void ValidateFolderSplit(const v1::Split& split, FieldChecker check) {
+  if (split.images().empty()) check.Missing("images", "the folder that has one for each class");
+  constexpr absl::string_view kReads = "nothing: format IMAGE_FOLDER reads a folder of images";
+  if (!split.labels().empty()) check.Wrong("labels", Quote(split.labels()), kReads);
+  if (split.files_size() > 0) check.Wrong("files", Paths(split), kReads);
+}
+
+void ValidateImageFolder(const v1::ImageFolder& options, FieldChecker check) {
+  constexpr int kSideMax = 4096;
+  if (options.has_height()) {
+    check.IntegerBetween("height", options.height(), 1, kSideMax, Presence::kExplicit);
+  }
+  if (options.has_width()) {
+    check.IntegerBetween("width", options.width(), 1, kSideMax, Presence::kExplicit);
+  }
+  if (options.has_channels() && options.channels() != 1 && options.channels() != 3) {
+    check.Wrong("channels", absl::StrCat(options.channels()), "1 (grey) or 3 (RGB)");
+  }
+}
+
+void ValidateClassNames(const v1::Data& data, FieldChecker check) {
+  const int count = data.class_names_size();
+  if (count == 0) return;
+  if (count == 1 || count > static_cast<int>(kImageClassesMax)) {
+    check.Wrong("class_names", absl::StrCat(count, count == 1 ? " name" : " names"),
+                absl::StrCat("2 to ", kImageClassesMax));
+  }
+  const std::set<std::string> names(data.class_names().begin(), data.class_names().end());
+  if (static_cast<int>(names.size()) < count) {
+    check.Wrong("class_names", "a name that stands twice", "each once");
   }
 }
 
@@ -67,6 +111,8 @@ void ValidateSplit(v1::Data::Format format, const v1::Split& split, FieldChecker
   if (format == v1::Data::FORMAT_UNSPECIFIED) return;
   if (format == v1::Data::IDX) return ValidateIdxSplit(split, check);
   if (format == v1::Data::CLICK_LOG) return ValidateClickLogSplit(split, check);
+  if (format == v1::Data::NUMPY) return ValidateNumpySplit(split, check);
+  if (format == v1::Data::IMAGE_FOLDER) return ValidateFolderSplit(split, check);
   ValidateFilesSplit(format, split, check);
 }
 
@@ -129,7 +175,14 @@ void ValidateForExamples(const v1::Data& data, FieldChecker check) {
     check.IntegerAtLeast("text.words_max", data.text().words_max(), 1, Presence::kExplicit);
   }
   only("click_log", data.has_click_log(), format == v1::Data::CLICK_LOG, "CLICK_LOG");
-  only("augmentation", data.has_augmentation(), ImageChannels(format) > 0, "images");
+  only("augmentation", data.has_augmentation(), !IsExampleFormat(format), "images");
+  const bool folder = format == v1::Data::IMAGE_FOLDER;
+  if (only("image_folder", data.has_image_folder(), folder, "IMAGE_FOLDER")) {
+    ValidateImageFolder(data.image_folder(), check.In("image_folder"));
+  }
+  if (only("class_names", data.class_names_size() > 0, folder, "IMAGE_FOLDER")) {
+    ValidateClassNames(data, check);
+  }
 }
 
 void ValidateAugmentation(v1::Data::Format format, const v1::Augmentation& augmentation,
@@ -190,6 +243,9 @@ void ValidateModelFitsData(const v1::JobSpec& spec, FieldChecker check) {
       check.Wrong("model", model.zoo().empty() ? "layers" : "zoo", absl::StrCat("sparse", is));
     }
     return;
+  }
+  if (format == v1::Data::NUMPY && !model.has_classes()) {
+    check.Missing("model.classes", "the number of classes, which format NUMPY does not tell");
   }
   if (!model.has_sparse() || model.sparse().kind_case() == v1::SparseModel::KIND_NOT_SET) return;
   const bool text = format == v1::Data::TEXT;

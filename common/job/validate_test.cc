@@ -330,8 +330,47 @@ TEST_CASE("ValidateJob: the split must name the files that its format reads", "[
   spec.mutable_data()->clear_train();
   CHECK(Errors(spec) ==
         Lines{"data.format: got nothing, expected one of IDX, CIFAR10_BINARY, SVMLIGHT, "
-              "CRITEO, COLUMNS, TEXT, CLICK_LOG",
+              "CRITEO, COLUMNS, TEXT, CLICK_LOG, IMAGE_FOLDER, NUMPY",
               "data.train: got nothing, expected the files to train on"});
+}
+
+TEST_CASE("ValidateJob: folders of images and arrays have fields of their own", "[job]") {
+  const auto errors = [](v1::Data::Format format, const std::string& data) {
+    v1::JobSpec spec = Parse(kGood);
+    spec.clear_data();
+    REQUIRE(google::protobuf::TextFormat::ParseFromString(data, spec.mutable_data()));
+    spec.mutable_data()->set_format(format);
+    return Errors(spec);
+  };
+  const std::string folder = "train { images: '/d' } ";
+  CHECK(errors(v1::Data::IMAGE_FOLDER, folder) == Lines{});
+  CHECK(errors(v1::Data::IMAGE_FOLDER,
+               folder + "image_folder { height: 28 width: 1 channels: 1 } class_names: ['a', 'b'] "
+                        "augmentation { mean: [0, 0, 0] }") == Lines{});
+  CHECK(
+      errors(v1::Data::IMAGE_FOLDER, "train { labels: 'x' files: 'y' }") ==
+      Lines{"data.train.images: got nothing, expected the folder that has one for each class",
+            "data.train.labels: got \"x\", expected nothing: format IMAGE_FOLDER reads a folder of "
+            "images",
+            "data.train.files: got 1 path, expected nothing: format IMAGE_FOLDER reads a folder of "
+            "images"});
+  CHECK(errors(v1::Data::IMAGE_FOLDER,
+               folder + "image_folder { height: 0 width: 4097 channels: 4 } class_names: 'a'") ==
+        Lines{"data.image_folder.height: got 0, expected 1 to 4096",
+              "data.image_folder.width: got 4097, expected 1 to 4096",
+              "data.image_folder.channels: got 4, expected 1 (grey) or 3 (RGB)",
+              "data.class_names: got 1 name, expected 2 to 256"});
+  CHECK(errors(v1::Data::IMAGE_FOLDER, folder + "class_names: ['a', 'b', 'a']") ==
+        Lines{"data.class_names: got a name that stands twice, expected each once"});
+  CHECK(
+      errors(v1::Data::NUMPY, "train { files: 'x' } image_folder {}") ==
+      Lines{"model.classes: got nothing, expected the number of classes, which format NUMPY does "
+            "not tell",
+            "data.train.images: got nothing, expected an array: FILE.npy, or FILE.npz:NAME",
+            "data.train.labels: got nothing, expected an array: FILE.npy, or FILE.npz:NAME",
+            "data.train.files: got 1 path, expected none: format NUMPY reads images and labels",
+            "data.image_folder: got a value, expected nothing: it is for IMAGE_FOLDER, and format "
+            "is NUMPY"});
 }
 
 TEST_CASE("ValidateJob: augmentation values must be finite and std positive", "[job]") {

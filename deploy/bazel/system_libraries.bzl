@@ -22,6 +22,8 @@ _PKG_CONFIG_LIBRARIES = {
     "cli11": {"cli11": ["CLI11"]},
     "grpc": {"grpc++": ["grpc++"], "reflection": ["grpc++"]},
     "isal": {"isal": ["libisal"]},
+    "jpeg": {"jpeg": ["libjpeg"]},
+    "png": {"png": ["libpng16"]},
     "protobuf": {"protobuf": ["protobuf"]},
     "spdlog": {"spdlog": ["spdlog"]},
     "sqlite3": {"sqlite3": ["sqlite3"]},

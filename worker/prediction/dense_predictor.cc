@@ -65,7 +65,7 @@ class DensePredictor final : public Predictor {
 absl::StatusOr<std::unique_ptr<Predictor>> MakeDensePredictor(const v1::JobSpec& job,
                                                               const ModelReader& model) {
   const v1::Data& data = job.data();
-  CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(data.format(), data.test()));
+  CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(data, data.test()));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : dataset.classes;
   CAPSTAN_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(job.model(), dataset.shape, classes));
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,

@@ -159,7 +159,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
                                                          StepObserver* observer,
                                                          ExchangeFormats formats) {
   const v1::Data& data = job.data();
-  CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data.format(), data.train()));
+  CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data, data.train()));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : train.classes;
   CAPSTAN_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(job.model(), train.shape, classes));
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
@@ -167,7 +167,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
   const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
   std::unique_ptr<DatasetSplit> test_split;
   if (HasSplit(data.test())) {
-    CAPSTAN_ASSIGN_OR_RETURN(Dataset test, LoadDataset(data.format(), data.test()));
+    CAPSTAN_ASSIGN_OR_RETURN(Dataset test, LoadDataset(data, data.test()));
     CAPSTAN_RETURN_IF_ERROR(CheckTestData(train, test));
     test_split = std::make_unique<DatasetSplit>(std::move(test), seed, augmentation,
                                                 DatasetDecoder::Mode::kEvaluation);

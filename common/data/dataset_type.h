@@ -1,0 +1,24 @@
+// Dataset: labelled images in memory, as they stood in the files (bytes, NHWC).
+//
+// Thread safety: immutable after loading; safe to read from many threads.
+#ifndef CAPSTAN_COMMON_DATA_DATASET_TYPE_H_
+#define CAPSTAN_COMMON_DATA_DATASET_TYPE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/model_plan.h"
+
+namespace capstan {
+
+struct Dataset {
+  SampleShape shape;            // Of one image.
+  int64_t count = 0;            // Images.
+  int64_t classes = 0;          // Of the format: labels are in [0, classes).
+  std::vector<uint8_t> pixels;  // [count, h, w, c].
+  std::vector<uint8_t> labels;  // [count].
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_DATA_DATASET_TYPE_H_

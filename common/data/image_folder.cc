@@ -1,0 +1,141 @@
+#include "common/data/image_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/data/file_reader.h"
+#include "common/data/image_file.h"
+#include "common/model/plan_model.h"
+#include "common/status/status_macros.h"
+
+namespace capstan {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kFileBytesMax = int64_t{1} << 30;
+
+bool IsImage(const fs::path& path) {
+  const std::string end = absl::AsciiStrToLower(path.extension().string());
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+// The names of what is in the folder and `wanted`, by their bytes.
+template <typename Wanted>
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder, const Wanted& wanted) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name[0] != '.' && wanted(*entry)) names.push_back(name);
+  }
+  if (error == std::errc::permission_denied) {
+    return absl::PermissionDeniedError(absl::StrCat(folder, ": ", error.message()));
+  }
+  if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> FoldersIn(const std::string& folder) {
+  return NamesIn(folder, [](const fs::directory_entry& entry) {
+    std::error_code error;
+    return entry.is_directory(error);
+  });
+}
+
+// Reads one class after the other into one dataset.
+class Loader {
+ public:
+  Loader(const v1::ImageFolder& options, int64_t bytes_max)
+      : options_(options), bytes_max_(bytes_max) {}
+
+  absl::Status AddClass(const std::string& folder, uint8_t label) {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, ImagesIn(folder));
+    for (const std::string& name : names) {
+      CAPSTAN_RETURN_IF_ERROR(AddImage(absl::StrCat(folder, "/", name), label));
+    }
+    return absl::OkStatus();
+  }
+
+  Dataset Take() && { return std::move(dataset_); }
+
+ private:
+  absl::Status AddImage(const std::string& path, uint8_t label) {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadDataFile(path, kFileBytesMax));
+    const int channels = options_.has_channels() ? options_.channels() : 3;
+    CAPSTAN_ASSIGN_OR_RETURN(DecodedImage image, DecodeImage(path, bytes, channels));
+    image = ScaleImage(image, options_.has_height() ? options_.height() : image.shape.h,
+                       options_.has_width() ? options_.width() : image.shape.w);
+    if (dataset_.count == 0) {
+      dataset_.shape = image.shape;
+      first_path_ = path;
+    }
+    if (!(image.shape == dataset_.shape)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": is ", ToString(image.shape), ", expected ", ToString(dataset_.shape), " as ",
+          first_path_, "; data.image_folder { height: ... width: ... } scales all images"));
+    }
+    if (dataset_.pixels.size() + image.pixels.size() > static_cast<size_t>(bytes_max_)) {
+      return absl::DataLossError(absl::StrCat(path, ": more than ", bytes_max_,
+                                              " bytes of pixels up to here, expected no more"));
+    }
+    dataset_.pixels.insert(dataset_.pixels.end(), image.pixels.begin(), image.pixels.end());
+    dataset_.labels.push_back(label);
+    ++dataset_.count;
+    return absl::OkStatus();
+  }
+
+  const v1::ImageFolder options_;
+  const int64_t bytes_max_;
+  std::string first_path_;
+  Dataset dataset_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ClassFolders(const std::string& folder) {
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(folder));
+  if (names.size() >= 2 && names.size() <= kImageClassesMax) return names;
+  return absl::InvalidArgumentError(absl::StrCat(folder, ": has ", names.size(),
+                                                 " folders, expected one for each class, 2 to ",
+                                                 kImageClassesMax));
+}
+
+absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& folder) {
+  return NamesIn(folder, [](const fs::directory_entry& entry) {
+    std::error_code error;
+    return IsImage(entry.path()) && entry.is_regular_file(error);
+  });
+}
+
+absl::StatusOr<Dataset> LoadImageFolder(const std::string& folder,
+                                        absl::Span<const std::string> classes,
+                                        const v1::ImageFolder& options, int64_t bytes_max) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> folders, FoldersIn(folder));
+  for (const std::string& name : folders) {
+    if (std::find(classes.begin(), classes.end(), name) != classes.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, "/", name, ": is no class, expected one of ", absl::StrJoin(classes, ", ")));
+  }
+  Loader loader(options, bytes_max);
+  for (size_t label = 0; label < classes.size(); ++label) {
+    if (!std::binary_search(folders.begin(), folders.end(), classes[label])) continue;
+    CAPSTAN_RETURN_IF_ERROR(
+        loader.AddClass(absl::StrCat(folder, "/", classes[label]), static_cast<uint8_t>(label)));
+  }
+  Dataset dataset = std::move(loader).Take();
+  dataset.classes = static_cast<int64_t>(classes.size());
+  if (dataset.count > 0) return dataset;
+  return absl::InvalidArgumentError(absl::StrCat(
+      folder, ": no image in any class, expected files that end in .jpg, .jpeg or .png"));
+}
+
+}  // namespace capstan
