@@ -58,7 +58,7 @@ class InitTest(unittest.TestCase):
         self.assertIn("/none.csv", missing.stderr)
         nothing = self.cluster.run("init", check=False)
         self.assertEqual(nothing.returncode, 2)
-        self.assertIn("--csv=FILE", nothing.stderr)
+        self.assertIn("--csv=FILE or --images=FOLDER", nothing.stderr)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "scheduler/cli/init/init_command.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -10,6 +11,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/data/file_reader.h"
+#include "common/data/image_file.h"
+#include "common/data/image_folder.h"
 #include "common/examples/file_ranges.h"
 #include "common/examples/line_reader.h"
 #include "common/job/job_file.h"
@@ -28,9 +32,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLinesLookedAt = 10'000;
+constexpr size_t kImagesOfClass = 20;  // That are decoded.
+constexpr int64_t kImageBytesMax = int64_t{1} << 30;
 
 struct InitArguments {
   std::string csv;
+  std::string images;
   std::string test;
   std::string label;
   std::string file = "job.textproto";
@@ -80,6 +87,47 @@ absl::StatusOr<std::string> MakeCsvJob(const InitArguments& arguments) {
   return text;
 }
 
+// The images of a folder's classes: all are counted, the first of each class decoded.
+absl::StatusOr<ImagesSample> SampleImages(const std::string& folder) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> classes, ClassFolders(folder));
+  ImagesSample sample{.classes = static_cast<int64_t>(classes.size())};
+  for (const std::string& name : classes) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> images, ImagesIn(path));
+    for (size_t i = 0; i < images.size(); ++i, ++sample.images) {
+      if (i >= kImagesOfClass) continue;
+      const std::string file = absl::StrCat(path, "/", images[i]);
+      CAPSTAN_ASSIGN_OR_RETURN(const auto bytes, ReadDataFile(file, kImageBytesMax));
+      CAPSTAN_ASSIGN_OR_RETURN(const DecodedImage image, DecodeImage(file, bytes, /*channels=*/3));
+      const bool first = sample.images == 0;
+      sample.one_size =
+          sample.one_size &&
+          (first || (image.shape.h == sample.least_height && image.shape.w == sample.least_width));
+      sample.least_height = first ? image.shape.h : std::min(sample.least_height, image.shape.h);
+      sample.least_width = first ? image.shape.w : std::min(sample.least_width, image.shape.w);
+      for (size_t p = 0; p + 2 < image.pixels.size() && sample.grey; p += 3) {
+        sample.grey =
+            image.pixels[p] == image.pixels[p + 1] && image.pixels[p] == image.pixels[p + 2];
+      }
+    }
+  }
+  if (sample.images > 0) return sample;
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, ": no image in its ", classes.size(),
+                   " folders, expected files that end in .jpg, .jpeg or .png"));
+}
+
+absl::StatusOr<std::string> MakeImagesJob(const InitArguments& arguments) {
+  CAPSTAN_ASSIGN_OR_RETURN(const ImagesSample images, SampleImages(arguments.images));
+  ImagesJob job;
+  CAPSTAN_ASSIGN_OR_RETURN(job.train, Absolute(arguments.images));
+  job.name = JobNameOf(job.train);
+  if (!arguments.test.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(job.test, Absolute(arguments.test));
+  }
+  return ImagesJobText(images, job);
+}
+
 // What was written is a job file, whatever stands in the data.
 absl::Status CheckText(const std::string& name, const std::string& text) {
   CAPSTAN_ASSIGN_OR_RETURN(const JobFile file, JobFile::Parse(name, text, "/"));
@@ -92,15 +140,18 @@ absl::Status CheckText(const std::string& name, const std::string& text) {
 }
 
 absl::Status Write(const InitArguments& arguments) {
-  if (arguments.csv.empty()) {
-    return absl::InvalidArgumentError("no data: expected --csv=FILE");
+  if (arguments.csv.empty() == arguments.images.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(arguments.csv.empty() ? "no data" : "two kinds of data",
+                     ": expected --csv=FILE or --images=FOLDER"));
   }
   std::error_code error;
   if (!arguments.force && fs::exists(arguments.file, error)) {
     return absl::InvalidArgumentError(
         absl::StrCat(arguments.file, " is there already; --force replaces it"));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string text, MakeCsvJob(arguments));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string text, arguments.csv.empty() ? MakeImagesJob(arguments)
+                                                                         : MakeCsvJob(arguments));
   CAPSTAN_RETURN_IF_ERROR(CheckText(arguments.file, text));
   return WriteFileDurably(arguments.file, {text});
 }
@@ -113,6 +164,7 @@ void AddInitCommand(CLI::App& app, CommandLine& line) {
       app, "init", "Write a job file with comments for your data",
       "  capstan init --csv people.csv --label income\n"
       "  capstan init --csv 'train-*.csv.gz' --test test.csv.gz my.textproto\n"
+      "  capstan init --images train/ --test test/ pets.textproto\n"
       "  capstan job submit job.textproto",
       line,
       [arguments](const Settings&) {
@@ -126,7 +178,10 @@ void AddInitCommand(CLI::App& app, CommandLine& line) {
   init->add_option("--csv", arguments->csv,
                    "Examples to train on: CSV or TSV, compressed (.gz, .zst) or not, or a glob")
       ->type_name("FILE");
-  init->add_option("--test", arguments->test, "Likewise to test on")->type_name("FILE");
+  init->add_option("--images", arguments->images,
+                   "Images to train on: a folder with one for each class, of JPEG and PNG files")
+      ->type_name("FOLDER");
+  init->add_option("--test", arguments->test, "Likewise to test on")->type_name("PATH");
   init->add_option("--label", arguments->label,
                    "Which column is to be predicted: its name, or its number from 1; default: the "
                    "last")

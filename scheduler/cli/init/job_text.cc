@@ -18,7 +18,10 @@ namespace capstan::cli {
 namespace {
 
 constexpr int64_t kBatchSize = 100;
-constexpr size_t kNamesTold = 8;  // In a comment.
+constexpr int64_t kImageBatchSize = 32;
+constexpr int64_t kScaledSideMax = 64;
+constexpr int64_t kLenetSideMin = 16;  // Two convolutions of 5 x 5 and two poolings leave a pixel.
+constexpr size_t kNamesTold = 8;       // In a comment.
 // A column of text with a new value on nearly every line names the line.
 constexpr int64_t kRowsOfNames = 100;
 constexpr double kShareOfNames = 0.9;
@@ -186,6 +189,40 @@ absl::StatusOr<std::string> CsvJobText(const TableSample& table, const CsvJob& j
                   "\n}\n\noptimizer {\n  adagrad {}\n  learning_rate: 0.1\n}\n\n"
                   "# A worker may be two batches ahead of the slowest.\n"
                   "consistency { ssp { staleness_bound: 2 } }\n\nresources { workers: 1 }\n");
+  return text;
+}
+
+std::string ImagesJobText(const ImagesSample& images, const ImagesJob& job) {
+  const int64_t least = std::min(images.least_height, images.least_width);
+  const int64_t side = std::min(kScaledSideMax, least);
+  const int channels = images.grey ? 1 : 3;
+  const char* const half = images.grey ? "0.5" : "[0.5, 0.5, 0.5]";
+  const bool small = (images.one_size ? least : side) < kLenetSideMin;
+  std::string text = absl::StrCat(
+      "# Written by capstan init for ", images.images, " images of ", images.classes,
+      " classes.\n# Train: capstan job submit FILE    Every field: proto/job.proto\n\nname: ",
+      Quote(job.name), "\n\n# Also: resnet20, resnet18, resnet50, vgg16, or layers of your own.\n",
+      "model { zoo: ", small ? "\"mlp\"" : "\"lenet\"", " }\n\ndata {\n  format: IMAGE_FOLDER\n",
+      "  image_folder {\n");
+  if (images.one_size) {
+    absl::StrAppend(&text, "    # All images that were looked at are ", images.least_height, " x ",
+                    images.least_width, ".\n");
+  } else {
+    absl::StrAppend(&text, "    # Images have several sizes: all are scaled to this one.\n",
+                    "    height: ", side, "\n    width: ", side, "\n");
+  }
+  absl::StrAppend(&text, "    channels: ", channels, images.grey ? "  # Grey.\n" : "  # RGB.\n",
+                  "  }\n  train { images: ", Quote(job.train), " }\n");
+  if (job.test.empty()) {
+    absl::StrAppend(&text, "  # Evaluated after each epoch: test { images: \"...\" }\n");
+  } else {
+    absl::StrAppend(&text, "  test { images: ", Quote(job.test), " }\n");
+  }
+  absl::StrAppend(&text, "  # Where a mirrored image is as good: horizontal_flip: true\n",
+                  "  augmentation { mean: ", half, " std: ", half, " }\n}\n\ntraining {\n",
+                  "  epochs: 10\n  batch_size: ", std::min(kImageBatchSize, images.images),
+                  "\n}\n\noptimizer {\n  adam {}\n  learning_rate: 0.001\n}\n\n",
+                  "resources { workers: 1 }\n");
   return text;
 }
 

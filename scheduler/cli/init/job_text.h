@@ -4,6 +4,7 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_INIT_JOB_TEXT_H_
 #define CAPSTAN_SCHEDULER_CLI_INIT_JOB_TEXT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,26 @@ struct CsvJob {
 // most frequent is told from the others.
 // Errors: kInvalidArgument  no such label; labels that do not vary; no column that is a feature.
 absl::StatusOr<std::string> CsvJobText(const TableSample& table, const CsvJob& job);
+
+// What was found of the images of some folders.
+struct ImagesSample {
+  int64_t classes = 0;
+  int64_t images = 0;        // All of them, about: those of classes that were looked at.
+  int64_t least_height = 0;  // Of the images that were decoded.
+  int64_t least_width = 0;
+  bool one_size = true;
+  bool grey = true;  // No image has a colour.
+};
+
+struct ImagesJob {
+  std::string name = "job";
+  std::string train;  // Folders.
+  std::string test;   // Empty: none.
+};
+
+// LeNet, or an MLP where images are too small for it; images of several sizes are scaled to squares
+// of the least side, of 64 at most.
+std::string ImagesJobText(const ImagesSample& images, const ImagesJob& job);
 
 }  // namespace capstan::cli
 

@@ -105,5 +105,41 @@ TEST_CASE("Init: test data stand in the job, or a hint", "[cli]") {
   CHECK(absl::StrContains(text, "# Evaluated after each epoch: test"));
 }
 
+v1::JobSpec ImagesJobOf(const ImagesSample& images) {
+  const std::string text = ImagesJobText(images, {.name = "pets", .train = "/data/pets"});
+  INFO(text);
+  REQUIRE_OK_AND_ASSIGN(const JobFile file, JobFile::Parse("j", text, "/"));
+  for (const Diagnostic& diagnostic : ValidateJob(file.spec())) FAIL(diagnostic.ToString());
+  CHECK(file.spec().data().train().images() == "/data/pets");
+  return file.spec();
+}
+
+TEST_CASE("Init: images of one size stay as they are", "[cli]") {
+  const v1::JobSpec job =
+      ImagesJobOf({.classes = 2, .images = 500, .least_height = 28, .least_width = 30});
+  CHECK(job.model().zoo() == "lenet");
+  CHECK_FALSE(job.data().image_folder().has_height());
+  CHECK(job.data().image_folder().channels() == 1);
+  CHECK(job.data().augmentation().mean_size() == 1);
+  CHECK(job.training().batch_size() == 32);
+  CHECK_FALSE(job.data().has_test());
+  CHECK(ImagesJobOf({.classes = 2, .images = 9, .least_height = 15, .least_width = 90})
+            .model()
+            .zoo() == "mlp");
+}
+
+TEST_CASE("Init: images of several sizes are scaled", "[cli]") {
+  ImagesSample images{.classes = 3, .images = 20, .least_height = 300, .least_width = 200};
+  images.one_size = images.grey = false;
+  const v1::JobSpec job = ImagesJobOf(images);
+  CHECK(job.data().image_folder().height() == 64);
+  CHECK(job.data().image_folder().width() == 64);
+  CHECK(job.data().image_folder().channels() == 3);
+  CHECK(job.data().augmentation().std_size() == 3);
+  CHECK(job.training().batch_size() == 20);
+  images.least_width = 40;
+  CHECK(ImagesJobOf(images).data().image_folder().height() == 40);
+}
+
 }  // namespace
 }  // namespace capstan::cli
