@@ -83,11 +83,13 @@ absl::Status LookAtParts(Disk& disk, const CheckpointPublish& publish,
     const v1::CheckpointPart& part = manifest.parts(i);
     const absl::Status status = ProbeShardFile(disk, publish.folder, publish.job, part);
     if (status.ok()) continue;
-    return Annotate(status,
-                    absl::StrCat(publish.writers[static_cast<size_t>(i)], " has written ",
-                                 part.file(), " into ", publish.folder,
-                                 ", and this scheduler does not find it whole there (expected one "
-                                 "folder that all servers and the scheduler share)"));
+    const ServerRef& writer = publish.writers[static_cast<size_t>(i)];
+    return Annotate(
+        status, absl::StrCat(writer.node, " (", writer.address, ") has written ", part.file(),
+                             " into ", publish.folder,
+                             " of its own host, and this scheduler does not find it whole in that "
+                             "folder; expected one folder: mount it on both hosts, or name one "
+                             "that they share as checkpoints.directory of the job"));
   }
   return absl::OkStatus();
 }

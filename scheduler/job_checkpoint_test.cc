@@ -19,6 +19,8 @@
 namespace capstan::scheduler {
 namespace {
 
+const ServerRef kServer1{"server-1", "10.0.0.1:7071", Incarnation(4)};
+
 struct Fixture {
   Fixture() {
     auto admitted = AdmitJob(testing::MakeSmallJob(folder.path()));
@@ -30,7 +32,7 @@ struct Fixture {
   CheckpointPublish Publish(uint64_t id) { return Publish(id, job.plan.id); }
   CheckpointPublish Publish(uint64_t id, const JobId& owner) {
     CheckpointPublish publish{
-        .job = owner, .id = CheckpointId(id), .parts = {}, .writers = {"server-1"}, .at = {}};
+        .job = owner, .id = CheckpointId(id), .parts = {}, .writers = {kServer1}, .at = {}};
     publish.job_folder = job.plan.checkpoint_folder;
     publish.folder = publish.job_folder + "/checkpoint-" + std::to_string(id);
     publish.parts.push_back({.shard = {}, .elements = {0, 170}, .version = Version(5)});
@@ -172,13 +174,15 @@ TEST_CASE("Job checkpoint: none is made of a part that is not found whole, by na
           "[scheduler]") {
   Fixture f;
   CheckpointPublish publish = f.Publish(1);
-  publish.writers = {"server-2"};
+  publish.writers = {{"server-2", "10.0.0.2:7071", Incarnation(5)}};
   const std::string file = publish.folder + "/table-0-shard-0.part";
   const auto refused = [&](const std::string& what) {
     const absl::Status status = PublishCheckpoint(f.disk, publish, f.job, 77);
-    CHECK_STATUS(status, absl::StatusCode::kDataLoss,
-                 "server-2 has written table-0-shard-0.part into " + publish.folder);
+    CHECK_STATUS(
+        status, absl::StatusCode::kDataLoss,
+        "server-2 (10.0.0.2:7071) has written table-0-shard-0.part into " + publish.folder);
     CHECK_STATUS(status, absl::StatusCode::kDataLoss, what);
+    CHECK_STATUS(status, absl::StatusCode::kDataLoss, "checkpoints.directory");  // What to do.
     CHECK_STATUS(ReadManifest(f.disk, publish.folder), absl::StatusCode::kNotFound, "manifest.pb");
   };
   SECTION("its folder is the server's own") {
@@ -216,12 +220,10 @@ TEST_CASE("Job checkpoint: a manifest with a forged counter is refused, by its n
     CHECK_STATUS(restore(forge), absl::StatusCode::kDataLoss, what);
   };
   // The next task's life, and the next membership, would be 0.
-  refuses("incarnation: 18446744073709551615", [](ResumePoint& at) {
-    at.incarnation = Incarnation(kLast);
-  });
-  refuses("membership: 18446744073709551615", [](ResumePoint& at) {
-    at.membership = Generation(kLast);
-  });
+  refuses("incarnation: 18446744073709551615",
+          [](ResumePoint& at) { at.incarnation = Incarnation(kLast); });
+  refuses("membership: 18446744073709551615",
+          [](ResumePoint& at) { at.membership = Generation(kLast); });
   refuses("epoch: -1", [](ResumePoint& at) { at.epoch = Epoch(-1); });
   refuses("iteration: -1", [](ResumePoint& at) { at.iteration = Iteration(-1); });
   refuses("batches: -1", [](ResumePoint& at) { at.batches = -1; });

@@ -296,7 +296,7 @@ CheckpointPublish Checkpoints::ToPublish() const {
     const auto part = parts_.find(route.key);
     if (part == parts_.end()) continue;
     publish.parts.push_back(part->second);
-    publish.writers.emplace_back(PrimaryOf(routing_, route));
+    publish.writers.push_back(routing_.servers[static_cast<size_t>(route.server)]);
   }
   return publish;
 }

@@ -53,7 +53,7 @@ struct CheckpointPublish {
   std::string job_folder;             // Of all of the job.
   CheckpointId base;                  // That parts may rest on; 0: none does.
   std::vector<CheckpointPart> parts;  // By shard.
-  std::vector<NodeId> writers;        // The server that has written each part.
+  std::vector<ServerRef> writers;     // The server that has written each part.
   ResumePoint at;
 };
 

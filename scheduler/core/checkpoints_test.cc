@@ -106,7 +106,9 @@ TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complet
   REQUIRE(f.checkpoints.MustPublish());
   const CheckpointPublish publish = f.checkpoints.ToPublish();
   CHECK(publish.folder == "/c/checkpoint-1");
-  CHECK(publish.writers == std::vector<NodeId>{"a", "b"});
+  REQUIRE(publish.writers.size() == 2);
+  CHECK(publish.writers[0].node == "a");
+  CHECK(publish.writers[1].node == "b");
   CHECK(f.checkpoints.Removal().staying.empty());  // Nothing is complete.
   CHECK(publish.at.iteration == Iteration(7));
   REQUIRE(publish.parts.size() == 2);
