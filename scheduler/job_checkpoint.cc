@@ -158,7 +158,9 @@ absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
         absl::StrCat("the job cannot go on from ", folder, ":\n", absl::StrJoin(wrong, "\n")));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const std::string one_name, OneName("restore_folder", folder));
-  RestoreFrom restore{.folder = folder,
+  // Without a "/" at the end: what it rests on lies beside it.
+  const size_t end = folder.find_last_not_of('/');
+  RestoreFrom restore{.folder = folder.substr(0, end + 1),
                       .id = CheckpointId(manifest.checkpoint_id()),
                       .rests_on = RestsOn(manifest),
                       .pinned_in = std::filesystem::path(one_name).parent_path().string()};

@@ -101,6 +101,7 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   REQUIRE_OK_AND_ASSIGN(const RestoreFrom same,
                         FindRestore(f.disk, link + "/checkpoint-3/", f.job));
   CHECK(same.pinned_in == restore.pinned_in);
+  CHECK(same.folder == link + "/checkpoint-3");
   CHECK(restore.shards == std::vector<ShardRange>{{{TableId(0), ShardId(0)}, {0, 170}}});
 }
 

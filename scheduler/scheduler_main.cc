@@ -17,7 +17,9 @@
 #include "common/process/version.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/posix_disk.h"
 #include "common/time/clock.h"
+#include "scheduler/job_files_service.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/store/sqlite_store.h"
 #include "scheduler/write_file.h"
@@ -92,11 +94,17 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   options.on_fatal = [&fatal](const absl::Status& status) { fatal.Happened(status); };
   CAPSTAN_ASSIGN_OR_RETURN(const auto service,
                            SchedulerService::Open(options, store.get(), &clock));
+  PosixDisk disk;
+  JobFilesService files(
+      &disk, &clock,
+      {.may_write = [&](const std::string& folder) { return service->MayWriteInto(folder); },
+       .may_read = [&](const std::string& folder) { return service->MayReadFrom(folder); }});
   service->Start();
+  files.Start();
   CAPSTAN_ASSIGN_OR_RETURN(const auto server,
                            GrpcServer::Start({.listen = flags.daemon.listen,
                                               .reflection = flags.daemon.reflection,
-                                              .services = {service.get()}}));
+                                              .services = {service.get(), &files}}));
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
   const std::string address = FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
   LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address,
@@ -108,6 +116,7 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   const absl::Status failure = fatal.status();
   if (failure.ok()) LogInfo({}, "shuts down on signal {}", signal.value_or(0));
   service->Stop();
+  files.Stop();
   server->Shutdown(kShutdownGrace);
   return failure.ok() ? failure : Annotate(failure, "the scheduler's state cannot be written");
 }

@@ -10,6 +10,7 @@
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/staged_model.h"
+#include "common/types/staging.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/cluster_id.h"
 #include "scheduler/job_checkpoint.h"
@@ -340,6 +341,7 @@ void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJ
   }
   const int64_t unix_ms = calendar_.UnixMs(clock_->Now());
   const absl::Status status = PublishCheckpoint(disk_, publish, job, unix_ms);
+  disk_.Remove(absl::StrCat(publish.folder, "/", kFolderMark)).IgnoreError();  // Nobody asks now.
   absl::MutexLock lock(&mutex_);
   Actions actions;
   core_->CheckpointPublished(publish.job, publish.id, status, clock_->Now(), actions);
@@ -374,6 +376,16 @@ void SchedulerService::Publish(const ModelPublish& publish) {
   Actions actions;
   core_->ModelPublished(publish.exporter, status, clock_->Now(), actions);
   Commit(std::move(actions), {});
+}
+
+bool SchedulerService::MayWriteInto(const std::string& folder) {
+  absl::MutexLock lock(&mutex_);
+  return Running().ok() && core_->MayWriteInto(folder);
+}
+
+bool SchedulerService::MayReadFrom(const std::string& folder) {
+  absl::MutexLock lock(&mutex_);
+  return Running().ok() && core_->MayReadFrom(folder);
 }
 
 void SchedulerService::RunTimer() {

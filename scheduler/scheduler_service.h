@@ -63,6 +63,10 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // Answers every held call with UNAVAILABLE, and all later ones; writes what is left. Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // As SchedulerCore's, for JobFilesService. Nobody may, once stopped.
+  bool MayWriteInto(const std::string& folder) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool MayReadFrom(const std::string& folder) ABSL_LOCKS_EXCLUDED(mutex_);
+
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
                                      v1::RegisterResponse* response) override;

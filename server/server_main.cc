@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/job_files/scheduler_disk.h"
 #include "common/net/daemon.h"
 #include "common/net/host_port.h"
 #include "common/net/node_daemon.h"
@@ -132,11 +133,14 @@ class Daemon final : public NodeProgram {
   absl::Status OpenLog(const std::string& folder);
   absl::Status OpenDevice();
   absl::Status ListenForData();
+  // The disk that has a checkpoint's folder.
+  absl::StatusOr<Disk*> DiskOf(const std::string& folder);
 
   const Flags flags_;
   NodeDaemon* const node_;
   LeaseClock clock_;
   PosixDisk disk_;
+  SchedulerDisk scheduler_disk_;
   std::optional<FolderLock> folder_lock_;
   std::unique_ptr<FileRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
   std::unique_ptr<ShardDevice> device_;      // Null: --device=cpu. Likewise.
@@ -154,9 +158,16 @@ class Daemon final : public NodeProgram {
 Daemon::Daemon(const Flags& flags, NodeDaemon* node)
     : flags_(flags),
       node_(node),
+      scheduler_disk_({.scheduler = flags.node.scheduler}),
       timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
-      checkpoints_(&disk_, nullptr),
+      checkpoints_([this](const std::string& folder) { return DiskOf(folder); }, nullptr),
       service_(&jobs_) {}
+
+absl::StatusOr<Disk*> Daemon::DiskOf(const std::string& folder) {
+  CAPSTAN_ASSIGN_OR_RETURN(const bool shared, scheduler_disk_.IsShared(folder, disk_));
+  if (shared) return &disk_;
+  return &scheduler_disk_;
+}
 
 ServerAgent::Options Daemon::TableOptions() {
   ServerAgent::Options options;
@@ -177,6 +188,7 @@ ServerAgent::Options Daemon::TableOptions() {
 }
 
 Daemon::~Daemon() {
+  scheduler_disk_.Stop();                   // Nobody waits for the scheduler any more.
   node_->StopSyncing();                     // It calls the tables...
   if (tables_ != nullptr) tables_->Stop();  // ...and they call it, as those below do, which end
   checkpoints_.Stop();                      // before anything goes.
@@ -243,7 +255,7 @@ absl::Status Daemon::OpenDevice() {
 absl::Status Daemon::Start() {
   CAPSTAN_RETURN_IF_ERROR(OpenDevice());
   if (!flags_.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenFolder(flags_.data_dir));
-  source_ = std::make_unique<DiskTableSource>(&disk_, log_.get());
+  source_ = std::make_unique<DiskTableSource>(&disk_, log_.get(), &scheduler_disk_);
   tables_ = std::make_unique<ServerAgent>(TableOptions());
   CAPSTAN_RETURN_IF_ERROR(ListenForData());
   timer_.Start();
@@ -255,6 +267,7 @@ void Daemon::Stop() {
   absl::Duration grace;
   absl::ParseDuration(flags_.grace, &grace);  // Checked when the flags were read.
   node_->LeaveWhenSafe(grace, [this] { return NamesOfHeld(jobs_); });
+  scheduler_disk_.Stop();
   node_->StopSyncing();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
   service_.CloseSegments();

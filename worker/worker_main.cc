@@ -66,7 +66,8 @@ int RunTaskProcess(const Flags& flags) {
   }
   InitDaemonLogging(flags.node.daemon,
                     absl::StrCat("task ", assignment->job_id(), "/", assignment->rank()));
-  return RunTask(*assignment, flags.node.scheduler);
+  const std::string folder = std::filesystem::path(flags.spec).parent_path().string();
+  return RunTask(*assignment, flags.node.scheduler, folder);
 }
 
 // The parts of the daemon, in the order in which they start.

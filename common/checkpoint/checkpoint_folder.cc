@@ -15,6 +15,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/write_durably.h"
+#include "common/types/staging.h"
 
 namespace capstan {
 namespace {
@@ -28,7 +29,7 @@ absl::Status IgnoreMissing(const absl::Status& status) {
 // Whether a checkpoint's writers give files such names.
 bool IsOurs(absl::string_view name) {
   absl::ConsumeSuffix(&name, kTemporarySuffix);
-  return name == kManifestFile || absl::EndsWith(name, kPartSuffix);
+  return name == kManifestFile || name == kFolderMark || absl::EndsWith(name, kPartSuffix);
 }
 
 // Of all in `folder`, complete or not, newest first.
@@ -133,10 +134,10 @@ absl::StatusOr<std::vector<std::string>> RemoveOthers(
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointId> ids, IdsIn(disk, folder));
   std::vector<std::string> removed;
   for (const CheckpointId id : ids) {  // Newest first: what rests on others goes before them.
-    const bool stays =
-        std::find(staying.begin(), staying.end(), id) != staying.end() ||
-        std::any_of(pinned.begin(), pinned.end(),
-                    [id](const auto& pin) { return pin.first <= id && id <= pin.second; });
+    const bool stays = std::find(staying.begin(), staying.end(), id) != staying.end() ||
+                       std::any_of(pinned.begin(), pinned.end(), [id](const auto& pin) {
+                         return pin.first <= id && id <= pin.second;
+                       });
     if (stays || id > newest || id <= floor) continue;
     removed.push_back(CheckpointPath(folder, id));
     CAPSTAN_RETURN_IF_ERROR(RemoveCheckpoint(disk, removed.back()));

@@ -1,4 +1,5 @@
-// What the folders of staged models are called (common/tensor/staged_model.h).
+// What the folders of staged models are called (common/tensor/staged_model.h), and the file by
+// which another host finds out whether it sees a folder of the scheduler's host.
 #ifndef CAPSTAN_COMMON_TYPES_STAGING_H_
 #define CAPSTAN_COMMON_TYPES_STAGING_H_
 
@@ -6,6 +7,9 @@ namespace capstan {
 
 // "<this><rank>-<incarnation>", of the task that writes there.
 inline constexpr char kStagedModelPrefix[] = ".export-";
+
+// In the folder itself, while files are written there (proto/job_files.proto).
+inline constexpr char kFolderMark[] = ".capstan-mark";
 
 }  // namespace capstan
 

@@ -52,6 +52,22 @@ TEST_CASE("Job export: the model is written apart, and in its place once it has 
   CHECK_FALSE(job.run->AwaitsModel(job.Key(0)));
 }
 
+TEST_CASE("Job export: other hosts write into the folder of its writer, and while it writes",
+          "[scheduler][core]") {
+  Story job;
+  CHECK(job.run->WritesInto("/out/.export-0-10"));
+  for (const char* folder : {"", "/out", "/out/.export-1-11", "/checkpoints/checkpoint-1"}) {
+    CHECK_FALSE(job.run->WritesInto(folder));
+  }
+  SECTION("until the model is whole") { job.Finish(0); }
+  SECTION("or its writer has died") {
+    job.Died("worker-0");
+    CHECK(job.run->WritesInto("/out/.export-1-11"));
+  }
+  SECTION("or the job has ended") { job.run->Stop(job.now, job.events); }
+  CHECK_FALSE(job.run->WritesInto("/out/.export-0-10"));
+}
+
 TEST_CASE("Job export: once the model is written its writer may die", "[scheduler][core]") {
   Story job;
   job.Finish(0);

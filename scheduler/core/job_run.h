@@ -158,6 +158,10 @@ class JobRun {
   std::optional<ModelPublish> TakeModelPublish();
   // It is that of this life, still.
   bool AwaitsModel(const TaskKey& exporter) const;
+  // A server writes its part of a checkpoint there now, or a task the model.
+  bool WritesInto(const std::string& folder) const;
+  // The checkpoint there is the job's, or one beside that with which it began.
+  bool MayGoBackTo(const std::string& folder) const;
 
   uint64_t revision() const { return revision_; }  // Grows with every visible change.
   uint64_t desired_version() const {

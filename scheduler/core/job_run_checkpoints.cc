@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
 #include "scheduler/core/job_run.h"
 
@@ -13,6 +14,10 @@ namespace {
 // A segment's end lies this far ahead, in time: a report, its commit and the answer.
 constexpr absl::Duration kSegmentNotice = absl::Seconds(1);
 constexpr int64_t kSegmentMarginMin = 2;
+
+absl::string_view ParentOf(absl::string_view folder) {
+  return folder.substr(0, std::min(folder.rfind('/'), folder.size()));
+}
 
 }  // namespace
 
@@ -187,6 +192,13 @@ absl::StatusOr<CheckpointId> JobRun::AskSnapshot(uint64_t reader, Instant now, E
   const CheckpointId id = checkpoints_.last_begun().Next();
   Advance(now, events);
   return id;
+}
+
+bool JobRun::MayGoBackTo(const std::string& folder) const {
+  if (ended()) return false;
+  const absl::string_view parent = ParentOf(folder);
+  return parent == plan_.checkpoint_folder ||
+         (begins_at_ && parent == ParentOf(begins_at_->folder));
 }
 
 void JobRun::OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,

@@ -53,6 +53,14 @@ std::optional<ModelPublish> JobRun::TakeModelPublish() {
   return ModelPublish{*staged_, StagedPath(*staged_), plan_.export_path};
 }
 
+bool JobRun::WritesInto(const std::string& folder) const {
+  if (ended() || folder.empty()) return false;
+  if (checkpoints_.order().folder == folder) return true;
+  const bool writes = phase_ == JobPhase::kExporting && exporter_ && !staged_;
+  if (!writes || !tasks_.at(*exporter_).live()) return false;
+  return StagedPath({plan_.id, *exporter_, tasks_.at(*exporter_).incarnation}) == folder;
+}
+
 void JobRun::OnModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
                               Events& events) {
   if (!AwaitsModel(exporter)) return;

@@ -388,6 +388,34 @@ TEST_CASE("Job: no moment is taken while a server may take a push of a task that
   CHECK(story.phase() == JobPhase::kCheckpointing);
 }
 
+TEST_CASE("Job: other hosts write into the folder of the checkpoint that is taken, and no other",
+          "[scheduler][core]") {
+  Story story(Mode::kAsp, 2, 0, Objective::kClasses,
+              RestoreFrom{.folder = "/old/checkpoint-4", .at = {.epoch = Epoch(0)}});
+  CHECK(story.run->MayGoBackTo("/old/checkpoint-4"));
+  CHECK(story.run->MayGoBackTo("/old/checkpoint-3"));  // That it may rest on.
+  CHECK(story.run->MayGoBackTo("/checkpoints/checkpoint-1"));
+  for (const char* folder : {"", "/", "/old", "/out", "/etc/checkpoint-1"}) {
+    CHECK_FALSE(story.run->MayGoBackTo(folder));
+  }
+  story.run->Stop(story.now, story.events);
+  CHECK_FALSE(story.run->MayGoBackTo("/checkpoints/checkpoint-1"));
+
+  Story saves(Mode::kAsp);
+  saves.Start();
+  REQUIRE_OK(saves.run->AskCheckpoint(saves.now, saves.events).status());
+  CHECK_FALSE(saves.run->WritesInto("/checkpoints/checkpoint-1"));
+  for (int rank = 0; rank < 2; ++rank) {
+    TaskReport report = saves.Base(rank);
+    report.idle = true;
+    REQUIRE_OK(saves.Send(report));
+  }
+  REQUIRE(saves.phase() == JobPhase::kCheckpointing);
+  CHECK(saves.run->WritesInto("/checkpoints/checkpoint-1"));
+  CHECK_FALSE(saves.run->WritesInto("/checkpoints/checkpoint-2"));
+  CHECK_FALSE(saves.run->WritesInto("/checkpoints"));
+}
+
 TEST_CASE("Job: it ends by name where the scheduler's store is an older copy (issue 20)",
           "[scheduler][core]") {
   Story job(Mode::kSsp);

@@ -326,6 +326,16 @@ bool SchedulerCore::AwaitsModel(const TaskKey& exporter) const {
   return run != nullptr && run->AwaitsModel(exporter);
 }
 
+bool SchedulerCore::MayWriteInto(const std::string& folder) const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [&](const auto& entry) { return RunOf(entry.second)->WritesInto(folder); });
+}
+
+bool SchedulerCore::MayReadFrom(const std::string& folder) const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [&](const auto& entry) { return RunOf(entry.second)->MayGoBackTo(folder); });
+}
+
 // ---------------------------------------------------------------- time
 
 void SchedulerCore::Tick(Instant now, Actions& actions) {

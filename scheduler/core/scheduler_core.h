@@ -150,6 +150,10 @@ class SchedulerCore {
                       Actions& actions);
   // The ModelPublish of this exporter is still to be performed.
   bool AwaitsModel(const TaskKey& exporter) const;
+  // What hosts that do not share this one's folders may do there now: write parts of a checkpoint
+  // or a model into `folder`; read the checkpoint in it.
+  bool MayWriteInto(const std::string& folder) const;
+  bool MayReadFrom(const std::string& folder) const;
   // Gives the node nothing new and moves what it has elsewhere, or (`cancel`) takes that back. The
   // wish is the name's and outlives the process. Answers when it is safe to stop, or after `limit`.
   // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.

@@ -20,21 +20,23 @@ void CheckpointWriter::Write(const JobId& job, const v1::CheckpointOrder& order,
 
 absl::StatusOr<std::vector<v1::CheckpointPart>> CheckpointWriter::WriteParts(
     const JobId& job, const v1::CheckpointOrder& order, std::vector<CapturedShard> shards) {
-  CAPSTAN_RETURN_IF_ERROR(disk_->MakeFolder(order.folder()));
+  CAPSTAN_ASSIGN_OR_RETURN(Disk * disk, disk_of_(order.folder()));
+  CAPSTAN_RETURN_IF_ERROR(disk->MakeFolder(order.folder()));
   std::vector<v1::CheckpointPart> parts;
   for (CapturedShard& captured : shards) {
-    CAPSTAN_ASSIGN_OR_RETURN(v1::CheckpointPart part, WritePart(job, order.folder(), captured));
+    CAPSTAN_ASSIGN_OR_RETURN(v1::CheckpointPart part,
+                             WritePart(disk, job, order.folder(), captured));
     captured = {};  // Its memory is free as soon as it is on the disk.
     parts.push_back(std::move(part));
   }
   return parts;
 }
 
-absl::StatusOr<v1::CheckpointPart> CheckpointWriter::WritePart(const JobId& job,
+absl::StatusOr<v1::CheckpointPart> CheckpointWriter::WritePart(Disk* disk, const JobId& job,
                                                                const std::string& folder,
                                                                const CapturedShard& captured) {
   CAPSTAN_ASSIGN_OR_RETURN(ShardFileWriter file,
-                           ShardFileWriter::Begin(disk_, folder, job, captured.shard.key,
+                           ShardFileWriter::Begin(disk, folder, job, captured.shard.key,
                                                   captured.shard.elements, *captured.snapshot));
   while (captured.rows != nullptr) {
     CAPSTAN_ASSIGN_OR_RETURN(std::optional<v1::ShardSnapshot> piece, captured.rows->Next());

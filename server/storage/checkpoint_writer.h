@@ -6,7 +6,9 @@
 #ifndef CAPSTAN_SERVER_STORAGE_CHECKPOINT_WRITER_H_
 #define CAPSTAN_SERVER_STORAGE_CHECKPOINT_WRITER_H_
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,12 +22,19 @@ namespace capstan::server {
 
 class CheckpointWriter final : public CheckpointSink {
  public:
-  // `disk` outlives it. `execute`: as TaskRunner's; a task a checkpoint.
+  // The disk that has a checkpoint's folder: this host's, or the scheduler's over the network. It
+  // outlives the writer.
+  using DiskOf = std::function<absl::StatusOr<Disk*>(const std::string& folder)>;
+  // `execute`: as TaskRunner's; a task a checkpoint.
+  CheckpointWriter(DiskOf disk_of, TaskRunner::Execute execute)
+      : disk_of_(std::move(disk_of)), runner_(std::move(execute)) {}
+  // All are on one disk, which outlives it.
   CheckpointWriter(Disk* disk, TaskRunner::Execute execute)
-      : disk_(disk), runner_(std::move(execute)) {}
+      : CheckpointWriter([disk](const std::string&) { return disk; }, std::move(execute)) {}
 
   // Parts are in the order of `shards`. After an error those written so far stay: they have no
-  // manifest, and go with the folder. Errors (to `done`): as ShardFileWriter and CapturedRows.
+  // manifest, and go with the folder. Errors (to `done`): as DiskOf, ShardFileWriter and
+  // CapturedRows.
   void Write(const JobId& job, const v1::CheckpointOrder& order, std::vector<CapturedShard> shards,
              Done done) override;
   void Stop() { runner_.Stop(); }  // Writes what was asked for. Idempotent.
@@ -34,10 +43,11 @@ class CheckpointWriter final : public CheckpointSink {
   absl::StatusOr<std::vector<v1::CheckpointPart>> WriteParts(const JobId& job,
                                                              const v1::CheckpointOrder& order,
                                                              std::vector<CapturedShard> shards);
-  absl::StatusOr<v1::CheckpointPart> WritePart(const JobId& job, const std::string& folder,
-                                               const CapturedShard& captured);
+  static absl::StatusOr<v1::CheckpointPart> WritePart(Disk* disk, const JobId& job,
+                                                      const std::string& folder,
+                                                      const CapturedShard& captured);
 
-  Disk* const disk_;
+  const DiskOf disk_of_;
   TaskRunner runner_;
 };
 

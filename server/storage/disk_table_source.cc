@@ -20,7 +20,9 @@ absl::StatusOr<v1::ShardSnapshot> DiskTableSource::FromCheckpoint(const std::str
   {
     const absl::MutexLock lock(&mutex_);
     if (folder != folder_) {
-      CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(*disk_, folder));
+      // A folder of that name on this host may hold another checkpoint.
+      Disk& disk = scheduler_ != nullptr ? *scheduler_ : *disk_;
+      CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(disk, folder));
       folder_ = folder;
       job_ = manifest.job_id();
       parts_.clear();
@@ -36,7 +38,9 @@ absl::StatusOr<v1::ShardSnapshot> DiskTableSource::FromCheckpoint(const std::str
     job = job_;
     part = entry->second;
   }
-  return ReadPart(*disk_, folder, job, part);
+  absl::StatusOr<v1::ShardSnapshot> snapshot = ReadPart(*disk_, folder, job, part);
+  if (snapshot.ok() || scheduler_ == nullptr) return snapshot;
+  return ReadPart(*scheduler_, folder, job, part);
 }
 
 absl::Status DiskTableSource::FromLog(const JobId& job, const ShardKey& shard,

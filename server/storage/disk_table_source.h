@@ -22,8 +22,11 @@ namespace capstan::server {
 
 class DiskTableSource final : public TableSource {
  public:
-  // Both outlive it. `log` may be null: then no log holds anything.
-  DiskTableSource(Disk* disk, const ServerLog* log) : disk_(disk), log_(log) {}
+  // All outlive it. `log` may be null: then no log holds anything. `scheduler` has the checkpoints
+  // that the scheduler knows, and their manifests are read there; so is a part that this host's
+  // disk does not have as the manifest names it. Null: this host's disk has all.
+  DiskTableSource(Disk* disk, const ServerLog* log, Disk* scheduler = nullptr)
+      : disk_(disk), log_(log), scheduler_(scheduler) {}
 
   void BeginMaking() override;
   absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
@@ -33,6 +36,7 @@ class DiskTableSource final : public TableSource {
  private:
   Disk* const disk_;
   const ServerLog* const log_;
+  Disk* const scheduler_;
   absl::Mutex mutex_;
   // Of the folder read last, "" if there is none: shards of one checkpoint are asked for one after
   // the other.

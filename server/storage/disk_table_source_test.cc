@@ -8,9 +8,11 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/test_checkpoint.h"
 #include "common/storage/sim_disk.h"
+#include "common/storage/write_durably.h"
 #include "common/testing/status_matchers.h"
 #include "server/storage/checkpoint_writer.h"
 #include "server/storage/log_story.h"
@@ -100,6 +102,39 @@ TEST_CASE("DiskTableSource: a folder that holds another checkpoint by now is rea
   REQUIRE_OK_AND_ASSIGN(const v1::ShardSnapshot snapshot,
                         source.FromCheckpoint(order.folder(), first));
   CHECK(snapshot.DebugString() == captured.snapshot->DebugString());
+}
+
+TEST_CASE("DiskTableSource: what this host does not have is read from the scheduler's",
+          "[server][storage]") {
+  SimDisk own(1);
+  SimDisk schedulers(2);
+  REQUIRE_OK(capstan::testing::WriteTestCheckpoint(schedulers, "f", 5));
+  REQUIRE_OK_AND_ASSIGN(const v1::CheckpointManifest manifest,
+                        ReadManifest(schedulers, "f/checkpoint-5"));
+  SECTION("there is no such folder here") {}
+  SECTION("the folder of that name is of another checkpoint") {
+    REQUIRE_OK(capstan::testing::WriteTestCheckpoint(own, "g", 4));
+    REQUIRE_OK(own.MakeFolder("f/checkpoint-5"));
+    REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> names, own.List("g/checkpoint-4"));
+    for (const std::string& name : names) {
+      const std::string bytes = own.Read("g/checkpoint-4/" + name, 1 << 20).value();
+      REQUIRE_OK(WriteDurably(own, "f/checkpoint-5/" + name, {bytes}));
+    }
+  }
+  SECTION("a part of it is here") {
+    REQUIRE_OK(capstan::testing::WriteTestCheckpoint(own, "f", 5));
+    REQUIRE_OK(own.Remove("f/checkpoint-5/" + manifest.parts(1).file()));
+    REQUIRE_OK(own.Remove("f/checkpoint-5/manifest.pb"));
+  }
+  DiskTableSource source(&own, nullptr, &schedulers);
+  for (const v1::CheckpointPart& part : manifest.parts()) {
+    REQUIRE_OK_AND_ASSIGN(
+        const v1::ShardSnapshot snapshot,
+        source.FromCheckpoint("f/checkpoint-5", {TableId(part.table()), ShardId(part.shard())}));
+    REQUIRE_OK_AND_ASSIGN(const v1::ShardSnapshot expected,
+                          ReadPart(schedulers, "f/checkpoint-5", manifest.job_id(), part));
+    CHECK(snapshot.DebugString() == expected.DebugString());
+  }
 }
 
 TEST_CASE("CheckpointWriter: a full disk is reported", "[server][storage]") {

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status/status_macros.h"
+#include "common/tensor/staged_model.h"
 
 namespace capstan::worker {
 namespace {
@@ -151,6 +152,12 @@ int DeleteOldTasks(const std::string& work_dir, int keep,
   std::sort(ended.begin(), ended.end(), [](const EndedTask& a, const EndedTask& b) {
     return std::tie(a.written, a.incarnation) > std::tie(b.written, b.incarnation);
   });
+  // Models that killed tasks were to send.
+  for (const EndedTask& task : ended) {
+    for (const StagedModel& model : StagedModelsIn(task.files.folder)) {
+      RemoveStagedModel(model.path);
+    }
+  }
   int deleted = 0;
   for (size_t i = static_cast<size_t>(keep); i < ended.size(); ++i) {
     const TaskFiles& files = ended[i].files;

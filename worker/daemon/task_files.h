@@ -2,6 +2,8 @@
 //
 //   <work dir>/<job id>/<rank>-<incarnation>/task.textproto  the TaskAssignment it was started with
 //                                           /task.log        its output, kept after its end
+//                                           /.export-<rank>-<incarnation>/  a model on its way to
+//                                             the scheduler's host (worker/task/model_place.h)
 //
 // The newest ended tasks are kept; older ones are deleted, and nothing else that lies there.
 // Job ids come from the network: only those that are one plain name in a folder are accepted.
@@ -44,7 +46,8 @@ absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& ass
 absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path);
 
 // Deletes the files of ended tasks but those of the `keep` that were written last, and the folders
-// that are then empty. Returns how many tasks' files it deleted.
+// that are then empty; of all ended ones the models that they were to send. Returns how many tasks'
+// files it deleted.
 int DeleteOldTasks(const std::string& work_dir, int keep,
                    const std::function<bool(const TaskName&)>& is_running);
 

@@ -104,8 +104,15 @@ TEST_CASE("Task files: of ended tasks the newest are kept, and running ones alwa
   const TaskFiles kept = Leave(work_dir, "new", 3, 60);
   const TaskFiles newest = Leave(work_dir, "new", 4, 50);
   const auto is_running = [](const TaskName& task) { return task.incarnation == Incarnation(1); };
+  // Models that they were to send: only a task that runs still does.
+  const std::string sends = running.folder + "/.export-0-1";
+  const std::string sent_no_more = newest.folder + "/.export-0-4";
+  std::filesystem::create_directories(sends);
+  std::filesystem::create_directories(sent_no_more);
   CHECK(DeleteOldTasks(work_dir, 2, is_running) == 2);
   CHECK(std::filesystem::exists(running.log));
+  CHECK(std::filesystem::exists(sends));
+  CHECK_FALSE(std::filesystem::exists(sent_no_more));
   CHECK_FALSE(std::filesystem::exists(oldest.folder));
   CHECK_FALSE(std::filesystem::exists(work_dir + "/gone"));
   CHECK(std::filesystem::exists(kept.log));

@@ -5,9 +5,10 @@
 
 namespace capstan::worker {
 
-int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler) {
+int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
+            const std::string& folder) {
   const SteadyClock clock;
-  Task task(assignment, scheduler, clock);
+  Task task(assignment, scheduler, folder, clock);
   return task.Run();
 }
 

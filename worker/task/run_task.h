@@ -9,9 +9,11 @@
 namespace capstan::worker {
 
 // Trains, evaluates and exports as the scheduler at `scheduler` (host:port) says, until it says
-// FINISH. Returns the process's exit code: 0 done, or told to stop (fenced off); 1 it failed and
-// the scheduler knows why; 3 it failed and the scheduler could not be told.
-int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler);
+// FINISH. `folder` has the task's own files. Returns the process's exit code: 0 done, or told to
+// stop (fenced off); 1 it failed and the scheduler knows why; 3 it failed and the scheduler could
+// not be told.
+int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
+            const std::string& folder);
 
 }  // namespace capstan::worker
 

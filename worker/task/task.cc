@@ -9,12 +9,12 @@
 #include "common/observability/log.h"
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
-#include "common/tensor/held_folder.h"
 #include "common/tensor/model_file.h"
 #include "common/tensor/staged_model.h"
+#include "common/types/staging.h"
+#include "worker/task/model_place.h"
 #include "worker/task/task_messages.h"
 #include "worker/task/task_options.h"
 
@@ -42,8 +42,10 @@ std::unique_ptr<CallHistory> HistoryOf(const v1::TaskAssignment& assignment, con
 
 }  // namespace
 
-Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, const Clock& clock)
+Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
+           const std::string& folder, const Clock& clock)
     : assignment_(assignment),
+      folder_(folder),
       clock_(clock),
       trace_(TaskTrace::Create(assignment, clock)),
       history_(HistoryOf(assignment, clock)),
@@ -58,6 +60,7 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
                .on_message = MessageObserver(trace_.get()),
                .history = history_.get()},
               clock),
+      scheduler_disk_({.scheduler = scheduler}),
       board_(BoardOptions(assignment.spec())),
       link_({.scheduler = scheduler},
             {.report = [this] { return Report(); },
@@ -69,6 +72,7 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler, c
                    absl::MutexLock lock(&mutex_);
                    fenced_ = true;
                    client_.Interrupt();
+                   scheduler_disk_.Stop();
                  }}) {}
 
 int Task::Run() {
@@ -252,11 +256,12 @@ bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& ver
   return true;
 }
 
-// By the folder's descriptor: its name is not looked up again.
 absl::Status Task::StageModel(const Work& work, const absl::btree_map<TableId, Version>& versions) {
   if (Fenced()) return absl::AbortedError("this task has been fenced off");
-  CAPSTAN_ASSIGN_OR_RETURN(const HeldFolder folder, HeldFolder::Make(work.export_path));
-  return Annotate(WriteModel(folder.path(), versions), work.export_path);
+  const std::string scratch = absl::StrCat(folder_, "/", kStagedModelPrefix, assignment_.rank(),
+                                           "-", assignment_.incarnation());
+  return worker::StageModel(scheduler_disk_, work.export_path, scratch, activity_.listener(),
+                            [&](const std::string& path) { return WriteModel(path, versions); });
 }
 
 absl::Status Task::MoveModel(const Work& work) {

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/job_files/scheduler_disk.h"
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.pb.h"
@@ -37,7 +38,9 @@ namespace capstan::worker {
 
 class Task final : private TaskPort {
  public:
-  Task(const v1::TaskAssignment& assignment, const std::string& scheduler, const Clock& clock);
+  // `folder` has the task's own files.
+  Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
+       const std::string& folder, const Clock& clock);
 
   // Works until the scheduler says FINISH, the task is fenced off, or something fails.
   // Returns the process's exit code (run_task.h).
@@ -83,6 +86,7 @@ class Task final : private TaskPort {
 
   // Constant after construction.
   const v1::TaskAssignment assignment_;
+  const std::string folder_;
   const Clock& clock_;
 
   // Used by the loop alone.
@@ -97,6 +101,7 @@ class Task final : private TaskPort {
   const std::unique_ptr<CallHistory> history_;  // Likewise.
   TaskActivity activity_;
   PushPullClient client_;
+  SchedulerDisk scheduler_disk_;
 
   absl::Mutex mutex_;
   TaskBoard board_ ABSL_GUARDED_BY(mutex_);

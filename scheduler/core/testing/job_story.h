@@ -41,6 +41,7 @@ struct JobStory {
     plan.objective = objective;
     plan.tables = {1000};
     plan.export_path = "/out";
+    plan.checkpoint_folder = "/checkpoints";
     plan.log = log;
     const Term term = restore ? JobRun::kRestoreTerm : Term(1);
     auto routing = std::make_shared<const Routing>(

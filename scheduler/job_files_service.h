@@ -1,0 +1,68 @@
+// JobFilesService: the scheduler's host as the place of jobs' files, for daemons and tasks that
+// share no folder with it (proto/job_files.proto).
+//
+//   gRPC callback --> [ queue, at most kQueueMax ] --> one thread: may it? -> ReceivedFiles
+//
+// Thread safety: thread-safe, except that Start and Stop are one thread's.
+#ifndef CAPSTAN_SCHEDULER_JOB_FILES_SERVICE_H_
+#define CAPSTAN_SCHEDULER_JOB_FILES_SERVICE_H_
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/storage/disk.h"
+#include "common/time/clock.h"
+#include "proto/job_files.grpc.pb.h"
+#include "scheduler/received_files.h"
+#include "scheduler/serial_executor.h"
+
+namespace capstan::scheduler {
+
+class JobFilesService final : public v1::JobFiles::CallbackService {
+ public:
+  // Which folders others may use now; called by the service's thread.
+  struct Rights {
+    std::function<bool(const std::string& folder)> may_write;
+    std::function<bool(const std::string& folder)> may_read;
+  };
+  static constexpr size_t kQueueMax = 64;  // Calls, each of at most 1 MiB; then UNAVAILABLE.
+
+  // `disk` and `clock` outlive it.
+  JobFilesService(Disk* disk, const Clock* clock, Rights rights);
+  ~JobFilesService() override;  // Stops.
+
+  void Start();
+  void Stop();  // Answers what was asked; all later calls get UNAVAILABLE. Idempotent.
+
+  grpc::ServerUnaryReactor* MarkFolder(grpc::CallbackServerContext* context,
+                                       const v1::MarkFolderRequest* request,
+                                       v1::MarkFolderResponse* response) override;
+  grpc::ServerUnaryReactor* WritePiece(grpc::CallbackServerContext* context,
+                                       const v1::WritePieceRequest* request,
+                                       v1::WritePieceResponse* response) override;
+  grpc::ServerUnaryReactor* FinishFile(grpc::CallbackServerContext* context,
+                                       const v1::FinishFileRequest* request,
+                                       v1::FinishFileResponse* response) override;
+  grpc::ServerUnaryReactor* ReadPiece(grpc::CallbackServerContext* context,
+                                      const v1::ReadPieceRequest* request,
+                                      v1::ReadPieceResponse* response) override;
+
+ private:
+  // Runs `work` on the service's thread, and finishes the call with what it returns.
+  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
+                                std::function<absl::Status()> work);
+  absl::Status MayWrite(const std::string& folder) const;
+
+  // Constant after construction.
+  const Clock* const clock_;
+  const Rights rights_;
+
+  ReceivedFiles files_;  // The thread's only.
+  SerialExecutor thread_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_JOB_FILES_SERVICE_H_
