@@ -72,6 +72,7 @@ enum class PlantedBug : uint8_t {
   kIgnoreChecksum,
   kTakeTearForDamage,
   kReadOlderDisk,
+  kForgetBases,
   kCount,
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -243,12 +244,13 @@ std::vector<CheckpointId> Checkpoints::StayingWith(CheckpointId present,
                                                    CheckpointId rests_on) const {
   std::vector<CheckpointId> staying = {present};
   int chains = 1;
-  CheckpointId needed = rests_on;  // All from here on up.
+  const bool forgets = Planted(PlantedBug::kForgetBases);
+  CheckpointId needed = forgets ? present : rests_on;  // All from here on up.
   for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
     if (it->id < needed) {
       if (chains == kept_) break;
       ++chains;
-      needed = it->rests_on;
+      needed = forgets ? it->id : it->rests_on;
     }
     staying.push_back(it->id);
   }

@@ -154,8 +154,8 @@ class ShardMap {
     Instant fenced_at;  // The primary is dead and answers no reads from then on.
     // Others whose logs hold all of it, until the primary has read its own.
     std::vector<NodeId> logs;
-    // The lives of all who held all of it when it was lost, until the primary has begun its own log:
-    // a log of an earlier life is of a disk that was not there then.
+    // The lives of all who held all of it when it was lost, until the primary has begun its own
+    // log: a log of an earlier life is of a disk that was not there then.
     absl::btree_map<NodeId, Incarnation> writers;
     NodeId move_to;  // Is to become primary once it is filled. Empty: none.
     NodeId avoid;    // Did not answer the last time. Empty: none.

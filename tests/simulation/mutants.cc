@@ -160,6 +160,8 @@ std::vector<Mutant> MutantsOfServers() {
        "a push is acknowledged before the replicas have it", 35},
       {PlantedBug::kReadOlderDisk, "read-older-disk", "versions",
        "the log of a disk that a server had before is taken for that of its last one", 995},
+      {PlantedBug::kForgetBases, "forget-bases", "liveness",
+       "a checkpoint that others rest on is removed"},
       {PlantedBug::kPromoteStaleReplica, "promote-stale-replica", "liveness",
        "a replica that is still being filled becomes primary"},
       {PlantedBug::kAcceptOldTerm, "accept-old-term", "replica bytes",

@@ -21,8 +21,8 @@ void Nemesis::Drain() {
   Drain(worker, [worker] { worker->process().Kill(); });
 }
 
-// Whoever is told that it is safe takes the machine away, and puts another one in its place. Nothing
-// may be lost by that.
+// Whoever is told that it is safe takes the machine away, and puts another one in its place.
+// Nothing may be lost by that.
 template <typename Node>
 void Nemesis::Drain(Node* node, std::function<void()> kill) {
   const NodeId& name = node->process().name();

@@ -16,13 +16,9 @@ namespace {
 
 constexpr absl::Duration kReplicateTimeout = absl::Seconds(1);
 constexpr absl::Duration kPieceMax = absl::Milliseconds(50);  // Of a bucket that is installed.
-constexpr absl::Duration kDiskMin = absl::Microseconds(100);  // Of a group of writes with a sync.
 constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
 // Until a checkpoint is written: long enough for training to go on meanwhile.
 constexpr absl::Duration kCheckpointMax = absl::Seconds(1);
-constexpr absl::Duration kCutMax = absl::Milliseconds(100);  // If it writes nothing.
-constexpr absl::Duration kCutInWriteMax = absl::Seconds(2);  // Where sectors are kept in no order.
-constexpr absl::Duration kPowerBack = absl::Seconds(1);
 constexpr absl::Duration kSnapshotLease = absl::Seconds(3);
 constexpr absl::Duration kHeldBackMax = absl::Milliseconds(5);
 constexpr uint64_t kSectorsStreams = 1000;  // One for each endpoint.
@@ -30,9 +26,7 @@ constexpr uint64_t kRowDisksStreams = 2000;
 constexpr uint64_t kRowDisksStream = 11;
 constexpr uint64_t kSlowSyncsStreams = 3000;
 constexpr uint64_t kOldDisksStreams = 4000;
-constexpr absl::Duration kSlowSyncMax = absl::Seconds(5);
-constexpr double kRowDisksBreak = 0.4;  // In this share of the worlds.
-constexpr absl::Duration kRowDiskBrokenMax = absl::Seconds(20);
+constexpr double kRowDisksBreak = 0.4;                       // In this share of the worlds.
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
 }  // namespace
@@ -100,6 +94,7 @@ void SimServer::MakeParts() {
   server::ServerLog::Options log;
   log.disk = disk_.get();
   log.folder = "log";
+  log.job.segment_bytes_max = world_->options.log_segment_bytes;
   log.execute = DiskExecutor(kDiskMax);
   log.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position position) {
     jobs_->OnLogged(job, shard, term, position);
@@ -136,134 +131,12 @@ void SimServer::MakeParts() {
   server_agent_ = std::make_unique<server::ServerAgent>(std::move(options));
 }
 
-double SimServer::SlowSyncs() const {
-  const bool healed = world_->loop.Now().SinceOrigin() >= world_->options.chaos_time;
-  return healed ? 0 : world_->options.chaos.slow_sync;
-}
-
-server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
-  return [this, longest](std::function<void()> task) {
-    absl::Duration takes = world_->prng.Between(kDiskMin, longest);
-    if (slow_syncs_.Chance(SlowSyncs())) {
-      ++world_->faults[Fault::kSlowSync];
-      takes = slow_syncs_.Between(absl::Seconds(1), kSlowSyncMax);
-    }
-    process_.After(takes, [this, task = std::move(task)] {
-      task();
-      CountDiskFaults();
-      if (disk_->cut()) LosePower();
-    });
-  };
-}
-
 v1::RegisterRequest SimServer::Registration() const {
   v1::RegisterRequest registration;
   registration.set_role(v1::SERVER);
   registration.set_name(process_.name());
   registration.set_address(World::AddressOf(endpoint_));
   return registration;
-}
-
-void SimServer::FlipStoredBit() {
-  if (disk_ != nullptr) disk_->FlipRandomBit();
-  CountDiskFaults();
-}
-
-void SimServer::SetDiskRates() {
-  if (disk_ != nullptr) disk_->SetRates(world_->disk_rates);
-}
-
-void SimServer::CutPowerSoon() {
-  // In the middle of what it writes next.
-  disk_->CutAt(disk_->steps() + world_->prng.Between(0, 5));
-  const bool in_write = world_->options.job.log && world_->options.chaos.any_sectors > 0;
-  const absl::Duration longest = in_write ? kCutInWriteMax : kCutMax;
-  world_->loop.After(longest, [this, life = process_.life()] {
-    if (process_.alive() && process_.life() == life) LosePower();
-  });
-}
-
-void SimServer::LosePower() {
-  Kill(DiskFate::kCrashed);
-  world_->loop.After(kPowerBack, [this] {
-    if (!process_.alive()) Start();
-  });
-}
-
-void SimServer::BreakRowDiskLater() {
-  if (row_disk_breaks_ == absl::InfiniteDuration()) return;
-  const absl::Duration after =
-      row_disk_faults_.Between(row_disk_breaks_ / 10, row_disk_breaks_ * 19 / 10);
-  world_->loop.After(after, [this, life = process_.life()] {
-    const bool healed = world_->loop.Now().SinceOrigin() >= world_->options.chaos_time;
-    if (!healed && process_.alive() && process_.life() == life) BreakRowDisk();
-  });
-}
-
-void SimServer::BreakRowDisk() {
-  switch (row_disk_faults_.Between(0, 2)) {
-    case 0:
-      row_disks_->write_error = absl::ResourceExhaustedError("no space left (simulated)");
-      break;
-    case 1:
-      row_disks_->read_error = absl::UnavailableError("input/output error (simulated)");
-      break;
-    default:
-      row_disks_->read_error = absl::DataLossError("a row is not what was written (simulated)");
-  }
-  const absl::Duration broken =
-      row_disk_faults_.Between(absl::Milliseconds(100), kRowDiskBrokenMax);
-  world_->trace.Story(absl::StrCat("the disk of ", process_.name(), "'s rows breaks for ",
-                                   absl::FormatDuration(broken)));
-  world_->loop.After(broken, [this, life = process_.life()] {
-    if (process_.alive() && process_.life() == life) MendRowDisk();
-  });
-}
-
-void SimServer::MendRowDisk() {
-  row_disks_->write_error = absl::OkStatus();
-  row_disks_->read_error = absl::OkStatus();
-  const auto held = Held(world_->workload.job()->plan.id);
-  if (held != nullptr && held->failure().ok()) return BreakRowDiskLater();
-  world_->trace.Story(absl::StrCat(process_.name(), " is started anew with a disk for its rows"));
-  Kill(DiskFate::kKept);
-  world_->loop.After(kPowerBack, [this] {
-    if (!process_.alive()) Start();
-  });
-}
-
-void SimServer::Kill(DiskFate fate) {
-  process_.Kill();
-  switch (fate) {
-    case DiskFate::kKept:
-      disk_->KillProcess();
-      break;
-    case DiskFate::kCrashed: {
-      const auto torn = static_cast<SimDisk::Unsynced>(world_->prng.Between(0, 4));
-      const bool any = sectors_.Chance(world_->options.chaos.any_sectors);
-      disk_->Crash(any ? SimDisk::Unsynced::kAnySectors : torn);
-      break;
-    }
-    case DiskFate::kLost:
-      ChangeDisk();
-      break;
-  }
-  CountDiskFaults();
-}
-
-// For a new one, or the one before.
-void SimServer::ChangeDisk() {
-  CountDiskFaults();
-  if (disk_ != nullptr) disk_->KillProcess();
-  if (!old_disks_.Chance(world_->options.chaos.old_disk)) old_disk_.reset();
-  std::swap(disk_, old_disk_);
-  counted_ = {};
-  if (disk_ == nullptr) return;
-  ++world_->faults[Fault::kOldDiskBack];
-  for (int i = 0; i < SimDisk::kFaultCount; ++i) {
-    counted_[static_cast<size_t>(i)] = disk_->injected(static_cast<SimDisk::Fault>(i));
-  }
-  SetDiskRates();
 }
 
 std::shared_ptr<server::HeldJob> SimServer::Held(const JobId& job) const {
@@ -501,30 +374,5 @@ void SimServer::ScheduleTick(Instant at) {
 }
 
 void SimServer::Tick() { ScheduleTick(jobs_->Tick(process_.Now())); }
-
-void SimServer::CountDiskFaults() {
-  if (disk_ == nullptr) return;
-  static constexpr std::pair<SimDisk::Fault, Fault> kKinds[] = {
-      {SimDisk::Fault::kDiskFull, Fault::kDiskFull},
-      {SimDisk::Fault::kWriteError, Fault::kDiskWriteError},
-      {SimDisk::Fault::kReadError, Fault::kDiskReadError},
-      {SimDisk::Fault::kSyncError, Fault::kDiskSyncError},
-      {SimDisk::Fault::kLyingSync, Fault::kLyingSync},
-      {SimDisk::Fault::kTornWrite, Fault::kTornWrite},
-      {SimDisk::Fault::kLostSector, Fault::kLostSector},
-      {SimDisk::Fault::kBitFlipOnRead, Fault::kBitFlip},
-      {SimDisk::Fault::kBitFlipAtRest, Fault::kBitFlip},
-  };
-  for (const auto& [disk_fault, fault] : kKinds) {
-    int64_t& counted = counted_[static_cast<size_t>(disk_fault)];
-    const int64_t now = disk_->injected(disk_fault);
-    world_->faults[fault] += now - counted;
-    if (now > counted) {
-      world_->trace.Story(
-          absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
-    }
-    counted = disk_->injected(disk_fault);
-  }
-}
 
 }  // namespace capstan::sim

@@ -1,8 +1,8 @@
 // SchedulerLink: the thread by which a task reports to the scheduler and learns what to do.
 //
-// At its pace (report_pause.h), and at once after Wake(), it asks `report` for the task's state, sends it as a
-// SyncTask call and hands the answer to `receive`. While the scheduler cannot be reached it keeps
-// trying for as long as that takes (training goes on meanwhile) and says so once.
+// At its pace (report_pause.h), and at once after Wake(), it asks `report` for the task's state,
+// sends it as a SyncTask call and hands the answer to `receive`. While the scheduler cannot be
+// reached it keeps trying for as long as that takes (training goes on meanwhile) and says so once.
 // Thread safety: thread-safe; the callbacks run on the link's thread.
 #ifndef CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
 #define CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_

@@ -1,0 +1,265 @@
+// How a job goes on when no server has a shard any more: from logs, from a checkpoint, anew.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/servers_story.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using Story = ServersStory;
+
+TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it",
+          "[scheduler][core]") {
+  SECTION("no replicas") {
+    Story job(0);
+    job.Kill({"server-2"});
+    REQUIRE(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure ==
+          Failure{FailureReason::kServerLost,
+                  "server-2, which held shards of the job, is gone: no sync for 3s"});
+  }
+  SECTION("more servers die at a time than there are replicas") {
+    Story job(1);
+    job.Kill({"server-1", "server-2"});
+    CHECK(job.run->state() == JobState::kFailed);
+  }
+}
+
+TEST_CASE("Job: a job with a log pauses while shards are lost, until their server is back",
+          "[scheduler][core]") {
+  Story job(0, /*log=*/true);
+  REQUIRE(job.Of().phase == TaskPhase::kTrain);
+  const std::vector<int> shards = job.ShardsOf("server-2");
+  const std::vector<SampleLease> leases = job.Of().samples;
+  job.Kill({"server-2"});
+  CHECK_FALSE(job.run->ended());
+  CHECK(job.View().phase == JobPhase::kRecovering);
+  CHECK(job.Of().paused);
+  CHECK(job.Of().samples == leases);
+  job.Pass(absl::Seconds(20));
+  CHECK(job.View().detail == absl::StrCat(shards.size(),
+                                          " shards are lost: waits for server-2 to come back with "
+                                          "the log; 40 s are left"));
+  CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(40));
+  job.Send(/*idle=*/true);  // Paused, and idle: that is no contradiction.
+  CHECK_FALSE(job.run->HasUnfinishedWork(job.run->task(Rank(0))));
+
+  SECTION("it comes back with its log") {
+    job.Start(2, shards);
+    CHECK(job.ShardsOf("server-2") == shards);
+    const Term term(job.run->routing()->generation.value());
+    CHECK(job.run->restore_source() ==
+          RestoreSource{.restore_term = Term(0), .restore_folder = "", .log_term = term});
+    for (const ShardRoute& route : job.run->routing()->shards) {
+      const bool recovered = job.Primary(route).node == "server-2";
+      CHECK(route.term == (recovered ? term : Term(1)));
+      if (recovered) CHECK(job.Primary(route) == job.servers.at("server-2"));
+    }
+    CHECK(job.View().phase == JobPhase::kRecovering);
+    CHECK(job.View().detail == "waits for server-2 to restore its shards");
+    job.ApplyAll();
+    CHECK(job.View().phase == JobPhase::kTraining);
+    CHECK(job.Of().phase == TaskPhase::kTrain);
+    CHECK_FALSE(job.Of().paused);
+    CHECK(job.Of().samples == leases);
+  }
+  SECTION("it comes back with the log of another job that had this id (issue 20)") {
+    job.Start(2, shards, "aa-1");
+    CHECK(job.run->restore_source().log_term == Term(0));
+  }
+  SECTION("it comes back with a disk that it had before") {
+    job.written_by["server-2"] = Incarnation(1);
+    job.Start(2, shards);
+    CHECK(job.run->restore_source().log_term == Term(0));
+    CHECK(job.View().phase == JobPhase::kRecovering);
+  }
+  SECTION("it comes back without one, and the time runs out") {
+    job.Start(2, {shards[0]});
+    CHECK(job.View().phase == JobPhase::kRecovering);
+    job.Pass(absl::Seconds(40));
+    REQUIRE(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure.reason == FailureReason::kServerLost);
+    CHECK_THAT(job.View().failure.message,
+               Catch::StartsWith("server-2, which held shards of the job, is gone: ") &&
+                   Catch::Contains(absl::StrCat("table/shard 0/", shards[0], ", 0/")) &&
+                   Catch::Contains("within 1 min 0 s it did not come back with its log"));
+  }
+  SECTION("another dies meanwhile: both must come back") {
+    const std::vector<int> others = job.ShardsOf("server-3");
+    job.Kill({"server-3"});
+    job.Start(2, shards);
+    CHECK(job.run->restore_source().log_term == Term(0));
+    job.Start(3, others);
+    CHECK(job.run->restore_source().log_term > Term(0));
+    job.ApplyAll();
+    CHECK(job.View().phase == JobPhase::kTraining);
+  }
+}
+
+TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[scheduler][core]") {
+  const bool log = GENERATE(false, true);
+  Story job(0, log, /*server_count=*/3, Story::Tables::kNotMade);
+  REQUIRE(job.View().phase == JobPhase::kPlacing);
+  const Task& task = job.run->task(Rank(0));
+  job.Kill({"server-2"});
+  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(task.placed());
+  const Term term(job.run->routing()->generation.value());
+  CHECK(job.run->restore_source() ==
+        RestoreSource{.restore_term = term, .restore_folder = "", .log_term = Term(0)});
+  for (const ShardRoute& route : job.run->routing()->shards) CHECK(route.term == term);
+  CHECK(job.ShardsOf("server-2").empty());
+  job.run->PlaceTask(Rank(0), Incarnation(101), "worker-1", "w:1", job.now, job.events);
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kStarting);
+
+  SECTION("not without end") {
+    for (int i = 0; i < 30 && !job.run->ended(); ++i) {
+      job.Kill({"server-1", "server-3"});
+      job.Pass(absl::Seconds(61));
+      job.Start(1);
+      job.Start(3);
+    }
+    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure.reason == FailureReason::kServerLost);
+  }
+}
+
+// Issue 20: the first servers had lost their power before their logs had any of the tables.
+TEST_CASE(
+    "Job: one whose servers die again and again before it trains begins ever later, then ends",
+    "[scheduler][core]") {
+  Story job(0, /*log=*/false, /*server_count=*/2, Story::Tables::kNotMade);
+  int beginnings = 0;
+  absl::Duration waited;
+  for (int i = 0; i < 40; ++i) {
+    const NodeId primary = job.Primary(job.run->routing()->shards[0]).node;
+    job.Kill({primary});
+    job.Start(primary == "server-1" ? 1 : 2);
+    // As the shell: time passes up to the next deadline of the job, and it is told.
+    while (!job.run->ended() && job.run->shards().has_lost()) {
+      const absl::Duration step = job.run->NextDeadline() - job.now;
+      REQUIRE(step > absl::ZeroDuration());
+      waited += step;
+      job.Pass(step);
+    }
+    if (job.run->ended()) break;
+    ++beginnings;
+    job.run->PlaceTask(Rank(0), Incarnation(101 + static_cast<uint64_t>(i)), "worker-1", "w:1",
+                       job.now, job.events);
+  }
+  CHECK(beginnings == 20);
+  CHECK(waited > absl::Minutes(2));
+  REQUIRE(job.run->state() == JobState::kFailed);
+  CHECK_THAT(job.View().failure.message,
+             Catch::Contains("the job has begun 20 times") &&
+                 Catch::Contains("servers died each time before it trained"));
+}
+
+TEST_CASE("Job: servers that die before any work is done cost it nothing but time",
+          "[scheduler][core]") {
+  const bool log = GENERATE(false, true);
+  Story job(0, log, /*server_count=*/3, Story::Tables::kMade);
+  REQUIRE(job.View().phase == JobPhase::kTraining);
+  job.Kill({"server-2"});
+  CHECK(job.View().phase == JobPhase::kRecovering);
+  job.Start(2);
+  if (log) job.Pass(absl::Seconds(61));  // It has no log of the shards.
+  CHECK_FALSE(job.run->ended());
+  job.run->PlaceTask(Rank(0), Incarnation(101), "worker-1", "w:1", job.now, job.events);
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kStarting);
+}
+
+TEST_CASE("Job: a server may restore its log for as long as it gets on with it",
+          "[scheduler][core]") {
+  Story job(0, /*log=*/true);
+  const std::vector<int> logged = job.ShardsOf("server-2");
+  job.Kill({"server-2"});
+  job.Pass(absl::Seconds(1));
+  job.Start(2, logged);
+  REQUIRE(job.View().phase == JobPhase::kRecovering);
+  for (int made = 0; made < 3; ++made) {
+    TableReport report{"job-1", Generation(0), Generation(0), {}};
+    report.making = Making{.made = made, .total = 8, .progress = 5 + static_cast<uint64_t>(made)};
+    job.run->OnTableReport("server-2", report, job.now, job.events);
+    job.Pass(absl::Seconds(59));
+  }
+  CHECK(job.View().detail == "waits for server-2 to restore its shards (2 of 8 shards are made)");
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kTraining);
+}
+
+TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][core]") {
+  Story job(1, /*log=*/true, /*server_count=*/2);
+  std::vector<int> all;
+  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  job.Kill({"server-1", "server-2"});
+  const bool first = GENERATE(false, true);  // The other comes back before the first has read.
+  job.Start(1, all);
+  if (first) job.Start(2, all);
+  REQUIRE(job.ShardsOf("server-1") == all);
+  TableReport report{"job-1", job.run->routing()->generation, Generation(0), {}, {}};
+  report.failure = {FailureReason::kBadData, "wal-1: record 7: checksum is wrong"};
+  job.run->OnTableReport("server-1", report, job.now, job.events);
+  CHECK_FALSE(job.run->ended());
+  if (!first) job.Start(2, all);
+  CHECK(job.ShardsOf("server-1").empty());
+  job.servers.erase("server-1");
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kTraining);
+}
+
+TEST_CASE("Job: who took over from its log is awaited when it dies before it has reported",
+          "[scheduler][core]") {
+  Story job(1, /*log=*/true, /*server_count=*/2);
+  std::vector<int> all;
+  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  job.Kill({"server-1", "server-2"});
+  job.Start(1, all);
+  job.Start(2, all);
+  REQUIRE(job.ShardsOf("server-1") == all);
+  job.Kill({"server-1"});  // It may have acknowledged pushes that the other log does not have.
+  CHECK(job.ShardsOf("server-2").empty());
+  job.Start(1, all);
+  CHECK(job.ShardsOf("server-1") == all);
+  job.ApplyAll();
+  CHECK(job.View().phase == JobPhase::kTraining);
+}
+
+TEST_CASE("Job: what a server registered with is durable at once", "[scheduler][core]") {
+  Story job(0, /*log=*/true);
+  const std::vector<int> shards = job.ShardsOf("server-2");
+  const std::vector<int> others = job.ShardsOf("server-3");
+  job.Kill({"server-2", "server-3"});
+  const uint64_t before = job.run->durable_version();
+  job.Start(2, shards);
+  CHECK(job.run->durable_version() > before);
+}
+
+TEST_CASE("Job: a log that an earlier primary left is not taken for the last one's",
+          "[scheduler][core]") {
+  Story job(1, /*log=*/true);
+  const std::vector<int> shards = job.ShardsOf("server-1");
+  job.Kill({"server-1"});  // Its replicas go on, alone until others are filled.
+  job.Kill({"server-2", "server-3"});
+  REQUIRE(job.View().phase == JobPhase::kRecovering);
+  std::vector<int> all;
+  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  job.Start(1, all);
+  CHECK(job.run->restore_source().log_term == Term(0));
+  job.Start(2, all);
+  CHECK(job.run->restore_source().log_term == Term(0));
+  job.Start(3, all);
+  CHECK(job.run->restore_source().log_term > Term(0));
+  CHECK(job.ShardsOf("server-1").empty());
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,166 @@
+// SimServer's disks, its power, and the ends of its process.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/sim_server.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr absl::Duration kDiskMin = absl::Microseconds(100);  // Of a group of writes with a sync.
+constexpr absl::Duration kCutMax = absl::Milliseconds(100);   // If it writes nothing.
+constexpr absl::Duration kCutInWriteMax = absl::Seconds(2);   // Where sectors are kept in no order.
+constexpr absl::Duration kPowerBack = absl::Seconds(1);
+constexpr absl::Duration kSlowSyncMax = absl::Seconds(5);
+constexpr absl::Duration kRowDiskBrokenMax = absl::Seconds(20);
+
+}  // namespace
+
+double SimServer::SlowSyncs() const {
+  const bool healed = world_->loop.Now().SinceOrigin() >= world_->options.chaos_time;
+  return healed ? 0 : world_->options.chaos.slow_sync;
+}
+
+server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
+  return [this, longest](std::function<void()> task) {
+    absl::Duration takes = world_->prng.Between(kDiskMin, longest);
+    if (slow_syncs_.Chance(SlowSyncs())) {
+      ++world_->faults[Fault::kSlowSync];
+      takes = slow_syncs_.Between(absl::Seconds(1), kSlowSyncMax);
+    }
+    process_.After(takes, [this, task = std::move(task)] {
+      task();
+      CountDiskFaults();
+      if (disk_->cut()) LosePower();
+    });
+  };
+}
+
+void SimServer::FlipStoredBit() {
+  if (disk_ != nullptr) disk_->FlipRandomBit();
+  CountDiskFaults();
+}
+
+void SimServer::SetDiskRates() {
+  if (disk_ != nullptr) disk_->SetRates(world_->disk_rates);
+}
+
+void SimServer::CutPowerSoon() {
+  // In the middle of what it writes next.
+  disk_->CutAt(disk_->steps() + world_->prng.Between(0, 5));
+  const bool in_write = world_->options.job.log && world_->options.chaos.any_sectors > 0;
+  const absl::Duration longest = in_write ? kCutInWriteMax : kCutMax;
+  world_->loop.After(longest, [this, life = process_.life()] {
+    if (process_.alive() && process_.life() == life) LosePower();
+  });
+}
+
+void SimServer::LosePower() {
+  Kill(DiskFate::kCrashed);
+  world_->loop.After(kPowerBack, [this] {
+    if (!process_.alive()) Start();
+  });
+}
+
+void SimServer::BreakRowDiskLater() {
+  if (row_disk_breaks_ == absl::InfiniteDuration()) return;
+  const absl::Duration after =
+      row_disk_faults_.Between(row_disk_breaks_ / 10, row_disk_breaks_ * 19 / 10);
+  world_->loop.After(after, [this, life = process_.life()] {
+    const bool healed = world_->loop.Now().SinceOrigin() >= world_->options.chaos_time;
+    if (!healed && process_.alive() && process_.life() == life) BreakRowDisk();
+  });
+}
+
+void SimServer::BreakRowDisk() {
+  switch (row_disk_faults_.Between(0, 2)) {
+    case 0:
+      row_disks_->write_error = absl::ResourceExhaustedError("no space left (simulated)");
+      break;
+    case 1:
+      row_disks_->read_error = absl::UnavailableError("input/output error (simulated)");
+      break;
+    default:
+      row_disks_->read_error = absl::DataLossError("a row is not what was written (simulated)");
+  }
+  const absl::Duration broken =
+      row_disk_faults_.Between(absl::Milliseconds(100), kRowDiskBrokenMax);
+  world_->trace.Story(absl::StrCat("the disk of ", process_.name(), "'s rows breaks for ",
+                                   absl::FormatDuration(broken)));
+  world_->loop.After(broken, [this, life = process_.life()] {
+    if (process_.alive() && process_.life() == life) MendRowDisk();
+  });
+}
+
+void SimServer::MendRowDisk() {
+  row_disks_->write_error = absl::OkStatus();
+  row_disks_->read_error = absl::OkStatus();
+  const auto held = Held(world_->workload.job()->plan.id);
+  if (held != nullptr && held->failure().ok()) return BreakRowDiskLater();
+  world_->trace.Story(absl::StrCat(process_.name(), " is started anew with a disk for its rows"));
+  Kill(DiskFate::kKept);
+  world_->loop.After(kPowerBack, [this] {
+    if (!process_.alive()) Start();
+  });
+}
+
+void SimServer::Kill(DiskFate fate) {
+  process_.Kill();
+  switch (fate) {
+    case DiskFate::kKept:
+      disk_->KillProcess();
+      break;
+    case DiskFate::kCrashed: {
+      const auto torn = static_cast<SimDisk::Unsynced>(world_->prng.Between(0, 4));
+      const bool any = sectors_.Chance(world_->options.chaos.any_sectors);
+      disk_->Crash(any ? SimDisk::Unsynced::kAnySectors : torn);
+      break;
+    }
+    case DiskFate::kLost:
+      ChangeDisk();
+      break;
+  }
+  CountDiskFaults();
+}
+
+// For a new one, or the one before.
+void SimServer::ChangeDisk() {
+  CountDiskFaults();
+  if (disk_ != nullptr) disk_->KillProcess();
+  if (!old_disks_.Chance(world_->options.chaos.old_disk)) old_disk_.reset();
+  std::swap(disk_, old_disk_);
+  counted_ = {};
+  if (disk_ == nullptr) return;
+  ++world_->faults[Fault::kOldDiskBack];
+  for (int i = 0; i < SimDisk::kFaultCount; ++i) {
+    counted_[static_cast<size_t>(i)] = disk_->injected(static_cast<SimDisk::Fault>(i));
+  }
+  SetDiskRates();
+}
+
+void SimServer::CountDiskFaults() {
+  if (disk_ == nullptr) return;
+  static constexpr std::pair<SimDisk::Fault, Fault> kKinds[] = {
+      {SimDisk::Fault::kDiskFull, Fault::kDiskFull},
+      {SimDisk::Fault::kWriteError, Fault::kDiskWriteError},
+      {SimDisk::Fault::kReadError, Fault::kDiskReadError},
+      {SimDisk::Fault::kSyncError, Fault::kDiskSyncError},
+      {SimDisk::Fault::kLyingSync, Fault::kLyingSync},
+      {SimDisk::Fault::kTornWrite, Fault::kTornWrite},
+      {SimDisk::Fault::kLostSector, Fault::kLostSector},
+      {SimDisk::Fault::kBitFlipOnRead, Fault::kBitFlip},
+      {SimDisk::Fault::kBitFlipAtRest, Fault::kBitFlip},
+  };
+  for (const auto& [disk_fault, fault] : kKinds) {
+    int64_t& counted = counted_[static_cast<size_t>(disk_fault)];
+    const int64_t now = disk_->injected(disk_fault);
+    world_->faults[fault] += now - counted;
+    if (now > counted) {
+      world_->trace.Story(
+          absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
+    }
+    counted = disk_->injected(disk_fault);
+  }
+}
+
+}  // namespace capstan::sim
