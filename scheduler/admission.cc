@@ -92,14 +92,14 @@ std::string DefaultFolder(const std::string& data_folder, const JobId& job) {
   }
 }
 
-// Makes the folder that `field` of the job asks for, and returns its absolute path.
-absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::string& folder) {
+// Makes the folder that `field` of the job asks for, where `bytes` are to be written, and returns
+// its absolute path.
+absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::string& folder,
+                                         int64_t bytes) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(folder, error).lexically_normal().string();
-  if (const absl::Status made = MakeFolder(absolute); error || !made.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", error ? error.message() : std::string(made.message())));
-  }
+  if (error) return absl::InvalidArgumentError(absl::StrCat(field, ": ", error.message()));
+  CAPSTAN_RETURN_IF_ERROR(CheckWritable(field, absolute, bytes));
   return absolute;
 }
 
@@ -168,26 +168,63 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   return job;
 }
 
+int64_t ModelBytes(const AdmittedJob& job) {
+  int64_t bytes = 0;
+  for (const v1::TableSpec& table : job.tables) {
+    if (!table.has_sparse()) bytes += table.elements() * static_cast<int64_t>(sizeof(float));
+  }
+  return bytes;
+}
+
+absl::Status CheckWritable(absl::string_view field, const std::string& folder, int64_t bytes) {
+  absl::Status written = MakeFolder(folder);
+  const std::string file = absl::StrCat(folder, "/.capstan-write-test");
+  if (written.ok()) written = WriteFileAtomically(file, "can capstan write here?\n");
+  std::error_code error;
+  std::filesystem::remove(file, error);
+  std::filesystem::remove(absl::StrCat(file, ".tmp"), error);
+  if (!written.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, ": ", written.message(), "; expected a folder that the scheduler can write into"));
+  }
+  error.clear();
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error || space.available >= static_cast<std::uintmax_t>(bytes)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", folder, " has ", space.available,
+                                                 " bytes free, expected at least ", bytes,
+                                                 ", which the model takes"));
+}
+
+absl::Status CheckHoldsNoModel(absl::string_view field, const std::string& folder) {
+  if (!HoldsModel(folder)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(field, ": ", folder, " holds the model of ",
+                                                    OwnerOfModel(folder),
+                                                    ", expected a folder without one"));
+}
+
 absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk,
                      OldModel old_model, AdmittedJob& job) {
   job.plan.id = absl::StrCat(job.spec.name(), "-", number);
   std::string folder = job.spec.output().directory();
   if (folder.empty()) {
     folder = DefaultFolder(data_folder, job.plan.id);
-  } else if (old_model == OldModel::kKeep && HoldsModel(folder)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "output.directory: ", folder, " holds the model of ", OwnerOfModel(folder),
-        ", expected a folder without one; name another (--set output.directory=FOLDER), or let "
-        "this job replace that model at its end (--replace)"));
+  } else if (const absl::Status free = CheckHoldsNoModel("output.directory", folder);
+             old_model == OldModel::kKeep && !free.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(free.message(),
+                     "; name another (--set output.directory=FOLDER), or let this job replace that "
+                     "model at its end (--replace)"));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(job.output_directory, MakeAbsolute("output.directory", folder));
+  CAPSTAN_ASSIGN_OR_RETURN(job.output_directory,
+                           MakeAbsolute("output.directory", folder, ModelBytes(job)));
   const std::string& checkpoints = job.spec.checkpoints().directory();
   if (checkpoints.empty()) {
     job.plan.checkpoint_folder = absl::StrCat(job.output_directory, "/checkpoints");
   } else {
     CAPSTAN_ASSIGN_OR_RETURN(
         job.plan.checkpoint_folder,
-        MakeAbsolute("checkpoints.directory", absl::StrCat(checkpoints, "/", job.plan.id)));
+        MakeAbsolute("checkpoints.directory", absl::StrCat(checkpoints, "/", job.plan.id),
+                     /*bytes=*/0));
   }
   CAPSTAN_ASSIGN_OR_RETURN(job.plan.checkpoint_floor, NewestId(disk, job.plan.checkpoint_folder));
   CAPSTAN_ASSIGN_OR_RETURN(job.plan.folders.output,

@@ -48,6 +48,17 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
 // Errors: kInvalidArgument  names `field` and the folder.
 absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& folder);
 
+// What the files of its dense tables take at least; rows of sparse ones are not known before.
+int64_t ModelBytes(const AdmittedJob& job);
+
+// Makes `folder`, and looks whether a model of `bytes` can be written there now: by a file that is
+// written and removed, and by the space that is free.
+// Errors: kInvalidArgument  it cannot; names `field`, the folder and the cause.
+absl::Status CheckWritable(absl::string_view field, const std::string& folder, int64_t bytes);
+
+// Errors: kFailedPrecondition  `folder` holds a model, of whichever job; names it.
+absl::Status CheckHoldsNoModel(absl::string_view field, const std::string& folder);
+
 // Gives the job its id "<name>-<number>" and makes its output folder: the one that it asks for, or
 // <data_folder>/jobs/<id>. Likewise the folder of its checkpoints, <the one that it asks for>/<id>;
 // that within the output folder, the default, is made by the first checkpoint. Both may hold
@@ -55,7 +66,7 @@ absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& 
 // job writes into them now is for the core to say (plan.folders).
 // A folder that the job asks for and that holds a model already is refused, unless the job may
 // replace that one at its end.
-// Errors: kInvalidArgument     a folder cannot be made.
+// Errors: kInvalidArgument     a folder cannot be made or written, or has no space for the model.
 //         kFailedPrecondition  the output folder holds a model, and `old_model` is kKeep.
 //         Those of `disk`, of the listing.
 enum class OldModel { kKeep, kReplace };

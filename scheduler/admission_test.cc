@@ -106,6 +106,28 @@ TEST_CASE("Admission: a folder that holds a model is left to its owner (issue 21
   }
 }
 
+TEST_CASE("Admission: a folder that cannot take the model is refused before training (issue 21)",
+          "[scheduler]") {
+  testing::TemporaryFolder folder;
+  PosixDisk disk;
+  v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+  {
+    REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+    CHECK(ModelBytes(job) == 170 * 4);
+    REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kKeep, job));
+    CHECK(std::filesystem::is_empty(job.output_directory));  // The file of the test is gone.
+  }
+  // Folders in which nobody makes a file, root neither.
+  spec.mutable_output()->set_directory("/proc/self");
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
+  CHECK_STATUS(NameJob(2, folder.path(), disk, OldModel::kKeep, job),
+               absl::StatusCode::kInvalidArgument, "output.directory: cannot write /proc/self");
+  CHECK_STATUS(CheckWritable("folder", folder.path(), int64_t{1} << 60),
+               absl::StatusCode::kInvalidArgument, "expected at least 1152921504606846976");
+  CHECK_STATUS(CheckWritable("folder", "/dev/null/x", 0), absl::StatusCode::kInvalidArgument,
+               "folder: cannot make the folder /dev/null/x");
+}
+
 TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their defaults",
           "[scheduler]") {
   const testing::TemporaryFolder folder;

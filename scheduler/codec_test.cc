@@ -386,6 +386,18 @@ JobView SmallView() {
   return view;
 }
 
+TEST_CASE("Codec: a job's status says where its model is kept, and until when", "[scheduler]") {
+  JobView view = SmallView();
+  view.model_folder = "/new";
+  view.model_kept_until = At(5);
+  v1::JobStatus status;
+  EncodeJobStatus(view, *SmallJob(), Calendar(At(0), absl::FromUnixSeconds(1000)), At(10),
+                  StatusDetail::kWhole, status);
+  CHECK(status.output_directory() == "/out");
+  CHECK(status.model_directory() == "/new");
+  CHECK(status.model_kept_until_unix_ms() == 1005000);
+}
+
 TEST_CASE("Codec: a job's status", "[scheduler]") {
   const JobView view = SmallView();
   const Calendar calendar(At(0), absl::FromUnixSeconds(1000));
@@ -410,8 +422,7 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
     samples_per_second: 12.5
     loss: 0.5
     accuracy: 0.75
-    staleness_counts: 3
-    staleness_counts: 1
+    staleness_counts: [ 3, 1 ]
     rows_cached: 70
     rows_pulled: 20
     restarts: 2
@@ -439,6 +450,7 @@ TEST_CASE("Codec: a job's status", "[scheduler]") {
       activity { what: "bytes written" done: 12 }
     }
     output_directory: "/out"
+    model_directory: "/out"
     phase: "training"
     spec { name: "as submitted" }
     effective_spec {

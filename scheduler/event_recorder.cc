@@ -141,6 +141,9 @@ void Log(const ModelLeftToTask& e) {
   LogWarning({.job = e.task.job}, "task {} is to move its model to its place itself: {}",
              e.task.rank.value(), e.why);
 }
+void Log(const ModelKept& e) {
+  LogWarning({.job = e.job}, "its model cannot be written, and is kept: {}", e.why);
+}
 void Log(const JobLeft&) {}  // Of no use to people.
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {

@@ -54,6 +54,7 @@ absl::StatusOr<absl::Duration> ParsePositive(const std::string& flag, const std:
 absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
   SchedulerService::Options options;
   options.data_folder = flags.data_dir;
+  options.hostname = LocalHostname();
   CAPSTAN_ASSIGN_OR_RETURN(options.core.lease, ParsePositive("lease", flags.lease));
   CAPSTAN_ASSIGN_OR_RETURN(options.core.sync_interval,
                            ParsePositive("sync-interval", flags.sync_interval));

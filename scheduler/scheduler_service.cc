@@ -48,6 +48,7 @@ SchedulerService::SchedulerService(const Options& options, Store* store, const C
                                    std::string cluster_id, std::unique_ptr<SchedulerCore> core,
                                    AdmittedJobs jobs)
     : data_folder_(options.data_folder),
+      hostname_(options.hostname),
       cluster_id_(std::move(cluster_id)),
       on_fatal_(options.on_fatal),
       clock_(clock),
@@ -166,6 +167,7 @@ void SchedulerService::CompleteFiles() {
 v1::JobStatus SchedulerService::StatusOf(const JobView& view, StatusDetail detail) {
   v1::JobStatus status;
   EncodeJobStatus(view, *jobs_.at(view.id), calendar_, clock_->Now(), detail, status);
+  status.set_output_host(hostname_);
   return status;
 }
 
@@ -294,6 +296,7 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
   for (const Answers::Checkpoint& saved : answers.checkpoints) {
     saved.call.response->set_checkpoint_id(saved.reply.id.value());
     saved.call.response->set_folder(saved.reply.folder);
+    saved.call.response->set_host(hostname_);
     saved.call.response->set_asked_id(saved.reply.asked.value());
     FinishWith(saved.call.reactor, saved.reply.status);
   }

@@ -44,6 +44,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   struct Options {
     SchedulerCore::Options core;
     std::string data_folder;  // Exists.
+    std::string hostname;     // Of this host, beside every path that users are told.
     // Called once, by any thread, when the state cannot be written any more: the process has to
     // end.
     std::function<void(const absl::Status&)> on_fatal;
@@ -91,6 +92,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* context,
                                     const v1::StopJobRequest* request,
                                     v1::StopJobResponse* response) override;
+  grpc::ServerUnaryReactor* ExportJob(grpc::CallbackServerContext* context,
+                                      const v1::ExportJobRequest* request,
+                                      v1::ExportJobResponse* response) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
@@ -170,6 +174,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   absl::Status Submit(AdmittedJob job, OldModel old_model,
                       const std::optional<RestoreFrom>& restore,
                       const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Not OK: the call is still to be answered, with that.
+  absl::Status BeginExport(const v1::ExportJobRequest& request,
+                           const Call<v1::ExportJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   // kUnavailable once stopped, or when the state cannot be written.
   absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -182,6 +189,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
 
   // Constant after construction.
   const std::string data_folder_;
+  const std::string hostname_;
   const std::string cluster_id_;
   const std::function<void(const absl::Status&)> on_fatal_;
   const Clock* const clock_;

@@ -313,6 +313,56 @@ grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext*
   return reactor;
 }
 
+grpc::ServerUnaryReactor* SchedulerService::ExportJob(grpc::CallbackServerContext* context,
+                                                      const v1::ExportJobRequest* request,
+                                                      v1::ExportJobResponse* response) {
+  const Call<v1::ExportJobResponse> call{context->DefaultReactor(), response};
+  const bool posted = admission_.TryPost([this, request, call] {
+    const absl::Status status = BeginExport(*request, call);
+    if (!status.ok()) FinishWith(call.reactor, status);
+  });
+  if (posted) return call.reactor;
+  return FinishWith(call.reactor, absl::ResourceExhaustedError("too many jobs wait to be checked; "
+                                                               "try again"));
+}
+
+absl::Status SchedulerService::BeginExport(const v1::ExportJobRequest& request,
+                                           const Call<v1::ExportJobResponse>& call) {
+  const std::string& wished = request.folder();
+  if (!wished.empty() && wished.front() != '/') {
+    return absl::InvalidArgumentError(
+        absl::StrCat("folder: \"", wished, "\", expected an absolute path on ", hostname_));
+  }
+  std::string folder = wished;
+  int64_t bytes = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    CAPSTAN_RETURN_IF_ERROR(Running());
+    CAPSTAN_ASSIGN_OR_RETURN(const JobView view, core_->Job(request.job_id(), clock_->Now()));
+    if (!view.model_kept_until) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(view.id, " keeps no model that could not be written: ", view.detail));
+    }
+    if (folder.empty()) folder = view.model_folder;
+    bytes = ModelBytes(*jobs_.at(view.id));
+  }
+  const std::string field = absl::StrCat(hostname_, hostname_.empty() ? "folder" : ": folder");
+  if (!wished.empty() && !request.replace_model()) {
+    CAPSTAN_RETURN_IF_ERROR(CheckHoldsNoModel(field, folder));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckWritable(field, folder, bytes));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string one_name, OneName(field, folder));
+  call.response->set_folder(folder);
+  call.response->set_host(hostname_);
+  absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(Running());
+  Actions actions;
+  CAPSTAN_RETURN_IF_ERROR(
+      core_->ExportJob(request.job_id(), wished, one_name, clock_->Now(), actions));
+  Commit(std::move(actions), {.done = {{call.reactor}}});
+  return absl::OkStatus();
+}
+
 grpc::ServerUnaryReactor* SchedulerService::DrainNode(grpc::CallbackServerContext* context,
                                                       const v1::DrainNodeRequest* request,
                                                       v1::DrainNodeResponse* response) {

@@ -32,6 +32,8 @@ Failure DecodeFailure(const v1::Failure& failure) {
       return {FailureReason::kServerLost, message};
     case v1::Failure::HANG:
       return {FailureReason::kHang, message};
+    case v1::Failure::OUTPUT_FAILED:
+      return {FailureReason::kOutputFailed, message};
     case v1::Failure::DEVICE_LOST:
       return {FailureReason::kDeviceLost, message};
     default:
@@ -74,6 +76,9 @@ void EncodeFailure(const Failure& failure, v1::Failure& out) {
       break;
     case FailureReason::kDeviceLost:
       out.set_reason(v1::Failure::DEVICE_LOST);
+      break;
+    case FailureReason::kOutputFailed:
+      out.set_reason(v1::Failure::OUTPUT_FAILED);
       break;
   }
 }

@@ -106,6 +106,10 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   out.set_objective(EncodeObjective(job.plan.objective));
   if (view.started) out.set_epoch(std::min(view.epoch.value() + 1, job.plan.epochs));
   out.set_epochs(job.plan.epochs);
+  out.set_model_directory(view.model_folder.empty() ? job.output_directory : view.model_folder);
+  if (view.model_kept_until) {
+    out.set_model_kept_until_unix_ms(calendar.UnixMs(*view.model_kept_until));
+  }
   out.set_iteration(view.iteration);
   out.set_samples_done(view.samples_done);
   out.set_samples_total(view.samples_total);

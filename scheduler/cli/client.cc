@@ -109,6 +109,11 @@ absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& 
   return Ask<v1::StopJobResponse>(&v1::Scheduler::Stub::StopJob, request, kCallTimeout);
 }
 
+absl::StatusOr<v1::ExportJobResponse> SchedulerClient::ExportJob(
+    const v1::ExportJobRequest& request) {
+  return Ask<v1::ExportJobResponse>(&v1::Scheduler::Stub::ExportJob, request, kCallTimeout);
+}
+
 absl::StatusOr<v1::ListNodesResponse> SchedulerClient::ListNodes() {
   return Ask<v1::ListNodesResponse>(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(),
                                     kCallTimeout);

@@ -98,6 +98,55 @@ int Stop(const Settings& settings, const std::string& job_id) {
   return kExitDone;
 }
 
+struct ExportArguments {
+  std::string job;
+  std::string folder;
+  bool no_wait = false;
+  bool replace_model = false;
+};
+
+int Export(const Settings& settings, const ExportArguments& arguments) {
+  SchedulerClient scheduler(settings.scheduler);
+  v1::ExportJobRequest request;
+  request.set_job_id(arguments.job);
+  request.set_folder(arguments.folder);
+  request.set_replace_model(arguments.replace_model);
+  const auto begun = scheduler.ExportJob(request);
+  if (!begun.ok()) return Fail(begun.status());
+  const bool json = settings.format() == OutputFormat::kJson;
+  if (!json) {
+    Print(absl::StrCat(arguments.job, " writes its model to ",
+                       PathOn(begun->host(), begun->folder()), "\n"));
+  } else if (arguments.no_wait) {
+    Print(ToJson(*begun));
+  }
+  if (arguments.no_wait) return kExitDone;
+  const Interrupts interrupts;
+  return FollowToEnd(scheduler, arguments.job, settings.format(), AfterSignal::kGoesOn);
+}
+
+void AddExport(CLI::App& job, CommandLine& line) {
+  auto arguments = std::make_shared<ExportArguments>();
+  CLI::App* command = AddCommand(
+      job, "export", "Write the model of a job whose own folder could not take it",
+      "  capstan job export lenet-1 --to=/mnt/models/lenet\n"
+      "  capstan job export lenet-1                  # the same folder again\n"
+      "Where a model cannot be written at a job's end (a full disk, no permission), the servers "
+      "keep\n"
+      "it for an hour, and `capstan job describe` says so. Other jobs: capstan table export.\n"
+      "Exit code: 0 the job succeeded, 1 the model cannot be written there either.",
+      line, [arguments](const Settings& settings) { return Export(settings, *arguments); });
+  command->add_option("JOB", arguments->job, "Id of the job, as `capstan job list` shows it")
+      ->required();
+  command
+      ->add_option("--to", arguments->folder,
+                   "Absolute path on the scheduler's host; by default where the model was to be")
+      ->type_name("FOLDER");
+  command->add_flag("--replace", arguments->replace_model,
+                    "Where the folder holds a model already: replace it");
+  command->add_flag("--no-wait", arguments->no_wait, "Return once the export has begun");
+}
+
 void AddSubmit(CLI::App& job, CommandLine& line) {
   auto arguments = std::make_shared<SubmitArguments>();
   CLI::App* submit = AddCommand(
@@ -170,6 +219,7 @@ void AddJobCommands(CLI::App& job, CommandLine& line) {
   AddJobCommand(job, "watch", "Follow a job to its end and exit with its result",
                 "  capstan job watch lenet-1\n  capstan job watch lenet-1 -o json   # only the end",
                 line, Watch);
+  AddExport(job, line);
   AddJobCommand(job, "stop", "Stop a job; what it has exported stays", "  capstan job stop lenet-1",
                 line, Stop);
 }

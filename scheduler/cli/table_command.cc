@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/posix_disk.h"
 #include "common/tensor/model_file.h"
@@ -210,14 +211,23 @@ absl::Status CheckSince(const ExportArguments& arguments, const v1::JobStatus& j
                    arguments.since, ": export it without --since"));
 }
 
+absl::StatusOr<std::vector<std::string>> CopyModel(const v1::JobStatus& job,
+                                                   const std::string& directory) {
+  const std::string& folder =
+      job.model_directory().empty() ? job.output_directory() : job.model_directory();
+  auto files = CopyModelFiles(folder, directory);
+  if (files.ok() || !absl::IsNotFound(files.status())) return files;
+  return Annotate(files.status(), absl::StrCat("the model of ", job.job_id(), " is written to ",
+                                               PathOn(job.output_host(), folder)));
+}
+
 int Export(const Settings& settings, const ExportArguments& arguments) {
   SchedulerClient scheduler(settings.scheduler);
   const auto job = scheduler.GetJob(arguments.job);
   if (!job.ok()) return Fail(job.status());
   const absl::Status possible = CheckSince(arguments, *job);
   if (!possible.ok()) return Fail(possible);
-  const auto files = HasEnded(job->state())
-                         ? CopyModelFiles(job->output_directory(), arguments.directory)
+  const auto files = HasEnded(job->state()) ? CopyModel(*job, arguments.directory)
                      : arguments.consistent ? ExportConsistent(scheduler, arguments)
                                             : ExportRunning(scheduler, *job, arguments);
   if (!files.ok()) return Fail(files.status());

@@ -182,6 +182,12 @@ struct ModelLeftToTask {
   std::string why;
 };
 
+// The model cannot be written. The servers keep it, for a while.
+struct ModelKept {
+  JobId job;
+  std::string why;
+};
+
 struct JobEnded {
   JobId job;
   JobState state = JobState::kSucceeded;
@@ -198,7 +204,7 @@ using Event =
     std::variant<NodeJoined, NodeDied, ServerFailed, LinkDied, SchedulerStalled, SchedulerIsolated,
                  IsolationEnded, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged, TaskPlaced,
                  TaskDied, Report, EpochDone, CheckpointEnded, SnapshotTaken, WentBack,
-                 ModelLeftToTask, JobEnded, JobLeft>;
+                 ModelLeftToTask, ModelKept, JobEnded, JobLeft>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -68,6 +68,86 @@ TEST_CASE("Job export: other hosts write into the folder of its writer, and whil
   CHECK_FALSE(job.run->WritesInto("/out/.export-0-10"));
 }
 
+struct FailedExport : Story {
+  FailedExport() {
+    TaskReport report = Base(0);
+    report.failure = {FailureReason::kOutputFailed, "/out: No space left on device"};
+    REQUIRE_OK(Send(report));
+  }
+};
+
+TEST_CASE("Job export: a model that cannot be written is kept, and the job says for how long",
+          "[scheduler][core]") {
+  FailedExport job;
+  CHECK(job.run->state() == JobState::kRunning);
+  CHECK(job.phase() == JobPhase::kExporting);
+  CHECK_FALSE(job.run->WritesInto("/out/.export-0-10"));
+  CHECK(job.Of(1).phase == TaskPhase::kIdle);  // Nobody writes it unasked.
+  const JobView view = job.View();
+  REQUIRE(view.model_kept_until);
+  CHECK(*view.model_kept_until == job.now + absl::Hours(1));
+  CHECK(job.run->NextDeadline() <= *view.model_kept_until);
+  CHECK_THAT(view.detail, Catch::Contains("cannot be written to /out") &&
+                              Catch::Contains("kept for 1 h") &&
+                              Catch::Contains("capstan job export job-1 --to=FOLDER") &&
+                              Catch::Contains("No space left on device"));
+  CHECK(view.restarts == 0);
+  SECTION("it is written where somebody asks for it") {
+    const uint64_t durable = job.run->durable_version();
+    REQUIRE_OK(job.run->AskExport("/new", job.now, job.events));
+    CHECK(job.run->durable_version() > durable);
+    CHECK(job.Of(1).export_path == "/new/.export-1-11");
+    CHECK(job.View().model_folder == "/new");
+    CHECK_FALSE(job.View().model_kept_until);
+    job.Finish(1);
+    const auto model = job.run->TakeModelPublish();
+    REQUIRE(model);
+    CHECK(model->folder == "/new");
+    job.run->OnModelPublished(model->exporter, absl::OkStatus(), job.now, job.events);
+    CHECK(job.phase() == JobPhase::kFinishing);
+    CHECK_STATUS(job.run->AskExport("/other", job.now, job.events),
+                 absl::StatusCode::kFailedPrecondition, "keeps no model");
+  }
+  SECTION("it is kept again if that fails, too") {
+    REQUIRE_OK(job.run->AskExport("", job.now, job.events));
+    CHECK(job.Of(1).export_path == "/out/.export-1-11");
+    TaskReport report = job.Base(1);
+    report.failure = {FailureReason::kOutputFailed, "Permission denied"};
+    REQUIRE_OK(job.Send(report));
+    CHECK(job.run->state() == JobState::kRunning);
+    REQUIRE(job.View().model_kept_until);
+  }
+  SECTION("after that hour the job has failed") {
+    job.ApplyAll();
+    job.Advance(absl::Hours(1));
+    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.View().failure.reason == FailureReason::kOutputFailed);
+    CHECK_THAT(job.View().failure.message,
+               Catch::Contains("No space left on device") && Catch::Contains("nobody exported it"));
+    CHECK_FALSE(job.View().model_kept_until);
+    CHECK_STATUS(job.run->AskExport("/new", job.now, job.events),
+                 absl::StatusCode::kFailedPrecondition, "it has ended");
+  }
+  SECTION("a scheduler that starts again gives it its whole time") {
+    job.now = job.now + absl::Minutes(50);
+    job.run->RestartLimits(job.now, absl::Seconds(10));
+    CHECK(*job.View().model_kept_until == job.now + absl::Hours(1));
+  }
+  SECTION("the job can be stopped") {
+    job.run->Stop(job.now, job.events);
+    CHECK(job.run->state() == JobState::kStopped);
+  }
+}
+
+TEST_CASE("Job export: that a model cannot be written is no failure of any other task",
+          "[scheduler][core]") {
+  Story job;
+  TaskReport report = job.Base(1);
+  report.failure = {FailureReason::kOutputFailed, "Permission denied"};
+  REQUIRE_OK(job.Send(report));
+  CHECK(job.run->state() == JobState::kFailed);
+}
+
 TEST_CASE("Job export: once the model is written its writer may die", "[scheduler][core]") {
   Story job;
   job.Finish(0);

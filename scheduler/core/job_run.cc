@@ -128,6 +128,9 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
     NoteContradiction(*task, moved, now);
     if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
     Advance(now, events);
+  } else if (IsOfExport(*task, report.failure)) {
+    KeepModel(*task, report.failure, now, events);
+    Advance(now, events);
   } else if (MayPass(report.failure.reason) || !IsNeeded(task->rank)) {
     EndTask(task->rank, report.failure, /*counted=*/true, now, events);
     Advance(now, events);
@@ -290,6 +293,7 @@ void JobRun::Tick(Instant now, Events& events) {
   EndHungTasks(now, events);
   if (!ended()) CheckLinks(now, events);
   if (!ended()) CheckServers(now, events);
+  if (!ended()) CheckKeptModel(now, events);
   checkpoints_.Tick(now);
   if (!ended()) Advance(now, events);
 }
@@ -322,6 +326,7 @@ Instant JobRun::NextDeadline() const {
     if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
   }
   next = std::min(next, checkpoints_.Limit());
+  if (kept_model_) next = std::min(next, kept_model_->until);
   if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
       !recovery_ && checkpoints_.IsIdle()) {
     next = std::min(next, checkpoints_.DueAt());
@@ -387,6 +392,7 @@ void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
   checkpoints_.Restored(now);
   if (recovery_) recovery_->since = now;
   if (without_worker_since_) without_worker_since_ = now;
+  if (kept_model_) kept_model_->until = now + options_.keep_model;
   finishing_since_ = now;
 }
 

@@ -4,6 +4,8 @@
 //   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
 //   EXPORTING --a task wrote the model, and it is in its place--> FINISHING --all tasks exited-->
 //   succeeded
+//   EXPORTING --it cannot be written--> kept by the servers --AskExport--> EXPORTING; or, too late,
+//   failed
 //   any --Stop--> stopped      any --an error--> failed
 //   any but FINISHING --shards are lost--> RECOVERING --all are held again--> where it was
 //
@@ -74,6 +76,7 @@ class JobRun {
     absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
     absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
     absl::Duration lease_ahead = absl::Seconds(60);  // Of one sample lease, at the task's pace.
+    absl::Duration keep_model = absl::Hours(1);      // That cannot be written.
     DeadLinks::Options links;
     ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
   };
@@ -123,6 +126,9 @@ class JobRun {
   // written the model is to move it.
   void OnModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
                         Events& events);
+  // Writes the model that is kept into `folder`; empty: where it was to be.
+  // Errors: kFailedPrecondition  none is kept.
+  absl::Status AskExport(const std::string& folder, Instant now, Events& events);
   void Stop(Instant now, Events& events);
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
@@ -186,7 +192,7 @@ class JobRun {
             epoch_started_, epoch_result_, results_, crashes_, restarts_, first_failure_,
             last_death_, revision_, desired_version_, decisions_, membership_seen_, begins_at_,
             restore_, checkpoints_, pausing_, after_checkpoint_, segment_margin_, order_seen_,
-            shards_, recovery_, server_deaths_, trained_, beginnings_);
+            shards_, recovery_, server_deaths_, trained_, beginnings_, kept_model_, export_to_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -244,6 +250,9 @@ class JobRun {
   void EnterEvaluating(Events& events);
 
   // The export (job_run_export.cc).
+  const std::string& ExportPath() const {
+    return export_to_.empty() ? plan_.export_path : export_to_;
+  }
   std::string StagedPath(const TaskKey& life) const;
   void AssignExport(const Task& task, Assignment& wanted) const;
   void TakeExported(const Task& task);
@@ -251,6 +260,11 @@ class JobRun {
   bool IsModelWhole() const;
   bool IsNeeded(Rank rank) const;  // The model is not whole, or this task alone can move it.
   void NoteExporterDied();
+  // The failure is that the model cannot be written, by the task that is to do so.
+  bool IsOfExport(const Task& task, const Failure& failure) const;
+  void KeepModel(const Task& task, const Failure& failure, Instant now, Events& events);
+  void CheckKeptModel(Instant now, Events& events);
+  std::string KeptDetail(Instant now) const;
   void ForgetExport();
   void EnterFinishing(Instant now, Events& events);
   void FinishTraining(Instant now, Events& events);
@@ -328,6 +342,17 @@ class JobRun {
   bool left_to_exporter_ = false;  // And is to move it, for the scheduler cannot.
   bool exported_ = false;          // The model is in its place.
   bool model_taken_ = false;       // As publish_taken_.
+  // It cannot be written: no task is to, until somebody asks.
+  struct KeptModel {
+    Instant until;
+    std::string why;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(until, why);
+    }
+  };
+  std::optional<KeptModel> kept_model_;
+  std::string export_to_;  // Asked for since. Empty: the plan's.
   Instant epoch_started_;
   EpochResult epoch_result_;
   std::vector<EpochResult> results_;

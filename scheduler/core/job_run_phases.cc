@@ -58,7 +58,8 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       GrantSamples(tasks_.Live());
       return false;
     case JobPhase::kExporting:
-      if (const std::vector<Rank> live = tasks_.Live(); !exporter_ && !staged_ && !live.empty()) {
+      if (const std::vector<Rank> live = tasks_.Live();
+          !exporter_ && !staged_ && !kept_model_ && !live.empty()) {
         exporter_ = live.front();
       }
       return false;

@@ -101,8 +101,9 @@ std::string JobRun::Detail(Instant now) const {
     case JobPhase::kEvaluating:
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
-      if (staged_) return absl::StrCat("moves the model to ", plan_.export_path);
-      return absl::StrCat("writes the model to ", plan_.export_path,
+      if (kept_model_) return KeptDetail(now);
+      if (staged_) return absl::StrCat("moves the model to ", ExportPath());
+      return absl::StrCat("writes the model to ", ExportPath(),
                           exporter_ ? TextOf(tasks_.at(*exporter_).activity) : "");
     case JobPhase::kFinishing:
       return "the model is written; its tasks exit";
@@ -184,6 +185,8 @@ JobView JobRun::View(Instant now) const {
   view.rows_cached = metrics_.rows_cached();
   view.rows_pulled = metrics_.rows_pulled();
   view.restarts = restarts_;
+  view.model_folder = ExportPath();
+  if (!ended() && kept_model_) view.model_kept_until = kept_model_->until;
   for (const Task& task : tasks_.all()) view.tasks.push_back(ViewTask(task));
   return view;
 }

@@ -37,7 +37,8 @@ enum class FailureReason {
   kServerLost,
   kHang,
   kInternal,
-  kDeviceLost,  // Ends the task, not the job.
+  kDeviceLost,    // Ends the task, not the job.
+  kOutputFailed,  // Likewise: the job keeps its model for a while.
 };
 
 struct Failure {

@@ -145,9 +145,10 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
 // ---------------------------------------------------------------- users
 
 // A job that waits has its folders, too: it would be too late to refuse it when it starts.
-absl::Status SchedulerCore::CheckFolders(const JobFolders& folders, Instant now) const {
+absl::Status SchedulerCore::CheckFolders(const JobFolders& folders, Instant now,
+                                         const JobId& owner) const {
   for (const auto& [id, entry] : jobs_) {
-    if (ended_.contains(entry.number)) continue;
+    if (ended_.contains(entry.number) || id == owner) continue;
     const std::string clash = WhyFoldersClash(folders, id, entry.plan.folders);
     if (clash.empty()) continue;
     return absl::FailedPreconditionError(absl::StrCat(
@@ -324,6 +325,19 @@ void SchedulerCore::ModelPublished(const TaskKey& exporter, const absl::Status& 
 bool SchedulerCore::AwaitsModel(const TaskKey& exporter) const {
   const JobRun* run = RunOf(exporter.job);
   return run != nullptr && run->AwaitsModel(exporter);
+}
+
+absl::Status SchedulerCore::ExportJob(const JobId& job, const std::string& folder,
+                                      const std::string& one_name, Instant now, Actions& actions) {
+  if (!jobs_.contains(job)) return absl::NotFoundError(absl::StrCat("no job \"", job, "\""));
+  JobRun* run = RunOf(job);
+  if (run == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(job, " has no model: it has not started"));
+  }
+  if (!folder.empty()) CAPSTAN_RETURN_IF_ERROR(CheckFolders({.output = one_name}, now, job));
+  CAPSTAN_RETURN_IF_ERROR(run->AskExport(folder, now, actions.events));
+  Settle(now, actions);
+  return absl::OkStatus();
 }
 
 bool SchedulerCore::MayWriteInto(const std::string& folder) const {

@@ -148,6 +148,12 @@ class SchedulerCore {
   // What came of a ModelPublish. One that nobody waits for any more has no effect.
   void ModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
                       Actions& actions);
+  // Writes the model that the job keeps, since it could not be written, into `folder`; empty: where
+  // it was to be. `one_name`: of that folder, as JobFolders has them.
+  // Errors: kNotFound.   kFailedPrecondition  the job keeps none; or another job that has not ended
+  //         writes into that folder: names it.
+  absl::Status ExportJob(const JobId& job, const std::string& folder, const std::string& one_name,
+                         Instant now, Actions& actions);
   // The ModelPublish of this exporter is still to be performed.
   bool AwaitsModel(const TaskKey& exporter) const;
   // What hosts that do not share this one's folders may do there now: write parts of a checkpoint
@@ -310,7 +316,7 @@ class SchedulerCore {
   const JobRun* RunOf(const JobId& job) const;  // Null: no such job, or it never started.
   JobRun* RunOf(const JobId& job);
   JobView ViewOf(const JobEntry& entry, Instant now) const;
-  absl::Status CheckFolders(const JobFolders& folders, Instant now) const;
+  absl::Status CheckFolders(const JobFolders& folders, Instant now, const JobId& owner = {}) const;
   // Of a job in `folders`: no id up to there is its own.
   CheckpointId FloorIn(const JobFolders& folders, CheckpointId floor) const;
   uint64_t RevisionOf(const JobEntry& entry) const;

@@ -50,6 +50,8 @@ struct JobView {
   int64_t rows_cached = 0;  // Rows of batches that workers had kept, and
   int64_t rows_pulled = 0;  // those that they pulled, of jobs whose workers keep rows.
   int restarts = 0;
+  std::string model_folder;                 // Where the model is, or will be written.
+  std::optional<Instant> model_kept_until;  // It could not be written: the servers keep it.
   std::vector<TaskView> tasks;
 };
 

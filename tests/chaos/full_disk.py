@@ -1,10 +1,12 @@
 """Disks that fill up: nothing is lost, the error names the folder, and no daemon dies.
 
-The checkpoint folder, and the folder of one server's logs, each lie on a small tmpfs of their own,
-which a file then fills to the last byte, and leaves again. In turn:
+The checkpoint folder, an output folder, and the folder of one server's logs, each lie on a small
+tmpfs of their own, which a file then fills to the last byte, and leaves again. In turn:
 
 checkpoints  A checkpoint that does not fit is given up and named; the job trains on; the next one
              after the disk has space again is whole.
+output       A job whose model has no room in its output folder is refused. Where the disk fills up
+             while it trains, the servers keep the model, and `job export` gets it.
 logs         A server of a job with `durability: LOG` and `replicas: 1` cannot write its log any
              more: the scheduler names the file, and the replicas take over.
 logs_alone   Likewise without replicas: the job waits, and goes on once there is space and the
@@ -103,6 +105,42 @@ def checkpoints(live, text, expected):
     print(f"checkpoints  freed: {saved} is whole; the model's bits are the same", flush=True)
 
 
+def output(live, text, expected):
+    folder = live.mounted("output")
+    job_file = live.write_job(f'{text} output {{ directory: "{folder}/model" }}')
+    live.fill("output")
+    refused = live.run("job", "submit", str(job_file), "--no-wait", check=False)
+    expect(refused.returncode != 0 and str(folder) in refused.stderr,
+           f"a job without room for its model: {refused.stdout}{refused.stderr}", live)
+    print(f"output       full:  {refused.stderr.strip()}", flush=True)
+    live.free("output")
+    job = live.json("job", "submit", str(job_file), "--no-wait")["jobId"]
+    live.wait_iteration(job, 20)
+    live.fill("output")
+
+    def kept():
+        status = live.status(job)
+        expect(status["state"] == "RUNNING", f"{job} has lost its model: {status}", live)
+        return int(status.get("modelKeptUntilUnixMs", 0))
+
+    cluster.until(f"{job} keeps its model", kept, seconds=300,
+                  poll_seconds=cluster.CLI_POLL_SECONDS)
+    described = live.run("job", "describe", job).stdout
+    expect(FULL in described and "job export" in described, f"does not say so: {described}", live)
+    again = live.run("job", "export", job, check=False)
+    expect(again.returncode != 0 and str(folder) in again.stderr,
+           f"an export to a full disk: {again.stdout}{again.stderr}", live)
+    elsewhere = live.folder / "elsewhere"
+    done = live.run("job", "export", job, f"--to={elsewhere}")
+    expect(f"{elsewhere}/model.safetensors on " in done.stdout,
+           f"does not say where the model is: {done.stdout}", live)
+    got = chaos.digest(elsewhere)
+    expect(got == expected, f"the model differs: {got}", live)
+    live.free("output")
+    print("output       full:  the servers kept the model; exported elsewhere, its bits are the "
+          "same", flush=True)
+
+
 def fill_log(live, job):
     """Fills the disk of the primary's logs; its name, once the scheduler has said why it is out."""
     live.wait_iteration(job, 20)
@@ -157,7 +195,7 @@ def main():
         text = chaos.job_text(live, data, epochs=arguments.epochs)
         expected = finish(live, live.submit(text, "clean.textproto"))
         print(f"without faults  {expected}", flush=True)
-        for fault in (checkpoints, logs, logs_alone):
+        for fault in (checkpoints, output, logs, logs_alone):
             fault(live, text, expected)
             dead = live.dead()
             expect(not dead, f"these died: {dead}", live)

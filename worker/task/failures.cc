@@ -32,7 +32,9 @@ v1::Failure::Reason ReasonOf(absl::StatusCode code) {
 v1::Failure FailureOf(const absl::Status& status, FailedAt at) {
   v1::Failure failure;
   const bool device = at == FailedAt::kComputingOnGpu && absl::IsUnavailable(status);
-  failure.set_reason(device ? v1::Failure::DEVICE_LOST : ReasonOf(status.code()));
+  failure.set_reason(device                          ? v1::Failure::DEVICE_LOST
+                     : at == FailedAt::kWritingModel ? v1::Failure::OUTPUT_FAILED
+                                                     : ReasonOf(status.code()));
   failure.set_message(std::string(status.message()));
   if (!device) return failure;
   for (const int gpu : LostGpusOf(status)) failure.add_gpus_lost(gpu);

@@ -12,9 +12,10 @@ namespace capstan::worker {
 // kInvalidArgument, kUnimplemented -> USER_ERROR; kDataLoss, kNotFound, kPermissionDenied ->
 // BAD_DATA; kOutOfRange -> DIVERGED (a loss or gradient that is not finite); kResourceExhausted ->
 // OUT_OF_MEMORY; kDeadlineExceeded -> HANG; kUnavailable while computing on a GPU -> DEVICE_LOST,
-// with the GPUs that the status names (lost_gpus.h); anything else -> INTERNAL.
+// with the GPUs that the status names (lost_gpus.h); anything while writing the model ->
+// OUTPUT_FAILED; anything else -> INTERNAL.
 // REQUIRES: !status.ok().
-enum class FailedAt { kAnything, kComputingOnGpu };
+enum class FailedAt { kAnything, kComputingOnGpu, kWritingModel };
 v1::Failure FailureOf(const absl::Status& status, FailedAt at = FailedAt::kAnything);
 
 }  // namespace capstan::worker

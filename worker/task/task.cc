@@ -247,6 +247,7 @@ bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& ver
                   absl::Status* result) {
   *result = work.staged_path.empty() ? StageModel(work, versions) : MoveModel(work);
   activity_.End();
+  if (!result->ok()) failed_at_ = FailedAt::kWritingModel;
   if (result->ok()) {
     LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
   }

@@ -117,6 +117,8 @@ TEST_CASE("Failures: each code has its named reason", "[worker][task]") {
   CHECK(FailureOf(absl::InvalidArgumentError("x")).reason() == v1::Failure::USER_ERROR);
   CHECK(FailureOf(absl::ResourceExhaustedError("x")).reason() == v1::Failure::OUT_OF_MEMORY);
   CHECK(FailureOf(absl::UnavailableError("x")).reason() == v1::Failure::INTERNAL);
+  CHECK(FailureOf(absl::ResourceExhaustedError("x"), FailedAt::kWritingModel).reason() ==
+        v1::Failure::OUTPUT_FAILED);
   CHECK(FailureOf(absl::UnavailableError("x"), FailedAt::kComputingOnGpu).reason() ==
         v1::Failure::DEVICE_LOST);
   CHECK(FailureOf(absl::OutOfRangeError("x"), FailedAt::kComputingOnGpu).reason() ==

@@ -44,7 +44,8 @@ int Save(const Settings& settings, const std::string& job_id) {
   if (!saved.ok()) return Fail(saved.status());
   Print(settings.format() == OutputFormat::kJson
             ? ToJson(*saved)
-            : absl::StrCat("saved checkpoint ", saved->checkpoint_id(), " of ", job_id, "\n",
+            : absl::StrCat("saved checkpoint ", saved->checkpoint_id(), " of ", job_id,
+                           saved->host().empty() ? "" : " on " + saved->host(), "\n",
                            saved->folder(), "\n"));
   return kExitDone;
 }

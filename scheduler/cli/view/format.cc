@@ -49,6 +49,10 @@ std::string TimeText(int64_t unix_ms) {
                           absl::LocalTimeZone());
 }
 
+std::string PathOn(const std::string& host, const std::string& path) {
+  return host.empty() || path.empty() ? path : absl::StrCat(path, " on ", host);
+}
+
 bool HasAccuracy(v1::Objective objective) {
   return objective == v1::CLASSES || objective == v1::CLICKS;
 }

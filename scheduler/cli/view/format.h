@@ -21,6 +21,9 @@ std::string FormatRate(double samples_per_second);  // "8,412 samples/s"
 std::string FormatBytes(int64_t bytes);             // "12.3 MiB"
 std::string TimeText(int64_t unix_ms);              // "2026-01-31 12:00:00", local; 0 -> "-"
 
+// "/out on node-1"; without a host, or without a path, that alone.
+std::string PathOn(const std::string& host, const std::string& path);
+
 // Whether jobs of this objective have an accuracy; where not, the field means nothing.
 bool HasAccuracy(v1::Objective objective);
 

@@ -255,7 +255,13 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   AddField(&text, "staleness", DescribeStaleness(job.staleness_counts()));
   AddField(&text, "row cache", DescribeRows(job));
   AddField(&text, "restarts", absl::StrCat(job.restarts()));
-  AddField(&text, "output", job.output_directory());
+  AddField(&text, "output", PathOn(job.output_host(), job.output_directory()));
+  if (job.model_directory() != job.output_directory() || job.model_kept_until_unix_ms() != 0) {
+    AddField(&text, "model", PathOn(job.output_host(), job.model_directory()));
+  }
+  if (job.model_kept_until_unix_ms() != 0) {
+    AddField(&text, "kept until", TimeText(job.model_kept_until_unix_ms()));
+  }
   if (job.tasks_size() > 0) absl::StrAppend(&text, "\n", TaskTable(job));
   if (job.results_size() > 0) absl::StrAppend(&text, "\n", ResultTable(job));
   return text;
@@ -297,10 +303,14 @@ std::string EndSummary(const v1::JobStatus& job) {
   add("staleness", DescribeStaleness(job.staleness_counts()));
   add("row cache", DescribeRows(job));
   if (job.state() == v1::SUCCEEDED && !job.output_directory().empty()) {
-    const std::string& folder = job.output_directory();
-    add("model", absl::StrCat(folder, "/model.safetensors"));
-    add("curve", absl::StrCat(folder, "/curve.svg"));
-    add("metrics", absl::StrCat(folder, "/metrics.jsonl"));
+    const auto add_file = [&](absl::string_view name, const std::string& folder, const char* file) {
+      add(name, PathOn(job.output_host(), absl::StrCat(folder, "/", file)));
+    };
+    const bool elsewhere = !job.model_directory().empty();
+    add_file("model", elsewhere ? job.model_directory() : job.output_directory(),
+             "model.safetensors");
+    add_file("curve", job.output_directory(), "curve.svg");
+    add_file("metrics", job.output_directory(), "metrics.jsonl");
   }
   if (job.state() == v1::FAILED) add("logs", absl::StrCat("capstan job logs ", job.job_id()));
   return text;

@@ -25,6 +25,8 @@ v1::JobStatus Running() {
     samples_per_second: 8412 loss: 0.5 accuracy: 0.8
     staleness_counts: [10, 20, 10]
     output_directory: "/out"
+    model_directory: "/out"
+    output_host: "node-1"
     tasks { rank: 0 node_id: "worker-1" state: "training" iteration: 700 samples_total: 45000
             last_report_ms: 120 }
     tasks { rank: 1 node_id: "worker-2" state: "waiting" iteration: 702 samples_total: 45000
@@ -49,7 +51,7 @@ TEST_CASE("DescribeJob: shows state, progress, who waits for whom, and results",
         "training   loss 0.5000, accuracy 80.00 %\n"
         "staleness  mean 1.0, at most 2\n"
         "restarts   0\n"
-        "output     /out\n"
+        "output     /out on node-1\n"
         "\n"
         "RANK  NODE      STATE     ITERATION  SAMPLES  LAST REPORT  DETAIL\n"
         "   0  worker-1  training        700   45,000        0.1 s  -\n"
@@ -130,6 +132,15 @@ TEST_CASE("DescribeRows: tells the share of rows that did not travel, if any are
              Catch::Contains("\nrow cache  75 % of 4,000 rows were kept by their worker\n"));
 }
 
+TEST_CASE("DescribeJob: a model that is kept has its folder, host and time", "[cli]") {
+  v1::JobStatus job = Running();
+  const auto describe = [&job] { return DescribeJob(job, absl::FromUnixMillis(1030000)); };
+  CHECK_THAT(describe(), !Catch::Contains("\nmodel "));  // It comes to the output folder.
+  job.set_model_directory("/new");
+  job.set_model_kept_until_unix_ms(1052000);
+  CHECK_THAT(describe(), Catch::Contains("\nmodel      /new on node-1\nkept until "));
+}
+
 TEST_CASE("EndSummary: a success names accuracy and files, a failure reason and logs", "[cli]") {
   v1::JobStatus job = Running();
   job.set_state(v1::SUCCEEDED);
@@ -139,9 +150,9 @@ TEST_CASE("EndSummary: a success names accuracy and files, a failure reason and 
         "lenet-1 SUCCEEDED after 42 s\n"
         "  test       accuracy 79.00 %, loss 0.6000 on 10,000 samples, epoch 1\n"
         "  staleness  mean 1.0, at most 2\n"
-        "  model      /out/model.safetensors\n"
-        "  curve      /out/curve.svg\n"
-        "  metrics    /out/metrics.jsonl\n");
+        "  model      /out/model.safetensors on node-1\n"
+        "  curve      /out/curve.svg on node-1\n"
+        "  metrics    /out/metrics.jsonl on node-1\n");
   CHECK(EndSummary(Parse<v1::JobStatus>(
             "job_id: 'a-1' state: FAILED failure { reason: BAD_DATA message: 'f: truncated' }")) ==
         "a-1 FAILED\n"

@@ -79,9 +79,8 @@ std::string Joined(const std::vector<Fact>& facts) {
 std::string JoinedWithin(std::vector<Fact> facts, int room) {
   std::string joined = Joined(facts);
   while (static_cast<int>(joined.size()) > room && facts.size() > 1) {
-    facts.erase(std::min_element(facts.begin(), facts.end(), [](const Fact& a, const Fact& b) {
-      return a.rank < b.rank;
-    }));
+    facts.erase(std::min_element(facts.begin(), facts.end(),
+                                 [](const Fact& a, const Fact& b) { return a.rank < b.rank; }));
     joined = Joined(facts);
   }
   return joined;
@@ -127,11 +126,17 @@ ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {
   }
   if (job.restarts() > restarts_told_) {
     restarts_told_ = job.restarts();
-    update.lines.push_back(absl::StrCat(
-        "a task was restarted (", restarts_told_, " of ",
-        job.effective_spec().resources().max_restarts(), " allowed)"));
+    update.lines.push_back(absl::StrCat("a task was restarted (", restarts_told_, " of ",
+                                        job.effective_spec().resources().max_restarts(),
+                                        " allowed)"));
   }
   if (HasEnded(job.state())) return update;
+  if (job.model_kept_until_unix_ms() != kept_told_) {
+    kept_told_ = job.model_kept_until_unix_ms();
+    if (kept_told_ != 0) {
+      update.lines.push_back(Printable(absl::StrCat(job.job_id(), ": ", job.detail())));
+    }
+  }
   if (job.state() == v1::PENDING) {
     const std::string words = Printable(
         absl::StrCat(job.job_id(), " PENDING", job.detail().empty() ? "" : ": ", job.detail()));

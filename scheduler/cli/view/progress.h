@@ -6,6 +6,7 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_PROGRESS_H_
 #define CAPSTAN_SCHEDULER_CLI_VIEW_PROGRESS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,7 @@ class ProgressView {
   std::string told_;  // State, phase and detail told last.
   int results_told_ = 0;
   int restarts_told_ = 0;
+  int64_t kept_told_ = 0;  // model_kept_until_unix_ms.
   bool line_told_ = false;
   Instant line_time_;
 };

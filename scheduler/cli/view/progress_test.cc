@@ -93,6 +93,22 @@ TEST_CASE("ProgressView: a pending job's reason is told when it changes", "[cli]
   CHECK(view.Step(job, At(2)).lines == Lines{"a-1 PENDING: needs 4 workers, 3 are free"});
 }
 
+TEST_CASE("ProgressView: that a model is kept is told once, with what to do", "[cli]") {
+  ProgressView view({.terminal = true});
+  v1::JobStatus job = Half();
+  job.set_detail("the model cannot be written to /out; it is kept for 59m more");
+  CHECK(view.Step(job, At(0)).lines == Lines{});
+  job.set_model_kept_until_unix_ms(77);
+  CHECK(view.Step(job, At(1)).lines ==
+        Lines{"lenet-1: the model cannot be written to /out; it is kept for 59m more"});
+  job.set_detail("the model cannot be written to /out; it is kept for 58m more");
+  CHECK(view.Step(job, At(2)).lines == Lines{});
+  job.set_model_kept_until_unix_ms(0);  // It is exported, and fails again.
+  CHECK(view.Step(job, At(3)).lines == Lines{});
+  job.set_model_kept_until_unix_ms(78);
+  CHECK(view.Step(job, At(4)).lines.size() == 1);
+}
+
 TEST_CASE("ProgressView: restarts are told, and an ended job has no bar", "[cli]") {
   ProgressView view({.terminal = true});
   v1::JobStatus job = Half();
