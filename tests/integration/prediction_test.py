@@ -31,7 +31,9 @@ class PredictionTest(unittest.TestCase):
         self.assertEqual(figures["accuracy"], trained["testAccuracy"])
         self.assertAlmostEqual(figures["loss"], trained["testLoss"], places=12)
         said = self.cluster.run("evaluate", model).stdout
-        self.assertRegex(said, r"^test: accuracy \d+\.\d\d %, loss \d\.\d{4} on 500 samples\n$")
+        self.assertRegex(said, r"^test: accuracy \d+\.\d\d %, loss \d\.\d{4}, "
+                         r"top-5 accuracy [01]\.\d{4} on 500 samples\n$")
+        self.assertGreaterEqual(figures["top_5_accuracy"], figures["accuracy"])
 
         predicted = self.cluster.run("predict", model)
         self.assertIn("test: accuracy", predicted.stderr)
@@ -63,6 +65,8 @@ class PredictionTest(unittest.TestCase):
         self.assertEqual(len(rows), 5000)
         hits = sum((float(row["label"]) > 0) == (row["predicted"] == "1") for row in rows)
         self.assertEqual(hits / 5000, trained["testAccuracy"])
+        clicked = [row["predicted"] == "1" for row in rows if float(row["label"]) > 0]
+        self.assertAlmostEqual(figures["recall"], sum(clicked) / len(clicked), places=12)
 
     def test_ratings_of_new_files_are_predicted(self):
         folder = self.cluster.folder
@@ -79,6 +83,7 @@ class PredictionTest(unittest.TestCase):
             name="ratings", model="matrix_factorization { rank: 4 }", data=data, batch_size=50))
         figures = self.cluster.json("evaluate", model)
         self.assertAlmostEqual(figures["rmse"], trained["testRmse"], places=12)
+        self.assertLessEqual(figures["mae"], figures["rmse"])
         new = self.cluster.run("predict", model, "--set", f"data.test.files={folder}/new.csv")
         self.assertEqual(len(new.stdout.splitlines()), 8)
         self.assertIn("RMSE", new.stderr)

@@ -18,6 +18,7 @@
 #include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
 #include "common/tensor/model_reader.h"
+#include "worker/prediction/more_figures.h"
 #include "worker/prediction/prediction_job.h"
 #include "worker/prediction/prediction_text.h"
 #include "worker/prediction/predictor.h"
@@ -108,12 +109,13 @@ Sink::Where SinkOf(const Flags& flags, bool predict) {
 
 // Figures of a prediction go to standard error: its standard output may be the predictions.
 void TellFigures(const Flags& flags, bool predict, Objective objective, const EvaluationSum& sum,
-                 const ScoreCounts& scores) {
+                 const ScoreCounts& scores, const MoreFigures& more) {
   const EvaluationFigures figures = FiguresOf(objective, sum, scores);
   std::string text =
       flags.output == "json"
-          ? FiguresJson(figures, sum.samples)
-          : absl::StrCat(flags.split, ": ", FiguresText(objective, figures, sum.samples), "\n");
+          ? FiguresJson(figures, more.Figures(), sum.samples)
+          : absl::StrCat(flags.split, ": ",
+                         FiguresText(objective, figures, more.Figures(), sum.samples), "\n");
   std::fputs(text.c_str(), predict ? stderr : stdout);
 }
 
@@ -137,17 +139,19 @@ absl::Status Run(const Flags& flags, bool predict) {
   CAPSTAN_RETURN_IF_ERROR(sink.Append(text.Header()));
   EvaluationSum sum;
   ScoreCounts scores;
+  MoreFigures more(objective);
   Predictions predictions;
   std::string lines;
   for (int64_t begin = 0; begin < predictor->count(); begin += kSamplesAtOnce) {
     const Range numbers = {begin, std::min(begin + kSamplesAtOnce, predictor->count())};
     CAPSTAN_RETURN_IF_ERROR(predictor->Predict(numbers, &predictions, &sum, &scores));
+    more.Add(predictions, predictor->width());
     lines.clear();
     if (predict) text.Append(predictions, &lines);
     CAPSTAN_RETURN_IF_ERROR(sink.Append(lines));
   }
   CAPSTAN_RETURN_IF_ERROR(sink.Finish());
-  TellFigures(flags, predict, objective, sum, scores);
+  TellFigures(flags, predict, objective, sum, scores, more);
   return absl::OkStatus();
 }
 
@@ -168,9 +172,10 @@ bool IsPrediction(const std::string& name) { return name == "predict" || name ==
 
 int RunPrediction(int argc, const char* const* argv) {
   const bool predict = std::string(argv[0]) == "predict";
-  CLI::App app(predict ? "Predict with an exported model: a line for each sample"
-                       : "The loss, accuracy, AUC or RMSE of an exported model, as in training",
-               absl::StrCat("capstan ", argv[0]));
+  CLI::App app(
+      predict ? "Predict with an exported model: a line for each sample"
+              : "The loss, accuracy, AUC or RMSE of an exported model, as in training, and more",
+      absl::StrCat("capstan ", argv[0]));
   Flags flags;
   AddCommonFlags(app, &flags);
   if (predict) AddPredictFlags(app, &flags);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -94,7 +95,8 @@ void PredictionText::Append(const Predictions& predictions, std::string* text) {
   }
 }
 
-std::string FiguresText(Objective objective, const EvaluationFigures& figures, int64_t samples) {
+std::string FiguresText(Objective objective, const EvaluationFigures& figures,
+                        const NamedFigures& more, int64_t samples) {
   std::vector<std::string> parts;
   if (objective == Objective::kClicks) {
     parts.push_back(figures.auc.has_value() ? absl::StrFormat("AUC %.4f", *figures.auc) : "AUC -");
@@ -104,13 +106,15 @@ std::string FiguresText(Objective objective, const EvaluationFigures& figures, i
     parts.push_back(absl::StrFormat("accuracy %.2f %%", *figures.accuracy * 100));
   }
   parts.push_back(absl::StrFormat("loss %.4f", figures.loss));
+  for (const auto& [name, value] : more) parts.push_back(absl::StrFormat("%s %.4f", name, value));
   return absl::StrCat(absl::StrJoin(parts, ", "), " on ", samples,
                       samples == 1 ? " sample" : " samples");
 }
 
-std::string FiguresJson(const EvaluationFigures& figures, int64_t samples) {
+std::string FiguresJson(const EvaluationFigures& figures, const NamedFigures& more,
+                        int64_t samples) {
   std::string json = absl::StrCat("{\"samples\": ", samples);
-  const auto add = [&json](const char* name, const std::optional<double>& value) {
+  const auto add = [&json](const std::string& name, const std::optional<double>& value) {
     if (!value.has_value()) return;
     absl::StrAppend(&json, ", \"", name,
                     "\": ", std::isfinite(*value) ? absl::StrFormat("%.17g", *value) : "null");
@@ -119,6 +123,13 @@ std::string FiguresJson(const EvaluationFigures& figures, int64_t samples) {
   add("accuracy", figures.accuracy);
   add("auc", figures.auc);
   add("rmse", figures.rmse);
+  for (const auto& [name, value] : more) {
+    std::string key = absl::AsciiStrToLower(name);
+    for (char& c : key) {
+      if (!absl::ascii_isalnum(static_cast<unsigned char>(c))) c = '_';
+    }
+    add(key, value);
+  }
   return json + "}\n";
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/metrics/evaluation.h"
+#include "worker/prediction/more_figures.h"
 #include "worker/prediction/predictor.h"
 
 namespace capstan::worker {
@@ -48,10 +49,14 @@ class PredictionText {
   std::vector<double> probabilities_;  // Of the sample.
 };
 
-// "accuracy 89.42 %, loss 0.3021 on 10000 samples", the figure that the model is judged by first.
-std::string FiguresText(Objective objective, const EvaluationFigures& figures, int64_t samples);
-// As one JSON object on a line; what an objective does not have is left out.
-std::string FiguresJson(const EvaluationFigures& figures, int64_t samples);
+// "accuracy 89.42 %, loss 0.3021, top-5 accuracy 0.9971 on 10000 samples": the figure that the
+// model is judged by first, and what training does not report last.
+std::string FiguresText(Objective objective, const EvaluationFigures& figures,
+                        const NamedFigures& more, int64_t samples);
+// As one JSON object on a line; what an objective does not have is left out. Names of `more` are in
+// small letters, with "_" for other characters: top_5_accuracy.
+std::string FiguresJson(const EvaluationFigures& figures, const NamedFigures& more,
+                        int64_t samples);
 
 }  // namespace capstan::worker
 

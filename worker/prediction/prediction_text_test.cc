@@ -83,18 +83,24 @@ TEST_CASE("Prediction text: a number that is none is valid CSV and JSON", "[work
 
 TEST_CASE("Prediction text: figures as people and as programs read them", "[worker][prediction]") {
   const EvaluationFigures classes{.loss = 0.25, .accuracy = 0.8942};
-  CHECK(FiguresText(Objective::kClasses, classes, 10000) ==
+  CHECK(FiguresText(Objective::kClasses, classes, {}, 10000) ==
         "accuracy 89.42 %, loss 0.2500 on 10000 samples");
-  CHECK(FiguresJson(classes, 10000) ==
+  CHECK(FiguresJson(classes, {}, 10000) ==
         "{\"samples\": 10000, \"loss\": 0.25, \"accuracy\": 0.89419999999999999}\n");
+  const NamedFigures top = {{"top-5 accuracy", 0.5}};
+  CHECK(FiguresText(Objective::kClasses, classes, top, 2) ==
+        "accuracy 89.42 %, loss 0.2500, top-5 accuracy 0.5000 on 2 samples");
+  CHECK(FiguresJson({.loss = 0.25}, top, 2) ==
+        "{\"samples\": 2, \"loss\": 0.25, \"top_5_accuracy\": 0.5}\n");
   const EvaluationFigures clicks{.loss = 0.5, .accuracy = 0.5, .auc = 0.75};
-  CHECK(FiguresText(Objective::kClicks, clicks, 1) ==
-        "AUC 0.7500, accuracy 50.00 %, loss 0.5000 on 1 sample");
-  CHECK(FiguresText(Objective::kClicks, {.loss = 0.5, .accuracy = 1}, 2) ==
+  CHECK(FiguresText(Objective::kClicks, clicks, {{"F1", 0.25}}, 1) ==
+        "AUC 0.7500, accuracy 50.00 %, loss 0.5000, F1 0.2500 on 1 sample");
+  CHECK(FiguresText(Objective::kClicks, {.loss = 0.5, .accuracy = 1}, {}, 2) ==
         "AUC -, accuracy 100.00 %, loss 0.5000 on 2 samples");
-  CHECK(FiguresText(Objective::kRatings, {.loss = 4, .rmse = 2}, 2) ==
-        "RMSE 2.0000, loss 4.0000 on 2 samples");
-  CHECK(FiguresJson({.loss = 4, .rmse = 2}, 2) == "{\"samples\": 2, \"loss\": 4, \"rmse\": 2}\n");
+  CHECK(FiguresText(Objective::kRatings, {.loss = 4, .rmse = 2}, {{"MAE", 1.5}}, 2) ==
+        "RMSE 2.0000, loss 4.0000, MAE 1.5000 on 2 samples");
+  CHECK(FiguresJson({.loss = 4, .rmse = 2}, {{"MAE", 1.5}}, 2) ==
+        "{\"samples\": 2, \"loss\": 4, \"rmse\": 2, \"mae\": 1.5}\n");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_INIT_TABLE_SAMPLE_H_
 #define CAPSTAN_SCHEDULER_CLI_INIT_TABLE_SAMPLE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
