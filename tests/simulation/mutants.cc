@@ -165,7 +165,7 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kPromoteStaleReplica, "promote-stale-replica", "liveness",
        "a replica that is still being filled becomes primary"},
       {PlantedBug::kAcceptOldTerm, "accept-old-term", "replica bytes",
-       "a replica takes in what a deposed primary sends", 370},
+       "a replica takes in what a deposed primary sends", 12300},
       {PlantedBug::kInstallWithoutMarks, "install-without-marks", "exactly once",
        "a copied shard has lost which pushes it has applied"},
       {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state", "reference",
