@@ -214,7 +214,7 @@ class CheckpointsTest(unittest.TestCase):
         self.start_scheduler_again()
         code = saving.wait(timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
         self.assertEqual(code, 0, log.read_text())
-        self.assertIn(f"of {job}\n", log.read_text())
+        self.assertIn(f"of {job} on ", log.read_text())
 
     def test_checkpoints_go_on_when_the_scheduler_is_killed(self):
         undisturbed = self.finish(self.submit())

@@ -22,7 +22,6 @@ constexpr uint64_t kDisksStream = 16;
 constexpr uint64_t kLossStream = 17;
 constexpr uint64_t kFrozenStream = 18;
 constexpr uint64_t kOldDiskStream = 20;
-constexpr uint64_t kSegmentsStream = 21;
 constexpr double kHeavyLoss = 0.3;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
@@ -276,8 +275,6 @@ Options DrawOptions(uint64_t seed) {
   DrawDisks(Prng(seed).Fork(kDisksStream), options.chaos);
   DrawHeavyLoss(Prng(seed).Fork(kLossStream), options);
   DrawOldDisk(Prng(seed).Fork(kOldDiskStream), options);
-  Prng segments = Prng(seed).Fork(kSegmentsStream);
-  if (segments.Chance(0.5)) options.log_segment_bytes = segments.Between(1024, 16 * 1024);
   Prng frozen = Prng(seed).Fork(kFrozenStream);
   if (frozen.Chance(0.2)) {
     options.chaos.freeze_clock = frozen.Between(absl::Seconds(3), absl::Seconds(15));
@@ -301,8 +298,7 @@ std::string Describe(const Options& options) {
                          Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory, ",
                          job.cached_rows, " kept for ", job.cached_iterations, ")")
           : "",
-      ", optimizer ", job.optimizer, ", ", job.replicas, " replicas",
-      job.log ? absl::StrCat(", log in segments of ", options.log_segment_bytes) : "",
+      ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
       ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",
       options.snapshots ? ", a reader of snapshots" : "", "\n  messages: lose ", chaos.link.lose,
       ", delay ", chaos.link.delay, " by up to ", absl::FormatDuration(chaos.link.delay_max),

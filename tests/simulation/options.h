@@ -120,7 +120,6 @@ struct Options {
   int workers = 1;              // Daemons.
   std::vector<int> capacities;  // Of each worker daemon.
   JobOptions job;
-  int64_t log_segment_bytes = int64_t{64} << 20;
   bool reader = false;     // A process that is no task follows the job: SSP, ASP with replicas.
   bool snapshots = false;  // A process that is no task reads snapshots of the job.
   ChaosOptions chaos;

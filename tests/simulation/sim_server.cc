@@ -94,7 +94,6 @@ void SimServer::MakeParts() {
   server::ServerLog::Options log;
   log.disk = disk_.get();
   log.folder = "log";
-  log.job.segment_bytes_max = world_->options.log_segment_bytes;
   log.execute = DiskExecutor(kDiskMax);
   log.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position position) {
     jobs_->OnLogged(job, shard, term, position);
