@@ -216,6 +216,28 @@ TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][
   CHECK(job.View().phase == JobPhase::kTraining);
 }
 
+// sim --seed=222560216: the report was of before the server read its log, and came twice.
+TEST_CASE("Job: a late report does not make the log of an earlier life one of an older disk",
+          "[scheduler][core]") {
+  Story job(0, /*log=*/true);
+  const std::vector<int> shards = job.ShardsOf("server-2");
+  const Incarnation writer = job.written_by["server-2"];
+  TableReport late{
+      "job-1", job.run->routing()->generation, job.run->membership().generation, {}, {}};
+  late.logs_begun = true;
+  job.Kill({"server-2"});
+  job.Start(2, shards);
+  job.ApplyAll();
+  const Term read = job.run->restore_source().log_term;
+  REQUIRE(read > Term(0));
+  job.run->OnTableReport("server-2", late, job.now, job.events);
+  // It dies before its log says that this life has the shards.
+  job.Kill({"server-2"});
+  job.written_by["server-2"] = writer;
+  job.Start(2, shards);
+  CHECK(job.run->restore_source().log_term > read);
+}
+
 TEST_CASE("Job: who took over from its log is awaited when it dies before it has reported",
           "[scheduler][core]") {
   Story job(1, /*log=*/true, /*server_count=*/2);

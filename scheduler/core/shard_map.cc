@@ -131,16 +131,17 @@ void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
       }
     }
   }
-  if (report.logs_begun) ForgetWriters(it->second);
+  if (report.logs_begun) ForgetWriters(it->second.ref, report.routing);
   for (const ReplicaReport& replica : report.replicas) {
     TakeReplicaReport(it->second, report.routing, replica);
   }
 }
 
-void ShardMap::ForgetWriters(const Server& server) {
+// A report that comes late tells of the logs as they were with an earlier table.
+void ShardMap::ForgetWriters(const ServerRef& server, Generation applied) {
   for (Shard& shard : shards_) {
-    const bool read = server.applied >= Generation(shard.term.value());
-    if (read && !shard.lost && shard.primary == server.ref) shard.writers.clear();
+    const bool read = applied >= Generation(shard.term.value());
+    if (read && !shard.lost && shard.primary == server) shard.writers.clear();
   }
 }
 

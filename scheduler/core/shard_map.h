@@ -200,7 +200,8 @@ class ShardMap {
   bool StartMove(const NodeId& from, const NodeId& to, int64_t spread);
   void PlaceMissing();
   bool PlaceOne(Shard& shard);               // False: no server can take one now.
-  void ForgetWriters(const Server& server);  // Of shards whose log it has begun itself.
+  // Of shards whose log the server has begun itself, as of the table that it has applied.
+  void ForgetWriters(const ServerRef& server, Generation applied);
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
   static std::vector<NodeId> Holders(const Shard& shard);
   bool MayReadLog(const Shard& shard, const NodeId& node) const;
