@@ -1,42 +1,29 @@
 #include "common/net/node_agent.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/net/agent_timing.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
-#include "common/observability/log.h"
-#include "common/process/version.h"
-#include "common/status/annotate.h"
 #include "common/time/duration_text.h"
 
 namespace capstan {
 namespace {
 
-using agent_timing::kBackoffMax;
-using agent_timing::kBackoffMin;
-using agent_timing::kHeldMin;
-using agent_timing::kRegisterTimeout;
-using agent_timing::kShortLife;
-
-NodeAgent::Options Complete(NodeAgent::Options options) {
-  options.self.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-  options.self.set_version(kVersion);
+NodeAgent::Options Logged(NodeAgent::Options options) {
+  options.log = [](LogLevel level, const std::string& line) { LogLine(level, {}, line); };
   return options;
 }
 
 }  // namespace
 
 NodeAgent::NodeAgent(Options options, NodeHandler* handler)
-    : options_(Complete(std::move(options))),
-      handler_(handler),
-      stub_(v1::Scheduler::NewStub(MakeChannel(options_.scheduler, ChannelKind::kControl))),
+    : scheduler_(options.scheduler),
+      stub_(v1::Scheduler::NewStub(MakeChannel(scheduler_, ChannelKind::kControl))),
       tie_(stub_.get()),
-      backoff_(kBackoffMin) {}
+      life_(Logged(std::move(options)), handler) {}
 
 NodeAgent::~NodeAgent() { Stop(); }
 
@@ -57,26 +44,25 @@ absl::Status NodeAgent::Leave(absl::Duration timeout) {
     return leaves_answered_ >= asked;
   };
   if (mutex_.AwaitWithTimeout(absl::Condition(&answered), timeout)) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrCat("leave: the scheduler at ", options_.scheduler,
-                                                  " did not answer within ",
-                                                  DurationText(timeout)));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "leave: the scheduler at ", scheduler_, " did not answer within ", DurationText(timeout)));
 }
 
-void NodeAgent::LeaveWhenSafe(std::function<void()> safe) {
+void NodeAgent::LeaveWhenSafe(std::function<void(bool safe)> left) {
   absl::MutexLock lock(&mutex_);
   ++leaves_asked_;
-  safe_ = std::move(safe);
+  left_ = std::move(left);
   wake_ = true;
   if (in_flight_ != nullptr) in_flight_->TryCancel();
 }
 
-void NodeAgent::TellSafe() {
-  std::function<void()> safe;
+void NodeAgent::TellLeft(bool safe) {
+  std::function<void(bool)> left;
   {
     absl::MutexLock lock(&mutex_);
-    std::swap(safe, safe_);
+    std::swap(left, left_);
   }
-  if (safe) safe();
+  if (left) left(safe);
 }
 
 void NodeAgent::Stop() {
@@ -90,15 +76,10 @@ void NodeAgent::Stop() {
 
 void NodeAgent::Run() {
   while (!Stopping()) {
-    switch (incarnation_.value() == 0 ? Register() : Sync()) {
-      case Outcome::kGoOn:
-        break;
-      case Outcome::kBackOff:
-        BackOff();
-        break;
-      case Outcome::kEnd:
-        return;
-    }
+    if (!life_.registered() && NothingToLeave()) return TellLeft(/*safe=*/false);
+    const NodeLife::Next next = life_.registered() ? Sync() : Register();
+    if (next.kind == NodeLife::Next::Kind::kEnd) return;
+    if (next.kind != NodeLife::Next::Kind::kCall) Wait(next);
   }
 }
 
@@ -109,155 +90,42 @@ bool NodeAgent::NothingToLeave() {
   return true;
 }
 
-NodeAgent::Outcome NodeAgent::Register() {
+NodeLife::Next NodeAgent::Register() {
   grpc::ClientContext context;
-  SetDeadline(context, kRegisterTimeout);
-  if (NothingToLeave()) {
-    TellSafe();
-    return Outcome::kEnd;
-  }
-  v1::RegisterRequest request = options_.self;
-  if (!node_id_.empty()) request.set_name(node_id_);  // A daemon keeps the name it was given.
-  handler_->FillRegistration(request);
+  SetDeadline(context, agent_timing::kRegisterTimeout);
+  const v1::RegisterRequest request = life_.RegisterRequest();
   v1::RegisterResponse response;
   BeginCall(&context, OnWake::kGoOn);
   const absl::Status status = FromGrpcStatus(stub_->Register(&context, request, &response));
-  if (EndCall() && absl::IsCancelled(status)) return Outcome::kGoOn;
-  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
-      absl::IsUnimplemented(status)) {
-    return Fatal(status);
-  }
-  if (absl::IsAlreadyExists(status)) return NameTaken(status);
-  if (absl::IsAborted(status)) return AskForName(status);
-  if (!status.ok()) return Unreachable(status);
-  if (response.protocol_version() != v1::PROTOCOL_VERSION_CURRENT) {
-    return Fatal(absl::FailedPreconditionError(
-        absl::StrCat("the scheduler speaks protocol version ", response.protocol_version(),
-                     ", this program version ", v1::PROTOCOL_VERSION_CURRENT)));
-  }
-  if (response.node_id().empty() || response.incarnation() == 0) {
-    return Fatal(absl::InternalError("the scheduler's answer to Register holds no node id"));
-  }
-  Reached();
-  asks_for_name_since_.reset();
-  node_id_ = response.node_id();
-  incarnation_ = Incarnation(response.incarnation());
-  generation_seen_ = 0;
-  life_began_ = absl::Now();
-  sync_timeout_ = agent_timing::SyncTimeout(response);
-  read_lease_ = absl::Milliseconds(response.read_lease_ms());
-  tie_.Keep(node_id_, incarnation_);
-  handler_->Registered(response);
-  handler_->Restarted(node_id_, incarnation_);
-  LogInfo({}, "registered as {}, incarnation {}, with the scheduler at {}", node_id_,
-          incarnation_.value(), options_.scheduler);
-  return Outcome::kGoOn;
+  if (EndCall() && absl::IsCancelled(status)) return {};
+  const NodeLife::Next next = life_.OnRegistered(status, response, clock_.Now());
+  if (life_.registered()) tie_.Keep(life_.node_id(), life_.incarnation());
+  return next;
 }
 
-NodeAgent::Outcome NodeAgent::Sync() {
+NodeLife::Next NodeAgent::Sync() {
   grpc::ClientContext context;
-  SetDeadline(context, sync_timeout_);
+  SetDeadline(context, life_.sync_timeout());
   // Before the state is read: what changes after that cancels this call.
   BeginCall(&context, OnWake::kCancel);
-  v1::SyncNodeRequest request;
-  request.set_node_id(node_id_);
-  request.set_incarnation(incarnation_.value());
-  request.set_generation_seen(generation_seen_);
   int leaves_told;
   {
     absl::MutexLock lock(&mutex_);
     leaves_told = leaves_asked_;
   }
-  request.set_leaving(leaves_told > 0);
-  handler_->FillState(request);
+  const v1::SyncNodeRequest request = life_.SyncRequest(leaves_told > 0);
   v1::SyncNodeResponse response;
-  const absl::Time sent = absl::Now();
+  const Instant sent = clock_.Now();
   const absl::Status status = FromGrpcStatus(stub_->SyncNode(&context, request, &response));
-  if (EndCall() && absl::IsCancelled(status)) return Outcome::kGoOn;
-  if (absl::IsAborted(status) || absl::IsNotFound(status)) {
-    Reached();
-    return EndLife(status);
-  }
-  if (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status)) return Fatal(status);
-  if (!status.ok()) return Unreachable(status);
-  Reached();
-  {
+  if (EndCall() && absl::IsCancelled(status)) return {};
+  if (status.ok()) {
     absl::MutexLock lock(&mutex_);
     leaves_answered_ = leaves_told;
   }
-  tie_.Keep(node_id_, incarnation_);
-  handler_->SyncAnswered(read_lease_);
-  if (response.generation() != generation_seen_) {
-    generation_seen_ = response.generation();
-    handler_->TakeDesired(response);
-  } else if (absl::Now() - sent < kHeldMin) {
-    Pause(kBackoffMin);
-  }
-  if (leaves_told > 0 && response.may_stop()) TellSafe();
-  return Outcome::kGoOn;
-}
-
-NodeAgent::Outcome NodeAgent::Fatal(const absl::Status& status) {
-  if (absl::IsUnimplemented(status)) {
-    return Fatal(absl::FailedPreconditionError("it is no Capstan scheduler"));
-  }
-  const absl::Status fatal =
-      Annotate(status, absl::StrCat("the scheduler at ", options_.scheduler, " refuses this node"));
-  LogError({}, "{}", std::string(fatal.message()));
-  if (options_.on_fatal) options_.on_fatal(fatal);
-  return Outcome::kEnd;
-}
-
-// Whoever has the name is heard all the time, or was killed just now. A name that the scheduler had
-// made up for this daemon may go to another while its lease is over.
-NodeAgent::Outcome NodeAgent::NameTaken(const absl::Status& status) {
-  if (!node_id_.empty() && options_.self.name().empty()) {
-    LogWarning({}, "{}; asking for another name", std::string(status.message()));
-    node_id_.clear();
-    return Outcome::kBackOff;
-  }
-  const bool heard = asks_for_name_since_.has_value() &&
-                     absl::Now() - *asks_for_name_since_ >= agent_timing::kNameTakenLimit;
-  return heard ? Fatal(status) : AskForName(status);
-}
-
-NodeAgent::Outcome NodeAgent::AskForName(const absl::Status& status) {
-  Reached();
-  if (!asks_for_name_since_) {
-    asks_for_name_since_ = absl::Now();
-    LogInfo({}, "{}; asking for it for a moment", std::string(status.message()));
-  }
-  backoff_ = kBackoffMin;
-  return Outcome::kBackOff;
-}
-
-NodeAgent::Outcome NodeAgent::Unreachable(const absl::Status& status) {
-  if (reachable_) {
-    reachable_ = false;
-    unreachable_since_ = absl::Now();
-    LogWarning({}, "no answer from the scheduler at {}, trying again: {}", options_.scheduler,
-               status.ToString());
-  }
-  return Outcome::kBackOff;
-}
-
-void NodeAgent::Reached() {
-  if (reachable_) return;
-  reachable_ = true;
-  backoff_ = kBackoffMin;
-  LogInfo({}, "the scheduler at {} answers again after {}", options_.scheduler,
-          DurationText(absl::Now() - unreachable_since_));
-}
-
-NodeAgent::Outcome NodeAgent::EndLife(const absl::Status& status) {
-  LogWarning({}, "the scheduler ended the life of {}, incarnation {}: {}; registering again",
-             node_id_, incarnation_.value(), std::string(status.message()));
-  incarnation_ = Incarnation(0);
-  if (absl::Now() - life_began_ >= kShortLife) {
-    backoff_ = kBackoffMin;
-    return Outcome::kGoOn;
-  }
-  return Outcome::kBackOff;
+  const NodeLife::Next next = life_.OnSynced(status, response, sent, clock_.Now());
+  if (status.ok()) tie_.Keep(life_.node_id(), life_.incarnation());
+  if (status.ok() && leaves_told > 0 && response.may_stop()) TellLeft(/*safe=*/true);
+  return next;
 }
 
 void NodeAgent::BeginCall(grpc::ClientContext* context, OnWake on_wake) {
@@ -279,16 +147,13 @@ bool NodeAgent::Stopping() {
   return stopping_;
 }
 
-void NodeAgent::Pause(absl::Duration duration) {
+void NodeAgent::Wait(const NodeLife::Next& next) {
+  const bool wakes = next.kind == NodeLife::Next::Kind::kPause;
   absl::MutexLock lock(&mutex_);
-  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return wake_ || stopping_; };
-  mutex_.AwaitWithTimeout(absl::Condition(&woken), duration);
-}
-
-void NodeAgent::BackOff() {
-  absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff_);
-  backoff_ = std::min(backoff_ * 2, kBackoffMax);
+  const auto over = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || (wakes && wake_);
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&over), next.pause);
 }
 
 }  // namespace capstan

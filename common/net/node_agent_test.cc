@@ -1,5 +1,6 @@
 #include "common/net/node_agent.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <optional>
 #include <string>
@@ -294,31 +295,44 @@ TEST_CASE("NodeAgent: a node that leaves when it is safe lives on until the sche
   scheduler.SetMayStop(false);
   FakeNode node;
   NodeAgent agent(OptionsFor(scheduler.address()), &node);
-  absl::Notification safe;
+  absl::Notification left;
+  std::atomic<bool> left_safely = false;
+  bool expected = false;
   agent.Start();
   REQUIRE(scheduler.WaitUntilHeld());
-  agent.LeaveWhenSafe([&safe] { safe.Notify(); });
+  agent.LeaveWhenSafe([&](bool safe) {
+    left_safely = safe;
+    left.Notify();
+  });
   REQUIRE(scheduler.WaitForSync([](const auto& sync) { return sync.leaving(); }).has_value());
   SECTION("it may stop") {
     scheduler.SetDesired(Desired("lenet-1"));  // It still does what it is told.
     const auto report = scheduler.WaitForSync(Reports("lenet-1"));
     REQUIRE(report.has_value());
     CHECK(report->leaving());
-    CHECK_FALSE(safe.HasBeenNotified());
+    CHECK_FALSE(left.HasBeenNotified());
     scheduler.SetMayStop(true);
+    expected = true;
   }
   SECTION("its life is over") { scheduler.FailSync({absl::AbortedError("the lease ran out")}); }
-  CHECK(safe.WaitForNotificationWithTimeout(kPatience));
+  CHECK(left.WaitForNotificationWithTimeout(kPatience));
+  CHECK(left_safely == expected);  // A life that is over may leave a log for which a job waits.
   CHECK(scheduler.register_attempts() == 1);
 }
 
-TEST_CASE("NodeAgent: a node that is not registered may leave at once", "[net]") {
+TEST_CASE("NodeAgent: a node that is not registered leaves at once, and does not call it safe",
+          "[net]") {
   FakeNode node;
   NodeAgent agent(OptionsFor("127.0.0.1:1"), &node);
-  absl::Notification safe;
+  absl::Notification left;
+  std::atomic<bool> left_safely = true;
   agent.Start();
-  agent.LeaveWhenSafe([&safe] { safe.Notify(); });
-  CHECK(safe.WaitForNotificationWithTimeout(kPatience));
+  agent.LeaveWhenSafe([&](bool safe) {
+    left_safely = safe;
+    left.Notify();
+  });
+  CHECK(left.WaitForNotificationWithTimeout(kPatience));
+  CHECK_FALSE(left_safely);
 }
 
 TEST_CASE("Agent timing: a lease bears two syncs that are lost, and a third that comes through",

@@ -98,28 +98,33 @@ void NodeDaemon::LeaveWhenSafe(absl::Duration grace, const std::function<std::st
           "leaving: serves on until nothing of a job is here, at most {}; a second signal ends "
           "that at once",
           DurationText(grace));
-  agent_->LeaveWhenSafe([this] {
+  agent_->LeaveWhenSafe([this](bool safe) {
     {
       absl::MutexLock lock(&mutex_);
-      safe_ = true;
+      left_ = safe;
     }
     RequestShutdown();  // Ends the wait below as a signal does.
   });
   const std::optional<int> received = WaitForShutdownSignal(grace);
-  bool safe;
+  std::optional<bool> left;
   absl::Status fatal;
   {
     absl::MutexLock lock(&mutex_);
-    safe = safe_;
+    left = left_;
     fatal = fatal_;
   }
-  if (safe) {
+  if (left.value_or(false)) {
     LogInfo({}, "nothing of a job is here any more: stops");
     return;
   }
   const std::string rest = held();
   const std::string still = rest.empty() ? "" : absl::StrCat(" and still holds ", rest);
-  if (!fatal.ok()) {
+  if (left.has_value()) {
+    LogWarning({},
+               "stops{}: it has no life with the scheduler, so nobody has said that no job waits "
+               "for what is on its disk",
+               still);
+  } else if (!fatal.ok()) {
     LogWarning({}, "stops{}: {}", still, std::string(fatal.message()));
   } else if (received.has_value()) {
     LogWarning({}, "stops at once{}: signal {}", still, *received);

@@ -26,6 +26,7 @@
 #include "common/net/grpc_server.h"
 #include "common/net/node_agent.h"
 #include "common/net/node_identity.h"
+#include "common/net/node_life.h"
 #include "proto/scheduler.pb.h"
 
 namespace capstan {
@@ -80,7 +81,7 @@ class NodeDaemon {
 
   absl::Mutex mutex_;
   absl::Status fatal_ ABSL_GUARDED_BY(mutex_);
-  bool safe_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<bool> left_ ABSL_GUARDED_BY(mutex_);  // As NodeAgent::LeaveWhenSafe's `safe`.
 };
 
 // What one role does with a NodeDaemon; made after the signals are blocked, before anything runs.

@@ -33,7 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/node_agent.h"
+#include "common/net/node_life.h"
 #include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"

@@ -22,6 +22,10 @@ absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
+// A segment is at least so many times as large as its head. Heads list all segments before; those of
+// many small ones would outweigh what they precede, and cleaning would make no headway.
+constexpr int64_t kHeadShare = 8;
+
 // Where the copy of `frame` will lie.
 LogFrame Moved(LogFrame frame, uint64_t segment, uint64_t sequence, int64_t begin) {
   frame.segment = segment;
@@ -131,7 +135,8 @@ absl::Status JobLog::RemoveUnlisted() {
 void JobLog::StartBatch() {
   if (!batch_.empty()) return;
   const auto current = index_.segments().find(segment_);
-  rotate_ = file_ == nullptr || current->second.bytes >= options_.segment_bytes_max;
+  rotate_ = file_ == nullptr ||
+            current->second.bytes >= std::max(options_.segment_bytes_max, kHeadShare * head_bytes_);
   if (!rotate_) return;
   SegmentHead head{.number = segment_ + 1};
   for (const auto& [number, segment] : index_.segments()) {
@@ -143,6 +148,7 @@ void JobLog::StartBatch() {
   synced_bytes_ = 0;
   batch_offset_ = 0;
   batch_.Append(NextHead(LogFrameType::kSegment), EncodeSegmentHead(head), nullptr);
+  head_bytes_ = batch_.bytes();
 }
 
 FrameHead JobLog::NextHead(LogFrameType type) {

@@ -57,7 +57,8 @@ struct StoredState {
 class JobLog {
  public:
   struct Options {
-    int64_t segment_bytes_max = int64_t{64} << 20;       // A new one is begun beyond it.
+    // A new one is begun beyond it, and beyond 8 times the size of its head.
+    int64_t segment_bytes_max = int64_t{64} << 20;
     int64_t lent_bytes_min = FrameBatch::kLentBytesMin;  // As FrameBatch's.
   };
 
@@ -146,6 +147,7 @@ class JobLog {
 
   FrameBatch batch_;
   bool rotate_ = false;           // The batch begins a new segment.
+  int64_t head_bytes_ = 0;        // Of the segment's first frame, which lists those before it.
   int64_t synced_bytes_ = 0;      // Of that segment, from its begin.
   int64_t batch_offset_ = 0;      // Of the batch in its segment.
   std::vector<LogFrame> frames_;  // In the batch.

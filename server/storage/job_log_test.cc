@@ -168,6 +168,22 @@ TEST_CASE("JobLog: its files stay within twice what is live and two segments",
   }
 }
 
+// The head of a segment lists all others: of many small ones it would outweigh what it precedes.
+TEST_CASE("JobLog: cleaning comes to an end however small segments are", "[server][storage]") {
+  constexpr int64_t kSegment = 1024;
+  SimDisk disk(1);
+  std::unique_ptr<JobLog> log = Open(disk, kSegment);
+  for (int round = 0; round < 4; ++round) {
+    for (int32_t shard = 0; shard < 400; ++shard) {
+      log->Begin({TableId(0), ShardId(shard)}, Term(1), StorySnapshot(0, 1, 200));
+      REQUIRE_OK(log->Commit());
+      REQUIRE(disk.bytes() <= 5 * log->live_bytes() / 2 + 2 * kSegment);
+    }
+  }
+  CHECK(log->Stored().size() == 400);
+  CHECK(Open(disk, kSegment)->Stored() == log->Stored());
+}
+
 TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in",
           "[server][storage]") {
   constexpr int64_t kSegment = 1500;

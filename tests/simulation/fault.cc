@@ -48,6 +48,9 @@ absl::string_view FaultName(Fault fault) {
       "restart with a disk that it had before",
       "node drained",
       "drained node stopped for good, its disk with it",
+      "worker daemon told to stop",
+      "server told to stop, and safe to",
+      "server told to stop, and gone when its grace was over",
       "checkpoint asked for",
       "job stopped",
   };

@@ -9,6 +9,7 @@ namespace capstan::sim {
 enum Method : int {
   kRegister,
   kSyncNode,
+  kHoldTie,
   kSyncTask,
   kPush,
   kPull,

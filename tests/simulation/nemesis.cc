@@ -53,6 +53,7 @@ void Nemesis::Start() {
   Every(chaos.freeze_clock, &Nemesis::FreezeClock);
   Every(chaos.flip_stored_bit, &Nemesis::FlipStoredBit);
   Every(chaos.drain, &Nemesis::Drain);
+  Every(chaos.leave, &Nemesis::Leave);
   Every(chaos.save, &Nemesis::SaveCheckpoint);
   Once(chaos.stop, &Nemesis::StopJob);
   if (chaos.overrun_moment) world_->on_snapshot_asked = [this] { OverrunMoment(); };

@@ -40,6 +40,9 @@ class Nemesis {
   template <typename Node>
   void Drain(Node* node, std::function<void()> kill);
   void EndDrain(const NodeId& node);
+  void Leave();
+  template <typename Node>
+  void StartLater(Node* node);
   void SaveCheckpoint();
   void StopJob();
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.

@@ -52,6 +52,43 @@ void Nemesis::EndDrain(const NodeId& node) {
   cluster_->scheduler().EndDrain(node);
 }
 
+template <typename Node>
+void Nemesis::StartLater(Node* node) {
+  const absl::Duration down =
+      users_prng_.Between(absl::Milliseconds(110), world_->options.chaos.down_max);
+  world_->loop.After(down, [node] {
+    if (!node->process().alive()) node->Start();
+  });
+}
+
+// Whoever stops a daemon in order may take its machine away when the daemon has ended because that
+// was safe. Nothing may be lost by that.
+void Nemesis::Leave() {
+  auto& servers = cluster_->servers();
+  auto& workers = cluster_->workers();
+  const auto count = static_cast<int64_t>(servers.size() + workers.size());
+  const auto chosen = static_cast<size_t>(users_prng_.Between(0, count - 1));
+  const absl::Duration grace = users_prng_.Between(absl::Milliseconds(100), absl::Seconds(20));
+  const SimServer::DiskFate fate =
+      users_prng_.Chance(0.5) ? SimServer::DiskFate::kLost : SimServer::DiskFate::kKept;
+  if (chosen >= servers.size()) {
+    SimWorker* worker = workers[chosen - servers.size()].get();
+    if (!worker->process().alive()) return;
+    ++world_->faults[Fault::kWorkerLeft];
+    Story(absl::StrCat("tells ", worker->process().name(), " to stop"));
+    return worker->Stop([this, worker] { StartLater(worker); });
+  }
+  SimServer* server = servers[chosen].get();
+  if (!server->process().alive()) return;
+  Story(absl::StrCat("tells ", server->process().name(), " to stop within ",
+                     absl::FormatDuration(grace)));
+  server->Stop(fate, grace, [this, server](bool safe) {
+    ++world_->faults[safe ? Fault::kServerLeft : Fault::kServerLeftUnsafe];
+    Story(absl::StrCat(server->process().name(), safe ? " has left" : " could not leave in time"));
+    StartLater(server);
+  });
+}
+
 void Nemesis::SaveCheckpoint() {
   ++world_->faults[Fault::kCheckpointAskedFor];
   Story("asks for a checkpoint");

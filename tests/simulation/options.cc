@@ -22,6 +22,8 @@ constexpr uint64_t kDisksStream = 16;
 constexpr uint64_t kLossStream = 17;
 constexpr uint64_t kFrozenStream = 18;
 constexpr uint64_t kOldDiskStream = 20;
+constexpr uint64_t kLeaveStream = 21;
+constexpr uint64_t kSegmentsStream = 22;
 constexpr double kHeavyLoss = 0.3;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
@@ -193,6 +195,11 @@ void DrawUsers(Prng prng, ChaosOptions& chaos) {
   chaos.stop = interval(0.02, absl::Milliseconds(1), absl::Seconds(20));
 }
 
+void DrawLeave(Prng prng, ChaosOptions& chaos) {
+  const absl::Duration interval = prng.Between(absl::Seconds(2), absl::Seconds(10));
+  if (prng.Chance(0.25)) chaos.leave = interval;
+}
+
 void DrawDisks(Prng prng, ChaosOptions& chaos) {
   const absl::Duration interval = prng.Between(absl::Seconds(2), absl::Seconds(20));
   if (prng.Chance(0.1)) {
@@ -273,8 +280,11 @@ Options DrawOptions(uint64_t seed) {
   DrawDeadLink(Prng(seed).Fork(kDeadLinkStream), options);
   DrawUsers(Prng(seed).Fork(kUsersStream), options.chaos);
   DrawDisks(Prng(seed).Fork(kDisksStream), options.chaos);
+  DrawLeave(Prng(seed).Fork(kLeaveStream), options.chaos);
   DrawHeavyLoss(Prng(seed).Fork(kLossStream), options);
   DrawOldDisk(Prng(seed).Fork(kOldDiskStream), options);
+  Prng segments = Prng(seed).Fork(kSegmentsStream);
+  if (segments.Chance(0.5)) options.log_segment_bytes = segments.Between(1024, 16 * 1024);
   Prng frozen = Prng(seed).Fork(kFrozenStream);
   if (frozen.Chance(0.2)) {
     options.chaos.freeze_clock = frozen.Between(absl::Seconds(3), absl::Seconds(15));
@@ -298,7 +308,8 @@ std::string Describe(const Options& options) {
                          Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory, ",
                          job.cached_rows, " kept for ", job.cached_iterations, ")")
           : "",
-      ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
+      ", optimizer ", job.optimizer, ", ", job.replicas, " replicas",
+      job.log ? absl::StrCat(", log in segments of ", options.log_segment_bytes) : "",
       ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",
       options.snapshots ? ", a reader of snapshots" : "", "\n  messages: lose ", chaos.link.lose,
       ", delay ", chaos.link.delay, " by up to ", absl::FormatDuration(chaos.link.delay_max),
@@ -329,6 +340,7 @@ std::string Describe(const Options& options) {
   add("freeze a clock", chaos.freeze_clock);
   add("flip a stored bit", chaos.flip_stored_bit);
   add("drain", chaos.drain);
+  add("leave", chaos.leave);
   add("save", chaos.save);
   add("stop the job, after", chaos.stop);
   if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");

@@ -47,8 +47,10 @@ struct ChaosOptions {
   // One link between a worker daemon and a server is dead from then on, also once the world heals.
   absl::Duration kill_link = absl::InfiniteDuration();
   // What users do: a server or worker daemon is drained, stopped for good as soon as that is said
-  // to be safe, and replaced; a checkpoint is asked for; the job is stopped, once.
+  // to be safe, and replaced; one is told to stop, and started again; a checkpoint is asked for; the
+  // job is stopped, once.
   absl::Duration drain = absl::InfiniteDuration();
+  absl::Duration leave = absl::InfiniteDuration();  // SIGTERM to a server or worker daemon.
   absl::Duration save = absl::InfiniteDuration();
   absl::Duration stop = absl::InfiniteDuration();
   absl::Duration clock_jump = absl::InfiniteDuration();
@@ -120,6 +122,7 @@ struct Options {
   int workers = 1;              // Daemons.
   std::vector<int> capacities;  // Of each worker daemon.
   JobOptions job;
+  int64_t log_segment_bytes = int64_t{64} << 20;
   bool reader = false;     // A process that is no task follows the job: SSP, ASP with replicas.
   bool snapshots = false;  // A process that is no task reads snapshots of the job.
   ChaosOptions chaos;

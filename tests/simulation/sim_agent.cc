@@ -1,138 +1,165 @@
 #include "tests/simulation/sim_agent.h"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/net/agent_timing.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {
 namespace {
 
-using agent_timing::kBackoffMax;
-using agent_timing::kBackoffMin;
-using agent_timing::kHeldMin;
-using agent_timing::kRegisterTimeout;
-using agent_timing::kShortLife;
+constexpr absl::Duration kTieLimit = absl::Hours(24);  // A real one has no deadline.
+
+NodeLife::Options OptionsOf(World* world, const std::string& name,
+                            v1::RegisterRequest registration) {
+  registration.set_name(name);
+  registration.set_identity(name);  // No two processes of a name run at a time.
+  return {.scheduler = "sim",
+          .self = std::move(registration),
+          .log =
+              [world, name](LogLevel, const std::string& line) {
+                world->trace.Story(absl::StrCat(name, ": ", line));
+              },
+          .on_fatal =
+              [world, name](const absl::Status& status) {
+                world->failure = absl::StrCat(name, ": ", status.ToString());
+              }};
+}
+
+template <typename Response>
+absl::Status Parse(absl::Status status, const std::string& answer, Response* response) {
+  if (status.ok() && !response->ParseFromString(answer)) {
+    status = absl::FailedPreconditionError("unreadable answer");
+  }
+  return status;
+}
 
 }  // namespace
 
-SimAgent::SimAgent(SimNetwork* network, Process* process, SimNetwork::EndpointId self,
-                   SimNetwork::EndpointId scheduler, v1::RegisterRequest registration,
-                   NodeHandler* handler)
-    : network_(network),
+SimAgent::SimAgent(World* world, Process* process, SimNetwork::EndpointId self,
+                   v1::RegisterRequest registration, NodeHandler* handler)
+    : world_(world),
       process_(process),
       self_(self),
-      scheduler_(scheduler),
-      registration_(std::move(registration)),
-      handler_(handler),
-      backoff_(kBackoffMin) {}
+      life_(OptionsOf(world, process->name(), std::move(registration)), handler) {}
 
 void SimAgent::Run() {
-  if (registered()) {
-    Sync();
-  } else {
-    Register();
+  if (life_.registered()) return Sync();
+  if (leaves_ > 0) return EndAllLeaving();
+  Register();
+}
+
+void SimAgent::Do(const NodeLife::Next& next) {
+  switch (next.kind) {
+    case NodeLife::Next::Kind::kCall:
+      return Run();
+    case NodeLife::Next::Kind::kBackOff:
+      process_->After(next.pause, [this] { Run(); });
+      return;
+    case NodeLife::Next::Kind::kPause:
+      if (woken_) return Run();
+      pause_ = process_->After(next.pause, [this] {
+        pause_ = 0;
+        Run();
+      });
+      return;
+    case NodeLife::Next::Kind::kEnd:
+      return;
   }
+}
+
+void SimAgent::Interrupt() {
+  if (call_ != 0) {
+    world_->network.Cancel(std::exchange(call_, 0));
+  } else if (pause_ != 0) {
+    process_->CancelTimer(std::exchange(pause_, 0));
+  } else {
+    return;  // The state is read anew when what is under way here is over.
+  }
+  process_->After(absl::ZeroDuration(), [this] { Run(); });
 }
 
 void SimAgent::Wake() {
   woken_ = true;
-  if (syncing_ || !registered()) return;
-  if (sync_call_ != 0) {
-    network_->Cancel(std::exchange(sync_call_, 0));
-    process_->After(absl::ZeroDuration(), [this] { Run(); });
-  } else if (pause_ != 0) {
-    process_->CancelTimer(std::exchange(pause_, 0));
-    process_->After(absl::ZeroDuration(), [this] { Run(); });
-  }
+  if (call_ == 0 || syncs_) Interrupt();
 }
 
-void SimAgent::BackOff() {
-  const absl::Duration pause = backoff_;
-  backoff_ = std::min(backoff_ * 2, kBackoffMax);
-  process_->After(pause, [this] { Run(); });
+void SimAgent::Leave(When when, absl::Duration limit, std::function<void(bool answered)> done) {
+  const uint64_t id = ++leaves_;
+  leaving_[id] = {when, std::move(done)};
+  process_->After(limit, [this, id] { EndLeaving(id, /*answered=*/false); });
+  woken_ = true;
+  Interrupt();
+}
+
+void SimAgent::TellLeaving(uint64_t last, bool safe) {
+  std::vector<uint64_t> over;
+  for (const auto& [id, leaving] : leaving_) {
+    if (id <= last && (safe || leaving.when == When::kTold)) over.push_back(id);
+  }
+  for (const uint64_t id : over) EndLeaving(id, /*answered=*/true);
+}
+
+void SimAgent::EndAllLeaving() {
+  while (!leaving_.empty()) EndLeaving(leaving_.begin()->first, /*answered=*/false);
+}
+
+void SimAgent::EndLeaving(uint64_t id, bool answered) {
+  auto ended = leaving_.extract(id);
+  if (ended.empty()) return;
+  world_->loop.After(absl::ZeroDuration(), [process = process_, life = process_->life(), answered,
+                                            done = std::move(ended.mapped().done)] {
+    if (process->alive() && process->life() == life) done(answered);
+  });
 }
 
 void SimAgent::Register() {
-  v1::RegisterRequest request = registration_;
-  request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-  if (!node_id_.empty()) request.set_name(node_id_);
-  request.set_identity(request.name());  // No two processes of a name run at a time.
-  handler_->FillRegistration(request);
-  network_->Call(self_, scheduler_, kRegister, request.SerializeAsString(), kRegisterTimeout,
-                 [this](const absl::Status& status, const std::string& answer) {
-                   OnRegistered(status, answer);
-                 });
-}
-
-void SimAgent::OnRegistered(const absl::Status& status, const std::string& answer) {
-  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
-      absl::IsAlreadyExists(status)) {
-    return Fatal(status);
-  }
-  if (!status.ok()) return BackOff();
-  v1::RegisterResponse response;
-  if (!response.ParseFromString(answer)) return Fatal(absl::InternalError("unreadable answer"));
-  backoff_ = kBackoffMin;
-  node_id_ = response.node_id();
-  incarnation_ = Incarnation(response.incarnation());
-  generation_seen_ = 0;
-  life_began_ = process_->Now();
-  sync_timeout_ = agent_timing::SyncTimeout(response);
-  read_lease_ = absl::Milliseconds(response.read_lease_ms());
-  handler_->Restarted(node_id_, incarnation_);
-  Sync();
+  woken_ = false;
+  syncs_ = false;
+  call_ = world_->network.Call(
+      self_, world_->scheduler, kRegister, life_.RegisterRequest().SerializeAsString(),
+      agent_timing::kRegisterTimeout,
+      [this](const absl::Status& answered, const std::string& answer) {
+        call_ = 0;
+        v1::RegisterResponse response;
+        const absl::Status status = Parse(answered, answer, &response);
+        const NodeLife::Next next = life_.OnRegistered(status, response, process_->Now());
+        if (life_.registered()) KeepTie();
+        Do(next);
+      });
 }
 
 void SimAgent::Sync() {
   woken_ = false;
-  syncing_ = true;
-  v1::SyncNodeRequest request;
-  request.set_node_id(node_id_);
-  request.set_incarnation(incarnation_.value());
-  request.set_generation_seen(generation_seen_);
-  handler_->FillState(request);
-  sync_sent_ = process_->Now();
-  syncing_ = false;
-  sync_call_ =
-      network_->Call(self_, scheduler_, kSyncNode, request.SerializeAsString(), sync_timeout_,
-                     [this](const absl::Status& status, const std::string& answer) {
-                       sync_call_ = 0;
-                       OnSynced(status, answer);
-                     });
+  syncs_ = true;
+  const uint64_t told = leaves_;
+  const v1::SyncNodeRequest request = life_.SyncRequest(told > 0);
+  call_ = world_->network.Call(
+      self_, world_->scheduler, kSyncNode, request.SerializeAsString(), life_.sync_timeout(),
+      [this, told, sent = process_->Now()](const absl::Status& answered,
+                                           const std::string& answer) {
+        call_ = 0;
+        v1::SyncNodeResponse response;
+        const absl::Status status = Parse(answered, answer, &response);
+        const NodeLife::Next next = life_.OnSynced(status, response, sent, process_->Now());
+        if (status.ok()) KeepTie();
+        if (status.ok()) TellLeaving(told, response.may_stop());
+        Do(next);
+      });
 }
 
-void SimAgent::OnSynced(const absl::Status& status, const std::string& answer) {
-  if (absl::IsAborted(status) || absl::IsNotFound(status)) return EndLife();
-  if (absl::IsFailedPrecondition(status)) return Fatal(status);
-  if (!status.ok()) return BackOff();
-  v1::SyncNodeResponse response;
-  if (!response.ParseFromString(answer)) return Fatal(absl::InternalError("unreadable answer"));
-  backoff_ = kBackoffMin;
-  handler_->SyncAnswered(read_lease_);
-  if (response.generation() != generation_seen_) {
-    generation_seen_ = response.generation();
-    syncing_ = true;
-    handler_->TakeDesired(response);
-    syncing_ = false;
-  } else if (process_->Now() - sync_sent_ < kHeldMin && !woken_) {
-    pause_ = process_->After(kBackoffMin, [this] {
-      pause_ = 0;
-      Run();
-    });
-    return;
-  }
-  Sync();
-}
-
-void SimAgent::EndLife() {
-  incarnation_ = Incarnation(0);
-  if (process_->Now() - life_began_ >= kShortLife) {
-    backoff_ = kBackoffMin;
-    return Run();
-  }
-  BackOff();
+void SimAgent::KeepTie() {
+  if (tie_ != 0 && tied_ == life_.incarnation()) return;
+  if (tie_ != 0) world_->network.Cancel(tie_);
+  tied_ = life_.incarnation();
+  v1::HoldTieRequest request;
+  request.set_node_id(life_.node_id());
+  request.set_incarnation(tied_.value());
+  tie_ = world_->network.Call(self_, world_->scheduler, kHoldTie, request.SerializeAsString(),
+                              kTieLimit,
+                              [this](const absl::Status&, const std::string&) { tie_ = 0; });
 }
 
 }  // namespace capstan::sim

@@ -1,67 +1,70 @@
-// SimAgent: the event-driven twin of common/net/node_agent.h: a simulated daemon's tie to the
-// scheduler. The states and times are those of NodeAgent; the thread is a Process's timers.
+// SimAgent: the event-driven shell of a simulated daemon's NodeLife; the real one is
+// common/net/node_agent.h. Its thread is here a process's timers.
 //
 // Thread safety: thread-compatible. Lives at most as long as the process's life that made it.
 #ifndef CAPSTAN_TESTS_SIMULATION_SIM_AGENT_H_
 #define CAPSTAN_TESTS_SIMULATION_SIM_AGENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
-#include "common/net/node_agent.h"
-#include "common/types/ids.h"
+#include "common/net/node_life.h"
 #include "proto/scheduler.pb.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_network.h"
+#include "tests/simulation/world.h"
 
 namespace capstan::sim {
 
 class SimAgent {
  public:
-  // All pointers outlive the agent.
-  SimAgent(SimNetwork* network, Process* process, SimNetwork::EndpointId self,
-           SimNetwork::EndpointId scheduler, v1::RegisterRequest registration,
-           NodeHandler* handler);
+  // All pointers outlive the agent. A refusal for good is the world's failure.
+  SimAgent(World* world, Process* process, SimNetwork::EndpointId self,
+           v1::RegisterRequest registration, NodeHandler* handler);
 
   void Start() { Run(); }
   void Wake();  // Syncs at once; a sync that the scheduler holds is cancelled.
-
-  bool registered() const { return incarnation_.value() != 0; }
-  // Not empty: the scheduler refuses this node for good.
-  const absl::Status& fatal() const { return fatal_; }
+  // Tells the scheduler that this node goes. `done` is called once: with true when the scheduler has
+  // answered a state that was read after this call, and, for kSafe, that nothing of a running job is
+  // on this node any more; with false when there is no life to leave, or after `limit`. The world's
+  // loop calls it, and it may kill the process. Of NodeAgent it is Leave (kTold) and LeaveWhenSafe.
+  enum class When { kTold, kSafe };
+  void Leave(When when, absl::Duration limit, std::function<void(bool answered)> done);
 
  private:
+  struct Leaving {
+    When when;
+    std::function<void(bool answered)> done;
+  };
+
   void Run();
   void Register();
-  void OnRegistered(const absl::Status& status, const std::string& answer);
   void Sync();
-  void OnSynced(const absl::Status& status, const std::string& answer);
-  void EndLife();
-  void BackOff();
-  void Fatal(const absl::Status& status) { fatal_ = status; }
+  void KeepTie();
+  void Do(const NodeLife::Next& next);
+  // Ends the call or pause that is on, so that Run comes next.
+  void Interrupt();
+  // Ends the waits up to this one for which the scheduler's answer is enough.
+  void TellLeaving(uint64_t last, bool safe);
+  void EndAllLeaving();
+  void EndLeaving(uint64_t id, bool answered);
 
-  SimNetwork* const network_;
+  World* const world_;
   Process* const process_;
   const SimNetwork::EndpointId self_;
-  const SimNetwork::EndpointId scheduler_;
-  const v1::RegisterRequest registration_;
-  NodeHandler* const handler_;
+  NodeLife life_;
 
-  NodeId node_id_;
-  Incarnation incarnation_;
-  uint64_t generation_seen_ = 0;
-  Instant life_began_;
-  Instant sync_sent_;
-  absl::Duration sync_timeout_;
-  absl::Duration read_lease_;
-  absl::Duration backoff_;
-  SimNetwork::CallId sync_call_ = 0;  // In flight; 0: none.
-  Process::TimerId pause_ = 0;        // A pause that Wake ends; 0: none.
-  bool syncing_ = false;              // Inside Sync: a Wake is remembered.
-  bool woken_ = false;
-  absl::Status fatal_;
+  SimNetwork::CallId call_ = 0;                 // Register or SyncNode, in flight; 0: none.
+  bool syncs_ = false;                          // It is a SyncNode.
+  Process::TimerId pause_ = 0;                  // That a wake ends; 0: none.
+  SimNetwork::CallId tie_ = 0;                  // The HoldTie call; 0: none.
+  Incarnation tied_;                            // Its life.
+  bool woken_ = false;                          // Since the last state was read.
+  uint64_t leaves_ = 0;                         // Calls of Leave.
+  absl::btree_map<uint64_t, Leaving> leaving_;  // Of those, not done; by number.
 };
 
 }  // namespace capstan::sim

@@ -61,6 +61,7 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
     moves_model_ = false;
     calls_.clear();
     held_.clear();
+    ties_.clear();
     tasks_.clear();
     drains_.clear();
     timer_ = 0;
@@ -145,6 +146,7 @@ void SimScheduler::Handle(const Call& call) {
   absl::Status status = absl::UnimplementedError("no such method");
   if (call->method == kRegister) status = Register(call);
   if (call->method == kSyncNode) status = SyncNode(call);
+  if (call->method == kHoldTie) status = HoldTie(call);
   if (call->method == kSyncTask) status = SyncTask(call);
   if (call->method == kOpenSnapshot) status = OpenSnapshot(call);
   if (!status.ok()) call->Answer(status, "");
@@ -183,6 +185,37 @@ absl::Status SimScheduler::SyncNode(const Call& call) {
   };
   Commit(std::move(actions));
   return status;
+}
+
+absl::Status SimScheduler::HoldTie(const Call& call) {
+  v1::HoldTieRequest request;
+  if (!request.ParseFromString(call->bytes)) return Unreadable();
+  const NodeId node = request.node_id();
+  const Incarnation life(request.incarnation());
+  const std::vector<scheduler::NodeView> nodes = core_->Nodes();
+  const bool live = std::any_of(nodes.begin(), nodes.end(), [&](const scheduler::NodeView& each) {
+    return each.alive && each.id == node && each.incarnation == life;
+  });
+  if (!live) return absl::NotFoundError("no such life");
+  const scheduler::Ticket ticket(next_ticket_++);
+  const Tie before = std::exchange(ties_[node], {ticket, life, call});
+  if (before.call != nullptr) before.call->Answer(absl::CancelledError("tied anew"), "");
+  call->on_cancel = [this, ticket, node, life] {
+    const auto tie = ties_.find(node);
+    if (tie == ties_.end() || tie->second.ticket != ticket) return;
+    ties_.erase(tie);
+    scheduler::Actions broken;
+    core_->OnSyncBroken(node, life, process_.Now(), broken);
+    Commit(std::move(broken));
+  };
+  return absl::OkStatus();
+}
+
+void SimScheduler::EndTie(const scheduler::NodeDied& died) {
+  const auto tie = ties_.find(died.node);
+  if (tie == ties_.end() || tie->second.life != died.incarnation) return;
+  tie->second.call->Answer(absl::AbortedError("the node's life is over"), "");
+  ties_.erase(tie);
 }
 
 absl::Status SimScheduler::SyncTask(const Call& call) {
@@ -330,6 +363,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
   world_->Tell([&](Checker& checker) { checker.Happened(event); });
   world_->trace.Event({event.index()});
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
+    EndTie(*died);
     const bool server = died->node.rfind("server", 0) == 0;
     ++world_->reached[server ? Reached::kServerDied : Reached::kWorkerDaemonDied];
     if (server && moves_model_) ++world_->reached[Reached::kServerDiedWhileMoving];

@@ -82,10 +82,17 @@ void SimServer::Start() {
     });
     return;
   }
-  agent_ = std::make_unique<SimAgent>(&world_->network, &process_, endpoint_, world_->scheduler,
-                                      Registration(), server_agent_.get());
+  agent_ =
+      std::make_unique<SimAgent>(world_, &process_, endpoint_, Registration(), server_agent_.get());
   agent_->Start();
   BreakRowDiskLater();
+}
+
+void SimServer::Stop(DiskFate if_safe, absl::Duration grace, std::function<void(bool safe)> ended) {
+  agent_->Leave(SimAgent::When::kSafe, grace, [this, if_safe, ended = std::move(ended)](bool safe) {
+    Kill(safe ? if_safe : DiskFate::kKept);
+    ended(safe);
+  });
 }
 
 void SimServer::MakeParts() {
@@ -94,6 +101,7 @@ void SimServer::MakeParts() {
   server::ServerLog::Options log;
   log.disk = disk_.get();
   log.folder = "log";
+  log.job.segment_bytes_max = world_->options.log_segment_bytes;
   log.execute = DiskExecutor(kDiskMax);
   log.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position position) {
     jobs_->OnLogged(job, shard, term, position);

@@ -47,6 +47,9 @@ class SimServer {
   SimNetwork::HostId host() const { return host_; }
   void Start();  // REQUIRES: it is dead.
   void Kill(DiskFate fate);
+  // As SIGTERM does: goes when that is safe, at the latest after `grace`, and tells which it was.
+  // `if_safe` is the fate of its disk then; otherwise it stays as it is. REQUIRES: it is alive.
+  void Stop(DiskFate if_safe, absl::Duration grace, std::function<void(bool safe)> ended);
   // Kills it while it writes to its disk, or a little later. It comes back at the latest a second
   // after that.
   void CutPowerSoon();

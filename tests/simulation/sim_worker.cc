@@ -11,6 +11,7 @@ constexpr int kSigkill = 9;
 constexpr int kSigterm = 15;
 constexpr absl::Duration kStartMin = absl::Milliseconds(5);  // From the start to the first report.
 constexpr absl::Duration kStartMax = absl::Milliseconds(300);
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);     // As the daemon's.
 constexpr absl::Duration kStopMax = absl::Milliseconds(200);   // From SIGTERM to the end.
 constexpr absl::Duration kNoticeMax = absl::Milliseconds(20);  // Until the daemon knows of an end.
 
@@ -32,6 +33,7 @@ SimWorker::SimWorker(World* world, SimNetwork::HostId host, HostClock* clock, st
     for (TaskProcess& task : tasks_) EndTask(task);
     world_->network.EndpointDied(endpoint_);
     agent_.reset();
+    stopped_ = nullptr;
   });
 }
 
@@ -43,9 +45,31 @@ void SimWorker::Start() {
   registration.set_name(process_.name());
   registration.set_address(World::AddressOf(endpoint_));
   registration.set_task_capacity(capacity_);
-  agent_ = std::make_unique<SimAgent>(&world_->network, &process_, endpoint_, world_->scheduler,
-                                      registration, this);
+  agent_ = std::make_unique<SimAgent>(world_, &process_, endpoint_, registration, this);
   agent_->Start();
+}
+
+// As worker_main.cc's Daemon::Stop.
+void SimWorker::Stop(std::function<void()> ended) {
+  if (stopped_ != nullptr) return;
+  stopped_ = std::move(ended);
+  agent_->Leave(SimAgent::When::kTold, kLeaveTimeout, [this](bool told) {
+    told_ = told;
+    worker::TaskActions actions;
+    table_.StopAll(&actions);
+    Perform(actions, {});
+    if (table_.running_count() == 0) ReportEnds();
+  });
+}
+
+void SimWorker::ReportEnds() {
+  const auto end = [this](bool) {
+    const std::function<void()> ended = std::move(stopped_);
+    process_.Kill();
+    ended();
+  };
+  if (!told_) return end(false);
+  agent_->Leave(SimAgent::When::kTold, kLeaveTimeout, end);
 }
 
 std::vector<Process*> SimWorker::TaskProcesses() {
@@ -77,9 +101,11 @@ void SimWorker::EndTask(TaskProcess& task) {
 
 void SimWorker::Ended(worker::ProcessId id, int exit_code, int signal) {
   process_.After(world_->prng.Between(absl::ZeroDuration(), kNoticeMax), [=, this] {
+    const bool stopping = table_.stopping() && table_.running_count() > 0;
     worker::TaskActions actions;
     table_.ProcessEnded(id, {.exit_code = exit_code, .signal = signal, .last_lines = ""}, &actions);
     Perform(actions, {});
+    if (stopping && table_.running_count() == 0) ReportEnds();
   });
 }
 

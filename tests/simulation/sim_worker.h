@@ -7,12 +7,13 @@
 #define CAPSTAN_TESTS_SIMULATION_SIM_WORKER_H_
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "common/net/node_agent.h"
+#include "common/net/node_life.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_agent.h"
 #include "tests/simulation/sim_network.h"
@@ -29,6 +30,9 @@ class SimWorker final : public NodeHandler {
 
   Process& process() { return process_; }
   void Start();  // REQUIRES: it is dead.
+  // As SIGTERM does: tells the scheduler, ends its tasks, tells of that, ends. `ended` follows.
+  // REQUIRES: it is alive.
+  void Stop(std::function<void()> ended);
   // Processes of tasks that run now, oldest first.
   std::vector<Process*> TaskProcesses();
   void KillTask(Process* task);  // As by signal 9; the daemon notices.
@@ -51,6 +55,7 @@ class SimWorker final : public NodeHandler {
   void StartTask(worker::ProcessId id, const v1::TaskAssignment& assignment);
   void EndTask(TaskProcess& task);
   void Ended(worker::ProcessId id, int exit_code, int signal);
+  void ReportEnds();
   TaskProcess* Find(worker::ProcessId id);
 
   World* const world_;
@@ -64,6 +69,8 @@ class SimWorker final : public NodeHandler {
   // Of this life.
   worker::TaskTable table_;
   std::unique_ptr<SimAgent> agent_;
+  std::function<void()> stopped_;  // To be called when it has stopped. Null: it is not to stop.
+  bool told_ = false;              // The scheduler knows that it stops.
 };
 
 }  // namespace capstan::sim

@@ -1,0 +1,114 @@
+// NodeLife: a server's or worker daemon's life with the scheduler: registers, keeps the lease, and
+// trades the node's state for the desired one. A pure state machine: its shells, NodeAgent and the
+// simulator's, send the requests that it makes and hand it the answers.
+//
+//                Register ok: Restarted()
+//   REGISTERING --------------------------> SYNCING --+ SyncNode ok, new generation: TakeDesired()
+//        ^  |                                 |  ^    |
+//        |  | unreachable: back off           |  +----+ unreachable: back off; the life goes on
+//        |  +--> REGISTERING                  |
+//        +------------------------------------+ ABORTED or NOT_FOUND: this life is over
+//   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or to Register INVALID_ARGUMENT or, for
+//   a second, ALREADY_EXISTS (another daemon has the name): on_fatal, then the end. ABORTED to
+//   Register (that daemon may be dead): back off. Leaving, and not registered: the end.
+//
+// Thread safety: thread-compatible. The handler's functions are called inside of those here.
+#ifndef CAPSTAN_COMMON_NET_NODE_LIFE_H_
+#define CAPSTAN_COMMON_NET_NODE_LIFE_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/observability/log.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "proto/scheduler.pb.h"
+
+namespace capstan {
+
+// What a daemon does with its life.
+class NodeHandler {
+ public:
+  virtual ~NodeHandler() = default;
+  // Adds to a registration what the node knows of at that moment (`stored`).
+  virtual void FillRegistration(v1::RegisterRequest& /*request*/) {}
+  // The scheduler's answer to a registration; Restarted follows.
+  virtual void Registered(const v1::RegisterResponse& /*response*/) {}
+  // A new life has begun (the first one too): whatever an earlier one held is void; drop all of it.
+  virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
+  // Adds the node's state (`tables` or `tasks`) to a request; the rest is NodeLife's.
+  virtual void FillState(v1::SyncNodeRequest& request) = 0;
+  // The scheduler has answered the request that was filled in last; `read_lease` is its promise of
+  // RegisterResponse, which runs from before that request was sent.
+  virtual void SyncAnswered(absl::Duration /*read_lease*/) {}
+  // Takes in the whole desired state. Must not wait: what takes long ends with a wake.
+  virtual void TakeDesired(const v1::SyncNodeResponse& response) = 0;
+};
+
+class NodeLife {
+ public:
+  struct Options {
+    std::string scheduler;     // For messages: host:port.
+    v1::RegisterRequest self;  // The protocol and program versions are filled in.
+    std::function<void(LogLevel, const std::string&)> log;
+    // Called at most once, just before the end: the daemon can only exit.
+    std::function<void(const absl::Status&)> on_fatal;
+  };
+
+  // What a shell does next.
+  struct Next {
+    enum class Kind {
+      kCall,     // Register, or SyncNode if registered().
+      kBackOff,  // Waits for `pause`, then as kCall.
+      kPause,    // The same, but a wake ends it.
+      kEnd,      // Nothing more.
+    };
+    Kind kind = Kind::kCall;
+    absl::Duration pause;
+  };
+
+  NodeLife(Options options, NodeHandler* handler);  // The handler outlives this.
+
+  bool registered() const { return incarnation_.value() != 0; }
+  const NodeId& node_id() const { return node_id_; }
+  Incarnation incarnation() const { return incarnation_; }
+  absl::Duration sync_timeout() const { return sync_timeout_; }  // Of a SyncNode call.
+
+  v1::RegisterRequest RegisterRequest();
+  Next OnRegistered(const absl::Status& status, const v1::RegisterResponse& response, Instant now);
+
+  // REQUIRES: registered(). `leaving`: the node goes and is to get no more work.
+  v1::SyncNodeRequest SyncRequest(bool leaving);
+  // `sent`: when that request was.
+  Next OnSynced(const absl::Status& status, const v1::SyncNodeResponse& response, Instant sent,
+                Instant now);
+
+ private:
+  Next BackOff();
+  Next Fatal(const absl::Status& status);
+  Next NameTaken(const absl::Status& status, Instant now);
+  Next AskForName(const absl::Status& status, Instant now);
+  Next Unreachable(const absl::Status& status, Instant now);
+  void Reached(Instant now);
+  Next EndLife(const absl::Status& status, Instant now);
+
+  const Options options_;
+  NodeHandler* const handler_;
+
+  NodeId node_id_;           // Of this life or the last one; empty: any will do for the next.
+  Incarnation incarnation_;  // 0: not registered.
+  uint64_t generation_seen_ = 0;
+  Instant life_began_;
+  absl::Duration sync_timeout_;
+  absl::Duration read_lease_;
+  absl::Duration backoff_;
+  std::optional<Instant> asks_for_name_since_;  // Which another daemon has.
+  std::optional<Instant> unreachable_since_;    // As last logged.
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_NODE_LIFE_H_
