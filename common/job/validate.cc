@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/devices/devices_codec.h"
 #include "common/job/field_checker.h"
+#include "common/job/labels.h"
 #include "common/job/validate_data.h"
 #include "common/job/validate_model.h"
 #include "common/job/validate_optimizer.h"
@@ -237,6 +238,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   std::vector<Diagnostic> diagnostics;
   FieldChecker check("", &diagnostics);
   ValidateName(spec.name(), check);
+  ValidateLabels(spec.labels(), spec.note(), check);
   ValidateModel(spec.model(), check.In("model"));
   ValidateModelFitsData(spec, check);
   if (spec.has_data()) {

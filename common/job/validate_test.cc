@@ -59,6 +59,31 @@ std::vector<std::string> ErrorsOfLayers(const std::string& layers) {
 }
 using Lines = std::vector<std::string>;
 
+TEST_CASE("ValidateJob: labels and note are bounded, and each wrong one is named", "[job]") {
+  v1::JobSpec spec = Parse(kGood);
+  auto& labels = *spec.mutable_labels();
+  labels["team"] = "ads";
+  labels["a.b/c_d-1"] = "";
+  spec.set_note(std::string(4096, 'n'));
+  CHECK(Errors(spec).empty());
+  labels["no blank"] = "x";
+  labels[""] = "x";
+  labels[std::string(64, 'k')] = "x";
+  labels["long"] = std::string(256, 'v');
+  spec.set_note(std::string(4097, 'n'));
+  const std::vector<std::string> errors = Errors(spec);
+  REQUIRE(errors.size() == 5);
+  const std::string expected = ", expected 1 to 63 letters, digits, '-', '_', '.' or '/'";
+  CHECK(errors[0] == "labels: got the key \"\"" + expected);
+  CHECK_THAT(errors[1], Catch::StartsWith("labels: got the key \"kkk"));
+  CHECK(errors[2] == "labels: got a value of 256 bytes for \"long\", expected at most 255");
+  CHECK(errors[3] == "labels: got the key \"no blank\"" + expected);
+  CHECK(errors[4] == "note: got 4097 bytes, expected at most 4096");
+  labels.clear();
+  for (int i = 0; i < 65; ++i) labels["k" + std::to_string(i)] = "";
+  CHECK(Errors(spec)[0] == "labels: got 65 labels, expected at most 64");
+}
+
 TEST_CASE("ValidateJob: a job that keeps to the ranges has no diagnostics", "[job]") {
   CHECK(ErrorsAfter("") == Lines{});
   CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 0 } }") == Lines{});
