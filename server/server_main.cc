@@ -20,7 +20,9 @@
 #include "common/status/status_macros.h"
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
+#include "common/storage/space_probe.h"
 #include "common/time/lease_clock.h"
+#include "server/agent/log_recovery.h"
 #include "server/agent/server_agent.h"
 #include "server/device/cuda_shard_device.h"
 #include "server/device/shard_device.h"
@@ -147,7 +149,8 @@ class Daemon final : public NodeProgram {
   HeldJobs jobs_;
   DeadlineTimer timer_;
   GrpcReplicaTransport transport_;
-  std::unique_ptr<ServerLog> log_;  // Likewise null.
+  std::unique_ptr<ServerLog> log_;             // Likewise null.
+  std::unique_ptr<LogRecovery> log_recovery_;  // Likewise; its thread runs while tables_ is there.
   std::unique_ptr<LogCollector> collector_;
   std::unique_ptr<DiskTableSource> source_;
   CheckpointWriter checkpoints_;
@@ -178,7 +181,12 @@ ServerAgent::Options Daemon::TableOptions() {
   options.row_disks = row_disks_.get();
   options.device = device_.get();
   options.log = log_.get();
-  if (log_ != nullptr) options.stored = [this] { return log_->Stored(); };
+  if (log_ != nullptr) {
+    options.stored = [this] {
+      log_->ReopenFailed();
+      return log_->Stored();
+    };
+  }
   options.unclaimed = collector_.get();
   options.source = source_.get();
   options.checkpoints = &checkpoints_;
@@ -188,7 +196,8 @@ ServerAgent::Options Daemon::TableOptions() {
 }
 
 Daemon::~Daemon() {
-  scheduler_disk_.Stop();                   // Nobody waits for the scheduler any more.
+  scheduler_disk_.Stop();  // Nobody waits for the scheduler any more.
+  if (log_recovery_ != nullptr) log_recovery_->Stop();
   node_->StopSyncing();                     // It calls the tables...
   if (tables_ != nullptr) tables_->Stop();  // ...and they call it, as those below do, which end
   checkpoints_.Stop();                      // before anything goes.
@@ -218,8 +227,14 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
                              Position position) { jobs_.OnLogged(job, shard, term, position); };
   options.on_failed = [this](const JobId& job, const absl::Status& status) {
     jobs_.OnLogFailed(job, status);
+    log_recovery_->LogFailed(status);
   };
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(options.folder));
+  log_recovery_ = std::make_unique<LogRecovery>(LogRecovery::Options{
+      .probe = [logs = options.folder,
+                bytes = options.job.segment_bytes_max] { return ProbeSpace(logs, bytes); },
+      .need = [this] { return tables_->NeedOfNewLife(); },
+      .begin_anew = [this] { node_->BeginAnew(); }});
   log_ = std::make_unique<ServerLog>(std::move(options));
   CAPSTAN_RETURN_IF_ERROR(log_->Open());
   for (const auto& [log, status] : log_->Unreadable()) {
@@ -260,7 +275,10 @@ absl::Status Daemon::Start() {
   CAPSTAN_RETURN_IF_ERROR(ListenForData());
   timer_.Start();
   tables_->Start();
-  return node_->Start(v1::SERVER, /*task_capacity=*/0, {&service_}, tables_.get());
+  CAPSTAN_RETURN_IF_ERROR(
+      node_->Start(v1::SERVER, /*task_capacity=*/0, {&service_}, tables_.get()));
+  if (log_recovery_ != nullptr) log_recovery_->Start();  // It needs a node that registers.
+  return absl::OkStatus();
 }
 
 void Daemon::Stop() {

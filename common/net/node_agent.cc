@@ -35,6 +35,21 @@ void NodeAgent::Wake() {
   if (in_flight_ != nullptr && on_wake_ == OnWake::kCancel) in_flight_->TryCancel();
 }
 
+void NodeAgent::BeginAnew() {
+  absl::MutexLock lock(&mutex_);
+  anew_ = true;
+  wake_ = true;
+  if (in_flight_ != nullptr && on_wake_ == OnWake::kCancel) in_flight_->TryCancel();
+}
+
+void NodeAgent::EndLifeIfAsked() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!std::exchange(anew_, false) || leaves_asked_ > 0) return;
+  }
+  life_.EndLife();
+}
+
 absl::Status NodeAgent::Leave(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const int asked = ++leaves_asked_;
@@ -76,6 +91,7 @@ void NodeAgent::Stop() {
 
 void NodeAgent::Run() {
   while (!Stopping()) {
+    EndLifeIfAsked();
     if (!life_.registered() && NothingToLeave()) return TellLeft(/*safe=*/false);
     const NodeLife::Next next = life_.registered() ? Sync() : Register();
     if (next.kind == NodeLife::Next::Kind::kEnd) return;

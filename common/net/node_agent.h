@@ -36,6 +36,9 @@ class NodeAgent {
   // Syncs at once: a SyncNode that the scheduler holds is cancelled and sent again with the new
   // state. A Register goes on: the first sync after it carries the state anyway.
   void Wake();
+  // Ends this life, which the node has no more use for, and registers again: the handler drops what
+  // it holds (FillRegistration, Restarted). No effect on a node that leaves or is not registered.
+  void BeginAnew();
   // Tells the scheduler that this node goes, so that it gets no more work; later syncs say so too.
   // Returns once a state that was read after this call began is answered, so that a second call
   // reports the ends of what ran. The scheduler answers such a call at once.
@@ -53,6 +56,7 @@ class NodeAgent {
   void Run();
   // True: this node goes, and is not registered; a new life would only get work.
   bool NothingToLeave();
+  void EndLifeIfAsked();
   NodeLife::Next Register();
   NodeLife::Next Sync();
   void TellLeft(bool safe);
@@ -74,6 +78,7 @@ class NodeAgent {
 
   absl::Mutex mutex_;
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;
+  bool anew_ ABSL_GUARDED_BY(mutex_) = false;               // As BeginAnew asks.
   int leaves_asked_ ABSL_GUARDED_BY(mutex_) = 0;            // Calls of Leave and LeaveWhenSafe.
   int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;         // Of those, known to the scheduler.
   std::function<void(bool)> left_ ABSL_GUARDED_BY(mutex_);  // Null: not asked for, or called.

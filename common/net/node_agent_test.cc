@@ -135,6 +135,26 @@ TEST_CASE("NodeAgent: the end of a life leads to a new one that starts empty", "
   CHECK(node.lives() == std::vector<std::string>{"server-1#1", "server-1#2"});
 }
 
+TEST_CASE("NodeAgent: a node may begin a new life itself, unless it leaves", "[net]") {
+  testing::FakeScheduler scheduler;
+  FakeNode node;
+  NodeAgent agent(OptionsFor(scheduler.address()), &node);
+  agent.Start();
+  REQUIRE(scheduler.WaitUntilHeld());
+  node.Hold("lenet-1");
+  agent.BeginAnew();
+  const auto second = scheduler.WaitForSync(
+      [](const v1::SyncNodeRequest& request) { return request.incarnation() == 2; });
+  REQUIRE(second.has_value());
+  CHECK(second->tables_size() == 0);
+  CHECK(scheduler.WaitForRegister(2)->name() == "server-1");
+
+  REQUIRE_OK(agent.Leave(kPatience));
+  agent.BeginAnew();
+  REQUIRE_OK(agent.Leave(kPatience));  // A later call of the same life.
+  CHECK(node.lives() == std::vector<std::string>{"server-1#1", "server-1#2"});
+}
+
 TEST_CASE("NodeAgent: Wake lets a registration end", "[net]") {
   testing::FakeScheduler scheduler;
   FakeNode node;

@@ -91,6 +91,8 @@ absl::Status NodeDaemon::Wait() {
 
 void NodeDaemon::Wake() { agent_->Wake(); }
 
+void NodeDaemon::BeginAnew() { agent_->BeginAnew(); }
+
 absl::Status NodeDaemon::Leave(absl::Duration timeout) { return agent_->Leave(timeout); }
 
 void NodeDaemon::LeaveWhenSafe(absl::Duration grace, const std::function<std::string()>& held) {

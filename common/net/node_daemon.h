@@ -8,7 +8,8 @@
 //   LeaveWhenSafe:  LEAVING --may_stop, no life--------------> gone
 //                      \--grace over, another signal, refused--> gone, with a warning
 //
-// Thread safety: functions for main's thread, except that Wake may be called from any.
+// Thread safety: functions for main's thread, except that Wake and BeginAnew may be
+// called from any.
 #ifndef CAPSTAN_COMMON_NET_NODE_DAEMON_H_
 #define CAPSTAN_COMMON_NET_NODE_DAEMON_H_
 
@@ -58,6 +59,7 @@ class NodeDaemon {
 
   // As NodeAgent's. REQUIRES: Start has been called.
   void Wake();
+  void BeginAnew();
   absl::Status Leave(absl::Duration timeout);
 
   // Tells the scheduler that this node goes, and returns once it has said that nothing of a running

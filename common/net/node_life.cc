@@ -80,7 +80,7 @@ v1::SyncNodeRequest NodeLife::SyncRequest(bool leaving) {
 
 NodeLife::Next NodeLife::OnSynced(const absl::Status& status, const v1::SyncNodeResponse& response,
                                   Instant sent, Instant now) {
-  if (absl::IsAborted(status) || absl::IsNotFound(status)) return EndLife(status, now);
+  if (absl::IsAborted(status) || absl::IsNotFound(status)) return LifeEnded(status, now);
   if (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status)) return Fatal(status);
   if (!status.ok()) return Unreachable(status, now);
   Reached(now);
@@ -153,7 +153,14 @@ void NodeLife::Reached(Instant now) {
   unreachable_since_.reset();
 }
 
-NodeLife::Next NodeLife::EndLife(const absl::Status& status, Instant now) {
+void NodeLife::EndLife() {
+  if (!registered()) return;
+  options_.log(LogLevel::kInfo, absl::StrCat(node_id_, " ends the life of incarnation ",
+                                             incarnation_.value(), " and registers again"));
+  incarnation_ = Incarnation(0);
+}
+
+NodeLife::Next NodeLife::LifeEnded(const absl::Status& status, Instant now) {
   Reached(now);
   options_.log(LogLevel::kWarning,
                absl::StrCat("the scheduler ended the life of ", node_id_, ", incarnation ",

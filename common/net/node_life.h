@@ -7,7 +7,7 @@
 //        ^  |                                 |  ^    |
 //        |  | unreachable: back off           |  +----+ unreachable: back off; the life goes on
 //        |  +--> REGISTERING                  |
-//        +------------------------------------+ ABORTED or NOT_FOUND: this life is over
+//        +------------------------------------+ ABORTED or NOT_FOUND: this life is over; EndLife
 //   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or to Register INVALID_ARGUMENT or, for
 //   a second, ALREADY_EXISTS (another daemon has the name): on_fatal, then the end. ABORTED to
 //   Register (that daemon may be dead): back off. Leaving, and not registered: the end.
@@ -86,6 +86,10 @@ class NodeLife {
   Next OnSynced(const absl::Status& status, const v1::SyncNodeResponse& response, Instant sent,
                 Instant now);
 
+  // Ends this life, which the node has no more use for: it registers again, and the handler drops
+  // what it holds (FillRegistration, Restarted). No effect on a node that is not registered.
+  void EndLife();
+
  private:
   Next BackOff();
   Next Fatal(const absl::Status& status);
@@ -93,7 +97,7 @@ class NodeLife {
   Next AskForName(const absl::Status& status, Instant now);
   Next Unreachable(const absl::Status& status, Instant now);
   void Reached(Instant now);
-  Next EndLife(const absl::Status& status, Instant now);
+  Next LifeEnded(const absl::Status& status, Instant now);
 
   const Options options_;
   NodeHandler* const handler_;

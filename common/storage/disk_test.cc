@@ -12,6 +12,7 @@
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/sim_disk.h"
+#include "common/storage/space_probe.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
@@ -72,6 +73,18 @@ TEST_CASE("Disk: real and simulated, files and names", "[common][storage]") {
   CHECK_STATUS(disk->Remove(folder + "/two"), absl::StatusCode::kNotFound, "two");
   REQUIRE_OK(disk->Remove(folder));
   CHECK_STATUS(disk->List(folder), absl::StatusCode::kNotFound, folder);
+}
+
+TEST_CASE("ProbeSpace: room is there, or is not, and nothing is left of the question",
+          "[common][storage]") {
+  PosixDisk disk;
+  const std::string folder = testing::TestPath("probed");
+  CHECK_STATUS(ProbeSpace(folder, 1), absl::StatusCode::kNotFound, folder);
+  REQUIRE_OK(disk.MakeFolder(folder));
+  REQUIRE_OK(ProbeSpace(folder, 1 << 20));
+  CHECK_STATUS(ProbeSpace(folder, int64_t{1} << 62), absl::StatusCode::kResourceExhausted, folder);
+  REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> names, disk.List(folder));
+  CHECK(names.empty());
 }
 
 TEST_CASE("PosixDisk: no space is told apart from other failures", "[common][storage]") {

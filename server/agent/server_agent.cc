@@ -74,7 +74,10 @@ void ServerAgent::Stop() {
   if (capturer_.joinable()) capturer_.join();
 }
 
+// The life before is over. It is dropped now, so that nobody writes into the logs while they are
+// read again.
 void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
+  DropLife();
   if (!options_.stored) return;
   for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
 }
@@ -84,22 +87,48 @@ void ServerAgent::Registered(const v1::RegisterResponse& response) {
   options_.unclaimed->OnLiving({response.living_logs().begin(), response.living_logs().end()});
 }
 
-void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
+void ServerAgent::DropLife() {
+  NodeId node;
   {
     absl::MutexLock lock(&mutex_);
     if (!entries_.empty()) {
       LogWarning({}, "a new life begins: {} jobs of the last one are dropped", entries_.size());
     }
-    node_id_ = node_id;
-    incarnation_ = incarnation;
+    node = node_id_;
+    incarnation_ = Incarnation(0);  // What is still being made is of no life.
     entries_.clear();
     makes_.clear();
     captures_.clear();
     read_lease_ = Instant();
   }
-  if (options_.log != nullptr) options_.log->BeginLife(incarnation);
   options_.jobs->DropAll(absl::NotFoundError(
-      absl::StrCat(node_id, " has begun a new life and holds nothing of its last one")));
+      absl::StrCat(node, " has begun a new life and holds nothing of its last one")));
+}
+
+void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
+  DropLife();
+  {
+    absl::MutexLock lock(&mutex_);
+    node_id_ = node_id;
+    incarnation_ = incarnation;
+  }
+  if (options_.log != nullptr) options_.log->BeginLife(incarnation);
+}
+
+LogRecovery::Need ServerAgent::NeedOfNewLife() const {
+  absl::MutexLock lock(&mutex_);
+  bool failed = false;
+  bool alone = false;  // A job has nothing but what is here.
+  for (const auto& [job, entry] : entries_) {
+    const absl::Status failure = entry.job == nullptr ? entry.failure : entry.job->failure();
+    if (absl::IsUnavailable(failure)) {
+      failed = true;
+    } else if (entry.stage != Stage::kFailed) {
+      alone = alone || (entry.desired.durability() != v1::LOG && entry.desired.replicas() == 0);
+    }
+  }
+  if (!failed) return LogRecovery::Need::kNone;
+  return alone ? LogRecovery::Need::kLater : LogRecovery::Need::kNow;
 }
 
 void ServerAgent::FillState(v1::SyncNodeRequest& request) {

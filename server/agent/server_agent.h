@@ -37,6 +37,7 @@
 #include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
+#include "server/agent/log_recovery.h"
 #include "server/agent/table_source.h"
 #include "server/device/shard_device.h"
 #include "server/replication/replica_transport.h"
@@ -61,9 +62,9 @@ class ServerAgent final : public NodeHandler {
     std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
     // What becomes of logs that no living job needs. Null: they stay.
     UnclaimedLogs* unclaimed = nullptr;
-    TableSource* source = nullptr;                         // Null: nothing can be restored.
-    CheckpointSink* checkpoints = nullptr;                 // Null: checkpoints fail.
-    SnapshotLeases::Limits snapshots;                      // Of each job.
+    TableSource* source = nullptr;          // Null: nothing can be restored.
+    CheckpointSink* checkpoints = nullptr;  // Null: checkpoints fail.
+    SnapshotLeases::Limits snapshots;       // Of each job.
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
     std::function<void(Instant)> schedule_tick;  // As HeldJob's.
@@ -77,6 +78,10 @@ class ServerAgent final : public NodeHandler {
 
   void Start();
   void Stop();  // Lets the shards in the making be finished. Idempotent.
+
+  // Whether a log here has failed, and what a new life would cost (LogRecovery::Need): every job
+  // gets back what has a log or a replica elsewhere, nothing else.
+  LogRecovery::Need NeedOfNewLife() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void FillRegistration(v1::RegisterRequest& request) override;
   void Registered(const v1::RegisterResponse& response) override;
@@ -116,6 +121,7 @@ class ServerAgent final : public NodeHandler {
     ServerAgent* agent ABSL_GUARDED_BY(mutex) = nullptr;
   };
 
+  void DropLife() ABSL_LOCKS_EXCLUDED(mutex_);  // With all that it holds.
   // Decides what an entry needs next: shards, a routing table, a capture.
   void Progress(Entry& entry, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Perform(Work work);
@@ -150,7 +156,7 @@ class ServerAgent final : public NodeHandler {
   // The node agent's thread only.
   Instant state_filled_;  // When the last request was filled in.
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::CondVar ordered_;
   NodeId node_id_ ABSL_GUARDED_BY(mutex_);
   Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);

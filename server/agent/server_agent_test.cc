@@ -336,5 +336,29 @@ TEST_CASE("Server agent: a log that is asked for and not there is the job's fail
   CHECK_THAT(request.tables(0).failure().message(), Catch::Contains("this server keeps no log"));
 }
 
+TEST_CASE("Server agent: a new life is needed once a log has failed, if no job lives here alone",
+          "[server]") {
+  TestAgent node;
+  v1::TableAssignment logged = Whole(1, 1);
+  logged.set_durability(v1::LOG);
+  v1::TableAssignment other = Whole(1, 1, "other-2");
+  const auto replicas = GENERATE(0, 1);
+  other.set_replicas(replicas);
+  v1::SyncNodeResponse desired = Desired(logged);
+  *desired.add_tables() = other;
+  node.agent.TakeDesired(desired);
+  CHECK(node.agent.NeedOfNewLife() == LogRecovery::Need::kNone);
+  node.jobs.OnLogFailed("lenet-1", absl::ResourceExhaustedError("wal-1: no space"));
+  CHECK(node.agent.NeedOfNewLife() ==
+        (replicas == 0 ? LogRecovery::Need::kLater : LogRecovery::Need::kNow));
+  node.agent.TakeDesired(Desired(logged));
+  CHECK(node.agent.NeedOfNewLife() == LogRecovery::Need::kNow);
+
+  v1::RegisterRequest request;
+  node.agent.FillRegistration(request);
+  CHECK(node.jobs.All().empty());
+  CHECK(node.agent.NeedOfNewLife() == LogRecovery::Need::kNone);
+}
+
 }  // namespace
 }  // namespace capstan::server

@@ -37,18 +37,37 @@ absl::Status ServerLog::Open() {
     const auto job = std::make_shared<Job>();
     {
       const absl::MutexLock lock(&job->mutex);
-      absl::StatusOr<std::unique_ptr<JobLog>> log =
-          JobLog::Open(options_.disk, FolderOf(name), options_.job);
-      if (log.ok()) {
-        job->log = *std::move(log);
-      } else {
-        job->failure = log.status();
-      }
+      OpenJob(name, *job);
     }
     const absl::MutexLock lock(&mutex_);
     jobs_[name] = job;
   }
   return absl::OkStatus();
+}
+
+void ServerLog::OpenJob(const std::string& log, Job& job) {
+  absl::StatusOr<std::unique_ptr<JobLog>> opened =
+      JobLog::Open(options_.disk, FolderOf(log), options_.job);
+  job.failure = opened.status();
+  job.log = opened.ok() ? *std::move(opened) : nullptr;
+}
+
+void ServerLog::ReopenFailed() {
+  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const auto written = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return unwritten_.empty(); };
+    if (options_.execute == nullptr) mutex_.Await(absl::Condition(&written));
+    jobs = jobs_;
+  }
+  for (const auto& [log, job] : jobs) {
+    const absl::MutexLock lock(&job->mutex);
+    if (job->failure.ok()) continue;
+    job->log.reset();  // Its files are closed before they are opened again.
+    job->gone.clear();
+    job->lent.clear();
+    OpenJob(log, *job);
+  }
 }
 
 void ServerLog::Stop() {

@@ -67,6 +67,10 @@ class ServerLog final : public RecordSink {
   absl::Status Open();
   void Stop();  // Writes what is queued. Later calls are ignored. Idempotent.
 
+  // Reads the logs that have failed once more, when what was queued is written: those that can be
+  // read take records again, as after a restart of the process. REQUIRES: no job is held.
+  void ReopenFailed();
+
   // What is durable of all jobs, for RegisterRequest.
   std::vector<v1::StoredShard> Stored() const;
   // Logs that could not be read, by their names, and why. Each stays untouched until its job begins
@@ -124,6 +128,7 @@ class ServerLog final : public RecordSink {
     // What the log's batch was lent.
     std::vector<std::shared_ptr<const v1::ShardSnapshot>> lent ABSL_GUARDED_BY(mutex);
   };
+  void OpenJob(const std::string& log, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   // Of one job in a group: the last position of each shard.
   using Reached = absl::btree_map<ShardKey, std::pair<Term, Position>>;
 

@@ -279,6 +279,31 @@ TEST_CASE("ServerLog: a job whose log fails is told once; others go on", "[serve
   CHECK(f.Stored() == Strings{"job-1/0 1:0", "job-2/0 1:2"});
 }
 
+TEST_CASE("ServerLog: a log that has failed is read again, and takes records from there",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  for (const char* job : {"job-1", "job-2"}) f.log->Begin(job, kA, Term(1), Snapshot(0), nullptr);
+  f.log->Append("job-1", kA, Term(1), Record(1));
+  f.RunTasks();
+  f.disk.FailAt(f.disk.steps(), SimDisk::Fault::kDiskFull);
+  f.log->Append("job-1", kA, Term(1), Record(2));
+  f.RunTasks();
+  REQUIRE(f.failed.size() == 1);
+  CHECK_THAT(f.failed[0], Catch::Contains("no space left"));
+  f.log->ReopenFailed();
+  CHECK(f.Stored() == Strings{"job-1/0 1:1", "job-2/0 1:0"});
+  f.Logged();
+  f.log->Append("job-1", kA, Term(1), Record(2));
+  f.log->Append("job-2", kA, Term(1), Record(1));
+  f.RunTasks();
+  CHECK(f.failed.size() == 1);
+  CHECK(f.Logged() == Strings{"job-1/0 1:2", "job-2/0 1:1"});
+  f.disk.Crash(SimDisk::Unsynced::kLost);
+  f.Open();
+  CHECK(f.Stored() == Strings{"job-1/0 1:2", "job-2/0 1:1"});
+}
+
 TEST_CASE("ServerLog: the first thing that fails in a group is what is told", "[server][storage]") {
   size_t failed = 0;
   for (int step = 0; step < 4; ++step) {

@@ -1,0 +1,24 @@
+#include "common/storage/space_probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/storage/descriptor.h"
+#include "common/storage/disk_error.h"
+
+namespace capstan {
+
+absl::Status ProbeSpace(const std::string& folder, int64_t bytes) {
+  const std::string path = absl::StrCat(folder, "/.capstan-space-probe");
+  const Descriptor file(
+      open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.ok()) return DiskError("write into", folder);
+  unlink(path.c_str());  // The bytes go with the descriptor, whatever becomes of this process.
+  errno = posix_fallocate(file.get(), 0, bytes);
+  if (errno == 0) return absl::OkStatus();
+  return DiskError(absl::StrCat("take ", bytes, " bytes in"), folder);
+}
+
+}  // namespace capstan

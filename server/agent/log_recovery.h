@@ -1,0 +1,68 @@
+// LogRecovery: has a server begin a new life once the disk of its logs, which was full, has room.
+//
+// What a life has lost by a full disk it cannot get back: the scheduler counts it as dead for the
+// jobs concerned. A new life of the same process registers with what the logs hold, as after a
+// restart, and the jobs that wait for these logs go on.
+//
+//            LogFailed: no space                  the disk has room, and Need is kNow
+//   IDLE ----------------------------> WATCHING ---------------------------------------> begin_anew
+//    ^                                    |  Need is kNone                                   |
+//    '------------------------------------+----<------ (the pause doubles each time) --------'
+//
+// The disk is looked at every `pause_min`; a life that was begun anew within the last `pause_max`
+// makes the pause twice as long, so that a disk with hardly any room does not cost a life a second.
+// Thread safety: thread-safe, except that Start and Stop are one thread's. The functions of Options
+// are called by one thread, under no lock of this class.
+#ifndef CAPSTAN_SERVER_AGENT_LOG_RECOVERY_H_
+#define CAPSTAN_SERVER_AGENT_LOG_RECOVERY_H_
+
+#include <functional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace capstan::server {
+
+class LogRecovery {
+ public:
+  // Whether a new life is needed, and may begin: it costs every job what only this life holds.
+  enum class Need { kNone, kLater, kNow };
+
+  struct Options {
+    std::function<absl::Status()> probe;  // OK: the disk has room.
+    std::function<Need()> need;
+    std::function<void()> begin_anew;
+    absl::Duration pause_min = absl::Seconds(1);  // > 0.
+    absl::Duration pause_max = absl::Minutes(1);  // At least pause_min.
+  };
+
+  explicit LogRecovery(Options options);
+  ~LogRecovery();  // Stops.
+
+  void Start();
+  void Stop();  // Idempotent.
+
+  // A log cannot be written. No effect unless that is for want of space (kResourceExhausted).
+  void LogFailed(const absl::Status& status);
+
+ private:
+  void Run();
+  bool Watch();  // True: the watch is over.
+
+  const Options options_;
+  absl::Duration pause_;  // The thread's only, as is the next.
+  absl::Time begun_anew_ = absl::InfinitePast();
+  bool told_later_ = false;  // The thread's only.
+
+  absl::Mutex mutex_;
+  bool watching_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_AGENT_LOG_RECOVERY_H_
