@@ -21,7 +21,7 @@
 
 namespace capstan::scheduler {
 
-// A job that was accepted. Constant from its submission on.
+// A job that was accepted. Constant from its submission on, but for labels and note of `submitted`.
 struct AdmittedJob {
   JobPlan plan;                       // What the core sees.
   v1::JobSpec submitted;              // As its owner wrote it.

@@ -1,7 +1,7 @@
 // Admitted codec: an admitted job as a row of the store, so that a scheduler that is started again
 // needs neither the job file nor the data files.
 //
-//   "admitted/<id>"  written once, with the job's submission
+//   "admitted/<id>"  written with the job's submission, and with a change of its labels
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_ADMITTED_CODEC_H_

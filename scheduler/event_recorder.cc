@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/observability/log.h"
 #include "common/time/duration_text.h"
+#include "scheduler/core/job_history.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/membership.h"
 
@@ -54,6 +55,9 @@ void Log(const NodeJoined& e) {
 void Log(const NodeDied& e) {
   LogWarning({}, "{} (incarnation {}) is dead: {}", e.node, e.incarnation.value(), e.why);
 }
+// The death itself is told by NodeDied, the return by NodeJoined.
+void Log(const ServerLost&) {}
+void Log(const ServerReturned&) {}
 void Log(const ServerFailed& e) {
   LogWarning({.job = e.job}, "{} holds nothing of it any more: {}", e.node, e.why);
 }
@@ -158,24 +162,6 @@ void Warn(const JobId& job, const absl::Status& status) {
 }
 
 }  // namespace
-
-const JobId* JobOf(const Event& event) {
-  return std::visit(
-      [](const auto& e) -> const JobId* {
-        using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, NodeJoined> || std::is_same_v<E, NodeDied> ||
-                      std::is_same_v<E, SchedulerStalled> || std::is_same_v<E, SchedulerIsolated> ||
-                      std::is_same_v<E, IsolationEnded>) {
-          return nullptr;
-        } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied> ||
-                             std::is_same_v<E, ModelLeftToTask>) {
-          return &e.task.job;
-        } else {
-          return &e.job;
-        }
-      },
-      event);
-}
 
 void EventRecorder::Record(const RecordedEvent& recorded) {
   const AdmittedJob* job = recorded.job.get();

@@ -24,8 +24,6 @@ struct RecordedEvent {
   std::shared_ptr<const v1::JobStatus> status;  // JobStarted and JobEnded: at that moment.
 };
 
-const JobId* JobOf(const Event& event);  // Null: it is not about a job.
-
 class EventRecorder {
  public:
   // Writes a log line and what belongs into the job's files. A file that cannot be written is

@@ -31,6 +31,7 @@ constexpr char kExamples[] =
     "Examples:\n"
     "  capstan-scheduler --listen=0.0.0.0:7070 --data-dir=/var/lib/capstan\n"
     "  capstan-scheduler --listen=127.0.0.1:0 --port-file=/tmp/scheduler.address\n"
+    "  capstan-scheduler --data-dir=/var/lib/capstan --keep-jobs=200 --keep-jobs-for=720h\n"
     "  capstan-scheduler --config=/etc/capstan/scheduler.toml\n";
 constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 
@@ -39,6 +40,8 @@ struct Flags {
   std::string data_dir = "capstan-data";
   std::string lease = "3s";
   std::string sync_interval = "200ms";
+  int keep_jobs = 1000;
+  std::string keep_jobs_for;  // Empty: however old they are.
 };
 
 absl::StatusOr<absl::Duration> ParsePositive(const std::string& flag, const std::string& text) {
@@ -63,6 +66,14 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
         "--lease: got ", flags.lease, ", expected at least 4 times --sync-interval, ",
         flags.sync_interval, ": a node that syncs in time must not be taken for dead"));
   }
+  options.core.ended_jobs_max = static_cast<size_t>(flags.keep_jobs);
+  if (flags.keep_jobs_for.empty()) return options;
+  absl::Duration age;
+  if (!absl::ParseDuration(flags.keep_jobs_for, &age) || age <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("--keep-jobs-for: got \"", flags.keep_jobs_for,
+                                                   "\", expected a time such as 12h or 720h"));
+  }
+  options.core.ended_jobs_age = age;
   return options;
 }
 
@@ -136,6 +147,14 @@ int Main(int argc, char** argv) {
   app.add_option("--sync-interval", flags.sync_interval,
                  "Longest time that a sync without news is held")
       ->capture_default_str();
+  app.add_option("--keep-jobs", flags.keep_jobs,
+                 "Ended jobs that are remembered; the oldest are forgotten first. Their files stay")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--keep-jobs-for", flags.keep_jobs_for,
+                 "Ended jobs are forgotten this long after their end, as 720h; by default only for "
+                 "their number")
+      ->type_name("TIME");
   if (const std::optional<int> exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
   const auto options = MakeOptions(flags);
   if (!options.ok()) {

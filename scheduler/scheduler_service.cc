@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/net/grpc_status.h"
+#include "common/observability/log.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/staged_model.h"
 #include "common/types/staging.h"
@@ -172,7 +174,6 @@ v1::JobStatus SchedulerService::StatusOf(const JobView& view, StatusDetail detai
 }
 
 void SchedulerService::CollectEvents(Events events, Answers& answers) {
-  bool ended = false;
   for (Event& event : events) {
     if (const auto* left = std::get_if<JobLeft>(&event)) {
       if (const auto job = jobs_.find(left->job); job != jobs_.end()) {
@@ -183,12 +184,15 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     if (const auto* died = std::get_if<NodeDied>(&event)) {
       EndTie(died->node, died->incarnation, answers);
     }
+    if (const auto* checkpoint = std::get_if<CheckpointEnded>(&event);
+        checkpoint != nullptr && !checkpoint->why.empty() && checkpoint->id != CheckpointId(0)) {
+      answers.given_up.push_back(checkpoint->folder);
+    }
     RecordedEvent recorded{.event = std::move(event), .unix_ms = calendar_.UnixMs(clock_->Now())};
     const JobId* job = JobOf(recorded.event);
     const auto known = job == nullptr ? jobs_.end() : jobs_.find(*job);
     if (known != jobs_.end()) recorded.job = known->second;
     const bool ends = std::holds_alternative<JobEnded>(recorded.event);
-    ended = ended || ends;
     if (recorded.job != nullptr && (ends || std::holds_alternative<JobStarted>(recorded.event))) {
       if (const auto view = core_->Job(*job, clock_->Now()); view.ok()) {
         recorded.status =
@@ -197,8 +201,6 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     }
     answers.events.push_back(std::move(recorded));
   }
-  if (!ended) return;
-  absl::erase_if(jobs_, [this](const auto& entry) { return !core_->HasJob(entry.first); });
 }
 
 void SchedulerService::Collect(Actions actions, Answers& answers) {
@@ -254,7 +256,9 @@ void SchedulerService::Commit(Actions actions, Answers answers, std::vector<Stor
       EncodeChanges(*core_, actions.changes, {clock_->Now(), absl::Now()});
   for (const JobId& job : actions.changes.forgotten) writes.push_back(ForgetAdmitted(job));
   for (StoreWrite& write : also) writes.push_back(std::move(write));
+  const absl::btree_set<JobId> forgotten = actions.changes.forgotten;
   Collect(std::move(actions), answers);
+  for (const JobId& job : forgotten) jobs_.erase(job);
   if (core_->NextDeadline() < timer_deadline_) timer_changed_.Signal();
   const auto said = std::make_shared<Answers>(std::move(answers));
   commits_.Push(std::move(writes),
@@ -310,6 +314,9 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
   for (Answers::Manifest& manifest : answers.manifests) {
     manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });
   }
+  for (const std::string& folder : answers.given_up) {
+    manifests_.Post([this, folder] { RemoveGivenUp(folder); });
+  }
   for (const JobId& job : answers.removals) {
     manifests_.Post([this, job] { RemoveCheckpointsOf(job); });
   }
@@ -349,6 +356,16 @@ void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJ
   Actions actions;
   core_->CheckpointPublished(publish.job, publish.id, status, clock_->Now(), actions);
   Commit(std::move(actions), {});
+}
+
+// A server that is late may make the folder again; then it goes with the next complete checkpoint.
+void SchedulerService::RemoveGivenUp(const std::string& folder) {
+  absl::MutexLock removing(&removal_mutex_);
+  const absl::Status removed = RemoveCheckpoint(disk_, folder);
+  if (!removed.ok()) {
+    LogWarning({}, "what is left of a checkpoint that was given up stays: {}",
+               std::string(removed.message()));
+  }
 }
 
 void SchedulerService::RemoveCheckpointsOf(const JobId& job) {

@@ -92,6 +92,12 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* context,
                                     const v1::StopJobRequest* request,
                                     v1::StopJobResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
+  grpc::ServerUnaryReactor* AnnotateJob(grpc::CallbackServerContext* context,
+                                        const v1::AnnotateJobRequest* request,
+                                        v1::AnnotateJobResponse* response) override;
   grpc::ServerUnaryReactor* ExportJob(grpc::CallbackServerContext* context,
                                       const v1::ExportJobRequest* request,
                                       v1::ExportJobResponse* response) override;
@@ -177,6 +183,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // Not OK: the call is still to be answered, with that.
   absl::Status BeginExport(const v1::ExportJobRequest& request,
                            const Call<v1::ExportJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Not OK: nothing has changed. Errors: those of AnnotateJob.
+  absl::Status Annotate(const v1::AnnotateJobRequest& request, v1::AnnotateJobResponse& response,
+                        std::vector<StoreWrite>& writes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // kUnavailable once stopped, or when the state cannot be written.
   absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -185,6 +194,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void Publish(const CheckpointPublish& publish, const AdmittedJob& job)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Publish(const ModelPublish& publish) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The checkpoint in that folder was given up, and can never become complete.
+  void RemoveGivenUp(const std::string& folder) ABSL_LOCKS_EXCLUDED(removal_mutex_);
   void RemoveCheckpointsOf(const JobId& job) ABSL_LOCKS_EXCLUDED(mutex_, removal_mutex_);
 
   // Constant after construction.

@@ -60,7 +60,8 @@ struct SchedulerService::Answers {
   std::vector<Checkpoint> checkpoints;
   std::vector<Snapshot> snapshots;
   std::vector<Manifest> manifests;
-  std::vector<JobId> removals;  // Jobs whose older checkpoints may go.
+  std::vector<std::string> given_up;  // Folders of checkpoints that can never become complete.
+  std::vector<JobId> removals;        // Jobs whose older checkpoints may go.
   std::vector<ModelPublish> models;
   std::vector<Left> left;
   std::vector<RecordedEvent> events;

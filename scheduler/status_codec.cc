@@ -62,6 +62,15 @@ v1::Objective EncodeObjective(Objective objective) {
   return v1::CLASSES;
 }
 
+void EncodeEvent(const JobEvent& event, const Calendar& calendar, v1::JobEvent& out) {
+  out.set_kind(static_cast<v1::JobEvent::Kind>(event.kind));  // The same numbers.
+  out.set_node_id(event.node);
+  out.set_text(event.text);
+  out.set_unix_ms(calendar.UnixMs(event.last));
+  out.set_first_unix_ms(calendar.UnixMs(event.first));
+  out.set_count(event.count);
+}
+
 }  // namespace
 
 v1::JobState EncodeJobState(JobState state) {
@@ -122,8 +131,12 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   out.set_restarts(view.restarts);
   out.set_output_directory(job.output_directory);
   if (view.phase) out.set_phase(PhaseName(*view.phase));
+  *out.mutable_labels() = job.submitted.labels();
+  out.set_note(job.submitted.note());
   if (detail == StatusDetail::kList) return;
   for (const EpochResult& result : view.results) EncodeEpochResult(result, *out.add_results());
+  for (const JobEvent& event : view.events) EncodeEvent(event, calendar, *out.add_events());
+  out.set_events_forgotten(view.events_forgotten);
   for (const TaskView& task : view.tasks) EncodeTaskStatus(task, now, *out.add_tasks());
   *out.mutable_spec() = job.submitted;
   *out.mutable_effective_spec() = job.spec;

@@ -29,7 +29,7 @@ class Calendar {
 v1::JobState EncodeJobState(JobState state);
 void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out);
 
-// Of a list: without tasks, results and spec. Whole: with them.
+// Of a list: without tasks, results, events and spec. Whole: with them.
 enum class StatusDetail { kList, kWhole };
 void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar,
                      Instant now, StatusDetail detail, v1::JobStatus& out);

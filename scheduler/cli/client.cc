@@ -109,6 +109,17 @@ absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& 
   return Ask<v1::StopJobResponse>(&v1::Scheduler::Stub::StopJob, request, kCallTimeout);
 }
 
+absl::StatusOr<v1::DeleteJobResponse> SchedulerClient::DeleteJob(const std::string& job_id) {
+  v1::DeleteJobRequest request;
+  request.set_job_id(job_id);
+  return Ask<v1::DeleteJobResponse>(&v1::Scheduler::Stub::DeleteJob, request, kCallTimeout);
+}
+
+absl::StatusOr<v1::AnnotateJobResponse> SchedulerClient::AnnotateJob(
+    const v1::AnnotateJobRequest& request) {
+  return Ask<v1::AnnotateJobResponse>(&v1::Scheduler::Stub::AnnotateJob, request, kCallTimeout);
+}
+
 absl::StatusOr<v1::ExportJobResponse> SchedulerClient::ExportJob(
     const v1::ExportJobRequest& request) {
   return Ask<v1::ExportJobResponse>(&v1::Scheduler::Stub::ExportJob, request, kCallTimeout);

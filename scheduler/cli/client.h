@@ -35,6 +35,8 @@ class SchedulerClient {
   absl::StatusOr<v1::JobStatus> WaitJob(const std::string& job_id, uint64_t revision,
                                         absl::Duration wait);
   absl::StatusOr<v1::StopJobResponse> StopJob(const std::string& job_id);
+  absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const std::string& job_id);
+  absl::StatusOr<v1::AnnotateJobResponse> AnnotateJob(const v1::AnnotateJobRequest& request);
   absl::StatusOr<v1::ExportJobResponse> ExportJob(const v1::ExportJobRequest& request);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::GetTablesResponse> GetTables(const std::string& job_id);

@@ -25,7 +25,9 @@ CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string
                      "the running local cluster (see `capstan config show`)")
         ->type_name("HOST:PORT");
   }
-  command->add_option("-o,--output", line.flags.output, "Form of the output: table or json")
+  command
+      ->add_option("-o,--output", line.flags.output,
+                   "Form of the output: table, wide (more columns, in lists of jobs) or json")
       ->type_name("FORM");
   command->callback([&line, run = std::move(run)] {
     line.run = [&line, run] {

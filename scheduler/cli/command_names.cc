@@ -12,10 +12,11 @@ namespace {
 
 // Words of other command lines, and what they are called here.
 constexpr std::pair<const char*, const char*> kSynonyms[] = {
-    {"ls", "list"},       {"ps", "list"},     {"get", "list"}, {"show", "describe"},
-    {"info", "describe"}, {"kill", "stop"},   {"rm", "stop"},  {"cancel", "stop"},
-    {"run", "submit"},    {"tail", "logs"},   {"start", "up"}, {"stop", "down"},
-    {"create", "save"},   {"load", "restore"}};
+    {"ls", "list"},       {"ps", "list"},      {"get", "list"},      {"show", "describe"},
+    {"info", "describe"}, {"kill", "stop"},    {"rm", "delete"},     {"cancel", "stop"},
+    {"run", "submit"},    {"tail", "logs"},    {"start", "up"},      {"stop", "down"},
+    {"create", "save"},   {"load", "restore"}, {"remove", "delete"}, {"annotate", "label"},
+    {"note", "label"}};
 
 std::vector<std::string> NamesIn(const CLI::App& group) {
   std::vector<std::string> names;

@@ -11,6 +11,7 @@
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/job_records_command.h"
 #include "scheduler/cli/submit.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_selection.h"
@@ -23,6 +24,8 @@ namespace {
 struct SubmitArguments {
   std::string file;
   std::vector<std::string> overrides;
+  std::vector<std::string> labels;
+  std::string note;
   bool no_wait = false;
   bool replace_model = false;
   bool skip_data_check = false;
@@ -32,9 +35,20 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   const auto spec = LoadCheckedJob(arguments.file, arguments.overrides,
                                    arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
-  SchedulerClient scheduler(settings.scheduler);
   v1::SubmitJobRequest request;
   *request.mutable_spec() = *spec;
+  v1::AnnotateJobRequest labels;
+  if (const absl::Status status = AddLabels(arguments.labels, labels); !status.ok()) {
+    return Fail(status);
+  }
+  for (const auto& [key, value] : labels.set_labels()) {
+    (*request.mutable_spec()->mutable_labels())[key] = value;
+  }
+  for (const std::string& key : labels.remove_labels()) {
+    request.mutable_spec()->mutable_labels()->erase(key);
+  }
+  if (!arguments.note.empty()) request.mutable_spec()->set_note(arguments.note);
+  SchedulerClient scheduler(settings.scheduler);
   request.set_replace_model(arguments.replace_model);
   const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
@@ -60,7 +74,9 @@ int List(const Settings& settings, const JobSelection& selection) {
   auto jobs = scheduler.ListJobs();
   if (!jobs.ok()) return Fail(jobs.status());
   if (const absl::Status status = SelectJobs(selection, *jobs); !status.ok()) return Fail(status);
-  Print(settings.format() == OutputFormat::kJson ? ToJson(*jobs) : JobTable(*jobs, absl::Now()));
+  Print(settings.format() == OutputFormat::kJson
+            ? ToJson(*jobs)
+            : JobTable(*jobs, absl::Now(), settings.is_wide() ? Columns::kWide : Columns::kNarrow));
   return kExitDone;
 }
 
@@ -70,7 +86,9 @@ int ShowStatus(const Settings& settings, const std::string& job_id) {
   if (!job.ok()) return Fail(job.status());
   v1::ListJobsResponse one;
   *one.add_jobs() = *job;
-  Print(settings.format() == OutputFormat::kJson ? ToJson(*job) : JobTable(one, absl::Now()));
+  Print(settings.format() == OutputFormat::kJson
+            ? ToJson(*job)
+            : JobTable(one, absl::Now(), settings.is_wide() ? Columns::kWide : Columns::kNarrow));
   return kExitDone;
 }
 
@@ -162,6 +180,14 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
       ->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
+  submit
+      ->add_option("--label", arguments->labels,
+                   "KEY=VALUE, beside those of the job file (KEY-: without that one); may be "
+                   "repeated")
+      ->type_name("LABEL")
+      ->allow_extra_args(false);
+  submit->add_option("--note", arguments->note, "Free text that the job has for people")
+      ->type_name("TEXT");
   submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
   submit->add_flag("--replace", arguments->replace_model,
                    "Where the output folder holds a model already: replace it at the job's end. "
@@ -176,7 +202,9 @@ void AddList(CLI::App& job, CommandLine& line) {
       job, "list", "The jobs, in the order of submission unless told otherwise",
       "  capstan job list\n"
       "  capstan job list --state running --state pending\n"
-      "  capstan job list --name lenet --sort ended --last 10 -o json",
+      "  capstan job list --label team=ads -o wide\n"
+      "  capstan job list --name lenet --sort ended --last 10 -o json\n"
+      "-o wide adds when each was submitted and ended, its output folder, labels and note.",
       line, [selection](const Settings& settings) { return List(settings, *selection); });
   list->add_option("--state", selection->states,
                    "Only jobs in this state: pending, running, succeeded, stopped or failed; may "
@@ -185,6 +213,10 @@ void AddList(CLI::App& job, CommandLine& line) {
       ->allow_extra_args(false);
   list->add_option("--name", selection->name, "Only jobs whose id contains this")
       ->type_name("TEXT");
+  list->add_option("--label", selection->labels,
+                   "Only jobs with this label (KEY, or KEY=VALUE); may be repeated")
+      ->type_name("LABEL")
+      ->allow_extra_args(false);
   list->add_option("--sort", selection->sort,
                    "submitted, ended (those that go on come last), name or state")
       ->type_name("ORDER")
@@ -220,6 +252,7 @@ void AddJobCommands(CLI::App& job, CommandLine& line) {
                 "  capstan job watch lenet-1\n  capstan job watch lenet-1 -o json   # only the end",
                 line, Watch);
   AddExport(job, line);
+  AddJobRecordsCommands(job, line);
   AddJobCommand(job, "stop", "Stop a job; what it has exported stays", "  capstan job stop lenet-1",
                 line, Stop);
 }

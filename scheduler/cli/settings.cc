@@ -47,10 +47,10 @@ absl::Status ParseConfigFile(const std::string& path, const std::string& text, S
 absl::Status Check(const Settings& settings) {
   CAPSTAN_RETURN_IF_ERROR(Annotate(ParseHostPort(settings.scheduler.value).status(),
                                    absl::StrCat("scheduler from ", settings.scheduler.origin)));
-  if (settings.output.value != "table" && settings.output.value != "json") {
+  if (settings.output.value != "table" && settings.output.value != "json" && !settings.is_wide()) {
     return absl::InvalidArgumentError(absl::StrCat("output from ", settings.output.origin,
                                                    ": got \"", settings.output.value,
-                                                   "\", expected table or json"));
+                                                   "\", expected table, wide or json"));
   }
   return absl::OkStatus();
 }

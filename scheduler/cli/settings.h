@@ -36,11 +36,12 @@ enum class OutputFormat { kTable, kJson };
 
 struct Settings {
   Setting scheduler;  // host:port
-  Setting output;     // "table" or "json"
+  Setting output;  // "table", "wide" (a table with more columns, where there are more) or "json".
 
   OutputFormat format() const {
     return output.value == "json" ? OutputFormat::kJson : OutputFormat::kTable;
   }
+  bool is_wide() const { return output.value == "wide"; }
 };
 
 struct SettingFlags {

@@ -64,7 +64,7 @@ TEST_CASE("Settings: a wrong value is named with the place where it stands", "[c
   CHECK_STATUS(resolve({.scheduler = "nohost"}), absl::StatusCode::kInvalidArgument,
                "scheduler from --scheduler: ");
   CHECK_STATUS(resolve({.output = "yaml"}), absl::StatusCode::kInvalidArgument,
-               "output from --output: got \"yaml\", expected table or json");
+               "output from --output: got \"yaml\", expected table, wide or json");
   session.files["/home/u/.config/capstan/config"] = "\nschedular = a:1\n";
   CHECK_STATUS(resolve({}), absl::StatusCode::kInvalidArgument,
                "/home/u/.config/capstan/config:2: unknown key \"schedular\", expected scheduler or "

@@ -126,13 +126,13 @@ void Checkpoints::OnReport(const NodeId& server, const CheckpointReport& report,
   }
   switch (report.state) {
     case CheckpointReport::State::kFailed:
-      return Abandon(absl::StrCat(server, ": ", report.error));
+      return Abandon(absl::StrCat(server, ": ", report.error), server);
     case CheckpointReport::State::kCaptured:
       known->second = Progress::kCaptured;
       break;
     case CheckpointReport::State::kWritten:
       if (std::string wrong = TakeParts(server, report.parts); !wrong.empty()) {
-        return Abandon(absl::StrCat(server, ": ", wrong));
+        return Abandon(absl::StrCat(server, ": ", wrong), server);
       }
       known->second = Progress::kWritten;
       break;
@@ -184,17 +184,18 @@ void Checkpoints::OnRouting(const Routing& routing) {
 void Checkpoints::OnServerDied(const NodeId& server) {
   // Also if it has written: its next life would capture again, over what is there.
   const bool awaited = IsCapturing() || state_ == State::kWriting;
-  if (awaited && progress_.contains(server)) Abandon(absl::StrCat(server, " is gone"));
+  if (awaited && progress_.contains(server)) Abandon(absl::StrCat(server, " is gone"), server);
 }
 
 void Checkpoints::Tick(Instant now) {
   if (now < Limit()) return;
   Abandon(absl::StrCat(Awaited(), IsCapturing() ? " has not copied" : " has not written",
-                       " its part in time"));
+                       " its part in time"),
+          Awaited());
 }
 
-void Checkpoints::Abandon(const std::string& why) {
-  if (!IsIdle()) End(why);
+void Checkpoints::Abandon(const std::string& why, const NodeId& node) {
+  if (!IsIdle()) End(why, node);
 }
 
 void Checkpoints::Published(CheckpointId id, const absl::Status& status) {
@@ -264,10 +265,10 @@ void Checkpoints::ForgetNewest() {
 
 // ---------------------------------------------------------------- ends
 
-void Checkpoints::End(const std::string& why) {
+void Checkpoints::End(const std::string& why, const NodeId& node) {
   if (IsCapturing()) TellSnapshot(why);
   state_ = State::kIdle;
-  if (writes_) ended_.push_back({job_, last_begun_, FolderOf(last_begun_), why});
+  if (writes_) ended_.push_back({job_, last_begun_, FolderOf(last_begun_), why, node});
   ++changes_;
 }
 

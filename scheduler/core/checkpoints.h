@@ -95,7 +95,8 @@ class Checkpoints {
   void OnReport(const NodeId& server, const CheckpointReport& report, Instant now);
   void OnRouting(const Routing& routing);  // The newest one.
   void OnServerDied(const NodeId& server);
-  void Abandon(const std::string& why);  // No effect if idle.
+  // `node`: whose part there is not. No effect if idle.
+  void Abandon(const std::string& why, const NodeId& node = {});
   void Published(CheckpointId id, const absl::Status& status);
   void Tick(Instant now);
   Instant Limit() const;  // Of Tick.
@@ -152,7 +153,7 @@ class Checkpoints {
   void AddToChain();
   std::string TakeParts(const NodeId& server, const std::vector<CheckpointPart>& parts);
   std::string FolderOf(CheckpointId id) const;
-  void End(const std::string& why);
+  void End(const std::string& why, const NodeId& node = {});
 
   const JobId job_;
   const bool bsp_;

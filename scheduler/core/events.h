@@ -63,6 +63,19 @@ struct NodeDied {
   Instant last_seen;  // No message of it came after that.
 };
 
+// A server that held shards of the job died.
+struct ServerLost {
+  JobId job;
+  NodeId node;
+  std::string why;
+};
+
+// A server that the job had lost has registered again.
+struct ServerReturned {
+  JobId job;
+  NodeId node;
+};
+
 // A live server has lost what it held of a job, as by a failed disk; its other jobs go on.
 struct ServerFailed {
   JobId job;
@@ -110,12 +123,25 @@ struct PhaseStarted {
   Epoch epoch;
 };
 
+// Shards whose primary was `from`, and is `to`. The same: it has restored them.
+struct PrimaryMove {
+  NodeId from;
+  NodeId to;
+  bool from_lives = false;
+  int shards = 0;
+};
+
 // Shards moved: servers died, joined or are drained, replicas were filled or dropped.
 struct RoutingChanged {
   JobId job;
   Generation generation;
-  int promoted = 0;  // Shards with a new primary.
-  int filling = 0;   // Replicas that are being filled.
+  int promoted = 0;                     // Shards with a new primary.
+  int filling = 0;                      // Replicas that are being filled.
+  std::vector<PrimaryMove> moves = {};  // Of the shards with a new primary.
+  int shards = 0;                       // Of the job.
+  int replicas = 0;                     // That the job asks for, of each.
+  int degraded = 0;                     // Shards with fewer in sync, and
+  int degraded_before = 0;              // how many there were in the table before.
 };
 
 // A task process is to be started on a worker daemon.
@@ -159,7 +185,8 @@ struct CheckpointEnded {
   JobId job;
   CheckpointId id;
   std::string folder;
-  std::string why;  // Empty: it is complete.
+  std::string why;   // Empty: it is complete.
+  NodeId node = {};  // Whose part there is not. Empty: no single one's.
 };
 
 // A snapshot can be read, or there is none.
@@ -200,11 +227,11 @@ struct JobLeft {
   Incarnation last;  // No life of its tasks is above that.
 };
 
-using Event =
-    std::variant<NodeJoined, NodeDied, ServerFailed, LinkDied, SchedulerStalled, SchedulerIsolated,
-                 IsolationEnded, JobSubmitted, JobStarted, PhaseStarted, RoutingChanged, TaskPlaced,
-                 TaskDied, Report, EpochDone, CheckpointEnded, SnapshotTaken, WentBack,
-                 ModelLeftToTask, ModelKept, JobEnded, JobLeft>;
+using Event = std::variant<NodeJoined, NodeDied, ServerLost, ServerReturned, ServerFailed, LinkDied,
+                           SchedulerStalled, SchedulerIsolated, IsolationEnded, JobSubmitted,
+                           JobStarted, PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report,
+                           EpochDone, CheckpointEnded, SnapshotTaken, WentBack, ModelLeftToTask,
+                           ModelKept, JobEnded, JobLeft>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -136,7 +136,8 @@ class JobRun {
   // ---- what the job wants
   bool ended() const { return state_ != JobState::kRunning; }
   JobState state() const { return state_; }
-  std::vector<Rank> UnplacedRanks() const;  // That want a task slot.
+  Instant ended_at() const { return ended_; }  // REQUIRES: ended().
+  std::vector<Rank> UnplacedRanks() const;     // That want a task slot.
   // Worker daemons that cannot reach a server of the job. Another is better, and none, too, while
   // tasks run elsewhere.
   absl::btree_set<NodeId> AvoidedWorkers() const { return links_.AvoidedWorkers(); }

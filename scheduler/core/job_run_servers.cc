@@ -27,6 +27,38 @@ absl::Duration BeginPause(int beginnings, absl::Duration wait) {
   return std::min({pause, kBeginPauseMax, wait / 4});
 }
 
+const ServerRef& PrimaryIn(const Routing& routing, const ShardRoute& route) {
+  return routing.servers[static_cast<size_t>(route.server)];
+}
+
+// Shards with fewer than `replicas` in sync.
+int CountDegraded(const Routing& routing, int replicas) {
+  return static_cast<int>(std::count_if(
+      routing.shards.begin(), routing.shards.end(), [replicas](const ShardRoute& route) {
+        return std::count_if(route.replicas.begin(), route.replicas.end(),
+                             [](const ReplicaRef& replica) { return replica.in_sync; }) < replicas;
+      }));
+}
+
+// Both tables have the same shards in the same order.
+std::vector<PrimaryMove> MovesBetween(const Routing& before, const Routing& after,
+                                      const ShardMap& shards) {
+  absl::btree_map<std::pair<NodeId, NodeId>, PrimaryMove> moves;
+  for (size_t i = 0; i < after.shards.size(); ++i) {
+    if (after.shards[i].term == before.shards[i].term) continue;
+    const ServerRef& from = PrimaryIn(before, before.shards[i]);
+    const ServerRef& to = PrimaryIn(after, after.shards[i]);
+    PrimaryMove& move = moves[{from.node, to.node}];
+    move.from = from.node;
+    move.to = to.node;
+    move.from_lives = shards.Lives(from);
+    ++move.shards;
+  }
+  std::vector<PrimaryMove> all;
+  for (const auto& [nodes, move] : moves) all.push_back(move);
+  return all;
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- facts
@@ -36,7 +68,10 @@ void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& 
   for (const DeadNode& dead : nodes) {
     // Once the model is in its place nobody needs the tables.
     if (phase_ != JobPhase::kFinishing) {
-      if (shards_.IsUsed(dead.node)) server_deaths_[dead.node] = dead.why;
+      if (shards_.IsUsed(dead.node)) {
+        server_deaths_[dead.node] = dead.why;
+        events.push_back(ServerLost{plan_.id, dead.node, dead.why});
+      }
       shards_.ServerDied(dead.node, dead.fenced_at);
       members_.Forget(dead.node);
     }
@@ -54,6 +89,7 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
                             bool draining, Instant now, Events& events) {
   if (ended()) return;
   shards_.SetServer(server, draining);
+  if (server_deaths_.contains(server.node)) events.push_back(ServerReturned{plan_.id, server.node});
   if (plan_.log) shards_.SetStored(server.node, stored, plan_.unique_id);
   ++decisions_;  // It will not register again only because this scheduler has forgotten it.
   Advance(now, events);
@@ -165,13 +201,20 @@ void JobRun::SettleShards(Instant now, Events& events) {
 
 void JobRun::TakeRouting(Instant now, Events& events) {
   if (!shards_.Settle(now)) return;
+  const std::shared_ptr<const Routing> before = routing_;
   routing_ = std::make_shared<const Routing>(shards_.routing());
   members_.SetPrimaries(shards_.Primaries(), now);
   checkpoints_.OnRouting(*routing_);
   ++desired_version_;
   ++revision_;
   for (const Rank rank : tasks_.Live()) changed_assignments_.insert(rank);
-  RoutingChanged changed{.job = plan_.id, .generation = routing_->generation};
+  RoutingChanged changed{.job = plan_.id,
+                         .generation = routing_->generation,
+                         .moves = MovesBetween(*before, *routing_, shards_),
+                         .shards = static_cast<int>(routing_->shards.size()),
+                         .replicas = plan_.replicas,
+                         .degraded = CountDegraded(*routing_, plan_.replicas),
+                         .degraded_before = CountDegraded(*before, plan_.replicas)};
   for (const ShardRoute& route : routing_->shards) {
     if (route.term == Term(routing_->generation.value())) ++changed.promoted;
     for (const ReplicaRef& replica : route.replicas) changed.filling += replica.in_sync ? 0 : 1;

@@ -211,10 +211,10 @@ absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, A
   } else if (!entry.stopped) {
     entry.stopped = true;
     entry.stopped_at = now;
-    ++entry.pending_revision;
+    ++entry.told_revision;
     queue_.Remove(job);
     queue_changed_ = true;
-    ended_.emplace(entry.number, job);
+    KeepEnded(entry);
     changed_jobs_.insert(job);
     actions.events.push_back(JobEnded{job, JobState::kStopped, {}});
   }
@@ -385,6 +385,9 @@ Instant SchedulerCore::NextDeadline() const {
   for (const CheckpointWait& wait : checkpoint_waits_) next = std::min(next, wait.until);
   for (const DrainWatch& watch : drain_watches_) next = std::min(next, watch.until);
   for (const auto& [number, job] : running_) next = std::min(next, RunOf(job)->NextDeadline());
+  if (!ended_by_time_.empty()) {
+    next = std::min(next, ended_by_time_.begin()->first + options_.ended_jobs_age);
+  }
   return next;
 }
 
@@ -401,7 +404,7 @@ JobRun* SchedulerCore::RunOf(const JobId& job) {
 }
 
 uint64_t SchedulerCore::RevisionOf(const JobEntry& entry) const {
-  return entry.pending_revision + (entry.run == nullptr ? 0 : entry.run->revision());
+  return entry.told_revision + (entry.run == nullptr ? 0 : entry.run->revision());
 }
 
 JobView SchedulerCore::ViewOf(const JobEntry& entry, Instant now) const {
@@ -420,6 +423,8 @@ JobView SchedulerCore::ViewOf(const JobEntry& entry, Instant now) const {
   }
   view.submitted = entry.submitted;
   view.revision = RevisionOf(entry);
+  view.events = entry.history.events();
+  view.events_forgotten = entry.history.forgotten();
   return view;
 }
 

@@ -37,6 +37,7 @@
 #include "scheduler/core/checkpoints.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/folders/job_folders.h"
+#include "scheduler/core/job_history.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_queue.h"
 #include "scheduler/core/job_run.h"
@@ -63,6 +64,7 @@ struct Actions {
   std::vector<SnapshotReply> snapshot_replies;
   std::vector<DrainReply> drain_replies;
   Events events;
+  size_t events_noted = 0;  // Of those, in the histories of their jobs. The core's own.
 };
 
 class SchedulerCore {
@@ -79,7 +81,9 @@ class SchedulerCore {
     absl::Duration broken_limit = absl::Milliseconds(500);  // At least read_lease.
     JobRun::Options job;                                    // job.tasks.lease is set to `lease`.
     Incarnation first_incarnation{1};                       // Of a cluster's first scheduler.
-    size_t ended_jobs_max = 1000;                           // History: the oldest are forgotten.
+    // Ended jobs that are remembered, at most so many and for so long; the oldest are forgotten.
+    size_t ended_jobs_max = 1000;
+    absl::Duration ended_jobs_age = absl::InfiniteDuration();
     size_t watches_max =
         10000;  // Held GetJob, DrainNode, and SaveCheckpoint with OpenSnapshot calls, each.
     // Progress that tasks would report again is written this often, if nothing else is.
@@ -118,6 +122,9 @@ class SchedulerCore {
   std::string WhyTooSmall(const JobId& job, Instant now) const;
   // Errors: kNotFound.
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
+  // Forgets a job that has ended.
+  // Errors: kNotFound.   kFailedPrecondition  it has not ended.
+  absl::Status DeleteJob(const JobId& job, Instant now, Actions& actions);
   // Answers once the job's revision is above `after_revision`, or after `limit`.
   // Errors: kNotFound.   kResourceExhausted  watches_max calls are held.
   absl::Status WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision,
@@ -202,8 +209,9 @@ class SchedulerCore {
     bool stopped = false;         // Before it started.
     Instant stopped_at;
     std::optional<RestoreFrom> restore;  // Where it begins.
+    JobHistory history;
     std::string why_pending;
-    uint64_t pending_revision = 1;
+    uint64_t told_revision = 1;    // Of why_pending and of history.
     uint64_t desired_version = 0;  // Of run, as taken into the nodes' desired states.
 
     // Of run, as named in Changes last.
@@ -214,7 +222,7 @@ class SchedulerCore {
 
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(number, submitted, stopped, stopped_at, pending_revision, restore);
+      archive(number, submitted, stopped, stopped_at, told_revision, restore, history);
     }
   };
   // What a node should hold, in short; the reply spells it out.
@@ -270,7 +278,12 @@ class SchedulerCore {
   void NoteStall(Instant now, Actions& actions);
   // After every message, in this order.
   void Settle(Instant now, Actions& actions);
-  void NoteEnded(Actions& actions);
+  void NoteEnded(Instant now, Actions& actions);
+  void NoteHistory(Instant now, Actions& actions);
+  static Instant EndOf(const JobEntry& entry);  // REQUIRES: it has ended.
+  void KeepEnded(const JobEntry& entry);
+  void ForgetOldest(Instant now, Actions& actions);
+  void Forget(JobId job, Actions& actions);  // REQUIRES: it has ended.
   void ReleaseSlots(Actions& actions);
   void NoteLeft(Actions& actions);
   void MoveTasks(Instant now, Actions& actions);
@@ -331,6 +344,8 @@ class SchedulerCore {
   absl::btree_map<JobId, JobEntry> jobs_;
   absl::btree_map<uint64_t, JobId> running_;  // By number.
   absl::btree_map<uint64_t, JobId> ended_;    // By number; at most ended_jobs_max.
+  // The same by the time of their end, each with its number.
+  absl::btree_set<std::pair<Instant, uint64_t>> ended_by_time_;
   absl::btree_set<JobId> leaving_;            // Of those, whose tasks may still run.
   absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;

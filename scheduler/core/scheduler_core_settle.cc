@@ -10,7 +10,7 @@
 namespace capstan::scheduler {
 
 void SchedulerCore::Settle(Instant now, Actions& actions) {
-  NoteEnded(actions);
+  NoteEnded(now, actions);
   ReleaseSlots(actions);
   NoteLeft(actions);
   MoveTasks(now, actions);
@@ -18,6 +18,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   StartJobs(now, actions);
   ExplainPending();
   RefreshDesired();
+  NoteHistory(now, actions);
   AnswerChanged(actions);
   AnswerCheckpoints(actions);
   AnswerDrains(now, actions);
@@ -33,27 +34,16 @@ std::vector<SchedulerCore::JobEntry*> SchedulerCore::Running() {
   return entries;
 }
 
-void SchedulerCore::NoteEnded(Actions& actions) {
+void SchedulerCore::NoteEnded(Instant now, Actions& actions) {
   for (JobEntry* entry : Running()) {
     if (!entry->run->ended()) continue;
     running_.erase(entry->number);
-    ended_.emplace(entry->number, entry->plan.id);
+    KeepEnded(*entry);
     leaving_.insert(entry->plan.id);
     changed_jobs_.insert(entry->plan.id);
     desired_changed_ = true;
   }
-  while (ended_.size() > options_.ended_jobs_max) {
-    const JobId& oldest = ended_.begin()->second;
-    for (const Watch& watch : watches_) {
-      if (watch.job == oldest) actions.job_replies.push_back({watch.ticket, oldest});
-    }
-    std::erase_if(watches_, [&oldest](const Watch& watch) { return watch.job == oldest; });
-    actions.changes.forgotten.insert(oldest);
-    changed_jobs_.erase(oldest);
-    leaving_.erase(oldest);
-    jobs_.erase(oldest);
-    ended_.erase(ended_.begin());
-  }
+  ForgetOldest(now, actions);
 }
 
 // Tasks that their jobs do not want any more leave the desired states, and their calls are
@@ -200,7 +190,7 @@ void SchedulerCore::ExplainPending() {
     std::string why = queue_.WhyWaiting(job, supplies);
     if (why == entry.why_pending) continue;
     entry.why_pending = std::move(why);
-    ++entry.pending_revision;
+    ++entry.told_revision;
   }
 }
 
@@ -299,12 +289,12 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     const bool ended = entry.run == nullptr ? entry.stopped : entry.run->ended();
     // Reasons to wait that were seen and not written are fewer than this.
     if (entry.run == nullptr && !ended) {
-      entry.pending_revision += uint64_t{1} << 32;
+      entry.told_revision += uint64_t{1} << 32;
       changed_jobs_.insert(id);  // The next life adds to this one's.
     }
     if (entry.run != nullptr) entry.run->Restored(now, options_.rejoin);
     if (ended) {
-      ended_.emplace(entry.number, id);
+      KeepEnded(entry);
       if (entry.run != nullptr) leaving_.insert(id);  // The last life may not have told.
     } else if (entry.run == nullptr) {
       waiting.emplace(entry.number, &entry);

@@ -95,8 +95,9 @@ class ShardMap {
 
   // ---- what is
   const Routing& routing() const { return routing_; }
-  bool IsUsed(const NodeId& server) const;   // The table names it, in whatever life.
-  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
+  bool IsUsed(const NodeId& server) const;    // The table names it, in whatever life.
+  int CopiesOn(const NodeId& server) const;   // Primaries and replicas of its present life.
+  bool Lives(const ServerRef& server) const;  // This life of it, and it can hold the job's shards.
   // It is one of the last that held all of a shard that is lost: its log may be what is left of it.
   bool HeldLost(const NodeId& server) const;
   bool CanMoveFrom(const NodeId& server) const;  // Another server could take what is on it.
@@ -176,8 +177,7 @@ class ShardMap {
   };
 
   Generation Next() const { return generation_.Next(); }  // Of the table in the making.
-  bool Lives(const ServerRef& server) const;
-  bool IsDraining(const NodeId& server) const;  // Or avoided: it is to be left.
+  bool IsDraining(const NodeId& server) const;            // Or avoided: it is to be left.
   bool IsGood(const NodeId& server) const { return good_.contains(server); }
   bool IsServed(const Shard& shard) const { return !shard.lost && Lives(shard.primary); }
   Shard* Find(const ShardKey& key);
@@ -199,7 +199,7 @@ class ShardMap {
   void PlanMoves();
   bool StartMove(const NodeId& from, const NodeId& to, int64_t spread);
   void PlaceMissing();
-  bool PlaceOne(Shard& shard);               // False: no server can take one now.
+  bool PlaceOne(Shard& shard);  // False: no server can take one now.
   // Of shards whose log the server has begun itself, as of the table that it has applied.
   void ForgetWriters(const ServerRef& server, Generation applied);
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);

@@ -10,6 +10,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/job_history.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -53,6 +54,8 @@ struct JobView {
   std::string model_folder;                 // Where the model is, or will be written.
   std::optional<Instant> model_kept_until;  // It could not be written: the servers keep it.
   std::vector<TaskView> tasks;
+  std::vector<JobEvent> events;  // Oldest first; at most JobHistory::kEventsMax, the newest.
+  int64_t events_forgotten = 0;  // Older ones.
 };
 
 struct NodeView {

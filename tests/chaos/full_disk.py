@@ -9,8 +9,10 @@ output       A job whose model has no room in its output folder is refused. Wher
              while it trains, the servers keep the model, and `job export` gets it.
 logs         A server of a job with `durability: LOG` and `replicas: 1` cannot write its log any
              more: the scheduler names the file, and the replicas take over.
-logs_alone   Likewise without replicas: the job waits, and goes on once there is space and the
-             server was started again.
+logs_alone   Likewise without replicas: the job waits, and goes on once there is space. Nobody
+             starts the server again.
+
+Each of them is an event of its job, with the node and the disk, in `job describe` and `-o json`.
 
 Skipped, with the reason, where file systems may not be mounted.
 """
@@ -76,6 +78,23 @@ def expect(condition, what, live):
         sys.exit(f"WRONG: {what}")
 
 
+def event(live, job, kind, *words):
+    """The first event of that kind whose text has all the words, once it is there."""
+    def found():
+        for one in live.status(job).get("events", []):
+            if one["kind"] == kind and all(word in one["text"] for word in words):
+                return one
+        return None
+
+    one = cluster.until(f"an event {kind} of {job} with {words}", found,
+                        poll_seconds=cluster.CLI_POLL_SECONDS)
+    name = kind.lower().replace("_", " ")
+    described = live.run("job", "describe", job).stdout
+    expect(one["text"] in described and name in described, f"not described: {described}", live)
+    expect(int(one["unixMs"]) > 0, f"without a time: {one}", live)
+    return one
+
+
 def finish(live, job):
     status = live.wait(job, seconds=300)
     expect(status["state"] == "SUCCEEDED", f"{job}: {status}", live)
@@ -95,6 +114,13 @@ def checkpoints(live, text, expected):
     expect(FULL in refused.stderr and str(folder) in refused.stderr,
            f"does not name the disk: {refused.stderr}", live)
     print(f"checkpoints  full:  {refused.stderr.strip()}", flush=True)
+    full = event(live, job, "DISK_FULL", FULL, str(folder))
+    expect(full["nodeId"].startswith("server"), f"names no server: {full}", live)
+    whole = [str(path.parent) for path in folder.glob("*/checkpoint-*/manifest.pb")]
+    cluster.until("nothing is left of checkpoints that were given up",
+                  lambda: sorted(map(str, folder.glob("*/checkpoint-*"))) == sorted(whole))
+    print(f"checkpoints  event: {full['nodeId']}: {full['text']}; {len(whole)} whole are left, "
+          "nothing of the other", flush=True)
     before = live.iteration(job)
     live.wait_iteration(job, before + 20)
     live.free("checkpoints")
@@ -157,12 +183,17 @@ def logs(live, text, expected):
     job = live.submit(f"{text}durability: LOG", "replicated.textproto")
     live.wait_replicated(job)
     victim = fill_log(live, job)
+    full = event(live, job, "DISK_FULL", FULL, str(live.folder / victim))
+    expect(full["nodeId"] == victim, f"not of {victim}: {full}", live)
+    moved = event(live, job, "FAILOVER", f"of {victim} now")
+    event(live, job, "DEGRADED", "without a replica")
+    print(f"logs         event: {victim}: disk full; {moved['nodeId']}: {moved['text']}",
+          flush=True)
     got = finish(live, job)
     expect(got == expected, f"the model differs: {got}", live)
     print(f"logs         full:  {victim}'s replicas took over; the model's bits are the same",
           flush=True)
     live.free(victim)
-    live.restart(victim)
 
 
 def logs_alone(live, text, expected):
@@ -172,11 +203,16 @@ def logs_alone(live, text, expected):
     detail = live.status(job)["detail"]
     expect(victim in detail and "log" in detail, f"does not say what it waits for: {detail}", live)
     print(f"logs, alone  full:  {detail}", flush=True)
+    process = live.daemons[victim].process.pid
     live.free(victim)
-    live.restart(victim)
+    back = event(live, job, "SERVER_JOINED", "it is back")
+    expect(back["nodeId"] == victim, f"not of {victim}: {back}", live)
+    event(live, job, "FAILOVER", "held again")
     got = finish(live, job)
+    expect(live.daemons[victim].process.pid == process, f"{victim} was started again", live)
     expect(got == expected, f"the model differs: {got}", live)
-    print(f"logs, alone  freed: {victim} came back with its log; the model's bits are the same",
+    print(f"logs, alone  freed: {victim}, the same process, came back with its log; the "
+          "model's bits are the same",
           flush=True)
 
 

@@ -36,6 +36,15 @@ Before OrderOf(const std::string& sort) {
   return nullptr;
 }
 
+bool HasLabels(const v1::JobStatus& job, const std::vector<std::string>& labels) {
+  return std::all_of(labels.begin(), labels.end(), [&job](const std::string& label) {
+    const size_t mark = label.find('=');
+    const auto found = job.labels().find(label.substr(0, mark));
+    return found != job.labels().end() &&
+           (mark == std::string::npos || found->second == label.substr(mark + 1));
+  });
+}
+
 }  // namespace
 
 absl::Status SelectJobs(const JobSelection& selection, v1::ListJobsResponse& jobs) {
@@ -57,7 +66,10 @@ absl::Status SelectJobs(const JobSelection& selection, v1::ListJobsResponse& job
   for (v1::JobStatus& job : *jobs.mutable_jobs()) {
     const bool in_state =
         states.empty() || std::find(states.begin(), states.end(), job.state()) != states.end();
-    if (in_state && absl::StrContains(job.job_id(), selection.name)) kept.push_back(job);
+    if (in_state && absl::StrContains(job.job_id(), selection.name) &&
+        HasLabels(job, selection.labels)) {
+      kept.push_back(job);
+    }
   }
   std::stable_sort(kept.begin(), kept.end(), before);
   const size_t last = static_cast<size_t>(std::max(selection.last, 0));

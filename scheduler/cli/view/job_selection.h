@@ -15,6 +15,8 @@ namespace capstan::cli {
 struct JobSelection {
   std::vector<std::string> states;  // "RUNNING" or "running"; empty: every state.
   std::string name;                 // A part of the job's id; empty: any.
+  // "KEY=VALUE", or "KEY" with any value; a job has all of them. Empty: any job.
+  std::vector<std::string> labels;
   // "submitted", "ended" (the oldest first; those that go on come last), "name", "state" (as in
   // JobState, each by submission).
   std::string sort = "submitted";

@@ -42,6 +42,25 @@ TEST_CASE("SelectJobs: by state, name and number", "[cli]") {
   CHECK(Selected({.last = 100}).size() == 4);
 }
 
+TEST_CASE("SelectJobs: by labels, all of which a job must have", "[cli]") {
+  v1::ListJobsResponse jobs = Jobs();
+  (*jobs.mutable_jobs(0)->mutable_labels())["team"] = "ads";
+  (*jobs.mutable_jobs(0)->mutable_labels())["tier"] = "";
+  (*jobs.mutable_jobs(1)->mutable_labels())["team"] = "search";
+  const auto selected = [&jobs](const std::vector<std::string>& labels) {
+    v1::ListJobsResponse some = jobs;
+    REQUIRE_OK(SelectJobs({.labels = labels}, some));
+    Ids ids;
+    for (const v1::JobStatus& job : some.jobs()) ids.push_back(job.job_id());
+    return ids;
+  };
+  CHECK(selected({"team"}) == Ids{"mlp-1", "lenet-2"});
+  CHECK(selected({"team=ads"}) == Ids{"mlp-1"});
+  CHECK(selected({"team=ads", "tier="}) == Ids{"mlp-1"});
+  CHECK(selected({"team=ads", "tier=x"}).empty());
+  CHECK(selected({"tea"}).empty());
+}
+
 TEST_CASE("SelectJobs: each order", "[cli]") {
   CHECK(Selected({.sort = "name"}) == Ids{"a-4", "lenet-2", "mlp-1", "mlp-3"});
   CHECK(Selected({.sort = "ended"}) == Ids{"lenet-2", "mlp-1", "mlp-3", "a-4"});

@@ -1,6 +1,7 @@
 #include "scheduler/cli/view/job_view.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/time/duration_text.h"
+#include "scheduler/cli/view/event_view.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/text_table.h"
 
@@ -185,7 +187,12 @@ std::string DescribeWait(const v1::Wait& wait) {
   return text;
 }
 
-std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now) {
+std::string LabelsText(const v1::JobStatus& job) {
+  const std::map<std::string, std::string> sorted(job.labels().begin(), job.labels().end());
+  return absl::StrJoin(sorted, ",", absl::PairFormatter("="));
+}
+
+std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now, Columns shown) {
   if (jobs.jobs_size() == 0) return "No jobs. Submit one: capstan job submit FILE\n";
   const bool auc = AnyOf(jobs, v1::CLICKS), rmse = AnyOf(jobs, v1::RATINGS);
   std::vector<TextTable::Column> columns = {{"JOB"},
@@ -197,7 +204,12 @@ std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now) {
                                             {"ACCURACY", Align::kRight}};
   if (auc) columns.push_back({"TEST AUC", Align::kRight});
   if (rmse) columns.push_back({"TEST RMSE", Align::kRight});
-  columns.insert(columns.end(), {{"TIME", Align::kRight}, {"DETAIL"}});
+  columns.push_back({"TIME", Align::kRight});
+  const bool wide = shown == Columns::kWide;
+  if (wide) {
+    columns.insert(columns.end(), {{"SUBMITTED"}, {"ENDED"}, {"OUTPUT"}, {"LABELS"}, {"NOTE"}});
+  }
+  columns.push_back({"DETAIL"});
   TextTable table(columns);
   for (const v1::JobStatus& job : jobs.jobs()) {
     const bool trained = job.samples_done() > 0;
@@ -214,6 +226,11 @@ std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now) {
     if (auc) cells.push_back(tested != nullptr ? AucText(*tested) : "");
     if (rmse) cells.push_back(tested != nullptr ? RmseText(*tested) : "");
     cells.push_back(job.started_unix_ms() == 0 ? "" : DurationText(RunTime(job, now)));
+    if (wide) {
+      cells.insert(cells.end(), {TimeText(job.submitted_unix_ms()), TimeText(job.ended_unix_ms()),
+                                 PathOn(job.output_host(), job.output_directory()), LabelsText(job),
+                                 job.note()});
+    }
     cells.push_back(failure.empty() ? job.detail() : failure);
     table.AddRow(std::move(cells));
   }
@@ -227,6 +244,8 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   AddField(&text, "state", absl::StrCat(StateName(job.state()), phase));
   AddField(&text, "reason", DescribeFailure(job.failure()));
   AddField(&text, "detail", job.detail());
+  AddField(&text, "labels", LabelsText(job));
+  AddField(&text, "note", Printable(job.note()));
   AddField(&text, "mode", job.mode());
   AddField(&text, "submitted", TimeText(job.submitted_unix_ms()));
   if (job.started_unix_ms() != 0) {
@@ -264,6 +283,7 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   }
   if (job.tasks_size() > 0) absl::StrAppend(&text, "\n", TaskTable(job));
   if (job.results_size() > 0) absl::StrAppend(&text, "\n", ResultTable(job));
+  if (job.events_size() > 0) absl::StrAppend(&text, "\n", EventTable(job));
   return text;
 }
 

@@ -11,11 +11,17 @@
 
 namespace capstan::cli {
 
-// One row a job. With results (`job status`), also the newest AUC or RMSE of the test set.
-std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now);
+// One row a job. With results (`job status`), also the newest AUC or RMSE of the test set. kWide:
+// also when it was submitted and ended, its output folder, labels and note.
+enum class Columns { kNarrow, kWide };
+std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now,
+                     Columns columns = Columns::kNarrow);
+
+// "a=1,b=x", by key.
+std::string LabelsText(const v1::JobStatus& job);
 
 // Everything: state and reason, progress, the tasks and whom they wait for, results by epoch,
-// staleness seen, where the output lies.
+// staleness seen, where the output lies, and the events.
 std::string DescribeJob(const v1::JobStatus& job, absl::Time now);
 
 // What a task waits for, since when and at which iteration: "pull at iteration 122 from server-1

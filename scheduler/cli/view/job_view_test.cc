@@ -122,6 +122,29 @@ TEST_CASE("JobTable: a row a job, and a hint when there is none", "[cli]") {
         "free\n");
 }
 
+TEST_CASE("JobTable: a wide table has times, folder, labels and note", "[cli]") {
+  v1::ListJobsResponse jobs;
+  *jobs.add_jobs() = Parse<v1::JobStatus>(
+      "job_id: 'b-2' state: PENDING mode: 'bsp' epochs: 5 output_directory: '/out' "
+      "output_host: 'h1' labels { key: 'team' value: 'ads' } labels { key: 'a' value: '1' } "
+      "note: 'for the paper'");
+  CHECK(JobTable(jobs, absl::UnixEpoch(), Columns::kWide) ==
+        "JOB  STATE    MODE  EPOCH  DONE  LOSS  ACCURACY  TIME  SUBMITTED  ENDED  OUTPUT      "
+        "LABELS        NOTE           DETAIL\n"
+        "b-2  PENDING  bsp     0/5     -     -         -     -  -          -      /out on h1  "
+        "a=1,team=ads  for the paper  -\n");
+  const std::string described = DescribeJob(jobs.jobs(0), absl::UnixEpoch());
+  CHECK_THAT(described, Catch::Contains("labels     a=1,team=ads\nnote       for the paper\n"));
+}
+
+TEST_CASE("DescribeJob: the events come last", "[cli]") {
+  const auto job = Parse<v1::JobStatus>(
+      "job_id: 'a-1' events { kind: SERVER_LOST node_id: 's-1' text: 'it died' count: 1 }");
+  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()),
+             Catch::EndsWith("TIME  NODE  EVENT        TIMES  WHAT HAPPENED\n"
+                             "-     s-1   server lost      1  it died\n"));
+}
+
 TEST_CASE("DescribeRows: tells the share of rows that did not travel, if any are kept", "[cli]") {
   v1::JobStatus job = Running();
   CHECK(DescribeRows(job).empty());

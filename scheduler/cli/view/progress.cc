@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "scheduler/cli/view/event_view.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_view.h"
 #include "scheduler/cli/view/text_table.h"
@@ -129,6 +130,12 @@ ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {
     update.lines.push_back(absl::StrCat("a task was restarted (", restarts_told_, " of ",
                                         job.effective_spec().resources().max_restarts(),
                                         " allowed)"));
+  }
+  for (int i = 0; i < job.events_size(); ++i) {
+    const int64_t number = job.events_forgotten() + i;
+    if (number < events_told_) continue;
+    events_told_ = number + 1;
+    update.lines.push_back(EventLine(job.events(i)));
   }
   if (HasEnded(job.state())) return update;
   if (job.model_kept_until_unix_ms() != kept_told_) {

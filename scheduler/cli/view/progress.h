@@ -50,7 +50,8 @@ class ProgressView {
   std::string told_;  // State, phase and detail told last.
   int results_told_ = 0;
   int restarts_told_ = 0;
-  int64_t kept_told_ = 0;  // model_kept_until_unix_ms.
+  int64_t events_told_ = 0;  // Those not kept any more with them.
+  int64_t kept_told_ = 0;    // model_kept_until_unix_ms.
   bool line_told_ = false;
   Instant line_time_;
 };

@@ -109,6 +109,36 @@ TEST_CASE("ProgressView: that a model is kept is told once, with what to do", "[
   CHECK(view.Step(job, At(4)).lines.size() == 1);
 }
 
+TEST_CASE("ProgressView: each event is told once, also when older ones are forgotten", "[cli]") {
+  ProgressView view({.terminal = true});
+  v1::JobStatus job = Half();
+  const auto add = [&job](const char* node) {
+    v1::JobEvent& event = *job.add_events();
+    event.set_kind(v1::JobEvent::SERVER_LOST);
+    event.set_node_id(node);
+    event.set_text("it died");
+  };
+  const auto nodes = [&](int second) {
+    std::vector<std::string> told;
+    for (const std::string& line : view.Step(job, At(second)).lines) {
+      const size_t begin = line.find("server-");
+      if (begin != std::string::npos) told.push_back(line.substr(begin, 8));
+    }
+    return told;
+  };
+  add("server-1");
+  add("server-2");
+  CHECK(nodes(0) == Lines{"server-1", "server-2"});
+  CHECK(nodes(1) == Lines{});
+  add("server-3");
+  job.mutable_events()->DeleteSubrange(0, 1);
+  job.set_events_forgotten(1);
+  CHECK(nodes(2) == Lines{"server-3"});
+  add("server-4");
+  job.set_state(v1::FAILED);  // The last words of a job are told, too.
+  CHECK(nodes(3) == Lines{"server-4"});
+}
+
 TEST_CASE("ProgressView: restarts are told, and an ended job has no bar", "[cli]") {
   ProgressView view({.terminal = true});
   v1::JobStatus job = Half();

@@ -1,0 +1,81 @@
+// JobHistory: what went wrong with a job and how it was mended, for its owner; bounded.
+//
+// Equal events that follow each other are kept as one with a count, so that what fails again and
+// again does not push out the rest. The oldest events are forgotten first.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_HISTORY_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_HISTORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+
+namespace capstan::scheduler {
+
+// As in proto/scheduler.proto, with the same numbers.
+enum class JobEventKind {
+  kServerLost = 1,
+  kDiskFull,
+  kFailover,
+  kDegraded,
+  kReplicated,
+  kCheckpointFailed,
+  kTaskDied,
+  kTaskRestarted,
+  kLinkDied,
+  kWentBack,
+  kModelKept,
+  kServerJoined,
+  kShardsMoved,
+};
+
+struct JobEvent {
+  JobEventKind kind = JobEventKind::kServerLost;
+  NodeId node;       // Where it happened. Empty: no single node.
+  std::string text;  // One sentence; at most JobHistory::kTextBytesMax.
+  Instant first;     // When it happened first, and
+  Instant last;      // last.
+  int64_t count = 1;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(kind, node, text, first, last, count);
+  }
+};
+
+const JobId* JobOf(const Event& event);  // Null: it is not about a job.
+
+// What the owner of a job is to know of `event`; `first`, `last` and `count` are not set. Empty for
+// what is in the ordinary course of a job.
+std::vector<JobEvent> NotableIn(const Event& event);
+
+class JobHistory {
+ public:
+  static constexpr size_t kEventsMax = 100;
+  static constexpr size_t kTextBytesMax = 500;
+
+  // Returns whether the event was kept: that all replicas are there again is news only after some
+  // were missing.
+  bool Add(JobEvent event, Instant now);
+
+  const std::vector<JobEvent>& events() const { return events_; }  // Oldest first.
+  int64_t forgotten() const { return forgotten_; }                 // Older ones.
+
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(events_, forgotten_, degraded_);
+  }
+
+ private:
+  std::vector<JobEvent> events_;
+  int64_t forgotten_ = 0;
+  bool degraded_ = false;  // Replicas are missing, as told last.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_HISTORY_H_

@@ -1,0 +1,157 @@
+// What is remembered of jobs: events, labels and notes, until they are deleted.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/scheduler_service.h"
+#include "scheduler/testing/loopback.h"
+#include "scheduler/testing/small_job.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using testing::Loopback;
+
+v1::JobSpec Labelled(const Loopback& loopback) {
+  v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
+  (*spec.mutable_labels())["team"] = "ads";
+  spec.set_note("first try");
+  return spec;
+}
+
+absl::Status Delete(Loopback& loopback, const std::string& job, v1::DeleteJobResponse& response) {
+  v1::DeleteJobRequest request;
+  request.set_job_id(job);
+  return loopback.Ask(&v1::Scheduler::Stub::DeleteJob, request, &response);
+}
+
+void StopJob(Loopback& loopback, const std::string& job) {
+  v1::StopJobRequest stop;
+  stop.set_job_id(job);
+  v1::StopJobResponse stopped;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::StopJob, stop, &stopped));
+}
+
+TEST_CASE("Scheduler service: a full disk of a server is an event of its job, over restarts",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  loopback.Join(v1::SERVER, "server-2");
+  loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
+  CHECK(loopback.Get(job).events_size() == 0);
+  v1::SyncNodeRequest full;
+  v1::TableState& table = *full.add_tables();
+  table.set_job_id(job);
+  table.mutable_failure()->set_reason(v1::Failure::SERVER_LOST);
+  table.mutable_failure()->set_message("cannot write /logs/wal-1: No space left on device");
+  REQUIRE_OK(loopback.Sync(server, tables.generation(), full));
+
+  const v1::JobStatus status = loopback.Get(job);
+  REQUIRE(status.events_size() >= 1);
+  const v1::JobEvent& event = status.events(0);
+  CHECK(event.kind() == v1::JobEvent::DISK_FULL);
+  CHECK(event.node_id() == "server-1");
+  CHECK_THAT(event.text(), Catch::Contains("/logs/wal-1: No space left on device"));
+  CHECK(event.count() == 1);
+  const auto age = absl::Now() - absl::FromUnixMillis(event.unix_ms());
+  CHECK(age > -absl::Minutes(1));
+  CHECK(age < absl::Minutes(1));
+  CHECK(event.first_unix_ms() == event.unix_ms());
+
+  v1::ListJobsResponse jobs;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
+  CHECK(jobs.jobs(0).events_size() == 0);
+  loopback.Restart();
+  const v1::JobStatus after = loopback.Get(job);
+  REQUIRE(after.events_size() >= 1);
+  CHECK(after.events(0).text() == event.text());
+  CHECK(std::abs(after.events(0).unix_ms() - event.unix_ms()) < 1000);
+}
+
+TEST_CASE("Scheduler service: labels and note come with the job, can be changed, and stay",
+          "[scheduler]") {
+  Loopback loopback;
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(Labelled(loopback)));
+  v1::ListJobsResponse jobs;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
+  CHECK(jobs.jobs(0).labels().at("team") == "ads");
+  CHECK(jobs.jobs(0).note() == "first try");
+
+  v1::AnnotateJobRequest change;
+  change.set_job_id(job);
+  (*change.mutable_set_labels())["best"] = "yes";
+  change.add_remove_labels("team");
+  change.add_remove_labels("never-there");
+  v1::AnnotateJobResponse changed;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::AnnotateJob, change, &changed));
+  CHECK(changed.labels_size() == 1);
+  CHECK(changed.note() == "first try");
+  change.set_note("");
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::AnnotateJob, change, &changed));
+  CHECK(changed.note().empty());
+
+  v1::AnnotateJobRequest wrong;
+  wrong.set_job_id(job);
+  (*wrong.mutable_set_labels())["no blank"] = "";
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::AnnotateJob, wrong, &changed),
+               absl::StatusCode::kInvalidArgument, "labels: got the key \"no blank\"");
+  wrong.set_job_id("nobody-9");
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::AnnotateJob, wrong, &changed),
+               absl::StatusCode::kNotFound, "there is no job \"nobody-9\"");
+
+  loopback.Restart();
+  const v1::JobStatus status = loopback.Get(job);
+  REQUIRE(status.labels_size() == 1);
+  CHECK(status.labels().at("best") == "yes");
+  // Submitted again it has them, too.
+  CHECK(status.spec().labels().at("best") == "yes");
+}
+
+TEST_CASE("Scheduler service: a deleted job is gone for good, and its files stay", "[scheduler]") {
+  Loopback loopback;
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(Labelled(loopback)));
+  REQUIRE_OK_AND_ASSIGN(const std::string other, loopback.Submit(Labelled(loopback)));
+  v1::DeleteJobResponse deleted;
+  CHECK_STATUS(Delete(loopback, job, deleted), absl::StatusCode::kFailedPrecondition,
+               "expected a job that has ended; stop it first");
+  StopJob(loopback, job);
+  REQUIRE_OK(Delete(loopback, job, deleted));
+  CHECK(deleted.output_directory() == loopback.folder.path() + "/jobs/" + job);
+  CHECK(std::filesystem::exists(deleted.output_directory()));
+  CHECK_STATUS(Delete(loopback, job, deleted), absl::StatusCode::kNotFound, job);
+  loopback.Restart();
+  v1::ListJobsResponse jobs;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
+  REQUIRE(jobs.jobs_size() == 1);
+  CHECK(jobs.jobs(0).job_id() == other);
+  const StoreRows rows = loopback.store.Load().value();
+  for (const auto& [key, value] : rows) CHECK_THAT(key, !Catch::EndsWith("/" + job));
+}
+
+TEST_CASE("Scheduler service: old jobs go by number, rows and all", "[scheduler]") {
+  Loopback loopback;
+  loopback.Stop();
+  loopback.options.core.ended_jobs_max = 1;
+  loopback.Start();
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(Labelled(loopback)));
+    StopJob(loopback, job);
+  }
+  REQUIRE_OK_AND_ASSIGN(const std::string last, loopback.Submit(Labelled(loopback)));
+  v1::ListJobsResponse jobs;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
+  REQUIRE(jobs.jobs_size() == 2);
+  CHECK(jobs.jobs(0).job_id() == "small-3");
+  const StoreRows rows = loopback.store.Load().value();
+  CHECK_FALSE(rows.contains("admitted/small-1"));
+  CHECK(rows.contains("admitted/small-3"));
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
