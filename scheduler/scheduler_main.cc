@@ -2,6 +2,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Formatter.hpp>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "scheduler/job_files_service.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/store/sqlite_store.h"
+#include "scheduler/task_logs/task_logs_service.h"
 #include "scheduler/write_file.h"
 
 namespace capstan::scheduler {
@@ -41,6 +43,7 @@ struct Flags {
   std::string lease = "3s";
   std::string sync_interval = "200ms";
   int keep_jobs = 1000;
+  int keep_logs_mib = 1024;
   std::string keep_jobs_for;  // Empty: however old they are.
 };
 
@@ -104,19 +107,24 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   const SteadyClock clock;
   Fatal fatal;
   options.on_fatal = [&fatal](const absl::Status& status) { fatal.Happened(status); };
-  CAPSTAN_ASSIGN_OR_RETURN(const auto service,
-                           SchedulerService::Open(options, store.get(), &clock));
+  std::unique_ptr<SchedulerService> service;
+  TaskLogsService logs({.folder = options.data_folder + "/task-logs",
+                        .bytes_max = int64_t{flags.keep_logs_mib} << 20},
+                       [&service](const JobId& job) { return service->HasJob(job); });
+  options.on_forgotten = [&logs](const JobId& job) { logs.Forget(job); };
+  CAPSTAN_ASSIGN_OR_RETURN(service, SchedulerService::Open(options, store.get(), &clock));
   PosixDisk disk;
   JobFilesService files(
       &disk, &clock,
       {.may_write = [&](const std::string& folder) { return service->MayWriteInto(folder); },
        .may_read = [&](const std::string& folder) { return service->MayReadFrom(folder); }});
+  CAPSTAN_RETURN_IF_ERROR(logs.Start());
   service->Start();
   files.Start();
   CAPSTAN_ASSIGN_OR_RETURN(const auto server,
                            GrpcServer::Start({.listen = flags.daemon.listen,
                                               .reflection = flags.daemon.reflection,
-                                              .services = {service.get(), &files}}));
+                                              .services = {service.get(), &files, &logs}}));
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
   const std::string address = FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
   LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address,
@@ -129,6 +137,7 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   if (failure.ok()) LogInfo({}, "shuts down on signal {}", signal.value_or(0));
   service->Stop();
   files.Stop();
+  logs.Stop();
   server->Shutdown(kShutdownGrace);
   return failure.ok() ? failure : Annotate(failure, "the scheduler's state cannot be written");
 }
@@ -150,6 +159,11 @@ int Main(int argc, char** argv) {
   app.add_option("--keep-jobs", flags.keep_jobs,
                  "Ended jobs that are remembered; the oldest are forgotten first. Their files stay")
       ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--keep-logs-mib", flags.keep_logs_mib,
+                 "MiB of tasks' logs that are kept for the time when their worker is gone: the "
+                 "last MiB of each task; those of the job that wrote longest ago go first")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--keep-jobs-for", flags.keep_jobs_for,
                  "Ended jobs are forgotten this long after their end, as 720h; by default only for "

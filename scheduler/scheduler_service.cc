@@ -53,6 +53,7 @@ SchedulerService::SchedulerService(const Options& options, Store* store, const C
       hostname_(options.hostname),
       cluster_id_(std::move(cluster_id)),
       on_fatal_(options.on_fatal),
+      on_forgotten_(options.on_forgotten),
       clock_(clock),
       calendar_(clock->Now(), absl::Now()),
       admission_(kAdmissionsMax),
@@ -256,9 +257,9 @@ void SchedulerService::Commit(Actions actions, Answers answers, std::vector<Stor
       EncodeChanges(*core_, actions.changes, {clock_->Now(), absl::Now()});
   for (const JobId& job : actions.changes.forgotten) writes.push_back(ForgetAdmitted(job));
   for (StoreWrite& write : also) writes.push_back(std::move(write));
-  const absl::btree_set<JobId> forgotten = actions.changes.forgotten;
+  answers.forgotten = actions.changes.forgotten;
   Collect(std::move(actions), answers);
-  for (const JobId& job : forgotten) jobs_.erase(job);
+  for (const JobId& job : answers.forgotten) jobs_.erase(job);
   if (core_->NextDeadline() < timer_deadline_) timer_changed_.Signal();
   const auto said = std::make_shared<Answers>(std::move(answers));
   commits_.Push(std::move(writes),
@@ -273,6 +274,30 @@ void SchedulerService::Refuse(const Answers& answers, const absl::Status& why) {
   for (const Answers::Checkpoint& saved : answers.checkpoints) FinishWith(saved.call.reactor, why);
   for (const Answers::Snapshot& taken : answers.snapshots) FinishWith(taken.call.reactor, why);
   for (const Answers::Done& done : answers.done) FinishWith(done.reactor, why);
+}
+
+// What follows on the disk, and in logs that are kept.
+void SchedulerService::PostFileWork(Answers& answers) {
+  for (Answers::Manifest& manifest : answers.manifests) {
+    manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });
+  }
+  if (on_forgotten_) {
+    for (const JobId& job : answers.forgotten) on_forgotten_(job);
+  }
+  for (const std::string& folder : answers.given_up) {
+    manifests_.Post([this, folder] { RemoveGivenUp(folder); });
+  }
+  for (const JobId& job : answers.removals) {
+    manifests_.Post([this, job] { RemoveCheckpointsOf(job); });
+  }
+  for (ModelPublish& model : answers.models) {
+    manifests_.Post([this, what = std::move(model)] { Publish(what); });
+  }
+  if (!answers.left.empty()) {
+    manifests_.Post([left = std::move(answers.left)] {
+      for (const Answers::Left& each : left) RemoveStagedModelsUpTo(each.last_life, each.folder);
+    });
+  }
 }
 
 void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
@@ -311,23 +336,7 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
     }
     FinishWith(taken.call.reactor, taken.reply.status);
   }
-  for (Answers::Manifest& manifest : answers.manifests) {
-    manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });
-  }
-  for (const std::string& folder : answers.given_up) {
-    manifests_.Post([this, folder] { RemoveGivenUp(folder); });
-  }
-  for (const JobId& job : answers.removals) {
-    manifests_.Post([this, job] { RemoveCheckpointsOf(job); });
-  }
-  for (ModelPublish& model : answers.models) {
-    manifests_.Post([this, what = std::move(model)] { Publish(what); });
-  }
-  if (!answers.left.empty()) {
-    manifests_.Post([left = std::move(answers.left)] {
-      for (const Answers::Left& each : left) RemoveStagedModelsUpTo(each.last_life, each.folder);
-    });
-  }
+  PostFileWork(answers);
   for (const Answers::Done& done : answers.done) {
     if (done.after_files) {
       output_.Post([done] { FinishWith(done.reactor, done.status); });
@@ -401,6 +410,11 @@ void SchedulerService::Publish(const ModelPublish& publish) {
 bool SchedulerService::MayWriteInto(const std::string& folder) {
   absl::MutexLock lock(&mutex_);
   return Running().ok() && core_->MayWriteInto(folder);
+}
+
+bool SchedulerService::HasJob(const JobId& job) {
+  absl::MutexLock lock(&mutex_);
+  return core_->HasJob(job);
 }
 
 bool SchedulerService::MayReadFrom(const std::string& folder) {

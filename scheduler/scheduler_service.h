@@ -48,6 +48,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
     // Called once, by any thread, when the state cannot be written any more: the process has to
     // end.
     std::function<void(const absl::Status&)> on_fatal;
+    // The job is known no more, durably. Called by the commit queue's thread; must not wait.
+    std::function<void(const JobId&)> on_forgotten;
   };
   static constexpr size_t kAdmissionsMax = 64;   // Submissions that wait for their check.
   static constexpr size_t kManifestsMax = 1000;  // Checkpoints, models to be made complete.
@@ -67,6 +69,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // As SchedulerCore's, for JobFilesService. Nobody may, once stopped.
   bool MayWriteInto(const std::string& folder) ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayReadFrom(const std::string& folder) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HasJob(const JobId& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
@@ -165,6 +168,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `durable` not OK: nothing of it may be said, and every call is told so.
   void Perform(Answers& answers, const absl::Status& durable) ABSL_LOCKS_EXCLUDED(mutex_);
+  void PostFileWork(Answers& answers);
   void Refuse(const Answers& answers, const absl::Status& why);
   void OnCommitFailure(const absl::Status& failure) ABSL_LOCKS_EXCLUDED(mutex_);
   void CompleteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Of jobs that ended before.
@@ -203,6 +207,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   const std::string hostname_;
   const std::string cluster_id_;
   const std::function<void(const absl::Status&)> on_fatal_;
+  const std::function<void(const JobId&)> on_forgotten_;
   const Clock* const clock_;
   const Calendar calendar_;
 

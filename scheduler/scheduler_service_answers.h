@@ -61,6 +61,7 @@ struct SchedulerService::Answers {
   std::vector<Snapshot> snapshots;
   std::vector<Manifest> manifests;
   std::vector<std::string> given_up;  // Folders of checkpoints that can never become complete.
+  absl::btree_set<JobId> forgotten;   // Jobs.
   std::vector<JobId> removals;        // Jobs whose older checkpoints may go.
   std::vector<ModelPublish> models;
   std::vector<Left> left;

@@ -10,13 +10,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/net/channel.h"
 #include "common/net/daemon.h"
+#include "common/net/grpc_status.h"
 #include "common/net/node_daemon.h"
 #include "common/observability/log.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
+#include "proto/task_logs.grpc.pb.h"
 #include "worker/daemon/device_probe.h"
+#include "worker/daemon/log_uploader.h"
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_supervisor.h"
 #include "worker/daemon/worker_service.h"
@@ -30,6 +34,7 @@ namespace {
 constexpr int kExitBadSpec = 2;
 constexpr int kTaskCapacityMax = 4096;
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
+constexpr absl::Duration kKeepLogTimeout = absl::Seconds(2);
 
 struct Flags {
   NodeFlags node;
@@ -81,16 +86,21 @@ class Daemon final : public NodeProgram {
   void Stop() override;
 
  private:
+  absl::StatusOr<int64_t> KeepLog(const v1::KeepTaskLogRequest& request);
+
   const Flags flags_;
   NodeDaemon* const node_;
   std::unique_ptr<TaskSupervisor> tasks_;
   std::unique_ptr<WorkerService> service_;
+  std::unique_ptr<v1::TaskLogs::Stub> logs_;
+  std::unique_ptr<LogUploader> uploader_;
 };
 
 Daemon::~Daemon() {
   node_->StopServing();  // Its calls ask the tasks.
-  node_->StopSyncing();  // It calls the tasks...
-  tasks_.reset();        // ...and they call it: both threads end before both go.
+  node_->StopSyncing();  // It calls the tasks.
+  uploader_.reset();     // It asks the tasks...
+  tasks_.reset();        // ...and they call it, and the node: all threads end before all go.
 }
 
 absl::StatusOr<std::string> MakeWorkDir(const std::string& work_dir) {
@@ -113,6 +123,14 @@ Devices FindDevices() {
   return devices;
 }
 
+absl::StatusOr<int64_t> Daemon::KeepLog(const v1::KeepTaskLogRequest& request) {
+  grpc::ClientContext context;
+  SetDeadline(context, kKeepLogTimeout);
+  v1::KeepTaskLogResponse response;
+  CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(logs_->KeepTaskLog(&context, request, &response)));
+  return response.next_offset();
+}
+
 absl::Status Daemon::Start() {
   TaskSupervisor::Options options;
   CAPSTAN_ASSIGN_OR_RETURN(options.work_dir, MakeWorkDir(flags_.work_dir));
@@ -121,10 +139,20 @@ absl::Status Daemon::Start() {
   options.log_format = flags_.node.daemon.log_format;
   options.devices = FindDevices();
   options.on_change = [this] { node_->Wake(); };  // There are no tasks before the node starts.
+  options.on_start = [this](const TaskName& task) { uploader_->Watch(task); };
+  logs_ = v1::TaskLogs::NewStub(MakeChannel(flags_.node.scheduler, ChannelKind::kControl));
+  uploader_ = std::make_unique<LogUploader>(LogUploader::Options{
+      .read =
+          [this, work_dir = options.work_dir](const v1::ReadTaskLogRequest& request) {
+            return ReadTaskLog(work_dir, request,
+                               [this](const TaskName& task) { return tasks_->IsRunning(task); });
+          },
+      .keep = [this](const v1::KeepTaskLogRequest& request) { return KeepLog(request); }});
   tasks_ = std::make_unique<TaskSupervisor>(options);
   CAPSTAN_RETURN_IF_ERROR(tasks_->Start());
   service_ = std::make_unique<WorkerService>(
       options.work_dir, [this](const TaskName& task) { return tasks_->IsRunning(task); });
+  uploader_->Start();
   LogInfo({}, "tasks in {}", options.work_dir);
   return node_->Start(v1::WORKER, flags_.task_capacity, {service_.get()}, tasks_.get());
 }
@@ -135,6 +163,7 @@ void Daemon::Stop() {
   if (const int count = tasks_->StopTasks(); count > 0)
     LogWarning({}, "{} tasks do not end", count);
   if (left.ok()) node_->Leave(kLeaveTimeout).IgnoreError();  // The ends of the tasks.
+  uploader_->Stop();
   node_->StopSyncing();
   node_->StopServing();
 }

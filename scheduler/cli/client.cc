@@ -39,7 +39,8 @@ absl::Status ExplainPeer(const absl::Status& status, const std::string& name) {
 SchedulerClient::SchedulerClient(const Setting& scheduler)
     : scheduler_(scheduler),
       channel_(MakeChannel(scheduler.value, ChannelKind::kControl)),
-      stub_(v1::Scheduler::NewStub(channel_)) {}
+      stub_(v1::Scheduler::NewStub(channel_)),
+      logs_stub_(v1::TaskLogs::NewStub(channel_)) {}
 
 // gRPC looks at a connection that is being made only while a call or this waits: between calls that
 // fail at once it would notice every five seconds that somebody listens again.
@@ -123,6 +124,14 @@ absl::StatusOr<v1::AnnotateJobResponse> SchedulerClient::AnnotateJob(
 absl::StatusOr<v1::ExportJobResponse> SchedulerClient::ExportJob(
     const v1::ExportJobRequest& request) {
   return Ask<v1::ExportJobResponse>(&v1::Scheduler::Stub::ExportJob, request, kCallTimeout);
+}
+
+absl::StatusOr<v1::ReadTaskLogResponse> SchedulerClient::ReadKeptLog(
+    const v1::ReadTaskLogRequest& request) {
+  auto response = Call<v1::ReadTaskLogResponse>(*logs_stub_, &v1::TaskLogs::Stub::ReadKeptLog,
+                                                request, kCallTimeout);
+  if (!response.ok()) return Explain(response.status());
+  return response;
 }
 
 absl::StatusOr<v1::ListNodesResponse> SchedulerClient::ListNodes() {

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "proto/task_logs.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/cli/settings.h"
 
@@ -38,6 +39,8 @@ class SchedulerClient {
   absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const std::string& job_id);
   absl::StatusOr<v1::AnnotateJobResponse> AnnotateJob(const v1::AnnotateJobRequest& request);
   absl::StatusOr<v1::ExportJobResponse> ExportJob(const v1::ExportJobRequest& request);
+  // What the scheduler keeps of a task's log, for the time when its worker is gone.
+  absl::StatusOr<v1::ReadTaskLogResponse> ReadKeptLog(const v1::ReadTaskLogRequest& request);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::GetTablesResponse> GetTables(const std::string& job_id);
   // Each waits at the scheduler for at most `wait` (<= 60 s).
@@ -61,6 +64,7 @@ class SchedulerClient {
   std::atomic<bool> away_ = false;  // The last call found nobody.
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
+  const std::unique_ptr<v1::TaskLogs::Stub> logs_stub_;
 };
 
 class ServerClient {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/console.h"
@@ -13,6 +14,7 @@
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/patience.h"
 #include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/job_view.h"
 
 namespace capstan::cli {
 namespace {
@@ -51,13 +53,15 @@ class LinePrinter {
   std::string pending_;
 };
 
-// The log of one rank through its lives.
+// The log of one rank through its lives: from its worker or, where that cannot be asked, what the
+// scheduler keeps of it.
 class TaskLog {
  public:
-  TaskLog(std::string job, int rank, const std::string& prefix)
-      : job_(std::move(job)), rank_(rank), printer_(prefix) {}
+  TaskLog(SchedulerClient& scheduler, std::string job, int rank, const std::string& prefix)
+      : scheduler_(scheduler), job_(std::move(job)), rank_(rank), printer_(prefix) {}
 
   // Prints what is new in the log of the life that `task` names.
+  // Errors: those of the worker, when the scheduler keeps nothing either.
   absl::Status Read(const v1::TaskStatus& task) {
     if (task.incarnation() != incarnation_ || task.address() != address_) {
       printer_.Finish();
@@ -73,7 +77,7 @@ class TaskLog {
       request.set_incarnation(incarnation_);
       request.set_offset(offset_);
       request.set_bytes_max(kChunkBytes);
-      const auto part = worker_->ReadTaskLog(request);
+      const auto part = Ask(request);
       if (!part.ok()) return part.status();
       printer_.Add(part->data());
       if (part->next_offset() <= offset_) break;
@@ -86,6 +90,27 @@ class TaskLog {
   void Finish() { printer_.Finish(); }
 
  private:
+  absl::StatusOr<v1::ReadTaskLogResponse> Ask(const v1::ReadTaskLogRequest& request) {
+    auto part = worker_->ReadTaskLog(request);
+    if (part.ok()) {
+      told_kept_ = false;
+      return part;
+    }
+    auto kept = scheduler_.ReadKeptLog(request);
+    if (!kept.ok()) return part.status();
+    if (!std::exchange(told_kept_, true)) {
+      const int64_t begin = kept->next_offset() - static_cast<int64_t>(kept->data().size());
+      std::fprintf(
+          stderr, "capstan: rank %d: %s; here is what the scheduler keeps%s\n", rank_,
+          std::string(part.status().message()).c_str(),
+          begin > request.offset()
+              ? absl::StrCat(", without ", begin - request.offset(), " bytes before it").c_str()
+              : "");
+    }
+    return kept;
+  }
+
+  SchedulerClient& scheduler_;
   const std::string job_;
   const int rank_;
   LinePrinter printer_;
@@ -93,13 +118,15 @@ class TaskLog {
   std::string address_;
   uint64_t incarnation_ = 0;
   int64_t offset_ = 0;
+  bool told_kept_ = false;  // That the worker cannot be asked.
 };
 
-// Reads all logs. A worker that cannot be asked is reported once and does not keep the others from
+// Reads all logs. One that cannot be read is reported once and does not keep the others from
 // being read.
 class JobLogs {
  public:
-  explicit JobLogs(const LogArguments& arguments) : arguments_(arguments) {}
+  JobLogs(SchedulerClient& scheduler, const LogArguments& arguments)
+      : scheduler_(scheduler), arguments_(arguments) {}
 
   bool Read(const v1::JobStatus& job) {
     const bool several = arguments_.rank == kAllRanks && job.tasks_size() > 1;
@@ -108,8 +135,8 @@ class JobLogs {
       if (arguments_.rank != kAllRanks && task.rank() != arguments_.rank) continue;
       found = true;
       const std::string prefix = several ? absl::StrCat("[rank ", task.rank(), "] ") : "";
-      TaskLog& log =
-          logs_.try_emplace(task.rank(), arguments_.job, task.rank(), prefix).first->second;
+      TaskLog& log = logs_.try_emplace(task.rank(), scheduler_, arguments_.job, task.rank(), prefix)
+                         .first->second;
       if (task.address().empty()) continue;  // Not placed yet.
       const absl::Status status = log.Read(task);
       std::string& told = told_[task.rank()];
@@ -122,13 +149,23 @@ class JobLogs {
     return found;
   }
 
+  // Prints the results of the epochs that have ended since the last call.
+  void ReadEpochs(const v1::JobStatus& job) {
+    if (arguments_.rank != kAllRanks) return;
+    for (; epochs_told_ < job.results_size(); ++epochs_told_) {
+      Print(absl::StrCat("[job] ", EpochLine(job.results(epochs_told_), job), "\n"));
+    }
+  }
+
   void Finish() {
     for (auto& [rank, log] : logs_) log.Finish();
   }
   bool failed() const { return failed_; }
 
  private:
+  SchedulerClient& scheduler_;
   const LogArguments& arguments_;
+  int epochs_told_ = 0;
   absl::btree_map<int, TaskLog> logs_;
   absl::btree_map<int, std::string> told_;
   bool failed_ = false;
@@ -143,7 +180,7 @@ int NoTask(const v1::JobStatus& job, int rank) {
 int Logs(const Settings& settings, const LogArguments& arguments) {
   const Interrupts interrupts;
   SchedulerClient scheduler(settings.scheduler);
-  JobLogs logs(arguments);
+  JobLogs logs(scheduler, arguments);
   Patience patience(scheduler.address(), {.meanwhile = "the job goes on"});
   while (Interrupts::Signal() == 0) {
     const auto job = scheduler.GetJob(arguments.job);
@@ -152,8 +189,9 @@ int Logs(const Settings& settings, const LogArguments& arguments) {
     const bool found = logs.Read(*job);
     const bool last = !arguments.follow || HasEnded(job->state());
     if (last && !found) return NoTask(*job, arguments.rank);
+    if (last) logs.Finish();
+    logs.ReadEpochs(*job);
     if (last) {
-      logs.Finish();
       return logs.failed() ? kExitFailed : kExitDone;
     }
     Interrupts::Sleep(kPollInterval);
@@ -166,9 +204,12 @@ int Logs(const Settings& settings, const LogArguments& arguments) {
 void AddLogsCommand(CLI::App& job, CommandLine& line) {
   auto arguments = std::make_shared<LogArguments>();
   CLI::App* logs = AddCommand(
-      job, "logs", "What a job's tasks wrote",
+      job, "logs", "What a job's tasks wrote, and the figures of each epoch",
       "  capstan job logs lenet-1\n"
-      "  capstan job logs lenet-1 --rank 0 --follow",
+      "  capstan job logs lenet-1 --rank 0 --follow\n"
+      "Lines of [job] have loss and accuracy of each epoch; --rank leaves them out. Where a task's "
+      "worker\n"
+      "is gone, the last MiB of its log, which the scheduler keeps, is shown.",
       line, [arguments](const Settings& settings) { return Logs(settings, *arguments); });
   logs->add_option("JOB", arguments->job, "Id of the job")->required();
   logs->add_option("--rank", arguments->rank, "Only this task, from 0")

@@ -172,6 +172,7 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   }
   LogInfo({.job = task.job}, "starting task {} (incarnation {}), log {}", task.rank.value(),
           task.incarnation.value(), files.log);
+  if (options_.on_start) options_.on_start(task);
   supervisor_.Spawn(process.value(), std::move(options));
   absl::MutexLock lock(&mutex_);  // StopTasks may have come first, and found nothing to terminate.
   if (table_.stopping()) supervisor_.Terminate(process.value(), options_.stop_grace);

@@ -35,6 +35,8 @@ class TaskSupervisor final : public NodeHandler {
     absl::Duration stop_grace = absl::Seconds(2);  // From SIGTERM to SIGKILL.
     Devices devices;                               // Of this host; told at each registration.
     std::function<void()> on_change;               // The state changed: NodeAgent::Wake.
+    // A task is about to write its log. Null: nobody is told.
+    std::function<void(const TaskName&)> on_start;
   };
 
   explicit TaskSupervisor(Options options);

@@ -1,0 +1,56 @@
+// TaskLogsService: keeps the ends of tasks' logs that worker daemons hand on, and reads them to
+// whoever cannot ask the worker (proto/task_logs.proto).
+//
+//   gRPC callback --> [ queue, at most kQueueMax ] --> one thread: KeptLogs
+//
+// Thread safety: thread-safe, except that Start and Stop are one thread's.
+#ifndef CAPSTAN_SCHEDULER_TASK_LOGS_TASK_LOGS_SERVICE_H_
+#define CAPSTAN_SCHEDULER_TASK_LOGS_TASK_LOGS_SERVICE_H_
+
+#include <cstddef>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "common/types/ids.h"
+#include "proto/task_logs.grpc.pb.h"
+#include "scheduler/serial_executor.h"
+#include "scheduler/task_logs/kept_logs.h"
+
+namespace capstan::scheduler {
+
+class TaskLogsService final : public v1::TaskLogs::CallbackService {
+ public:
+  static constexpr size_t kQueueMax = 256;  // Calls, each of at most 256 KiB; then UNAVAILABLE.
+
+  // `is_known`: of jobs; called by the service's thread, and by Start.
+  TaskLogsService(KeptLogs::Options options, std::function<bool(const JobId&)> is_known);
+  ~TaskLogsService() override;  // Stops.
+
+  // Errors: those of KeptLogs::Open; then it is not started.
+  absl::Status Start();
+  void Stop();  // Answers what was asked. Idempotent.
+  // The scheduler knows the job no more: what is kept of it goes. Never waits.
+  void Forget(const JobId& job);
+
+  grpc::ServerUnaryReactor* KeepTaskLog(grpc::CallbackServerContext* context,
+                                        const v1::KeepTaskLogRequest* request,
+                                        v1::KeepTaskLogResponse* response) override;
+  grpc::ServerUnaryReactor* ReadKeptLog(grpc::CallbackServerContext* context,
+                                        const v1::ReadTaskLogRequest* request,
+                                        v1::ReadTaskLogResponse* response) override;
+
+ private:
+  // Runs `work` on the service's thread, and finishes the call with what it returns.
+  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
+                                std::function<absl::Status()> work);
+  absl::Status Keep(const v1::KeepTaskLogRequest& request, v1::KeepTaskLogResponse& response);
+  absl::Status Read(const v1::ReadTaskLogRequest& request, v1::ReadTaskLogResponse& response);
+
+  const std::function<bool(const JobId&)> is_known_;
+  KeptLogs logs_;  // The thread's only.
+  SerialExecutor thread_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_TASK_LOGS_TASK_LOGS_SERVICE_H_
