@@ -175,6 +175,16 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
   }
 }
 
+TEST_CASE("JobFile: labels are a map in text and an object in JSON", "[job]") {
+  const JobFile text = Parse("job.textproto", "labels { key: 'a' value: '1' } note: 'n'");
+  const JobFile json = Parse("job.json", R"({"labels": {"a": "1"}, "note": "n"})");
+  for (const JobFile* file : {&text, &json}) {
+    REQUIRE(file->spec().labels_size() == 1);
+    CHECK(file->spec().labels().at("a") == "1");
+    CHECK(file->spec().note() == "n");
+  }
+}
+
 TEST_CASE("JobFile: a JSON file that cannot be read is explained where it fails", "[job]") {
   struct Case {
     const char* text;
@@ -197,6 +207,10 @@ TEST_CASE("JobFile: a JSON file that cannot be read is explained where it fails"
        "j.json:1:32: model.layers[0].relu: got a number, expected an object"},
       {"{\"training\": {\"epochs\": 1, \"epochs\": 2}}",
        "j.json:1:28: training.epochs: given twice, expected once"},
+      {"{\"labels\": [1]}", "j.json:1:12: labels: got a list, expected an object"},
+      {"{\"labels\": {\"a\": 1}}", "j.json:1:18: labels[\"a\"]: got a number, expected a string"},
+      {"{\"labels\": {\"a\": \"1\", \"a\": \"2\"}}",
+       "j.json:1:23: labels[\"a\"]: given twice, expected once"},
       {"[1]", "j.json:1:1: got a list, expected an object"},
       {"name: 'x'", "j.json:1:1: got 'n', expected a value"},
   };

@@ -89,5 +89,14 @@ TEST_CASE("OverrideField: what does not fit is named and changes nothing", "[job
   }
 }
 
+TEST_CASE("OverrideField: labels have a flag of their own", "[job]") {
+  v1::JobSpec spec;
+  for (const char* path : {"labels", "labels.a", "labels[0].key"}) {
+    CHECK_STATUS(OverrideField(path, "x", &spec), absl::StatusCode::kInvalidArgument,
+                 "expected --label KEY=VALUE");
+  }
+  CHECK(spec.labels().empty());
+}
+
 }  // namespace
 }  // namespace capstan

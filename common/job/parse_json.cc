@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/job/field_checker.h"
 #include "common/job/field_names.h"
 #include "common/job/json_document.h"
 
@@ -73,11 +74,26 @@ class StructureChecker {
       if (field.message_type() != nullptr) Check(node, *field.message_type(), path);
       return;
     }
+    if (field.is_map()) return CheckMap(node, path);
     if (!Expect(node, JsonNode::Kind::kArray, path)) return;
     for (size_t i = 0; i < node.children.size(); ++i) {
       const std::string item = absl::StrCat(path, "[", i, "]");
       job_->positions.try_emplace(item, node.children[i].position);
       if (field.message_type() != nullptr) Check(node.children[i], *field.message_type(), item);
+    }
+  }
+
+  // Of strings by strings: there are no others in a job.
+  void CheckMap(const JsonNode& node, const std::string& path) {
+    if (!Expect(node, JsonNode::Kind::kObject, path)) return;
+    absl::btree_set<std::string> seen;
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      const std::string entry = absl::StrCat(path, "[", Quote(node.keys[i]), "]");
+      if (!seen.insert(node.keys[i]).second) {
+        job_->errors.push_back(
+            {node.key_positions[i], {entry, "", "", "given twice, expected once"}});
+      }
+      Expect(node.children[i], JsonNode::Kind::kString, entry);
     }
   }
 

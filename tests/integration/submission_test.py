@@ -38,12 +38,15 @@ class SubmissionTest(unittest.TestCase):
         # What its owner did not write is not in what is shown.
         self.assertFalse((shown["spec"].get("output") or {}).get("directory"))
         self.assertEqual(shown["effectiveSpec"]["training"]["slots"], 1)
+        self.cluster.run("job", "label", first["jobId"], "team=ads")
+        shown = self.cluster.json("job", "describe", first["jobId"])
         clone = self.cluster.folder / "clone.json"
         clone.write_text(json.dumps(shown["spec"]))
         again = self.submit_file(clone, "--set", "training.seed=4")
         second = self.finish(json.loads(again.stdout)["jobId"])
         self.assertNotEqual(second["outputDirectory"], first["outputDirectory"])
         self.assertEqual(self.model(first["outputDirectory"]), trained)
+        self.assertEqual(second["labels"], {"team": "ads"})
 
     def test_a_model_is_replaced_only_if_that_is_asked_for(self):
         self.start_cluster()
