@@ -245,10 +245,12 @@ void AddJobCommands(CLI::App& job, CommandLine& line) {
   AddJobCommand(
       job, "status", "One line about a job, with the AUC or RMSE of its newest test if it has one",
       "  capstan job status lenet-1\n  capstan job status lenet-1 -o json", line, ShowStatus);
-  AddJobCommand(job, "describe",
-                "Everything about a job: state and reason, tasks and whom they wait for, results",
-                "  capstan job describe lenet-1", line, Describe);
-  AddJobCommand(job, "watch", "Follow a job to its end and exit with its result",
+  AddJobCommand(
+      job, "describe",
+      "Everything about a job: state and reason, tasks and whom they wait for, results, events",
+      "  capstan job describe lenet-1", line, Describe);
+  AddJobCommand(job, "watch",
+                "Follow a job to its end, with what goes wrong meanwhile, and exit with its result",
                 "  capstan job watch lenet-1\n  capstan job watch lenet-1 -o json   # only the end",
                 line, Watch);
   AddExport(job, line);
