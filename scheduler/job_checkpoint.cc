@@ -144,6 +144,10 @@ void RemoveCheckpoints(Disk& disk, const CheckpointRemoval& removal) {
       .IgnoreError();
 }
 
+absl::Status RemoveGivenUp(Disk& disk, const std::string& folder) {
+  return ReadManifest(disk, folder).ok() ? absl::OkStatus() : RemoveCheckpoint(disk, folder);
+}
+
 absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
                                         const AdmittedJob& job) {
   CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(disk, folder));

@@ -35,6 +35,11 @@ absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, con
 // What cannot be removed stays, and is no error: it goes with the next ones.
 void RemoveCheckpoints(Disk& disk, const CheckpointRemoval& removal);
 
+// Removes what there is of a checkpoint that was given up. One that became complete all the same
+// (its job ended as the manifest was written) stays: somebody may go on from it.
+// Errors: the disk's; what could not be removed goes with the next complete checkpoint.
+absl::Status RemoveGivenUp(Disk& disk, const std::string& folder);
+
 // Where `job` begins if it goes on from the checkpoint in `folder`.
 // Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint
 // rests

@@ -105,6 +105,24 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   CHECK(restore.shards == std::vector<ShardRange>{{{TableId(0), ShardId(0)}, {0, 170}}});
 }
 
+TEST_CASE("Job checkpoint: of one that was given up nothing is left, unless it is complete",
+          "[scheduler]") {
+  Fixture f;
+  const CheckpointPublish half = f.Publish(1);
+  std::ofstream(half.folder + "/table-0-shard-1.part.tmp") << "cut short";
+  REQUIRE_OK(RemoveGivenUp(f.disk, half.folder));
+  CHECK_FALSE(std::filesystem::exists(half.folder));
+  REQUIRE_OK(RemoveGivenUp(f.disk, half.folder));  // It is gone already.
+  REQUIRE_OK(f.disk.MakeFolder(half.folder));      // A server was late.
+  REQUIRE_OK(RemoveGivenUp(f.disk, half.folder));
+  CHECK_FALSE(std::filesystem::exists(half.folder));
+
+  const CheckpointPublish whole = f.Publish(2);
+  REQUIRE_OK(PublishCheckpoint(f.disk, whole, f.job, 77));
+  REQUIRE_OK(RemoveGivenUp(f.disk, whole.folder));
+  REQUIRE_OK(FindRestore(f.disk, whole.folder, f.job).status());
+}
+
 TEST_CASE("Job checkpoint: a job in the folder of one before leaves that one's checkpoints alone",
           "[scheduler]") {
   Fixture f;

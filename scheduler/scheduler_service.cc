@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/checkpoint/checkpoint_folder.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
@@ -285,7 +284,7 @@ void SchedulerService::PostFileWork(Answers& answers) {
     for (const JobId& job : answers.forgotten) on_forgotten_(job);
   }
   for (const std::string& folder : answers.given_up) {
-    manifests_.Post([this, folder] { RemoveGivenUp(folder); });
+    manifests_.Post([this, folder] { RemoveGivenUpIn(folder); });
   }
   for (const JobId& job : answers.removals) {
     manifests_.Post([this, job] { RemoveCheckpointsOf(job); });
@@ -367,14 +366,12 @@ void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJ
   Commit(std::move(actions), {});
 }
 
-// A server that is late may make the folder again; then it goes with the next complete checkpoint.
-void SchedulerService::RemoveGivenUp(const std::string& folder) {
+void SchedulerService::RemoveGivenUpIn(const std::string& folder) {
   absl::MutexLock removing(&removal_mutex_);
-  const absl::Status removed = RemoveCheckpoint(disk_, folder);
-  if (!removed.ok()) {
-    LogWarning({}, "what is left of a checkpoint that was given up stays: {}",
-               std::string(removed.message()));
-  }
+  const absl::Status removed = RemoveGivenUp(disk_, folder);
+  if (removed.ok()) return;
+  LogWarning({}, "what is left of a checkpoint that was given up stays: {}",
+             std::string(removed.message()));
 }
 
 void SchedulerService::RemoveCheckpointsOf(const JobId& job) {

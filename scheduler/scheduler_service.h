@@ -198,8 +198,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void Publish(const CheckpointPublish& publish, const AdmittedJob& job)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Publish(const ModelPublish& publish) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The checkpoint in that folder was given up, and can never become complete.
-  void RemoveGivenUp(const std::string& folder) ABSL_LOCKS_EXCLUDED(removal_mutex_);
+  void RemoveGivenUpIn(const std::string& folder) ABSL_LOCKS_EXCLUDED(removal_mutex_);
   void RemoveCheckpointsOf(const JobId& job) ABSL_LOCKS_EXCLUDED(mutex_, removal_mutex_);
 
   // Constant after construction.
