@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/net/fake_scheduler.h"
+#include "common/net/node_agent.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/agent/test_agent.h"

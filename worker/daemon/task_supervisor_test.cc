@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/net/fake_scheduler.h"
+#include "common/net/node_agent.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::worker {
