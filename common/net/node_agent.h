@@ -1,4 +1,4 @@
-// NodeAgent: the shell of a daemon's NodeLife: makes its calls to the scheduler over gRPC, holds its
+// NodeAgent: the shell of a daemon's NodeLife: calls the scheduler for it over gRPC, and holds its
 // tie, and lets other threads wake it, make it leave and stop it.
 //
 // One thread runs all calls to the handler, one at a time, under no lock of the agent's.
@@ -44,9 +44,9 @@ class NodeAgent {
   // reports the ends of what ran. The scheduler answers such a call at once.
   // Errors: kDeadlineExceeded  no answer in time; the lease will run out instead.
   absl::Status Leave(absl::Duration timeout);
-  // Says the same and returns at once. The agent's thread calls `left`: with true once the scheduler
-  // has answered that nothing of a running job is on this node any more, with false when this life
-  // is over or never began: then a job may still wait for what this node has on disk. Until then
+  // Says the same and returns at once. The agent's thread calls `left`: with true once the
+  // scheduler has answered that nothing of a running job is on this node now, with false when this
+  // life is over or never began: then a job may still wait for what this node has on disk. Until then
   // the life goes on. REQUIRES: once at most.
   void LeaveWhenSafe(std::function<void(bool safe)> left);
   // Cancels the call in flight and ends the thread. Idempotent.

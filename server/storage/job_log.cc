@@ -22,8 +22,8 @@ absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-// A segment is at least so many times as large as its head. Heads list all segments before; those of
-// many small ones would outweigh what they precede, and cleaning would make no headway.
+// A segment is at least so many times as large as its head. Heads list all segments before; the
+// heads of many small ones would outweigh what they precede, and cleaning would make no headway.
 constexpr int64_t kHeadShare = 8;
 
 // Where the copy of `frame` will lie.

@@ -27,10 +27,11 @@ class SimAgent {
 
   void Start() { Run(); }
   void Wake();  // Syncs at once; a sync that the scheduler holds is cancelled.
-  // Tells the scheduler that this node goes. `done` is called once: with true when the scheduler has
-  // answered a state that was read after this call, and, for kSafe, that nothing of a running job is
-  // on this node any more; with false when there is no life to leave, or after `limit`. The world's
-  // loop calls it, and it may kill the process. Of NodeAgent it is Leave (kTold) and LeaveWhenSafe.
+  // Tells the scheduler that this node goes. `done` is called once: with true when the scheduler
+  // has answered a state that was read after this call, and, for kSafe, that nothing of a running
+  // job is on this node now; with false when there is no life to leave, or after `limit`. The
+  // world's loop calls it, and it may kill the process. NodeAgent's are Leave (kTold) and
+  // LeaveWhenSafe.
   enum class When { kTold, kSafe };
   void Leave(When when, absl::Duration limit, std::function<void(bool answered)> done);
 
