@@ -124,7 +124,7 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
   SECTION("it falls silent") {
     job.now = job.now + absl::Seconds(3);
     CHECK(job.run->ExpiredTasks(job.now).size() == 2);
-    job.run->OnTaskExpired(Rank(0), /*node_fresh=*/true, job.now, job.events);
+    job.run->OnTaskExpired(Rank(0), job.now, job.events);
     CHECK(job.Seen<TaskDied>()[0].failure ==
           Failure{FailureReason::kNoHeartbeat, "no report for 3.0 s"});
   }

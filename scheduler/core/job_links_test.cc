@@ -31,7 +31,7 @@ void Report(Story& job, const std::vector<int>& cut, absl::Duration time) {
 
 // Rank 1 runs on the worker of rank 0.
 void PlaceBesideTheFirst(Story& job) {
-  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
+  job.run->OnTaskExpired(Rank(1), job.now, job.events);
   job.lives[1] = 2;
   job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
 }

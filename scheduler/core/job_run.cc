@@ -232,14 +232,14 @@ void JobRun::OnTaskExited(const TaskKey& key, const TaskExit& exit, bool node_le
   Advance(now, events);
 }
 
-void JobRun::OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& events) {
+void JobRun::OnTaskExpired(Rank rank, Instant now, Events& events) {
   const Task& task = tasks_.at(rank);
   if (ended() || !task.placed()) return;
   const std::string silence = DurationText(now - task.last_report);
   const bool starting = task.state == Task::State::kStarting;
   const std::string message =
       absl::StrCat(starting ? "did not start within " : "no report for ", silence);
-  EndTask(rank, {FailureReason::kNoHeartbeat, message}, /*counted=*/node_fresh, now, events);
+  EndTask(rank, {FailureReason::kNoHeartbeat, message}, /*counted=*/true, now, events);
   Advance(now, events);
 }
 

@@ -101,8 +101,10 @@ class JobRun {
   absl::Status OnTaskReport(const TaskReport& report, Instant now, Events& events);
   void OnTaskExited(const TaskKey& task, const TaskExit& exit, bool node_leaving, Instant now,
                     Events& events);
-  // The task has not reported in time. `node_fresh`: its daemon has, so the fault is the task's.
-  void OnTaskExpired(Rank rank, bool node_fresh, Instant now, Events& events);
+  // The task has not reported in time. OnTaskExpired: its daemon has, so the fault is the task's.
+  // ExcuseTask: nor has that, and the task has the time of a lease again.
+  void OnTaskExpired(Rank rank, Instant now, Events& events);
+  void ExcuseTask(Rank rank, Instant now) { tasks_.Excuse(rank, now); }
   void OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events);
   // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
   // earlier life of that name has died.

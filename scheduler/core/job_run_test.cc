@@ -214,20 +214,23 @@ TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]")
   CHECK_FALSE(job.Seen<TaskDied>().back().counted);
 }
 
-TEST_CASE("Job: a silent task is dead; it counts as a crash if its daemon is well",
+TEST_CASE("Job: a silent task is dead and counts as a crash, unless it is excused",
           "[scheduler][core]") {
   Story job(Mode::kBsp);
   job.Start();
   CHECK(job.run->NextDeadline() == job.now + absl::Seconds(3));
   job.now = job.now + absl::Seconds(3);
   CHECK(job.run->ExpiredTasks(job.now).size() == 2);
-  job.run->OnTaskExpired(Rank(0), /*node_fresh=*/true, job.now, job.events);
-  job.run->OnTaskExpired(Rank(1), /*node_fresh=*/false, job.now, job.events);
+  job.run->OnTaskExpired(Rank(0), job.now, job.events);
+  job.run->ExcuseTask(Rank(1), job.now);
   const std::vector<TaskDied> died = job.Seen<TaskDied>();
-  REQUIRE(died.size() == 2);
+  REQUIRE(died.size() == 1);
   CHECK(died[0].counted);
   CHECK(died[0].failure == Failure{FailureReason::kNoHeartbeat, "no report for 3.0 s"});
-  CHECK_FALSE(died[1].counted);
+  job.now = job.now + absl::Milliseconds(2999);
+  CHECK(job.run->ExpiredTasks(job.now).empty());
+  job.now = job.now + absl::Milliseconds(1);
+  CHECK(job.run->ExpiredTasks(job.now) == std::vector<Rank>{Rank(1)});
 }
 
 TEST_CASE("Job: without any worker it waits, then fails and names the last to die",

@@ -69,6 +69,8 @@ class JobTasks {
              Instant now);
   // A report came. A task that was live stays so, whatever a late report says.
   void Renew(Task& task, bool preparing, Instant now);
+  // Its silence says nothing so far: it has the time of a lease again.
+  void Excuse(Rank rank, Instant now) { at(rank).deadline = now + options_.lease; }
   void End(Rank rank);  // Keeps what the life reported, for describe.
 
   Task& at(Rank rank) { return tasks_[static_cast<size_t>(rank.value())]; }

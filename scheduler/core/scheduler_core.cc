@@ -362,11 +362,14 @@ void SchedulerCore::Tick(Instant now, Actions& actions) {
     // What nobody can report does not count as not done.
     if (membership_.isolated()) run.RestartLimits(now, options_.rejoin);
     for (const Rank rank : run.ExpiredTasks(now)) {
-      // A daemon that is silent too is about to be declared dead: then the task is not to blame.
+      // A daemon that is silent, too, dies with its tasks when its own lease ends; or nobody does,
+      // because this scheduler is cut off.
       const Node* node = membership_.Find(run.task(rank).node);
-      const bool fresh =
-          node != nullptr && node->alive && now - node->last_seen < options_.lease / 2;
-      run.OnTaskExpired(rank, fresh, now, actions.events);
+      if (node != nullptr && node->alive && now - node->last_seen >= options_.lease / 2) {
+        run.ExcuseTask(rank, now);
+      } else {
+        run.OnTaskExpired(rank, now, actions.events);
+      }
     }
     run.Tick(now, actions.events);
   }

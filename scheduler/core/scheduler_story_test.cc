@@ -285,6 +285,37 @@ TEST_CASE("Scheduler: one that is cut off for longer than the leases takes nobod
   }
 }
 
+TEST_CASE("Scheduler: a task is not judged while its daemon is silent, too", "[scheduler][core]") {
+  Story story(2, 2);
+  JobPlan plan = Plan("job-1", 2, Mode::kAsp);
+  plan.train_count = 100'000;
+  REQUIRE_OK(story.cluster.Submit(plan));
+  REQUIRE(story.UntilTraining("job-1"));
+  const auto deaths = [&] {
+    std::vector<TaskDied> died;
+    for (const Event& event : story.cluster.events()) {
+      if (const auto* task = std::get_if<TaskDied>(&event)) died.push_back(*task);
+    }
+    return died;
+  };
+  story.cluster.HangTask("job-1", 0);
+  story.cluster.Run(absl::Seconds(1));  // Its lease has 2 s left; those of the daemons are whole.
+  SECTION("because the scheduler is cut off") {
+    story.cluster.set_network({.lose_request = 1});
+    story.cluster.Run(absl::Seconds(30));
+  }
+  SECTION("because the network was gone for less than a lease") {
+    story.cluster.set_network({.lose_request = 1});
+    story.cluster.Run(absl::Milliseconds(2500));
+  }
+  CHECK(deaths().empty());
+  story.cluster.set_network({});
+  story.cluster.Run(absl::Seconds(10));
+  REQUIRE(deaths().size() == 1);
+  CHECK(deaths()[0].task.rank == Rank(0));
+  CHECK(deaths()[0].counted);
+}
+
 TEST_CASE("Scheduler: a server that leaves stays until its shards have moved",
           "[scheduler][core]") {
   Story story(2, 1);

@@ -81,4 +81,6 @@ class NetworkRounds:
             bad += bool(wrong)
             verdict = f"WRONG: {'; '.join(wrong)}" if wrong else "good"
             print(f"{mode}  round {number + 1:2}  {verdict}  {did}, {got}", flush=True)
+            if wrong:
+                print(live.run("job", "describe", job).stdout, live.logs(), sep="\n", flush=True)
         return bad
