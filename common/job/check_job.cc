@@ -1,6 +1,7 @@
 #include "common/job/check_job.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "common/data/dataset.h"
 #include "common/job/check_examples.h"
 #include "common/job/field_checker.h"
+#include "common/job/momentum_advice.h"
 #include "common/job/validate.h"
 #include "common/model/plan_model.h"
 #include "common/model/tables.h"
@@ -133,6 +135,9 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   WarnOf(test, "data.test", &result);
   CompareSplits(spec, train, test, &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
+  if (const std::optional<std::string> advice = AdviseOnMomentum(spec); advice.has_value()) {
+    result.warnings.push_back(*advice);
+  }
   if (data.format() == v1::Data::IMAGE_FOLDER) {
     absl::StatusOr<std::vector<std::string>> names = ClassNamesOf(data);  // Read before: it is OK.
     if (names.ok()) result.class_names = *std::move(names);

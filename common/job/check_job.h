@@ -18,9 +18,10 @@ namespace capstan {
 
 struct JobCheck {
   std::vector<Diagnostic> diagnostics;  // Empty: the job can be run, and the rest is valid.
-  std::vector<std::string> warnings;    // Sentences for its owner, about data.train and data.test.
-  ModelPlan plan;                       // Of layers; empty for a sparse model.
-  std::vector<v1::TableSpec> tables;    // By index.
+  // Sentences for its owner: about data.train and data.test, and AdviseOnMomentum's about layers.
+  std::vector<std::string> warnings;
+  ModelPlan plan;                        // Of layers; empty for a sparse model.
+  std::vector<v1::TableSpec> tables;     // By index.
   std::vector<std::string> class_names;  // Data::class_names, of IMAGE_FOLDER.
   // Split::block_examples, as they were counted.
   std::vector<int64_t> train_blocks, test_blocks;

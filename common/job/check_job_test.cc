@@ -74,6 +74,19 @@ TEST_CASE("CheckJob: images of one class alone are told", "[job]") {
         std::vector<std::string>{"data.test: all 2 images have the label 4"});
 }
 
+TEST_CASE("CheckJob: a momentum that does not fit the asynchronous workers is told", "[job]") {
+  const Folder folder;
+  v1::JobSpec spec = folder.Spec();
+  spec.mutable_optimizer()->mutable_momentum();
+  spec.mutable_resources()->set_workers(2);
+  CHECK(CheckJob(spec).warnings.empty());
+  spec.mutable_consistency()->mutable_asp();
+  const JobCheck check = CheckJob(spec);
+  CHECK(check.diagnostics.empty());
+  REQUIRE(check.warnings.size() == 1);
+  CHECK(check.warnings[0].find("optimizer.momentum.momentum: 0.9 is too high for 2 workers") == 0);
+}
+
 TEST_CASE("CheckJob: a folder of images names its classes, and channels are counted", "[job]") {
   const testing::TemporaryFolder folder;
   for (const char* const name : {"owl", "cat"}) {
