@@ -45,9 +45,9 @@ class NodeAgent {
   // Errors: kDeadlineExceeded  no answer in time; the lease will run out instead.
   absl::Status Leave(absl::Duration timeout);
   // Says the same and returns at once. The agent's thread calls `left`: with true once the
-  // scheduler has answered that nothing of a running job is on this node now, with false when this
-  // life is over or never began: then a job may still wait for what this node has on disk. Until then
-  // the life goes on. REQUIRES: once at most.
+  // scheduler has answered that nothing of a running job is on this node now, with false when
+  // this life is over or never began: then a job may still wait for what this node has on disk.
+  // Until then the life goes on. REQUIRES: once at most.
   void LeaveWhenSafe(std::function<void(bool safe)> left);
   // Cancels the call in flight and ends the thread. Idempotent.
   void Stop();
