@@ -181,7 +181,7 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kReadWithoutLease, "read-without-lease", "versions",
        "a primary that was cut off goes on answering reads"},
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
-       "the log calls durable what was never synced", 1890},
+       "the log calls durable what was never synced", 12000},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
        "a push is acknowledged before the log has it", 245},
       {PlantedBug::kIgnoreChecksum, "ignore-checksum", "exactly once",
