@@ -129,6 +129,7 @@ struct PrimaryMove {
   NodeId to;
   bool from_lives = false;
   int shards = 0;
+  int swapped = 0;  // Those of them that `from` holds as their replica in sync now.
 };
 
 // Shards moved: servers died, joined or are drained, replicas were filled or dropped.

@@ -40,6 +40,12 @@ int CountDegraded(const Routing& routing, int replicas) {
       }));
 }
 
+bool HasReplicaInSync(const Routing& routing, const ShardRoute& route, const ServerRef& server) {
+  return std::any_of(route.replicas.begin(), route.replicas.end(), [&](const ReplicaRef& replica) {
+    return replica.in_sync && routing.servers[static_cast<size_t>(replica.server)] == server;
+  });
+}
+
 // Both tables have the same shards in the same order.
 std::vector<PrimaryMove> MovesBetween(const Routing& before, const Routing& after,
                                       const ShardMap& shards) {
@@ -53,6 +59,7 @@ std::vector<PrimaryMove> MovesBetween(const Routing& before, const Routing& afte
     move.to = to.node;
     move.from_lives = shards.Lives(from);
     ++move.shards;
+    if (HasReplicaInSync(after, after.shards[i], from)) ++move.swapped;
   }
   std::vector<PrimaryMove> all;
   for (const auto& [nodes, move] : moves) all.push_back(move);

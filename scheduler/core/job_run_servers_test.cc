@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/core/placement.h"
+#include "scheduler/core/shard_map.h"
 #include "scheduler/core/testing/servers_story.h"
 
 namespace capstan::scheduler {
@@ -46,6 +48,58 @@ TEST_CASE("Job: a dead server's shards are promoted, its replicas placed anew, a
   // With two servers each holds a copy of all.
   CHECK(job.run->shards().CopiesOn("server-1") ==
         static_cast<int>(job.run->routing()->shards.size()));
+}
+
+TEST_CASE("Job: a server that comes back is primary of its share again, and no copy is given up",
+          "[scheduler][core]") {
+  Story job(1, /*log=*/false, /*server_count=*/2);
+  const size_t all = job.run->routing()->shards.size();
+  job.Kill({"server-2"});
+  job.ApplyAll();
+  CHECK(job.ShardsOf("server-1").size() == all);
+  job.Start(2);
+  job.events.clear();
+  job.ApplyAll();
+  CHECK(job.ShardsOf("server-2").size() == 2);
+  job.Pass(absl::Seconds(1));
+  job.ApplyAll();
+  CHECK(job.ShardsOf("server-1").size() == all / 2);
+  CHECK(job.ShardsOf("server-2").size() == all / 2);
+  CHECK(job.run->shards().complete());
+  int swapped = 0;
+  for (const Event& event : job.events) {
+    const auto* changed = std::get_if<RoutingChanged>(&event);
+    if (changed == nullptr || changed->moves.empty()) continue;
+    CHECK(changed->degraded == 0);
+    for (const PrimaryMove& move : changed->moves) swapped += move.swapped;
+  }
+  CHECK(swapped == static_cast<int>(all / 2));
+}
+
+TEST_CASE("Shard map: primaries change roles with replicas two at a time, with a second in between",
+          "[scheduler][core]") {
+  std::vector<ServerRef> servers = {{"server-1", "1:1", Incarnation(1)},
+                                    {"server-2", "2:1", Incarnation(2)}};
+  Routing routing = PlaceShards("job-1", Generation(1), {8'000'000}, servers, /*replicas=*/1);
+  for (ShardRoute& route : routing.shards) {
+    route.server = 0;
+    route.replicas = {{.server = 1, .in_sync = true}};
+  }
+  ShardMap map(routing, {.replicas = 1});
+  Instant now = Instant::FromOrigin(absl::Seconds(9));
+  REQUIRE(routing.shards.size() == 16);
+  for (int group = 0; group < 3; ++group) {
+    CHECK(map.Settle(now));
+    CHECK(map.complete());
+    CHECK(map.NextDeadline() == now + absl::Seconds(1));
+    CHECK_FALSE(map.Settle(now + absl::Milliseconds(999)));
+    now = now + absl::Seconds(1);
+  }
+  CHECK(map.Settle(now));  // Now the spread is a quarter of the mean.
+  CHECK(map.NextDeadline() == Instant::InfiniteFuture());
+  const auto& shards = map.routing().shards;
+  CHECK(std::count_if(shards.begin(), shards.end(),
+                      [](const ShardRoute& route) { return route.server == 1; }) == 7);
 }
 
 TEST_CASE("Job: nobody is promoted before the dead primary's read lease is over",

@@ -185,7 +185,7 @@ bool ShardMap::Settle(Instant now) {
   for (Shard& shard : shards_) {
     if (IsServed(shard)) Trim(shard);
   }
-  PlanMoves();
+  PlanMoves(now);
   PlaceMissing();
   if (!changed_) return false;
   changed_ = false;

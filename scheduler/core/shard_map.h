@@ -6,6 +6,8 @@
 //                    \--UNREACHABLE, its server died or is drained: it leaves the table
 //   primary:  serving --its server is drained, or has too many--> a replica elsewhere is filled,
 //             and becomes primary by a new generation; the old one leaves
+//             serving --its server has too many, none could take a copy more--> a replica in sync
+//             becomes primary, and the old one its replica in sync
 //             serving --its server died--> waits until the dead one answers no reads any more -->
 //             an in_sync replica is promoted; if none lives, the shard is lost at once
 //   lost:     its route stays as it was, dead servers and all, so that whoever comes back knows
@@ -27,6 +29,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -42,6 +45,8 @@ class ShardMap {
     int servers = 0;      // That hold the job; 0: all that are available.
     int filling_max = 4;  // Replicas that one server is being filled with at a time.
     int moves_max = 2;    // Primaries on their way to a server that has fewer.
+    // Between two groups of `moves_max` primaries that change roles with a replica.
+    absl::Duration swap_pause = absl::Seconds(1);
   };
   // A shard of which no in_sync copy lives.
   struct Lost {
@@ -196,10 +201,13 @@ class ShardMap {
   void DropReplica(Shard& shard, const NodeId& node);
   void HandOver(Shard& shard);
   void Trim(Shard& shard);
-  void PlanMoves();
-  bool StartMove(const NodeId& from, const NodeId& to, int64_t spread);
+  void PlanMoves(Instant now);
+  // Null: none.
+  Shard* ChooseToMove(const NodeId& from, const NodeId& to, int64_t spread);
+  void SwapPrimary(Shard& shard, const NodeId& to);  // REQUIRES: `to` holds a replica in sync.
   void PlaceMissing();
   bool PlaceOne(Shard& shard);  // False: no server can take one now.
+  void AddReplica(Shard& shard, const Copy& copy);
   // Of shards whose log the server has begun itself, as of the table that it has applied.
   void ForgetWriters(const ServerRef& server, Generation applied);
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
@@ -225,6 +233,7 @@ class ShardMap {
   bool has_lost_ = false;                // As of the last Settle.
   bool changed_ = false;                 // The table, since routing_ was made.
   Instant deadline_ = Instant::InfiniteFuture();
+  Instant swaps_from_;  // Not durable.
   Routing routing_;
 };
 

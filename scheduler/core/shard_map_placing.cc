@@ -117,9 +117,12 @@ void ShardMap::Trim(Shard& shard) {
 }
 
 // Primaries go from the server that has most to the one that has least, a few at a time, once all
-// replicas are there. A move needs a server for one copy more.
-void ShardMap::PlanMoves() {
-  if (options_.servers != 0 || static_cast<int>(good_.size()) < options_.replicas + 2) return;
+// replicas are there. Where there is a server for one copy more, a copy is made first. Otherwise
+// every server has all shards, and a primary changes roles with a replica: nothing of its shard is
+// committed until the former primary has been installed anew, so that few do so at a time.
+void ShardMap::PlanMoves(Instant now) {
+  const int spare = static_cast<int>(good_.size()) - options_.replicas - 1;
+  if (spare < 0 || good_.size() < 2) return;
   int moving = 0;
   int64_t largest = 0;
   int64_t total = 0;
@@ -138,20 +141,40 @@ void ShardMap::PlanMoves() {
     const NodeId least = *std::min_element(good_.begin(), good_.end(), fewer);
     const NodeId most = *std::max_element(good_.begin(), good_.end(), fewer);
     const int64_t spread = loads_[most].elements - loads_[least].elements;
-    if (spread <= bound || !StartMove(most, least, spread)) return;
+    if (spread <= bound) return;
+    if (spare == 0 && now < swaps_from_) {
+      deadline_ = std::min(deadline_, swaps_from_);
+      return;
+    }
+    Shard* const shard = ChooseToMove(most, least, spread);
+    if (shard == nullptr) return;
+    if (spare > 0) {
+      shard->move_to = least;
+    } else {
+      SwapPrimary(*shard, least);
+      if (moving + 1 < options_.moves_max) continue;
+      swaps_from_ = now + options_.swap_pause;
+      deadline_ = std::min(deadline_, swaps_from_);
+    }
   }
 }
 
-bool ShardMap::StartMove(const NodeId& from, const NodeId& to, int64_t spread) {
+ShardMap::Shard* ShardMap::ChooseToMove(const NodeId& from, const NodeId& to, int64_t spread) {
   Shard* chosen = nullptr;
   for (Shard& shard : shards_) {
     if (shard.primary.node != from || !shard.move_to.empty()) continue;
     if (PlacementWeight(shard.elements) >= spread) continue;  // It would turn the tables.
     if (chosen == nullptr || (HasCopy(*chosen, to) && !HasCopy(shard, to))) chosen = &shard;
   }
-  if (chosen == nullptr) return false;
-  chosen->move_to = to;
-  return true;
+  return chosen;
+}
+
+// The former primary has whatever was committed, as any replica in sync has.
+void ShardMap::SwapPrimary(Shard& shard, const NodeId& to) {
+  const ServerRef from = shard.primary;
+  Promote(shard, to);
+  shard.left.erase(from.node);
+  AddReplica(shard, {.server = from, .in_sync = true, .placed = Next()});
 }
 
 // ---------------------------------------------------------------- missing replicas
@@ -195,12 +218,16 @@ bool ShardMap::PlaceOne(Shard& shard) {
   shard.left.erase(best);
   ++loads_[best].filling;
   ++loads_[best].copies;
-  const Copy copy{.server = servers_.at(best).ref, .in_sync = false, .placed = Next()};
-  const auto after = std::find_if(shard.replicas.begin(), shard.replicas.end(),
-                                  [&best](const Copy& c) { return c.server.node > best; });
+  AddReplica(shard, {.server = servers_.at(best).ref, .in_sync = false, .placed = Next()});
+  return true;
+}
+
+void ShardMap::AddReplica(Shard& shard, const Copy& copy) {
+  const auto after =
+      std::find_if(shard.replicas.begin(), shard.replicas.end(),
+                   [&copy](const Copy& c) { return c.server.node > copy.server.node; });
   shard.replicas.insert(after, copy);
   changed_ = true;
-  return true;
 }
 
 }  // namespace capstan::scheduler

@@ -26,6 +26,7 @@ absl::string_view ReachedName(Reached reached) {
       "samples were leased again",
       "a replica was promoted",
       "a replica was being filled",
+      "a primary and its replica changed roles",
       "a job waited for its servers",
       "two copies of a shard were compared",
       "a bucket had refused a key a row",

@@ -36,6 +36,7 @@ enum class Reached : uint8_t {
   kSamplesLeasedAgain,
   kReplicaPromoted,
   kReplicaFilling,
+  kPrimarySwapped,
   kJobRecovering,
   kCopiesCompared,
   kRowRefused,

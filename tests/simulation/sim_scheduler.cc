@@ -394,6 +394,9 @@ void SimScheduler::Note(const scheduler::Event& event) {
   } else if (const auto* moved = std::get_if<scheduler::RoutingChanged>(&event)) {
     if (moved->promoted > 0) ++world_->reached[Reached::kReplicaPromoted];
     if (moved->filling > 0) ++world_->reached[Reached::kReplicaFilling];
+    for (const scheduler::PrimaryMove& move : moved->moves) {
+      if (move.swapped > 0) ++world_->reached[Reached::kPrimarySwapped];
+    }
     world_->trace.Story(absl::StrCat("scheduler: routing generation ", moved->generation.value(),
                                      ": ", moved->promoted, " promoted, ", moved->filling,
                                      " being filled", HomesOf(*core_, moved->job)));
