@@ -18,6 +18,7 @@
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/safetensors_header.h"
+#include "common/wire/number_format.h"
 
 namespace capstan {
 namespace {
@@ -83,6 +84,16 @@ class FileReader {
   int64_t size_;
 };
 
+absl::Status ReadNumbers(FileReader& file, Dtype dtype, absl::Span<float> values) {
+  const auto bytes = static_cast<int64_t>(values.size()) * BytesOf(dtype);
+  if (dtype == Dtype::kF32) return file.Read(values.data(), bytes);
+  std::string narrow(static_cast<size_t>(bytes), '\0');
+  CAPSTAN_RETURN_IF_ERROR(file.Read(narrow.data(), bytes));
+  const NumberFormat format = dtype == Dtype::kF16 ? NumberFormat::kFp16 : NumberFormat::kBf16;
+  DecodeNumbers(format, narrow.data(), values);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
   if (file.size() < kLengthBytes) {
     return absl::DataLossError(
@@ -113,7 +124,7 @@ absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
       CAPSTAN_RETURN_IF_ERROR(file.Read(tensor.keys.data(), bytes));
     } else {
       tensor.values.resize(count);
-      CAPSTAN_RETURN_IF_ERROR(file.Read(tensor.values.data(), bytes));
+      CAPSTAN_RETURN_IF_ERROR(ReadNumbers(file, entry.dtype, absl::MakeSpan(tensor.values)));
     }
   }
   return tensors;

@@ -1,5 +1,5 @@
 // Safetensors files: named tensors, readable by the public `safetensors` packages. Those written
-// here are fp32; row_file.h writes keys, too.
+// here are fp32; row_file.h writes keys, too. Of other writers fp16 and bf16 are read as well.
 //
 // Layout: header length (8 bytes, little-endian), JSON header padded with spaces to 8 bytes, values
 // (little-endian, contiguous, in the header's order). The bytes depend on the tensors alone: same
@@ -27,7 +27,7 @@ struct NamedTensorView {
 struct NamedTensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<float> values;   // Of a tensor of fp32.
+  std::vector<float> values;   // Of a tensor of fp32, fp16 (F16) or bf16 (BF16), as fp32.
   std::vector<uint64_t> keys;  // Of one of whole numbers (U64).
 };
 
@@ -42,7 +42,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
 // Errors: kNotFound, kPermissionDenied  the file cannot be opened.
 //         kDataLoss                     not a safetensors file, truncated, or its header does not
 //                                       agree with itself.
-//         kUnimplemented                a tensor that is neither fp32 nor U64.
+//         kUnimplemented                a tensor of another dtype than those of NamedTensor.
 absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path);
 
 }  // namespace capstan

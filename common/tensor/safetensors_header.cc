@@ -1,6 +1,7 @@
 #include "common/tensor/safetensors_header.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/container/btree_set.h"
@@ -18,7 +19,26 @@ namespace {
 constexpr char kMetadataKey[] = "__metadata__";
 constexpr int kDimensionsMax = 32;
 
-const char* NameOf(Dtype dtype) { return dtype == Dtype::kF32 ? "F32" : "U64"; }
+const char* NameOf(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32:
+      return "F32";
+    case Dtype::kF16:
+      return "F16";
+    case Dtype::kBf16:
+      return "BF16";
+    case Dtype::kU64:
+      return "U64";
+  }
+  return "";
+}
+
+std::optional<Dtype> DtypeOf(absl::string_view name) {
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16, Dtype::kU64}) {
+    if (name == NameOf(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
 
 std::string Quote(absl::string_view text) {
   std::string quoted = "\"";
@@ -211,12 +231,14 @@ absl::StatusOr<TensorEntry> ParseTensor(Parser& parser, const std::string& name)
   bool has_dtype = false, has_shape = false, has_offsets = false;
   CAPSTAN_RETURN_IF_ERROR(parser.Object([&](const std::string& key) -> absl::Status {
     if (key == "dtype") {
-      CAPSTAN_ASSIGN_OR_RETURN(const std::string dtype, parser.String());
-      if (dtype != NameOf(Dtype::kF32) && dtype != NameOf(Dtype::kU64)) {
-        return absl::UnimplementedError(absl::StrCat(
-            "tensor ", Quote(name), ": dtype is ", Quote(dtype), ", expected \"F32\" or \"U64\""));
+      CAPSTAN_ASSIGN_OR_RETURN(const std::string text, parser.String());
+      const std::optional<Dtype> dtype = DtypeOf(text);
+      if (!dtype) {
+        return absl::UnimplementedError(
+            absl::StrCat("tensor ", Quote(name), ": dtype is ", Quote(text),
+                         ", expected \"F32\", \"F16\", \"BF16\" or \"U64\""));
       }
-      entry.dtype = dtype == NameOf(Dtype::kF32) ? Dtype::kF32 : Dtype::kU64;
+      entry.dtype = *dtype;
       has_dtype = true;
       return absl::OkStatus();
     }

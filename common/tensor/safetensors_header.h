@@ -1,6 +1,6 @@
 // The JSON header of a safetensors file: names, shapes and places of tensors.
 //
-// Format: https://github.com/huggingface/safetensors#format. Of its dtypes, two are known here.
+// Format: https://github.com/huggingface/safetensors#format. Of its dtypes, four are known here.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_TENSOR_SAFETENSORS_HEADER_H_
 #define CAPSTAN_COMMON_TENSOR_SAFETENSORS_HEADER_H_
@@ -15,9 +15,12 @@
 
 namespace capstan {
 
-enum class Dtype { kF32, kU64 };  // "F32": numbers. "U64": keys.
+enum class Dtype { kF32, kF16, kBf16, kU64 };  // "U64": keys. The others: numbers.
 
-constexpr int64_t BytesOf(Dtype dtype) { return dtype == Dtype::kU64 ? 8 : 4; }
+constexpr int64_t BytesOf(Dtype dtype) {
+  if (dtype == Dtype::kU64) return 8;
+  return dtype == Dtype::kF32 ? 4 : 2;
+}
 
 struct TensorEntry {
   std::string name;

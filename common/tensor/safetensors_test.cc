@@ -89,6 +89,19 @@ TEST_CASE("Safetensors: whole numbers of 64 bits are read", "[common][tensor]") 
                "shape [2] does not agree with its 8 bytes of U64");
 }
 
+TEST_CASE("Safetensors: fp16 and bf16 are widened", "[common][tensor]") {
+  // 1, -2 and the smallest fp16; 1 and -2.
+  const std::string header = R"({"h":{"dtype":"F16","shape":[3],"data_offsets":[0,6]},)"
+                             R"("b":{"dtype":"BF16","shape":[2,1],"data_offsets":[6,10]}})";
+  REQUIRE_OK_AND_ASSIGN(
+      const auto tensors,
+      ReadBytes(FileOf(header, 0) + std::string("\x00\x3c\x00\xc0\x01\x00\x80\x3f\x00\xc0", 10)));
+  REQUIRE(tensors.size() == 2);
+  CHECK(tensors[0].values == std::vector<float>{1, -2, 0x1p-24f});
+  CHECK(tensors[1].values == std::vector<float>{1, -2});
+  CHECK(tensors[1].shape == std::vector<int64_t>{2, 1});
+}
+
 TEST_CASE("Safetensors: other writers' headers are read", "[common][tensor]") {
   REQUIRE_OK_AND_ASSIGN(
       const auto tensors,
@@ -150,9 +163,9 @@ TEST_CASE("Safetensors: malformed files are refused with the reason", "[common][
   twice += OneTensor("[1]", "[4,8]").substr(1);
   CHECK_STATUS(ReadBytes(FileOf(twice, 8)), absl::StatusCode::kDataLoss, "key \"w\" is repeated");
   std::string half = OneTensor("[1]", "[0,2]");
-  half.replace(half.find("F32"), 3, "F16");
+  half.replace(half.find("F32"), 3, "I16");
   CHECK_STATUS(ReadBytes(FileOf(half, 2)), absl::StatusCode::kUnimplemented,
-               "tensor \"w\": dtype is \"F16\", expected \"F32\"");
+               "tensor \"w\": dtype is \"I16\", expected \"F32\"");
 }
 
 TEST_CASE("Safetensors: no prefix of a file is taken for a file", "[common][tensor]") {

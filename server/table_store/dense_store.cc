@@ -226,6 +226,10 @@ absl::Status DenseStore::CheckSnapshot(const v1::ShardSnapshot& snapshot) const 
   if (snapshot.state().previous_readable()) {
     CAPSTAN_RETURN_IF_ERROR(CheckFloats("previous values", snapshot.previous(), size()));
   }
+  // What a job begins with has no state: it is as it was made.
+  if (snapshot.optimizer_state().empty() && snapshot.state().version() == 0) {
+    return absl::OkStatus();
+  }
   if (snapshot.optimizer_state_size() != slots_) {
     return absl::DataLossError(absl::StrCat(snapshot.optimizer_state_size(),
                                             " slots of optimizer state: expected ", slots_));
@@ -252,7 +256,10 @@ absl::Status DenseStore::Restore(const v1::ShardSnapshot& snapshot) {
   if (snapshot.state().previous_readable()) {
     previous = FloatsOf(snapshot.previous(), &previous_copy);
   }
-  return Restore(FloatsOf(snapshot.values(), &copy), previous, slots);
+  const absl::Span<const float> values = FloatsOf(snapshot.values(), &copy);
+  if (!snapshot.optimizer_state().empty() || slots_ == 0) return Restore(values, previous, slots);
+  return SetValues(
+      [values](absl::Span<float> out) { std::copy(values.begin(), values.end(), out.begin()); });
 }
 
 absl::Status DenseStore::Restore(absl::Span<const float> values, absl::Span<const float> previous,

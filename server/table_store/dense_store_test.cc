@@ -149,6 +149,28 @@ TEST_CASE("Dense store: no buffer that is lent is written again", "[server]") {
   CHECK(now == before);
 }
 
+TEST_CASE("Dense store: of version 0 a snapshot without state begins as a new store does",
+          "[server]") {
+  OptimizerConfig rule =
+      Rule(GENERATE(OptimizerKind::kSgd, OptimizerKind::kAdagrad, OptimizerKind::kAdam));
+  rule.initial_accumulator = 0.25f;
+  const std::vector<float> values = Numbers(1, 100), gradient = Numbers(5, 100);
+  const auto expected = MakeStore(rule, values);
+  const auto store = MakeStore(rule, Numbers(9, 100));
+  v1::ShardSnapshot snapshot;
+  snapshot.set_elements(100);
+  snapshot.set_values(values.data(), values.size() * sizeof(float));
+  REQUIRE_OK(store->Restore(snapshot));
+  for (int64_t step = 0; step < 2; ++step) {
+    REQUIRE_OK(store->Apply({.step = step}, Gradient(gradient)));
+    REQUIRE_OK(expected->Apply({.step = step}, Gradient(gradient)));
+  }
+  CHECK(BitsOf(store->Read(ReadFrom::kCurrent)) == BitsOf(expected->Read(ReadFrom::kCurrent)));
+  snapshot.mutable_state()->set_version(1);
+  if (rule.kind == OptimizerKind::kSgd) return;
+  CHECK_STATUS(store->Restore(snapshot), absl::StatusCode::kDataLoss, "0 slots of optimizer state");
+}
+
 TEST_CASE("Dense store: a lent buffer outlives its store", "[server]") {
   absl::Cord lent;
   {
