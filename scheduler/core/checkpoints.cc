@@ -269,6 +269,10 @@ void Checkpoints::End(const std::string& why, const NodeId& node) {
   if (IsCapturing()) TellSnapshot(why);
   state_ = State::kIdle;
   if (writes_) ended_.push_back({job_, last_begun_, FolderOf(last_begun_), why, node});
+  if (writes_ && !why.empty()) {
+    last_failed_ = last_begun_;
+    why_failed_ = why;
+  }
   ++changes_;
 }
 

@@ -113,7 +113,9 @@ class Checkpoints {
   // ---- ends
   // That ended since the last call, in order.
   std::vector<CheckpointEnded> TakeEnded();
-  std::vector<SnapshotTaken> TakeTaken();  // Likewise of snapshots.
+  std::vector<SnapshotTaken> TakeTaken();                    // Likewise of snapshots.
+  CheckpointId last_failed() const { return last_failed_; }  // 0: none was given up.
+  const std::string& why_failed() const { return why_failed_; }
   // Complete ones that stay, oldest first.
   const std::vector<RestoreFrom>& complete() const { return complete_; }
   void ForgetNewest();  // It cannot be read.
@@ -123,7 +125,8 @@ class Checkpoints {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, asked_, due_steps_, due_at_, last_begun_, deadline_, routing_, progress_,
-            parts_, at_, complete_, base_, chain_, readers_asked_, readers_, writes_, not_kept_);
+            parts_, at_, complete_, base_, chain_, readers_asked_, readers_, writes_, not_kept_,
+            last_failed_, why_failed_);
   }
   void Restored(Instant now);
 
@@ -181,6 +184,8 @@ class Checkpoints {
   std::vector<uint64_t> readers_;        // Of the present one.
   bool writes_ = true;                   // The present one is a checkpoint, too.
   std::string not_kept_;                 // Why no reader can read the present one.
+  CheckpointId last_failed_;
+  std::string why_failed_;
   std::vector<CheckpointEnded> ended_;
   std::vector<SnapshotTaken> taken_;
   uint64_t changes_ = 0;

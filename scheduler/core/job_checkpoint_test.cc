@@ -298,5 +298,120 @@ TEST_CASE("Job snapshots: a server that cannot keep it, a limit and a job's end 
   story.End();
 }
 
+TEST_CASE("Saved stops: the job takes a checkpoint, writes its model, and is stopped",
+          "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  Story story;
+  REQUIRE_OK(story.Submit(Plan(mode)));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  REQUIRE_OK_AND_ASSIGN(const CheckpointId asked, story.SaveAndStop("job-1"));
+  CHECK(story.SaveAndStop("job-1").value() == asked);  // Its answer was lost.
+  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
+  const JobView view = story.View("job-1");
+  CHECK(view.state == JobState::kStopped);
+  CHECK(view.has_model);
+  CHECK(view.saved_folder == "/checkpoints/checkpoint-1");
+  CHECK(story.Entered(JobPhase::kEvaluating) == 0);
+  REQUIRE(story.Count() == 1);
+  const ResumePoint& at = story.Complete("job-1")[0].at;
+  CHECK(at.epoch == Epoch(0));
+  CHECK(view.iteration == at.iteration.value());  // Nothing was trained after it.
+  CHECK(view.samples_done < view.samples_total / 2);
+  CHECK(story.SaveAndStop("job-1").value() == asked);
+  CHECK(story.error() == "");
+}
+
+TEST_CASE("Saved stops: if the checkpoint is given up the job goes on, also past later ones",
+          "[scheduler][core]") {
+  Story story(/*checkpoint_fails=*/1);
+  JobPlan plan = Plan(Mode::kBsp);
+  plan.checkpoint_iterations = 200;
+  REQUIRE_OK(story.Submit(plan));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  REQUIRE_OK(story.SaveAndStop("job-1").status());
+  REQUIRE(story.RunUntil([&] { return story.View("job-1").iteration > 210; }, absl::Minutes(5)));
+  CHECK(story.View("job-1").saved_folder == "");
+  Actions actions;
+  const auto reason = [&](CheckpointId asked) {
+    return story.core().AwaitCheckpoint(Ticket(100'000), "job-1", asked, absl::Seconds(1),
+                                        story.now(), actions);
+  };
+  CHECK_STATUS(reason(CheckpointId(1)), absl::StatusCode::kFailedPrecondition,
+               "of job-1 was given up: server-");
+  story.End();
+  story.CheckTrained(plan);
+}
+
+TEST_CASE("Saved stops: a job whose shards are lost once it is saved trains nothing again",
+          "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
+  Story story;
+  REQUIRE_OK(story.Submit(Plan(mode)));
+  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  REQUIRE_OK(story.SaveAndStop("job-1").status());
+  REQUIRE(
+      story.RunUntil([&] { return story.Entered(JobPhase::kExporting) == 1; }, absl::Minutes(1)));
+  story.Kill("server-2");
+  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(2)));
+  const JobView view = story.View("job-1");
+  CHECK(view.state == JobState::kStopped);
+  CHECK(view.has_model);
+  CHECK(view.iteration == story.Complete("job-1")[0].at.iteration.value());
+  CHECK(story.error() == "");
+}
+
+TEST_CASE("Saved stops: a job that has trained all, or trains no more, ends as always",
+          "[scheduler][core]") {
+  Story story;
+  const JobPlan plan = Plan(Mode::kAsp);
+  REQUIRE_OK(story.Submit(plan));
+  story.RunUntil(
+      [&] {
+        const JobView view = story.View("job-1");
+        return view.phase == JobPhase::kEvaluating && view.epoch == Epoch(1);
+      },
+      absl::Minutes(5));
+  REQUIRE_OK(story.SaveAndStop("job-1").status());
+  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
+                 absl::Minutes(5));
+  CHECK_STATUS(story.SaveAndStop("job-1"), absl::StatusCode::kFailedPrecondition, "trains no more");
+  story.End();
+  CHECK(story.Count() == 1);
+  CHECK_STATUS(story.SaveAndStop("job-9"), absl::StatusCode::kNotFound, "job-9");
+}
+
+TEST_CASE("Job checkpoints: from the one behind the last epoch more epochs are trained, whole",
+          "[scheduler][core]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  Story story;
+  REQUIRE_OK(story.Submit(Plan(mode)));
+  story.RunUntil(
+      [&] {
+        const JobView view = story.View("job-1");
+        return view.phase == JobPhase::kEvaluating && view.epoch == Epoch(1);
+      },
+      absl::Minutes(5));
+  story.AskCheckpoint("job-1");
+  story.End();
+  REQUIRE(story.Count() == 1);
+  const CheckpointPublish& saved = story.Complete("job-1")[0];
+  REQUIRE(saved.at.epoch == Epoch(2));
+  JobPlan plan = Plan(mode);
+  plan.id = "job-2";
+  plan.epochs = 3;
+  plan.checkpoint_folder = "/more";
+  RestoreFrom from{saved.folder, saved.at};
+  for (const CheckpointPart& part : saved.parts) from.shards.push_back({part.shard, part.elements});
+  REQUIRE_OK(story.Submit(plan, from));
+  REQUIRE(story.RunUntil([&] { return story.Ended("job-2"); }, absl::Minutes(30)));
+  const JobView view = story.View("job-2");
+  CHECK(view.state == JobState::kSucceeded);
+  CHECK(view.results.size() == 3);
+  int64_t trained = 0;
+  for (const TaskView& task : view.tasks) trained += task.samples;
+  CHECK(trained == plan.train_count);
+  CHECK(story.error() == "");
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

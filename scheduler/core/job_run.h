@@ -7,6 +7,8 @@
 //   EXPORTING --it cannot be written--> kept by the servers --AskExport--> EXPORTING; or, too late,
 //   failed
 //   any --Stop--> stopped      any --an error--> failed
+//   TRAINING, EVALUATING --SaveAndStop--> CHECKPOINTING --it is complete--> EXPORTING --> FINISHING
+//   --> stopped; where it is given up the job trains on
 //   any but FINISHING --shards are lost--> RECOVERING --all are held again--> where it was
 //
 //   TRAINING, or between epochs --a checkpoint is due and all is quiet--> CHECKPOINTING --all
@@ -132,6 +134,10 @@ class JobRun {
   // Errors: kFailedPrecondition  none is kept.
   absl::Status AskExport(const std::string& folder, Instant now, Events& events);
   void Stop(Instant now, Events& events);
+  // Stops once a checkpoint is complete and the model is written. If that checkpoint is given up
+  // the job goes on. The id that it will have; a repetition is the same question.
+  // Errors: kFailedPrecondition  the job trains no more.
+  absl::StatusOr<CheckpointId> SaveAndStop(Instant now, Events& events);
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
 
@@ -195,7 +201,8 @@ class JobRun {
             epoch_started_, epoch_result_, results_, crashes_, restarts_, first_failure_,
             last_death_, revision_, desired_version_, decisions_, membership_seen_, begins_at_,
             restore_, checkpoints_, pausing_, after_checkpoint_, segment_margin_, order_seen_,
-            shards_, recovery_, server_deaths_, trained_, beginnings_, kept_model_, export_to_);
+            shards_, recovery_, server_deaths_, trained_, beginnings_, kept_model_, export_to_,
+            stops_after_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -216,6 +223,14 @@ class JobRun {
     return phase_ == JobPhase::kTraining ||
            (phase_ == JobPhase::kCheckpointing && after_checkpoint_ != After::kNextEpoch);
   }
+  // The job was to stop after a checkpoint that is complete now. It trains no more.
+  bool IsSaved() const;
+  // It stops with the checkpoint that was begun last, if that becomes complete.
+  bool StopsWithThisOne() const {
+    return stops_after_ != CheckpointId(0) && checkpoints_.last_begun() >= stops_after_;
+  }
+  // It is saved in the middle of an epoch, of which its leases know how much is trained.
+  bool IsSavedWithinEpoch() const { return IsSaved() && after_checkpoint_ != After::kNextEpoch; }
   absl::Status ValidateReport(const TaskReport& report) const;
   // What others have seen was durable before they were told. A state that does not have it is of
   // an older copy of the store, and what was decided since is lost: then the job ends.
@@ -244,6 +259,7 @@ class JobRun {
   bool IsQuiet() const;  // Training, and nothing is on its way.
   bool TakeCheckpoint(After after, Instant now, Events& events);  // True: if one was due.
   void LeaveCheckpoint(Instant now, Events& events);
+  void ExportAndStop(Instant now, Events& events);
   void PlanQuiet(Instant now);
   void EndSegmentSoon(Instant now);
   ResumePoint PointNow(After after, Instant now) const;
@@ -363,7 +379,8 @@ class JobRun {
   std::optional<RestoreFrom> begins_at_;  // The job; not always with its initial values.
   std::optional<RestoreFrom> restore_;    // Where its training begins, or began last.
   Checkpoints checkpoints_;
-  bool pausing_ = false;  // SSP, ASP: no batch is begun, for a checkpoint.
+  CheckpointId stops_after_;  // It, or a later one, is the job's last. 0: the job does not stop.
+  bool pausing_ = false;      // SSP, ASP: no batch is begun, for a checkpoint.
   After after_checkpoint_ = After::kTrainOn;
   int64_t segment_margin_ = 0;  // BSP: iterations left to tasks to hear of a segment's end.
   std::optional<Instant> at_segment_end_since_;  // BSP: and a checkpoint is due.

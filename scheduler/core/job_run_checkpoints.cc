@@ -100,6 +100,10 @@ bool JobRun::TakeCheckpoint(After after, Instant now, Events& events) {
 void JobRun::LeaveCheckpoint(Instant now, Events& events) {
   pausing_ = false;
   segment_margin_ = 0;
+  const bool all_trained =
+      after_checkpoint_ == After::kNextEpoch && epoch_.value() + 1 >= epochs_.epochs();
+  if (IsSaved() && !all_trained) return ExportAndStop(now, events);
+  if (IsSaved()) stops_after_ = CheckpointId(0);  // It ends of itself.
   switch (after_checkpoint_) {
     case After::kTrainOn:
       SetPhase(JobPhase::kTraining, events);
@@ -110,6 +114,19 @@ void JobRun::LeaveCheckpoint(Instant now, Events& events) {
     case After::kNextEpoch:
       return EnterNextEpoch(now, events);
   }
+}
+
+bool JobRun::IsSaved() const {
+  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
+  return stops_after_ != CheckpointId(0) && !complete.empty() && complete.back().id >= stops_after_;
+}
+
+void JobRun::ExportAndStop(Instant now, Events& events) {
+  if (plan_.mode != Mode::kBsp) {
+    next_lease_ = sample_leases_->next_id();
+    for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
+  }
+  SetPhase(JobPhase::kExporting, events);
 }
 
 ResumePoint JobRun::PointNow(After after, Instant now) const {
@@ -152,9 +169,12 @@ void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
   epoch_started_ = now - at.epoch_time;
   if (plan_.mode == Mode::kBsp) {
     slot_leases_.emplace(plan_.slots, Iteration(steps.begin), Iteration(steps.end), at.iteration);
-  } else {
+  } else if (!at.untrained.empty() || at.batches > 0) {
     sample_leases_->Resume(at.untrained, at.batches);
-  }
+  }  // Else all of the epoch is to be trained: it is beyond the last one of the job that was saved.
+  if (!IsSaved()) return;
+  after_checkpoint_ = After::kTrainOn;
+  ExportAndStop(now, events);
 }
 
 // ---------------------------------------------------------------- on request, ends
@@ -174,6 +194,15 @@ absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(Instant now, Events& events) 
   return id;
 }
 
+absl::StatusOr<CheckpointId> JobRun::SaveAndStop(Instant now, Events& events) {
+  if (stops_after_ != CheckpointId(0)) return stops_after_;
+  CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
+  stops_after_ = checkpoints_.last_begun().Next();
+  ++decisions_;
+  ++revision_;
+  return AskCheckpoint(now, events);
+}
+
 absl::StatusOr<const RestoreFrom*> JobRun::FindCheckpoint(CheckpointId asked) const {
   const std::vector<RestoreFrom>& complete = checkpoints_.complete();
   if (!complete.empty() && complete.back().id >= asked) return &complete.back();
@@ -181,6 +210,11 @@ absl::StatusOr<const RestoreFrom*> JobRun::FindCheckpoint(CheckpointId asked) co
   const bool may_come = checkpoints_.IsIdle() ? checkpoints_.asked() && asked == begun.Next()
                                               : asked == begun || asked == begun.Next();
   if (may_come) return nullptr;
+  if (checkpoints_.last_failed() >= asked) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint ", checkpoints_.last_failed().value(), " of ", plan_.id,
+                     " was given up: ", checkpoints_.why_failed()));
+  }
   return absl::FailedPreconditionError(
       absl::StrCat("checkpoint ", asked.value(), " of ", plan_.id,
                    " was given up, or was never asked for: the last one is ", begun.value()));
@@ -217,6 +251,8 @@ std::optional<CheckpointPublish> JobRun::TakePublish() {
 void JobRun::NoteCheckpoints(Events& events) {
   for (CheckpointEnded& ended : checkpoints_.TakeEnded()) {
     ++revision_;
+    // Who wants the job to stop hears that it is not saved, and that it goes on.
+    if (!ended.why.empty() && ended.id >= stops_after_) stops_after_ = CheckpointId(0);
     events.push_back(std::move(ended));
   }
   for (SnapshotTaken& taken : checkpoints_.TakeTaken()) {

@@ -48,6 +48,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return false;
     case JobPhase::kCheckpointing:
       if (checkpoints_.IsCapturing()) return false;
+      if (StopsWithThisOne() && !checkpoints_.IsIdle()) return false;
       LeaveCheckpoint(now, events);
       return true;
     case JobPhase::kEvaluating:
@@ -66,7 +67,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
     case JobPhase::kFinishing:
       if ((tasks_.CountIn(Task::State::kUnplaced) == plan_.workers && checkpoints_.IsIdle()) ||
           now >= finishing_since_ + options_.finish_limit) {
-        End(JobState::kSucceeded, {}, now, events);
+        End(IsSaved() ? JobState::kStopped : JobState::kSucceeded, {}, now, events);
       }
       return false;
     case JobPhase::kRecovering:  // Never phase_: it lies over one.

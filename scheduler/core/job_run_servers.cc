@@ -327,6 +327,7 @@ bool JobRun::TryOlderCheckpoint(const std::string& why, Instant now, Events& eve
   if (!restoring) return false;
   events.push_back(CheckpointEnded{plan_.id, CheckpointId(0), restore_->folder, why});
   checkpoints_.ForgetNewest();
+  if (stops_after_ != CheckpointId(0)) checkpoints_.Ask();  // It may have been the job's last.
   if (!GoBack(now, events)) return false;
   recovery_ = Recovery{.since = now, .waiting = false};
   TakeRouting(now, events);

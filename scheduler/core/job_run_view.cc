@@ -11,7 +11,7 @@ int64_t JobRun::EpochSamplesBefore() const { return epoch_.value() * plan_.train
 
 int64_t JobRun::SamplesDone() const {
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
-  if (!training()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
+  if (!training() && !IsSavedWithinEpoch()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
   if (plan_.mode != Mode::kBsp) return EpochSamplesBefore() + sample_leases_->positions_done();
   int64_t samples = EpochSamplesBefore();
   for (int slot = 0; slot < plan_.slots; ++slot) {
@@ -24,7 +24,7 @@ int64_t JobRun::SamplesDone() const {
 int64_t JobRun::IterationNow() const {
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
   const Range steps = epochs_.Steps(epoch_);
-  if (!training()) return steps.end;
+  if (!training() && !IsSavedWithinEpoch()) return steps.end;
   if (plan_.mode == Mode::kBsp) return slot_leases_->finished().value();
   // A lease cut short by a death may have added a batch.
   return std::min(steps.begin + sample_leases_->batches_done(), steps.end);
@@ -55,7 +55,8 @@ std::string JobRun::EndDetail() const {
   if (state_ == JobState::kFailed) return failure_.message;
   const std::string trained = absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
                                            DurationText(ended_ - started_));
-  return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained);
+  return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained,
+                      IsSaved() ? "; it is saved" : "");
 }
 
 std::string JobRun::TextOf(const Activity& activity) {
@@ -97,7 +98,10 @@ std::string JobRun::Detail(Instant now) const {
       }
       return absl::StrCat("trains ", epoch);
     case JobPhase::kCheckpointing:
-      return absl::StrCat("waits for ", checkpoints_.Awaited(), " to copy its tables, ", epoch);
+      return absl::StrCat("waits for ", checkpoints_.Awaited(),
+                          checkpoints_.IsCapturing() ? " to copy its tables, "
+                                                     : " to write the job's last checkpoint, ",
+                          epoch);
     case JobPhase::kEvaluating:
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
@@ -186,6 +190,8 @@ JobView JobRun::View(Instant now) const {
   view.rows_pulled = metrics_.rows_pulled();
   view.restarts = restarts_;
   view.model_folder = ExportPath();
+  view.has_model = exported_;
+  if (IsSaved()) view.saved_folder = checkpoints_.complete().back().folder;
   if (!ended() && kept_model_) view.model_kept_until = kept_model_->until;
   for (const Task& task : tasks_.all()) view.tasks.push_back(ViewTask(task));
   return view;

@@ -223,6 +223,14 @@ absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, A
   return state;
 }
 
+absl::StatusOr<CheckpointId> SchedulerCore::SaveAndStopJob(const JobId& job, Instant now,
+                                                           Actions& actions) {
+  CAPSTAN_ASSIGN_OR_RETURN(JobRun* const run, MayWaitForMoment(job));
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, run->SaveAndStop(now, actions.events));
+  Settle(now, actions);
+  return id;
+}
+
 absl::Status SchedulerCore::WatchJob(Ticket ticket, const JobId& job, uint64_t after_revision,
                                      absl::Duration limit, Instant now, Actions& actions) {
   const auto it = jobs_.find(job);

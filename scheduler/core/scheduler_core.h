@@ -122,6 +122,10 @@ class SchedulerCore {
   std::string WhyTooSmall(const JobId& job, Instant now) const;
   // Errors: kNotFound.
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
+  // The same once a checkpoint is complete and the model is written. The checkpoint's id, for
+  // AwaitCheckpoint.
+  // Errors: kNotFound.   kFailedPrecondition  the job does not train.
+  absl::StatusOr<CheckpointId> SaveAndStopJob(const JobId& job, Instant now, Actions& actions);
   // Forgets a job that has ended.
   // Errors: kNotFound.   kFailedPrecondition  it has not ended.
   absl::Status DeleteJob(const JobId& job, Instant now, Actions& actions);
@@ -185,6 +189,8 @@ class SchedulerCore {
   //         kFailedPrecondition  the job has not been given servers.
   absl::StatusOr<std::shared_ptr<const Routing>> RoutingOf(const JobId& job) const;
   bool HasJob(const JobId& job) const { return jobs_.contains(job); }
+  // The checkpoint that a job began with. Null: none, or there is no such job.
+  const RestoreFrom* BeganWith(const JobId& job) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>

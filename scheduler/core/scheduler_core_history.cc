@@ -26,6 +26,11 @@ void SchedulerCore::NoteHistory(Instant now, Actions& actions) {
 
 // ---------------------------------------------------------------- ended jobs
 
+const RestoreFrom* SchedulerCore::BeganWith(const JobId& job) const {
+  const auto it = jobs_.find(job);
+  return it != jobs_.end() && it->second.restore ? &*it->second.restore : nullptr;
+}
+
 Instant SchedulerCore::EndOf(const JobEntry& entry) {
   return entry.run == nullptr ? entry.stopped_at : entry.run->ended_at();
 }

@@ -52,6 +52,8 @@ struct JobView {
   int64_t rows_pulled = 0;  // those that they pulled, of jobs whose workers keep rows.
   int restarts = 0;
   std::string model_folder;                 // Where the model is, or will be written.
+  bool has_model = false;                   // It is.
+  std::string saved_folder;                 // Of the checkpoint that SaveAndStop has saved it in.
   std::optional<Instant> model_kept_until;  // It could not be written: the servers keep it.
   std::vector<TaskView> tasks;
   std::vector<JobEvent> events;  // Oldest first; at most JobHistory::kEventsMax, the newest.

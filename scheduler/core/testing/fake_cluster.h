@@ -20,6 +20,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -82,6 +83,7 @@ class FakeCluster {
   absl::Status Submit(const JobPlan& plan,
                       const std::optional<RestoreFrom>& restore = std::nullopt);
   void AskCheckpoint(const JobId& job);
+  absl::StatusOr<CheckpointId> SaveAndStop(const JobId& job);  // REQUIRES: the scheduler lives.
   // Likewise for a snapshot; answered in snapshot_replies.
   void AskSnapshot(const JobId& job, uint64_t reader, absl::Duration limit = absl::ZeroDuration());
   // No server can take its shards from that checkpoint any more, for this reason.

@@ -43,6 +43,13 @@ void FakeCluster::AskCheckpoint(const JobId& job) {
   Perform(actions);
 }
 
+absl::StatusOr<CheckpointId> FakeCluster::SaveAndStop(const JobId& job) {
+  Actions actions;
+  absl::StatusOr<CheckpointId> asked = core_->SaveAndStopJob(job, now_, actions);
+  Perform(actions);
+  return asked;
+}
+
 void FakeCluster::AskSnapshot(const JobId& job, uint64_t reader, absl::Duration limit) {
   if (away_until_) return;
   Actions actions;
