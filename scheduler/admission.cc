@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -140,7 +141,7 @@ void FillDefaults(v1::JobSpec& spec) {
 }
 
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
-  const JobCheck check = CheckJob(spec);
+  JobCheck check = CheckJob(spec);
   if (!check.diagnostics.empty()) {
     const auto append = [](std::string* out, const Diagnostic& diagnostic) {
       absl::StrAppend(out, diagnostic.ToString());
@@ -151,6 +152,9 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   job.submitted = spec;
   job.spec = spec;
   FillDefaults(job.spec);
+  // Nobody but this scheduler reads that file.
+  job.spec.mutable_training()->clear_initial_weights();
+  job.spec.mutable_training()->clear_initial_weights_partial();
   WriteBlocks(check, *job.spec.mutable_data());
   job.spec.mutable_data()->mutable_class_names()->Assign(check.class_names.begin(),
                                                          check.class_names.end());
@@ -161,6 +165,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   }
   job.mode = ModeName(job.spec.consistency());
   job.warnings = check.warnings;
+  job.initial_values = std::move(check.initial_values);
   if (job.plan.objective == Objective::kUnlabeled) {
     job.warnings.push_back(absl::StrCat(
         "data.columns: ", "no column is a LABEL: all labels are 0, and no accuracy is reported"));

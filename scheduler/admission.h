@@ -30,6 +30,8 @@ struct AdmittedJob {
   std::string mode;                   // "bsp", "ssp(2)", "asp".
   std::string output_directory;       // Absolute.
   std::vector<std::string> warnings;  // For its owner, at its submission; not kept.
+  // What the tables begin with, by table; empty: what the seed draws. Not kept beyond submission.
+  std::vector<std::vector<float>> initial_values;
 };
 
 // Shared by the service and the answers on their way out; immutable.

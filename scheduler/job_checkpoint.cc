@@ -1,7 +1,5 @@
 #include "scheduler/job_checkpoint.h"
 
-#include <google/protobuf/util/message_differencer.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -16,42 +14,13 @@
 #include "common/checkpoint/shard_file.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "scheduler/restore_check.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/status_codec.h"
 #include "scheduler/store/state_codec.h"
 
 namespace capstan::scheduler {
 namespace {
-
-using google::protobuf::util::MessageDifferencer;
-
-// What a checkpoint's positions and numbers mean nothing without.
-std::vector<std::string> Differences(const v1::JobSpec& saved, const v1::JobSpec& now, Mode mode) {
-  std::vector<std::string> wrong;
-  const auto same = [&wrong](const std::string& field, int64_t before, int64_t after) {
-    if (before == after) return;
-    wrong.push_back(absl::StrCat(field, ": ", after, ", the checkpoint has ", before));
-  };
-  same("training.batch_size", saved.training().batch_size(), now.training().batch_size());
-  same("training.iterations_max", saved.training().iterations_max(),
-       now.training().iterations_max());
-  same("training.seed", static_cast<int64_t>(saved.training().seed()),
-       static_cast<int64_t>(now.training().seed()));
-  if (mode == Mode::kBsp) same("training.slots", saved.training().slots(), now.training().slots());
-  if (saved.consistency().mode_case() != now.consistency().mode_case()) {
-    wrong.push_back("consistency: another mode than the checkpoint's");
-  }
-  if (!MessageDifferencer::Equals(saved.model(), now.model())) {
-    wrong.push_back("model: another one than the checkpoint's");
-  }
-  if (!MessageDifferencer::Equals(saved.data().train(), now.data().train())) {
-    wrong.push_back("data.train: other files than the checkpoint's");
-  }
-  if (saved.optimizer().kind_case() != now.optimizer().kind_case()) {
-    wrong.push_back("optimizer: another one than the checkpoint's");
-  }
-  return wrong;
-}
 
 // Names the files that the parts of `manifest` rest on.
 absl::Status AddBases(const v1::CheckpointManifest& base, v1::CheckpointManifest& manifest) {
@@ -151,13 +120,7 @@ absl::Status RemoveGivenUp(Disk& disk, const std::string& folder) {
 absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
                                         const AdmittedJob& job) {
   CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(disk, folder));
-  std::vector<std::string> wrong = Differences(manifest.spec(), job.spec, job.plan.mode);
-  bool same_tables = static_cast<size_t>(manifest.tables_size()) == job.tables.size();
-  for (size_t i = 0; same_tables && i < job.tables.size(); ++i) {
-    same_tables = manifest.tables(static_cast<int>(i)).elements() == job.tables[i].elements();
-  }
-  if (!same_tables) wrong.push_back("model: its tables are not those of the checkpoint");
-  if (!wrong.empty()) {
+  if (const std::vector<std::string> wrong = WhyNotRestorable(manifest, job); !wrong.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the job cannot go on from ", folder, ":\n", absl::StrJoin(wrong, "\n")));
   }

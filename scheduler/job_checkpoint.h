@@ -42,8 +42,7 @@ absl::Status RemoveGivenUp(Disk& disk, const std::string& folder);
 
 // Where `job` begins if it goes on from the checkpoint in `folder`.
 // Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint
-// rests
-//                           on (tables, data, seed, mode, batches); a line for each.
+//                           rests on (WhyNotRestorable); a line for each.
 //         kNotFound, kDataLoss  there is no complete checkpoint, or its manifest is damaged or
 //                               names a point that the job cannot be at.
 absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,

@@ -189,6 +189,53 @@ TEST_CASE("Job checkpoint: a job that is another one is refused, with what diffe
                "/none");
 }
 
+TEST_CASE("Job checkpoint: each field that the state rests on is refused by name, with the reason",
+          "[scheduler]") {
+  Fixture f;
+  f.job.spec.mutable_optimizer()->mutable_rmsprop();
+  f.job.spec.mutable_data()->mutable_examples()->set_hash_buckets(7);
+  const CheckpointPublish publish = f.Publish(1);
+  REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+  const auto changed = [&](const std::function<void(v1::JobSpec&)>& change) {
+    AdmittedJob other = f.job;
+    change(other.spec);
+    return FindRestore(f.disk, publish.folder, other).status();
+  };
+  const auto refused = [&](const std::string& what,
+                           const std::function<void(v1::JobSpec&)>& change) {
+    CHECK_STATUS(changed(change), absl::StatusCode::kInvalidArgument, what);
+  };
+  refused("training.epochs: 0, the checkpoint has trained 1: expected as many or more",
+          [](v1::JobSpec& spec) { spec.mutable_training()->set_epochs(0); });
+  refused("training.seed: 9, the checkpoint has 1: it orders the samples",
+          [](v1::JobSpec& spec) { spec.mutable_training()->set_seed(9); });
+  refused("consistency: bsp, the checkpoint has ssp: the modes do not count alike",
+          [](v1::JobSpec& spec) { spec.mutable_consistency()->mutable_bsp(); });
+  refused("optimizer: adam, the checkpoint has rmsprop: its state would not fit",
+          [](v1::JobSpec& spec) { spec.mutable_optimizer()->mutable_adam(); });
+  refused(
+      "optimizer.rmsprop.momentum: 0.5, the checkpoint has 0: its state would not fit",
+      [](v1::JobSpec& spec) { spec.mutable_optimizer()->mutable_rmsprop()->set_momentum(0.5f); });
+  refused(
+      "model: it differs from the checkpoint's (modified: zoo: \"softmax_regression\" -> \"mlp\")",
+      [](v1::JobSpec& spec) { spec.mutable_model()->set_zoo("mlp"); });
+  refused("data: it differs from the checkpoint's (modified: train.images: ",
+          [](v1::JobSpec& spec) { spec.mutable_data()->mutable_train()->set_images("/other"); });
+  refused("data: it differs from the checkpoint's (modified: examples.hash_buckets: 7 -> 8)",
+          [](v1::JobSpec& spec) { spec.mutable_data()->mutable_examples()->set_hash_buckets(8); });
+  REQUIRE_OK(changed([](v1::JobSpec& spec) {
+    spec.mutable_training()->set_epochs(9);
+    spec.mutable_optimizer()->set_learning_rate(0.001f);
+    spec.mutable_optimizer()->mutable_schedule()->mutable_step()->set_every(5);
+    spec.mutable_optimizer()->mutable_rmsprop()->set_alpha(0.5f);
+    spec.mutable_consistency()->mutable_ssp()->set_staleness_bound(4);
+    spec.mutable_data()->clear_test();
+    spec.mutable_data()->mutable_examples()->set_max_bad_fraction(0.5);
+    spec.mutable_resources()->set_replicas(1);
+    spec.set_durability(v1::LOG);
+  }));
+}
+
 TEST_CASE("Job checkpoint: none is made of a part that is not found whole, by name (issue 20)",
           "[scheduler]") {
   Fixture f;

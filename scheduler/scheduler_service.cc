@@ -178,6 +178,7 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     if (const auto* left = std::get_if<JobLeft>(&event)) {
       if (const auto job = jobs_.find(left->job); job != jobs_.end()) {
         answers.left.push_back({job->second->output_directory, left->last});
+        answers.over.push_back(job->second);
       }
       continue;
     }
@@ -197,6 +198,7 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
       if (const auto view = core_->Job(*job, clock_->Now()); view.ok()) {
         recorded.status =
             std::make_shared<const v1::JobStatus>(StatusOf(*view, StatusDetail::kWhole));
+        if (ends && !view->started) answers.over.push_back(recorded.job);
       }
     }
     answers.events.push_back(std::move(recorded));
@@ -291,6 +293,9 @@ void SchedulerService::PostFileWork(Answers& answers) {
   }
   for (ModelPublish& model : answers.models) {
     manifests_.Post([this, what = std::move(model)] { Publish(what); });
+  }
+  for (const std::shared_ptr<const AdmittedJob>& job : answers.over) {
+    manifests_.Post([this, job] { RemoveInitialValues(*job); });
   }
   if (!answers.left.empty()) {
     manifests_.Post([left = std::move(answers.left)] {

@@ -175,18 +175,37 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
 
   void Admit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Both: not OK: the call is still to be answered, with that.
+  // These, Submit and Enter: not OK: the call is still to be answered, with that.
   absl::Status Check(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // True: the call is a repetition, and is answered with the job that it made before.
   bool AnswerRepeated(uint64_t submission_id, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Submit(AdmittedJob job, OldModel old_model,
-                      const std::optional<RestoreFrom>& restore,
+  absl::Status Submit(AdmittedJob job, OldModel old_model, std::optional<RestoreFrom> restore,
                       const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Enter(const std::shared_ptr<const AdmittedJob>& admitted,
+                     const std::optional<RestoreFrom>& restore,
+                     const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The checkpoint that a submission goes on from; empty: it begins anew. What was passed over is a
+  // warning of `response`.
+  // Errors: kInvalidArgument  fields that exclude each other; else those of SubmitJob.
+  absl::StatusOr<std::string> FolderToRestore(const v1::SubmitJobRequest& request,
+                                              v1::SubmitJobResponse& response)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> NewestCheckpointOf(const JobId& job, v1::SubmitJobResponse& response)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Writes them where servers read them, and returns where the job begins. REQUIRES: it is named.
+  absl::StatusOr<RestoreFrom> KeepInitialValues(AdmittedJob& job);
+  // Of a job that will not go back to them any more.
+  void RemoveInitialValues(const AdmittedJob& job);
   // Not OK: the call is still to be answered, with that.
   absl::Status BeginExport(const v1::ExportJobRequest& request,
                            const Call<v1::ExportJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Errors, of both: those of StopJob.
+  absl::Status StopNow(const JobId& job, v1::StopJobResponse& response, Actions& actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status SaveAndStop(const JobId& job, v1::StopJobResponse& response, Actions& actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Not OK: nothing has changed. Errors: those of AnnotateJob.
   absl::Status Annotate(const v1::AnnotateJobRequest& request, v1::AnnotateJobResponse& response,
                         std::vector<StoreWrite>& writes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -52,6 +52,8 @@ struct SchedulerService::Answers {
     std::string folder;
     Incarnation last_life;
   };
+  // Of jobs that have ended, and have nobody any more who might read what they began with.
+  std::vector<std::shared_ptr<const AdmittedJob>> over;
   std::vector<Done> done;
   std::vector<Node> nodes;
   std::vector<Task> tasks;

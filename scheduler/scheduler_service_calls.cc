@@ -210,20 +210,23 @@ bool SchedulerService::AnswerRepeated(uint64_t submission_id,
 
 absl::Status SchedulerService::Check(const v1::SubmitJobRequest& request,
                                      const Call<v1::SubmitJobResponse>& call) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, FolderToRestore(request, *call.response));
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec()));
   job.plan.submission_id = request.submission_id();
   const OldModel old_model = request.replace_model() ? OldModel::kReplace : OldModel::kKeep;
-  if (request.restore_folder().empty()) {
-    return Submit(std::move(job), old_model, std::nullopt, call);
-  }
+  if (folder.empty()) return Submit(std::move(job), old_model, std::nullopt, call);
   absl::MutexLock pinning(&removal_mutex_);
-  CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom restore,
-                           FindRestore(disk_, request.restore_folder(), job));
-  return Submit(std::move(job), old_model, restore, call);
+  CAPSTAN_ASSIGN_OR_RETURN(RestoreFrom restore, FindRestore(disk_, folder, job));
+  v1::RestoredPoint& restored = *call.response->mutable_restored();
+  restored.set_folder(restore.folder);
+  restored.set_checkpoint_id(restore.id.value());
+  restored.set_epoch(restore.at.epoch.value() + 1);
+  restored.set_iteration(restore.at.iteration.value());
+  return Submit(std::move(job), old_model, std::move(restore), call);
 }
 
 absl::Status SchedulerService::Submit(AdmittedJob job, OldModel old_model,
-                                      const std::optional<RestoreFrom>& restore,
+                                      std::optional<RestoreFrom> restore,
                                       const Call<v1::SubmitJobResponse>& call) {
   uint64_t number = 0;
   {
@@ -232,9 +235,20 @@ absl::Status SchedulerService::Submit(AdmittedJob job, OldModel old_model,
     number = core_->TakeJobNumber();
   }
   CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, disk_, old_model, job));
-  const JobId id = job.plan.id;
   job.plan.unique_id = absl::StrCat(cluster_id_, "-", RandomHex());
+  if (!job.initial_values.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(restore, KeepInitialValues(job));
+  }
   auto admitted = std::make_shared<const AdmittedJob>(std::move(job));
+  const absl::Status entered = Enter(admitted, restore, call);
+  if (!entered.ok()) RemoveInitialValues(*admitted);
+  return entered;
+}
+
+absl::Status SchedulerService::Enter(const std::shared_ptr<const AdmittedJob>& admitted,
+                                     const std::optional<RestoreFrom>& restore,
+                                     const Call<v1::SubmitJobResponse>& call) {
+  const JobId& id = admitted->plan.id;
   absl::MutexLock lock(&mutex_);
   CAPSTAN_RETURN_IF_ERROR(Running());
   Actions actions;
@@ -305,9 +319,8 @@ grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext*
   absl::Status status = Running();
   Actions actions;
   if (status.ok()) {
-    const auto state = core_->StopJob(request->job_id(), clock_->Now(), actions);
-    status = state.status();
-    if (status.ok()) response->set_state(EncodeJobState(*state));
+    status = request->save() ? SaveAndStop(request->job_id(), *response, actions)
+                             : StopNow(request->job_id(), *response, actions);
   }
   Commit(std::move(actions), {.done = {{reactor, status, /*after_files=*/true}}});
   return reactor;

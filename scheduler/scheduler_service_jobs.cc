@@ -1,4 +1,5 @@
-// The calls about what is remembered of jobs: deleting them, labels and notes.
+// The calls about what is remembered of jobs: deleting them, labels and notes; where they go on
+// from, and how they stop.
 #include <memory>
 #include <string>
 #include <utility>
@@ -6,9 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/job/diagnostic.h"
 #include "common/job/labels.h"
+#include "common/observability/log.h"
+#include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
+#include "scheduler/initial_checkpoint.h"
+#include "scheduler/job_checkpoint.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/scheduler_service_answers.h"
 
@@ -31,6 +37,105 @@ grpc::ServerUnaryReactor* SchedulerService::DeleteJob(grpc::CallbackServerContex
   Commit(std::move(actions), {.done = {{reactor, status, /*after_files=*/true}}});
   return reactor;
 }
+
+// ---------------------------------------------------------------- ends and beginnings
+
+absl::Status SchedulerService::StopNow(const JobId& job, v1::StopJobResponse& response,
+                                       Actions& actions) {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobState state, core_->StopJob(job, clock_->Now(), actions));
+  response.set_state(EncodeJobState(state));
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerService::SaveAndStop(const JobId& job, v1::StopJobResponse& response,
+                                           Actions& actions) {
+  const Instant now = clock_->Now();
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, core_->SaveAndStopJob(job, now, actions));
+  CAPSTAN_ASSIGN_OR_RETURN(const JobView view, core_->Job(job, now));
+  response.set_state(EncodeJobState(view.state));
+  response.set_asked_id(id.value());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SchedulerService::FolderToRestore(const v1::SubmitJobRequest& request,
+                                                              v1::SubmitJobResponse& response) {
+  const bool resumes = !request.resume_job().empty();
+  if (resumes && !request.restore_folder().empty()) {
+    return absl::InvalidArgumentError("resume_job: expected either this or restore_folder");
+  }
+  if (!resumes && request.restore_folder().empty()) return "";
+  const std::string& weights = request.spec().training().initial_weights();
+  if (!weights.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("training.initial_weights: got \"", weights,
+                     "\", expected nothing: the job goes on with a checkpoint's parameters"));
+  }
+  if (!resumes) return request.restore_folder();
+  return NewestCheckpointOf(request.resume_job(), response);
+}
+
+absl::StatusOr<std::string> SchedulerService::NewestCheckpointOf(const JobId& job,
+                                                                 v1::SubmitJobResponse& response) {
+  std::string folder, begun_with;
+  CheckpointId floor;
+  {
+    absl::MutexLock lock(&mutex_);
+    CAPSTAN_ASSIGN_OR_RETURN(const JobView view, core_->Job(job, clock_->Now()));
+    if (!view.ended) {
+      return absl::FailedPreconditionError(absl::StrCat(job, " has not ended: ", view.detail,
+                                                        "; capstan job stop --save ", job,
+                                                        " saves and stops it"));
+    }
+    folder = jobs_.at(job)->plan.checkpoint_folder;
+    floor = jobs_.at(job)->plan.checkpoint_floor;
+    // Initial weights are gone by now, and are read anew by a job that begins anew.
+    const RestoreFrom* begun = core_->BeganWith(job);
+    if (begun != nullptr && jobs_.at(job)->submitted.training().initial_weights().empty()) {
+      begun_with = begun->folder;
+    }
+  }
+  // Nobody removes those of a job that has ended: removal_mutex_ need not be held while all bytes
+  // are read.
+  const absl::StatusOr<FoundCheckpoint> found = NewestComplete(disk_, folder, job, floor);
+  if (found.ok()) {
+    for (const std::string& passed : found->passed_over) {
+      response.add_warnings(absl::StrCat("passed over ", passed));
+    }
+    return found->path;
+  }
+  if (!absl::IsNotFound(found.status())) return found.status();
+  if (!begun_with.empty() && VerifyCheckpoint(disk_, begun_with).ok()) {
+    response.add_warnings(absl::StrCat(job,
+                                       " took no checkpoint of its own: it goes on from the "
+                                       "one that it began with, ",
+                                       begun_with));
+    return begun_with;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      job, " cannot go on: ", found.status().message(),
+      "; submit its job file again. A job takes "
+      "checkpoints with checkpoints { every_iterations: N }, or at capstan job stop --save"));
+}
+
+absl::StatusOr<RestoreFrom> SchedulerService::KeepInitialValues(AdmittedJob& job) {
+  const std::vector<std::vector<float>> values = std::exchange(job.initial_values, {});
+  const std::string folder = InitialCheckpointPath(data_folder_, job);
+  const absl::Status written =
+      WriteInitialCheckpoint(disk_, folder, job, values, calendar_.UnixMs(clock_->Now()));
+  if (written.ok()) return FindRestore(disk_, folder, job);
+  RemoveInitialValues(job);
+  return written;
+}
+
+void SchedulerService::RemoveInitialValues(const AdmittedJob& job) {
+  if (job.submitted.training().initial_weights().empty()) return;
+  const absl::Status removed =
+      RemoveInitialCheckpoint(disk_, InitialCheckpointPath(data_folder_, job));
+  if (removed.ok()) return;
+  LogWarning({.job = job.plan.id}, "its initial weights stay: {}", std::string(removed.message()));
+}
+
+// ---------------------------------------------------------------- labels and notes
 
 absl::Status SchedulerService::Annotate(const v1::AnnotateJobRequest& request,
                                         v1::AnnotateJobResponse& response,

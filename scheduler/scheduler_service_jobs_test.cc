@@ -1,10 +1,15 @@
 // What is remembered of jobs: events, labels and notes, until they are deleted.
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/storage/posix_disk.h"
+#include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/testing/loopback.h"
@@ -151,6 +156,74 @@ TEST_CASE("Scheduler service: old jobs go by number, rows and all", "[scheduler]
   const StoreRows rows = loopback.store.Load().value();
   CHECK_FALSE(rows.contains("admitted/small-1"));
   CHECK(rows.contains("admitted/small-3"));
+}
+
+absl::StatusOr<v1::SubmitJobResponse> Resume(Loopback& loopback, const v1::JobSpec& spec,
+                                             const std::string& job) {
+  v1::SubmitJobRequest request;
+  request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+  *request.mutable_spec() = spec;
+  request.set_resume_job(job);
+  v1::SubmitJobResponse response;
+  const absl::Status status = loopback.Ask(&v1::Scheduler::Stub::SubmitJob, request, &response);
+  if (!status.ok()) return status;
+  return response;
+}
+
+TEST_CASE("Scheduler service: a job that has not ended, or has no checkpoint, cannot be resumed",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(spec));
+  CHECK_STATUS(Resume(loopback, spec, job), absl::StatusCode::kFailedPrecondition,
+               job + " has not ended: ");
+  CHECK_STATUS(Resume(loopback, spec, "nobody-9"), absl::StatusCode::kNotFound, "nobody-9");
+  StopJob(loopback, job);
+  CHECK_STATUS(Resume(loopback, spec, job), absl::StatusCode::kNotFound,
+               job + " cannot go on: no complete checkpoint in ");
+  v1::JobSpec with_weights = spec;
+  with_weights.mutable_training()->set_initial_weights("/w");
+  CHECK_STATUS(Resume(loopback, with_weights, job), absl::StatusCode::kInvalidArgument,
+               "training.initial_weights: got \"/w\", expected nothing");
+  v1::StopJobRequest save;
+  save.set_job_id(job);
+  save.set_save(true);
+  v1::StopJobResponse stopped;
+  CHECK_STATUS(loopback.Ask(&v1::Scheduler::Stub::StopJob, save, &stopped),
+               absl::StatusCode::kFailedPrecondition, job + " has not started");
+}
+
+TEST_CASE("Scheduler service: a job begins with the weights of a file, which go when it has ended",
+          "[scheduler]") {
+  Loopback loopback(/*sync_interval=*/absl::Milliseconds(5));
+  v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
+  const std::string path = loopback.folder.path() + "/weights.safetensors";
+  spec.mutable_training()->set_initial_weights(path);
+  CHECK_STATUS(loopback.Submit(spec), absl::StatusCode::kInvalidArgument,
+               "training.initial_weights: cannot read " + path);
+  const std::vector<float> weight(160, 0.5f), bias(10, 0.25f);
+  REQUIRE_OK(WriteSafetensors(path, {{"fc.weight", {10, 16}, weight}, {"fc.bias", {10}, bias}}));
+  loopback.Join(v1::SERVER, "server-1");
+  const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(spec));
+  std::filesystem::remove(path);  // It is not needed any more.
+  const std::string kept = loopback.folder.path() + "/initial-weights";
+  REQUIRE_FALSE(std::filesystem::is_empty(kept));
+  const std::string checkpoint =
+      std::filesystem::directory_iterator(kept)->path().string() + "/checkpoint-1";
+  PosixDisk disk;
+  REQUIRE_OK(VerifyCheckpoint(disk, checkpoint).status());
+  CHECK(loopback.service->MayReadFrom(checkpoint));
+  loopback.Restart();
+  REQUIRE_OK(VerifyCheckpoint(disk, checkpoint).status());
+
+  StopJob(loopback, job);
+  uint64_t seen = 0;
+  for (int i = 0; i < 1000 && !std::filesystem::is_empty(kept); ++i) {
+    REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse wanted, loopback.Sync(worker, seen));
+    seen = wanted.generation();  // It runs none of the job's tasks.
+  }
+  CHECK(std::filesystem::is_empty(kept));
 }
 
 }  // namespace

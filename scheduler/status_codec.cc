@@ -116,6 +116,8 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   if (view.started) out.set_epoch(std::min(view.epoch.value() + 1, job.plan.epochs));
   out.set_epochs(job.plan.epochs);
   out.set_model_directory(view.model_folder.empty() ? job.output_directory : view.model_folder);
+  out.set_has_model(view.has_model);
+  out.set_saved_checkpoint(view.saved_folder);
   if (view.model_kept_until) {
     out.set_model_kept_until_unix_ms(calendar.UnixMs(*view.model_kept_until));
   }

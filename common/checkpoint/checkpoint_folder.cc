@@ -85,12 +85,15 @@ absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(Disk& disk, const std::s
   return manifest;
 }
 
-absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder) {
+absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder,
+                                               const JobId& job, CheckpointId floor) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries,
                            ListCheckpoints(disk, folder));
   FoundCheckpoint found;
   for (const CheckpointEntry& entry : entries) {
     absl::Status status = entry.status;
+    const bool of_other = status.ok() && !job.empty() && entry.manifest.job_id() != job;
+    if (of_other || entry.id <= floor) continue;
     if (status.ok()) {
       absl::StatusOr<v1::CheckpointManifest> manifest = VerifyCheckpoint(disk, entry.path);
       if (manifest.ok()) {

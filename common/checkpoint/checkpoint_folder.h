@@ -49,9 +49,11 @@ struct FoundCheckpoint {
   std::vector<std::string> passed_over;
 };
 
-// The newest in `folder` that passes VerifyCheckpoint.
+// The newest in `folder` that passes VerifyCheckpoint. Of `job` alone, if one is given, and above
+// `floor`: others are not looked at.
 // Errors: kNotFound  there is none; names those passed over and why. The disk's, of the listing.
-absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder);
+absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder,
+                                               const JobId& job = {}, CheckpointId floor = {});
 
 // Removes the checkpoint at `path`; the manifest goes first, so that what is left after a crash is
 // not complete. Files that no checkpoint has stay, and the folder with them. One that is missing is

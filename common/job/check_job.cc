@@ -18,6 +18,7 @@
 #include "common/job/validate.h"
 #include "common/model/plan_model.h"
 #include "common/model/tables.h"
+#include "common/tensor/initial_weights.h"
 
 namespace capstan {
 namespace {
@@ -99,6 +100,22 @@ void CompareSplits(const v1::JobSpec& spec, const SplitFacts& train, const Split
   }
 }
 
+void ReadWeights(const v1::Training& training, JobCheck* result) {
+  if (training.initial_weights().empty()) return;
+  const std::string field = "training.initial_weights";
+  absl::StatusOr<InitialWeights> weights = ReadInitialWeights(
+      training.initial_weights(), result->tables, training.has_seed() ? training.seed() : 1,
+      training.initial_weights_partial() ? WeightsFit::kWhatFits : WeightsFit::kAll);
+  if (!weights.ok()) {
+    result->diagnostics.push_back({field, "", "", std::string(weights.status().message())});
+    return;
+  }
+  result->initial_values = std::move(weights->tables);
+  for (const std::string& left : weights->left) {
+    result->warnings.push_back(absl::StrCat(field, ": ", left));
+  }
+}
+
 // Where the job says what PlanModel complains of: `layer "b": convolution.kernel is ...` is about
 // model.layers[1].convolution.kernel.
 std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) {
@@ -154,6 +171,7 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   result.tables = MakeTables(result.plan);
   result.train_count = train.count;
   result.test_count = test.count;
+  ReadWeights(spec.training(), &result);
   return result;
 }
 

@@ -18,10 +18,13 @@ namespace capstan {
 
 struct JobCheck {
   std::vector<Diagnostic> diagnostics;  // Empty: the job can be run, and the rest is valid.
-  // Sentences for its owner: about data.train and data.test, and AdviseOnMomentum's about layers.
+  // Sentences for its owner: about data.train and data.test, AdviseOnMomentum's about layers, what
+  // training.initial_weights_partial leaves.
   std::vector<std::string> warnings;
-  ModelPlan plan;                        // Of layers; empty for a sparse model.
-  std::vector<v1::TableSpec> tables;     // By index.
+  ModelPlan plan;                     // Of layers; empty for a sparse model.
+  std::vector<v1::TableSpec> tables;  // By index.
+  // What they begin with (training.initial_weights), by table. Empty: what the seed draws.
+  std::vector<std::vector<float>> initial_values;
   std::vector<std::string> class_names;  // Data::class_names, of IMAGE_FOLDER.
   // Split::block_examples, as they were counted.
   std::vector<int64_t> train_blocks, test_blocks;
@@ -31,8 +34,8 @@ struct JobCheck {
 
 // In this order, each step only if the ones before found nothing: ValidateJob; both splits are read
 // whole and compared with each other, with the classes, the batch size and the augmentation;
-// PlanModel, or for a sparse model MakeSparseModel. Paths that are not absolute start at the
-// working directory.
+// PlanModel and ReadInitialWeights, or for a sparse model MakeSparseModel. Paths that are not
+// absolute start at the working directory.
 JobCheck CheckJob(const v1::JobSpec& spec);
 
 }  // namespace capstan

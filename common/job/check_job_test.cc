@@ -10,6 +10,7 @@
 #include "common/data/test_files.h"
 #include "common/data/test_images.h"
 #include "common/job/job_file.h"
+#include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -72,6 +73,31 @@ TEST_CASE("CheckJob: images of one class alone are told", "[job]") {
   spec.mutable_data()->mutable_test()->set_labels(other.Write("labels", IdxLabelsFile({4, 4})));
   CHECK(CheckJob(spec).warnings ==
         std::vector<std::string>{"data.test: all 2 images have the label 4"});
+}
+
+TEST_CASE("CheckJob: initial weights are read, and what does not fit is an error of their field",
+          "[job]") {
+  const Folder folder;
+  CHECK(folder.Errors("epochs: 1", "epochs: 1 initial_weights: 'none'") ==
+        "j:10:22: training.initial_weights: cannot read FOLDER/none: No such file or directory");
+  v1::JobSpec spec = folder.Spec();
+  CHECK(CheckJob(spec).initial_values.empty());
+  testing::TemporaryFolder other;
+  const std::string path = other.Path("weights");
+  const std::vector<float> bias(10, 0.25f);
+  REQUIRE_OK(WriteSafetensors(path, {{"out.bias", {10}, bias}}));
+  spec.mutable_training()->set_initial_weights(path);
+  const JobCheck refused = CheckJob(spec);
+  REQUIRE(refused.diagnostics.size() == 1);
+  CHECK(refused.diagnostics[0].field == "training.initial_weights");
+  CHECK_THAT(refused.diagnostics[0].message,
+             Catch::Contains("conv.weight: the file has no such tensor, expected [4, 3, 3, 1]"));
+  spec.mutable_training()->set_initial_weights_partial(true);
+  const JobCheck taken = CheckJob(spec);
+  CHECK(taken.diagnostics.empty());
+  REQUIRE(taken.initial_values.size() == 1);
+  CHECK(taken.initial_values[0].back() == 0.25f);
+  CHECK(taken.warnings.size() == 3);
 }
 
 TEST_CASE("CheckJob: a momentum that does not fit the asynchronous workers is told", "[job]") {

@@ -83,6 +83,9 @@ std::string Enclosing(const std::string& path) {
 void ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   if (spec->data().has_train()) ResolveSplit(folder, spec->mutable_data()->mutable_train());
   if (spec->data().has_test()) ResolveSplit(folder, spec->mutable_data()->mutable_test());
+  if (spec->has_training()) {
+    ResolvePath(folder, spec->mutable_training()->mutable_initial_weights());
+  }
   if (spec->has_output()) ResolvePath(folder, spec->mutable_output()->mutable_directory());
   if (spec->has_checkpoints()) {
     ResolvePath(folder, spec->mutable_checkpoints()->mutable_directory());
@@ -154,6 +157,14 @@ std::string JobFile::Render(const Diagnostic& diagnostic) const {
     }
   }
   return absl::StrCat(name_, ": ", diagnostic.ToString());
+}
+
+absl::Status JobFile::Refusal(const std::vector<Diagnostic>& diagnostics) const {
+  if (diagnostics.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrJoin(diagnostics, "\n", [this](std::string* out, const Diagnostic& diagnostic) {
+        absl::StrAppend(out, Render(diagnostic));
+      }));
 }
 
 }  // namespace capstan

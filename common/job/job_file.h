@@ -54,6 +54,8 @@ class JobFile {
   // "file:line:column: field: message". A field that is missing is reported where its message
   // begins (or with the file's name alone), one that was overridden with "--set assignment: ".
   std::string Render(const Diagnostic& diagnostic) const;
+  // OK if there are none, else kInvalidArgument with a line for each.
+  absl::Status Refusal(const std::vector<Diagnostic>& diagnostics) const;
 
  private:
   std::string name_;

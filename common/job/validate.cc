@@ -103,6 +103,22 @@ void ValidateAsp(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
+void ValidateInitialWeights(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Training& training = spec.training();
+  const std::string weights = Quote(training.initial_weights());
+  if (training.initial_weights().empty()) {
+    if (!training.initial_weights_partial()) return;
+    check.Wrong("initial_weights_partial", "true", "nothing without initial_weights");
+  } else if (spec.model().has_sparse()) {
+    check.Wrong("initial_weights", weights,
+                "nothing: only models of layers begin with the tensors of a file; rows come back "
+                "from a checkpoint (capstan checkpoint restore)");
+  } else if (spec.optimizer().has_ftrl()) {
+    check.Wrong("initial_weights", weights,
+                "nothing with optimizer.ftrl, which makes each weight from its gradients alone");
+  }
+}
+
 void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Training& training = spec.training();
   check.IntegerAtLeast("epochs", training.epochs(), 1, Presence::kImplicit);
@@ -123,6 +139,7 @@ void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
   }
   check.IntegerAtLeast("iterations_max", training.iterations_max(), 0, Presence::kExplicit);
   ValidateCompute(spec, check);
+  ValidateInitialWeights(spec, check);
 }
 
 void ValidateReplicas(const v1::Resources& resources, FieldChecker check) {

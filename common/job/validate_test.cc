@@ -59,6 +59,16 @@ std::vector<std::string> ErrorsOfLayers(const std::string& layers) {
 }
 using Lines = std::vector<std::string>;
 
+TEST_CASE("ValidateJob: initial weights are of layers alone, and not of ftrl", "[job]") {
+  CHECK(ErrorsAfter("training { initial_weights: '/w' initial_weights_partial: true }") == Lines{});
+  CHECK(ErrorsAfter("training { initial_weights_partial: true }") ==
+        Lines{"training.initial_weights_partial: got true, expected nothing without "
+              "initial_weights"});
+  CHECK(ErrorsAfter("training { initial_weights: '/w' } optimizer { ftrl {} }") ==
+        Lines{"training.initial_weights: got \"/w\", expected nothing with optimizer.ftrl, which "
+              "makes each weight from its gradients alone"});
+}
+
 TEST_CASE("ValidateJob: labels and note are bounded, and each wrong one is named", "[job]") {
   v1::JobSpec spec = Parse(kGood);
   auto& labels = *spec.mutable_labels();

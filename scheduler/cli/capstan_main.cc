@@ -17,6 +17,8 @@
 #include "scheduler/cli/logs_command.h"
 #include "scheduler/cli/operations/checkpoint_command.h"
 #include "scheduler/cli/operations/node_command.h"
+#include "scheduler/cli/operations/restore_command.h"
+#include "scheduler/cli/operations/stop_command.h"
 #include "scheduler/cli/prediction_command.h"
 #include "scheduler/cli/table_command.h"
 
@@ -29,6 +31,8 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddInitCommand(app, line);
   CLI::App* job = AddGroup(app, "job", "Submit and watch training jobs");
   AddJobCommands(*job, line);
+  AddStopCommand(*job, line);
+  AddResumeCommand(*job, line);
   AddRecoverCommand(*job, line);
   AddLogsCommand(*job, line);
   AddNodeCommands(*AddGroup(app, "node", "The cluster's servers and workers"), line);

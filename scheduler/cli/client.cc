@@ -104,9 +104,10 @@ absl::StatusOr<v1::JobStatus> SchedulerClient::WaitJob(const std::string& job_id
   return std::move(*response->mutable_status());
 }
 
-absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& job_id) {
+absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& job_id, Save save) {
   v1::StopJobRequest request;
   request.set_job_id(job_id);
+  request.set_save(save == Save::kYes);
   return Ask<v1::StopJobResponse>(&v1::Scheduler::Stub::StopJob, request, kCallTimeout);
 }
 

@@ -35,7 +35,8 @@ class SchedulerClient {
   // Waits at the scheduler until the job's revision is above `revision`, at most `wait` (<= 60 s).
   absl::StatusOr<v1::JobStatus> WaitJob(const std::string& job_id, uint64_t revision,
                                         absl::Duration wait);
-  absl::StatusOr<v1::StopJobResponse> StopJob(const std::string& job_id);
+  enum class Save { kNo, kYes };
+  absl::StatusOr<v1::StopJobResponse> StopJob(const std::string& job_id, Save save = Save::kNo);
   absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const std::string& job_id);
   absl::StatusOr<v1::AnnotateJobResponse> AnnotateJob(const v1::AnnotateJobRequest& request);
   absl::StatusOr<v1::ExportJobResponse> ExportJob(const v1::ExportJobRequest& request);

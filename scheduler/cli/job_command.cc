@@ -106,16 +106,6 @@ int Watch(const Settings& settings, const std::string& job_id) {
   return FollowToEnd(scheduler, job_id, settings.format(), AfterSignal::kGoesOn);
 }
 
-int Stop(const Settings& settings, const std::string& job_id) {
-  SchedulerClient scheduler(settings.scheduler);
-  const auto stopped = scheduler.StopJob(job_id);
-  if (!stopped.ok()) return Fail(stopped.status());
-  Print(settings.format() == OutputFormat::kJson
-            ? ToJson(*stopped)
-            : absl::StrCat(job_id, " ", StateName(stopped->state()), "\n"));
-  return kExitDone;
-}
-
 struct ExportArguments {
   std::string job;
   std::string folder;
@@ -255,8 +245,6 @@ void AddJobCommands(CLI::App& job, CommandLine& line) {
                 line, Watch);
   AddExport(job, line);
   AddJobRecordsCommands(job, line);
-  AddJobCommand(job, "stop", "Stop a job; what it has exported stays", "  capstan job stop lenet-1",
-                line, Stop);
 }
 
 }  // namespace capstan::cli

@@ -43,14 +43,9 @@ absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
   for (const std::string& assignment : overrides) {
     CAPSTAN_RETURN_IF_ERROR(file.Set(assignment));
   }
-  const std::vector<Diagnostic> diagnostics =
-      data_check == DataCheck::kDo ? CheckJob(file.spec()).diagnostics : ValidateJob(file.spec());
-  if (diagnostics.empty()) return file.spec();
-  std::string lines;
-  for (const Diagnostic& diagnostic : diagnostics) {
-    absl::StrAppend(&lines, lines.empty() ? "" : "\n", file.Render(diagnostic));
-  }
-  return absl::InvalidArgumentError(lines);
+  CAPSTAN_RETURN_IF_ERROR(file.Refusal(
+      data_check == DataCheck::kDo ? CheckJob(file.spec()).diagnostics : ValidateJob(file.spec())));
+  return file.spec();
 }
 
 int FailJobFile(const absl::Status& status) {

@@ -1,4 +1,4 @@
-// The commands `capstan checkpoint list|verify|save|restore` and `capstan job recover`.
+// The commands `capstan checkpoint list|verify|save`, and restore_command.h's `restore`.
 // Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_COMMAND_H_
@@ -8,8 +8,6 @@
 namespace capstan::cli {
 
 void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line);
-// `capstan job recover`: a job that the scheduler does not know, from a checkpoint.
-void AddRecoverCommand(CLI::App& job, CommandLine& line);
 
 }  // namespace capstan::cli
 

@@ -1,15 +1,13 @@
 #include "scheduler/cli/operations/checkpoint_files.h"
 
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
-#include "common/job/diagnostic.h"
-#include "common/job/validate.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::cli {
@@ -73,6 +71,12 @@ absl::StatusOr<std::optional<CheckpointEntry>> OneCheckpoint(Disk& disk, const s
   return entry;
 }
 
+void ForgetInitialWeights(v1::JobSpec& spec) {
+  if (!spec.has_training()) return;
+  spec.mutable_training()->clear_initial_weights();
+  spec.mutable_training()->clear_initial_weights_partial();
+}
+
 }  // namespace
 
 absl::StatusOr<CheckpointListOutput> DescribeCheckpoints(Disk& disk, const std::string& folder,
@@ -112,20 +116,27 @@ absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& f
 }
 
 absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
-                                        std::optional<int> servers, std::optional<int> workers,
-                                        const std::string& output) {
+                                        const SpecChanges& changes) {
   v1::JobSpec spec = manifest.spec();
-  if (servers.has_value()) spec.mutable_resources()->set_servers(*servers);
-  if (workers.has_value()) spec.mutable_resources()->set_workers(*workers);
   // A default output folder is named by the job; the new job gets one of its own.
   if (absl::EndsWith(spec.output().directory(), absl::StrCat("/jobs/", manifest.job_id()))) {
     spec.mutable_output()->clear_directory();
   }
-  if (!output.empty()) spec.mutable_output()->set_directory(output);
-  std::vector<std::string> lines;
-  for (const Diagnostic& diagnostic : ValidateJob(spec)) lines.push_back(diagnostic.ToString());
-  if (lines.empty()) return spec;
-  return absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
+  ForgetInitialWeights(spec);
+  return ChangedJob(
+      absl::StrCat("checkpoint ", manifest.checkpoint_id(), " of ", manifest.job_id()),
+      std::move(spec), changes);
+}
+
+absl::StatusOr<v1::JobSpec> ResumedJob(const v1::JobStatus& job, const SpecChanges& changes) {
+  v1::JobSpec spec = job.spec();
+  ForgetInitialWeights(spec);
+  // By default they are as many as the workers, of which there may be others now.
+  const v1::Training& training = job.effective_spec().training();
+  if (job.mode() == "bsp" && training.has_slots()) {
+    spec.mutable_training()->set_slots(training.slots());
+  }
+  return ChangedJob(job.job_id(), std::move(spec), changes);
 }
 
 }  // namespace capstan::cli

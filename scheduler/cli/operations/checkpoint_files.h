@@ -4,7 +4,6 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_FILES_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_FILES_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,8 @@
 #include "common/storage/disk.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/cli/operations/spec_changes.h"
 #include "scheduler/cli/view/output.pb.h"
 
 namespace capstan::cli {
@@ -35,12 +36,14 @@ struct RestoreSource {
 //         whole one beside it, if any. The disk's.
 absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& folder);
 
-// The job that goes on from a checkpoint, on another number of servers or workers if they are
-// given, with its files in `output` if that is not empty.
-// Errors: kInvalidArgument  a line for each field that cannot be.
+// The job that goes on from a checkpoint, with what is to be other than it was. Initial weights are
+// left out: its parameters are the checkpoint's.
+// Errors: those of ChangedJob.
 absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
-                                        std::optional<int> servers, std::optional<int> workers,
-                                        const std::string& output = "");
+                                        const SpecChanges& changes);
+
+// Likewise the job that goes on where `job` ended.
+absl::StatusOr<v1::JobSpec> ResumedJob(const v1::JobStatus& job, const SpecChanges& changes);
 
 }  // namespace capstan::cli
 

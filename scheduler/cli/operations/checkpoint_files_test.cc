@@ -69,29 +69,84 @@ TEST_CASE("FindRestoreSource: the newest whole one, or exactly the one that is n
                "no complete checkpoint in /c/checkpoint-4");
 }
 
-TEST_CASE("RestoredJob: the saved job on other servers and workers", "[cli]") {
-  v1::CheckpointManifest manifest;
-  manifest.set_job_id("mlp-7");
+v1::JobSpec SmallSpec() {
+  v1::JobSpec spec;
   REQUIRE(google::protobuf::TextFormat::ParseFromString(R"(
     name: "mlp" model { zoo: "mlp" }
     data { format: IDX train { images: "/i" labels: "/l" } }
     training { epochs: 1 batch_size: 8 slots: 4 } optimizer { sgd {} learning_rate: 0.1 }
-    resources { workers: 2 servers: 2 replicas: 1 } output { directory: "/d/jobs/mlp-7" })",
-                                                        manifest.mutable_spec()));
-  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec same, RestoredJob(manifest, {}, {}));
+    resources { workers: 2 servers: 2 replicas: 1 })",
+                                                        &spec));
+  return spec;
+}
+
+TEST_CASE("RestoredJob: the saved job on other servers and workers", "[cli]") {
+  v1::CheckpointManifest manifest;
+  manifest.set_job_id("mlp-7");
+  *manifest.mutable_spec() = SmallSpec();
+  manifest.mutable_spec()->mutable_output()->set_directory("/d/jobs/mlp-7");
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec same, RestoredJob(manifest, {}));
   CHECK(same.resources().servers() == 2);
   CHECK(same.output().directory().empty());  // The default of the job that was saved.
-  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec other, RestoredJob(manifest, 3, 5));
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec other,
+                        RestoredJob(manifest, {.servers = 3, .workers = 5}));
   CHECK(other.resources().servers() == 3);
   CHECK(other.resources().workers() == 5);
   CHECK(other.training().slots() == 4);  // What the result depends on stays.
-  CHECK_STATUS(RestoredJob(manifest, 1, 0), absl::StatusCode::kInvalidArgument,
-               "resources.replicas: got 1, expected at most 0");
+  CHECK_STATUS(RestoredJob(manifest, {.servers = 1, .workers = 0}),
+               absl::StatusCode::kInvalidArgument, "resources.replicas: got 1, expected at most 0");
   manifest.mutable_spec()->mutable_output()->set_directory("/home/me/out");
-  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec named, RestoredJob(manifest, {}, {}));
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec named, RestoredJob(manifest, {}));
   CHECK(named.output().directory() == "/home/me/out");
-  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec moved, RestoredJob(manifest, {}, {}, "/home/me/more"));
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec moved,
+                        RestoredJob(manifest, {.output = "/home/me/more"}));
   CHECK(moved.output().directory() == "/home/me/more");
+}
+
+TEST_CASE("RestoredJob: fields are set by path, and wrong ones are told as in job files", "[cli]") {
+  v1::CheckpointManifest manifest;
+  manifest.set_job_id("mlp-7");
+  manifest.set_checkpoint_id(3);
+  *manifest.mutable_spec() = SmallSpec();
+  manifest.mutable_spec()->mutable_training()->set_initial_weights("/w");
+  const auto with = [&manifest](std::vector<std::string> set) {
+    return RestoredJob(manifest, {.set = std::move(set)});
+  };
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec longer,
+                        with({"training.epochs=20", "optimizer.learning_rate=0.01",
+                              "optimizer.schedule.step={every: 5 factor: 0.5}"}));
+  CHECK(longer.training().epochs() == 20);
+  CHECK(longer.optimizer().learning_rate() == 0.01f);
+  CHECK(longer.optimizer().schedule().step().every() == 5);
+  CHECK(longer.training().initial_weights().empty());  // The parameters are the checkpoint's.
+  const auto refused = [&with](const std::string& set, const std::string& what) {
+    CHECK_STATUS(with({set}), absl::StatusCode::kInvalidArgument, "--set " + set + ": " + what);
+  };
+  refused("training.epoch=3", "training.epoch: no such field; did you mean \"epochs\"?");
+  refused("training.epochs=many", "training.epochs: got \"many\", expected a 32-bit integer");
+  refused("training.epochs", "expected FIELD=VALUE");
+  refused("training.epochs=-1", "training.epochs: got -1, expected at least 1");
+  manifest.mutable_spec()->mutable_resources()->set_workers(0);
+  CHECK_STATUS(with({}), absl::StatusCode::kInvalidArgument,
+               "checkpoint 3 of mlp-7: resources.workers");
+}
+
+TEST_CASE("ResumedJob: the job as it was submitted, with the slots that it had", "[cli]") {
+  v1::JobStatus job;
+  job.set_job_id("mlp-7");
+  job.set_mode("bsp");
+  *job.mutable_spec() = SmallSpec();
+  job.mutable_spec()->mutable_training()->clear_slots();
+  *job.mutable_effective_spec() = SmallSpec();
+  job.mutable_effective_spec()->mutable_output()->set_directory("/d/jobs/mlp-7");
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec wider, ResumedJob(job, {.workers = 8}));
+  CHECK(wider.training().slots() == 4);
+  CHECK(wider.resources().workers() == 8);
+  CHECK(wider.output().directory().empty());
+  job.set_mode("asp");
+  job.mutable_spec()->mutable_consistency()->mutable_asp();
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec same, ResumedJob(job, {}));
+  CHECK_FALSE(same.training().has_slots());
 }
 
 }  // namespace

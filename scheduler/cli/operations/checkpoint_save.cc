@@ -17,10 +17,16 @@ constexpr absl::Duration kWaitMax = absl::Seconds(60);  // The longest that the 
 absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(SchedulerClient& scheduler,
                                                           const std::string& job_id,
                                                           Patience::Options options) {
+  return AwaitCheckpoint(scheduler, job_id, /*asked_id=*/0, std::move(options));
+}
+
+absl::StatusOr<v1::SaveCheckpointResponse> AwaitCheckpoint(SchedulerClient& scheduler,
+                                                           const std::string& job_id,
+                                                           uint64_t asked_id,
+                                                           Patience::Options options) {
   Patience patience(scheduler.address(), std::move(options));
-  // The first call asks and does not wait, so that it is soon known what a scheduler that goes away
-  // is to be asked for.
-  uint64_t asked_id = 0;
+  // A call that asks does not wait, so that it is soon known what a scheduler that goes away is to
+  // be asked for.
   while (Interrupts::Signal() == 0) {
     const absl::Duration wait = asked_id == 0 ? absl::ZeroDuration() : kWaitMax;
     const auto saved = scheduler.SaveCheckpoint(job_id, asked_id, wait);

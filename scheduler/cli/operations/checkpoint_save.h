@@ -4,6 +4,7 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_SAVE_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_SAVE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -20,9 +21,15 @@ namespace capstan::cli {
 // Errors: kCancelled  a signal came (only if an Interrupts object exists); the checkpoint goes on.
 //         kUnavailable, kDeadlineExceeded  the scheduler was away for longer than that.
 //         else  the scheduler's: it was given up, or the job has ended.
-absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(
-    SchedulerClient& scheduler, const std::string& job_id,
-    Patience::Options patience = {});
+absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(SchedulerClient& scheduler,
+                                                          const std::string& job_id,
+                                                          Patience::Options patience = {});
+
+// The same for a checkpoint that was asked for before (`asked_id`).
+absl::StatusOr<v1::SaveCheckpointResponse> AwaitCheckpoint(SchedulerClient& scheduler,
+                                                           const std::string& job_id,
+                                                           uint64_t asked_id,
+                                                           Patience::Options patience = {});
 
 }  // namespace capstan::cli
 

@@ -278,6 +278,7 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   if (job.model_directory() != job.output_directory() || job.model_kept_until_unix_ms() != 0) {
     AddField(&text, "model", PathOn(job.output_host(), job.model_directory()));
   }
+  AddField(&text, "saved in", PathOn(job.output_host(), job.saved_checkpoint()));
   if (job.model_kept_until_unix_ms() != 0) {
     AddField(&text, "kept until", TimeText(job.model_kept_until_unix_ms()));
   }
@@ -322,7 +323,9 @@ std::string EndSummary(const v1::JobStatus& job) {
   }
   add("staleness", DescribeStaleness(job.staleness_counts()));
   add("row cache", DescribeRows(job));
-  if (job.state() == v1::SUCCEEDED && !job.output_directory().empty()) {
+  add("saved in", PathOn(job.output_host(), job.saved_checkpoint()));
+  const bool has_model = job.state() == v1::SUCCEEDED || job.has_model();
+  if (has_model && !job.output_directory().empty()) {
     const auto add_file = [&](absl::string_view name, const std::string& folder, const char* file) {
       add(name, PathOn(job.output_host(), absl::StrCat(folder, "/", file)));
     };

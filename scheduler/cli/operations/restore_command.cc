@@ -1,0 +1,162 @@
+#include "scheduler/cli/operations/restore_command.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/storage/posix_disk.h"
+#include "scheduler/cli/client.h"
+#include "scheduler/cli/console.h"
+#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/operations/checkpoint_files.h"
+#include "scheduler/cli/operations/spec_changes.h"
+#include "scheduler/cli/submit.h"
+#include "scheduler/cli/view/format.h"
+
+namespace capstan::cli {
+namespace {
+
+struct GoOnArguments {
+  std::string from;  // A folder, or a job.
+  SpecChanges changes;
+  bool no_wait = false;
+  bool replace_model = false;
+};
+
+// `of`: "checkpoint 3 of lenet-1", if that is known before.
+int SubmitAndFollow(const Settings& settings, const GoOnArguments& arguments,
+                    v1::SubmitJobRequest request, const std::string& of) {
+  SchedulerClient scheduler(settings.scheduler);
+  request.set_replace_model(arguments.replace_model);
+  const auto submitted = SubmitPatiently(scheduler, std::move(request));
+  if (!submitted.ok()) return Fail(submitted.status());
+  const bool json = settings.format() == OutputFormat::kJson;
+  if (json && arguments.no_wait) {
+    Print(ToJson(*submitted));
+    return kExitDone;
+  }
+  if (!json) {
+    const v1::RestoredPoint& from = submitted->restored();
+    Print(absl::StrCat("submitted ", submitted->job_id(), ", which goes on from ",
+                       of.empty() ? from.folder() : of, " (epoch ", from.epoch(), ", iteration ",
+                       FormatCount(from.iteration()), ")\n"));
+  }
+  if (arguments.no_wait) return kExitDone;
+  const Interrupts interrupts;
+  return FollowToEnd(scheduler, submitted->job_id(), settings.format(), AfterSignal::kGoesOn);
+}
+
+SpecChanges WithAbsolutePaths(SpecChanges changes) {
+  if (!changes.output.empty()) changes.output = std::filesystem::absolute(changes.output).string();
+  return changes;
+}
+
+int Restore(const Settings& settings, const GoOnArguments& arguments) {
+  PosixDisk disk;
+  const auto source = FindRestoreSource(disk, arguments.from);
+  if (!source.ok()) return Fail(source.status());
+  for (const std::string& reason : source->passed_over) {
+    Note(absl::StrCat("passed over ", reason));
+  }
+  const auto spec = RestoredJob(source->manifest, WithAbsolutePaths(arguments.changes));
+  if (!spec.ok()) return FailJobFile(spec.status());
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = *spec;
+  request.set_restore_folder(source->path);
+  return SubmitAndFollow(settings, arguments, std::move(request),
+                         absl::StrCat("checkpoint ", source->manifest.checkpoint_id(), " of ",
+                                      source->manifest.job_id()));
+}
+
+int Resume(const Settings& settings, const GoOnArguments& arguments) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto job = scheduler.GetJob(arguments.from);
+  if (!job.ok()) return Fail(job.status());
+  const auto spec = ResumedJob(*job, WithAbsolutePaths(arguments.changes));
+  if (!spec.ok()) return FailJobFile(spec.status());
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = *spec;
+  request.set_resume_job(arguments.from);
+  return SubmitAndFollow(settings, arguments, std::move(request), "");
+}
+
+// All but where it goes on from.
+void AddOptions(CLI::App& command, GoOnArguments& arguments) {
+  command
+      .add_option("--set", arguments.changes.set,
+                  "Change a field of the job: FIELD=VALUE, as of capstan job submit; may be "
+                  "repeated. Model, training data, mode, optimizer kind, batch size, seed and "
+                  "slots stay, as the checkpoint rests on them")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("--servers", arguments.changes.servers, "Servers; 0: all that are alive")
+      ->type_name("N");
+  command.add_option("--workers", arguments.changes.workers, "Worker tasks")->type_name("N");
+  command
+      .add_option("-O,--directory", arguments.changes.output,
+                  "Folder for the new job's files. Default: the output.directory of the first "
+                  "job's file, which that job must have left; without one, the new job's own")
+      ->type_name("FOLDER");
+  command.add_flag("--replace", arguments.replace_model,
+                   "Where that folder holds a model already: replace it at the new job's end. "
+                   "Without this such a job is refused");
+  command.add_flag("--no-wait", arguments.no_wait, "Print the job's id and return");
+}
+
+}  // namespace
+
+void AddRestoreCommand(CLI::App& checkpoint, CommandLine& line) {
+  auto arguments = std::make_shared<GoOnArguments>();
+  CLI::App* restore = AddCommand(
+      checkpoint, "restore", "Submit a new job that goes on from a checkpoint, and follow it",
+      "  capstan checkpoint restore out/checkpoints            # the newest whole one\n"
+      "  capstan checkpoint restore out/checkpoints/checkpoint-7 --servers 3 --workers 4\n"
+      "  capstan checkpoint restore out/checkpoints -O branch    # the saved job may still run\n"
+      "  capstan checkpoint restore out/checkpoints --set training.epochs=20 \\\n"
+      "      --set optimizer.learning_rate=0.001\n"
+      "Every block is verified first. The cluster must see the folder by the same path.\n"
+      "Exit code: as `capstan job submit`; 1 if the checkpoint is damaged.",
+      line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
+  restore->add_option("FOLDER", arguments->from, "A checkpoint, or a folder of checkpoints")
+      ->required();
+  AddOptions(*restore, *arguments);
+}
+
+void AddResumeCommand(CLI::App& job, CommandLine& line) {
+  auto arguments = std::make_shared<GoOnArguments>();
+  CLI::App* resume = AddCommand(
+      job, "resume", "Go on with a job that has ended, from its newest whole checkpoint",
+      "  capstan job stop lenet-1 --save && capstan job resume lenet-1\n"
+      "  capstan job resume lenet-1 --set training.epochs=20      # it may have succeeded, too\n"
+      "  capstan job resume lenet-1 --workers 4 --no-wait\n"
+      "It is a new job, with an id of its own and the specification of the first one. The\n"
+      "scheduler finds the checkpoint: this machine need not see it.\n"
+      "Exit code: as `capstan job submit`; 1 if the job has not ended, 2 if it has no checkpoint.",
+      line, [arguments](const Settings& settings) { return Resume(settings, *arguments); });
+  resume->add_option("JOB", arguments->from, "Id of the job, as `capstan job list` shows it")
+      ->required();
+  AddOptions(*resume, *arguments);
+}
+
+void AddRecoverCommand(CLI::App& job, CommandLine& line) {
+  auto arguments = std::make_shared<GoOnArguments>();
+  CLI::App* recover = AddCommand(
+      job, "recover", "Take a job back whose scheduler has lost its store, and follow it",
+      "  capstan job recover --checkpoint=out/checkpoints\n"
+      "The job goes on from its newest whole checkpoint, under a new id, and trains again what it\n"
+      "did since then: the logs that servers keep of it are not read.\n"
+      "Exit code: as `capstan checkpoint restore`.",
+      line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
+  recover
+      ->add_option("--checkpoint", arguments->from,
+                   "The job's folder of checkpoints, or one of them")
+      ->type_name("FOLDER")
+      ->required();
+  AddOptions(*recover, *arguments);
+}
+
+}  // namespace capstan::cli

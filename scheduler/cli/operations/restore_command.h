@@ -1,0 +1,18 @@
+// Commands that submit a job which goes on from a checkpoint: `capstan checkpoint restore`,
+// `capstan job resume` and `capstan job recover`. Thread safety: main thread only.
+#ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_RESTORE_COMMAND_H_
+#define CAPSTAN_SCHEDULER_CLI_OPERATIONS_RESTORE_COMMAND_H_
+
+#include "scheduler/cli/command.h"
+
+namespace capstan::cli {
+
+void AddRestoreCommand(CLI::App& checkpoint, CommandLine& line);
+// A job that has ended, from the newest checkpoint that the scheduler finds of it.
+void AddResumeCommand(CLI::App& job, CommandLine& line);
+// A job that the scheduler does not know, from a checkpoint.
+void AddRecoverCommand(CLI::App& job, CommandLine& line);
+
+}  // namespace capstan::cli
+
+#endif  // CAPSTAN_SCHEDULER_CLI_OPERATIONS_RESTORE_COMMAND_H_

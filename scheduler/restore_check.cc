@@ -1,0 +1,119 @@
+#include "scheduler/restore_check.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using google::protobuf::Message;
+using google::protobuf::util::MessageDifferencer;
+
+class Comparison {
+ public:
+  template <typename Value>
+  void Same(absl::string_view field, const Value& before, const Value& now, absl::string_view why) {
+    if (before == now) return;
+    lines_.push_back(absl::StrCat(field, ": ", now, ", the checkpoint has ", before, ": ", why));
+  }
+  // Names the first field in it that differs.
+  void SameMessage(absl::string_view field, const Message& before, const Message& now,
+                   absl::string_view why) {
+    std::string report;
+    MessageDifferencer differencer;
+    differencer.ReportDifferencesToString(&report);
+    if (differencer.Compare(before, now)) return;
+    const std::string first = report.substr(0, report.find('\n'));
+    lines_.push_back(
+        absl::StrCat(field, ": it differs from the checkpoint's (", first, "): ", why));
+  }
+  void Wrong(const std::string& line) { lines_.push_back(line); }
+  std::vector<std::string> Take() { return std::move(lines_); }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+std::string NameOf(const v1::Optimizer& optimizer) {
+  const auto* kind = optimizer.GetDescriptor()->FindFieldByNumber(optimizer.kind_case());
+  return kind == nullptr ? "nothing" : kind->name();
+}
+
+std::string NameOf(const v1::Consistency& consistency) {
+  const auto* mode = consistency.GetDescriptor()->FindFieldByNumber(consistency.mode_case());
+  return mode == nullptr ? "bsp" : mode->name();
+}
+
+void CompareTraining(const v1::CheckpointManifest& manifest, const AdmittedJob& job,
+                     Comparison& compare) {
+  const v1::Training& before = manifest.spec().training();
+  const v1::Training& now = job.spec.training();
+  compare.Same("training.batch_size", before.batch_size(), now.batch_size(),
+               "the position in the data is counted in batches");
+  compare.Same("training.iterations_max", before.iterations_max(), now.iterations_max(),
+               "the epochs' lengths come from it");
+  compare.Same("training.seed", before.seed(), now.seed(),
+               "it orders the samples, and the position is one in that order");
+  if (job.plan.mode == Mode::kBsp) {
+    compare.Same("training.slots", before.slots(), now.slots(),
+                 "an iteration has so many batches, and the position is counted in iterations");
+  }
+  if (now.epochs() < manifest.epoch()) {
+    compare.Wrong(absl::StrCat("training.epochs: ", now.epochs(), ", the checkpoint has trained ",
+                               manifest.epoch(), ": expected as many or more"));
+  }
+  compare.Same("consistency", NameOf(manifest.spec().consistency()), NameOf(job.spec.consistency()),
+               "the modes do not count alike what is trained; within one its fields may change");
+}
+
+void CompareOptimizer(const v1::Optimizer& before, const v1::Optimizer& now, Comparison& compare) {
+  const absl::string_view why = "its state would not fit; rates and the like may change";
+  compare.Same("optimizer", NameOf(before), NameOf(now), why);
+  if (before.kind_case() != now.kind_case()) return;
+  const float old_momentum = before.rmsprop().momentum(), momentum = now.rmsprop().momentum();
+  if ((old_momentum > 0) != (momentum > 0)) {
+    compare.Same("optimizer.rmsprop.momentum", old_momentum, momentum, why);
+  }
+  const auto text = [](bool value) { return value ? "true" : "false"; };
+  compare.Same("optimizer.adagrad.row_wise", std::string(text(before.adagrad().row_wise())),
+               std::string(text(now.adagrad().row_wise())), why);
+}
+
+// All but the test split, how images are changed, and how the files are read.
+v1::Data WhatPositionsMean(v1::Data data) {
+  data.clear_test();
+  data.clear_augmentation();
+  if (data.has_examples()) {
+    data.mutable_examples()->clear_max_bad_fraction();
+    data.mutable_examples()->clear_memory_mib();
+  }
+  return data;
+}
+
+}  // namespace
+
+std::vector<std::string> WhyNotRestorable(const v1::CheckpointManifest& manifest,
+                                          const AdmittedJob& job) {
+  Comparison compare;
+  CompareTraining(manifest, job, compare);
+  compare.SameMessage("model", manifest.spec().model(), job.spec.model(),
+                      "its parameters would not be those of the checkpoint");
+  compare.SameMessage("data", WhatPositionsMean(manifest.spec().data()),
+                      WhatPositionsMean(job.spec.data()),
+                      "the position is one in the checkpoint's training data, and its keys and "
+                      "labels are those that were trained; data.test may change");
+  CompareOptimizer(manifest.spec().optimizer(), job.spec.optimizer(), compare);
+  bool same_tables = static_cast<size_t>(manifest.tables_size()) == job.tables.size();
+  for (size_t i = 0; same_tables && i < job.tables.size(); ++i) {
+    same_tables = manifest.tables(static_cast<int>(i)).elements() == job.tables[i].elements();
+  }
+  if (!same_tables) compare.Wrong("model: its tables are not those of the checkpoint");
+  return compare.Take();
+}
+
+}  // namespace capstan::scheduler
