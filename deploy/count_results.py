@@ -27,7 +27,7 @@ def read_results(lines):
         if completed and event.get("aborted", {}).get("reason") == "SKIPPED":
             results[completed] = "skipped"
         summary = label_of(event, "testSummary")
-        if summary and "testSummary" in event:  # Without: Bazel was interrupted.
+        if summary:
             status = event["testSummary"].get("overallStatus")
             results[summary] = "passed" if status in ("PASSED", "FLAKY") else "failed"
     return results

@@ -117,11 +117,6 @@ absl::Status BodyCache::TakeIn(const RowFetch& fetch, RowSlab* heads) {
   arrived.resize(std::min(arrived.size(), held_max()));
   CAPSTAN_RETURN_IF_ERROR(MakeFree(arrived.size(), heads));
   for (const FetchedBody& it : arrived) {
-    const char* const head = heads->At(it.row);
-    if (!IsOnDisk(head)) {  // Only with the planted bug, which is to damage a body and nothing else.
-      std::memcpy(Of(head), it.body, body_bytes_);
-      continue;
-    }
     CAPSTAN_ASSIGN_OR_RETURN(const Slot slot, Take(it.row, *heads));
     entries_[slot].fetched = true;
     std::memcpy(At(slot), it.body, body_bytes_);

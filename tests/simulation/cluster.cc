@@ -29,13 +29,15 @@ Cluster::Cluster(World* world) {
                                                    options.capacities[static_cast<size_t>(i)]));
   }
   if (options.snapshots) {
-    snapshot_reader_ = std::make_unique<SimSnapshotReader>(world, hosts() - 1, &clock(hosts() - 1));
+    snapshot_reader_ = std::make_unique<SimSnapshotReader>(world, &world->first_job(), hosts() - 1,
+                                                           &clock(hosts() - 1));
   }
   if (!options.reader) return;
   std::vector<SimNetwork::EndpointId> endpoints;
   for (const auto& server : servers_) endpoints.push_back(server->endpoint());
   const int host = hosts() - 1;
-  reader_ = std::make_unique<SimReader>(world, host, &clock(host), std::move(endpoints));
+  reader_ = std::make_unique<SimReader>(world, &world->first_job(), host, &clock(host),
+                                        std::move(endpoints));
 }
 
 void Cluster::Start() {

@@ -17,9 +17,10 @@ bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)
 
 }  // namespace
 
-Evaluated Evaluate(Epoch epoch, const Range& positions) {
+Evaluated Evaluate(const JobOptions& job, Epoch epoch, const Range& positions) {
   Evaluated sum;
-  const auto key = kTestStream + (static_cast<uint64_t>(epoch.value()) << 32);
+  const auto key = kTestStream + (static_cast<uint64_t>(epoch.value()) << 32) +
+                   (static_cast<uint64_t>(job.number - 1) << 48);
   for (int64_t p = positions.begin; p < positions.end; ++p) {
     const auto words = Philox4x32(key, static_cast<uint64_t>(p));
     sum.loss_sum += words[0] % 1000;
@@ -33,7 +34,7 @@ void Evaluation::Happened(const scheduler::Event& event) {
   const auto* done = std::get_if<scheduler::EpochDone>(&event);
   if (done == nullptr || job_.test_count == 0) return;
   const scheduler::EpochResult& got = done->result;
-  const Evaluated all = Evaluate(got.epoch, {0, job_.test_count});
+  const Evaluated all = Evaluate(job_, got.epoch, {0, job_.test_count});
   const auto count = static_cast<double>(job_.test_count);
   const double accuracy = static_cast<double>(all.correct) / count;
   const double auc = got.test_auc.value_or(kNan);

@@ -1,8 +1,9 @@
 // Evaluation: the result of an epoch is that of all test samples of this epoch, each counted once,
 // whoever has evaluated them and however often: loss, accuracy and AUC.
 //
-// What a sample comes to follows from its number and the epoch. Losses are whole numbers, so that
-// their sum does not depend on how the samples were divided. Thread safety: thread-compatible.
+// What a sample comes to follows from its number, the epoch and the job. Losses are whole numbers,
+// so that their sum does not depend on how the samples were divided.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_EVALUATION_H_
 #define CAPSTAN_TESTS_SIMULATION_EVALUATION_H_
 
@@ -11,7 +12,7 @@
 #include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 #include "tests/simulation/checker.h"
-#include "tests/simulation/options.h"
+#include "tests/simulation/job_options.h"
 
 namespace capstan::sim {
 
@@ -22,7 +23,7 @@ struct Evaluated {
   ScoreCounts scores = {};
 };
 
-Evaluated Evaluate(Epoch epoch, const Range& positions);
+Evaluated Evaluate(const JobOptions& job, Epoch epoch, const Range& positions);
 
 class Evaluation final : public Checker {
  public:

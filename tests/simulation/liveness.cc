@@ -123,11 +123,11 @@ bool Liveness::DiskSuffered() const {
 
 bool Liveness::MayFail(const scheduler::Failure& failure) const {
   if (whole_) return false;
-  const JobOptions& job = options_.job;
+  const JobOptions& job = job_->options;
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
       if (!LostShard()) return false;
-      if (static_cast<int>(failed_.size()) >= options_.servers) return true;  // None can hold it.
+      if (failed_.size() >= static_cast<size_t>(world_->options.servers)) return true;  // All.
       return trained_ && !checkpointed_ && (!job.log || DiskSuffered());
     default:
       return false;
@@ -141,15 +141,16 @@ void Liveness::CheckEnd(const std::optional<scheduler::JobView>& job) {
       if (!exported_) Fail("liveness: the job succeeded and no model was written");
       return;
     case scheduler::JobState::kStopped:
-      if (world_->faults[Fault::kJobStopped] > 0) return;
+      if (job_->stop_asked) return;
       return Fail("liveness: nobody has stopped the job, and it is stopped");
     case scheduler::JobState::kFailed:
       if (MayFail(job->failure)) return;
       return Fail(absl::StrCat("liveness: the job may not fail like this: ", Describe(*job)));
     default:
-      return Fail(absl::StrCat("liveness: the job has not ended ",
-                               absl::FormatDuration(options_.heal_time),
-                               " after the world healed: ", Describe(*job)));
+      return Fail(
+          absl::StrCat("liveness: the job has not ended ",
+                       absl::FormatDuration(world_->options.JobTime(job_->options)),
+                       " after the world healed and those before it ended: ", Describe(*job)));
   }
 }
 

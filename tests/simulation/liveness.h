@@ -1,4 +1,4 @@
-// Liveness: once the world has healed the job ends in time, and it ends as its options allow.
+// Liveness: once the world has healed a job ends in time, and it ends as its options allow.
 //
 // It must succeed unless something that was done to the world is named as a reason to fail:
 // the primary of a shard and every replica of it that was in sync have died, or lost their disks,
@@ -21,15 +21,13 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/views.h"
 #include "tests/simulation/checker.h"
-#include "tests/simulation/options.h"
 #include "tests/simulation/world.h"
 
 namespace capstan::sim {
 
 class Liveness final : public Checker {
  public:
-  explicit Liveness(const World* world)
-      : options_(world->options), world_(world) {}  // Outlives it.
+  Liveness(const World* world, const JobWorld* job) : world_(world), job_(job) {}  // Outlive it.
 
   void Happened(const scheduler::Event& event) override;
   void RoutingSent(const scheduler::Routing& routing) override;
@@ -55,8 +53,8 @@ class Liveness final : public Checker {
   bool LostShard() const;
   bool DiskSuffered() const;  // Some disk was lost, or a fault of one was injected.
 
-  const Options options_;
   const World* const world_;
+  const JobWorld* const job_;
   std::optional<Instant> cut_since_;  // The scheduler is cut off from everybody.
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
   absl::btree_set<NodeId> alive_;            // By what the scheduler has told.

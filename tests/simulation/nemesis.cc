@@ -14,7 +14,8 @@ Nemesis::Nemesis(World* world, Cluster* cluster)
       prng_(Prng(world->options.seed).Fork(4)),
       aimed_prng_(Prng(world->options.seed).Fork(12)),
       users_prng_(Prng(world->options.seed).Fork(15)),
-      machines_prng_(Prng(world->options.seed).Fork(19)) {}
+      machines_prng_(Prng(world->options.seed).Fork(19)),
+      jobs_prng_(Prng(world->options.seed).Fork(41)) {}
 
 void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
@@ -23,8 +24,8 @@ void Nemesis::Start() {
   const double rate = chaos.disk_fault;
   // A lie costs nothing while another copy of the shard lives. Nothing is promised where all lose
   // their power at once and one of them lied.
-  const bool may_lie =
-      world_->options.job.replicas > 0 && chaos.kill_all == absl::InfiniteDuration();
+  const bool may_lie = !world_->AnyJob([](const JobOptions& job) { return job.replicas == 0; }) &&
+                       chaos.kill_all == absl::InfiniteDuration();
   world_->disk_rates = {.disk_full = rate / 4,
                         .write_error = rate / 2,
                         .read_error = rate,
@@ -217,11 +218,12 @@ void Nemesis::IsolateScheduler() {
 // The reader goes on asking the primary that was cut off with it, for longer than that one has a
 // right to answer by itself.
 void Nemesis::StrandReader() {
-  const auto count = static_cast<int64_t>(world_->routing.shards.size());
+  const JobWorld& job = world_->first_job();
+  const auto count = static_cast<int64_t>(job.routing.shards.size());
   if (count == 0) return;
   const ShardKey shard =
-      world_->routing.shards[static_cast<size_t>(aimed_prng_.Between(0, count - 1))].key;
-  SimServer* primary = PrimaryOf(shard);
+      job.routing.shards[static_cast<size_t>(aimed_prng_.Between(0, count - 1))].key;
+  SimServer* primary = PrimaryOf(job, shard);
   if (primary == nullptr) return;
   ++world_->faults[Fault::kReaderStranded];
   const absl::Duration time = aimed_prng_.Between(absl::Seconds(4), absl::Seconds(9));
@@ -261,7 +263,7 @@ void Nemesis::JoinBehind() {
 
 // What the tasks had done since their last report is known to the servers alone.
 void Nemesis::OverrunMoment() {
-  const auto job = cluster_->scheduler().Job();
+  const auto job = cluster_->scheduler().Job(world_->first_job().id());
   if (healed_ || overrun_ || !job || job->phase != scheduler::JobPhase::kTraining) return;
   overrun_ = true;
   ++world_->faults[Fault::kMomentOverrun];
@@ -375,34 +377,6 @@ void Nemesis::KillServer() {
   });
 }
 
-SimServer* Nemesis::PrimaryOf(const ShardKey& shard) {
-  for (const scheduler::ShardRoute& route : world_->routing.shards) {
-    if (route.key != shard) continue;
-    const NodeId& node = world_->routing.servers[static_cast<size_t>(route.server)].node;
-    for (const auto& server : cluster_->servers()) {
-      if (server->process().name() == node && server->process().alive()) return server.get();
-    }
-  }
-  return nullptr;
-}
-
-void Nemesis::KillPrimaries() {
-  const auto count = static_cast<int64_t>(world_->routing.shards.size());
-  if (count == 0) return;
-  const ShardKey shard =
-      world_->routing.shards[static_cast<size_t>(prng_.Between(0, count - 1))].key;
-  SimServer* first = PrimaryOf(shard);
-  if (first == nullptr) return;
-  Kill(first, world_->options.chaos.down_max);
-  world_->loop.After(prng_.Between(absl::Milliseconds(600), absl::Seconds(4)),
-                     [this, shard, first] {
-                       SimServer* heir = PrimaryOf(shard);
-                       if (healed_ || heir == nullptr || heir == first) return;
-                       ++world_->faults[Fault::kPrimaryThenNewPrimaryKilled];
-                       Kill(heir, world_->options.chaos.down_max);
-                     });
-}
-
 void Nemesis::KillAll() {
   ++world_->faults[Fault::kAllKilled];
   Story("kills every process");
@@ -468,25 +442,6 @@ void Nemesis::PauseTask() {
   if (tasks.empty()) return;
   Pause(tasks[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(tasks.size()) - 1))],
         Fault::kTaskPaused);
-}
-
-// The task wakes up before its daemon does, which would end it; by then it is taken for dead, and
-// the job may have gone back.
-void Nemesis::StrandExporter() {
-  const auto job = cluster_->scheduler().Job();
-  if (!job || job->phase != scheduler::JobPhase::kExporting) return;
-  const absl::Duration time = prng_.Between(absl::Seconds(4), absl::Seconds(20));
-  for (const scheduler::TaskView& task : job->tasks) {
-    for (const auto& worker : cluster_->workers()) {
-      if (task.state != "exporting" || worker->process().name() != task.node) continue;
-      PauseFor(&worker->process(), time, Fault::kWorkerPaused);
-      for (Process* each : worker->TaskProcesses())
-        PauseFor(each, time * 3 / 4, Fault::kTaskPaused);
-    }
-  }
-  for (const auto& server : cluster_->servers()) {
-    Kill(server.get(), world_->options.chaos.down_max);
-  }
 }
 
 }  // namespace capstan::sim

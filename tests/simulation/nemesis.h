@@ -56,7 +56,8 @@ class Nemesis {
   void KillPrimaries();
   void KillAll();
   void KillWorkers();
-  SimServer* PrimaryOf(const ShardKey& shard);  // Null: unknown, or dead.
+  JobWorld& DrawJob();                                               // Any.
+  SimServer* PrimaryOf(const JobWorld& job, const ShardKey& shard);  // Null: unknown, or dead.
   void KillWorker();
   void KillTask();
   void PauseScheduler();
@@ -82,6 +83,7 @@ class Nemesis {
   Prng aimed_prng_;
   Prng users_prng_;
   Prng machines_prng_;
+  Prng jobs_prng_;
   absl::btree_set<NodeId> drained_;       // Now: at most one.
   absl::btree_set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
   bool overrun_ = false;

@@ -91,13 +91,15 @@ void Nemesis::Leave() {
 
 void Nemesis::SaveCheckpoint() {
   ++world_->faults[Fault::kCheckpointAskedFor];
-  Story("asks for a checkpoint");
-  cluster_->scheduler().SaveCheckpoint();
+  const JobWorld& job = DrawJob();
+  Story(absl::StrCat("asks for a checkpoint of ", job.id()));
+  cluster_->scheduler().SaveCheckpoint(job.id());
 }
 
 void Nemesis::StopJob() {
-  Story("stops the job");
-  cluster_->scheduler().StopJob();
+  JobWorld& job = DrawJob();
+  Story(absl::StrCat("stops ", job.id()));
+  cluster_->scheduler().StopJob(&job);
 }
 
 }  // namespace capstan::sim

@@ -1,6 +1,7 @@
 #include "tests/simulation/options.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -77,54 +78,6 @@ void DrawChaos(Prng& prng, ChaosOptions& chaos) {
   chaos.cut_max = prng.Between(absl::Milliseconds(500), longest);
 }
 
-void DrawJob(Prng& prng, const Options& options, JobOptions& job) {
-  job.mode = static_cast<Mode>(prng.Between(0, 2));
-  job.staleness_bound = static_cast<int>(prng.Between(0, 3));
-  int capacity = 0;
-  for (const int each : options.capacities) capacity += each;
-  job.workers = static_cast<int>(prng.Between(std::max(1, capacity / 2), capacity));
-  job.servers = prng.Chance(0.5) ? 0 : static_cast<int>(prng.Between(1, options.servers));
-  job.slots = static_cast<int>(prng.Between(1, std::min(8, 2 * job.workers)));
-  job.batch_size = prng.Between(1, 4);
-  job.epochs = static_cast<int>(prng.Between(1, 3));
-  job.train_count = prng.Between(8, 40) * job.batch_size + prng.Between(0, job.batch_size);
-  if (job.mode == Mode::kBsp) job.train_count = job.train_count * (job.slots + 1) / 2;
-  job.test_count = prng.Chance(0.3) ? prng.Between(1, 150) : 0;
-  job.table_elements.push_back(prng.Between(1, 160));
-  if (job.mode == Mode::kBsp && prng.Chance(0.3)) job.table_elements.push_back(prng.Between(1, 60));
-  if (options.servers > 1 && prng.Chance(0.6)) {
-    job.replicas = static_cast<int>(prng.Between(1, std::min(2, options.servers - 1)));
-    job.servers = 0;
-  }
-  job.log = prng.Chance(0.3);
-  if (prng.Chance(0.4)) job.checkpoint_iterations = prng.Between(2, 20);
-  job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
-}
-
-void DrawRowLife(Prng& prng, JobOptions& job) {
-  const int64_t rows = job.table_elements[0] / job.sparse_dim;
-  RowLife& life = job.row_life;
-  if (prng.Chance(0.5)) {
-    life.admit_after = static_cast<int32_t>(prng.Between(2, 6));
-    life.admission_keys = prng.Between(1, 2 * rows);
-  }
-  if (prng.Chance(0.4)) life.admit_probability = static_cast<float>(0.1 + 0.9 * prng.Unit());
-  if (prng.Chance(0.5)) life.evict_after_updates = static_cast<int32_t>(prng.Between(1, 6));
-  if (prng.Chance(0.5)) life.rows_max = prng.Between(1, rows);
-}
-
-void DrawSparse(Prng& prng, JobOptions& job) {
-  job.sparse_buckets = static_cast<int32_t>(prng.Between(1, 8));
-  job.sparse_dim = prng.Between(1, 4);
-  job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
-  if (prng.Chance(0.5)) DrawRowLife(prng, job);
-  if (prng.Chance(0.5)) job.sparse_memory = 1024 * job.sparse_buckets;  // Some rows in each.
-  const bool may_keep = job.mode == Mode::kSsp ? job.staleness_bound >= 2 : job.mode == Mode::kAsp;
-  if (!may_keep || !prng.Chance(0.7)) return;
-  job.cached_rows = prng.Between(1, 2 * job.table_elements[0] / job.sparse_dim);
-  job.cached_iterations = static_cast<int>(prng.Between(1, 4));
-}
-
 constexpr int kLongWorkersMax = 3;
 
 // Seldom longer than a task may stand still, and never of many tasks, which all report meanwhile.
@@ -138,20 +91,14 @@ absl::Duration DrawLongWork(Prng& prng, int workers) {
 void DrawStranding(Prng prng, Options& options) {
   if (options.job.checkpoint_iterations == 0 || !prng.Chance(kSwitchedOn)) return;
   options.chaos.strand_exporter = prng.Between(absl::Milliseconds(300), absl::Seconds(2));
-  options.export_max = std::max(options.export_max, absl::Seconds(4));
+  options.job.export_max = std::max(options.job.export_max, absl::Seconds(4));
 }
 
 // Most jobs have the means to survive what is done to them, so that most failures are the system's:
 // a log on disks that keep what was synced, or a checkpoint to go back to.
 void DrawMeans(Prng prng, Options& options) {
   if (prng.Chance(0.05)) return;
-  JobOptions& job = options.job;
-  const int64_t every = prng.Between(1, 4);
-  if (prng.Chance(0.7)) {
-    job.log = true;
-  } else if (!job.log && (job.checkpoint_iterations == 0 || prng.Chance(0.5))) {
-    job.checkpoint_iterations = every;
-  }
+  DrawJobMeans(prng, options.job);
   if (prng.Chance(0.8)) options.chaos.lose_disk = 0;
   if (prng.Chance(0.6)) options.chaos.disk_fault = 0;
 }
@@ -226,17 +173,10 @@ void DrawHeavyLoss(Prng prng, Options& options) {
   const absl::Duration longer = prng.Between(absl::Seconds(40), absl::Minutes(3));
   const double times = absl::FDivDuration(longer, options.chaos_time);
   options.chaos_time = longer;
-  options.compute_min *= times;
-  options.compute_max *= times;
+  options.job.compute_min *= times;
+  options.job.compute_max *= times;
   // The job may have to begin anew, and one batch takes long.
-  options.heal_time += 3 * longer + 8 * options.compute_max;
-}
-
-std::string Describe(const RowLife& life) {
-  if (life == RowLife()) return "";
-  return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
-                      " keys with ", life.admit_probability, ", evicted after ",
-                      life.evict_after_updates, " or beyond ", life.rows_max);
+  options.heal_time += 3 * longer + 8 * options.job.compute_max;
 }
 
 }  // namespace
@@ -250,22 +190,18 @@ Options DrawOptions(uint64_t seed) {
   for (int i = 0; i < options.workers; ++i) {
     options.capacities.push_back(static_cast<int>(prng.Between(1, options.workers > 4 ? 1 : 3)));
   }
-  DrawJob(prng, options, options.job);
+  options.job.seed = seed;
+  const int slots = std::accumulate(options.capacities.begin(), options.capacities.end(), 0);
+  DrawJob(prng, {.servers = options.servers, .slots = slots}, options.job);
   DrawChaos(prng, options.chaos);
   options.chaos_time = prng.Between(absl::Seconds(5), absl::Seconds(30));
-  // The job is to be under way for most of the chaos.
+  DrawPace(prng, options.chaos_time, 1.5, options.job);
   const JobOptions& job = options.job;
-  const int64_t batches = job.epochs * job.train_count / job.batch_size;
-  const int at_once = job.mode == Mode::kBsp ? std::min(job.workers, job.slots) : job.workers;
-  const int64_t steps = std::max<int64_t>(1, batches / at_once);
-  const absl::Duration mean = options.chaos_time * prng.Unit() * 1.5 / static_cast<double>(steps);
-  options.compute_min = mean / 4;
-  options.compute_max = std::max(mean * 7 / 4, options.compute_min + absl::Microseconds(1));
   options.reader = job.mode != Mode::kBsp && job.replicas > 0 && prng.Chance(0.8);
   if (prng.Chance(0.35)) DrawSparse(prng, options.job);
   options.snapshots = prng.Chance(options.job.sparse_buckets > 0 ? 0.6 : 0.2);
-  options.prepare_max = DrawLongWork(prng, job.workers);
-  options.export_max = DrawLongWork(prng, 1);
+  options.job.prepare_max = DrawLongWork(prng, job.workers);
+  options.job.export_max = DrawLongWork(prng, 1);
   DrawStranding(Prng(seed).Fork(kStrandingStream), options);
   DrawWire(Prng(seed).Fork(kWireStream), options.chaos.link);
   Prng moving = Prng(seed).Fork(kMovingStream);
@@ -293,28 +229,19 @@ Options DrawOptions(uint64_t seed) {
 }
 
 std::string Describe(const Options& options) {
-  static constexpr const char* kModes[] = {"bsp", "ssp", "asp"};
-  const JobOptions& job = options.job;
   const ChaosOptions& chaos = options.chaos;
-  std::string text = absl::StrCat(
-      "seed ", options.seed, ": ", options.servers, " servers, ", options.workers,
-      " worker daemons with ", absl::StrJoin(options.capacities, "+"),
-      " task slots\n  job: ", kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ",
-      job.workers, " workers, ", job.servers, " servers, ", job.slots, " slots, batches of ",
-      job.batch_size, ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs,
-      " epochs, tables of ", absl::StrJoin(job.table_elements, ", "), " elements",
-      job.sparse_buckets > 0
-          ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
-                         Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory, ",
-                         job.cached_rows, " kept for ", job.cached_iterations, ")")
-          : "",
-      ", optimizer ", job.optimizer, ", ", job.replicas, " replicas",
-      job.log ? absl::StrCat(", log in segments of ", options.log_segment_bytes) : "",
-      ", checkpoint every ", job.checkpoint_iterations, options.reader ? ", a reader" : "",
-      options.snapshots ? ", a reader of snapshots" : "", "\n  messages: lose ", chaos.link.lose,
-      ", delay ", chaos.link.delay, " by up to ", absl::FormatDuration(chaos.link.delay_max),
-      ", repeat ", chaos.link.repeat, ", corrupt ", chaos.link.corrupt, ", reset ",
-      chaos.link.reset, "\n  every:");
+  std::string text =
+      absl::StrCat("seed ", options.seed, ": ", options.servers, " servers, ", options.workers,
+                   " worker daemons with ", absl::StrJoin(options.capacities, "+"), " task slots");
+  for (const JobOptions& job : options.AllJobs()) {
+    absl::StrAppend(&text, "\n  job ", job.number, ": ", Describe(job));
+  }
+  absl::StrAppend(&text, "\n  logs in segments of ", options.log_segment_bytes,
+                  options.reader ? ", a reader" : "",
+                  options.snapshots ? ", a reader of snapshots" : "", "\n  messages: lose ",
+                  chaos.link.lose, ", delay ", chaos.link.delay, " by up to ",
+                  absl::FormatDuration(chaos.link.delay_max), ", repeat ", chaos.link.repeat,
+                  ", corrupt ", chaos.link.corrupt, ", reset ", chaos.link.reset, "\n  every:");
   const auto add = [&text](absl::string_view what, absl::Duration interval) {
     if (interval == absl::InfiniteDuration()) return;
     absl::StrAppend(&text, " ", what, " ", absl::FormatDuration(interval));
@@ -350,10 +277,7 @@ std::string Describe(const Options& options) {
       ", drift ", chaos.clock_drift, ", cut power ", chaos.cut_power, ", of them in sectors ",
       chaos.any_sectors, ", lost disks ", chaos.lose_disk, ", of them for an older one ",
       chaos.old_disk, ", disk faults ", chaos.disk_fault, ", slow syncs ", chaos.slow_sync,
-      "\n  chaos for ", absl::FormatDuration(options.chaos_time), ", a batch takes ",
-      absl::FormatDuration(options.compute_min), " to ", absl::FormatDuration(options.compute_max),
-      ", a preparation up to ", absl::FormatDuration(options.prepare_max), ", the export up to ",
-      absl::FormatDuration(options.export_max), ", moving the model up to ",
+      "\n  chaos for ", absl::FormatDuration(options.chaos_time), ", moving a model up to ",
       absl::FormatDuration(options.move_max), options.left_to_task ? " by its writer" : "");
   return text;
 }

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "tests/simulation/job_options.h"
 #include "tests/simulation/sim_network.h"
 
 namespace capstan::sim {
-
-enum class Mode { kBsp, kSsp, kAsp };
 
 // What is done to the processes and the network, each at a mean interval of virtual time; infinite:
 // never.
@@ -71,76 +70,35 @@ struct ChaosOptions {
   double disk_fault = 0;  // Probability that a disk operation fails or lies.
 };
 
-// When keys of the sparse table get rows and lose them: as SparseSpec says, whose default it is.
-struct RowLife {
-  int32_t admit_after = 0;
-  int64_t admission_keys = 0;
-  float admit_probability = 1.0f;
-  int32_t evict_after_updates = 0;
-  int64_t rows_max = 0;
-  friend bool operator==(const RowLife&, const RowLife&) = default;
-};
-
-struct JobOptions {
-  Mode mode = Mode::kBsp;
-  int staleness_bound = 0;
-  int workers = 1;
-  int servers = 0;  // 0: all.
-  int slots = 1;
-  int64_t batch_size = 1;
-  int64_t train_count = 1;
-  int64_t test_count = 0;
-  int epochs = 1;
-  std::vector<int64_t> table_elements;  // Table 1, if there is one, holds moving averages.
-  // Above 0: table 0 is sparse, with so many buckets; its elements are those of all rows.
-  int32_t sparse_buckets = 0;
-  int64_t sparse_dim = 1;
-  RowLife row_life;
-  int64_t sparse_memory = 0;  // Bytes; 0: no limit.
-  // SSP, ASP: rows that a task keeps, and under ASP in how many more iterations it may use one.
-  int64_t cached_rows = 0;
-  int cached_iterations = 0;
-  int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
-  int replicas = 0;
-  bool log = false;
-  int64_t checkpoint_iterations = 0;
-  int checkpoints_kept = 2;
-  int max_restarts = 1000;
-  absl::Duration worker_wait = absl::Minutes(10);
-  absl::Duration server_wait = absl::Minutes(2);
-
-  // Tasks pull the rows of the next batch while one is computed (worker/task/task_options.h).
-  bool early_pulls() const {
-    return sparse_buckets > 0 &&
-           (mode == Mode::kAsp || (mode == Mode::kSsp && staleness_bound > 0));
-  }
-};
-
 struct Options {
   uint64_t seed = 0;
   int servers = 1;
-  int workers = 1;              // Daemons.
-  std::vector<int> capacities;  // Of each worker daemon.
-  JobOptions job;
+  int workers = 1;                    // Daemons.
+  std::vector<int> capacities;        // Of each worker daemon.
+  JobOptions job;                     // The first,
+  std::vector<JobOptions> more_jobs;  // and others in the same cluster, by submission.
   int64_t log_segment_bytes = int64_t{64} << 20;
-  bool reader = false;     // A process that is no task follows the job: SSP, ASP with replicas.
-  bool snapshots = false;  // A process that is no task reads snapshots of the job.
+  // A process that is no task follows the first job: SSP, ASP with replicas.
+  bool reader = false;
+  bool snapshots = false;  // A process that is no task reads snapshots of the first job.
   ChaosOptions chaos;
-  absl::Duration chaos_time = absl::Seconds(20);       // Then the world heals,
-  absl::Duration heal_time = absl::Minutes(5);         // and the job ends within this time,
-                                                       // beside that of preparations, evaluations,
-                                                       // the export and the model's way.
-  absl::Duration compute_min = absl::Milliseconds(5);  // Of a batch.
-  absl::Duration compute_max = absl::Milliseconds(50);
-  absl::Duration prepare_max;  // From a task's first report to its readiness for work.
-  absl::Duration export_max;   // Of the writing of the model.
-  absl::Duration move_max;     // Of its way to its place.
-  bool left_to_task = false;   // The scheduler does not reach it: its writer is to move it.
+  absl::Duration chaos_time = absl::Seconds(20);  // Then the world heals,
+  absl::Duration heal_time = absl::Minutes(5);    // and a job ends within this time (JobTime).
+  absl::Duration move_max;                        // Of a model's way to its place.
+  bool left_to_task = false;  // The scheduler does not reach it: its writer is to move it.
 
-  // Of all evaluations, if one task does them batch by batch.
-  absl::Duration evaluations_max() const {
-    const int64_t batches = (job.test_count + job.batch_size - 1) / job.batch_size;
-    return compute_max * static_cast<double>(batches * job.epochs);
+  // The longest that a job may take to its end in a world that has healed, once all that were
+  // submitted before it have ended: it may have waited for their places.
+  absl::Duration JobTime(const JobOptions& each) const {
+    const absl::Duration work =
+        each.prepare_max + each.evaluations_max() + each.export_max + move_max;
+    return heal_time + 2 * work;
+  }
+
+  std::vector<JobOptions> AllJobs() const {
+    std::vector<JobOptions> all = {job};
+    all.insert(all.end(), more_jobs.begin(), more_jobs.end());
+    return all;
   }
 };
 

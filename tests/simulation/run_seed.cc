@@ -1,5 +1,6 @@
 #include "tests/simulation/run_seed.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -22,92 +23,127 @@
 namespace capstan::sim {
 namespace {
 
-// Adds the checkers of the job's promises; returns the one that judges its end.
-Liveness* AddCheckers(World* world) {
-  const JobOptions& job = world->options.job;
-  auto& checkers = world->checkers;
-  if (job.mode == Mode::kBsp) {
-    checkers.push_back(std::make_unique<ReferenceBits>(&world->workload));
-  } else {
-    checkers.push_back(
-        std::make_unique<ExactlyOnceLedger>(&world->workload, world->options.left_to_task));
-    checkers.push_back(
-        std::make_unique<SampleLeases>(job, &world->reached[Reached::kSamplesLeasedAgain]));
-    checkers.push_back(std::make_unique<QuietMoment>(job.replicas == 0 && !job.log));
-  }
-  checkers.push_back(std::make_unique<StalenessAndVersions>(job));
-  checkers.push_back(std::make_unique<Ownership>());
-  checkers.push_back(std::make_unique<Evaluation>(job));
-  auto liveness = std::make_unique<Liveness>(world);
-  Liveness* judge = liveness.get();
-  checkers.push_back(std::move(liveness));
-  return judge;
+// A job and those who judge it.
+struct Judged {
+  JobWorld* job = nullptr;
+  Liveness* liveness = nullptr;
+  ReplicaBytes* bytes = nullptr;
+};
+
+template <typename Kind>
+Kind* Add(JobWorld* job, std::unique_ptr<Kind> checker) {
+  Kind* added = checker.get();
+  job->checkers.push_back(std::move(checker));
+  return added;
 }
 
-std::vector<std::vector<server::HeldCopy>> CopiesOf(const World& world, Cluster& cluster) {
+std::vector<std::vector<server::HeldCopy>> CopiesOf(const JobId& job, Cluster& cluster) {
   std::vector<std::vector<server::HeldCopy>> copies;
   for (const auto& server : cluster.servers()) {
-    const auto held = server->Held(world.workload.job()->plan.id);
+    const auto held = server->Held(job);
     if (held != nullptr) copies.push_back(held->Copies());
   }
   return copies;
 }
 
-void LookOften(World* world, ReplicaBytes* bytes) {
-  world->loop.After(absl::Seconds(1), [world, bytes] {
-    bytes->Look();
-    LookOften(world, bytes);
+// Adds the checkers of the job's promises.
+Judged AddCheckers(World* world, Cluster* cluster, JobWorld* job) {
+  const JobOptions& options = job->options;
+  if (options.mode == Mode::kBsp) {
+    Add(job, std::make_unique<ReferenceBits>(&job->workload));
+  } else {
+    Add(job, std::make_unique<ExactlyOnceLedger>(&job->workload, world->options.left_to_task));
+    Add(job,
+        std::make_unique<SampleLeases>(options, &world->reached[Reached::kSamplesLeasedAgain]));
+    Add(job, std::make_unique<QuietMoment>(options.replicas == 0 && !options.log));
+  }
+  Add(job, std::make_unique<StalenessAndVersions>(options));
+  Add(job, std::make_unique<Ownership>());
+  Add(job, std::make_unique<Evaluation>(options));
+  Judged judged{.job = job};
+  judged.liveness = Add(job, std::make_unique<Liveness>(world, job));
+  judged.bytes =
+      Add(job,
+          std::make_unique<ReplicaBytes>([job, cluster] { return CopiesOf(job->id(), *cluster); }));
+  return judged;
+}
+
+void LookOften(World* world, const std::vector<Judged>& all) {
+  world->loop.After(absl::Seconds(1), [world, &all] {
+    for (const Judged& judged : all) judged.bytes->Look();
+    LookOften(world, all);
   });
 }
 
 bool Broken(World& world) {
-  for (const auto& checker : world.checkers) {
-    if (!checker->failure().empty()) world.failure = checker->failure();
+  for (const auto& job : world.jobs) {
+    for (const auto& checker : job->checkers) {
+      if (checker->failure().empty()) continue;
+      world.failure = checker->failure();
+      if (world.jobs.size() > 1) absl::StrAppend(&world.failure, " (", job->id(), ")");
+    }
   }
   return !world.failure.empty();
+}
+
+// Runs the world until all jobs have ended, a promise is broken, or the time is over.
+void Run(World& world, Nemesis& nemesis, const std::vector<Judged>& all) {
+  const auto ended = [&] {
+    return std::all_of(all.begin(), all.end(),
+                       [](const Judged& judged) { return judged.liveness->ended(); });
+  };
+  const Instant heal = world.loop.Now() + world.options.chaos_time;
+  world.loop.RunUntil(heal, [&] { return Broken(world) || ended(); });
+  if (!world.failure.empty() || ended()) return;
+  nemesis.Heal();
+  Instant begin = heal;
+  for (const Judged& judged : all) {
+    const Liveness& liveness = *judged.liveness;
+    if (liveness.ended()) continue;
+    world.loop.RunUntil(begin + world.options.JobTime(judged.job->options),
+                        [&] { return Broken(world) || liveness.ended(); });
+    if (!world.failure.empty() || !liveness.ended()) return;
+    begin = world.loop.Now();
+  }
+}
+
+// Judges the job's end.
+void CheckEnd(World& world, Cluster& cluster, const Judged& judged) {
+  const std::optional<scheduler::JobView> job = cluster.scheduler().Job(judged.job->id());
+  const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;
+  if (succeeded) ++world.reached[Reached::kJobSucceeded];
+  if (job.has_value() && job->state == scheduler::JobState::kStopped) {
+    ++world.reached[Reached::kJobStopped];
+  }
+  if (job.has_value() && job->failure.reason == scheduler::FailureReason::kServerLost) {
+    ++world.reached[Reached::kJobFailedServerLost];
+  }
+  judged.job->Tell([&](Checker& checker) { checker.AtEnd(succeeded); });
+  judged.liveness->CheckEnd(job);
 }
 
 }  // namespace
 
 SeedResult RunSeed(const Options& options, bool verbose) {
   World world(options, verbose);
-  Liveness* judge = AddCheckers(&world);
   Cluster cluster(&world);
+  std::vector<Judged> all;
+  for (const auto& job : world.jobs) all.push_back(AddCheckers(&world, &cluster, job.get()));
   world.alive_since = [&cluster](const std::string& node) { return cluster.AliveSince(node); };
-  auto bytes = std::make_unique<ReplicaBytes>([&] { return CopiesOf(world, cluster); });
-  ReplicaBytes* replica_bytes = bytes.get();
-  world.checkers.push_back(std::move(bytes));
-  LookOften(&world, replica_bytes);
+  LookOften(&world, all);
   Nemesis nemesis(&world, &cluster);
   cluster.Start();
   nemesis.Start();
-
-  const auto stop = [&] { return judge->ended() || Broken(world); };
-  const Instant heal = world.loop.Now() + options.chaos_time;
-  world.loop.RunUntil(heal, stop);
-  if (world.failure.empty() && !judge->ended()) {
-    nemesis.Heal();
-    const absl::Duration work =
-        options.prepare_max + options.evaluations_max() + options.export_max + options.move_max;
-    world.loop.RunUntil(heal + options.heal_time + 2 * work, stop);
-  }
+  Run(world, nemesis, all);
   for (const auto& server : cluster.servers()) server->CountDiskFaults();
-  world.reached[Reached::kCopiesCompared] += replica_bytes->compared();
-  world.reached[Reached::kRowRefused] += replica_bytes->refused();
-  world.reached[Reached::kRowEvicted] += replica_bytes->evicted();
+  for (const Judged& judged : all) {
+    world.reached[Reached::kCopiesCompared] += judged.bytes->compared();
+    world.reached[Reached::kRowRefused] += judged.bytes->refused();
+    world.reached[Reached::kRowEvicted] += judged.bytes->evicted();
+  }
   world.reached[Reached::kRowReadFromDisk] += world.row_disks.read;
   if (world.failure.empty()) {
-    const std::optional<scheduler::JobView> job = cluster.scheduler().Job();
-    const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;
-    if (succeeded) ++world.reached[Reached::kJobSucceeded];
-    if (job.has_value() && job->state == scheduler::JobState::kStopped) {
-      ++world.reached[Reached::kJobStopped];
-    }
-    if (job.has_value() && job->failure.reason == scheduler::FailureReason::kServerLost) {
-      ++world.reached[Reached::kJobFailedServerLost];
-    }
-    world.Tell([&](Checker& checker) { checker.AtEnd(succeeded); });
-    judge->CheckEnd(job);
+    for (const Judged& judged : all) CheckEnd(world, cluster, judged);
     Broken(world);
   }
   return {.failure = world.failure,

@@ -41,6 +41,16 @@ std::string HomesOf(const scheduler::SchedulerCore& core, const JobId& job) {
   return homes;
 }
 
+// The job of whose course an event is. Null: it concerns all.
+const JobId* JobIn(const scheduler::Event& event) {
+  const auto job_in = [](const auto& of_kind) -> const JobId* {
+    if constexpr (requires { of_kind.job; }) return &of_kind.job;
+    if constexpr (requires { of_kind.task; }) return &of_kind.task.job;
+    return nullptr;
+  };
+  return std::visit(job_in, event);
+}
+
 absl::Status Unreadable() { return absl::InternalError("unreadable message"); }
 
 }  // namespace
@@ -51,6 +61,11 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
       endpoint_(world->network.AddEndpoint(host, &process_)) {
   world_->scheduler = endpoint_;
   world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
+  for (const auto& job : world_->jobs) {
+    if (job->options.submit_after == absl::ZeroDuration()) continue;  // At the start.
+    world_->loop.After(job->options.submit_after,
+                       [this] { process_.Arrive([this] { SubmitDue(); }); });
+  }
   process_.set_on_kill([this] {
     world_->network.EndpointDied(endpoint_);
     if (committing_) ++world_->reached[Reached::kSchedulerKilledInCommit];
@@ -58,7 +73,7 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
     jobs_.clear();
     steps_.clear();
     committing_ = false;
-    moves_model_ = false;
+    models_moved_ = 0;
     calls_.clear();
     held_.clear();
     ties_.clear();
@@ -89,11 +104,19 @@ void SimScheduler::Start() {
     world_->Tell([](Checker& checker) { checker.SchedulerRestarted(); });
   }
   Commit(std::move(actions));
-  if (!submitted_) Submit();
+  SubmitDue();
 }
 
-void SimScheduler::Submit() {
-  const auto& job = world_->workload.job();
+void SimScheduler::SubmitDue() {
+  if (core_ == nullptr) return;
+  for (const auto& job : world_->jobs) {
+    const bool due = world_->loop.Now().SinceOrigin() >= job->options.submit_after;
+    if (due && !jobs_.contains(job->id())) Submit(*job);
+  }
+}
+
+void SimScheduler::Submit(const JobWorld& submitted) {
+  const auto& job = submitted.workload.job();
   jobs_[job->plan.id] = job;
   scheduler::Actions actions;
   const absl::Status status = core_->SubmitJob(job->plan, process_.Now(), actions);
@@ -129,16 +152,15 @@ void SimScheduler::CommitGathered() {
     for (scheduler::StoreWrite& write : step.writes) writes.push_back(std::move(write));
   }
   if (!store_.Write(writes).ok()) return;
-  submitted_ = true;
   for (const Step& step : steps) {
     Perform(step.actions);
     if (step.then) step.then();
   }
 }
 
-std::optional<scheduler::JobView> SimScheduler::Job() const {
-  if (core_ == nullptr || jobs_.empty()) return std::nullopt;
-  const auto view = core_->Job(jobs_.begin()->first, process_.Now());
+std::optional<scheduler::JobView> SimScheduler::Job(const JobId& job) const {
+  if (core_ == nullptr) return std::nullopt;
+  const auto view = core_->Job(job, process_.Now());
   return view.ok() ? std::optional(*view) : std::nullopt;
 }
 
@@ -229,7 +251,7 @@ absl::Status SimScheduler::SyncTask(const Call& call) {
   scheduler::Actions actions;
   const absl::Status status = core_->SyncTask(ticket, report, process_.Now(), actions);
   if (status.ok()) {
-    world_->Tell([&](Checker& checker) { checker.ReportTaken(report); });
+    world_->JobOf(report.task.job).Tell([&](Checker& checker) { checker.ReportTaken(report); });
   } else {
     calls_.erase(ticket);
     tasks_.erase(ticket);
@@ -295,14 +317,15 @@ void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
 void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
   const bool reached = !world_->options.left_to_task;
   // Else it can still be lost with its writer.
-  if (reached) world_->Tell([](Checker& checker) { checker.ModelIsWhole(); });
+  JobWorld& job = world_->JobOf(publish.exporter.job);
+  if (reached) job.Tell([](Checker& checker) { checker.ModelIsWhole(); });
   absl::Duration time = world_->prng.Between(kCommitMin, kCommitMax);
   if (world_->options.move_max > absl::ZeroDuration()) {
     time += world_->prng.Between(absl::ZeroDuration(), world_->options.move_max);
   }
-  moves_model_ = true;
+  ++models_moved_;
   process_.After(time, [this, publish, reached] {
-    moves_model_ = false;
+    --models_moved_;
     if (!core_->AwaitsModel(publish.exporter)) return;
     if (reached) Move(publish);
     scheduler::Actions actions;
@@ -314,11 +337,12 @@ void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
 }
 
 void SimScheduler::Move(const scheduler::ModelPublish& publish) {
-  world_->RemoveStagedBefore(publish.exporter.incarnation);
-  auto staged = world_->models.extract(publish.staged);
-  if (!staged.empty()) return world_->ShowModel(std::move(staged.mapped()));
-  const auto shown = world_->models.find(publish.folder);
-  if (shown == world_->models.end() || shown->second.writer != publish.exporter) {
+  JobWorld& job = world_->JobOf(publish.exporter.job);
+  job.RemoveStagedBefore(publish.exporter.incarnation);
+  auto staged = job.models.extract(publish.staged);
+  if (!staged.empty()) return job.ShowModel(std::move(staged.mapped()));
+  const auto shown = job.models.find(publish.folder);
+  if (shown == job.models.end() || shown->second.writer != publish.exporter) {
     world_->failure = absl::StrCat("no model in ", publish.staged);
   }
 }
@@ -326,7 +350,7 @@ void SimScheduler::Move(const scheduler::ModelPublish& publish) {
 void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
   for (const scheduler::TableAssignment& table : reply.tables) {
     NoteRouting(*table.routing);
-    world_->Tell([&](Checker& checker) {
+    world_->JobOf(table.routing->job).Tell([&](Checker& checker) {
       checker.RoutingSent(*table.routing);
       checker.MembershipSent(table.routing->job, table.membership);
     });
@@ -339,8 +363,8 @@ void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
 }
 
 void SimScheduler::NoteRouting(const scheduler::Routing& routing) {
-  if (routing.generation <= world_->routing.generation) return;
-  world_->routing = routing;
+  JobWorld& job = world_->JobOf(routing.job);
+  if (routing.generation > job.routing.generation) job.routing = routing;
 }
 
 void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
@@ -349,24 +373,27 @@ void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
   if (call.empty()) return;
   v1::SyncTaskResponse response;
   if (reply.status.ok()) scheduler::EncodeTaskReply(reply, *jobs_.at(reply.job), response);
+  JobWorld& job = world_->JobOf(reply.job);
   if (reply.has_assignment) {
-    world_->Tell([&](Checker& checker) { checker.Assigned(task.mapped(), reply.assignment); });
+    job.Tell([&](Checker& checker) { checker.Assigned(task.mapped(), reply.assignment); });
   }
   if (reply.routing != nullptr) {
     NoteRouting(*reply.routing);
-    world_->Tell([&](Checker& checker) { checker.RoutingSent(*reply.routing); });
+    job.Tell([&](Checker& checker) { checker.RoutingSent(*reply.routing); });
   }
   call.mapped()->Answer(reply.status, response.SerializeAsString());
 }
 
 void SimScheduler::Note(const scheduler::Event& event) {
-  world_->Tell([&](Checker& checker) { checker.Happened(event); });
+  const auto tell = [&](Checker& checker) { checker.Happened(event); };
+  const JobId* job = JobIn(event);
+  job == nullptr ? world_->Tell(tell) : world_->JobOf(*job).Tell(tell);
   world_->trace.Event({event.index()});
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
     EndTie(*died);
     const bool server = died->node.rfind("server", 0) == 0;
     ++world_->reached[server ? Reached::kServerDied : Reached::kWorkerDaemonDied];
-    if (server && moves_model_) ++world_->reached[Reached::kServerDiedWhileMoving];
+    if (server && models_moved_ > 0) ++world_->reached[Reached::kServerDiedWhileMoving];
     world_->trace.Story(absl::StrCat("scheduler: ", died->node, " is dead: ", died->why));
   } else if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
     if (joined->incarnation.value() > static_cast<uint64_t>(world_->options.servers) +
@@ -411,7 +438,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
   } else if (const auto* back = std::get_if<scheduler::WentBack>(&event)) {
     ++world_->reached[back->folder.empty() ? Reached::kBegunAnew : Reached::kWentBackToCheckpoint];
     if (incremental_.contains(back->folder)) ++world_->reached[Reached::kWentBackToIncremental];
-    world_->went_back = true;
+    world_->JobOf(back->job).went_back = true;
     world_->trace.Story(absl::StrCat("scheduler: the job goes back to \"", back->folder, "\""));
   } else if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
     ++world_->reached[Reached::kServerFailed];

@@ -31,18 +31,18 @@ class SimScheduler {
   SimScheduler(World* world, SimNetwork::HostId host, HostClock* clock);
 
   Process& process() { return process_; }
-  // The process, anew, from its store. REQUIRES: it is dead. The job is submitted unless it has
-  // been.
+  // The process, anew, from its store. REQUIRES: it is dead. Jobs whose time has come are submitted
+  // unless they have been.
   void Start();
 
   // What users ask for. Of no effect while the process is dead; later if it is paused.
   void Drain(const NodeId& node, std::function<void()> safe);  // `safe`: to stop.
   void EndDrain(const NodeId& node);
-  void SaveCheckpoint();
-  void StopJob();
+  void SaveCheckpoint(const JobId& job);
+  void StopJob(JobWorld* job);
 
-  // The job's state; nothing while the process is dead.
-  std::optional<scheduler::JobView> Job() const;
+  // The job's state; nothing while the process is dead, or does not know it.
+  std::optional<scheduler::JobView> Job(const JobId& job) const;
 
  private:
   using Call = std::shared_ptr<SimNetwork::Incoming>;
@@ -54,7 +54,8 @@ class SimScheduler {
   void EndTie(const scheduler::NodeDied& died);
   absl::Status SyncTask(const Call& call);
   absl::Status OpenSnapshot(const Call& call);
-  void Submit();
+  void SubmitDue();
+  void Submit(const JobWorld& job);
   void Ask(const std::function<absl::Status(scheduler::Ticket, scheduler::Actions&)>& call);
   void TellUser(const scheduler::DrainReply& reply);
   void TellUser(const scheduler::CheckpointReply& reply);
@@ -77,7 +78,6 @@ class SimScheduler {
   Process process_;
   const SimNetwork::EndpointId endpoint_;
   scheduler::MemoryStore store_;
-  bool submitted_ = false;                    // Durably.
   absl::btree_set<std::string> incremental_;  // Complete checkpoints' folders.
 
   // Of this life.
@@ -90,7 +90,7 @@ class SimScheduler {
   std::vector<Step> steps_;  // That wait for the store.
   bool committing_ = false;
   std::unique_ptr<scheduler::SchedulerCore> core_;
-  bool moves_model_ = false;
+  int models_moved_ = 0;  // Now.
   uint64_t next_ticket_ = 1;
   absl::btree_map<scheduler::Ticket, Call> calls_;
   absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.

@@ -37,17 +37,17 @@ void SimScheduler::EndDrain(const NodeId& node) {
   });
 }
 
-void SimScheduler::SaveCheckpoint() {
-  Ask([this](scheduler::Ticket ticket, scheduler::Actions& actions) {
-    return core_->SaveCheckpoint(ticket, world_->workload.job()->plan.id, kUserLimit,
-                                 process_.Now(), actions);
+void SimScheduler::SaveCheckpoint(const JobId& job) {
+  Ask([this, job](scheduler::Ticket ticket, scheduler::Actions& actions) {
+    return core_->SaveCheckpoint(ticket, job, kUserLimit, process_.Now(), actions);
   });
 }
 
-void SimScheduler::StopJob() {
-  Ask([this](scheduler::Ticket, scheduler::Actions& actions) {
+void SimScheduler::StopJob(JobWorld* job) {
+  Ask([this, job](scheduler::Ticket, scheduler::Actions& actions) {
     ++world_->faults[Fault::kJobStopped];
-    return core_->StopJob(world_->workload.job()->plan.id, process_.Now(), actions).status();
+    job->stop_asked = true;
+    return core_->StopJob(job->id(), process_.Now(), actions).status();
   });
 }
 

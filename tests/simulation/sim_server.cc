@@ -29,6 +29,8 @@ constexpr uint64_t kOldDisksStreams = 4000;
 constexpr double kRowDisksBreak = 0.4;                       // In this share of the worlds.
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
 
+bool KeepsRowsOnDisk(const JobOptions& job) { return job.sparse_memory > 0; }
+
 }  // namespace
 
 SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name)
@@ -45,7 +47,7 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
       row_disk_faults_(
           Prng(world->options.seed).Fork(kRowDisksStreams + static_cast<uint64_t>(endpoint_))) {
   Prng drawn = Prng(world->options.seed).Fork(kRowDisksStream);
-  if (world->options.job.sparse_memory > 0 && drawn.Chance(kRowDisksBreak)) {
+  if (world->AnyJob(KeepsRowsOnDisk) && drawn.Chance(kRowDisksBreak)) {
     row_disk_breaks_ = drawn.Between(absl::Seconds(5), absl::Seconds(40));
   }
   world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
@@ -130,8 +132,10 @@ void SimServer::MakeParts() {
   options.execute = [this](std::function<void()> make) {
     process_.After(world_->prng.Between(absl::ZeroDuration(), kMakeMax), [this, make] {
       make();
-      const auto held = Held(world_->workload.job()->plan.id);
-      if (held != nullptr) world_->kept.Look(endpoint_, *held);
+      for (const auto& job : world_->jobs) {
+        const auto held = Held(job->id());
+        if (held != nullptr) job->kept.Look(endpoint_, *held);
+      }
     });
   };
   options.snapshots.lease = kSnapshotLease;
@@ -287,7 +291,7 @@ void SimServer::Handle(const Call& call) {
       if (HoldBack(call)) return;
       return Serve<PushMessage, v1::PushResponse>(
           call, [this](const PushMessage& push, const v1::PushResponse& response) {
-            world_->Tell([&](Checker& checker) {
+            world_->JobOf(JobOf(push)).Tell([&](Checker& checker) {
               checker.PushAnswered(process_.name(), push.head, response);
             });
           });
@@ -295,7 +299,7 @@ void SimServer::Handle(const Call& call) {
       world_->row_disks.on_fetch = [this] { ServeHeldBack(); };
       Serve<v1::PullRequest, PullAnswer>(
           call, [this](const v1::PullRequest& request, const PullAnswer& answer) {
-            world_->Tell([&](Checker& checker) {
+            world_->JobOf(JobOf(request)).Tell([&](Checker& checker) {
               checker.PullAnswered(process_.name(), request, answer.head);
             });
           });
@@ -343,7 +347,7 @@ void SimServer::Replicate(const Call& call) {
 }
 
 bool SimServer::HoldBack(const Call& call) {
-  if (world_->options.job.sparse_memory == 0 || serving_held_back_) return false;
+  if (!world_->AnyJob(KeepsRowsOnDisk) || serving_held_back_) return false;
   if (!world_->prng.Chance(0.2)) return false;
   held_back_.push_back(call);
   process_.After(world_->prng.Between(absl::ZeroDuration(), kHeldBackMax),

@@ -1,4 +1,5 @@
 // SimServer's disks, its power, and the ends of its process.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,7 +49,8 @@ void SimServer::SetDiskRates() {
 void SimServer::CutPowerSoon() {
   // In the middle of what it writes next.
   disk_->CutAt(disk_->steps() + world_->prng.Between(0, 5));
-  const bool in_write = world_->options.job.log && world_->options.chaos.any_sectors > 0;
+  const bool logs = world_->AnyJob([](const JobOptions& job) { return job.log; });
+  const bool in_write = logs && world_->options.chaos.any_sectors > 0;
   const absl::Duration longest = in_write ? kCutInWriteMax : kCutMax;
   world_->loop.After(longest, [this, life = process_.life()] {
     if (process_.alive() && process_.life() == life) LosePower();
@@ -95,8 +97,12 @@ void SimServer::BreakRowDisk() {
 void SimServer::MendRowDisk() {
   row_disks_->write_error = absl::OkStatus();
   row_disks_->read_error = absl::OkStatus();
-  const auto held = Held(world_->workload.job()->plan.id);
-  if (held != nullptr && held->failure().ok()) return BreakRowDiskLater();
+  const auto is_well = [this](const auto& job) {
+    if (job->options.sparse_memory == 0) return true;
+    const auto held = Held(job->id());
+    return held != nullptr && held->failure().ok();
+  };
+  if (std::all_of(world_->jobs.begin(), world_->jobs.end(), is_well)) return BreakRowDiskLater();
   world_->trace.Story(absl::StrCat(process_.name(), " is started anew with a disk for its rows"));
   Kill(DiskFate::kKept);
   world_->loop.After(kPowerBack, [this] {

@@ -21,22 +21,23 @@ constexpr int kReleaseSteps = 3;  // Parts in which a gradient becomes ready.
 SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
                  const v1::TaskAssignment& assignment, std::function<void(int)> exited)
     : world_(world),
+      job_(&world->JobOf(assignment.job_id())),
       process_(process),
       self_(self),
       assignment_(assignment),
       life_{assignment.job_id(), Rank(assignment.rank()), Incarnation(assignment.incarnation())},
       caller_{life_.job, life_.rank, life_.incarnation},
       exited_(std::move(exited)),
-      board_(BoardOptions(*world, assignment.spec())),
-      session_(SessionOptions(*world, assignment.spec())),
-      parameters_(world->workload.Zeros()),
-      row_cache_(MakeRowCache(*world)) {}
+      board_(BoardOptions(*job_, assignment.spec())),
+      session_(SessionOptions(*job_, assignment.spec())),
+      parameters_(job_->workload.Zeros()),
+      row_cache_(MakeRowCache(job_->options)) {}
 
 void SimTask::Start() {
-  prepared_ = world_->options.prepare_max == absl::ZeroDuration();
+  prepared_ = job_->options.prepare_max == absl::ZeroDuration();
   Report();
   if (prepared_) return BeginLoop();
-  TakeTime("examples read", world_->options.prepare_max, [this] {
+  TakeTime("examples read", job_->options.prepare_max, [this] {
     prepared_ = true;
     ReportSoon();
     BeginLoop();
@@ -64,8 +65,8 @@ void SimTask::GoOn(absl::Duration rest, std::function<void()> done) {
 void SimTask::BeginLoop() {
   loop_ = std::make_unique<worker::TaskLoop>(
       worker::TaskLoop::Options{.acknowledgement = AcknowledgementOf(assignment_.spec()),
-                                .keyed = !world_->workload.keys().empty(),
-                                .early_pulls = world_->options.job.early_pulls()},
+                                .keyed = !job_->workload.keys().empty(),
+                                .early_pulls = job_->options.early_pulls()},
       *this);
   loop_->Start();
   FinishIfEnded();
@@ -81,7 +82,7 @@ void SimTask::UseBoard(const std::function<void(worker::TaskBoard&)>& use) {
 void SimTask::NoteWork() {
   const bool trains = board_.assignment().phase == worker::Phase::kTrain;
   const int leases = trains ? board_.unfinished_leases() : 0;
-  world_->Tell([&](Checker& checker) {
+  job_->Tell([&](Checker& checker) {
     checker.WorkChanged(life_, board_.assignment().start_iteration, leases);
   });
 }
@@ -158,7 +159,7 @@ void SimTask::ComputeForward() {
 }
 
 absl::Duration SimTask::ComputeStep() {
-  const Options& options = world_->options;
+  const JobOptions& options = job_->options;
   return world_->prng.Between(options.compute_min, options.compute_max) / kReleaseSteps;
 }
 
@@ -174,7 +175,7 @@ bool SimTask::Train(const worker::Work& work, worker::OpId push,
                             .iteration = work.iteration,
                             .slots = work.slots,
                             .positions = work.positions};
-  const float forward = world_->workload.Forward(gradients_[push].batch, parameters_);
+  const float forward = job_->workload.Forward(gradients_[push].batch, parameters_);
   waiting_ = Waiting::kTime;
   ReleasePart(push, work, forward, 0, result);
   return false;
@@ -191,8 +192,8 @@ void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float for
       const auto elements = static_cast<int64_t>(parameters_[t].size());
       const int64_t end = elements * (kReleaseSteps - step) / kReleaseSteps;
       const int64_t begin = elements * (kReleaseSteps - step - 1) / kReleaseSteps;
-      world_->workload.Backward(gradient.batch, forward, work.gradient_samples, parameters_,
-                                static_cast<int>(t), begin, end, gradient.values.get());
+      job_->workload.Backward(gradient.batch, forward, work.gradient_samples, parameters_,
+                              static_cast<int>(t), begin, end, gradient.values.get());
       session_.Release(push, TableId(static_cast<int32_t>(t)), FirstReady(t, begin),
                        process_->Now(), &actions);
     }
@@ -206,7 +207,7 @@ void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float for
 // The first bucket of a sparse table of which everything from `element` on is ready; of a dense one
 // the element itself.
 int64_t SimTask::FirstReady(size_t table, int64_t element) const {
-  const worker::AllTableKeys& keys = world_->workload.keys();
+  const worker::AllTableKeys& keys = job_->workload.keys();
   if (table >= keys.size()) return element;
   const std::vector<int64_t>& begins = keys[table].batch->bucket_begin;
   const auto bucket = std::find_if(begins.begin(), begins.end(),
@@ -216,10 +217,10 @@ int64_t SimTask::FirstReady(size_t table, int64_t element) const {
 
 bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) {
   waiting_ = Waiting::kTime;
-  const Options& options = world_->options;
+  const JobOptions& options = job_->options;
   const absl::Duration time = world_->prng.Between(options.compute_min, options.compute_max);
   process_->After(time, [this, work, result] {
-    *result = EvaluationOf(work);
+    *result = EvaluationOf(job_->options, work);
     Resume();
   });
   return false;
@@ -230,12 +231,12 @@ bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Ve
   waiting_ = Waiting::kTime;
   if (!work.staged_path.empty()) return Move(work, result);
   const std::string& folder = work.export_path;
-  TakeTime("bytes written", world_->options.export_max, [this, folder, versions, result] {
-    World::Model model{life_, parameters_, versions};
-    if (folder == world_->workload.job()->plan.export_path) {
-      world_->ShowModel(std::move(model));
+  TakeTime("bytes written", job_->options.export_max, [this, folder, versions, result] {
+    JobWorld::Model model{life_, parameters_, versions};
+    if (folder == job_->workload.job()->plan.export_path) {
+      job_->ShowModel(std::move(model));
     } else {
-      world_->models[folder] = std::move(model);
+      job_->models[folder] = std::move(model);
     }
     *result = absl::OkStatus();
     Resume();
@@ -245,12 +246,12 @@ bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Ve
 
 bool SimTask::Move(const worker::Work& work, absl::Status* result) {
   TakeTime("bytes moved", world_->options.move_max, [this, staged = work.staged_path, result] {
-    world_->RemoveStagedBefore(life_.incarnation);
-    auto model = world_->models.extract(staged);
+    job_->RemoveStagedBefore(life_.incarnation);
+    auto model = job_->models.extract(staged);
     *result = model.empty() ? absl::NotFoundError(absl::StrCat("no model in ", staged))
                             : absl::OkStatus();
     if (result->ok()) {
-      world_->ShowModel(std::move(model.mapped()));
+      job_->ShowModel(std::move(model.mapped()));
       ++world_->reached[Reached::kModelMovedByTask];
     }
     Resume();

@@ -115,6 +115,7 @@ class SimTask final : public worker::TaskPort {
   void LastWord(int exit_code);
 
   World* const world_;
+  JobWorld* const job_;
   Process* const process_;
   const SimNetwork::EndpointId self_;
   const v1::TaskAssignment assignment_;

@@ -8,7 +8,7 @@
 #include "proto/job.pb.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/evaluation.h"
-#include "tests/simulation/world.h"
+#include "tests/simulation/job_world.h"
 #include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
@@ -26,26 +26,25 @@ inline worker::Acknowledgement AcknowledgementOf(const v1::JobSpec& spec) {
                              : worker::Acknowledgement::kEachPush;
 }
 
-inline worker::TaskBoard::Options BoardOptions(const World& world, const v1::JobSpec& spec) {
+inline worker::TaskBoard::Options BoardOptions(const JobWorld& job, const v1::JobSpec& spec) {
   return {.bsp = IsBsp(spec),
           .slots = spec.training().slots(),
           .batch_size = spec.training().batch_size(),
           .evaluation_batch_size = 4,
-          .train_samples = world.options.job.train_count};
+          .train_samples = job.options.train_count};
 }
 
-inline worker::PushPullSession::Options SessionOptions(const World& world,
+inline worker::PushPullSession::Options SessionOptions(const JobWorld& job,
                                                        const v1::JobSpec& spec) {
   worker::PushPullSession::Options options{.pulls_behind_pushes = IsBsp(spec),
-                                           .early_pulls = world.options.job.early_pulls()};
+                                           .early_pulls = job.options.early_pulls()};
   // A few shards a message, so that one push is several messages.
   options.chunk_bytes_min = options.chunk_bytes_max = 128;
   options.acknowledgement = AcknowledgementOf(spec);
   return options;
 }
 
-inline std::optional<worker::RowCache> MakeRowCache(const World& world) {
-  const JobOptions& job = world.options.job;
+inline std::optional<worker::RowCache> MakeRowCache(const JobOptions& job) {
   if (job.cached_rows == 0) return std::nullopt;
   const bool ssp = job.mode == Mode::kSsp;
   return worker::RowCache({.rows_max = job.cached_rows,
@@ -55,21 +54,21 @@ inline std::optional<worker::RowCache> MakeRowCache(const World& world) {
 }
 
 // What a pull for `iteration` came to, for the checkers: bucket by bucket.
-inline void TellRowsUsed(World* world, const Life& life, Iteration iteration,
+inline void TellRowsUsed(JobWorld* job, const Life& life, Iteration iteration,
                          const worker::TableKeys& pulled, absl::Span<const float> rows) {
-  for (int32_t bucket = 0; bucket < world->options.job.sparse_buckets; ++bucket) {
+  for (int32_t bucket = 0; bucket < job->options.sparse_buckets; ++bucket) {
     const RowsUse use{.life = life,
                       .shard = {TableId(0), ShardId(bucket)},
                       .iteration = iteration,
                       .places = pulled.batch->InBucket(bucket),
                       .asked = pulled.wanted->InBucket(bucket),
                       .rows = rows};
-    world->Tell([&](Checker& checker) { checker.RowsUsed(use); });
+    job->Tell([&](Checker& checker) { checker.RowsUsed(use); });
   }
 }
 
-inline worker::WorkResult EvaluationOf(const worker::Work& work) {
-  const Evaluated evaluated = Evaluate(work.epoch, work.positions);
+inline worker::WorkResult EvaluationOf(const JobOptions& job, const worker::Work& work) {
+  const Evaluated evaluated = Evaluate(job, work.epoch, work.positions);
   return {.samples = work.positions.size(),
           .loss_sum = evaluated.loss_sum,
           .correct = evaluated.correct,

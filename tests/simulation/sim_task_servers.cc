@@ -27,14 +27,14 @@ absl::StatusOr<worker::OpId> SimTask::Push(const worker::Work& work) {
                                                .held = true},
                                               process_->Now(), &actions);
   if (!started.ok()) return started;
-  gradients_[op].values = std::make_shared<Arrays>(world_->workload.Zeros());
+  gradients_[op].values = std::make_shared<Arrays>(job_->workload.Zeros());
   Perform(std::move(actions));
   return op;
 }
 
 absl::StatusOr<worker::OpId> SimTask::Pull(const worker::Work& work, bool snapshot) {
   const worker::OpId op(next_op_++);
-  pulling_ = world_->workload.keys();
+  pulling_ = job_->workload.keys();
   if (row_cache_.has_value() && !snapshot) {
     pulling_[0].wanted = std::make_shared<const WantedKeys>(
         row_cache_->Begin(pulling_[0].batch, work.iteration, absl::MakeSpan(parameters_[0])));
@@ -62,7 +62,7 @@ worker::RowsRead SimTask::Pulled(const worker::OpDone& done) {
       row_cache_->End({.staleness = done.staleness, .membership = done.membership}, parameters_[0]);
   world_->reached[Reached::kKeptRowsUsed] += read.cached;
   if (read.again) ++world_->reached[Reached::kKeptRowsDropped];
-  if (!read.again) TellRowsUsed(world_, life_, pulled_for_, pulling_[0], parameters_[0]);
+  if (!read.again) TellRowsUsed(job_, life_, pulled_for_, pulling_[0], parameters_[0]);
   return read;
 }
 
@@ -74,7 +74,7 @@ void SimTask::Perform(worker::SessionActions actions) {
       const Batch batch = push->second.batch;
       gradients_.erase(push);
       if (done.status.ok()) {
-        world_->Tell([&](Checker& checker) { checker.BatchDone(life_, batch); });
+        job_->Tell([&](Checker& checker) { checker.BatchDone(life_, batch); });
       }
     }
     if (absl::IsAborted(done.status)) ++world_->reached[Reached::kCallerFenced];
@@ -107,7 +107,7 @@ void SimTask::Send(const worker::SendMessage& message) {
           .first->second;
   if (message.request.kind == worker::OpKind::kPush) {
     const Gradient& gradient = gradients_.at(message.op);
-    const Workload::Named named = world_->workload.NamedRows(gradient.values);
+    const Workload::Named named = job_->workload.NamedRows(gradient.values);
     const std::vector<worker::KeyForm> forms = known.Forms(message, named.keys);
     const PushMessage push =
         worker::EncodePush(caller_, message, named.values, {}, named.keys, forms);
@@ -115,14 +115,14 @@ void SimTask::Send(const worker::SendMessage& message) {
       if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
       const std::vector<float>& table =
           (*gradient.values)[static_cast<size_t>(shard.key.table.value())];
-      const Range part = world_->workload.PartOf(shard.key, shard.elements);
+      const Range part = job_->workload.PartOf(shard.key, shard.elements);
       const ShardPush sent{.life = life_,
                            .shard = shard.key,
                            .sequence = shard.sequence,
                            .batch = gradient.batch,
                            .values = absl::MakeConstSpan(table).subspan(
                                static_cast<size_t>(part.begin), static_cast<size_t>(part.size()))};
-      world_->Tell([&](Checker& checker) { checker.PushSent(sent); });
+      job_->Tell([&](Checker& checker) { checker.PushSent(sent); });
     }
     world_->network.Call(
         self_, endpoint, kPush,
@@ -133,7 +133,7 @@ void SimTask::Send(const worker::SendMessage& message) {
     return;
   }
   for (const worker::SendMessage::Shard& shard : message.shards) {
-    world_->Tell(
+    job_->Tell(
         [&](Checker& checker) { checker.PullSent(life_, shard.key, message.request.iteration); });
   }
   v1::PullRequest request;
@@ -152,9 +152,9 @@ void SimTask::LearnLists(const worker::SendMessage& message, const KeysSent& sen
                          const worker::DecodedReply& reply) {
   worker::KnownKeyLists& known = known_lists_.at(sent.address);
   if (!reply.unknown_key_list) {
-    return known.Answered(message, world_->workload.keys(), sent.forms);
+    return known.Answered(message, job_->workload.keys(), sent.forms);
   }
-  known.Forget(message, world_->workload.keys(), sent.forms);
+  known.Forget(message, job_->workload.keys(), sent.forms);
   ++world_->reached[Reached::kKeyListUnknown];
 }
 
@@ -191,7 +191,7 @@ void SimTask::OnPushReply(const worker::SendMessage& message, const KeysSent& se
     if (response.shards(static_cast<int>(i)).outcome() == v1::ShardPushResult::DUPLICATE) {
       ++world_->reached[Reached::kPushDuplicateAnswered];
     }
-    world_->Tell([&](Checker& checker) {
+    job_->Tell([&](Checker& checker) {
       checker.PushAcknowledged(life_, message.shards[i].key, gradients_.at(message.op).batch,
                                decoded.shards[i].version);
     });
@@ -227,7 +227,7 @@ void SimTask::OnPullReply(const worker::SendMessage& message, const KeysSent& se
                          .iteration = message.request.iteration,
                          .snapshot = message.request.snapshot,
                          .version = decoded.shards[i].version};
-    world_->Tell([&](Checker& checker) { checker.ReadDone(read); });
+    job_->Tell([&](Checker& checker) { checker.ReadDone(read); });
   }
   worker::SessionActions actions;
   session_.OnReply(message.message, outcome, decoded.shards, decoded.waiting, process_->Now(),

@@ -22,7 +22,7 @@
 #include "absl/container/btree_set.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/history.h"
-#include "tests/simulation/options.h"
+#include "tests/simulation/job_options.h"
 
 namespace capstan::sim {
 

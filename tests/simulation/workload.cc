@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -86,14 +87,13 @@ void SetOptimizer(const JobOptions& options, v1::Optimizer* optimizer) {
   }
 }
 
-v1::JobSpec MakeSpec(const Options& options) {
-  const JobOptions& job = options.job;
+v1::JobSpec MakeSpec(const JobOptions& job) {
   v1::JobSpec spec;
   spec.set_name("sim");
   spec.mutable_training()->set_epochs(job.epochs);
   spec.mutable_training()->set_batch_size(static_cast<int32_t>(job.batch_size));
   spec.mutable_training()->set_slots(job.slots);
-  spec.mutable_training()->set_seed(options.seed);
+  spec.mutable_training()->set_seed(job.seed);
   SetOptimizer(job, spec.mutable_optimizer());
   v1::Consistency* consistency = spec.mutable_consistency();
   if (job.mode == Mode::kBsp) consistency->mutable_bsp();
@@ -109,10 +109,15 @@ v1::JobSpec MakeSpec(const Options& options) {
   return spec;
 }
 
+// A folder of this job alone.
+std::string FolderOf(absl::string_view what, const JobOptions& job) {
+  return job.number == 1 ? std::string(what) : absl::StrCat(what, "-", job.number);
+}
+
 scheduler::JobPlan MakePlan(const JobOptions& job) {
   scheduler::JobPlan plan;
-  plan.id = "sim-1";
-  plan.unique_id = "5eed-1";
+  plan.id = absl::StrCat("sim-", job.number);
+  plan.unique_id = absl::StrCat("5eed-", job.number);
   plan.mode = static_cast<scheduler::Mode>(static_cast<int>(job.mode));
   plan.workers = job.workers;
   plan.servers = job.servers;
@@ -124,28 +129,29 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
   plan.train_count = job.train_count;
   plan.test_count = job.test_count;
   plan.objective = Objective::kClicks;
-  plan.export_path = "export";
+  plan.export_path = FolderOf("export", job);
   plan.replicas = job.replicas;
   plan.log = job.log;
   plan.server_wait = job.server_wait;
   plan.checkpoint_iterations = job.checkpoint_iterations;
   plan.checkpoints_kept = job.checkpoints_kept;
-  plan.checkpoint_folder = "checkpoints";
+  plan.checkpoint_folder = FolderOf("checkpoints", job);
+  plan.folders = {.output = plan.export_path, .checkpoints = plan.checkpoint_folder};
   return plan;
 }
 
 }  // namespace
 
-Workload::Workload(const Options& options) : options_(options), keys_(MakeKeys(options.job)) {
+Workload::Workload(const JobOptions& options) : options_(options), keys_(MakeKeys(options)) {
   auto job = std::make_shared<scheduler::AdmittedJob>();
-  job->plan = MakePlan(options.job);
+  job->plan = MakePlan(options);
   job->spec = MakeSpec(options);
-  for (size_t i = 0; i < options.job.table_elements.size(); ++i) {
-    job->tables.push_back(MakeTable(static_cast<int>(i), options.job));
+  for (size_t i = 0; i < options.table_elements.size(); ++i) {
+    job->tables.push_back(MakeTable(static_cast<int>(i), options));
     job->plan.tables.emplace_back(job->tables[i].elements(), job->tables[i].has_sparse());
   }
   job->mode = "sim";
-  job->output_directory = "export";
+  job->output_directory = job->plan.export_path;
   job_ = std::move(job);
 }
 
@@ -169,7 +175,7 @@ Arrays Workload::InitialValues() const {
 
 Arrays Workload::Zeros() const {
   Arrays values;
-  for (const int64_t elements : options_.job.table_elements) {
+  for (const int64_t elements : options_.table_elements) {
     values.emplace_back(static_cast<size_t>(elements));
   }
   return values;
@@ -182,7 +188,7 @@ Range Workload::PartOf(const ShardKey& shard, const Range& elements) const {
 Workload::Named Workload::NamedRows(std::shared_ptr<const Arrays> gradient) const {
   // Momentum and Adam move rows without a gradient, too, in the reference trainer, if it does not
   // know of rows.
-  const bool moves_all = options_.job.optimizer == 1 || options_.job.optimizer == 2;
+  const bool moves_all = options_.optimizer == 1 || options_.optimizer == 2;
   const bool all = moves_all && !rows_come_and_go();
   if (keys_.empty() || all) return {.values = std::move(gradient), .keys = keys_};
   const int64_t dim = keys_[0].dim;
@@ -195,7 +201,7 @@ Workload::Named Workload::NamedRows(std::shared_ptr<const Arrays> gradient) cons
     keys.push_back(keys_[0].batch->keys[row]);
     (*values)[0].insert((*values)[0].end(), begin, begin + dim);
   }
-  const int32_t buckets = options_.job.sparse_buckets;
+  const int32_t buckets = options_.sparse_buckets;
   return {.values = std::move(values), .keys = {{.batch = NamedBatch(keys, buckets), .dim = dim}}};
 }
 

@@ -1,4 +1,4 @@
-// Workload: the job that a simulated world trains, and its trainer.
+// Workload: a job that a simulated world trains, and its trainer.
 //
 // SSP, ASP: gradients are whole numbers that depend on the samples alone, and the rule is SGD with
 // a learning rate of 1: sums are exact in fp32 in any order, so that the final table says which
@@ -17,7 +17,7 @@
 #include "common/types/ids.h"
 #include "scheduler/admission.h"
 #include "tests/simulation/checker.h"
-#include "tests/simulation/options.h"
+#include "tests/simulation/job_options.h"
 #include "worker/client/message_codec.h"
 
 namespace capstan::sim {
@@ -26,15 +26,15 @@ using Arrays = std::vector<std::vector<float>>;  // One array a table.
 
 class Workload {
  public:
-  explicit Workload(const Options& options);
+  explicit Workload(const JobOptions& options);
 
   const std::shared_ptr<const scheduler::AdmittedJob>& job() const { return job_; }
   const std::vector<v1::TableSpec>& tables() const { return job_->tables; }
-  bool bsp() const { return options_.job.mode == Mode::kBsp; }
-  const JobOptions& options() const { return options_.job; }
+  bool bsp() const { return options_.mode == Mode::kBsp; }
+  const JobOptions& options() const { return options_; }
 
   // Table 0 is sparse, and its specification says that keys wait for rows, or that rows leave.
-  bool rows_come_and_go() const { return options_.job.row_life != RowLife(); }
+  bool rows_come_and_go() const { return options_.row_life != RowLife(); }
 
   // Of a sparse table: the rows of all of its keys, in the order of messages.
   Arrays InitialValues() const;
@@ -63,7 +63,7 @@ class Workload {
   float SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const;
   bool Touches(const Batch& batch, int table, int64_t element) const;
 
-  const Options options_;
+  const JobOptions options_;
   std::shared_ptr<const scheduler::AdmittedJob> job_;
   worker::AllTableKeys keys_;
 };

@@ -17,12 +17,13 @@ constexpr Rank kReaderRank{-1};
 
 }  // namespace
 
-SimReader::SimReader(World* world, SimNetwork::HostId host, HostClock* clock,
+SimReader::SimReader(World* world, JobWorld* job, SimNetwork::HostId host, HostClock* clock,
                      std::vector<SimNetwork::EndpointId> servers)
     : world_(world),
+      job_(job),
       host_(host),
       servers_(std::move(servers)),
-      life_{world->workload.job()->plan.id, kReaderRank, Incarnation(0)},
+      life_{job->id(), kReaderRank, Incarnation(0)},
       prng_(Prng(world->options.seed).Fork(5)),
       process_("reader", &world->loop, clock),
       endpoint_(world->network.AddEndpoint(host, &process_)) {}
@@ -37,7 +38,7 @@ void SimReader::LookLater() {
 }
 
 void SimReader::Look() {
-  if (world_->went_back) return;
+  if (job_->went_back) return;
   if (routing_.shards_size() == 0) AskRouting();
   for (const v1::ShardRoute& route : routing_.shards()) Read(route);
   LookLater();
@@ -56,7 +57,7 @@ void SimReader::Read(const v1::ShardRoute& route) {
   pull.set_table(route.table());
   pull.set_shard(route.shard());
   pull.set_held_version(-1);
-  world_->Tell([&](Checker& checker) { checker.PullSent(life_, shard, Iteration(0)); });
+  job_->Tell([&](Checker& checker) { checker.PullSent(life_, shard, Iteration(0)); });
   world_->network.Call(endpoint_, World::EndpointOf(routing_.servers(route.server()).address()),
                        kPull,
                        EncodeFrame({.kind = FrameKind::kRequest}, request.SerializeAsString()),
@@ -69,7 +70,7 @@ void SimReader::Read(const v1::ShardRoute& route) {
 void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
                          const std::string& answer) {
   reading_.erase(shard);
-  if (world_->went_back) return;
+  if (job_->went_back) return;
   const absl::StatusOr<std::string> body = status.ok() ? DecodeFrame(answer) : status;
   v1::PullResponse response;
   if (!body.ok() || !response.ParseFromString(*body) || response.shards_size() != 1 ||
@@ -82,7 +83,7 @@ void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
                        .iteration = Iteration(0),
                        .snapshot = true,
                        .version = Version(response.shards(0).version())};
-  world_->Tell([&](Checker& checker) { checker.ReadDone(read); });
+  job_->Tell([&](Checker& checker) { checker.ReadDone(read); });
 }
 
 void SimReader::AskRouting() {

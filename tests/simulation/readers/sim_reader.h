@@ -28,7 +28,7 @@ namespace capstan::sim {
 class SimReader {
  public:
   // `servers`: whom it asks for a routing table.
-  SimReader(World* world, SimNetwork::HostId host, HostClock* clock,
+  SimReader(World* world, JobWorld* job, SimNetwork::HostId host, HostClock* clock,
             std::vector<SimNetwork::EndpointId> servers);
 
   Process& process() { return process_; }
@@ -43,6 +43,7 @@ class SimReader {
   void AskRouting();
 
   World* const world_;
+  JobWorld* const job_;  // That it reads.
   const SimNetwork::HostId host_;
   const std::vector<SimNetwork::EndpointId> servers_;
   const Life life_;

@@ -23,8 +23,10 @@ constexpr int64_t kReadsMax = 40;  // Of one snapshot.
 
 }  // namespace
 
-SimSnapshotReader::SimSnapshotReader(World* world, SimNetwork::HostId host, HostClock* clock)
+SimSnapshotReader::SimSnapshotReader(World* world, JobWorld* job, SimNetwork::HostId host,
+                                     HostClock* clock)
     : world_(world),
+      job_(job),
       host_(host),
       prng_(Prng(world->options.seed).Fork(6)),
       process_("snapshot-reader", &world->loop, clock),
@@ -37,14 +39,14 @@ void SimSnapshotReader::Start() {
 
 void SimSnapshotReader::OpenLater() {
   // Each stops the tasks once what they have begun has ended: they are to train in between.
-  const absl::Duration batch = world_->options.compute_max;
+  const absl::Duration batch = job_->options.compute_max;
   process_.After(batch + prng_.Between(kPauseMin, kPauseMax), [this] { Open(); });
 }
 
 void SimSnapshotReader::Open() {
   ++reader_;
   v1::OpenSnapshotRequest request;
-  request.set_job_id(world_->workload.job()->plan.id);
+  request.set_job_id(job_->id());
   request.set_reader(reader_);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(kOpenLimit)));
   world_->network.Call(
@@ -86,7 +88,7 @@ void SimSnapshotReader::Read() {
 
 v1::ReadSnapshotRequest SimSnapshotReader::Question(const v1::ShardRoute& route) {
   v1::ReadSnapshotRequest request;
-  const int32_t buckets = world_->options.job.sparse_buckets;
+  const int32_t buckets = job_->options.sparse_buckets;
   if (buckets == 0 || route.table() != 0) {
     request.mutable_values()->set_table(route.table());
     request.mutable_values()->set_shard(route.shard());
@@ -100,7 +102,7 @@ v1::ReadSnapshotRequest SimSnapshotReader::Question(const v1::ShardRoute& route)
     return request;
   }
   const ShardKey shard{TableId(route.table()), ShardId(route.shard())};
-  std::vector<uint64_t> keys = world_->kept.KeysOf(EndpointOf(route), opened_.snapshot_id(), shard);
+  std::vector<uint64_t> keys = job_->kept.KeysOf(EndpointOf(route), opened_.snapshot_id(), shard);
   std::erase_if(keys, [this](uint64_t) { return prng_.Chance(0.5); });
   for (uint64_t key = 0; key < 50; ++key) {  // Of the table, or of nobody.
     if (PlaceOf(KeyHash(key), buckets).bucket == route.shard()) keys.push_back(key);
@@ -115,7 +117,7 @@ v1::ReadSnapshotRequest SimSnapshotReader::Question(const v1::ShardRoute& route)
 }
 
 void SimSnapshotReader::Ask(const v1::ShardRoute& route, v1::ReadSnapshotRequest request) {
-  request.set_job_id(world_->workload.job()->plan.id);
+  request.set_job_id(job_->id());
   request.set_snapshot_id(opened_.snapshot_id());
   request.set_reader(reader_);
   const SimNetwork::EndpointId server = EndpointOf(route);
@@ -143,15 +145,15 @@ void SimSnapshotReader::OnRead(int server, const v1::ReadSnapshotRequest& reques
   if (request.what_case() != v1::ReadSnapshotRequest::WHAT_NOT_SET) {
     ++world_->reached[Reached::kSnapshotRead];
     // What is shown of a timeline that was left promises nothing.
-    if (!world_->went_back) {
-      world_->Tell([&](Checker& checker) {
+    if (!job_->went_back) {
+      job_->Tell([&](Checker& checker) {
         checker.SnapshotShown(server::JobSnapshots::ShardOf(request).value(),
                               Version(response.version()));
       });
     }
   }
-  std::string wrong = world_->kept.Check(server, request, response);
-  const bool bsp = world_->options.job.mode == Mode::kBsp;
+  std::string wrong = job_->kept.Check(server, request, response);
+  const bool bsp = job_->options.mode == Mode::kBsp;
   if (bsp && present && request.what_case() != v1::ReadSnapshotRequest::WHAT_NOT_SET &&
       response.version() != opened_.iteration()) {
     wrong = absl::StrCat("snapshot ", opened_.snapshot_id(), " is of iteration ",
@@ -167,7 +169,7 @@ void SimSnapshotReader::Leave() {
   for (const v1::ShardRoute& route : opened_.routing().shards()) {
     if (prng_.Chance(0.3) || !told.insert(route.server()).second) continue;  // It vanishes there.
     v1::CloseSnapshotRequest request;
-    request.set_job_id(world_->workload.job()->plan.id);
+    request.set_job_id(job_->id());
     request.set_snapshot_id(opened_.snapshot_id());
     request.set_reader(reader_);
     world_->network.Call(endpoint_, EndpointOf(route), kCloseSnapshot, request.SerializeAsString(),

@@ -23,7 +23,7 @@ namespace capstan::sim {
 
 class SimSnapshotReader {
  public:
-  SimSnapshotReader(World* world, SimNetwork::HostId host, HostClock* clock);
+  SimSnapshotReader(World* world, JobWorld* job, SimNetwork::HostId host, HostClock* clock);
 
   Process& process() { return process_; }
   SimNetwork::HostId host() const { return host_; }
@@ -43,6 +43,7 @@ class SimSnapshotReader {
   SimNetwork::EndpointId EndpointOf(const v1::ShardRoute& route) const;
 
   World* const world_;
+  JobWorld* const job_;  // That it reads.
   const SimNetwork::HostId host_;
   Prng prng_;
   Process process_;

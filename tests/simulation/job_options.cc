@@ -1,0 +1,103 @@
+#include "tests/simulation/job_options.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace capstan::sim {
+namespace {
+
+void DrawRowLife(Prng& prng, JobOptions& job) {
+  const int64_t rows = job.table_elements[0] / job.sparse_dim;
+  RowLife& life = job.row_life;
+  if (prng.Chance(0.5)) {
+    life.admit_after = static_cast<int32_t>(prng.Between(2, 6));
+    life.admission_keys = prng.Between(1, 2 * rows);
+  }
+  if (prng.Chance(0.4)) life.admit_probability = static_cast<float>(0.1 + 0.9 * prng.Unit());
+  if (prng.Chance(0.5)) life.evict_after_updates = static_cast<int32_t>(prng.Between(1, 6));
+  if (prng.Chance(0.5)) life.rows_max = prng.Between(1, rows);
+}
+
+std::string Describe(const RowLife& life) {
+  if (life == RowLife()) return "";
+  return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
+                      " keys with ", life.admit_probability, ", evicted after ",
+                      life.evict_after_updates, " or beyond ", life.rows_max);
+}
+
+}  // namespace
+
+void DrawJob(Prng& prng, const JobPlaces& places, JobOptions& job) {
+  job.mode = static_cast<Mode>(prng.Between(0, 2));
+  job.staleness_bound = static_cast<int>(prng.Between(0, 3));
+  job.workers = static_cast<int>(prng.Between(std::max(1, places.slots / 2), places.slots));
+  job.servers = prng.Chance(0.5) ? 0 : static_cast<int>(prng.Between(1, places.servers));
+  job.slots = static_cast<int>(prng.Between(1, std::min(8, 2 * job.workers)));
+  job.batch_size = prng.Between(1, 4);
+  job.epochs = static_cast<int>(prng.Between(1, 3));
+  job.train_count = prng.Between(8, 40) * job.batch_size + prng.Between(0, job.batch_size);
+  if (job.mode == Mode::kBsp) job.train_count = job.train_count * (job.slots + 1) / 2;
+  job.test_count = prng.Chance(0.3) ? prng.Between(1, 150) : 0;
+  job.table_elements.push_back(prng.Between(1, 160));
+  if (job.mode == Mode::kBsp && prng.Chance(0.3)) job.table_elements.push_back(prng.Between(1, 60));
+  if (places.servers > 1 && prng.Chance(0.6)) {
+    job.replicas = static_cast<int>(prng.Between(1, std::min(2, places.servers - 1)));
+    job.servers = 0;
+  }
+  job.log = prng.Chance(0.3);
+  if (prng.Chance(0.4)) job.checkpoint_iterations = prng.Between(2, 20);
+  job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
+}
+
+void DrawPace(Prng& prng, absl::Duration time, double longest, JobOptions& job) {
+  const int64_t batches = job.epochs * job.train_count / job.batch_size;
+  const int at_once = job.mode == Mode::kBsp ? std::min(job.workers, job.slots) : job.workers;
+  const int64_t steps = std::max<int64_t>(1, batches / at_once);
+  const absl::Duration mean = time * prng.Unit() * longest / static_cast<double>(steps);
+  job.compute_min = mean / 4;
+  job.compute_max = std::max(mean * 7 / 4, job.compute_min + absl::Microseconds(1));
+}
+
+void DrawSparse(Prng& prng, JobOptions& job) {
+  job.sparse_buckets = static_cast<int32_t>(prng.Between(1, 8));
+  job.sparse_dim = prng.Between(1, 4);
+  job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
+  if (prng.Chance(0.5)) DrawRowLife(prng, job);
+  if (prng.Chance(0.5)) job.sparse_memory = 1024 * job.sparse_buckets;  // Some rows in each.
+  const bool may_keep = job.mode == Mode::kSsp ? job.staleness_bound >= 2 : job.mode == Mode::kAsp;
+  if (!may_keep || !prng.Chance(0.7)) return;
+  job.cached_rows = prng.Between(1, 2 * job.table_elements[0] / job.sparse_dim);
+  job.cached_iterations = static_cast<int>(prng.Between(1, 4));
+}
+
+void DrawJobMeans(Prng& prng, JobOptions& job) {
+  const int64_t every = prng.Between(1, 4);
+  if (prng.Chance(0.7)) {
+    job.log = true;
+  } else if (!job.log && (job.checkpoint_iterations == 0 || prng.Chance(0.5))) {
+    job.checkpoint_iterations = every;
+  }
+}
+
+std::string Describe(const JobOptions& job) {
+  static constexpr const char* kModes[] = {"bsp", "ssp", "asp"};
+  return absl::StrCat(
+      kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ", job.workers,
+      " workers, ", job.servers, " servers, ", job.slots, " slots, batches of ", job.batch_size,
+      ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs, " epochs, tables of ",
+      absl::StrJoin(job.table_elements, ", "), " elements",
+      job.sparse_buckets > 0
+          ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
+                         Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory, ",
+                         job.cached_rows, " kept for ", job.cached_iterations, ")")
+          : "",
+      ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
+      ", checkpoint every ", job.checkpoint_iterations, "; a batch takes ",
+      absl::FormatDuration(job.compute_min), " to ", absl::FormatDuration(job.compute_max),
+      ", a preparation up to ", absl::FormatDuration(job.prepare_max), ", the export up to ",
+      absl::FormatDuration(job.export_max));
+}
+
+}  // namespace capstan::sim

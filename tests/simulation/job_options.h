@@ -1,0 +1,95 @@
+// JobOptions: everything that a seed decides about one job of a simulated world.
+//
+// Thread safety: values; what draws is a pure function of its stream.
+#ifndef CAPSTAN_TESTS_SIMULATION_JOB_OPTIONS_H_
+#define CAPSTAN_TESTS_SIMULATION_JOB_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tests/simulation/prng.h"
+
+namespace capstan::sim {
+
+enum class Mode { kBsp, kSsp, kAsp };
+
+// When keys of the sparse table get rows and lose them: as SparseSpec says, whose default it is.
+struct RowLife {
+  int32_t admit_after = 0;
+  int64_t admission_keys = 0;
+  float admit_probability = 1.0f;
+  int32_t evict_after_updates = 0;
+  int64_t rows_max = 0;
+  friend bool operator==(const RowLife&, const RowLife&) = default;
+};
+
+struct JobOptions {
+  int number = 1;               // From 1, in the order of their submission.
+  uint64_t seed = 0;            // Of its initial values and samples.
+  absl::Duration submit_after;  // The world's start.
+  Mode mode = Mode::kBsp;
+  int staleness_bound = 0;
+  int workers = 1;
+  int servers = 0;  // 0: all.
+  int slots = 1;
+  int64_t batch_size = 1;
+  int64_t train_count = 1;
+  int64_t test_count = 0;
+  int epochs = 1;
+  std::vector<int64_t> table_elements;  // Table 1, if there is one, holds moving averages.
+  // Above 0: table 0 is sparse, with so many buckets; its elements are those of all rows.
+  int32_t sparse_buckets = 0;
+  int64_t sparse_dim = 1;
+  RowLife row_life;
+  int64_t sparse_memory = 0;  // Bytes; 0: no limit.
+  // SSP, ASP: rows that a task keeps, and under ASP in how many more iterations it may use one.
+  int64_t cached_rows = 0;
+  int cached_iterations = 0;
+  int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
+  int replicas = 0;
+  bool log = false;
+  int64_t checkpoint_iterations = 0;
+  int checkpoints_kept = 2;
+  int max_restarts = 1000;
+  absl::Duration worker_wait = absl::Minutes(10);
+  absl::Duration server_wait = absl::Minutes(2);
+  absl::Duration compute_min = absl::Milliseconds(5);  // Of a batch.
+  absl::Duration compute_max = absl::Milliseconds(50);
+  absl::Duration prepare_max;  // From a task's first report to its readiness for work.
+  absl::Duration export_max;   // Of the writing of the model.
+
+  // Of all evaluations, if one task does them batch by batch.
+  absl::Duration evaluations_max() const {
+    const int64_t batches = (test_count + batch_size - 1) / batch_size;
+    return compute_max * static_cast<double>(batches * epochs);
+  }
+
+  // Tasks pull the rows of the next batch while one is computed (worker/task/task_options.h).
+  bool early_pulls() const {
+    return sparse_buckets > 0 &&
+           (mode == Mode::kAsp || (mode == Mode::kSsp && staleness_bound > 0));
+  }
+};
+
+// What there is for a job.
+struct JobPlaces {
+  int servers = 1;
+  int slots = 1;  // Of all worker daemons.
+};
+
+// A job of dense tables, without what the following draw.
+void DrawJob(Prng& prng, const JobPlaces& places, JobOptions& job);
+// How long a batch takes: the job is to be under way for most of `time`, or up to `longest` times
+// as long.
+void DrawPace(Prng& prng, absl::Duration time, double longest, JobOptions& job);
+void DrawSparse(Prng& prng, JobOptions& job);  // Makes its first table a sparse one.
+// A log, or a checkpoint to go back to.
+void DrawJobMeans(Prng& prng, JobOptions& job);
+
+std::string Describe(const JobOptions& job);  // For people.
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_JOB_OPTIONS_H_

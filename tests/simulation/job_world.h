@@ -1,0 +1,69 @@
+// JobWorld: what all parts of one simulated job share: its workload, the checkers that watch it and
+// nothing else, and the models that its tasks have written.
+//
+// Thread safety: thread-compatible; one world is one thread's.
+#ifndef CAPSTAN_TESTS_SIMULATION_JOB_WORLD_H_
+#define CAPSTAN_TESTS_SIMULATION_JOB_WORLD_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "scheduler/core/messages.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/job_options.h"
+#include "tests/simulation/readers/kept_moments.h"
+#include "tests/simulation/workload.h"
+
+namespace capstan::sim {
+
+struct JobWorld {
+  // As a task has written it.
+  struct Model {
+    Life writer;
+    Arrays tables;
+    absl::btree_map<TableId, Version> versions;
+  };
+
+  explicit JobWorld(const JobOptions& drawn)
+      : options(drawn), workload(drawn), kept(drawn.sparse_buckets) {}
+  JobWorld(const JobWorld&) = delete;
+  JobWorld& operator=(const JobWorld&) = delete;
+
+  const JobId& id() const { return workload.job()->plan.id; }
+
+  // Tells every checker of the job: job.Tell([&](Checker& checker) { checker.Exported(...); });
+  template <typename Call>
+  void Tell(const Call& call) {
+    for (const std::unique_ptr<Checker>& checker : checkers) call(*checker);
+  }
+
+  // Puts the model to where users look for it.
+  void ShowModel(Model model) {
+    Tell([&](Checker& checker) { checker.Exported(model.writer, model.tables, model.versions); });
+    models[workload.job()->plan.export_path] = std::move(model);
+  }
+
+  // As whoever moves a model does first (common/tensor/staged_model.h).
+  void RemoveStagedBefore(Incarnation writer) {
+    absl::erase_if(models, [&](const auto& entry) {
+      return entry.first != workload.job()->plan.export_path &&
+             entry.second.writer.incarnation < writer;
+    });
+  }
+
+  const JobOptions options;
+  const Workload workload;
+  KeptMoments kept;                            // For readers of snapshots.
+  absl::btree_map<std::string, Model> models;  // By folder of the disk that all share.
+  std::vector<std::unique_ptr<Checker>> checkers;
+  scheduler::Routing routing;  // The newest that the scheduler has sent.
+  bool went_back = false;      // It has, at least once.
+  bool stop_asked = false;     // By a user.
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_JOB_WORLD_H_
