@@ -97,7 +97,8 @@ std::string Describe(const JobOptions& job) {
       ", checkpoint every ", job.checkpoint_iterations, "; a batch takes ",
       absl::FormatDuration(job.compute_min), " to ", absl::FormatDuration(job.compute_max),
       ", a preparation up to ", absl::FormatDuration(job.prepare_max), ", the export up to ",
-      absl::FormatDuration(job.export_max));
+      absl::FormatDuration(job.export_max), "; submitted after ",
+      absl::FormatDuration(job.submit_after));
 }
 
 }  // namespace capstan::sim

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "scheduler/core/messages.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/job_options.h"
@@ -18,6 +19,19 @@
 #include "tests/simulation/workload.h"
 
 namespace capstan::sim {
+
+// The servers that have a copy of some shard, in sync or not.
+inline absl::btree_set<NodeId> HoldersOf(const scheduler::Routing& routing) {
+  absl::btree_set<NodeId> holders;
+  const auto add = [&](int server) {
+    holders.insert(routing.servers[static_cast<size_t>(server)].node);
+  };
+  for (const scheduler::ShardRoute& shard : routing.shards) {
+    add(shard.server);
+    for (const scheduler::ReplicaRef& replica : shard.replicas) add(replica.server);
+  }
+  return holders;
+}
 
 struct JobWorld {
   // As a task has written it.
@@ -62,6 +76,13 @@ struct JobWorld {
   scheduler::Routing routing;  // The newest that the scheduler has sent.
   bool went_back = false;      // It has, at least once.
   bool stop_asked = false;     // By a user.
+  // Its course, as the scheduler has told it.
+  bool submitted = false;
+  bool started = false;
+  bool training = false;
+  bool ended = false;
+  bool waited = false;         // Another job ended before this one could start.
+  bool outlived_stop = false;  // Another job was stopped while this one ran.
 };
 
 }  // namespace capstan::sim

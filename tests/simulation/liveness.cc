@@ -94,7 +94,9 @@ void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,
 }
 
 void Liveness::RoutingSent(const scheduler::Routing& routing) {
-  if (routing.generation > routing_.generation) routing_ = routing;
+  if (routing.generation <= routing_.generation) return;
+  routing_ = routing;
+  for (const NodeId& server : HoldersOf(routing)) held_.try_emplace(server, world_->loop.Now());
 }
 
 bool Liveness::LostShard() const {
@@ -113,12 +115,10 @@ bool Liveness::LostShard() const {
 }
 
 bool Liveness::DiskSuffered() const {
-  for (const Fault fault :
-       {Fault::kRestartWithoutDisk, Fault::kDiskFull, Fault::kDiskReadError, Fault::kDiskWriteError,
-        Fault::kDiskSyncError, Fault::kLyingSync, Fault::kBitFlip}) {
-    if (world_->faults[fault] > 0) return true;
-  }
-  return false;
+  return std::any_of(held_.begin(), held_.end(), [this](const auto& held) {
+    const auto suffered = world_->disks_suffered.find(held.first);
+    return suffered != world_->disks_suffered.end() && suffered->second >= held.second;
+  });
 }
 
 bool Liveness::MayFail(const scheduler::Failure& failure) const {

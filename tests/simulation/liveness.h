@@ -3,7 +3,11 @@
 // It must succeed unless something that was done to the world is named as a reason to fail:
 // the primary of a shard and every replica of it that was in sync have died, or lost their disks,
 // once the job had begun to train, without a checkpoint, and without a log or with a log on a disk
-// that suffered; or all servers have lost their disks (SERVER_LOST).
+// that suffered; or all servers have lost their disks (SERVER_LOST). What happens to others' copies
+// is no reason: of each job its own servers count, and of their disks what was done to them since
+// they have had copies of it.
+// A job may have to wait for the places of those that were submitted before it: its time begins
+// when the last of them has ended, at the earliest when the world has healed.
 // A process that lives is not declared dead while nothing keeps it from being heard, nor by a
 // scheduler that is cut off from everybody.
 // No task gives up what it waits for, or a call, and none may be taken for hung because its work
@@ -51,7 +55,8 @@ class Liveness final : public Checker {
   bool MayFail(const scheduler::Failure& failure) const;
   // Of some shard the primary and every replica in sync have died.
   bool LostShard() const;
-  bool DiskSuffered() const;  // Some disk was lost, or a fault of one was injected.
+  // The disk of a server was lost, or failed, since that one has had copies of the job.
+  bool DiskSuffered() const;
 
   const World* const world_;
   const JobWorld* const job_;
@@ -60,6 +65,7 @@ class Liveness final : public Checker {
   absl::btree_set<NodeId> alive_;            // By what the scheduler has told.
   absl::btree_map<NodeId, Instant> joined_;  // Last, in virtual time.
   absl::btree_set<NodeId> failed_;           // To the job, as its disk is.
+  absl::btree_map<NodeId, Instant> held_;    // Since when a server has had copies of the job.
   scheduler::Routing routing_;               // The newest that was sent.
   bool trained_ = false;                     // Has begun to.
   bool checkpointed_ = false;                // One is complete.

@@ -347,6 +347,7 @@ void Nemesis::Kill(SimServer* server, absl::Duration down_max) {
   if (prng_.Chance(chaos.cut_power)) fate = SimServer::DiskFate::kCrashed;
   if (prng_.Chance(chaos.lose_disk)) fate = SimServer::DiskFate::kLost;
   const bool lost = fate == SimServer::DiskFate::kLost;
+  if (lost) world_->DiskSuffered(server->process().name());
   ++world_->faults[lost ? Fault::kRestartWithoutDisk : Fault::kRestartWithDisk];
   static constexpr const char* kFates[] = {"", ", cutting its power", ", losing its disk"};
   Story(absl::StrCat("kills ", server->process().name(), kFates[static_cast<int>(fate)]));

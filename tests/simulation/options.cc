@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/random/philox.h"
 #include "tests/simulation/prng.h"
 
 namespace capstan::sim {
@@ -25,6 +26,7 @@ constexpr uint64_t kFrozenStream = 18;
 constexpr uint64_t kOldDiskStream = 20;
 constexpr uint64_t kLeaveStream = 21;
 constexpr uint64_t kSegmentsStream = 22;
+constexpr uint64_t kJobsStream = 40;
 constexpr double kHeavyLoss = 0.3;
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
@@ -123,11 +125,15 @@ void DrawWire(Prng prng, LinkFaults& link) {
   if (prng.Chance(kSwitchedOn)) link.transport_status = prng.Unit();
 }
 
+// Its shards may leave a server in the middle of an iteration.
+bool MayLeaveServer(const JobOptions& job) {
+  return job.mode != Mode::kBsp || job.replicas > 0 || job.log;
+}
+
 // There is another worker daemon, or another server whose disk does not fail.
 void DrawDeadLink(Prng prng, Options& options) {
-  const JobOptions& job = options.job;
-  const bool can_leave = job.mode != Mode::kBsp || job.replicas > 0 || job.log;
-  const bool others = options.servers > 1 && options.chaos.disk_fault == 0 && can_leave;
+  const bool others =
+      options.servers > 1 && options.chaos.disk_fault == 0 && MayLeaveServer(options.job);
   if ((options.workers == 1 && !others) || !prng.Chance(0.15)) return;
   options.chaos.kill_link = prng.Between(absl::ZeroDuration(), absl::Seconds(10));
 }
@@ -179,6 +185,49 @@ void DrawHeavyLoss(Prng prng, Options& options) {
   options.heal_time += 3 * longer + 8 * options.job.compute_max;
 }
 
+constexpr double kSeveralJobs = 1.0 / 3;  // Share of the worlds.
+constexpr int kMoreWorkersMax = 4;        // Of a job that is not the first.
+
+// A job that has the means to survive what is done to this world, as the first has mostly.
+JobOptions DrawAnother(Prng& prng, const Options& options, int slots) {
+  JobOptions job;
+  job.number = 2 + static_cast<int>(options.more_jobs.size());
+  job.seed = MixKey(options.seed, static_cast<uint64_t>(job.number));
+  DrawJob(prng, {.servers = options.servers, .slots = std::min(slots, kMoreWorkersMax)}, job);
+  DrawPace(prng, options.chaos_time, 1, job);
+  if (prng.Chance(0.35)) DrawSparse(prng, job);
+  if (prng.Chance(0.5)) {
+    job.submit_after = prng.Between(absl::ZeroDuration(), options.chaos_time * 2 / 3);
+  }
+  job.prepare_max = DrawLongWork(prng, kLongWorkersMax + 1);
+  job.export_max = DrawLongWork(prng, kLongWorkersMax + 1);
+  if (!prng.Chance(0.05)) DrawJobMeans(prng, job);
+  const bool both = job.log && job.replicas > 0;
+  if (options.chaos.old_disk > 0 && !both && job.checkpoint_iterations == 0) {
+    job.checkpoint_iterations = 2;
+  }
+  if (options.chaos.kill_link != absl::InfiniteDuration() && !MayLeaveServer(job)) job.log = true;
+  return job;
+}
+
+// Two or three jobs share the cluster. In most of these worlds there are places for all at once; in
+// the others some wait for the end of another, unless they are small.
+void DrawMoreJobs(Prng prng, Options& options) {
+  if (!prng.Chance(kSeveralJobs)) return;
+  const int slots = std::accumulate(options.capacities.begin(), options.capacities.end(), 0);
+  const int more = prng.Chance(0.35) ? 2 : 1;
+  const bool places = prng.Chance(0.65);
+  for (int i = 0; i < more; ++i) {
+    const JobOptions job = DrawAnother(prng, options, slots);
+    for (int worker = 0; places && worker < job.workers; ++worker) {
+      ++options.capacities[static_cast<size_t>(prng.Between(0, options.workers - 1))];
+    }
+    options.more_jobs.push_back(job);
+  }
+  const absl::Duration stop = prng.Between(absl::Milliseconds(1), absl::Seconds(20));
+  if (prng.Chance(0.12)) options.chaos.stop = stop;
+}
+
 }  // namespace
 
 Options DrawOptions(uint64_t seed) {
@@ -225,6 +274,7 @@ Options DrawOptions(uint64_t seed) {
   if (frozen.Chance(0.2)) {
     options.chaos.freeze_clock = frozen.Between(absl::Seconds(3), absl::Seconds(15));
   }
+  DrawMoreJobs(Prng(seed).Fork(kJobsStream), options);
   return options;
 }
 
@@ -269,7 +319,7 @@ std::string Describe(const Options& options) {
   add("drain", chaos.drain);
   add("leave", chaos.leave);
   add("save", chaos.save);
-  add("stop the job, after", chaos.stop);
+  add("stop a job, after", chaos.stop);
   if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",

@@ -47,7 +47,7 @@ struct ChaosOptions {
   absl::Duration kill_link = absl::InfiniteDuration();
   // What users do: a server or worker daemon is drained, stopped for good as soon as that is said
   // to be safe, and replaced; one is told to stop, and started again; a checkpoint is asked for;
-  // the job is stopped, once.
+  // a job is stopped, once.
   absl::Duration drain = absl::InfiniteDuration();
   absl::Duration leave = absl::InfiniteDuration();  // SIGTERM to a server or worker daemon.
   absl::Duration save = absl::InfiniteDuration();

@@ -53,6 +53,9 @@ absl::string_view ReachedName(Reached reached) {
       "a job failed for a lost server",
       "a job was stopped",
       "a job succeeded",
+      "a job began to train while another one trained on one of its servers",
+      "a job waited until another one had ended, and then ran",
+      "a job succeeded that had run when another one was stopped",
   };
   return kNames[static_cast<size_t>(reached)];
 }

@@ -63,6 +63,9 @@ enum class Reached : uint8_t {
   kJobFailedServerLost,
   kJobStopped,
   kJobSucceeded,
+  kJobsOnOneServer,
+  kJobWaited,
+  kJobOutlivedStop,
   kCount,
 };
 

@@ -118,6 +118,7 @@ void CheckEnd(World& world, Cluster& cluster, const Judged& judged) {
   if (job.has_value() && job->failure.reason == scheduler::FailureReason::kServerLost) {
     ++world.reached[Reached::kJobFailedServerLost];
   }
+  if (succeeded && judged.job->outlived_stop) ++world.reached[Reached::kJobOutlivedStop];
   judged.job->Tell([&](Checker& checker) { checker.AtEnd(succeeded); });
   judged.liveness->CheckEnd(job);
 }

@@ -120,6 +120,7 @@ int RunSeeds(const SeedRange& range) {
   const absl::Time begin = absl::Now();
   const Report total = RunForked(range);
   int zeros = 0;
+  int missing = 0;
   std::printf("faults injected:\n");
   for (size_t i = 0; i < kFaults; ++i) {
     const absl::string_view name = FaultName(static_cast<Fault>(i));
@@ -132,7 +133,10 @@ int RunSeeds(const SeedRange& range) {
     const absl::string_view name = ReachedName(static_cast<Reached>(i));
     std::printf("%12lld  %.*s\n", static_cast<long long>(total.reached.times[i]),
                 static_cast<int>(name.size()), name.data());
-    zeros += total.reached.times[i] == 0;
+    if (total.reached.times[i] > 0) continue;
+    ++zeros;
+    const auto reached = static_cast<Reached>(i);
+    missing += std::find(range.needed.begin(), range.needed.end(), reached) != range.needed.end();
   }
   const absl::Duration took = absl::Now() - begin;
   std::printf(
@@ -144,7 +148,7 @@ int RunSeeds(const SeedRange& range) {
           static_cast<double>(std::max<int64_t>(1, total.seeds)),
       static_cast<long long>(total.events), static_cast<unsigned long long>(total.slowest_seed),
       static_cast<double>(total.slowest_us) / 1000);
-  return total.failures == 0 && (zeros == 0 || !range.complete) ? 0 : 1;
+  return total.failures == 0 && (range.complete ? zeros : missing) == 0 ? 0 : 1;
 }
 
 }  // namespace capstan::sim

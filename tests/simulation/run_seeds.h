@@ -6,18 +6,22 @@
 #define CAPSTAN_TESTS_SIMULATION_RUN_SEEDS_H_
 
 #include <cstdint>
+#include <vector>
+
+#include "tests/simulation/reached.h"
 
 namespace capstan::sim {
 
 struct SeedRange {
   uint64_t first = 1;
   uint64_t count = 0;
-  int jobs = 1;          // Processes.
-  bool complete = true;  // Every fault must have been injected, every counter reached.
+  int jobs = 1;                      // Processes.
+  bool complete = true;              // Every fault must have been injected, every counter reached;
+  std::vector<Reached> needed = {};  // else these at least.
 };
 
 // Prints failures as they come, each with the line that replays it, then the counts.
-// Returns the exit code: 0 if every seed passed and, if `complete`, no count is zero.
+// Returns the exit code: 0 if every seed passed and no count that is needed is zero.
 int RunSeeds(const SeedRange& range);
 
 }  // namespace capstan::sim

@@ -41,16 +41,6 @@ std::string HomesOf(const scheduler::SchedulerCore& core, const JobId& job) {
   return homes;
 }
 
-// The job of whose course an event is. Null: it concerns all.
-const JobId* JobIn(const scheduler::Event& event) {
-  const auto job_in = [](const auto& of_kind) -> const JobId* {
-    if constexpr (requires { of_kind.job; }) return &of_kind.job;
-    if constexpr (requires { of_kind.task; }) return &of_kind.task.job;
-    return nullptr;
-  };
-  return std::visit(job_in, event);
-}
-
 absl::Status Unreadable() { return absl::InternalError("unreadable message"); }
 
 }  // namespace
@@ -107,23 +97,6 @@ void SimScheduler::Start() {
   SubmitDue();
 }
 
-void SimScheduler::SubmitDue() {
-  if (core_ == nullptr) return;
-  for (const auto& job : world_->jobs) {
-    const bool due = world_->loop.Now().SinceOrigin() >= job->options.submit_after;
-    if (due && !jobs_.contains(job->id())) Submit(*job);
-  }
-}
-
-void SimScheduler::Submit(const JobWorld& submitted) {
-  const auto& job = submitted.workload.job();
-  jobs_[job->plan.id] = job;
-  scheduler::Actions actions;
-  const absl::Status status = core_->SubmitJob(job->plan, process_.Now(), actions);
-  if (!status.ok()) world_->failure = absl::StrCat("submit: ", status.ToString());
-  Commit(std::move(actions), {scheduler::EncodeAdmitted(*job)});
-}
-
 void SimScheduler::Commit(scheduler::Actions actions, std::vector<scheduler::StoreWrite> writes,
                           std::function<void()> then) {
   for (scheduler::StoreWrite& write :
@@ -156,12 +129,6 @@ void SimScheduler::CommitGathered() {
     Perform(step.actions);
     if (step.then) step.then();
   }
-}
-
-std::optional<scheduler::JobView> SimScheduler::Job(const JobId& job) const {
-  if (core_ == nullptr) return std::nullopt;
-  const auto view = core_->Job(job, process_.Now());
-  return view.ok() ? std::optional(*view) : std::nullopt;
 }
 
 void SimScheduler::Handle(const Call& call) {
@@ -385,9 +352,7 @@ void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
 }
 
 void SimScheduler::Note(const scheduler::Event& event) {
-  const auto tell = [&](Checker& checker) { checker.Happened(event); };
-  const JobId* job = JobIn(event);
-  job == nullptr ? world_->Tell(tell) : world_->JobOf(*job).Tell(tell);
+  TellCheckers(event);
   world_->trace.Event({event.index()});
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
     EndTie(*died);
@@ -405,8 +370,8 @@ void SimScheduler::Note(const scheduler::Event& event) {
   } else if (const auto* placed = std::get_if<scheduler::TaskPlaced>(&event)) {
     if (placed->restart) ++world_->reached[Reached::kTaskReplaced];
     world_->trace.Story(absl::StrCat("scheduler: task ", placed->task.rank.value(), "/",
-                                     placed->task.incarnation.value(), " is placed on ",
-                                     placed->node));
+                                     placed->task.incarnation.value(), " of ", placed->task.job,
+                                     " is placed on ", placed->node));
   } else if (const auto* lost = std::get_if<scheduler::TaskDied>(&event)) {
     if (lost->counted) ++world_->reached[Reached::kTaskCrashCounted];
     world_->trace.Story(absl::StrCat("scheduler: task ", lost->task.rank.value(), "/",
@@ -416,21 +381,24 @@ void SimScheduler::Note(const scheduler::Event& event) {
     if (phase->phase == scheduler::JobPhase::kRecovering) {
       ++world_->reached[Reached::kJobRecovering];
     }
-    world_->trace.Story(absl::StrCat("scheduler: phase ", static_cast<int>(phase->phase),
-                                     " of epoch ", phase->epoch.value()));
+    world_->trace.Story(absl::StrCat("scheduler: ", phase->job, " is in phase ",
+                                     static_cast<int>(phase->phase), " of epoch ",
+                                     phase->epoch.value()));
   } else if (const auto* moved = std::get_if<scheduler::RoutingChanged>(&event)) {
     if (moved->promoted > 0) ++world_->reached[Reached::kReplicaPromoted];
     if (moved->filling > 0) ++world_->reached[Reached::kReplicaFilling];
     for (const scheduler::PrimaryMove& move : moved->moves) {
       if (move.swapped > 0) ++world_->reached[Reached::kPrimarySwapped];
     }
-    world_->trace.Story(absl::StrCat("scheduler: routing generation ", moved->generation.value(),
-                                     ": ", moved->promoted, " promoted, ", moved->filling,
-                                     " being filled", HomesOf(*core_, moved->job)));
+    world_->trace.Story(absl::StrCat("scheduler: ", moved->job, " has routing generation ",
+                                     moved->generation.value(), ": ", moved->promoted,
+                                     " promoted, ", moved->filling, " being filled",
+                                     HomesOf(*core_, moved->job)));
   } else if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
     ++world_->reached[saved->why.empty() ? Reached::kCheckpointComplete
                                          : Reached::kCheckpointAbandoned];
-    world_->trace.Story(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " ",
+    world_->trace.Story(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " of ",
+                                     saved->job, " ",
                                      saved->why.empty() ? "is complete" : saved->why));
   } else if (const auto* taken = std::get_if<scheduler::SnapshotTaken>(&event)) {
     world_->trace.Story(absl::StrCat("scheduler: snapshot ", taken->id.value(), " ",
@@ -439,14 +407,16 @@ void SimScheduler::Note(const scheduler::Event& event) {
     ++world_->reached[back->folder.empty() ? Reached::kBegunAnew : Reached::kWentBackToCheckpoint];
     if (incremental_.contains(back->folder)) ++world_->reached[Reached::kWentBackToIncremental];
     world_->JobOf(back->job).went_back = true;
-    world_->trace.Story(absl::StrCat("scheduler: the job goes back to \"", back->folder, "\""));
+    world_->trace.Story(
+        absl::StrCat("scheduler: ", back->job, " goes back to \"", back->folder, "\""));
   } else if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
     ++world_->reached[Reached::kServerFailed];
-    world_->trace.Story(absl::StrCat("scheduler: ", failed->node, " has failed: ", failed->why));
+    world_->trace.Story(absl::StrCat("scheduler: ", failed->node, " has failed to ", failed->job,
+                                     ": ", failed->why));
   } else if (std::holds_alternative<scheduler::ModelLeftToTask>(event)) {
     ++world_->reached[Reached::kModelLeftToTask];
   } else if (const auto* ended = std::get_if<scheduler::JobEnded>(&event)) {
-    world_->trace.Story(absl::StrCat("scheduler: the job has ended in state ",
+    world_->trace.Story(absl::StrCat("scheduler: ", ended->job, " has ended in state ",
                                      static_cast<int>(ended->state), " ", ended->failure.message));
   }
 }

@@ -72,6 +72,8 @@ class SimScheduler {
   void AnswerTask(const scheduler::TaskReply& reply);
   void AnswerSnapshot(const scheduler::SnapshotReply& reply);
   void Note(const scheduler::Event& event);
+  void TellCheckers(const scheduler::Event& event);
+  void NoteCourse(JobWorld& job, const scheduler::Event& event);  // For what is reached.
   void Arm();
 
   World* const world_;

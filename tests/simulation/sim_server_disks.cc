@@ -162,6 +162,9 @@ void SimServer::CountDiskFaults() {
     const int64_t now = disk_->injected(disk_fault);
     world_->faults[fault] += now - counted;
     if (now > counted) {
+      // What was not synced yet is nobody's loss.
+      const bool unsynced = fault == Fault::kTornWrite || fault == Fault::kLostSector;
+      if (!unsynced) world_->DiskSuffered(process_.name());
       world_->trace.Story(
           absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
     }

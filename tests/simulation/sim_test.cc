@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "tests/simulation/options.h"
+#include "tests/simulation/reached.h"
 #include "tests/simulation/run_seed.h"
 #include "tests/simulation/run_seeds.h"
 
@@ -9,7 +10,12 @@ namespace capstan::sim {
 namespace {
 
 TEST_CASE("Simulation: every promise holds in 500 worlds", "[simulation]") {
-  CHECK(RunSeeds({.first = 1, .count = 500, .jobs = 2, .complete = false}) == 0);
+  CHECK(RunSeeds({.first = 1,
+                  .count = 500,
+                  .jobs = 2,
+                  .complete = false,
+                  .needed = {Reached::kJobsOnOneServer, Reached::kJobWaited,
+                             Reached::kJobOutlivedStop}}) == 0);
 }
 
 TEST_CASE("Simulation: a seed has one trace", "[simulation]") {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/storage/sim_disk.h"
@@ -58,6 +59,8 @@ struct World {
     trouble_until = std::max(trouble_until, loop.Now() + time);
   }
 
+  void DiskSuffered(const NodeId& server) { disks_suffered[server] = loop.Now(); }
+
   void SchedulerLateFor(absl::Duration time) {
     scheduler_late_until = std::max(scheduler_late_until, loop.Now() + time);
   }
@@ -87,6 +90,8 @@ struct World {
   SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
   server::MemoryRowDisks row_disks;             // Of all servers: nothing outlives the rows.
   std::vector<std::unique_ptr<JobWorld>> jobs;  // By submission; at least one.
+  // By server, when its disk last failed, or was lost with what it had synced.
+  absl::btree_map<NodeId, Instant> disks_suffered;
   SimNetwork::EndpointId scheduler = 0;
   Instant trouble_until;
   Instant scheduler_late_until;  // It was paused, or its clock stood still.
