@@ -205,7 +205,8 @@ TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][
   job.Start(1, all);
   if (first) job.Start(2, all);
   REQUIRE(job.ShardsOf("server-1") == all);
-  TableReport report{"job-1", job.run->routing()->generation, Generation(0), {}, {}};
+  // A server that could not make a table names none.
+  TableReport report{"job-1", Generation(0), Generation(0), {}, {}};
   report.failure = {FailureReason::kBadData, "wal-1: record 7: checksum is wrong"};
   job.run->OnTableReport("server-1", report, job.now, job.events);
   CHECK_FALSE(job.run->ended());
@@ -253,6 +254,34 @@ TEST_CASE("Job: who took over from its log is awaited when it dies before it has
   CHECK(job.ShardsOf("server-1") == all);
   job.ApplyAll();
   CHECK(job.View().phase == JobPhase::kTraining);
+}
+
+TEST_CASE("Job: who took over from its log is awaited when that log fails at once, or is lost",
+          "[scheduler][core]") {
+  Story job(1, /*log=*/true, /*server_count=*/2);
+  std::vector<int> all;
+  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  job.Kill({"server-1", "server-2"});
+  job.Start(1, all);
+  job.Start(2, all);
+  REQUIRE(job.ShardsOf("server-1") == all);
+  SECTION("it had read it, and acknowledged pushes, before its disk was full") {
+    TableReport report{"job-1", job.run->routing()->generation, Generation(0), {}, {}};
+    report.failure = {FailureReason::kServerLost, "no space left"};
+    job.run->OnTableReport("server-1", report, job.now, job.events);
+    CHECK(job.ShardsOf("server-2").empty());
+    job.Kill({"server-1"});
+    job.Start(1, all);
+    CHECK(job.ShardsOf("server-1") == all);
+    job.ApplyAll();
+    CHECK(job.View().phase == JobPhase::kTraining);
+  }
+  SECTION("it dies, and comes back with another disk") {
+    job.Kill({"server-1"});
+    job.Start(1);
+    CHECK(job.ShardsOf("server-2").empty());
+    CHECK(job.View().phase == JobPhase::kRecovering);
+  }
 }
 
 TEST_CASE("Job: what a server registered with is durable at once", "[scheduler][core]") {

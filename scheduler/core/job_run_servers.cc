@@ -123,6 +123,7 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
     return;
   }
   if (report.failure.happened()) {
+    shards_.NoteApplied(server, report.routing);
     // A log that cannot be written, or read back: other servers may have copies, and other logs.
     const bool reads_log = recovery_ && !recovery_->waiting && WaitsForLog() &&
                            shards_.log_term() > shards_.restore_term();

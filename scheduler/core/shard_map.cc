@@ -119,18 +119,22 @@ bool ShardMap::HasAnother(const NodeId& than) const {
   });
 }
 
+void ShardMap::NoteApplied(const NodeId& server, Generation table) {
+  const auto it = servers_.find(server);
+  if (it == servers_.end() || table <= it->second.applied) return;
+  it->second.applied = table;
+  settled_ = false;
+  for (Shard& shard : shards_) {
+    if (shard.primary == it->second.ref && table >= Generation(shard.term.value())) {
+      shard.logs.clear();
+    }
+  }
+}
+
 void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
   const auto it = servers_.find(server);
   if (it == servers_.end()) return;
-  if (report.routing > it->second.applied) {
-    it->second.applied = report.routing;
-    settled_ = false;
-    for (Shard& shard : shards_) {
-      if (shard.primary == it->second.ref && report.routing >= Generation(shard.term.value())) {
-        shard.logs.clear();
-      }
-    }
-  }
+  NoteApplied(server, report.routing);
   if (report.logs_begun) ForgetWriters(it->second.ref, report.routing);
   for (const ReplicaReport& replica : report.replicas) {
     TakeReplicaReport(it->second, report.routing, replica);
@@ -275,11 +279,16 @@ std::vector<NodeId> ShardMap::Holders(const Shard& shard) {
 }
 
 // A primary that took over from its log may have acknowledged more since, unheard of: the others
-// are out of date then, unless it is back to be compared with, or has said that it could not
-// begin.
+// are out of date then, unless its log is back to be compared with, or it has said that it could
+// not begin. Whether one that is back without its log had begun nobody knows.
 bool ShardMap::MayReadLog(const Shard& shard, const NodeId& node) const {
   if (std::find(shard.logs.begin(), shard.logs.end(), node) == shard.logs.end()) return true;
-  return servers_.contains(shard.primary.node) || failed_.contains(shard.primary.node);
+  const NodeId& primary = shard.primary.node;
+  if (failed_.contains(primary)) return true;
+  const auto back = servers_.find(primary);
+  if (back == servers_.end()) return false;
+  const auto log = back->second.stored.find(shard.key);
+  return log != back->second.stored.end() && !IsOfOlderDisk(shard, primary, log->second);
 }
 
 bool ShardMap::IsOfOlderDisk(const Shard& shard, const NodeId& node, const LogEnd& log) {

@@ -80,6 +80,9 @@ class ShardMap {
   // comes from the shard's primary, is of its term, names the replica's life, and was made when the
   // primary knew of the replica.
   void OnTableReport(const NodeId& server, const TableReport& report);
+  // A live server goes by the table of that generation: as primary of a shard that it was to read
+  // from its log it has read it, and may have acknowledged more since.
+  void NoteApplied(const NodeId& server, Generation table);
 
   // Draws the consequences. True: the routing table is a new one.
   bool Settle(Instant now);
