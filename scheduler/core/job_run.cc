@@ -144,13 +144,20 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
 bool JobRun::EndIfAhead(const std::string& who, absl::string_view what, Generation seen,
                         Generation ours, Instant now, Events& events) {
   if (seen <= ours) return false;
+  OnOlderStore(
+      absl::StrCat(who, " has seen ", what, " ", seen.value(), ", expected at most ", ours.value()),
+      now, events);
+  return true;
+}
+
+void JobRun::OnOlderStore(const std::string& seen, Instant now, Events& events) {
+  if (ended()) return;
   End(JobState::kFailed,
       {FailureReason::kInternal,
-       absl::StrCat(who, " has seen ", what, " ", seen.value(), ", expected at most ", ours.value(),
+       absl::StrCat(seen,
                     ": the scheduler's store is an older copy of itself, and what it decided since "
                     "is lost; go on from a checkpoint")},
       now, events);
-  return true;
 }
 
 // Progress of an older report does no harm: every figure only grows.

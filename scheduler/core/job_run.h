@@ -116,6 +116,10 @@ class JobRun {
   // The rank leaves its daemon, which is drained, and wants a slot elsewhere. No crash is counted.
   void MoveTask(Rank rank, Instant now, Events& events);
   void OnTableReport(const NodeId& server, const TableReport& report, Instant now, Events& events);
+  // Somebody has seen what this scheduler has not decided: it goes by an older copy of its store,
+  // and what was decided since is lost. The job ends, for its routing may name copies that are out
+  // of date, and what its tasks have done may be unknown. `seen`: who, what, and what was expected.
+  void OnOlderStore(const std::string& seen, Instant now, Events& events);
   // One is taken as soon as the job can be quiet. The id that it will have.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
@@ -232,8 +236,7 @@ class JobRun {
   // It is saved in the middle of an epoch, of which its leases know how much is trained.
   bool IsSavedWithinEpoch() const { return IsSaved() && after_checkpoint_ != After::kNextEpoch; }
   absl::Status ValidateReport(const TaskReport& report) const;
-  // What others have seen was durable before they were told. A state that does not have it is of
-  // an older copy of the store, and what was decided since is lost: then the job ends.
+  // What others have seen was durable before they were told. True: it is not here (OnOlderStore).
   bool EndIfAhead(const std::string& who, absl::string_view what, Generation seen, Generation ours,
                   Instant now, Events& events);
   static std::string TextOf(const Activity& activity);  // " (7 rows written)", or nothing.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 #include "scheduler/core/job_run.h"
 
@@ -26,7 +27,7 @@ absl::string_view ParentOf(absl::string_view folder) {
 bool JobRun::IsQuiet() const {
   if (phase_ != JobPhase::kTraining || !training_begun_) return false;
   // A part of a push of a task that died may still be on its way to a server that would take it.
-  if (members_.Behind()) return false;
+  if (members_.Behind() && !Planted(PlantedBug::kTakeMomentUnfenced)) return false;
   if (plan_.mode == Mode::kBsp) {
     // A task may have begun an iteration beyond the end before it heard of it: then it is not idle.
     if (!slot_leases_->AtSegmentEnd()) return false;

@@ -95,6 +95,13 @@ void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& 
 void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored,
                             bool draining, Instant now, Events& events) {
   if (ended()) return;
+  for (const StoredShard& log : stored) {
+    const bool ours = plan_.log && log.job == plan_.id && log.unique_id == plan_.unique_id;
+    if (ours && EndIfAhead(absl::StrCat("the log of ", server.node), "term",
+                           Generation(log.term.value()), routing_->generation, now, events)) {
+      return;
+    }
+  }
   shards_.SetServer(server, draining);
   if (server_deaths_.contains(server.node)) events.push_back(ServerReturned{plan_.id, server.node});
   if (plan_.log) shards_.SetStored(server.node, stored, plan_.unique_id);
@@ -117,11 +124,13 @@ void JobRun::MoveTask(Rank rank, Instant now, Events& events) {
 
 void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
                            Events& events) {
-  if (ended() || !UsesServer(server) || shards_.HasFailed(server)) return;
+  if (ended()) return;
+  // Also one that is not to have any of it, by this scheduler's table.
   if (EndIfAhead(server, "routing table", report.routing, routing_->generation, now, events) ||
       EndIfAhead(server, "membership", report.membership, membership().generation, now, events)) {
     return;
   }
+  if (!UsesServer(server) || shards_.HasFailed(server)) return;
   if (report.failure.happened()) {
     shards_.NoteApplied(server, report.routing);
     // A log that cannot be written, or read back: other servers may have copies, and other logs.

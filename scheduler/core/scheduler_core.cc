@@ -78,9 +78,11 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   const Node* before = membership_.Find(report.node);
   const bool was_closing = before != nullptr && before->closing();
   const bool was_heard = before != nullptr && before->heard;
+  if (IsUnknownLife(report.incarnation)) NoteUnknownLife(report, now, actions);
   CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
+  if (report.generation_seen > state.generation) NoteNewerState(report, state, now, actions);
   if (state.held) AnswerNode(node.id, state, actions);  // The caller gave up on that one.
   if (node.closing() && !was_closing) NoteClosing(node, now, actions);
   if (!was_heard && node.info.role == Role::kWorker && !node.closing()) slots_.OpenNode(node.id);
@@ -119,6 +121,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
                                      Actions& actions) {
   JobRun* run = RunOf(report.task.job);
   if (run == nullptr) return NoSuchJob(report.task.job);
+  if (IsUnknownLife(report.task.incarnation)) NoteUnknownLife(report.task, now, actions);
   const Task* reporter = run->FindLife(report.task);
   const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));

@@ -281,6 +281,17 @@ class SchedulerCore {
   };
 
   std::vector<std::string> LivingLogs() const;
+  // Of a node that has seen more than this scheduler: the jobs that it has something of, by its
+  // report or by what is known here, end.
+  void NoteUnknownLife(const NodeReport& report, Instant now, Actions& actions);
+  void NoteUnknownLife(const TaskKey& task, Instant now, Actions& actions);
+  void NoteNewerState(const NodeReport& report, NodeState& state, Instant now, Actions& actions);
+  void NoteOlderStore(const NodeReport& report, const std::string& seen, Instant now,
+                      Actions& actions);
+  // Given out by a scheduler that had a newer store than this one's: nobody else has such a life.
+  bool IsUnknownLife(Incarnation life) const {
+    return life >= unknown_lives_begin_ && life < unknown_lives_end_;
+  }
   void NoteStall(Instant now, Actions& actions);
   // After every message, in this order.
   void Settle(Instant now, Actions& actions);
@@ -342,6 +353,9 @@ class SchedulerCore {
 
   const Options options_;
   Incarnation next_incarnation_;
+  // Between the last life that the store knows of and the first that this scheduler gives out.
+  Incarnation unknown_lives_begin_;
+  Incarnation unknown_lives_end_;
   uint64_t next_job_number_ = 1;  // Order of submission.
   uint64_t next_job_name_ = 1;
   Membership membership_;

@@ -282,7 +282,9 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     if (node->alive && node->info.role == Role::kWorker) slots_.CloseNode(node->id);
   }
   // A store that was put back from a backup does not know the lives that were given out since.
+  unknown_lives_begin_ = next_incarnation_;
   next_incarnation_ = std::max(next_incarnation_, options_.first_incarnation);
+  unknown_lives_end_ = next_incarnation_;
   if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;
   absl::btree_map<uint64_t, JobEntry*> waiting;
   for (auto& [id, entry] : jobs_) {
