@@ -145,6 +145,16 @@ TEST_CASE("CheckpointFolder: a bit that is wrong on one read only does no harm",
   CHECK(f.disk.injected(SimDisk::Fault::kBitFlipOnRead) > 0);
 }
 
+TEST_CASE("CheckpointFolder: a read that fails once does no harm (issue 20)",
+          "[common][checkpoint]") {
+  Fixture f;
+  SimDisk::Rates rates;
+  rates.read_error = 0.02;
+  f.disk.SetRates(rates);
+  for (int i = 0; i < 50; ++i) REQUIRE_OK(VerifyCheckpoint(f.disk, "f/checkpoint-10").status());
+  CHECK(f.disk.injected(SimDisk::Fault::kReadError) > 0);
+}
+
 TEST_CASE("CheckpointFolder: what cannot be read is not removed", "[common][checkpoint]") {
   Fixture f;
   SimDisk::Rates rates;

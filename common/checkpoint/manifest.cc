@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/read_checked.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/crc32c.h"
@@ -148,14 +149,8 @@ absl::Status WriteManifest(Disk& disk, const std::string& folder,
 
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(Disk& disk, const std::string& folder) {
   const std::string path = PathOf(folder);
-  absl::StatusOr<v1::CheckpointManifest> manifest;
-  // What does not fit is read once more: the error may be one of the transfer.
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    CAPSTAN_ASSIGN_OR_RETURN(const std::string file, disk.Read(path, kManifestBytesMax));
-    manifest = Decode(file);
-    if (manifest.ok()) return manifest;
-  }
-  return Annotate(manifest.status(), path);
+  return ReadChecked<v1::CheckpointManifest>(disk, path, kManifestBytesMax,
+                                             [](const std::string& file) { return Decode(file); });
 }
 
 }  // namespace capstan

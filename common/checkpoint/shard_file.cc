@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/read_checked.h"
 #include "common/checkpoint/row_pieces.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -298,10 +299,9 @@ absl::Status ProbeShardFile(Disk& disk, const std::string& folder, const JobId& 
                             const v1::CheckpointPart& part) {
   const std::string path = absl::StrCat(folder, "/", part.file());
   absl::Status status;
-  // What does not fit is read once more, as below.
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
     status = Probe(disk, path, job, part);
-    if (!absl::IsDataLoss(status)) break;
+    if (status.ok() || absl::IsNotFound(status)) break;
   }
   if (absl::IsNotFound(status)) return Loss(status.message());
   return absl::IsDataLoss(status) ? Annotate(status, path) : status;
@@ -310,18 +310,12 @@ absl::Status ProbeShardFile(Disk& disk, const std::string& folder, const JobId& 
 absl::StatusOr<v1::ShardSnapshot> ReadShardFile(Disk& disk, const std::string& folder,
                                                 const JobId& job, const v1::CheckpointPart& part) {
   const std::string path = absl::StrCat(folder, "/", part.file());
-  absl::StatusOr<v1::ShardSnapshot> snapshot;
-  // What does not fit is read once more: the error may be one of the transfer.
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    absl::StatusOr<std::string> file = disk.Read(path, kShardFileBytesMax);
-    if (absl::IsNotFound(file.status()) || absl::IsResourceExhausted(file.status())) {
-      return Loss(file.status().message());
-    }
-    if (!file.ok()) return file.status();
-    snapshot = Decode(*std::move(file), job, part);
-    if (snapshot.ok()) return snapshot;
-  }
-  return Annotate(snapshot.status(), path);
+  absl::StatusOr<v1::ShardSnapshot> snapshot = ReadChecked<v1::ShardSnapshot>(
+      disk, path, kShardFileBytesMax,
+      [&](std::string file) { return Decode(std::move(file), job, part); });
+  const absl::Status& status = snapshot.status();
+  if (absl::IsNotFound(status) || absl::IsResourceExhausted(status)) return Loss(status.message());
+  return snapshot;
 }
 
 }  // namespace capstan
