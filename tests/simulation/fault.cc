@@ -53,6 +53,13 @@ absl::string_view FaultName(Fault fault) {
       "server told to stop, and gone when its grace was over",
       "checkpoint asked for",
       "job stopped",
+      "transaction of the scheduler's store failed",
+      "failed transaction that was durable all the same",
+      "checkpoint disk full, or failing a write, read or sync",
+      "bit of a stored checkpoint flipped",
+      "checkpoint disk's power cut",
+      "all servers killed while the model is moved",
+      "task dead before a server that has its push heard of it",
   };
   return kNames[static_cast<size_t>(fault)];
 }

@@ -62,6 +62,13 @@ enum class Fault : uint8_t {
   kServerLeftUnsafe,
   kCheckpointAskedFor,
   kJobStopped,
+  kStoreFailed,
+  kStoreFailedAndWritten,
+  kCheckpointDiskFault,
+  kCheckpointBitFlip,
+  kCheckpointPowerCut,
+  kKilledWhileMoving,
+  kDiedBehindFence,
   kCount,
 };
 

@@ -15,7 +15,8 @@ Nemesis::Nemesis(World* world, Cluster* cluster)
       aimed_prng_(Prng(world->options.seed).Fork(12)),
       users_prng_(Prng(world->options.seed).Fork(15)),
       machines_prng_(Prng(world->options.seed).Fork(19)),
-      jobs_prng_(Prng(world->options.seed).Fork(41)) {}
+      jobs_prng_(Prng(world->options.seed).Fork(41)),
+      stores_prng_(Prng(world->options.seed).Fork(47)) {}
 
 void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
@@ -58,6 +59,7 @@ void Nemesis::Start() {
   Every(chaos.save, &Nemesis::SaveCheckpoint);
   Once(chaos.stop, &Nemesis::StopJob);
   if (chaos.overrun_moment) world_->on_snapshot_asked = [this] { OverrunMoment(); };
+  StartStores();
 }
 
 void Nemesis::Once(absl::Duration after, void (Nemesis::*strike)()) {
@@ -84,6 +86,7 @@ void Nemesis::Heal() {
   world_->network.set_faults(whole);
   world_->disk_rates = {};
   for (const auto& server : cluster_->servers()) server->SetDiskRates();
+  HealStores();
   for (std::function<void()>& undo : undo_) {
     if (undo) std::exchange(undo, nullptr)();
   }
@@ -267,6 +270,7 @@ void Nemesis::OverrunMoment() {
   if (healed_ || overrun_ || !job || job->phase != scheduler::JobPhase::kTraining) return;
   overrun_ = true;
   ++world_->faults[Fault::kMomentOverrun];
+  if (stores_prng_.Chance(0.5)) return OverrunUnheard();
   Story("lets no worker hear the scheduler any more");
   std::vector<int> workers;
   for (int host = 1 + world_->options.servers; host < cluster_->hosts(); ++host) {

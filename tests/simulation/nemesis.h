@@ -45,6 +45,17 @@ class Nemesis {
   void StartLater(Node* node);
   void SaveCheckpoint();
   void StopJob();
+  // The scheduler's store and the disk of checkpoints (nemesis_stores.cc).
+  void StartStores();
+  void HealStores();
+  void BreakStore();
+  void FlipCheckpointBit();
+  void CutCheckpointPowerSoon();
+  void CrashCheckpointDisk();
+  void OverrunUnheard();
+  void KillWhileMoving();
+  void DieBehindFence();
+  void CutOneWay(int from, int to, absl::Duration time);
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.
   void CutOff(const std::vector<int>& one, const std::vector<int>& other, absl::Duration time,
               std::function<void()> mended = nullptr);
@@ -84,6 +95,7 @@ class Nemesis {
   Prng users_prng_;
   Prng machines_prng_;
   Prng jobs_prng_;
+  Prng stores_prng_;
   absl::btree_set<NodeId> drained_;       // Now: at most one.
   absl::btree_set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
   bool overrun_ = false;

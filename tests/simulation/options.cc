@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/random/philox.h"
+#include "tests/simulation/options_stores.h"
 #include "tests/simulation/prng.h"
 
 namespace capstan::sim {
@@ -274,6 +275,7 @@ Options DrawOptions(uint64_t seed) {
   if (frozen.Chance(0.2)) {
     options.chaos.freeze_clock = frozen.Between(absl::Seconds(3), absl::Seconds(15));
   }
+  DrawStores(options);
   DrawMoreJobs(Prng(seed).Fork(kJobsStream), options);
   return options;
 }
@@ -321,6 +323,7 @@ std::string Describe(const Options& options) {
   add("save", chaos.save);
   add("stop a job, after", chaos.stop);
   if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");
+  absl::StrAppend(&text, DescribeStores(chaos));
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",
       absl::FormatDuration(chaos.down_max), ", cuts up to ", absl::FormatDuration(chaos.cut_max),

@@ -66,6 +66,18 @@ struct ChaosOptions {
   absl::Duration freeze_clock = absl::InfiniteDuration();
   double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
   absl::Duration flip_stored_bit = absl::InfiniteDuration();  // Of some server's log.
+  // The scheduler's store, until the world heals or some seconds have passed: no transaction of it
+  // is written, so that the process ends each time.
+  absl::Duration break_store = absl::InfiniteDuration();
+  // The disk where checkpoints lie. Stored bits change only where an older checkpoint is whole.
+  double checkpoint_fault = 0;  // Probability that an operation fails.
+  absl::Duration flip_checkpoint_bit = absl::InfiniteDuration();
+  absl::Duration cut_checkpoint_power = absl::InfiniteDuration();
+  // All servers are killed while the model is moved to its place.
+  bool kill_while_moving = false;
+  // A task dies with pushes under way to a server that hears of its death late, and a checkpoint is
+  // asked for meanwhile.
+  absl::Duration die_behind_fence = absl::InfiniteDuration();
   double slow_sync = 0;   // Share of groups of writes that take up to 5 s.
   double disk_fault = 0;  // Probability that a disk operation fails or lies.
 };

@@ -18,7 +18,8 @@ void QuietMoment::PushAcknowledged(const Life& life, ShardKey shard, const Batch
 
 void QuietMoment::PushAnswered(const std::string& server, const v1::PushRequest& request,
                                const v1::PushResponse& response) {
-  if (!stands_ || !at_once_) return;
+  const Life life{"", Rank(request.caller().rank()), Incarnation(request.caller().incarnation())};
+  if (!stands_ || !at_once_ || history_.IsOld(life)) return;
   for (const v1::ShardPushResult& result : response.shards()) {
     if (result.outcome() != v1::ShardPushResult::RECORDED) continue;
     Fail(absl::StrCat("quiet moment: ", server, " recorded a push of task ",
@@ -28,6 +29,8 @@ void QuietMoment::PushAnswered(const std::string& server, const v1::PushRequest&
 }
 
 void QuietMoment::Happened(const scheduler::Event& event) {
+  Nothing nothing;
+  history_.Happened(event, nothing);
   if (const auto* died = std::get_if<scheduler::TaskDied>(&event)) {
     dead_.insert(died->task);
   } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {

@@ -15,6 +15,7 @@
 
 #include "absl/container/btree_set.h"
 #include "tests/simulation/checker.h"
+#include "tests/simulation/history.h"
 
 namespace capstan::sim {
 
@@ -36,7 +37,10 @@ class QuietMoment final : public Checker {
 
   void ExpectDead(const Push& push);
 
+  struct Nothing {};
+
   const bool at_once_;
+  History<Nothing> history_;  // A task of a course that was left pushes to servers that were, too.
   bool stands_ = false;
   absl::btree_set<Push> under_way_;
   absl::btree_set<Life> dead_;

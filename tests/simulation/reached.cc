@@ -48,6 +48,8 @@ absl::string_view ReachedName(Reached reached) {
       "its writer moved it",
       "a server failed to one job",
       "a server's log failed",
+      "a damaged checkpoint was refused, and the one before was used",
+      "a checkpoint was whole after a power cut",
       "a scheduler went on from its store",
       "a scheduler died with a step not yet durable",
       "a job failed for a lost server",

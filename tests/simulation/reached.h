@@ -58,6 +58,8 @@ enum class Reached : uint8_t {
   kModelMovedByTask,
   kServerFailed,
   kLogFailed,
+  kCheckpointRefused,
+  kCheckpointVerified,
   kSchedulerRestored,
   kSchedulerKilledInCommit,
   kJobFailedServerLost,

@@ -19,6 +19,7 @@ namespace {
 
 constexpr absl::Duration kCommitMin = absl::Microseconds(100);  // Of a transaction of the store.
 constexpr absl::Duration kCommitMax = absl::Milliseconds(8);
+constexpr uint64_t kStoreStream = 46;
 
 Moment MomentNow(const Process& process) {
   const Instant now = process.Now();
@@ -48,7 +49,8 @@ absl::Status Unreadable() { return absl::InternalError("unreadable message"); }
 SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clock)
     : world_(world),
       process_("scheduler", &world->loop, clock),
-      endpoint_(world->network.AddEndpoint(host, &process_)) {
+      endpoint_(world->network.AddEndpoint(host, &process_)),
+      store_prng_(Prng(world->options.seed).Fork(kStoreStream)) {
   world_->scheduler = endpoint_;
   world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
   for (const auto& job : world_->jobs) {
@@ -88,6 +90,7 @@ void SimScheduler::Start() {
   }
   core_ = *std::move(core);
   jobs_ = *std::move(jobs);
+  submitted_ = !jobs_.empty();
   if (again) {
     ++world_->reached[Reached::kSchedulerRestored];
     world_->trace.Story("scheduler: restored from its store");
@@ -124,7 +127,7 @@ void SimScheduler::CommitGathered() {
   for (Step& step : steps) {
     for (scheduler::StoreWrite& write : step.writes) writes.push_back(std::move(write));
   }
-  if (!store_.Write(writes).ok()) return;
+  if (!WriteStore(writes, steps)) return;
   for (const Step& step : steps) {
     Perform(step.actions);
     if (step.then) step.then();
@@ -257,6 +260,7 @@ void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::CheckpointPublish& publish : actions.publishes) Publish(publish);
   for (const JobId& job : actions.removals) {
     scheduler::RemoveCheckpoints(world_->shared_disk, core_->CheckpointsToRemove(job));
+    world_->LookAtSharedDisk();
   }
   for (const scheduler::ModelPublish& publish : actions.models) Publish(publish);
   for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
@@ -270,6 +274,7 @@ void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
   process_.After(world_->prng.Between(kCommitMin, kCommitMax), [this, publish] {
     const absl::Status status =
         scheduler::PublishCheckpoint(world_->shared_disk, publish, *jobs_.at(publish.job), 0);
+    world_->LookAtSharedDisk();
     const bool rests = std::any_of(
         publish.parts.begin(), publish.parts.end(),
         [](const scheduler::CheckpointPart& part) { return part.base != CheckpointId(0); });
@@ -291,6 +296,7 @@ void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
     time += world_->prng.Between(absl::ZeroDuration(), world_->options.move_max);
   }
   ++models_moved_;
+  if (reached && world_->on_model_moves) world_->on_model_moves();
   process_.After(time, [this, publish, reached] {
     --models_moved_;
     if (!core_->AwaitsModel(publish.exporter)) return;
@@ -395,8 +401,10 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                      " promoted, ", moved->filling, " being filled",
                                      HomesOf(*core_, moved->job)));
   } else if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
-    ++world_->reached[saved->why.empty() ? Reached::kCheckpointComplete
-                                         : Reached::kCheckpointAbandoned];
+    // Of one that a server could not read the event has no id.
+    ++world_->reached[saved->why.empty()             ? Reached::kCheckpointComplete
+                      : saved->id == CheckpointId(0) ? Reached::kCheckpointRefused
+                                                     : Reached::kCheckpointAbandoned];
     world_->trace.Story(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " of ",
                                      saved->job, " ",
                                      saved->why.empty() ? "is complete" : saved->why));

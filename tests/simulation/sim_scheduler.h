@@ -41,6 +41,12 @@ class SimScheduler {
   void SaveCheckpoint(const JobId& job);
   void StopJob(JobWorld* job);
 
+  // From now on no transaction is written, until MendStore.
+  void BreakStore() { store_is_broken_ = true; }
+  void MendStore() { store_is_broken_ = false; }
+  // Their folders, by age. None while the process is dead, or does not know the job.
+  std::vector<std::string> CompleteCheckpoints(const JobId& job) const;
+
   // The job's state; nothing while the process is dead, or does not know it.
   std::optional<scheduler::JobView> Job(const JobId& job) const;
 
@@ -80,6 +86,8 @@ class SimScheduler {
   Process process_;
   const SimNetwork::EndpointId endpoint_;
   scheduler::MemoryStore store_;
+  bool store_is_broken_ = false;
+  Prng store_prng_;
   absl::btree_set<std::string> incremental_;  // Complete checkpoints' folders.
 
   // Of this life.
@@ -89,6 +97,8 @@ class SimScheduler {
     std::vector<scheduler::StoreWrite> writes;
     std::function<void()> then;
   };
+  // Writes what these steps have changed. False: it could not be written, the process is dead.
+  bool WriteStore(const std::vector<scheduler::StoreWrite>& writes, const std::vector<Step>& steps);
   std::vector<Step> steps_;  // That wait for the store.
   bool committing_ = false;
   std::unique_ptr<scheduler::SchedulerCore> core_;

@@ -60,8 +60,11 @@ void SimScheduler::TellUser(const scheduler::DrainReply& reply) {
 void SimScheduler::TellUser(const scheduler::CheckpointReply& reply) {
   if (!reply.status.ok() || reply.id == CheckpointId(0)) return;
   ++world_->reached[Reached::kCheckpointSaved];
+  world_->shared_disk.SetRates({});  // The checker's disk has no faults.
   const auto verified = VerifyCheckpoint(world_->shared_disk, reply.folder);
-  if (verified.ok()) return;
+  world_->shared_disk.SetRates(world_->checkpoint_disk_rates);
+  // Its bits may have changed since.
+  if (verified.ok() || world_->faults[Fault::kCheckpointBitFlip] > 0) return;
   world_->failure = absl::StrCat("liveness: a user was told that checkpoint ", reply.id.value(),
                                  " is complete: ", verified.status().ToString());
 }

@@ -32,6 +32,7 @@ server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
     process_.After(takes, [this, task = std::move(task)] {
       task();
       CountDiskFaults();
+      world_->LookAtSharedDisk();
       if (disk_->cut()) LosePower();
     });
   };

@@ -61,6 +61,11 @@ struct World {
 
   void DiskSuffered(const NodeId& server) { disks_suffered[server] = loop.Now(); }
 
+  // To be called behind whatever may have written to the shared disk.
+  void LookAtSharedDisk() {
+    if (shared_disk.cut() && on_checkpoint_cut) on_checkpoint_cut();
+  }
+
   void SchedulerLateFor(absl::Duration time) {
     scheduler_late_until = std::max(scheduler_late_until, loop.Now() + time);
   }
@@ -87,6 +92,7 @@ struct World {
   ReachedCounts reached;
   SimNetwork network;
   SimDisk::Rates disk_rates;  // Of the servers' disks.
+  SimDisk::Rates checkpoint_disk_rates;  // Of the next one.
   SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
   server::MemoryRowDisks row_disks;             // Of all servers: nothing outlives the rows.
   std::vector<std::unique_ptr<JobWorld>> jobs;  // By submission; at least one.
@@ -98,6 +104,8 @@ struct World {
   // Since when a process of that name runs, in truth. Nothing: none does.
   std::function<std::optional<Instant>(const std::string& node)> alive_since;
   std::function<void()> on_snapshot_asked;  // A reader has, and the scheduler knows.
+  std::function<void()> on_model_moves;     // A task has written it.
+  std::function<void()> on_checkpoint_cut;  // The shared disk has lost its power.
   std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
 };
 

@@ -1,0 +1,46 @@
+// What happens to the scheduler's store.
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_part.h"
+#include "tests/simulation/sim_scheduler.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr absl::Duration kStartedAgain = absl::Seconds(1);  // By whoever watches over the process.
+constexpr double kWrittenAllTheSame = 0.3;                  // Of transactions that fail.
+
+}  // namespace
+
+// As the daemon: nothing is said of what could not be written, and the process ends.
+bool SimScheduler::WriteStore(const std::vector<scheduler::StoreWrite>& writes,
+                              const std::vector<Step>& steps) {
+  if (!store_is_broken_ || writes.empty()) return store_.Write(writes).ok();
+  ++world_->faults[Fault::kStoreFailed];
+  world_->trace.Story("scheduler: its store cannot be written, it ends");
+  if (store_prng_.Chance(kWrittenAllTheSame)) {
+    ++world_->faults[Fault::kStoreFailedAndWritten];
+    store_.Write(writes).IgnoreError();
+    // It is so, though nobody hears of it.
+    for (const Step& step : steps) {
+      for (const scheduler::Event& event : step.actions.events) TellCheckers(event);
+    }
+  }
+  process_.Kill();
+  world_->TroubleFor(kStartedAgain);
+  world_->loop.After(kStartedAgain, [this] {
+    if (!process_.alive()) Start();
+  });
+  return false;
+}
+
+std::vector<std::string> SimScheduler::CompleteCheckpoints(const JobId& job) const {
+  std::vector<std::string> folders;
+  if (core_ == nullptr) return folders;
+  const scheduler::CheckpointRemoval removal = core_->CheckpointsToRemove(job);
+  for (const CheckpointId id : removal.staying) {
+    folders.push_back(CheckpointPath(removal.job_folder, id));
+  }
+  return folders;
+}
+
+}  // namespace capstan::sim
