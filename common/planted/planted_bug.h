@@ -26,6 +26,7 @@ enum class PlantedBug : uint8_t {
   kForgetLeaseProgress,
   kBeginWhilePaused,
   kKeepStaleRow,
+  kKeepRowTooLong,
   kKeepRowsOfOldMembers,
   // The scheduler.
   kLoseLeaseOfTheDead,
@@ -42,9 +43,11 @@ enum class PlantedBug : uint8_t {
   kMissServersWhileMoving,
   kExpireWhileIsolated,
   kTrustEveryLink,
+  kTakeMomentUnfenced,
   // The server.
   kSkipDuplicateFilter,
   kAcceptOldIncarnation,
+  kForgetFences,
   kStalenessOffByOne,
   kReleaseBarrierEarly,
   kReadCurrentForPrevious,
@@ -69,10 +72,13 @@ enum class PlantedBug : uint8_t {
   // Logs.
   kDropFsync,
   kAcknowledgeBeforeLogged,
+  kReleaseGroupEarly,
+  kRemoveLiveSegment,
   kIgnoreChecksum,
   kTakeTearForDamage,
   kReadOlderDisk,
   kForgetBases,
+  kPublishBeforeDurable,
   kCount,
 };
 

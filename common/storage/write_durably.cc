@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -26,7 +27,7 @@ DurableDiskFile::~DurableDiskFile() {
 }
 
 absl::Status DurableDiskFile::Commit() {
-  CAPSTAN_RETURN_IF_ERROR(file_->Sync());
+  if (!Planted(PlantedBug::kPublishBeforeDurable)) CAPSTAN_RETURN_IF_ERROR(file_->Sync());
   CAPSTAN_RETURN_IF_ERROR(disk_->Rename(TemporaryOf(path_), path_));
   file_.reset();
   return disk_->SyncFolder(FolderOf(path_));

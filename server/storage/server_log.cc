@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -325,6 +326,11 @@ absl::Status ServerLog::WriteEntries(const std::vector<Entry>& entries, Job& job
     }
     failed = !status.ok();
     if (failed) job.failure = status;
+  }
+  if (Planted(PlantedBug::kReleaseGroupEarly)) {
+    for (const auto& [shard, state] : written) {
+      options_.on_logged(entries.front().job, shard, state.first, state.second);
+    }
   }
   if (const absl::Status status = commit(); !status.ok()) job.failure = status;
   return job.failure;

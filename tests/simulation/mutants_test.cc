@@ -11,9 +11,9 @@ namespace {
 // Thousands of seeds show each of these once or not at all; `sim -- --mutants` hunts them, too.
 const std::vector<absl::string_view>& Rare() {
   static const auto* const rare = new std::vector<absl::string_view>{
-      "export-unstaged",
+      "forget-fences",
       "keep-any-version",
-      "miss-servers-while-moving",
+      "remove-live-segment",
   };
   return *rare;
 }

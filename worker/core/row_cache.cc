@@ -15,7 +15,8 @@ constexpr size_t kKeysAhead = 8;  // Whose place in the index is fetched meanwhi
 }  // namespace
 
 bool RowCache::Usable(const Slot& slot, int64_t iteration) const {
-  return iteration <= slot.until || Planted(PlantedBug::kKeepStaleRow);
+  const int64_t until = slot.until + (Planted(PlantedBug::kKeepRowTooLong) ? 1 : 0);
+  return iteration <= until || Planted(PlantedBug::kKeepStaleRow);
 }
 
 float* RowCache::RowOf(int64_t slot) {
