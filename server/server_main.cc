@@ -186,6 +186,7 @@ ServerAgent::Options Daemon::TableOptions() {
       log_->ReopenFailed();
       return log_->Stored();
     };
+    options.logs = [this] { return log_->Logs(); };
   }
   options.unclaimed = collector_.get();
   options.source = source_.get();

@@ -78,8 +78,12 @@ void ServerAgent::Stop() {
 // read again.
 void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
   DropLife();
-  if (!options_.stored) return;
-  for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
+  if (options_.stored) {
+    for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
+  }
+  if (options_.logs) {
+    for (v1::KeptLog& log : options_.logs()) *request.add_logs() = std::move(log);
+  }
 }
 
 void ServerAgent::Registered(const v1::RegisterResponse& response) {
@@ -133,6 +137,10 @@ LogRecovery::Need ServerAgent::NeedOfNewLife() const {
 
 void ServerAgent::FillState(v1::SyncNodeRequest& request) {
   state_filled_ = options_.clock->Now();
+  // Not as soon as the answer is there: it may claim a log.
+  if (std::exchange(collect_unclaimed_, false) && options_.unclaimed != nullptr) {
+    options_.unclaimed->CollectDue();
+  }
   absl::MutexLock lock(&mutex_);
   for (const auto& [job, entry] : entries_) {
     v1::TableState* state = request.add_tables();
@@ -157,6 +165,7 @@ void ServerAgent::FillHeld(const Entry& entry, v1::TableState* state) {
   if (entry.checkpoint.state() != v1::CheckpointState::STATE_UNSPECIFIED) {
     *state->add_checkpoints() = entry.checkpoint;
   }
+  if (entry.desired.log_term() > 0) state->set_version_max(entry.job->version_max().value());
   const absl::Status failure = entry.job->failure();
   if (!failure.ok()) FillFailure(failure, state->mutable_failure());
 }
@@ -168,7 +177,16 @@ void ServerAgent::SyncAnswered(absl::Duration read_lease) {
     read_lease_ = until;
   }
   options_.jobs->SetReadLease(until);
-  if (options_.unclaimed != nullptr) options_.unclaimed->CollectDue();
+  collect_unclaimed_ = true;
+}
+
+// Before the routing table that comes with it. The log is claimed from now on.
+void ServerAgent::KeepRecord(const Entry& entry, const v1::TableAssignment& desired) {
+  if (options_.log == nullptr || desired.durability() != v1::LOG) return;
+  if (!IsUniqueId(desired.unique_id())) return;  // Refused when the tables are made.
+  options_.log->Identify(desired.job_id(), desired.unique_id());
+  if (desired.record().empty() || desired.record() == entry.desired.record()) return;
+  options_.log->KeepRecord(desired.job_id(), desired.record());
 }
 
 void ServerAgent::TakeDesired(const v1::SyncNodeResponse& response) {
@@ -178,7 +196,9 @@ void ServerAgent::TakeDesired(const v1::SyncNodeResponse& response) {
   {
     absl::MutexLock lock(&mutex_);
     for (auto it = entries_.begin(); it != entries_.end();) {
-      if (desired.contains(it->first)) {
+      const auto found = desired.find(it->first);
+      // A job that was taken up from another cluster may have the id of one that was here.
+      if (found != desired.end() && found->second->unique_id() == it->second.desired.unique_id()) {
         ++it;
         continue;
       }
@@ -193,6 +213,7 @@ void ServerAgent::TakeDesired(const v1::SyncNodeResponse& response) {
       const bool again =
           entry.stage == Stage::kFailed && HaveOtherSources(entry.desired, *assignment);
       if (again) entry = Entry();
+      KeepRecord(entry, *assignment);
       entry.desired = *assignment;
       if (is_new || again) entry.id = next_id_++;
       Progress(entry, &work);

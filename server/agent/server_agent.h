@@ -60,6 +60,7 @@ class ServerAgent final : public NodeHandler {
     ShardDevice* device = nullptr;         // Null: dense shards are the host's.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
+    std::function<std::vector<v1::KeptLog>()> logs;        // All that there are. Likewise.
     // What becomes of logs that no living job needs. Null: they stay.
     UnclaimedLogs* unclaimed = nullptr;
     TableSource* source = nullptr;          // Null: nothing can be restored.
@@ -122,6 +123,8 @@ class ServerAgent final : public NodeHandler {
   };
 
   void DropLife() ABSL_LOCKS_EXCLUDED(mutex_);  // With all that it holds.
+  void KeepRecord(const Entry& entry, const v1::TableAssignment& desired)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Decides what an entry needs next: shards, a routing table, a capture.
   void Progress(Entry& entry, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Perform(Work work);
@@ -154,7 +157,8 @@ class ServerAgent final : public NodeHandler {
   const std::shared_ptr<Handle> handle_;  // Shared with callbacks of the checkpoint sink.
 
   // The node agent's thread only.
-  Instant state_filled_;  // When the last request was filled in.
+  Instant state_filled_;            // When the last request was filled in.
+  bool collect_unclaimed_ = false;  // A sync was answered since that was done last.
 
   mutable absl::Mutex mutex_;
   absl::CondVar ordered_;

@@ -318,6 +318,72 @@ TEST_CASE("Server agent: a job with a log is taken up again by the next life", "
   CHECK(node.memory.logs.empty());  // The job is over.
 }
 
+TEST_CASE("Server agent: the record of a job with a log is kept before its tables are made",
+          "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  assignment.set_unique_id("aa-1");
+  assignment.set_record("first");
+  node.Take(assignment);
+  CHECK(node.memory.records.empty());  // It has no log.
+  node.agent.TakeDesired(Desired(std::nullopt));
+  assignment.set_durability(v1::LOG);
+  CHECK_FALSE(node.Take(assignment).has_version_max());
+  CHECK(node.memory.identified.at("lenet-1") == "aa-1");
+  node.Take(assignment);  // Nothing new.
+  assignment.set_record("second");
+  node.Take(assignment);
+  assignment.clear_record();
+  node.Take(assignment);
+  CHECK(node.memory.records == std::vector<std::string>{"lenet-1 first", "lenet-1 second"});
+}
+
+TEST_CASE("Server agent: of shards from a log the highest version is told", "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  assignment.set_durability(v1::LOG);
+  node.Take(assignment);
+  node.Push(1, 1);
+  node.Push(1, 2);
+  node.agent.Restarted("server-1", Incarnation(2));
+  *assignment.mutable_routing() = TestRouting(2, "server-1", 2);
+  assignment.mutable_routing()->mutable_servers(0)->set_incarnation(2);
+  assignment.set_log_term(2);
+  const v1::TableState state = node.Take(assignment);
+  REQUIRE(state.has_version_max());
+  CHECK(state.version_max() == 2);
+}
+
+TEST_CASE("Server agent: a job of the same id that is another one takes nothing over", "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  assignment.set_durability(v1::LOG);
+  assignment.set_unique_id("aa-1");
+  node.Take(assignment);
+  node.Push(1, 1);
+  CHECK(node.memory.logs.begin()->second.records.size() == 1);
+  assignment.set_unique_id("bb-2");
+  CHECK_FALSE(node.Take(assignment).has_failure());
+  CHECK(node.memory.identified.at("lenet-1") == "bb-2");
+  CHECK(node.memory.logs.begin()->second.records.empty());
+}
+
+TEST_CASE("Server agent: logs and their records are registered with", "[server]") {
+  HeldJobs jobs;
+  ServerAgent::Options options;
+  options.jobs = &jobs;
+  options.logs = [] {
+    v1::KeptLog log;
+    log.set_unique_id("aa-1");
+    return std::vector<v1::KeptLog>{log};
+  };
+  ServerAgent agent(options);
+  v1::RegisterRequest request;
+  agent.FillRegistration(request);
+  REQUIRE(request.logs_size() == 1);
+  CHECK(request.logs(0).unique_id() == "aa-1");
+}
+
 TEST_CASE("Server agent: a log that is asked for and not there is the job's failure", "[server]") {
   HeldJobs jobs;
   ManualClock clock;

@@ -64,7 +64,7 @@ class UnclaimedLogs {
   virtual ~UnclaimedLogs() = default;
   // The unique ids of all jobs that may need their logs, at the beginning of a life.
   virtual void OnLiving(const absl::btree_set<std::string>& living) = 0;
-  // Called with each answered sync: removes those whose time is over. Must not wait.
+  // Called after each answered sync: removes those whose time is over. Must not wait.
   virtual void CollectDue() = 0;
 };
 

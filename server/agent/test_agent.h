@@ -93,6 +93,12 @@ class MemorySource final : public TableSource, public CheckpointSink, public Rec
     logs.at(shard).records.push_back(std::move(record));
   }
   void Continue(const JobId&, const ShardKey&, Term, Position) override {}
+  void KeepRecord(const JobId& job, const std::string& record) override {
+    records.push_back(job + " " + record);
+  }
+  void Identify(const JobId& job, const std::string& unique_id) override {
+    identified[job] = unique_id;
+  }
   void Forget(const JobId&, const ShardKey& shard) override { logs.erase(shard); }
   void ForgetJob(const JobId&) override { logs.clear(); }
 
@@ -102,6 +108,8 @@ class MemorySource final : public TableSource, public CheckpointSink, public Rec
   };
   std::map<std::pair<std::string, ShardKey>, v1::ShardSnapshot> checkpoints;
   std::map<ShardKey, Log> logs;
+  std::vector<std::string> records;  // "<job> <record>" of each that was to be kept.
+  std::map<JobId, std::string> identified;
   std::function<void()> on_read;  // Before each part of a checkpoint.
   Done written;
 };

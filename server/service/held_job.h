@@ -204,6 +204,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // a log.
   bool logs_begun() const;
   Generation membership_generation() const;
+  Version version_max() const;  // Of the shards whose primary is here; 0: there is none.
   v1::RoutingTable routing() const;
   absl::Status failure() const;
   std::vector<HeldShard> shards() const;                // Whose primary is here. Ordered by key.

@@ -310,6 +310,15 @@ Generation HeldJob::membership_generation() const {
   return membership_.generation;
 }
 
+Version HeldJob::version_max() const {
+  absl::MutexLock lock(&mutex_);
+  Version highest;
+  for (const auto& [key, link] : links_) {
+    if (link->is_primary()) highest = std::max(highest, tables_.Find(key)->core().version());
+  }
+  return highest;
+}
+
 v1::RoutingTable HeldJob::routing() const {
   absl::MutexLock lock(&mutex_);
   return routing_;

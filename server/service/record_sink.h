@@ -36,6 +36,9 @@ class RecordSink {
   // What follows of the job is of the one with this unique id (proto/scheduler.proto). One that
   // keeps logs longer than jobs live must not take another's log for this one's.
   virtual void Identify(const JobId& /*job*/, const std::string& /*unique_id*/) {}
+  // What the scheduler has said last of where the job stands (TableAssignment.record): it is
+  // durable before anything that follows.
+  virtual void KeepRecord(const JobId& /*job*/, const std::string& /*record*/) {}
   // The shard's state at snapshot->position() of `term`, and the rows of a bucket, which are read
   // when their turn comes. If that is kAborted the shard is held no more, or was made anew: what
   // comes of it up to the next Begin or Forget counts no more.

@@ -44,8 +44,10 @@ void LogCollector::OnLiving(const absl::btree_set<std::string>& living) {
     }
     const absl::Time since = UnclaimedSince(log.name);
     unclaimed_[log.name] = since;
-    LogWarning({}, "log {}: the scheduler knows no living job of it; it is removed at {}", log.name,
-               absl::FormatTime(since + options_.grace));
+    LogWarning({},
+               "log {}: the scheduler knows no living job of it; it is removed at {} (`capstan job "
+               "recover` takes up jobs whose scheduler has lost its store)",
+               log.name, absl::FormatTime(since + options_.grace));
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/observability/log.h"
 #include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "server/storage/kept_record.h"
 
 namespace capstan::server {
 
@@ -130,6 +132,29 @@ std::vector<ServerLog::LogName> ServerLog::Names() const {
   return names;
 }
 
+std::vector<v1::KeptLog> ServerLog::Logs() const {
+  std::vector<v1::KeptLog> logs;
+  size_t bytes = 0;
+  for (const LogName& name : Names()) {
+    if (logs.size() == kLogsToldMax) break;
+    v1::KeptLog& log = logs.emplace_back();
+    log.set_job_id(name.name.substr(0, name.name.find(kUniqueIdMark)));
+    log.set_unique_id(name.unique_id);
+    absl::StatusOr<std::string> record = ReadKeptRecord(*options_.disk, FolderOf(name.name));
+    if (!record.ok() && !absl::IsNotFound(record.status())) {
+      log.set_damage(std::string(record.status().message()));
+    }
+    if (record.ok() && bytes + record->size() <= kRecordBytesToldMax) {
+      bytes += record->size();
+      log.set_record(*std::move(record));
+    }
+    const std::shared_ptr<Job> job = Find(name.name);
+    const absl::MutexLock lock(&job->mutex);
+    if (!job->failure.ok()) log.set_damage(std::string(job->failure.message()));
+  }
+  return logs;
+}
+
 void ServerLog::BeginLife(Incarnation life) {
   const absl::MutexLock lock(&mutex_);
   life_ = life;
@@ -183,6 +208,11 @@ void ServerLog::Identify(const JobId& job, const std::string& unique_id) {
   const absl::MutexLock lock(&mutex_);
   unique_ids_[job] = unique_id;
   identified_.insert(LogNameOf(job, unique_id));
+}
+
+void ServerLog::KeepRecord(const JobId& job, const std::string& record) {
+  const int64_t bytes = static_cast<int64_t>(record.size());
+  Enqueue({.kind = Entry::Kind::kKeepRecord, .job = job, .bytes = bytes, .kept = record});
 }
 
 void ServerLog::Remove(const std::string& name) {
@@ -343,8 +373,14 @@ absl::Status ServerLog::WriteEntry(const Entry& entry, Job& job, Reached& writte
     job.failure = absl::OkStatus();
     job.gone.clear();
     job.lent.clear();
+    job.kept.clear();
     written.clear();
     return JobLog::Remove(*options_.disk, folder);
+  }
+  if (entry.kind == Entry::Kind::kKeepRecord) {
+    job.kept = entry.kept;
+    WriteRecord(folder, job.kept);
+    return absl::OkStatus();
   }
   if (job.log == nullptr) {
     if (entry.kind == Entry::Kind::kContinue && job.failure.ok()) {
@@ -354,6 +390,7 @@ absl::Status ServerLog::WriteEntry(const Entry& entry, Job& job, Reached& writte
     // A log that could not be read gives way to the new one.
     if (!job.failure.ok()) CAPSTAN_RETURN_IF_ERROR(JobLog::Remove(*options_.disk, folder));
     CAPSTAN_ASSIGN_OR_RETURN(job.log, JobLog::Open(options_.disk, folder, options_.job));
+    if (!job.failure.ok() && !job.kept.empty()) WriteRecord(folder, job.kept);
     job.failure = absl::OkStatus();
   }
   if (!job.failure.ok()) return job.failure;
@@ -379,6 +416,13 @@ absl::Status ServerLog::WriteEntry(const Entry& entry, Job& job, Reached& writte
   job.log->Append(entry.shard, entry.term, *entry.record);
   written[entry.shard] = {entry.term, Position(entry.record->position())};
   return absl::OkStatus();
+}
+
+void ServerLog::WriteRecord(const std::string& folder, const std::string& record) {
+  absl::Status status = options_.disk->MakeFolder(folder);
+  if (status.ok()) status = WriteKeptRecord(*options_.disk, folder, record);
+  if (status.ok()) return;
+  LogWarning({}, "the record of where a job stands is not kept: {}", std::string(status.message()));
 }
 
 absl::Status ServerLog::WriteBegin(const Entry& entry, Job& job, Reached& written) {

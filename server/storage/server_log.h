@@ -77,6 +77,12 @@ class ServerLog final : public RecordSink {
   // a shard anew.
   std::vector<std::pair<std::string, absl::Status>> Unreadable() const;
 
+  // Logs in all that Logs tells of, and bytes of their records: what is beyond goes without.
+  static constexpr size_t kLogsToldMax = 1000;
+  static constexpr size_t kRecordBytesToldMax = size_t{16} << 20;
+  // Likewise of the logs themselves, each with the record that is kept beside it.
+  std::vector<v1::KeptLog> Logs() const;
+
   struct LogName {
     std::string name;       // Of its folder.
     std::string unique_id;  // Of its job.
@@ -95,6 +101,8 @@ class ServerLog final : public RecordSink {
   // Jobs that were identified before are held no more.
   void BeginLife(Incarnation life) override;
   void Identify(const JobId& job, const std::string& unique_id) override;
+  // One that cannot be written is logged; the log goes on.
+  void KeepRecord(const JobId& job, const std::string& record) override;
   void Begin(const JobId& job, const ShardKey& shard, Term term,
              std::shared_ptr<const v1::ShardSnapshot> snapshot,
              std::shared_ptr<CapturedRows> rows) override;
@@ -105,8 +113,8 @@ class ServerLog final : public RecordSink {
   void ForgetJob(const JobId& job) override;
 
  private:
-  struct Entry {  // One of the five calls.
-    enum class Kind { kBegin, kAppend, kContinue, kForget, kForgetJob };
+  struct Entry {  // One of the six calls.
+    enum class Kind { kBegin, kAppend, kContinue, kForget, kForgetJob, kKeepRecord };
     Kind kind = Kind::kBegin;
     JobId job;
     std::string log = {};  // Its name.
@@ -118,6 +126,7 @@ class ServerLog final : public RecordSink {
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
     Incarnation life = {};  // In which the call was made.
+    std::string kept = {};  // kKeepRecord.
   };
   struct Job {
     mutable absl::Mutex mutex;
@@ -125,6 +134,7 @@ class ServerLog final : public RecordSink {
     absl::Status failure ABSL_GUARDED_BY(mutex);
     // Shards whose last Begin was of rows that were there no more: what follows it counts no more.
     absl::btree_set<ShardKey> gone ABSL_GUARDED_BY(mutex);
+    std::string kept ABSL_GUARDED_BY(mutex);  // The newest record since this process started.
     // What the log's batch was lent.
     std::vector<std::shared_ptr<const v1::ShardSnapshot>> lent ABSL_GUARDED_BY(mutex);
   };
@@ -141,6 +151,7 @@ class ServerLog final : public RecordSink {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   absl::Status WriteEntry(const Entry& entry, Job& job, Reached& reached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
+  void WriteRecord(const std::string& folder, const std::string& record);
   // Begins the shard with all its rows, read now. Errors: those of reading them but kAborted.
   static absl::Status WriteBegin(const Entry& entry, Job& job, Reached& reached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);

@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/sim_disk.h"
+#include "common/storage/write_durably.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 #include "server/storage/log_story.h"
@@ -71,6 +72,15 @@ struct Fixture {
                                     shard.position()));
     }
     return stored;
+  }
+  // "<job> <unique id> <record>[ <damage>]" of each.
+  std::vector<std::string> Logs() {
+    std::vector<std::string> logs;
+    for (const v1::KeptLog& kept : log->Logs()) {
+      logs.push_back(absl::StrCat(kept.job_id(), " ", kept.unique_id(), " ", kept.record(),
+                                  kept.damage().empty() ? "" : " ", kept.damage()));
+    }
+    return logs;
   }
   std::vector<std::string> Logged() { return std::exchange(logged, {}); }
 
@@ -233,6 +243,49 @@ TEST_CASE("ServerLog: a later job of the same id meets no log but its own (issue
   f.RunTasks();
   CHECK(f.Stored() == Strings{"job-1/0 3:7"});
   CHECK(f.disk.List("logs").value() == Strings{"job-1.aa-1"});
+}
+
+TEST_CASE("ServerLog: the record of where a job stands is kept beside its log (issue 20)",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Identify("job-1", "aa-1");
+  f.log->KeepRecord("job-1", "first");
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+  f.RunTasks();
+  CHECK(f.Logs() == Strings{"job-1 aa-1 first"});
+  f.log->KeepRecord("job-1", "second");
+  f.RunTasks();
+  f.Open();
+  CHECK(f.Logs() == Strings{"job-1 aa-1 second"});
+  CHECK(f.Stored() == Strings{"job-1/0 1:0"});
+  SECTION("it goes with the log") {
+    f.log->Identify("job-1", "aa-1");
+    f.log->ForgetJob("job-1");
+    f.RunTasks();
+    CHECK(f.Logs().empty());
+    CHECK(f.disk.List("logs/job-1.aa-1").status().code() == absl::StatusCode::kNotFound);
+  }
+  SECTION("damage to it is told") {
+    REQUIRE_OK(WriteDurably(f.disk, "logs/job-1.aa-1/record", {"CAPREC01 no record"}));
+    CHECK(f.Logs() == Strings{"job-1 aa-1  logs/job-1.aa-1/record: 18 bytes that are no record "
+                              "with its checksum"});
+  }
+  SECTION("damage to the log is told, and the record stays beside a log that is begun anew") {
+    const std::string segment = "logs/job-1.aa-1/" + f.disk.List("logs/job-1.aa-1")->back();
+    REQUIRE_OK_AND_ASSIGN(std::string bytes, f.disk.Read(segment, 10'000));
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    REQUIRE_OK(WriteDurably(f.disk, segment, {bytes}));
+    f.Open();
+    const std::vector<std::string> told = f.Logs();
+    REQUIRE(told.size() == 1);
+    CHECK_THAT(told[0], Catch::StartsWith("job-1 aa-1 second " + segment));
+    f.log->Identify("job-1", "aa-1");
+    f.log->KeepRecord("job-1", "third");
+    f.log->Begin("job-1", kA, Term(2), Snapshot(3), nullptr);
+    f.RunTasks();
+    CHECK(f.Logs() == Strings{"job-1 aa-1 third"});
+  }
 }
 
 TEST_CASE("ServerLog: a log that cannot be listed is told, not passed over (issue 20)",
