@@ -83,6 +83,18 @@ void Log(const JobSubmitted& e) { LogInfo({.job = e.job}, "submitted"); }
 void Log(const JobStarted& e) {
   LogInfo({.job = e.job}, "started on {}", absl::StrJoin(e.servers, ", "));
 }
+void Log(const JobAdopted& e) {
+  LogWarning(
+      {.job = e.job},
+      "taken up from its logs, as a job of cluster {}; where it stood was recorded {} before",
+      e.cluster, DurationText(e.record_age));
+}
+void Log(const TrainedTwice& e) {
+  LogWarning({.job = e.job},
+             "at most {} batches that the model has already are trained once more: they came after "
+             "the record",
+             e.batches_max);
+}
 void Log(const PhaseStarted& e) {
   LogInfo({.job = e.job}, "{} (epoch {})", PhaseText(e.phase), e.epoch.value() + 1);
 }
@@ -211,6 +223,7 @@ void EventRecorder::WriteFiles(const RecordedEvent& recorded) {
   };
   std::visit(
       Overloaded{[&](const JobStarted&) { write_status(); },
+                 [&](const JobAdopted&) { write_status(); },
                  [&](const Report& report) { Warn(id, output->Add(report, recorded.unix_ms)); },
                  [&](const EpochDone& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
                  [&](const JobEnded&) {

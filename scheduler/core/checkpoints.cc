@@ -38,6 +38,12 @@ Checkpoints::Checkpoints(const JobPlan& plan)
 
 // ---------------------------------------------------------------- when
 
+void Checkpoints::SkipTo(CheckpointId floor) {
+  if (floor <= last_begun_ || !IsIdle()) return;
+  last_begun_ = floor;
+  ++changes_;
+}
+
 void Checkpoints::StartClock(int64_t steps, Instant now) {
   due_steps_ = every_steps_ > 0 ? steps + every_steps_ : kNever;
   due_at_ = every_ > absl::ZeroDuration() ? now + every_ : Instant::InfiniteFuture();

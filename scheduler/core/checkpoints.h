@@ -78,6 +78,7 @@ class Checkpoints {
   explicit Checkpoints(const JobPlan& plan);
 
   // ---- when
+  void SkipTo(CheckpointId floor);              // Ids up to there are given out already.
   void StartClock(int64_t steps, Instant now);  // Training begins: what is counted starts here.
   void Ask();                                   // For one as soon as the job can be quiet.
   // A reader wants a snapshot, likewise. Asking twice is asking once.

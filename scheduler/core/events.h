@@ -117,6 +117,20 @@ struct JobStarted {
   std::vector<NodeId> servers;
 };
 
+// This scheduler has taken up a job of another cluster, from its logs.
+struct JobAdopted {
+  JobId job;
+  std::string cluster;  // That the job is of.
+  absl::Duration record_age;
+};
+
+// Of a job that was taken up, and is not BSP: its record did not know of all batches that the logs
+// have.
+struct TrainedTwice {
+  JobId job;
+  int64_t batches_max = 0;  // That are trained once more.
+};
+
 struct PhaseStarted {
   JobId job;
   JobPhase phase = JobPhase::kPlacing;
@@ -230,9 +244,9 @@ struct JobLeft {
 
 using Event = std::variant<NodeJoined, NodeDied, ServerLost, ServerReturned, ServerFailed, LinkDied,
                            SchedulerStalled, SchedulerIsolated, IsolationEnded, JobSubmitted,
-                           JobStarted, PhaseStarted, RoutingChanged, TaskPlaced, TaskDied, Report,
-                           EpochDone, CheckpointEnded, SnapshotTaken, WentBack, ModelLeftToTask,
-                           ModelKept, JobEnded, JobLeft>;
+                           JobStarted, JobAdopted, TrainedTwice, PhaseStarted, RoutingChanged,
+                           TaskPlaced, TaskDied, Report, EpochDone, CheckpointEnded, SnapshotTaken,
+                           WentBack, ModelLeftToTask, ModelKept, JobEnded, JobLeft>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/time/duration_text.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -37,6 +38,25 @@ void Notice(const ServerFailed& e, std::vector<JobEvent>& out) {
 
 void Notice(const ServerReturned& e, std::vector<JobEvent>& out) {
   out.push_back({JobEventKind::kServerJoined, e.node, "it is back", {}, {}});
+}
+
+void Notice(const JobAdopted& e, std::vector<JobEvent>& out) {
+  out.push_back(
+      {JobEventKind::kRecovered,
+       {},
+       absl::StrCat("taken up from its logs, as a job of cluster ", e.cluster,
+                    "; where it stood was recorded ", DurationText(e.record_age), " before"),
+       {},
+       {}});
+}
+
+void Notice(const TrainedTwice& e, std::vector<JobEvent>& out) {
+  out.push_back({JobEventKind::kRecovered,
+                 {},
+                 absl::StrCat("at most ", e.batches_max, " batches that the model has already are ",
+                              "trained once more: they came after the record"),
+                 {},
+                 {}});
 }
 
 void Notice(const RoutingChanged& e, std::vector<JobEvent>& out) {

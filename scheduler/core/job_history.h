@@ -32,6 +32,7 @@ enum class JobEventKind {
   kModelKept,
   kServerJoined,
   kShardsMoved,
+  kRecovered,
 };
 
 struct JobEvent {

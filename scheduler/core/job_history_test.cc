@@ -62,6 +62,18 @@ TEST_CASE("Job history: replicas are there again only after some were missing",
   CHECK(history.events().size() == 2);
 }
 
+TEST_CASE("Job history: a job that was taken up says from where, and what may be repeated",
+          "[scheduler][core]") {
+  const JobEvent adopted = Only(JobAdopted{"job-1", "0a1b", absl::Seconds(3)});
+  CHECK(adopted.kind == JobEventKind::kRecovered);
+  CHECK(adopted.text ==
+        "taken up from its logs, as a job of cluster 0a1b; where it stood was "
+        "recorded 3.0 s before");
+  const JobEvent repeated = Only(TrainedTwice{"job-1", 12});
+  CHECK(repeated.kind == JobEventKind::kRecovered);
+  CHECK_THAT(repeated.text, Catch::StartsWith("at most 12 batches"));
+}
+
 TEST_CASE("Job history: a full disk is told from other failures of servers and checkpoints",
           "[scheduler][core]") {
   const std::string full = "cannot write /logs/wal-3: No space left on device";

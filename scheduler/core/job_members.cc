@@ -69,6 +69,13 @@ void JobMembers::Fence(Incarnation floor, Instant now) {
   Changed(now);
 }
 
+void JobMembers::Adopt(Instant now) {
+  applied_.clear();
+  work_.clear();
+  membership_.generation = Generation(membership_.generation.value() + kGenerationsPerAdoption);
+  Changed(now);
+}
+
 void JobMembers::Activate(Rank rank, Iteration start_iteration, Instant now) {
   Member* member = Find(rank);
   member->active = true;

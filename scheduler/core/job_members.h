@@ -43,6 +43,9 @@ class JobMembers {
            Instant now);  // Replaces an earlier life of the rank.
   void Remove(Rank rank, Instant now);
   void Fence(Incarnation floor, Instant now);  // No life below it counts any more.
+  // The job was another cluster's: no server has applied anything, and generations begin above all
+  // that may have been made since.
+  void Adopt(Instant now);
   void Activate(Rank rank, Iteration start_iteration, Instant now);  // REQUIRES: MayActivate(rank).
   void Deactivate(Rank rank, Instant now);                           // No effect if not active.
 

@@ -101,7 +101,7 @@ absl::Status JobRun::ValidateReport(const TaskReport& report) const {
     if (count < 0) return OutOfRange(report.task, "staleness_counts", count);
   }
   for (const SlotReport& slot : report.slots) {
-    if (slot_leases_) CAPSTAN_RETURN_IF_ERROR(slot_leases_->Validate(slot.slot, slot.done));
+    if (slot_leases_) CAPSTAN_RETURN_IF_ERROR(slot_leases_->Validate(slot.slot, DoneOf(slot)));
   }
   for (const SampleReport& sample : report.samples) {
     if (sample_leases_) CAPSTAN_RETURN_IF_ERROR(sample_leases_->Validate(sample));
@@ -141,6 +141,12 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
   return absl::OkStatus();
 }
 
+// Servers tell tasks of iterations that are past. Of a job that was taken up these may lie beyond
+// the epoch that its record is of: what is beyond counts when that epoch's turn comes.
+Iteration JobRun::DoneOf(const SlotReport& slot) const {
+  return behind_tables_ ? std::min(slot.done, slot_leases_->end()) : slot.done;
+}
+
 bool JobRun::EndIfAhead(const std::string& who, absl::string_view what, Generation seen,
                         Generation ours, Instant now, Events& events) {
   if (seen <= ours) return false;
@@ -174,7 +180,7 @@ bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   task.activity = report.activity;
   // The reports were validated: they cannot fail.
   for (const SlotReport& slot : report.slots) {
-    if (slot_leases_) slot_leases_->Report(slot.slot, slot.done).IgnoreError();
+    if (slot_leases_) slot_leases_->Report(slot.slot, DoneOf(slot)).IgnoreError();
   }
   const int64_t positions = sample_leases_ ? sample_leases_->positions_done() : 0;
   for (const SampleReport& sample : report.samples) {

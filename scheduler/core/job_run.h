@@ -137,6 +137,11 @@ class JobRun {
   // Writes the model that is kept into `folder`; empty: where it was to be.
   // Errors: kFailedPrecondition  none is kept.
   absl::Status AskExport(const std::string& folder, Instant now, Events& events);
+  // The job was another cluster's, and is given to this one as it was recorded last: its servers
+  // and tasks are gone, and shards are read from the logs of servers that join. REQUIRES: !ended().
+  // `first_life`: below it are all lives of its tasks. `floor`: of its checkpoints, the highest.
+  void Adopt(const std::string& cluster, Incarnation first_life, CheckpointId floor, Instant now,
+             Events& events);
   void Stop(Instant now, Events& events);
   // Stops once a checkpoint is complete and the model is written. If that checkpoint is given up
   // the job goes on. The id that it will have; a repetition is the same question.
@@ -206,7 +211,7 @@ class JobRun {
             last_death_, revision_, desired_version_, decisions_, membership_seen_, begins_at_,
             restore_, checkpoints_, pausing_, after_checkpoint_, segment_margin_, order_seen_,
             shards_, recovery_, server_deaths_, trained_, beginnings_, kept_model_, export_to_,
-            stops_after_);
+            stops_after_, adopted_, behind_tables_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -307,6 +312,8 @@ class JobRun {
   void TakeRouting(Instant now, Events& events);
   void BeginRecovery(Instant now, Events& events);
   void Recover(Instant now, Events& events);
+  void NoteAdopted(Events& events);
+  Iteration DoneOf(const SlotReport& slot) const;  // REQUIRES: slot_leases_.
   void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
   bool WaitsForLog() const { return plan_.log && trained_; }
   // While no task has told of work that is done, beginning anew loses nothing. Where work may have
@@ -399,6 +406,17 @@ class JobRun {
     }
   };
   std::optional<Recovery> recovery_;
+  // Not BSP, and taken up from another cluster: until its shards are held again.
+  struct Adopted {
+    int64_t batches = 0;  // That the record knows of.
+    Version version;      // The highest that a server has told of.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(batches, version);
+    }
+  };
+  std::optional<Adopted> adopted_;
+  bool behind_tables_ = false;  // It was taken up, from a record that its tables may be ahead of.
   Instant begin_at_ = Instant::InfiniteFuture();        // It goes back no earlier.
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
   bool trained_ = false;  // Work was leased: the values are more than those it began with.

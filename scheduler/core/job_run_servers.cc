@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -92,6 +93,41 @@ void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& 
   Advance(now, events);
 }
 
+void JobRun::Adopt(const std::string& cluster, Incarnation first_life, CheckpointId floor,
+                   Instant now, Events& events) {
+  Restored(now, absl::ZeroDuration());
+  if (plan_.mode != Mode::kBsp) {
+    const bool begins = phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting;
+    adopted_ = Adopted{.batches = begins && restore_ ? restore_->at.iteration.value()
+                                                     : IterationNow()};
+  }
+  trained_ = true;  // Perhaps after the record: the logs tell.
+  behind_tables_ = true;
+  checkpoints_.Abandon(absl::StrCat("its servers were of cluster ", cluster));
+  checkpoints_.SkipTo(floor);
+  absl::btree_set<NodeId> nodes;
+  for (const ServerRef& server : routing_->servers) nodes.insert(server.node);
+  for (const Task& task : tasks_.all()) {
+    if (task.placed()) nodes.insert(task.node);
+  }
+  std::vector<DeadNode> gone;
+  for (const NodeId& node : nodes) {
+    gone.push_back({node, absl::StrCat("it was of cluster ", cluster), now});
+  }
+  shards_.Adopt(now);
+  members_.Adopt(now);
+  members_.Fence(first_life, now);
+  Events happened;
+  OnNodesDied(gone, now, happened);
+  for (Event& event : happened) {
+    // That all of the other cluster is gone is no news.
+    if (std::holds_alternative<ServerLost>(event) || std::holds_alternative<TaskDied>(event)) {
+      continue;
+    }
+    events.push_back(std::move(event));
+  }
+}
+
 void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored,
                             bool draining, Instant now, Events& events) {
   if (ended()) return;
@@ -149,6 +185,9 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
     End(JobState::kFailed,
         {report.failure.reason, absl::StrCat(server, ": ", report.failure.message)}, now, events);
     return;
+  }
+  if (adopted_ && report.version_max) {
+    adopted_->version = std::max(adopted_->version, *report.version_max);
   }
   shards_.OnTableReport(server, report);
   members_.Acknowledge(server, report.routing, report.membership);
@@ -212,8 +251,18 @@ void JobRun::SettleShards(Instant now, Events& events) {
     if (!ended()) Recover(now, events);
   } else if (recovery_ && members_.tables_ready()) {
     recovery_.reset();
+    NoteAdopted(events);
     SetPhase(phase_, events);
   }
+}
+
+// A push that had reached one shard counts as a batch that the model has.
+void JobRun::NoteAdopted(Events& events) {
+  if (!adopted_) return;
+  const int64_t batches = adopted_->version.value() - adopted_->batches;
+  if (batches > 0) events.push_back(TrainedTwice{plan_.id, batches});
+  adopted_.reset();
+  ++decisions_;
 }
 
 void JobRun::TakeRouting(Instant now, Events& events) {

@@ -97,6 +97,10 @@ struct Member {
   }
 };
 
+// A scheduler that takes up a job of another cluster begins so many generations above the record
+// that it has of it: more than can have been made since.
+inline constexpr uint64_t kGenerationsPerAdoption = uint64_t{1} << 32;
+
 // The workers that a job's consistency rule counts; ordered by rank.
 struct JobMembership {
   Generation generation;
@@ -211,6 +215,8 @@ struct TableReport {
   std::vector<CheckpointReport> checkpoints = {};
   std::optional<Making> making = {};
   bool logs_begun = false;  // Of shards whose primary is here, durably, by this life of it.
+  // Of those shards the highest; nothing if none of them was read from a log.
+  std::optional<Version> version_max = {};
 };
 
 struct TaskExit {
@@ -260,6 +266,9 @@ struct TableAssignment {
   JobMembership membership;
   RestoreSource restore = {};
   CheckpointOrder checkpoint = {};
+  // Grows with each record of the job that its servers are to keep (scheduler/store/job_record.h).
+  // 0: they keep none.
+  uint64_t record = 0;
 };
 
 // The GPUs of a task's worker that are the task's own.

@@ -67,6 +67,18 @@ struct Actions {
   size_t events_noted = 0;  // Of those, in the histories of their jobs. The core's own.
 };
 
+// What the shell knows of a job of another cluster that was loaded (SchedulerCore::Adopt).
+struct Adoption {
+  JobId job;
+  std::string cluster;        // That the job is of.
+  absl::Duration record_age;  // Since it was recorded where the job stands.
+  // What the logs of servers hold of it, as they registered with them. Those that are dead by now
+  // are passed over.
+  absl::btree_map<NodeId, std::vector<StoredShard>> stored;
+  CheckpointId checkpoint_floor;  // The highest that is in its folder.
+  bool only_check = false;        // Says whether it could be taken up, and forgets it.
+};
+
 class SchedulerCore {
  public:
   struct Options {
@@ -88,7 +100,12 @@ class SchedulerCore {
         10000;  // Held GetJob, DrainNode, and SaveCheckpoint with OpenSnapshot calls, each.
     // Progress that tasks would report again is written this often, if nothing else is.
     absl::Duration progress_interval = absl::Seconds(1);
+    // Servers keep a record of where a job with a log stands beside the log. A new one is sent with
+    // each new routing table, else no more often than this, and kRecordIntervalPerShard for each
+    // shard: it comes with the whole table. By default none is.
+    absl::Duration record_interval = absl::InfiniteDuration();
   };
+  static constexpr absl::Duration kRecordIntervalPerShard = absl::Milliseconds(1);
   explicit SchedulerCore(const Options& options);
 
   // ---- daemons
@@ -115,6 +132,17 @@ class SchedulerCore {
   //         kResourceExhausted   too many jobs wait.
   absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
                          const std::optional<RestoreFrom>& restore = std::nullopt);
+  // Whether a job of another cluster may be loaded (LoadJob) and taken up (Adopt).
+  // Errors: kAlreadyExists       its id is taken.
+  //         kFailedPrecondition  a job that has not ended writes into the same folders.
+  absl::Status MayAdopt(const JobPlan& plan, Instant now) const;
+  // Takes up a job that was loaded, as of another cluster: it goes on from the logs of the servers
+  // that live here. REQUIRES: MayAdopt was ok, and LoadJob since.
+  // Errors (the job is not known any more, nothing else has changed):
+  //         kFailedPrecondition  it does not run; its shards are not all in logs here; no worker
+  //                              could run its tasks. Says what is missing.
+  absl::Status Adopt(const Adoption& from, Instant now, Actions& actions);
+  void Unload(const JobId& job) { jobs_.erase(job); }  // As LoadJob has left it.
   // The job that a submission of this name has made, however often it comes. Null: none is known.
   const JobId* JobOfSubmission(uint64_t submission_id) const;
   // What the cluster lacks that `job` needs, even if nothing else ran. Empty: nothing, or the job
@@ -191,6 +219,9 @@ class SchedulerCore {
   bool HasJob(const JobId& job) const { return jobs_.contains(job); }
   // The checkpoint that a job began with. Null: none, or there is no such job.
   const RestoreFrom* BeganWith(const JobId& job) const;
+  // REQUIRES: HasJob(job).
+  const std::string& UniqueIdOf(const JobId& job) const { return jobs_.at(job).plan.unique_id; }
+  uint64_t RecordOf(const JobId& job) const { return jobs_.at(job).record; }  // As TableAssignment.
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
@@ -200,9 +231,10 @@ class SchedulerCore {
   template <typename Archive>
   void SaveJob(const JobId& job, Archive& archive) const;  // REQUIRES: HasJob(job).
   // `routing`: the job's table as it was saved; null: none was.
-  // Errors: kDataLoss  the job runs and there is no table.
+  // Errors: kDataLoss  it is another job's, or known already; it runs and there is no table.
   template <typename Archive>
-  absl::Status LoadJob(std::shared_ptr<const Routing> routing, Instant now, Archive& archive);
+  absl::Status LoadJob(const JobId& job, std::shared_ptr<const Routing> routing, Instant now,
+                       Archive& archive);
   // After loading all, before anything else: the live get their whole time again, nothing is held.
   void Restored(Instant now, Actions& actions);
 
@@ -226,6 +258,11 @@ class SchedulerCore {
     Generation written_routing;
     Instant written_at;
 
+    // Of run, as its servers were to keep it last. 0: not in this life of the scheduler.
+    uint64_t record = 0;
+    Generation record_routing;
+    Instant record_at;
+
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(number, submitted, stopped, stopped_at, told_revision, restore, history);
@@ -233,8 +270,8 @@ class SchedulerCore {
   };
   // What a node should hold, in short; the reply spells it out.
   struct Desired {
-    // Job, routing, membership, checkpoint.
-    std::vector<std::tuple<JobId, Generation, Generation, CheckpointId>> tables;
+    // Job, routing, membership, checkpoint, record.
+    std::vector<std::tuple<JobId, Generation, Generation, CheckpointId, uint64_t>> tables;
     std::vector<TaskKey> tasks;
     friend bool operator==(const Desired&, const Desired&) = default;
     template <typename Archive>
@@ -309,7 +346,11 @@ class SchedulerCore {
   void PlaceTasks(Instant now, Actions& actions);
   void StartJobs(Instant now, Actions& actions);
   void ExplainPending();
+  void RefreshRecords(Instant now);
   void RefreshDesired();
+  // Not OK: why the loaded job cannot go on here.
+  absl::Status TakeUp(JobEntry& entry, const Adoption& from, Instant now, Events& events);
+  absl::Status CheckLogs(const JobRun& run, const Adoption& from) const;
   void AnswerChanged(Actions& actions);
   void AnswerCheckpoints(Actions& actions);
   void AnswerMoment(const CheckpointEnded& ended, Actions& actions);
@@ -389,11 +430,14 @@ void SchedulerCore::SaveJob(const JobId& job, Archive& archive) const {
 }
 
 template <typename Archive>
-absl::Status SchedulerCore::LoadJob(std::shared_ptr<const Routing> routing, Instant now,
-                                    Archive& archive) {
+absl::Status SchedulerCore::LoadJob(const JobId& job, std::shared_ptr<const Routing> routing,
+                                    Instant now, Archive& archive) {
   JobPlan plan;
   archive(plan);
-  JobEntry& entry = jobs_[plan.id];
+  if (plan.id != job || jobs_.contains(job)) {
+    return absl::DataLossError(plan.id != job ? "it is of " + plan.id : "the job is known already");
+  }
+  JobEntry& entry = jobs_[job];
   bool started = false;
   archive(entry, started);
   entry.plan = plan;

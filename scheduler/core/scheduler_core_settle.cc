@@ -17,6 +17,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   PlaceTasks(now, actions);
   StartJobs(now, actions);
   ExplainPending();
+  RefreshRecords(now);
   RefreshDesired();
   NoteHistory(now, actions);
   AnswerChanged(actions);
@@ -230,10 +231,31 @@ SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
   for (const auto& [number, job] : running_) {
     const JobRun& run = *RunOf(job);
     if (!run.UsesServer(node.id)) continue;
-    wanted.tables.push_back(
-        {job, run.routing()->generation, run.membership().generation, run.checkpoint_order().id});
+    wanted.tables.push_back({job, run.routing()->generation, run.membership().generation,
+                             run.checkpoint_order().id, jobs_.at(job).record});
   }
   return wanted;
+}
+
+// Of a BSP job the tables' version tells how far it is, so its record is of decisions alone. With a
+// new table the record comes at once, so that nothing is acknowledged under one that it does not
+// know.
+void SchedulerCore::RefreshRecords(Instant now) {
+  if (options_.record_interval == absl::InfiniteDuration()) return;
+  for (JobEntry* entry : Running()) {
+    if (!entry->plan.log) continue;
+    const JobRun& run = *entry->run;
+    const Routing& routing = *run.routing();
+    const uint64_t state = entry->plan.mode == Mode::kBsp ? run.durable_version() : run.revision();
+    const absl::Duration interval =
+        options_.record_interval + kRecordIntervalPerShard * routing.shards.size();
+    const bool due = state != entry->record && now >= entry->record_at + interval;
+    if (!due && entry->record_routing == routing.generation) continue;
+    entry->record = state;
+    entry->record_routing = routing.generation;
+    entry->record_at = now;
+    desired_changed_ = true;
+  }
 }
 
 void SchedulerCore::RefreshDesired() {
@@ -323,10 +345,10 @@ void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& acti
   reply.changed = state.seen != state.generation;
   reply.may_stop = MayStop(id);
   if (reply.changed) {
-    for (const auto& [job, routing, membership, checkpoint] : state.desired.tables) {
+    for (const auto& [job, routing, membership, checkpoint, record] : state.desired.tables) {
       const JobRun& run = *RunOf(job);
       reply.tables.push_back(
-          {run.routing(), run.membership(), run.restore_source(), run.checkpoint_order()});
+          {run.routing(), run.membership(), run.restore_source(), run.checkpoint_order(), record});
     }
     reply.tasks = state.desired.tasks;
     for (const TaskKey& task : reply.tasks) {

@@ -107,6 +107,18 @@ void ShardMap::ServerFailed(const NodeId& server, Instant now) {
   failed_[server] = life;
 }
 
+void ShardMap::Adopt(Instant now) {
+  servers_.clear();
+  failed_.clear();
+  avoided_.clear();
+  for (Shard& shard : shards_) {
+    shard.fenced_at = now;
+    shard.left.clear();
+  }
+  generation_ = Generation(generation_.value() + kGenerationsPerAdoption);
+  settled_ = false;
+}
+
 void ShardMap::SetAvoided(const absl::btree_set<NodeId>& servers) {
   if (avoided_ == servers) return;
   avoided_ = servers;
@@ -267,6 +279,14 @@ std::vector<ShardMap::Lost> ShardMap::LostShards() const {
     lost.push_back({shard.key, Holders(shard)});
   }
   return lost;
+}
+
+std::vector<ShardMap::Lost> ShardMap::WithoutLog() const {
+  std::vector<Lost> without;
+  for (const Shard& shard : shards_) {
+    if (shard.lost && LogHolder(shard) == nullptr) without.push_back({shard.key, Holders(shard)});
+  }
+  return without;
 }
 
 std::vector<NodeId> ShardMap::Holders(const Shard& shard) {

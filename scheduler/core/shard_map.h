@@ -88,9 +88,15 @@ class ShardMap {
   bool Settle(Instant now);
   Instant NextDeadline() const;  // Of Settle; InfiniteFuture if nothing waits for the time.
 
+  // The job was another cluster's: none of the servers that the table names lives here, and what
+  // comes is above all generations and terms that may have been given out since. All shards are
+  // lost; Settle says so.
+  void Adopt(Instant now);
+
   // ---- lost shards
   std::vector<Lost> LostShards() const;
   bool has_lost() const { return has_lost_; }
+  std::vector<Lost> WithoutLog() const;  // Of those, for which no server has come back yet.
   // Every lost shard is given to a server that came back with the log of the last who held it. All
   // or nothing. True: done, Settle makes the table.
   bool RecoverFromLog(Instant now);

@@ -42,7 +42,7 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
     if (!status.ok()) return Annotate(status, table->first);
   }
   return DecodeState(bytes, moment, [&](auto& archive) {
-    return core.LoadJob(std::move(routing), moment.now, archive);
+    return core.LoadJob(job, std::move(routing), moment.now, archive);
   });
 }
 
@@ -85,6 +85,16 @@ absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows
   }
   core->Restored(moment.now, actions);
   return core;
+}
+
+absl::Status LoadJob(const StoreRows& rows, const JobId& job, const Moment& moment,
+                     SchedulerCore& core) {
+  const auto row = rows.find(JobKey(job));
+  if (row == rows.end()) return absl::DataLossError(absl::StrCat("there is no row of ", job));
+  if (core.HasJob(job)) return absl::DataLossError(absl::StrCat(job, " is known already"));
+  const absl::Status status = LoadRow(*row, moment, rows, core);
+  if (!status.ok()) core.Unload(job);
+  return Annotate(status, absl::StrCat("the row of ", job));
 }
 
 std::string EncodeResumePoint(const ResumePoint& at) {

@@ -34,6 +34,11 @@ absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows
                                                            const SchedulerCore::Options& options,
                                                            const Moment& moment, Actions& actions);
 
+// Loads one job of `rows` into a core that does not know it: SchedulerCore::LoadJob.
+// Errors: kDataLoss  its rows cannot be read; the core does not know it.
+absl::Status LoadJob(const StoreRows& rows, const JobId& job, const Moment& moment,
+                     SchedulerCore& core);
+
 // A checkpoint's CheckpointManifest.job_state.
 std::string EncodeResumePoint(const ResumePoint& at);
 // Errors: kDataLoss  not what this program writes.

@@ -1,0 +1,143 @@
+// A job that was another cluster's and goes on here, from a record that may be older than its logs.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/job_story.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using testing::JobStory;
+
+// A job with a log, in its first epoch.
+struct Story : JobStory {
+  explicit Story(Mode mode)
+      : JobStory(mode, /*workers=*/2, /*test_count=*/0, Objective::kClasses, std::nullopt,
+                 /*log=*/true) {
+    Start();
+    REQUIRE(phase() == JobPhase::kTraining);
+  }
+  // Both servers are there in new lives, with their logs, and tasks start.
+  void TakeUp() {
+    const Routing before = *run->routing();
+    events.clear();
+    run->Adopt("aa", Incarnation(50), CheckpointId(7), now, events);
+    for (const ServerRef& server : before.servers) {
+      std::vector<StoredShard> stored;
+      for (const ShardRoute& route : before.shards) {
+        if (before.servers[static_cast<size_t>(route.server)] != server) continue;
+        stored.push_back({"job-1", route.key, route.term, Position(9), "", server.incarnation});
+      }
+      const Incarnation life(60 + server.incarnation.value());
+      run->OnServerJoined({server.node, server.address, life}, stored, /*draining=*/false, now,
+                          events);
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      lives[static_cast<size_t>(rank)] = 9;
+      Place(rank);
+    }
+  }
+  template <typename Kind>
+  const Kind* Happened() const {
+    for (const Event& event : events) {
+      if (const auto* found = std::get_if<Kind>(&event)) return found;
+    }
+    return nullptr;
+  }
+};
+
+TEST_CASE("Adopted job: BSP tasks may find iterations beyond the epoch of its record (issue 20)",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  TaskReport ahead = job.Base(0);
+  for (const SlotLease& lease : job.Of(0).slots) {
+    ahead.slots.push_back({lease.slot, Iteration(lease.end.value() + 3)});
+  }
+  REQUIRE_FALSE(ahead.slots.empty());
+  CHECK_STATUS(job.Send(ahead), absl::StatusCode::kInvalidArgument, "above the end of the lease");
+  job.TakeUp();
+  job.Start();
+  REQUIRE(job.phase() == JobPhase::kTraining);
+  for (int rank = 0; rank < 2; ++rank) {
+    TaskReport report = job.Base(rank);
+    report.idle = true;
+    for (const SlotLease& lease : job.Of(rank).slots) {
+      report.slots.push_back({lease.slot, Iteration(lease.end.value() + 1)});
+    }
+    REQUIRE_OK(job.Send(report));
+  }
+  // What is beyond belongs to the next epoch, in which they hear of it again.
+  CHECK(job.View().results.size() == 1);
+  CHECK(job.Of(0).epoch == Epoch(1));
+  CHECK(job.Of(0).slots.at(0).begin == Iteration(2));
+  CHECK(job.Happened<TrainedTwice>() == nullptr);
+}
+
+TEST_CASE("Adopted job: that the other cluster is gone is no event, and what follows is above it",
+          "[scheduler][core]") {
+  Story job(GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp));
+  const JobMembership before = job.run->membership();
+  const uint64_t revision = job.run->revision();
+  job.TakeUp();
+  CHECK(job.Happened<ServerLost>() == nullptr);
+  CHECK(job.Happened<TaskDied>() == nullptr);
+  CHECK(job.run->state() == JobState::kRunning);
+  CHECK(job.run->routing()->generation > Generation(kGenerationsPerAdoption));
+  CHECK(job.run->restore_source().log_term > Term(kGenerationsPerAdoption));
+  const JobMembership& members = job.run->membership();
+  CHECK(members.generation.value() > before.generation.value() + kGenerationsPerAdoption);
+  CHECK(members.incarnation_floor == Incarnation(50));
+  CHECK(job.run->checkpoints().last_begun() == CheckpointId(7));
+  CHECK(job.run->revision() > revision + (uint64_t{1} << 31));
+}
+
+TEST_CASE("Adopted job: how many batches may be trained once more is said once",
+          "[scheduler][core]") {
+  Story job(Mode::kAsp);
+  const int64_t known = job.View().iteration;
+  const int64_t version = GENERATE(0, 5);
+  job.TakeUp();
+  for (const std::string server : {"server-1", "server-2"}) {
+    TableReport report{
+        "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
+    // They differ by a push that did not reach both.
+    report.version_max =
+        Version(server == "server-1" ? std::max<int64_t>(version - 1, 0) : version);
+    job.run->OnTableReport(server, report, job.now, job.events);
+  }
+  const TrainedTwice* twice = job.Happened<TrainedTwice>();
+  if (version == 0) {
+    CHECK(twice == nullptr);
+  } else {
+    REQUIRE(twice != nullptr);
+    CHECK(twice->batches_max == version - known);
+  }
+  job.events.clear();
+  job.Start();
+  CHECK(job.phase() == JobPhase::kTraining);
+  CHECK(job.Happened<TrainedTwice>() == nullptr);
+}
+
+TEST_CASE("Adopted job: shards without a log keep it waiting, and are told", "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  const Routing before = *job.run->routing();
+  job.run->Adopt("aa", Incarnation(50), CheckpointId(0), job.now, job.events);
+  CHECK(job.run->shards().has_lost());
+  CHECK(job.run->shards().WithoutLog().size() == before.shards.size());
+  CHECK(job.phase() == JobPhase::kRecovering);
+  // Another job's log is none.
+  const StoredShard other{"job-1", before.shards[0].key, Term(1), Position(9),
+                          "bb",    Incarnation(1)};
+  job.run->OnServerJoined({"server-1", "h:1", Incarnation(61)}, {{other}}, false, job.now,
+                          job.events);
+  CHECK(job.run->shards().WithoutLog().size() == before.shards.size());
+}
+
+}  // namespace
+}  // namespace capstan::scheduler

@@ -1,0 +1,57 @@
+#include "scheduler/store/job_record.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/status/annotate.h"
+#include "scheduler/store/sqlite_store.h"
+#include "scheduler/store/state_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr uint32_t kFormat = 1;
+constexpr uint32_t kSchema = SqliteStore::kSchemaVersion;  // Of the rows.
+
+}  // namespace
+
+bool JobRecord::IsNewerThan(const JobRecord& other) const {
+  return std::pair(routing, unix_ms) > std::pair(other.routing, other.unix_ms);
+}
+
+std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const StoreWrite& admitted,
+                            const Moment& moment) {
+  const JobView view = core.Job(job, moment.now).value();
+  std::vector<std::pair<std::string, std::string>> rows = {{admitted.key, *admitted.value}};
+  for (StoreWrite& write : EncodeChanges(core, {.jobs = {job}, .routings = {job}}, moment)) {
+    rows.emplace_back(std::move(write.key), *std::move(write.value));
+  }
+  return EncodeState(moment, [&](auto& archive) {
+    archive(kFormat, kSchema, job, core.UniqueIdOf(job), (*core.RoutingOf(job))->generation,
+            absl::ToUnixMillis(moment.wall), view.detail, rows);
+  });
+}
+
+absl::StatusOr<JobRecord> DecodeJobRecord(const std::string& bytes) {
+  JobRecord record;
+  const absl::Status status = DecodeState(bytes, Moment(), [&record](auto& archive) {
+    uint32_t format = 0;
+    uint32_t schema = 0;
+    archive(format, schema);
+    if (format != kFormat || schema != kSchema) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("another release of Capstan wrote it, in format ", format, " with schema ",
+                       schema, "; this one reads format ", kFormat, " with schema ", kSchema));
+    }
+    std::vector<std::pair<std::string, std::string>> rows;
+    archive(record.job, record.unique_id, record.routing, record.unix_ms, record.stood, rows);
+    record.rows.insert(rows.begin(), rows.end());
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return Annotate(status, "the record of where the job stands");
+  return record;
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,261 @@
+#include "scheduler/store/job_record.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/fake_cluster.h"
+#include "scheduler/store/archive.h"
+#include "scheduler/store/state_codec.h"
+
+namespace capstan::scheduler {
+namespace {
+
+using testing::FakeCluster;
+
+const JobId kJob = "job-7";
+
+// A job with a log that trains on two servers of a cluster, and the record of it.
+struct OldCluster {
+  explicit OldCluster(Mode mode = Mode::kAsp) : cluster(FakeCluster::Options()) {
+    cluster.AddServer("server-1");
+    cluster.AddServer("server-2");
+    cluster.AddWorker("worker-1", 2);
+    JobPlan plan = testing::Plan(kJob, 2, mode);
+    plan.log = true;
+    plan.unique_id = "aa-1";
+    plan.folders.output = "/out";
+    REQUIRE_OK(cluster.Submit(plan));
+    REQUIRE(cluster.RunUntil([this] { return cluster.View(kJob).samples_done > 200; },
+                             absl::Minutes(1)));
+    routing = *cluster.core().RoutingOf(kJob).value();
+    batches = cluster.View(kJob).iteration;
+    record = EncodeJobRecord(cluster.core(), kJob, {"admitted/" + kJob, "as admitted"}, At());
+  }
+  Moment At() const {
+    return {cluster.now(), absl::UnixEpoch() + absl::Hours(1) + cluster.now().SinceOrigin()};
+  }
+  // What the log of a server holds.
+  std::vector<StoredShard> LogOf(const NodeId& node) const {
+    std::vector<StoredShard> stored;
+    for (const ShardRoute& route : routing.shards) {
+      const ServerRef& server = routing.servers[static_cast<size_t>(route.server)];
+      if (server.node != node) continue;
+      stored.push_back({kJob, route.key, route.term, Position(100), "aa-1", server.incarnation});
+    }
+    REQUIRE_FALSE(stored.empty());
+    return stored;
+  }
+
+  FakeCluster cluster;
+  Routing routing;
+  int64_t batches = 0;
+  std::string record;
+};
+
+// A scheduler that knows nothing.
+struct NewCluster {
+  NewCluster() {
+    SchedulerCore::Options options;
+    options.first_incarnation = Incarnation(uint64_t{1} << 40);
+    core = std::make_unique<SchedulerCore>(options);
+  }
+  void Join(Role role, const std::string& name, const std::vector<StoredShard>& stored = {}) {
+    Actions joined;
+    NodeInfo info{.name = name, .role = role, .address = name + ":1"};
+    if (!stored.empty()) logs[name] = stored;
+    info.task_capacity = role == Role::kWorker ? 2 : 0;
+    REQUIRE_OK(core->Register(info, now, joined));
+  }
+  void JoinAll(const OldCluster& old) {
+    Join(Role::kServer, "server-1", old.LogOf("server-1"));
+    Join(Role::kServer, "server-2", old.LogOf("server-2"));
+    Join(Role::kWorker, "worker-1");
+  }
+  absl::Status Adopt(const std::string& bytes, bool only_check = false) {
+    const absl::StatusOr<JobRecord> record = DecodeJobRecord(bytes);
+    if (!record.ok()) return record.status();
+    const absl::Status loaded =
+        LoadJob(record->rows, record->job, {now, absl::UnixEpoch() + absl::Hours(2)}, *core);
+    if (!loaded.ok()) return loaded;
+    return core->Adopt({.job = record->job,
+                        .cluster = "aa",
+                        .record_age = absl::Seconds(3),
+                        .stored = logs,
+                        .checkpoint_floor = CheckpointId(5),
+                        .only_check = only_check},
+                       now, actions);
+  }
+  bool Knows() const { return core->HasJob(kJob); }
+
+  std::unique_ptr<SchedulerCore> core;
+  absl::btree_map<NodeId, std::vector<StoredShard>> logs;
+  Instant now = Instant() + absl::Seconds(5);
+  Actions actions;
+};
+
+TEST_CASE("Job record: what it says of a job, and which of two counts", "[scheduler][store]") {
+  const OldCluster old;
+  REQUIRE_OK_AND_ASSIGN(JobRecord record, DecodeJobRecord(old.record));
+  CHECK(record.job == kJob);
+  CHECK(record.unique_id == "aa-1");
+  CHECK(record.routing == old.routing.generation);
+  CHECK(record.unix_ms == absl::ToUnixMillis(old.At().wall));
+  CHECK_FALSE(record.stood.empty());
+  CHECK(record.rows.at("admitted/" + kJob) == "as admitted");
+  CHECK(record.rows.size() == 3);
+  JobRecord later = record;
+  CHECK_FALSE(later.IsNewerThan(record));
+  ++later.unix_ms;
+  CHECK(later.IsNewerThan(record));
+  ++record.routing;  // Of a later table, whatever the clocks say.
+  CHECK(record.IsNewerThan(later));
+}
+
+TEST_CASE("Job record: bytes that are none, or of another release, are refused",
+          "[scheduler][store]") {
+  const OldCluster old;
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{9}, old.record.size() - 1}) {
+    CHECK_STATUS(DecodeJobRecord(old.record.substr(0, bytes)), absl::StatusCode::kDataLoss,
+                 "the record of where the job stands");
+  }
+  const std::string newer = EncodeState(
+      Moment(), [](auto& archive) { archive(uint32_t{1}, uint32_t{9999}, std::string("more")); });
+  CHECK_STATUS(DecodeJobRecord(newer), absl::StatusCode::kFailedPrecondition, "schema 9999");
+}
+
+TEST_CASE("Adoption: a job goes on from the logs that came (issue 20)", "[scheduler][store]") {
+  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  const OldCluster old(mode);
+  NewCluster fresh;
+  fresh.JoinAll(old);
+  REQUIRE_OK(fresh.Adopt(old.record));
+  const JobView view = fresh.core->Job(kJob, fresh.now).value();
+  CHECK(view.state == JobState::kRunning);
+  CHECK(view.phase == JobPhase::kRecovering);
+  CHECK(view.iteration >= old.batches);
+  const Routing routing = *fresh.core->RoutingOf(kJob).value();
+  CHECK(routing.generation > Generation(kGenerationsPerAdoption));
+  REQUIRE(routing.shards.size() == old.routing.shards.size());
+  for (size_t i = 0; i < routing.shards.size(); ++i) {
+    // Each is on the server that held it, in a new life and a term above all that there were.
+    const ShardRoute& route = routing.shards[i];
+    const ServerRef& server = routing.servers[static_cast<size_t>(route.server)];
+    const ShardRoute& before = old.routing.shards[i];
+    CHECK(server.node == old.routing.servers[static_cast<size_t>(before.server)].node);
+    CHECK(server.incarnation >= Incarnation(uint64_t{1} << 40));
+    CHECK(route.term > Term(kGenerationsPerAdoption));
+  }
+  REQUIRE(view.events.size() >= 1);
+  CHECK(view.events[0].kind == JobEventKind::kRecovered);
+  // The scheduler's own jobs get other names.
+  CHECK(fresh.core->TakeJobNumber() == 8);
+  // It is durable as any other, and known now.
+  CHECK(fresh.actions.changes.jobs.contains(kJob));
+  CHECK(fresh.actions.changes.routings.contains(kJob));
+  CHECK_STATUS(LoadJob(DecodeJobRecord(old.record)->rows, kJob, old.At(), *fresh.core),
+               absl::StatusCode::kDataLoss, "known already");
+  CHECK(fresh.Knows());
+}
+
+TEST_CASE("Adoption: what is missing is named, and nothing has changed", "[scheduler][store]") {
+  const OldCluster old;
+  NewCluster fresh;
+  const auto refused = [&](const std::string& why) {
+    CHECK_STATUS(fresh.Adopt(old.record), absl::StatusCode::kFailedPrecondition, why);
+    CHECK_FALSE(fresh.Knows());
+    CHECK(fresh.core->Jobs(fresh.now).empty());
+    CHECK(fresh.core->TakeJobNumber() < 7);
+  };
+  SECTION("no server") { refused("server-1 (table/shard 0/0"); }
+  SECTION("a server's log") {
+    fresh.Join(Role::kServer, "server-1", old.LogOf("server-1"));
+    fresh.Join(Role::kWorker, "worker-1");
+    refused("server-2 (table/shard");
+    // The log came under another name.
+    fresh.Join(Role::kServer, "server-3", old.LogOf("server-2"));
+    refused("server-3 brought logs of the job under another name");
+  }
+  SECTION("a log of an earlier disk") {
+    fresh.Join(Role::kServer, "server-1", old.LogOf("server-1"));
+    std::vector<StoredShard> older = old.LogOf("server-2");
+    for (StoredShard& shard : older) shard.life = Incarnation(0);
+    fresh.Join(Role::kServer, "server-2", older);
+    refused("server-2 (table/shard");
+  }
+  SECTION("the log of another job of that id") {
+    fresh.Join(Role::kServer, "server-1", old.LogOf("server-1"));
+    std::vector<StoredShard> others = old.LogOf("server-2");
+    for (StoredShard& shard : others) shard.unique_id = "bb-2";
+    fresh.Join(Role::kServer, "server-2", others);
+    refused("server-2 (table/shard");
+  }
+  SECTION("a worker") {
+    fresh.Join(Role::kServer, "server-1", old.LogOf("server-1"));
+    fresh.Join(Role::kServer, "server-2", old.LogOf("server-2"));
+    refused("no worker");
+  }
+}
+
+TEST_CASE("Adoption: a job whose id or folders are taken is refused", "[scheduler][store]") {
+  const OldCluster old;
+  NewCluster fresh;
+  JobPlan plan = testing::Plan(kJob, 1);
+  plan.unique_id = "bb-2";
+  REQUIRE_OK(fresh.core->SubmitJob(plan, fresh.now, fresh.actions));
+  JobPlan theirs = testing::Plan(kJob, 1);
+  theirs.unique_id = "aa-1";
+  CHECK_STATUS(fresh.core->MayAdopt(theirs, fresh.now), absl::StatusCode::kAlreadyExists,
+               "capstan job delete job-7");
+  CHECK_STATUS(fresh.Adopt(old.record), absl::StatusCode::kDataLoss, "known already");
+  CHECK(fresh.Knows());
+  theirs.unique_id = "bb-2";
+  CHECK_STATUS(fresh.core->MayAdopt(theirs, fresh.now), absl::StatusCode::kAlreadyExists,
+               "already");
+  plan.id = "job-8";
+  plan.folders.output = "/out";
+  REQUIRE_OK(fresh.core->SubmitJob(plan, fresh.now, fresh.actions));
+  theirs.id = "job-9";
+  theirs.folders.output = "/out";
+  CHECK_STATUS(fresh.core->MayAdopt(theirs, fresh.now), absl::StatusCode::kFailedPrecondition,
+               "of job-8");
+}
+
+TEST_CASE("Adoption: a check changes nothing", "[scheduler][store]") {
+  const OldCluster old;
+  NewCluster fresh;
+  fresh.JoinAll(old);
+  REQUIRE_OK(fresh.Adopt(old.record, /*only_check=*/true));
+  CHECK_FALSE(fresh.Knows());
+  CHECK(fresh.actions.events.empty());
+  CHECK(fresh.actions.changes.empty());
+  REQUIRE_OK(fresh.Adopt(old.record));
+  CHECK(fresh.Knows());
+}
+
+TEST_CASE("Records: sent with each new table, else at their interval, of jobs with a log",
+          "[scheduler][store]") {
+  FakeCluster::Options options;
+  options.core.record_interval = absl::Seconds(1);
+  const bool log = GENERATE(true, false);
+  FakeCluster cluster(options);
+  cluster.AddServer("server-1");
+  cluster.AddWorker("worker-1", 1);
+  JobPlan plan = testing::Plan(kJob, 1, Mode::kAsp);
+  plan.log = log;
+  REQUIRE_OK(cluster.Submit(plan));
+  REQUIRE(cluster.RunUntil([&] { return cluster.View(kJob).samples_done > 0; }, absl::Minutes(1)));
+  const auto number = [&] { return cluster.core().RecordOf(kJob); };
+  const uint64_t first = number();
+  CHECK((first > 0) == log);
+  cluster.Run(absl::Seconds(3));
+  CHECK((number() > first) == log);
+  CHECK(cluster.error() == "");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
