@@ -198,7 +198,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
   reply.tasks.push_back({"job-1", Rank(1), Incarnation(7)});
   reply.gpus.push_back({reply.tasks[0], {2, 3}});
   v1::SyncNodeResponse response;
-  EncodeNodeReply(reply, jobs, response);
+  EncodeNodeReply(reply, jobs, {}, response);
   CheckIs(response, std::string(R"pb(
                       generation: 6
                       may_stop: true

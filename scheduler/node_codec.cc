@@ -9,6 +9,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/shared_codec.h"
+#include "scheduler/store/job_record.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -17,6 +18,8 @@ constexpr size_t kLastLinesBytesMax = 4096;
 constexpr size_t kNameBytesMax = 256;
 constexpr size_t kErrorBytesMax = 4096;
 constexpr int kStoredMax = 1 << 20;
+constexpr int kLogsMax = 1000;
+constexpr size_t kUniqueIdBytesMax = 64;  // proto/scheduler.proto.
 
 void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
   out.set_generation(membership.generation.value());
@@ -141,6 +144,28 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
                   .identity = Cut(request.identity(), kNameBytesMax)};
 }
 
+absl::Status CheckKeptLogs(const v1::RegisterRequest& request) {
+  if (request.logs_size() > kLogsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("logs: ", request.logs_size(), ", expected at most ", kLogsMax));
+  }
+  for (const v1::KeptLog& log : request.logs()) {
+    const std::string& id = log.unique_id();
+    if (id.empty() || id.size() > kUniqueIdBytesMax ||
+        id.find_first_not_of("0123456789abcdef-") != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("logs: unique_id \"", Cut(id, kNameBytesMax),
+                                                     "\", expected 1 to ", kUniqueIdBytesMax,
+                                                     " characters of [0-9a-f-]"));
+    }
+    if (log.job_id().size() > kNameBytesMax || log.record().size() > kJobRecordBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "logs: ", id, ": a job id of ", log.job_id().size(), " bytes, a record of ",
+          log.record().size(), ", expected at most ", kNameBytesMax, " and ", kJobRecordBytesMax));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out) {
   out.set_node_id(registration.node);
   out.set_incarnation(registration.incarnation.value());
@@ -165,6 +190,7 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
     decoded.membership = Generation(table.membership_generation());
     decoded.failure = DecodeFailure(table.failure());
     decoded.logs_begun = table.logs_begun();
+    if (table.has_version_max()) decoded.version_max = Version(table.version_max());
     DecodeReplicas(table, decoded);
     DecodeCheckpoints(table, decoded);
     if (!table.has_making()) continue;
@@ -185,11 +211,15 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
   return report;
 }
 
-void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, v1::SyncNodeResponse& out) {
+void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, const JobRecords& records,
+                     v1::SyncNodeResponse& out) {
   out.set_generation(reply.generation.value());
   out.set_may_stop(reply.may_stop);
   for (const TableAssignment& table : reply.tables) {
     EncodeTables(table, *jobs.at(table.routing->job), *out.add_tables());
+    const auto record = records.find(table.routing->job);
+    if (record == records.end() || table.record == 0) continue;
+    out.mutable_tables()->rbegin()->set_record(*record->second);
   }
   auto gpus = reply.gpus.begin();  // In the order of the tasks.
   for (const TaskKey& task : reply.tasks) {

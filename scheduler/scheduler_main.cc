@@ -36,6 +36,7 @@ constexpr char kExamples[] =
     "  capstan-scheduler --data-dir=/var/lib/capstan --keep-jobs=200 --keep-jobs-for=720h\n"
     "  capstan-scheduler --config=/etc/capstan/scheduler.toml\n";
 constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+constexpr absl::Duration kRecordInterval = absl::Seconds(1);  // SchedulerCore::Options.
 
 struct Flags {
   DaemonFlags daemon;
@@ -69,6 +70,7 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
         "--lease: got ", flags.lease, ", expected at least 4 times --sync-interval, ",
         flags.sync_interval, ": a node that syncs in time must not be taken for dead"));
   }
+  options.core.record_interval = kRecordInterval;
   options.core.ended_jobs_max = static_cast<size_t>(flags.keep_jobs);
   if (flags.keep_jobs_for.empty()) return options;
   absl::Duration age;

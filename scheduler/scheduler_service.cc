@@ -47,7 +47,7 @@ SchedulerCore::Options CountingFrom(absl::Time wall, SchedulerCore::Options opti
 
 SchedulerService::SchedulerService(const Options& options, Store* store, const Clock* clock,
                                    std::string cluster_id, std::unique_ptr<SchedulerCore> core,
-                                   AdmittedJobs jobs)
+                                   AdmittedJobs jobs, OrphanedLogs orphans)
     : data_folder_(options.data_folder),
       hostname_(options.hostname),
       cluster_id_(std::move(cluster_id)),
@@ -60,13 +60,15 @@ SchedulerService::SchedulerService(const Options& options, Store* store, const C
       manifests_(kManifestsMax),
       commits_(store, [this](const absl::Status& failure) { OnCommitFailure(failure); }),
       core_(std::move(core)),
-      jobs_(std::move(jobs)) {}
+      jobs_(std::move(jobs)),
+      orphans_(std::move(orphans)) {}
 
 absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const Options& options,
                                                                          Store* store,
                                                                          const Clock* clock) {
   CAPSTAN_ASSIGN_OR_RETURN(const StoreRows rows, store->Load());
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJobs jobs, DecodeAdmitted(rows));
+  CAPSTAN_ASSIGN_OR_RETURN(OrphanedLogs orphans, OrphanedLogs::Load(rows));
   Actions actions;
   const Moment moment{clock->Now(), absl::Now()};
   CAPSTAN_ASSIGN_OR_RETURN(
@@ -76,8 +78,9 @@ absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const O
     return absl::DataLossError(absl::StrCat("the store has no specification of ", job.id));
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::string cluster_id, ClusterIdOf(*store, rows));
-  std::unique_ptr<SchedulerService> service(new SchedulerService(
-      options, store, clock, std::move(cluster_id), std::move(core), std::move(jobs)));
+  std::unique_ptr<SchedulerService> service(
+      new SchedulerService(options, store, clock, std::move(cluster_id), std::move(core),
+                           std::move(jobs), std::move(orphans)));
   absl::MutexLock lock(&service->mutex_);
   service->restored_ = std::move(actions);
   return service;
@@ -193,14 +196,17 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     const JobId* job = JobOf(recorded.event);
     const auto known = job == nullptr ? jobs_.end() : jobs_.find(*job);
     if (known != jobs_.end()) recorded.job = known->second;
-    const bool ends = std::holds_alternative<JobEnded>(recorded.event);
-    if (recorded.job != nullptr && (ends || std::holds_alternative<JobStarted>(recorded.event))) {
+    const bool shown = std::holds_alternative<JobEnded>(recorded.event) ||
+                       std::holds_alternative<JobStarted>(recorded.event) ||
+                       std::holds_alternative<JobAdopted>(recorded.event);
+    if (recorded.job != nullptr && shown) {
       if (const auto view = core_->Job(*job, clock_->Now()); view.ok()) {
         recorded.status =
             std::make_shared<const v1::JobStatus>(StatusOf(*view, StatusDetail::kWhole));
         if (ends && !view->started) answers.over.push_back(recorded.job);
       }
     }
+    if (job != nullptr && std::holds_alternative<JobEnded>(recorded.event)) records_.erase(*job);
     answers.events.push_back(std::move(recorded));
   }
 }
@@ -212,7 +218,12 @@ void SchedulerService::Collect(Actions actions, Answers& answers) {
   for (NodeReply& reply : actions.node_replies) {
     const auto call = node_calls_.extract(reply.ticket);
     if (call.empty()) continue;
-    for (const TableAssignment& table : reply.tables) needs(table.routing->job);
+    for (const TableAssignment& table : reply.tables) {
+      const JobId& job = table.routing->job;
+      needs(job);
+      if (table.record == 0) continue;
+      if (auto record = RecordOf(job, table.record)) answers.records[job] = std::move(record);
+    }
     for (const TaskKey& task : reply.tasks) needs(task.job);
     answers.nodes.push_back({call.mapped(), std::move(reply)});
   }
@@ -260,7 +271,10 @@ void SchedulerService::Commit(Actions actions, Answers answers, std::vector<Stor
   for (StoreWrite& write : also) writes.push_back(std::move(write));
   answers.forgotten = actions.changes.forgotten;
   Collect(std::move(actions), answers);
-  for (const JobId& job : answers.forgotten) jobs_.erase(job);
+  for (const JobId& job : answers.forgotten) {
+    jobs_.erase(job);
+    records_.erase(job);
+  }
   if (core_->NextDeadline() < timer_deadline_) timer_changed_.Signal();
   const auto said = std::make_shared<Answers>(std::move(answers));
   commits_.Push(std::move(writes),
@@ -312,7 +326,9 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
     });
   }
   for (const Answers::Node& node : answers.nodes) {
-    if (node.reply.status.ok()) EncodeNodeReply(node.reply, answers.admitted, *node.call.response);
+    if (node.reply.status.ok()) {
+      EncodeNodeReply(node.reply, answers.admitted, answers.records, *node.call.response);
+    }
     FinishWith(node.call.reactor, node.reply.status);
   }
   for (const Answers::Task& task : answers.tasks) {

@@ -33,6 +33,8 @@
 #include "scheduler/commit_queue.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/event_recorder.h"
+#include "scheduler/node_codec.h"
+#include "scheduler/orphaned_logs.h"
 #include "scheduler/serial_executor.h"
 #include "scheduler/status_codec.h"
 #include "scheduler/store/store.h"
@@ -104,6 +106,12 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* ExportJob(grpc::CallbackServerContext* context,
                                       const v1::ExportJobRequest* request,
                                       v1::ExportJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListRecoverable(grpc::CallbackServerContext* context,
+                                            const v1::ListRecoverableRequest* request,
+                                            v1::ListRecoverableResponse* response) override;
+  grpc::ServerUnaryReactor* RecoverJob(grpc::CallbackServerContext* context,
+                                       const v1::RecoverJobRequest* request,
+                                       v1::RecoverJobResponse* response) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
@@ -142,7 +150,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   struct Answers;
 
   SchedulerService(const Options& options, Store* store, const Clock* clock, std::string cluster_id,
-                   std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs);
+                   std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs, OrphanedLogs orphans);
 
   // A call that is answered once something has happened, at the latest after its wait_limit_ms:
   // ask(ticket, limit, actions) tells the core of it. `calls` is where it waits.
@@ -209,6 +217,19 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // Not OK: nothing has changed. Errors: those of AnnotateJob.
   absl::Status Annotate(const v1::AnnotateJobRequest& request, v1::AnnotateJobResponse& response,
                         std::vector<StoreWrite>& writes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Jobs of another cluster (scheduler_service_recover.cc). Not OK: the call is still to be
+  // answered, with that.
+  absl::Status Recover(const v1::RecoverJobRequest& request,
+                       const Call<v1::RecoverJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TakeUp(const JobRecord& record, AdmittedJob job, CheckpointId checkpoint_floor,
+                      const Call<v1::RecoverJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  v1::RecoverableJob Describe(const std::string& unique_id, const OrphanedJob& orphan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Errors: those of RecoverJob.
+  absl::Status WouldRecover(const OrphanedJob& orphan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its bytes as servers are to keep them. Null: it is too large, and none is kept.
+  std::shared_ptr<const std::string> RecordOf(const JobId& job, uint64_t number)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // kUnavailable once stopped, or when the state cannot be written.
   absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -248,6 +269,13 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   const std::unique_ptr<SchedulerCore> core_ ABSL_PT_GUARDED_BY(mutex_);
   Actions restored_ ABSL_GUARDED_BY(mutex_);  // What follows from having been away.
   AdmittedJobs jobs_ ABSL_GUARDED_BY(mutex_);
+  OrphanedLogs orphans_ ABSL_GUARDED_BY(mutex_);
+  struct Record {
+    uint64_t number = 0;                       // TableAssignment::record.
+    std::shared_ptr<const std::string> bytes;  // Shared with answers; immutable. Null: too large.
+  };
+  absl::btree_map<JobId, Record> records_
+      ABSL_GUARDED_BY(mutex_);  // The newest ones that were sent.
   Calls<v1::SyncNodeResponse> node_calls_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<NodeId, Tie> ties_ ABSL_GUARDED_BY(mutex_);  // Of live nodes.
   Calls<v1::SyncTaskResponse> task_calls_ ABSL_GUARDED_BY(mutex_);

@@ -69,6 +69,7 @@ struct SchedulerService::Answers {
   std::vector<Left> left;
   std::vector<RecordedEvent> events;
   AdmittedJobs admitted;  // Of the replies.
+  JobRecords records;     // Likewise.
 };
 
 }  // namespace capstan::scheduler

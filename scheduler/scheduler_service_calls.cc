@@ -48,15 +48,24 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const absl::StatusOr<NodeInfo> info = DecodeNodeInfo(*request);
   if (!info.ok()) return FinishWith(reactor, info.status());
+  if (const absl::Status logs = CheckKeptLogs(*request); !logs.ok()) {
+    return FinishWith(reactor, logs);
+  }
   absl::MutexLock lock(&mutex_);
   absl::Status status = Running();
   Actions actions;
+  std::vector<StoreWrite> orphans;
   if (status.ok()) {
     const auto registration = core_->Register(*info, clock_->Now(), actions);
     status = registration.status();
-    if (status.ok()) EncodeRegistration(*registration, *response);
+    if (status.ok()) {
+      EncodeRegistration(*registration, *response);
+      absl::btree_set<std::string> known;
+      for (const auto& [id, job] : jobs_) known.insert(job->plan.unique_id);
+      orphans = orphans_.Note(registration->node, *request, info->stored, known);
+    }
   }
-  Commit(std::move(actions), {.done = {{reactor, status}}});
+  Commit(std::move(actions), {.done = {{reactor, status}}}, std::move(orphans));
   return reactor;
 }
 

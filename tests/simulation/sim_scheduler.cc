@@ -331,7 +331,7 @@ void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
   const auto call = calls_.extract(reply.ticket);
   if (call.empty()) return;
   v1::SyncNodeResponse response;
-  if (reply.status.ok()) scheduler::EncodeNodeReply(reply, jobs_, response);
+  if (reply.status.ok()) scheduler::EncodeNodeReply(reply, jobs_, {}, response);
   call.mapped()->Answer(reply.status, response.SerializeAsString());
 }
 
