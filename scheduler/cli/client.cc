@@ -127,6 +127,18 @@ absl::StatusOr<v1::ExportJobResponse> SchedulerClient::ExportJob(
   return Ask<v1::ExportJobResponse>(&v1::Scheduler::Stub::ExportJob, request, kCallTimeout);
 }
 
+absl::StatusOr<v1::ListRecoverableResponse> SchedulerClient::ListRecoverable() {
+  return Ask<v1::ListRecoverableResponse>(&v1::Scheduler::Stub::ListRecoverable,
+                                          v1::ListRecoverableRequest(), kCallTimeout);
+}
+
+absl::StatusOr<v1::RecoverJobResponse> SchedulerClient::RecoverJob(const std::string& job) {
+  v1::RecoverJobRequest request;
+  request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
+  request.set_job(job);
+  return Ask<v1::RecoverJobResponse>(&v1::Scheduler::Stub::RecoverJob, request, kCallTimeout);
+}
+
 absl::StatusOr<v1::ReadTaskLogResponse> SchedulerClient::ReadKeptLog(
     const v1::ReadTaskLogRequest& request) {
   auto response = Call<v1::ReadTaskLogResponse>(*logs_stub_, &v1::TaskLogs::Stub::ReadKeptLog,

@@ -40,6 +40,9 @@ class SchedulerClient {
   absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const std::string& job_id);
   absl::StatusOr<v1::AnnotateJobResponse> AnnotateJob(const v1::AnnotateJobRequest& request);
   absl::StatusOr<v1::ExportJobResponse> ExportJob(const v1::ExportJobRequest& request);
+  // Jobs of another cluster whose logs are here, and taking one of them up.
+  absl::StatusOr<v1::ListRecoverableResponse> ListRecoverable();
+  absl::StatusOr<v1::RecoverJobResponse> RecoverJob(const std::string& job);
   // What the scheduler keeps of a task's log, for the time when its worker is gone.
   absl::StatusOr<v1::ReadTaskLogResponse> ReadKeptLog(const v1::ReadTaskLogRequest& request);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();

@@ -16,6 +16,7 @@
 #include "scheduler/cli/operations/spec_changes.h"
 #include "scheduler/cli/submit.h"
 #include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/recover_view.h"
 
 namespace capstan::cli {
 namespace {
@@ -84,6 +85,46 @@ int Resume(const Settings& settings, const GoOnArguments& arguments) {
   return SubmitAndFollow(settings, arguments, std::move(request), "");
 }
 
+int ShowRecoverable(const Settings& settings) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto list = scheduler.ListRecoverable();
+  if (!list.ok()) return Fail(list.status());
+  Print(settings.format() == OutputFormat::kJson ? ToJson(*list) : RecoverableTable(*list));
+  return kExitDone;
+}
+
+int RecoverFromLogs(const Settings& settings, const std::string& job, bool no_wait) {
+  SchedulerClient scheduler(settings.scheduler);
+  const auto recovered = scheduler.RecoverJob(job);
+  if (!recovered.ok()) return Fail(recovered.status());
+  const bool json = settings.format() == OutputFormat::kJson;
+  if (json && no_wait) {
+    Print(ToJson(*recovered));
+    return kExitDone;
+  }
+  if (!json) {
+    Print(absl::StrCat("took up ", recovered->job_id(), " of cluster ", recovered->cluster_id(),
+                       ", as its scheduler recorded it at ", TimeText(recovered->record_unix_ms()),
+                       "; it goes on from its logs\n"));
+  }
+  if (no_wait) return kExitDone;
+  const Interrupts interrupts;
+  return FollowToEnd(scheduler, recovered->job_id(), settings.format(), AfterSignal::kGoesOn);
+}
+
+int Recover(const Settings& settings, const GoOnArguments& arguments, const std::string& job) {
+  if (!arguments.from.empty()) return Restore(settings, arguments);
+  const SpecChanges& changes = arguments.changes;
+  if (!changes.set.empty() || changes.servers || changes.workers || arguments.replace_model ||
+      !changes.output.empty()) {
+    return Fail(absl::InvalidArgumentError(
+        "--set, --servers, --workers, -O and --replace go with --from: from its logs a job goes "
+        "on as it was"));
+  }
+  return job.empty() ? ShowRecoverable(settings)
+                     : RecoverFromLogs(settings, job, arguments.no_wait);
+}
+
 // All but where it goes on from.
 void AddOptions(CLI::App& command, GoOnArguments& arguments) {
   command
@@ -144,18 +185,29 @@ void AddResumeCommand(CLI::App& job, CommandLine& line) {
 
 void AddRecoverCommand(CLI::App& job, CommandLine& line) {
   auto arguments = std::make_shared<GoOnArguments>();
+  auto job_id = std::make_shared<std::string>();
   CLI::App* recover = AddCommand(
-      job, "recover", "Take a job back whose scheduler has lost its store, and follow it",
-      "  capstan job recover --checkpoint=out/checkpoints\n"
-      "The job goes on from its newest whole checkpoint, under a new id, and trains again what it\n"
-      "did since then: the logs that servers keep of it are not read.\n"
-      "Exit code: as `capstan checkpoint restore`.",
-      line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
+      job, "recover", "Take up a job whose scheduler has lost its store, and follow it",
+      "  capstan job recover                             # what can be recovered, and what lacks\n"
+      "  capstan job recover lenet-1                     # from the logs on its servers\n"
+      "  capstan job recover --from=out/checkpoints      # from its newest whole checkpoint\n"
+      "From logs (durability: LOG): start the servers again under their names (--name) and with\n"
+      "their data folders (--data-dir), and a worker. The job keeps its id and loses nothing that\n"
+      "was acknowledged; BSP ends with the same bits, in SSP and ASP batches of the last seconds\n"
+      "may be trained once more (capstan job describe says how many at most). Servers keep logs\n"
+      "that no job claims for --log-grace, 24 hours.\n"
+      "From a checkpoint: it gets a new id, and trains again what it did since then.\n"
+      "Exit code: as `capstan job submit`; 1 if it is refused, with what is missing.",
+      line, [arguments, job_id](const Settings& settings) {
+        return Recover(settings, *arguments, *job_id);
+      });
+  CLI::Option* id = recover->add_option(
+      "JOB", *job_id, "Id of the job, or its unique id, as `capstan job recover` shows it");
   recover
-      ->add_option("--checkpoint", arguments->from,
+      ->add_option("--from,--checkpoint", arguments->from,
                    "The job's folder of checkpoints, or one of them")
       ->type_name("FOLDER")
-      ->required();
+      ->excludes(id);
   AddOptions(*recover, *arguments);
 }
 

@@ -10,7 +10,7 @@ namespace capstan::cli {
 void AddRestoreCommand(CLI::App& checkpoint, CommandLine& line);
 // A job that has ended, from the newest checkpoint that the scheduler finds of it.
 void AddResumeCommand(CLI::App& job, CommandLine& line);
-// A job that the scheduler does not know, from a checkpoint.
+// A job that the scheduler does not know, from its logs or a checkpoint.
 void AddRecoverCommand(CLI::App& job, CommandLine& line);
 
 }  // namespace capstan::cli
