@@ -23,7 +23,7 @@ struct Story : JobStory {
     Start();
     REQUIRE(phase() == JobPhase::kTraining);
   }
-  // Both servers are there in new lives, with their logs, and tasks start.
+  // Both servers are there in new lives, with their logs of later terms, and tasks start.
   void TakeUp() {
     const Routing before = *run->routing();
     events.clear();
@@ -32,7 +32,8 @@ struct Story : JobStory {
       std::vector<StoredShard> stored;
       for (const ShardRoute& route : before.shards) {
         if (before.servers[static_cast<size_t>(route.server)] != server) continue;
-        stored.push_back({"job-1", route.key, route.term, Position(9), "", server.incarnation});
+        const Term later(route.term.value() + 3);
+        stored.push_back({"job-1", route.key, later, Position(9), "", server.incarnation});
       }
       const Incarnation life(60 + server.incarnation.value());
       run->OnServerJoined({server.node, server.address, life}, stored, /*draining=*/false, now,

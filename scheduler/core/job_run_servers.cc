@@ -134,7 +134,7 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
   for (const StoredShard& log : stored) {
     const bool ours = plan_.log && log.job == plan_.id && log.unique_id == plan_.unique_id;
     if (ours && EndIfAhead(absl::StrCat("the log of ", server.node), "term",
-                           Generation(log.term.value()), routing_->generation, now, events)) {
+                           Generation(log.term.value()), shards_.generation(), now, events)) {
       return;
     }
   }

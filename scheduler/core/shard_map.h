@@ -109,6 +109,8 @@ class ShardMap {
 
   // ---- what is
   const Routing& routing() const { return routing_; }
+  // At least the table's; no term that was ever given out is later.
+  Generation generation() const { return generation_; }
   bool IsUsed(const NodeId& server) const;    // The table names it, in whatever life.
   int CopiesOn(const NodeId& server) const;   // Primaries and replicas of its present life.
   bool Lives(const ServerRef& server) const;  // This life of it, and it can hold the job's shards.
