@@ -196,8 +196,8 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
     const JobId* job = JobOf(recorded.event);
     const auto known = job == nullptr ? jobs_.end() : jobs_.find(*job);
     if (known != jobs_.end()) recorded.job = known->second;
-    const bool shown = std::holds_alternative<JobEnded>(recorded.event) ||
-                       std::holds_alternative<JobStarted>(recorded.event) ||
+    const bool ends = std::holds_alternative<JobEnded>(recorded.event);
+    const bool shown = ends || std::holds_alternative<JobStarted>(recorded.event) ||
                        std::holds_alternative<JobAdopted>(recorded.event);
     if (recorded.job != nullptr && shown) {
       if (const auto view = core_->Job(*job, clock_->Now()); view.ok()) {
@@ -206,7 +206,7 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
         if (ends && !view->started) answers.over.push_back(recorded.job);
       }
     }
-    if (job != nullptr && std::holds_alternative<JobEnded>(recorded.event)) records_.erase(*job);
+    if (job != nullptr && ends) records_.erase(*job);
     answers.events.push_back(std::move(recorded));
   }
 }
