@@ -90,7 +90,6 @@ void SimScheduler::Start() {
   }
   core_ = *std::move(core);
   jobs_ = *std::move(jobs);
-  submitted_ = !jobs_.empty();
   if (again) {
     ++world_->reached[Reached::kSchedulerRestored];
     world_->trace.Story("scheduler: restored from its store");
