@@ -356,6 +356,17 @@ void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
   call.mapped()->Answer(reply.status, response.SerializeAsString());
 }
 
+void SimScheduler::NoteMoves(const scheduler::RoutingChanged& moved) {
+  if (moved.promoted > 0) ++world_->reached[Reached::kReplicaPromoted];
+  if (moved.filling > 0) ++world_->reached[Reached::kReplicaFilling];
+  for (const scheduler::PrimaryMove& move : moved.moves) {
+    if (move.swapped > 0) ++world_->reached[Reached::kPrimarySwapped];
+  }
+  world_->trace.Story(absl::StrCat("scheduler: ", moved.job, " has routing generation ",
+                                   moved.generation.value(), ": ", moved.promoted, " promoted, ",
+                                   moved.filling, " being filled", HomesOf(*core_, moved.job)));
+}
+
 void SimScheduler::Note(const scheduler::Event& event) {
   TellCheckers(event);
   world_->trace.Event({event.index()});
@@ -390,15 +401,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
                                      static_cast<int>(phase->phase), " of epoch ",
                                      phase->epoch.value()));
   } else if (const auto* moved = std::get_if<scheduler::RoutingChanged>(&event)) {
-    if (moved->promoted > 0) ++world_->reached[Reached::kReplicaPromoted];
-    if (moved->filling > 0) ++world_->reached[Reached::kReplicaFilling];
-    for (const scheduler::PrimaryMove& move : moved->moves) {
-      if (move.swapped > 0) ++world_->reached[Reached::kPrimarySwapped];
-    }
-    world_->trace.Story(absl::StrCat("scheduler: ", moved->job, " has routing generation ",
-                                     moved->generation.value(), ": ", moved->promoted,
-                                     " promoted, ", moved->filling, " being filled",
-                                     HomesOf(*core_, moved->job)));
+    NoteMoves(*moved);
   } else if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
     // Of one that a server could not read the event has no id.
     ++world_->reached[saved->why.empty()             ? Reached::kCheckpointComplete

@@ -78,6 +78,7 @@ class SimScheduler {
   void AnswerTask(const scheduler::TaskReply& reply);
   void AnswerSnapshot(const scheduler::SnapshotReply& reply);
   void Note(const scheduler::Event& event);
+  void NoteMoves(const scheduler::RoutingChanged& moved);
   void TellCheckers(const scheduler::Event& event);
   void NoteCourse(JobWorld& job, const scheduler::Event& event);  // For what is reached.
   void Arm();
