@@ -98,7 +98,8 @@ absl::Status SchedulerCore::TakeUp(JobEntry& entry, const Adoption& from, Instan
   }
   if (run.ended()) return absl::FailedPreconditionError(run.View(now).failure.message);
   CAPSTAN_RETURN_IF_ERROR(CheckLogs(run, from));
-  if (slots_.capacity(entry.plan.device) > 0) return absl::OkStatus();
+  // Workers that this scheduler knew before it was started again have a moment to come back.
+  if (slots_.capacity(entry.plan.device) > 0 || membership_.MayReturn(now)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("no worker that could run tasks of ", from.job,
                    " is here: it would fail within a minute; start one and ask again"));

@@ -1,5 +1,6 @@
 """Jobs whose scheduler has lost its store: taken up again from the logs of their servers."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -45,8 +46,11 @@ class RecoverTest(unittest.TestCase):
         daemons = [self.cluster.daemons[name] for name in names]
         tasks = [child for daemon in daemons if "worker" in daemon.name
                  for child in cluster.children(daemon.process.pid)]
-        for pid in [daemon.process.pid for daemon in daemons] + tasks:
-            os.kill(pid, signal.SIGKILL)
+        for daemon in daemons:
+            os.kill(daemon.process.pid, signal.SIGKILL)
+        for task in tasks:
+            with contextlib.suppress(ProcessLookupError):  # It dies with its daemon.
+                os.kill(task, signal.SIGKILL)
         for daemon in daemons:
             daemon.process.wait()
 
