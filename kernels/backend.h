@@ -29,7 +29,7 @@ class Plan {
 // What may change from run to run of one plan. A recorded graph keeps it; what has to change with
 // every step is an operand, as the key of dropout.
 struct RunOptions {
-  float scale = 1.0f;  // kSoftmaxCrossEntropyBackward: dlogits is multiplied by it.
+  float scale = 1.0f;  // Backward ops of losses: dlogits is multiplied by it.
 };
 
 class DeviceBackend;

@@ -49,12 +49,30 @@ const char* KindName(OpKind kind) {
       return "softmax_cross_entropy_forward";
     case OpKind::kSoftmaxCrossEntropyBackward:
       return "softmax_cross_entropy_backward";
+    case OpKind::kOutputLossForward:
+      return "output_loss_forward";
+    case OpKind::kOutputLossBackward:
+      return "output_loss_backward";
     case OpKind::kEmbeddingForward:
       return "embedding_forward";
     case OpKind::kEmbeddingBackward:
       return "embedding_backward";
   }
   return "unknown_op";
+}
+
+const char* LossName(OutputLoss loss) {
+  switch (loss) {
+    case OutputLoss::kSquared:
+      return "squared";
+    case OutputLoss::kHuber:
+      return "huber";
+    case OutputLoss::kQuantile:
+      return "quantile";
+    case OutputLoss::kSigmoid:
+      return "sigmoid";
+  }
+  return "unknown_loss";
 }
 
 // The shapes as "28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0", "800 -> 500", ...
@@ -84,6 +102,9 @@ std::string Shapes(const OpDesc& d) {
     case OpKind::kSoftmaxCrossEntropyForward:
     case OpKind::kSoftmaxCrossEntropyBackward:
       return absl::StrCat(d.c, " classes");
+    case OpKind::kOutputLossForward:
+    case OpKind::kOutputLossBackward:
+      return absl::StrCat(d.c, " outputs ", LossName(d.loss), " ", d.loss_parameter);
     case OpKind::kEmbeddingForward:
     case OpKind::kEmbeddingBackward:
       return absl::StrCat(d.c, " of ", d.rows, " rows x ", d.out_c);
@@ -100,7 +121,7 @@ std::string Shapes(const OpDesc& d) {
 std::string ToString(const OpDesc& desc) {
   return absl::StrCat(KindName(desc.kind), " n=", desc.n, " ", Shapes(desc),
                       desc.has_bias ? " bias" : "", desc.has_addend ? " addend" : "",
-                      desc.fuse_relu ? " relu" : "");
+                      desc.fuse_relu ? " relu" : "", desc.has_weights ? " weights" : "");
 }
 
 }  // namespace capstan::kernels

@@ -3,13 +3,14 @@
 //
 // Conventions of every op:
 //   * Images are [n, h, w, c] (NHWC), matrices [n, k]; fp32, accumulated in fp32; labels are
-//     int32 [n].
+//     int32 [n], targets (labels that are numbers) fp32 [n, k].
 //   * Convolution weights are [filters, kernel, kernel, c_in] (OHWI); fully connected ones
 //     [units, k].
 //   * Backward ops overwrite their outputs (they do not accumulate).
 //   * The same inputs give the same bits on every run with the same thread count.
 //
-// Inputs -> outputs, in the order of Run's spans ([bias] where has_bias):
+// Inputs -> outputs, in the order of Run's spans ([bias] where has_bias, [weights], fp32 [k], where
+// has_weights):
 //   kConvolutionForward            x, weight, [bias]        -> y (y = relu(..) if fuse_relu)
 //   kConvolutionBackwardData       dy, weight               -> dx
 //   kConvolutionBackwardWeights    x, dy                    -> dweight, [dbias]
@@ -38,8 +39,13 @@
 //   kDropoutForward                x, key (int32 [2])       -> y (x / (1 - rate) or 0; element i is
 //                                     kept iff PhiloxWord(key, i) >= rate * 2^32; WordsOfKey)
 //   kDropoutBackward               dy, key                  -> dx (same key: same mask)
-//   kSoftmaxCrossEntropyForward    logits [n,k], labels     -> probabilities [n,k], loss [n]
-//   kSoftmaxCrossEntropyBackward   probabilities, labels    -> dlogits (times RunOptions::scale)
+//   kSoftmaxCrossEntropyForward    logits [n,k], labels, [weights] -> probabilities [n,k], loss [n]
+//   kSoftmaxCrossEntropyBackward   probabilities, labels, [weights] -> dlogits (times
+//                                     RunOptions::scale)
+//     weights: of classes; the loss of a sample is multiplied by that of its label
+//   kOutputLossForward             logits [n,k], targets, [weights] -> loss [n]
+//   kOutputLossBackward            logits, targets, [weights] -> dlogits (times RunOptions::scale)
+//     the mean over k of OpDesc::loss; weights, only with kSigmoid: of positive targets
 //   kEmbeddingForward              rows-as-fp32 [n,k], weight [rows,dim] -> y [n,k*dim]
 //   kEmbeddingBackward             rows-as-fp32 [n,k], dy   -> dweight (zero where no row was read)
 // Thread safety: a value.
@@ -72,8 +78,20 @@ enum class OpKind {
   kDropoutBackward,
   kSoftmaxCrossEntropyForward,
   kSoftmaxCrossEntropyBackward,
+  kOutputLossForward,
+  kOutputLossBackward,
   kEmbeddingForward,
   kEmbeddingBackward,
+};
+
+// The loss of one output y with target t, and its slope by y.
+enum class OutputLoss {
+  kSquared,   // (y - t)^2.
+  kHuber,     // d = loss_parameter > 0: (y - t)^2 / 2 if |y - t| <= d, else d * (|y - t| - d / 2).
+  kQuantile,  // q = loss_parameter, in (0, 1): q * (t - y) if y < t, else (1 - q) * (y - t). The
+              // slope at y = t is 0.
+  // y is a logit, p = 1 / (1 + exp(-y)): -(w * t * log(p) + (1 - t) * log(1 - p)), w the weight.
+  kSigmoid,
 };
 
 // One descriptor for all kinds; a field that a kind does not use is ignored. Input image sizes are
@@ -92,9 +110,18 @@ struct OpDesc {
   float epsilon = 1e-5f;      // Batch norm.
   float dropout_rate = 0.0f;  // [0, 1).
   int64_t rows = 0;           // Embedding.
+  bool has_weights = false;   // Softmax cross-entropy, output loss.
+  OutputLoss loss = OutputLoss::kSquared;
+  float loss_parameter = 0.0f;
 
   friend auto operator<=>(const OpDesc&, const OpDesc&) = default;
 };
+
+// Only backends that compute in the host's memory have it: losses of numbers, weights of losses.
+inline bool IsHostOnly(const OpDesc& desc) {
+  return desc.has_weights || desc.kind == OpKind::kOutputLossForward ||
+         desc.kind == OpKind::kOutputLossBackward;
+}
 
 // "convolution_forward n=64 28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0".
 std::string ToString(const OpDesc& desc);

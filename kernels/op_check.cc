@@ -256,11 +256,51 @@ absl::StatusOr<OpSignature> SoftmaxCrossEntropy(const OpDesc& d) {
   if (d.kind == OpKind::kSoftmaxCrossEntropyForward) {
     b.In("logits", {d.n, d.c});
     b.In("labels", {d.n}, DataType::kInt32);
+    if (d.has_weights) b.In("weights", {d.c});
     b.Out("probabilities", {d.n, d.c});
     b.Out("loss", {d.n});
   } else {
     b.In("probabilities", {d.n, d.c});
     b.In("labels", {d.n}, DataType::kInt32);
+    if (d.has_weights) b.In("weights", {d.c});
+    b.Out("dlogits", {d.n, d.c});
+  }
+  return b.Finish();
+}
+
+absl::Status CheckOutputLoss(const OpDesc& d) {
+  const auto wrong = [&d](const char* expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("loss_parameter is ", d.loss_parameter, ", expected ", expected));
+  };
+  if (d.has_weights && d.loss != OutputLoss::kSigmoid) {
+    return absl::InvalidArgumentError("has_weights, expected weights with a sigmoid alone");
+  }
+  switch (d.loss) {
+    case OutputLoss::kHuber:
+      return d.loss_parameter > 0 && std::isfinite(d.loss_parameter)
+                 ? absl::OkStatus()
+                 : wrong("a number above 0 (huber)");
+    case OutputLoss::kQuantile:
+      return d.loss_parameter > 0 && d.loss_parameter < 1 ? absl::OkStatus()
+                                                          : wrong("one in (0, 1) (quantile)");
+    case OutputLoss::kSquared:
+    case OutputLoss::kSigmoid:
+      return absl::OkStatus();
+  }
+  return OutOfRange("loss", static_cast<int64_t>(d.loss), "one of OutputLoss");
+}
+
+absl::StatusOr<OpSignature> OutputLossOp(const OpDesc& d) {
+  CAPSTAN_RETURN_IF_ERROR(CheckMatrix(d));
+  CAPSTAN_RETURN_IF_ERROR(CheckOutputLoss(d));
+  Builder b(d);
+  b.In("logits", {d.n, d.c});
+  b.In("targets", {d.n, d.c});
+  if (d.has_weights) b.In("weights", {d.c});
+  if (d.kind == OpKind::kOutputLossForward) {
+    b.Out("loss", {d.n});
+  } else {
     b.Out("dlogits", {d.n, d.c});
   }
   return b.Finish();
@@ -313,6 +353,9 @@ absl::StatusOr<OpSignature> Dispatch(const OpDesc& d) {
     case OpKind::kSoftmaxCrossEntropyForward:
     case OpKind::kSoftmaxCrossEntropyBackward:
       return SoftmaxCrossEntropy(d);
+    case OpKind::kOutputLossForward:
+    case OpKind::kOutputLossBackward:
+      return OutputLossOp(d);
     case OpKind::kEmbeddingForward:
     case OpKind::kEmbeddingBackward:
       return Embedding(d);

@@ -44,6 +44,23 @@ OpDesc With(const Change& change) {
   return d;
 }
 
+TEST_CASE("Op check: losses of numbers name a wrong parameter", "[kernels]") {
+  OpDesc d = Matrix(OpKind::kOutputLossForward);
+  REQUIRE_OK(MakeSignature(d).status());
+  d.has_weights = true;
+  CHECK_STATUS(MakeSignature(d).status(), absl::StatusCode::kInvalidArgument, "sigmoid alone");
+  d.has_weights = false;
+  d.loss = OutputLoss::kHuber;
+  CHECK_STATUS(MakeSignature(d).status(), absl::StatusCode::kInvalidArgument,
+               "loss_parameter is 0, expected a number above 0 (huber)");
+  d.loss = OutputLoss::kQuantile;
+  d.loss_parameter = 1.0f;
+  CHECK_STATUS(MakeSignature(d).status(), absl::StatusCode::kInvalidArgument,
+               "loss_parameter is 1, expected one in (0, 1) (quantile)");
+  CHECK(IsHostOnly(d));
+  CHECK_FALSE(IsHostOnly(Matrix(OpKind::kSoftmaxCrossEntropyForward)));
+}
+
 TEST_CASE("Op: ToString names kind, shapes and attributes", "[kernels]") {
   CHECK(ToString(Convolution()) ==
         "convolution_forward n=64 28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0 bias");

@@ -152,6 +152,67 @@ TEST_CASE("CPU softmax cross-entropy: both ops agree with the reference", "[kern
   }
 }
 
+TEST_CASE("CPU softmax cross-entropy: weights of classes agree with the reference",
+          "[kernels][cpu]") {
+  for (const int64_t n : {0, 1, 7}) {
+    OpDesc d = MatrixDesc(K::kSoftmaxCrossEntropyForward, n, 10, 1);
+    d.has_weights = true;
+    Conform(d);
+    d.kind = K::kSoftmaxCrossEntropyBackward;
+    Conform(d, {.scale = 0.125f});
+  }
+}
+
+TEST_CASE("CPU losses of numbers: all agree with the reference", "[kernels][cpu]") {
+  for (const OutputLoss loss :
+       {OutputLoss::kSquared, OutputLoss::kHuber, OutputLoss::kQuantile, OutputLoss::kSigmoid}) {
+    for (const int64_t n : {0, 1, 7, 64}) {
+      for (const int64_t outputs : {1, 3, 300}) {
+        OpDesc d = MatrixDesc(K::kOutputLossForward, n, outputs, 1);
+        d.loss = loss;
+        d.loss_parameter = 0.25f;
+        d.has_weights = loss == OutputLoss::kSigmoid && outputs > 1;
+        Conform(d);
+        d.kind = K::kOutputLossBackward;
+        Conform(d, {.scale = 0.125f});
+      }
+    }
+  }
+}
+
+TEST_CASE("CPU losses of numbers: values by their definition, at kinks and far out",
+          "[kernels][cpu]") {
+  const float inf = std::numeric_limits<float>::infinity();
+  struct Case {
+    OutputLoss loss;
+    float parameter, y, t, value, slope;
+  };
+  for (const Case& c :
+       {Case{OutputLoss::kSquared, 0, 3, 1, 4, 4}, Case{OutputLoss::kHuber, 1, 3, 2, 0.5f, 1},
+        Case{OutputLoss::kHuber, 1, 3, 7, 3.5f, -1},
+        Case{OutputLoss::kQuantile, 0.25f, 1, 3, 0.5f, -0.25f},
+        Case{OutputLoss::kQuantile, 0.25f, 3, 1, 1.5f, 0.75f},
+        Case{OutputLoss::kQuantile, 0.25f, 2, 2, 0, 0}, Case{OutputLoss::kSigmoid, 0, 100, 1, 0, 0},
+        Case{OutputLoss::kSigmoid, 0, 1000, 0, 1000, 1},
+        Case{OutputLoss::kSigmoid, 0, -1000, 1, 1000, -1}}) {
+    for (const auto& backend : AllBackends()) {
+      OpDesc d = MatrixDesc(K::kOutputLossForward, 1, 1, 1);
+      d.loss = c.loss;
+      d.loss_parameter = c.parameter;
+      Operands inputs;
+      inputs.Add({c.y}, DataType::kFloat32);
+      inputs.Add({c.t}, DataType::kFloat32);
+      INFO(ToString(d) << " y " << c.y << " t " << c.t);
+      const float value = RunTwice(*backend, d, inputs, {}).values[0][0];
+      d.kind = K::kOutputLossBackward;
+      const float slope = RunTwice(*backend, d, inputs, {}).values[0][0];
+      CHECK(value == Approx(c.value).margin(1e-30));
+      CHECK(slope == Approx(c.slope).margin(1e-30));
+      CHECK(value < inf);
+    }
+  }
+}
+
 TEST_CASE("CPU softmax cross-entropy: huge logits do not overflow", "[kernels][cpu]") {
   for (const auto& backend : AllBackends()) {
     Operands inputs;

@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/fully_connected.h"
 #include "kernels/cpu/onednn_convolution.h"
+#include "kernels/cpu/output_loss.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/simple_ops.h"
 #include "kernels/host_memory.h"
@@ -65,6 +66,9 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakePlan(const OpSignature& signature,
     case OpKind::kSoftmaxCrossEntropyForward:
     case OpKind::kSoftmaxCrossEntropyBackward:
       return MakeSoftmaxPlan(signature, context);
+    case OpKind::kOutputLossForward:
+    case OpKind::kOutputLossBackward:
+      return MakeOutputLossPlan(signature, context);
     case OpKind::kEmbeddingForward:
     case OpKind::kEmbeddingBackward:
       return MakeEmbeddingPlan(signature, context);

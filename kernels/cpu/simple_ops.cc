@@ -85,13 +85,15 @@ class SoftmaxPlan : public CpuPlan {
     const float* from = in[0].f32();
     float* to = out[0].f32();
     float* loss = FloatsOf(out, 1);
+    const float* weights = FloatsOf(in, 2);
     const int64_t samples = std::max<int64_t>(1, kElementsOfItem / d.c);
     ParallelForChunks(threads(), d.n, samples, [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
+        const float weight = weights == nullptr ? 1.0f : weights[labels[n]];
         if (d.kind == OpKind::kSoftmaxCrossEntropyForward) {
-          loss[n] = Forward(from + n * d.c, labels[n], to + n * d.c);
+          loss[n] = weight * Forward(from + n * d.c, labels[n], to + n * d.c);
         } else {
-          Backward(from + n * d.c, labels[n], options.scale, to + n * d.c);
+          Backward(from + n * d.c, labels[n], weight * options.scale, to + n * d.c);
         }
       }
     });

@@ -97,10 +97,13 @@ class CudaBackendImpl : public CudaBackend {
   // ---------------------------------------------------------------- Backend
   std::string Name() const override { return "cuda"; }
   DataType TensorType() const override { return TensorTypeOf(device_->options().compute); }
-  bool Supports(const OpDesc& desc) const override { return MakeSignature(desc).ok(); }
+  bool Supports(const OpDesc& desc) const override {
+    return !IsHostOnly(desc) && MakeSignature(desc).ok();
+  }
 
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override {
     CAPSTAN_ASSIGN_OR_RETURN(const OpSignature plain, MakeSignature(desc));
+    if (IsHostOnly(desc)) return absl::UnimplementedError(ToString(desc));
     CAPSTAN_RETURN_IF_ERROR(device_->Enter());
     if (device_->capturing()) {
       return absl::FailedPreconditionError("no op can be prepared while work is being recorded");

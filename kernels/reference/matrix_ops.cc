@@ -8,6 +8,51 @@
 #include "common/random/philox.h"
 
 namespace capstan::kernels::reference {
+namespace {
+
+double Sigmoid(double y) { return 1.0 / (1.0 + std::exp(-y)); }
+
+// log(1 + exp(y)); exp is at most 1, so nothing overflows.
+double SoftPlus(double y) { return std::max(y, 0.0) + std::log1p(std::exp(-std::fabs(y))); }
+
+double LossOf(const OpDesc& d, double y, double t, double weight) {
+  const double error = y - t;
+  const double parameter = double{d.loss_parameter};
+  switch (d.loss) {
+    case OutputLoss::kSquared:
+      return error * error;
+    case OutputLoss::kHuber:
+      return std::fabs(error) <= parameter ? error * error / 2
+                                           : parameter * (std::fabs(error) - parameter / 2);
+    case OutputLoss::kQuantile:
+      return error < 0 ? -parameter * error : (1 - parameter) * error;
+    case OutputLoss::kSigmoid:
+      return weight * t * SoftPlus(-y) + (1 - t) * SoftPlus(y);
+  }
+  return 0;
+}
+
+double SlopeOf(const OpDesc& d, double y, double t, double weight) {
+  const double error = y - t;
+  const double parameter = double{d.loss_parameter};
+  switch (d.loss) {
+    case OutputLoss::kSquared:
+      return 2 * error;
+    case OutputLoss::kHuber:
+      return std::clamp(error, -parameter, parameter);
+    case OutputLoss::kQuantile:
+      return error == 0 ? 0 : error < 0 ? -parameter : 1 - parameter;
+    case OutputLoss::kSigmoid:
+      return (1 - t) * Sigmoid(y) - weight * t * Sigmoid(-y);
+  }
+  return 0;
+}
+
+double WeightOf(const float* weights, int64_t i) {
+  return weights == nullptr ? 1.0 : double{weights[i]};
+}
+
+}  // namespace
 
 void FullyConnectedForward(const OpDesc& d, const float* x, const float* weight, const float* bias,
                            float* y) {
@@ -70,7 +115,7 @@ void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y) 
 }
 
 void SoftmaxCrossEntropyForward(const OpDesc& d, const float* logits, const int32_t* labels,
-                                float* probabilities, float* loss) {
+                                const float* weights, float* probabilities, float* loss) {
   for (int64_t n = 0; n < d.n; ++n) {
     const float* row = logits + n * d.c;
     const double largest = double{*std::max_element(row, row + d.c)};
@@ -79,17 +124,43 @@ void SoftmaxCrossEntropyForward(const OpDesc& d, const float* logits, const int3
     for (int64_t c = 0; c < d.c; ++c) {
       probabilities[n * d.c + c] = static_cast<float>(std::exp(double{row[c]} - largest) / sum);
     }
-    loss[n] = static_cast<float>(std::log(sum) + largest - double{row[labels[n]]});
+    const double entropy = std::log(sum) + largest - double{row[labels[n]]};
+    loss[n] = static_cast<float>(entropy * WeightOf(weights, labels[n]));
   }
 }
 
 void SoftmaxCrossEntropyBackward(const OpDesc& d, const float* probabilities, const int32_t* labels,
-                                 float scale, float* dlogits) {
+                                 const float* weights, float scale, float* dlogits) {
   for (int64_t n = 0; n < d.n; ++n) {
+    const double factor = double{scale} * WeightOf(weights, labels[n]);
     for (int64_t c = 0; c < d.c; ++c) {
       const double target = c == labels[n] ? 1.0 : 0.0;
       dlogits[n * d.c + c] =
-          static_cast<float>((double{probabilities[n * d.c + c]} - target) * double{scale});
+          static_cast<float>((double{probabilities[n * d.c + c]} - target) * factor);
+    }
+  }
+}
+
+void OutputLossForward(const OpDesc& d, const float* logits, const float* targets,
+                       const float* weights, float* loss) {
+  for (int64_t n = 0; n < d.n; ++n) {
+    double sum = 0;
+    for (int64_t c = 0; c < d.c; ++c) {
+      const int64_t i = n * d.c + c;
+      sum += LossOf(d, double{logits[i]}, double{targets[i]}, WeightOf(weights, c));
+    }
+    loss[n] = static_cast<float>(sum / static_cast<double>(d.c));
+  }
+}
+
+void OutputLossBackward(const OpDesc& d, const float* logits, const float* targets,
+                        const float* weights, float scale, float* dlogits) {
+  const double factor = double{scale} / static_cast<double>(d.c);
+  for (int64_t n = 0; n < d.n; ++n) {
+    for (int64_t c = 0; c < d.c; ++c) {
+      const int64_t i = n * d.c + c;
+      dlogits[i] = static_cast<float>(
+          factor * SlopeOf(d, double{logits[i]}, double{targets[i]}, WeightOf(weights, c)));
     }
   }
 }

@@ -25,11 +25,18 @@ void Add(int64_t count, const float* a, const float* b, float* y);
 // what is kept by (1 - rate).
 void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y);
 
-// The loss of a sample is log(sum(exp(logits))) - logits[label], in nats.
+// The loss of a sample is log(sum(exp(logits))) - logits[label], in nats; times weights[label],
+// unless weights is null.
 void SoftmaxCrossEntropyForward(const OpDesc& d, const float* logits, const int32_t* labels,
-                                float* probabilities, float* loss);
+                                const float* weights, float* probabilities, float* loss);
 void SoftmaxCrossEntropyBackward(const OpDesc& d, const float* probabilities, const int32_t* labels,
-                                 float scale, float* dlogits);
+                                 const float* weights, float scale, float* dlogits);
+
+// The loss of a sample is the mean of d.loss over its outputs; weights may be null.
+void OutputLossForward(const OpDesc& d, const float* logits, const float* targets,
+                       const float* weights, float* loss);
+void OutputLossBackward(const OpDesc& d, const float* logits, const float* targets,
+                        const float* weights, float scale, float* dlogits);
 
 void EmbeddingForward(const OpDesc& d, const float* row_numbers, const float* weight, float* y);
 void EmbeddingBackward(const OpDesc& d, const float* row_numbers, const float* dy, float* dweight);

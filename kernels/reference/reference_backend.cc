@@ -88,9 +88,15 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
       return ref::Dropout(out[0].count, d.dropout_rate, KeyOfWords(in[1].i32()[0], in[1].i32()[1]),
                           F(in, 0), F(out, 0));
     case OpKind::kSoftmaxCrossEntropyForward:
-      return ref::SoftmaxCrossEntropyForward(d, F(in, 0), in[1].i32(), F(out, 0), F(out, 1));
+      return ref::SoftmaxCrossEntropyForward(d, F(in, 0), in[1].i32(), F(in, 2), F(out, 0),
+                                             F(out, 1));
     case OpKind::kSoftmaxCrossEntropyBackward:
-      return ref::SoftmaxCrossEntropyBackward(d, F(in, 0), in[1].i32(), options.scale, F(out, 0));
+      return ref::SoftmaxCrossEntropyBackward(d, F(in, 0), in[1].i32(), F(in, 2), options.scale,
+                                              F(out, 0));
+    case OpKind::kOutputLossForward:
+      return ref::OutputLossForward(d, F(in, 0), F(in, 1), F(in, 2), F(out, 0));
+    case OpKind::kOutputLossBackward:
+      return ref::OutputLossBackward(d, F(in, 0), F(in, 1), F(in, 2), options.scale, F(out, 0));
     case OpKind::kEmbeddingForward:
       return ref::EmbeddingForward(d, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kEmbeddingBackward:

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -247,6 +248,39 @@ void CheckSoftmax(const RunOp& run, double tolerance) {
   forward.Check(1, g, 0, dlogits.values[0]);
 }
 
+void CheckWeightedSoftmax(const RunOp& run, double tolerance) {
+  OpDesc desc = MatrixDesc(K::kSoftmaxCrossEntropyForward, 4, 5, 1);
+  desc.has_weights = true;
+  Forward forward(run, tolerance, desc);
+  forward.AddTo(2, 1.5f);  // Weights are at least 0.
+  const Operands y = forward.Run();
+  const Operands dlogits = forward.Backward(K::kSoftmaxCrossEntropyBackward,
+                                            {y.values[0], forward.input(1), forward.input(2)});
+  forward.Check(1, Floats(4, kOptions.scale), 0, dlogits.values[0]);
+}
+
+// Kinks lie where an output is its target, or delta away: outputs and targets are multiples of four
+// steps, shifted by one against each other, and the delta is between two of them.
+void CheckOutputLosses(const RunOp& run, double tolerance) {
+  for (const auto& [loss, parameter, weighted] :
+       {std::tuple{OutputLoss::kSquared, 0.0f, false}, std::tuple{OutputLoss::kHuber, 0.5f, false},
+        std::tuple{OutputLoss::kQuantile, 0.3f, false},
+        std::tuple{OutputLoss::kSigmoid, 0.0f, false},
+        std::tuple{OutputLoss::kSigmoid, 0.0f, true}}) {
+    OpDesc desc = MatrixDesc(K::kOutputLossForward, 4, 5, 1);
+    desc.loss = loss;
+    desc.loss_parameter = parameter;
+    desc.has_weights = weighted;
+    Forward forward(run, tolerance, desc);
+    forward.AddTo(1, 2.0f * kStep);
+    if (weighted) forward.AddTo(2, 1.5f);
+    std::vector<Floats> operands = {forward.input(0), forward.input(1)};
+    if (weighted) operands.push_back(forward.input(2));
+    const Operands dlogits = forward.Backward(K::kOutputLossBackward, operands);
+    forward.Check(0, Floats(4, kOptions.scale), 0, dlogits.values[0]);
+  }
+}
+
 void CheckEmbedding(const RunOp& run, double tolerance) {
   OpDesc desc = MatrixDesc(K::kEmbeddingForward, 2, 2, 3);
   desc.rows = 6;  // SpreadInputs reads rows 0, 3, 0, 3: some twice, some never.
@@ -266,6 +300,9 @@ constexpr GradientCheck kChecks[] = {
     {"batch norm with ReLU", &CheckBatchNormRelu},
     {"batch norm with an addend and ReLU", &CheckBatchNormAddRelu},
     {"softmax cross-entropy", &CheckSoftmax},
+    {"softmax cross-entropy with weights of classes", &CheckWeightedSoftmax, /*host_only=*/true},
+    {"squared, Huber and quantile loss, sigmoid cross-entropy", &CheckOutputLosses,
+     /*host_only=*/true},
     {"embedding, rows read twice and never", &CheckEmbedding},
 };
 

@@ -28,6 +28,7 @@ using RunOp =
 struct GradientCheck {
   const char* name = "";
   void (*check)(const RunOp& run, double tolerance) = nullptr;
+  bool host_only = false;  // No device has these ops (IsHostOnly).
 };
 absl::Span<const GradientCheck> GradientChecks();
 

@@ -1,0 +1,18 @@
+// Losses of outputs whose labels are numbers: squared, Huber, quantile, sigmoid cross-entropy.
+//
+// Thread safety: as Plan.
+#ifndef CAPSTAN_KERNELS_CPU_OUTPUT_LOSS_H_
+#define CAPSTAN_KERNELS_CPU_OUTPUT_LOSS_H_
+
+#include <memory>
+
+#include "kernels/cpu/cpu_plan.h"
+
+namespace capstan::kernels {
+
+std::unique_ptr<CpuPlan> MakeOutputLossPlan(const OpSignature& signature,
+                                            const CpuContext& context);
+
+}  // namespace capstan::kernels
+
+#endif  // CAPSTAN_KERNELS_CPU_OUTPUT_LOSS_H_
