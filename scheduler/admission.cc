@@ -25,6 +25,7 @@ constexpr int kDefaultMaxRestarts = 3;
 constexpr int kDefaultWorkerWaitSeconds = 60;
 constexpr int kDefaultServerWaitSeconds = 60;
 constexpr int kDefaultCheckpointsKept = 2;
+constexpr double kPlateauMinimum = 0.001;
 
 Mode ModeOf(const v1::Consistency& consistency) {
   if (consistency.has_ssp()) return Mode::kSsp;
@@ -34,6 +35,43 @@ Mode ModeOf(const v1::Consistency& consistency) {
 std::string ModeName(const v1::Consistency& consistency) {
   if (consistency.has_ssp()) return absl::StrCat("ssp(", consistency.ssp().staleness_bound(), ")");
   return consistency.has_asp() ? "asp" : "bsp";
+}
+
+DecisionPlan::Metric MetricOf(v1::Training::Metric metric) {
+  using Metric = DecisionPlan::Metric;
+  switch (metric) {
+    case v1::Training::ACCURACY:
+      return Metric::kAccuracy;
+    case v1::Training::AUC:
+      return Metric::kAuc;
+    case v1::Training::RMSE:
+      return Metric::kRmse;
+    case v1::Training::MAE:
+      return Metric::kMae;
+    case v1::Training::F1:
+      return Metric::kF1;
+    case v1::Training::TOP5_ACCURACY:
+      return Metric::kTop5Accuracy;
+    default:
+      return Metric::kLoss;
+  }
+}
+
+DecisionPlan DecisionsOf(const v1::JobSpec& spec) {
+  const v1::Training& training = spec.training();
+  const v1::Training::ReduceOnPlateau& plateau = training.reduce_on_plateau();
+  DecisionPlan plan;
+  plan.metric = MetricOf(training.metric());
+  plan.on_validation = spec.data().has_validation();
+  plan.keep_best = training.keep_best();
+  plan.stop_patience = training.early_stopping().patience();
+  plan.stop_min_delta = training.early_stopping().min_delta();
+  if (!training.has_reduce_on_plateau()) return plan;
+  plan.plateau_patience = plateau.patience();
+  plan.plateau_min_delta = plateau.min_delta();
+  plan.plateau_factor = double{plateau.factor()};
+  plan.plateau_minimum = plateau.has_minimum() ? double{plateau.minimum()} : kPlateauMinimum;
+  return plan;
 }
 
 JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
@@ -49,6 +87,9 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   plan.slots = spec.training().slots();
   plan.train_count = check.train_count;
   plan.test_count = check.test_count;
+  plan.validation_count = check.validation_count;
+  if (plan.objective == Objective::kLabels) plan.scores = check.plan.classes;
+  plan.decide = DecisionsOf(spec);
   plan.iterations_max = spec.training().iterations_max();
   plan.replicas = spec.resources().replicas();
   plan.log = spec.durability() == v1::LOG;
@@ -68,6 +109,7 @@ void WriteBlocks(const JobCheck& check, v1::Data& data) {
   };
   write(check.train_blocks, *data.mutable_train());
   if (data.has_test()) write(check.test_blocks, *data.mutable_test());
+  if (data.has_validation()) write(check.validation_blocks, *data.mutable_validation());
 }
 
 bool HoldsModel(const std::string& folder) {

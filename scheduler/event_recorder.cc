@@ -125,16 +125,30 @@ std::string Figures(double loss, double accuracy, Objective objective) {
 std::string Figure(const char* name, const std::optional<double>& value) {
   return value ? absl::StrFormat(" %s %.4f", name, *value) : "";
 }
+// "loss 0.4123 AUC 0.8512 of 1000", as far as the objective has them.
+std::string Figures(const EvaluationFigures& figures, Objective objective) {
+  return absl::StrCat(Figures(figures.loss, figures.accuracy.value_or(0), objective),
+                      Figure("AUC", figures.auc), Figure("RMSE", figures.rmse),
+                      Figure("MAE", figures.mae), Figure("F1", figures.f1),
+                      Figure("top-5 accuracy", figures.top5_accuracy), " of ", figures.samples);
+}
 void Log(const Report& e, Objective objective) {
   LogInfo({.job = e.job, .iteration = e.iteration}, "epoch {} {}, {:.0f} samples/s",
           e.epoch.value() + 1, Figures(e.loss, e.accuracy, objective), e.samples_per_second);
 }
 void Log(const EpochDone& e, Objective objective) {
   const EpochResult& result = e.result;
-  LogInfo({.job = e.job, .iteration = e.iteration}, "epoch {} is done: train {}, test {}{}{} of {}",
+  const std::string rate = result.learning_rate_factor == 1
+                               ? ""
+                               : absl::StrCat(", learning rate x ", result.learning_rate_factor);
+  LogInfo({.job = e.job, .iteration = e.iteration}, "epoch {} is done: train {}, {} {}{}",
           result.epoch.value() + 1, Figures(result.train_loss, result.train_accuracy, objective),
-          Figures(result.test_loss, result.test_accuracy, objective),
-          Figure("AUC", result.test_auc), Figure("RMSE", result.test_rmse), result.test_samples);
+          result.validation ? "validation" : "test",
+          Figures(result.validation.value_or(TestFigures(result)), objective), rate);
+}
+void Log(const ModelTested& e, Objective objective) {
+  LogInfo({.job = e.job, .iteration = e.iteration}, "the model, that of epoch {}, is tested: {}",
+          e.result.epoch.value() + 1, Figures(TestFigures(e.result), objective));
 }
 void Log(const CheckpointEnded& e) {
   if (e.why.empty()) {
@@ -151,6 +165,10 @@ void Log(const SnapshotTaken& e) {
   }
 }
 void Log(const WentBack& e) {
+  if (e.best) {
+    LogInfo({.job = e.job}, "goes back to the model of its best epoch, {}", e.best->value() + 1);
+    return;
+  }
   LogWarning({.job = e.job}, "goes back to {}", e.folder.empty() ? "its beginning" : e.folder);
 }
 void Log(const ModelLeftToTask& e) {
@@ -226,6 +244,7 @@ void EventRecorder::WriteFiles(const RecordedEvent& recorded) {
                  [&](const JobAdopted&) { write_status(); },
                  [&](const Report& report) { Warn(id, output->Add(report, recorded.unix_ms)); },
                  [&](const EpochDone& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
+                 [&](const ModelTested& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
                  [&](const JobEnded&) {
                    Warn(id, output->WriteCurve());
                    write_status();

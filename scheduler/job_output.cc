@@ -69,9 +69,11 @@ void JobOutput::ReadCurve(const std::string& path) {
       return std::isnan(value) ? 0 : static_cast<int64_t>(value);
     };
     const int64_t iteration = whole("iteration");
-    if ((*object.mutable_fields())["phase"].string_value() == "train") {
+    const std::string phase = (*object.mutable_fields())["phase"].string_value();
+    if (phase == "train") {
       AddPoint({iteration, number("loss"), number("accuracy")});
-    } else {
+    } else if (phase == "validation" || curve_.evaluated != "validation") {
+      if (phase == "validation") curve_.evaluated = phase;
       curve_.epochs.push_back({.epoch = whole("epoch") - 1,
                                .last_iteration = iteration,
                                .test_loss = number("loss"),
@@ -108,25 +110,43 @@ absl::Status JobOutput::Add(const Report& report, int64_t unix_ms) {
 absl::Status JobOutput::Add(const EpochDone& done, int64_t unix_ms) {
   const EpochResult& result = done.result;
   CurveEpoch epoch{.epoch = result.epoch.value(), .last_iteration = done.iteration};
-  if (result.test_samples > 0) {
-    epoch.test_loss = result.test_loss;
-    epoch.test_accuracy = result.test_accuracy;
-    epoch.test_auc = result.test_auc.value_or(kNan);
+  const EvaluationFigures figures = result.validation.value_or(TestFigures(result));
+  if (figures.samples > 0) {
+    epoch.test_loss = figures.loss;
+    epoch.test_accuracy = figures.accuracy.value_or(0);
+    epoch.test_auc = figures.auc.value_or(kNan);
   }
+  if (result.validation) curve_.evaluated = "validation";
   curve_.epochs.push_back(epoch);
   CAPSTAN_RETURN_IF_ERROR(WriteCurve());
-  if (result.test_samples == 0) return absl::OkStatus();
-  std::optional<double> auc = result.test_auc;
-  if (objective_ == Objective::kClicks && !auc) auc = kNan;
+  if (figures.samples == 0) return absl::OkStatus();
+  using Phase = MetricsRecord::Phase;
+  return Append(result.validation ? Phase::kValidation : Phase::kTest, figures, result.epoch,
+                done.iteration, unix_ms);
+}
+
+absl::Status JobOutput::Add(const ModelTested& tested, int64_t unix_ms) {
+  return Append(MetricsRecord::Phase::kTest, TestFigures(tested.result), tested.result.epoch,
+                tested.iteration, unix_ms);
+}
+
+absl::Status JobOutput::Append(MetricsRecord::Phase phase, const EvaluationFigures& figures,
+                               Epoch epoch, int64_t iteration, int64_t unix_ms) {
+  std::optional<double> auc = figures.auc;
+  const bool has_auc = objective_ == Objective::kClicks || objective_ == Objective::kLabels;
+  if (has_auc && !auc) auc = kNan;
   return metrics_->Append({.job = job_,
-                           .phase = MetricsRecord::Phase::kTest,
+                           .phase = phase,
                            .unix_ms = unix_ms,
-                           .epoch = result.epoch.value() + 1,
-                           .iteration = done.iteration,
-                           .loss = result.test_loss,
-                           .accuracy = Accuracy(result.test_accuracy),
+                           .epoch = epoch.value() + 1,
+                           .iteration = iteration,
+                           .loss = figures.loss,
+                           .accuracy = Accuracy(figures.accuracy.value_or(0)),
                            .auc = auc,
-                           .rmse = result.test_rmse,
+                           .rmse = figures.rmse,
+                           .mae = figures.mae,
+                           .f1 = figures.f1,
+                           .top5_accuracy = figures.top5_accuracy,
                            .staleness = {}});
 }
 

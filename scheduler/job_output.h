@@ -40,6 +40,7 @@ class JobOutput {
   // Errors of all: as Open's. What could not be written is lost; later calls work on.
   absl::Status Add(const Report& report, int64_t unix_ms);
   absl::Status Add(const EpochDone& done, int64_t unix_ms);
+  absl::Status Add(const ModelTested& tested, int64_t unix_ms);
   absl::Status WriteStatus(const v1::JobStatus& status);
   absl::Status WriteCurve();
   // job.json says that the job ended so.
@@ -49,6 +50,8 @@ class JobOutput {
   JobOutput(std::string folder, JobId job, const std::string& mode, Objective objective,
             std::unique_ptr<MetricsLog> metrics);
   void ReadCurve(const std::string& path);
+  absl::Status Append(MetricsRecord::Phase phase, const EvaluationFigures& figures, Epoch epoch,
+                      int64_t iteration, int64_t unix_ms);
   void AddPoint(const CurvePoint& point);
   // Nothing if the job's objective has no accuracy.
   std::optional<double> Accuracy(double value) const;

@@ -115,6 +115,37 @@ TEST_CASE("Job output: clicks have their AUC on the test line, or null if there 
   CHECK_THAT(none.curve, !Catch::Contains("AUC"));
 }
 
+TEST_CASE("Job output: a validation split has a line each epoch, and the test one at the end",
+          "[scheduler]") {
+  EpochDone done = SmallEpoch();
+  done.result.test_samples = 0;
+  done.result.validation =
+      EvaluationFigures{.samples = 30, .loss = 0.125, .accuracy = 0.75, .top5_accuracy = 0.875};
+  const Written written(Objective::kClasses, done);
+  CHECK_THAT(written.lines, Catch::Contains("\"phase\":\"validation\"") &&
+                                Catch::Contains("\"loss\":0.125,\"accuracy\":0.75,"
+                                                "\"top5_accuracy\":0.875,\"samples"));
+  CHECK_THAT(written.curve, Catch::Contains("validation loss") && !Catch::Contains("test loss"));
+  const testing::TemporaryFolder folder;
+  REQUIRE_OK_AND_ASSIGN(const auto output,
+                        JobOutput::Open(folder.path(), "job-1", "asp", Objective::kClasses));
+  REQUIRE_OK(output->Add(ModelTested{"job-1", 40, SmallEpoch().result}, 3000));
+  CHECK_THAT(ReadFile(folder.path() + "/metrics.jsonl"),
+             Catch::Contains("\"phase\":\"test\"") && Catch::Contains("\"iteration\":40"));
+}
+
+TEST_CASE("Job output: numbers and several labels have their figures", "[scheduler]") {
+  EpochDone done = SmallEpoch();
+  done.result.test_rmse = 0.5;
+  done.result.test_mae = 0.375;
+  CHECK_THAT(Written(Objective::kNumbers, done).lines,
+             Catch::Contains("\"loss\":0.25,\"rmse\":0.5,\"mae\":0.375,\"samples"));
+  done.result = SmallEpoch().result;
+  done.result.test_f1 = 0.625;
+  CHECK_THAT(Written(Objective::kLabels, done).lines,
+             Catch::Contains("\"loss\":0.25,\"auc\":null,\"f1\":0.625,\"samples"));
+}
+
 TEST_CASE("Job output: ratings have their RMSE, and neither they nor words an accuracy",
           "[scheduler]") {
   EpochDone done = SmallEpoch();

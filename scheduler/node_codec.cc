@@ -24,6 +24,9 @@ constexpr size_t kUniqueIdBytesMax = 64;  // proto/scheduler.proto.
 void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
   out.set_generation(membership.generation.value());
   out.set_incarnation_floor(membership.incarnation_floor.value());
+  if (membership.learning_rate_factor != 1) {
+    out.set_learning_rate_factor(membership.learning_rate_factor);
+  }
   for (const Member& member : membership.members) {
     v1::Member& m = *out.add_members();
     m.set_rank(member.rank.value());

@@ -46,6 +46,17 @@ void EncodeTaskStatus(const TaskView& view, Instant now, v1::TaskStatus& out) {
   out.mutable_gpus()->Add(view.gpus.begin(), view.gpus.end());
 }
 
+void EncodeEvaluation(const EvaluationFigures& figures, v1::Evaluation& out) {
+  out.set_samples(figures.samples);
+  out.set_loss(figures.loss);
+  if (figures.accuracy) out.set_accuracy(*figures.accuracy);
+  if (figures.auc) out.set_auc(*figures.auc);
+  if (figures.rmse) out.set_rmse(*figures.rmse);
+  if (figures.mae) out.set_mae(*figures.mae);
+  if (figures.f1) out.set_f1(*figures.f1);
+  if (figures.top5_accuracy) out.set_top5_accuracy(*figures.top5_accuracy);
+}
+
 v1::Objective EncodeObjective(Objective objective) {
   switch (objective) {
     case Objective::kClasses:
@@ -58,6 +69,10 @@ v1::Objective EncodeObjective(Objective objective) {
       return v1::WORDS;
     case Objective::kUnlabeled:
       return v1::UNLABELED;
+    case Objective::kNumbers:
+      return v1::NUMBERS;
+    case Objective::kLabels:
+      return v1::LABELS;
   }
   return v1::CLASSES;
 }
@@ -99,6 +114,13 @@ void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out) {
   out.set_seconds(absl::ToDoubleSeconds(result.duration));
   if (result.test_auc) out.set_test_auc(*result.test_auc);
   if (result.test_rmse) out.set_test_rmse(*result.test_rmse);
+  if (result.test_mae) out.set_test_mae(*result.test_mae);
+  if (result.test_f1) out.set_test_f1(*result.test_f1);
+  if (result.test_top5_accuracy) out.set_test_top5_accuracy(*result.test_top5_accuracy);
+  if (result.validation) EncodeEvaluation(*result.validation, *out.mutable_validation());
+  if (result.learning_rate_factor != 1) {
+    out.set_learning_rate_factor(result.learning_rate_factor);
+  }
 }
 
 void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar,
@@ -130,6 +152,7 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   for (const int64_t count : view.staleness_counts) out.add_staleness_counts(count);
   out.set_rows_cached(view.rows_cached);
   out.set_rows_pulled(view.rows_pulled);
+  if (view.best_epoch) out.set_best_epoch(view.best_epoch->value() + 1);
   out.set_restarts(view.restarts);
   out.set_output_directory(job.output_directory);
   if (view.phase) out.set_phase(PhaseName(*view.phase));

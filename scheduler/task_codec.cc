@@ -65,9 +65,21 @@ absl::StatusOr<SampleReport> DecodeSample(const v1::SampleProgress& sample) {
                       .position_done = sample.position_done(),
                       .loss_sum = sample.loss_sum(),
                       .correct = sample.correct()};
+  const std::string lease = absl::StrCat("progress.samples: lease ", sample.lease_id());
   const absl::Status status = DecodeScores(sample.scores(), report.scores);
-  if (status.ok()) return report;
-  return Annotate(status, absl::StrCat("progress.samples: lease ", sample.lease_id(), ": scores"));
+  if (!status.ok()) return Annotate(status, absl::StrCat(lease, ": scores"));
+  const v1::OutputSums& outputs = sample.outputs();
+  report.outputs = {.values = outputs.values(),
+                    .squared_errors = outputs.squared_errors(),
+                    .absolute_errors = outputs.absolute_errors(),
+                    .among_five = outputs.among_five(),
+                    .predicted = outputs.predicted(),
+                    .positives = outputs.positives(),
+                    .hits = outputs.hits()};
+  if (report.outputs.IsPossible()) return report;
+  return absl::InvalidArgumentError(
+      absl::StrCat(lease, ": outputs: ", outputs.ShortDebugString(),
+                   ": expected finite sums, counts >= 0, and no part above the whole"));
 }
 
 v1::Assignment::Phase EncodePhase(TaskPhase phase) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
 
@@ -53,6 +54,29 @@ TEST_CASE("Task codec: scores that cannot be are refused with their lease and wh
   refused(RequestOf({1}, {1}, {INT64_MAX}),
           "score bin 1: 9223372036854775807 clicks, expected 0 to");
   refused(RequestOf({1}, {0}, {0}), "score bin 1 has no examples");
+}
+
+TEST_CASE("Task codec: sums of a lease's outputs, and sums that cannot be", "[scheduler]") {
+  v1::SyncTaskRequest request = RequestOf({}, {}, {});
+  v1::OutputSums& outputs = *request.mutable_progress()->mutable_samples(0)->mutable_outputs();
+  outputs.set_values(9);
+  outputs.set_squared_errors(2.5);
+  outputs.set_absolute_errors(1.5);
+  outputs.set_among_five(8);
+  outputs.set_predicted(7);
+  outputs.set_positives(6);
+  outputs.set_hits(5);
+  REQUIRE_OK_AND_ASSIGN(const TaskReport report, DecodeTaskReport(request));
+  CHECK(report.samples[0].outputs == OutputSums{.values = 9,
+                                                .squared_errors = 2.5,
+                                                .absolute_errors = 1.5,
+                                                .among_five = 8,
+                                                .predicted = 7,
+                                                .positives = 6,
+                                                .hits = 5});
+  outputs.set_hits(8);
+  CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument,
+               "lease 6: outputs: values: 9");
 }
 
 }  // namespace

@@ -89,7 +89,30 @@ absl::StatusOr<NumpyArray> LoadArray(const std::string& path) {
   return ParseNpy(path, std::move(bytes));
 }
 
-absl::StatusOr<Dataset> LoadNumpy(const v1::Split& split) {
+// Labels [n] or [n, k] that are numbers.
+absl::Status TakeTargets(const v1::Split& split, const NumpyArray& labels, LabelKind kind,
+                         Dataset* dataset) {
+  const std::vector<int64_t>& shape = labels.shape;
+  const bool sized =
+      (shape.size() == 1 || (shape.size() == 2 && shape[1] >= 1)) && shape[0] == dataset->count;
+  if (!sized) {
+    return absl::DataLossError(absl::StrCat(
+        split.labels(), ": labels [", absl::StrJoin(shape, ", "), "], expected [", dataset->count,
+        "] or [", dataset->count, ", k], numbers for each image of ", split.images()));
+  }
+  dataset->classes = shape.size() == 2 ? shape[1] : 1;
+  CAPSTAN_ASSIGN_OR_RETURN(dataset->targets, RealNumbers(split.labels(), labels));
+  if (kind != LabelKind::kFlags) return absl::OkStatus();
+  for (size_t i = 0; i < dataset->targets.size(); ++i) {
+    const float flag = dataset->targets[i];
+    if (flag == 0.0f || flag == 1.0f) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(split.labels(), ": number ", i, " is ", flag, ", expected 0 or 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Dataset> LoadNumpy(const v1::Split& split, LabelKind kind) {
   if (split.images().empty() || split.labels().empty() || split.files_size() > 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "format NUMPY: images is '", split.images(), "', labels is '", split.labels(), "' and ",
@@ -105,17 +128,21 @@ absl::StatusOr<Dataset> LoadNumpy(const v1::Split& split) {
                      images.type, ", expected bytes (uint8) [n, h, w] or [n, h, w, c]"));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const NumpyArray labels, LoadArray(split.labels()));
+  Dataset dataset;
+  dataset.shape = {.h = shape[1], .w = shape[2], .c = shape.size() == 4 ? shape[3] : 1};
+  dataset.count = shape[0];
+  dataset.pixels = std::move(images.bytes);
+  if (kind != LabelKind::kClasses) {
+    CAPSTAN_RETURN_IF_ERROR(TakeTargets(split, labels, kind, &dataset));
+    return dataset;
+  }
   if (labels.shape != std::vector<int64_t>{shape[0]}) {
     return absl::DataLossError(absl::StrCat(split.labels(), ": labels [",
                                             absl::StrJoin(labels.shape, ", "), "], expected [",
                                             shape[0], "], one for each image of ", split.images()));
   }
-  Dataset dataset;
-  dataset.shape = {.h = shape[1], .w = shape[2], .c = shape.size() == 4 ? shape[3] : 1};
-  dataset.count = shape[0];
   dataset.classes = kNumpyClasses;
   CAPSTAN_ASSIGN_OR_RETURN(dataset.labels, SmallNumbers(split.labels(), labels, kNumpyClasses));
-  dataset.pixels = std::move(images.bytes);
   return dataset;
 }
 
@@ -136,7 +163,28 @@ absl::StatusOr<std::vector<std::string>> ClassNamesOf(const v1::Data& data) {
   return std::vector<std::string>(data.class_names().begin(), data.class_names().end());
 }
 
-absl::StatusOr<Dataset> LoadDataset(const v1::Data& data, const v1::Split& split) {
+LabelKind LabelsOf(const v1::Model& model) {
+  switch (model.loss().kind_case()) {
+    case v1::Model::Loss::kSquared:
+    case v1::Model::Loss::kHuber:
+    case v1::Model::Loss::kQuantile:
+      return LabelKind::kNumbers;
+    case v1::Model::Loss::kSigmoidCrossEntropy:
+      return LabelKind::kFlags;
+    case v1::Model::Loss::kSoftmaxCrossEntropy:
+    case v1::Model::Loss::KIND_NOT_SET:
+      break;
+  }
+  return LabelKind::kClasses;
+}
+
+absl::StatusOr<Dataset> LoadDataset(const v1::Data& data, const v1::Split& split,
+                                    LabelKind labels) {
+  if (labels != LabelKind::kClasses && data.format() != v1::Data::NUMPY) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data format ", v1::Data::Format_Name(data.format()),
+                     " has labels that are classes, expected NUMPY, whose labels may be numbers"));
+  }
   switch (data.format()) {
     case v1::Data::IDX:
       return LoadIdx(split);
@@ -145,7 +193,7 @@ absl::StatusOr<Dataset> LoadDataset(const v1::Data& data, const v1::Split& split
     case v1::Data::IMAGE_FOLDER:
       return LoadFolder(data, split);
     case v1::Data::NUMPY:
-      return LoadNumpy(split);
+      return LoadNumpy(split, labels);
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("data format ", static_cast<int>(data.format()),

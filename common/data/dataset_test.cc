@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <iostream>
+#include <vector>
 
 #include "common/data/test_files.h"
 #include "common/data/test_images.h"
@@ -80,6 +81,33 @@ TEST_CASE("Dataset: NumPy's arrays of images, with and without channels", "[comm
                "an array [2, 3] of |u1, expected bytes (uint8) [n, h, w] or [n, h, w, c]");
   split.set_images(folder.Path("none.npz:x"));
   CHECK_STATUS(LoadSplit(v1::Data::NUMPY, split), absl::StatusCode::kNotFound, "none.npz: ");
+}
+
+TEST_CASE("Dataset: NumPy's labels may be numbers, or several flags", "[common][data]") {
+  const TemporaryFolder folder;
+  v1::Data data;
+  data.set_format(v1::Data::NUMPY);
+  v1::Split& split = *data.mutable_train();
+  split.set_images(folder.Write("x.npy", Npy("(2, 1, 1)", {1, 2})));
+  split.set_labels(folder.Write("y.npy", Npy("(2, 3)", {0, 1, 1, 1, 0, 1})));
+  for (const LabelKind kind : {LabelKind::kNumbers, LabelKind::kFlags}) {
+    REQUIRE_OK_AND_ASSIGN(const Dataset dataset, LoadDataset(data, split, kind));
+    CHECK(dataset.classes == 3);
+    CHECK(dataset.labels.empty());
+    CHECK(dataset.targets == std::vector<float>{0, 1, 1, 1, 0, 1});
+  }
+  split.set_labels(folder.Write("y.npy", Npy("(2,)", {7, 1})));
+  REQUIRE_OK_AND_ASSIGN(const Dataset one, LoadDataset(data, split, LabelKind::kNumbers));
+  CHECK(one.classes == 1);
+  CHECK(one.targets == std::vector<float>{7, 1});
+  CHECK_STATUS(LoadDataset(data, split, LabelKind::kFlags), absl::StatusCode::kInvalidArgument,
+               "y.npy: number 0 is 7, expected 0 or 1");
+  split.set_labels(folder.Write("y.npy", Npy("(3,)", {7, 1, 2})));
+  CHECK_STATUS(LoadDataset(data, split, LabelKind::kNumbers), absl::StatusCode::kDataLoss,
+               "y.npy: labels [3], expected [2] or [2, k], numbers for each image of ");
+  data.set_format(v1::Data::IDX);
+  CHECK_STATUS(LoadDataset(data, split, LabelKind::kNumbers), absl::StatusCode::kInvalidArgument,
+               "data format IDX has labels that are classes, expected NUMPY");
 }
 
 TEST_CASE("Dataset: a test split of folders has the labels of the training split",

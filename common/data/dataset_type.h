@@ -12,11 +12,13 @@
 namespace capstan {
 
 struct Dataset {
-  SampleShape shape;            // Of one image.
-  int64_t count = 0;            // Images.
-  int64_t classes = 0;          // Of the format: labels are in [0, classes).
+  SampleShape shape;  // Of one image.
+  int64_t count = 0;  // Images.
+  // Of the format: labels are in [0, classes). Of labels that are numbers: how many an image has.
+  int64_t classes = 0;
   std::vector<uint8_t> pixels;  // [count, h, w, c].
-  std::vector<uint8_t> labels;  // [count].
+  std::vector<uint8_t> labels;  // [count]; empty if labels are numbers.
+  std::vector<float> targets;   // [count, classes]: labels that are numbers; else empty.
 };
 
 }  // namespace capstan

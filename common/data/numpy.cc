@@ -3,6 +3,8 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 
@@ -145,6 +147,19 @@ absl::StatusOr<Bytes> Inflate(absl::string_view name, const uint8_t* packed, siz
   return out;
 }
 
+// The number of `kind` ('b', 'i', 'u' or 'f') in `width` bytes.
+double NumberAt(const Bytes& bytes, size_t at, size_t width, char kind) {
+  const uint64_t word = Word(bytes, at, width);
+  if (kind == 'f' && width == 4) {
+    return double{std::bit_cast<float>(static_cast<uint32_t>(word))};
+  }
+  if (kind == 'f') return std::bit_cast<double>(word);
+  const bool negative = kind == 'i' && (word >> (8 * width - 1)) != 0;
+  const uint64_t above = negative && width < 8 ? ~uint64_t{0} << (8 * width) : 0;
+  return negative ? static_cast<double>(static_cast<int64_t>(word | above))
+                  : static_cast<double>(word);
+}
+
 }  // namespace
 
 absl::StatusOr<NumpyArray> ParseNpy(absl::string_view name, std::vector<uint8_t> bytes) {
@@ -229,6 +244,29 @@ absl::StatusOr<std::vector<uint8_t>> ReadZipMember(absl::string_view name,
     return DamagedZip(name, absl::StrCat("the CRC-32 of ", member, " differs"));
   }
   return out;
+}
+
+absl::StatusOr<std::vector<float>> RealNumbers(absl::string_view name, const NumpyArray& array) {
+  const int64_t bytes = BytesOf(array.type);
+  const char order = array.type[0], kind = array.type[1];
+  const bool whole = (kind == 'u' || kind == 'i' || kind == 'b') && bytes <= 8;
+  const bool real = kind == 'f' && (bytes == 4 || bytes == 8);
+  if ((!whole && !real) || (order == '>' && bytes > 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": numbers of type ", array.type,
+                                                   ", expected <f4, <f8, or whole ones, "
+                                                   "little-endian"));
+  }
+  const auto width = static_cast<size_t>(bytes);
+  std::vector<float> numbers;
+  numbers.reserve(array.bytes.size() / width);
+  for (size_t at = 0; at < array.bytes.size(); at += width) {
+    const double number = NumberAt(array.bytes, at, width, kind);
+    numbers.push_back(static_cast<float>(number));
+    if (std::isfinite(numbers.back())) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": number ", numbers.size() - 1, " is ",
+                                                   number, ", expected one that fp32 holds"));
+  }
+  return numbers;
 }
 
 absl::StatusOr<std::vector<uint8_t>> SmallNumbers(absl::string_view name, const NumpyArray& array,

@@ -34,6 +34,11 @@ absl::StatusOr<std::vector<uint8_t>> ReadZipMember(absl::string_view name,
                                                    const std::vector<uint8_t>& bytes,
                                                    const std::string& member, int64_t bytes_max);
 
+// The array's numbers as fp32, the nearest.
+// Errors: kInvalidArgument  they are no whole numbers or floats of 4 or 8 bytes, little-endian, or
+//                           one is not finite as fp32: names its index.
+absl::StatusOr<std::vector<float>> RealNumbers(absl::string_view name, const NumpyArray& array);
+
 // The array's numbers.
 // Errors: kInvalidArgument  they are no whole numbers of 1, 2, 4 or 8 bytes, or one is not in
 //                           [0, below): names its index.

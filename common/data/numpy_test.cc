@@ -173,5 +173,28 @@ TEST_CASE("NumPy: labels are small whole numbers of any width", "[data]") {
   CHECK_STATUS(numbers(">i4", Bytes(4)), kInvalid, "little-endian");
 }
 
+TEST_CASE("NumPy: labels that are numbers of any type", "[data]") {
+  const auto numbers = [](const char* type, const Bytes& bytes) {
+    return RealNumbers("y", {.type = type, .shape = {}, .bytes = bytes});
+  };
+  using Floats = std::vector<float>;
+  REQUIRE_OK_AND_ASSIGN(const Floats single, numbers("<f4", {0, 0, 0xc0, 0xbf, 0, 0, 0, 0}));
+  CHECK(single == Floats{-1.5f, 0});
+  REQUIRE_OK_AND_ASSIGN(const Floats twice, numbers("<f8", {0, 0, 0, 0, 0, 0, 0xf8, 0x3f}));
+  CHECK(twice == Floats{1.5f});
+  REQUIRE_OK_AND_ASSIGN(const Floats whole, numbers("<i2", {0xfe, 0xff, 3, 0}));
+  CHECK(whole == Floats{-2, 3});
+  REQUIRE_OK_AND_ASSIGN(const Floats flags, numbers("|b1", {1, 0}));
+  CHECK(flags == Floats{1, 0});
+  REQUIRE_OK_AND_ASSIGN(const Floats minus, numbers("<i8", Bytes(8, 0xff)));
+  CHECK(minus == Floats{-1});
+  CHECK_STATUS(numbers("<f4", {0, 0, 0, 0, 0, 0, 0xc0, 0x7f}), kInvalid,
+               "y: number 1 is nan, expected one that fp32 holds");
+  CHECK_STATUS(numbers("<f8", {0, 0, 0, 0, 0, 0, 0xe0, 0x7f}), kInvalid,
+               "number 0 is 8.98847e+307");
+  CHECK_STATUS(numbers("<f2", Bytes(2)), kInvalid, "numbers of type <f2, expected <f4, <f8, or");
+  CHECK_STATUS(numbers(">f4", Bytes(4)), kInvalid, "little-endian");
+}
+
 }  // namespace
 }  // namespace capstan

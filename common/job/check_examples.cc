@@ -103,6 +103,12 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
     if (test != nullptr) result.test_count = test->count();
     if (test != nullptr) WarnOf(data, "data.test", *test, &result);
   }
+  if (data.has_validation()) {
+    const auto validation = Open(data, data.validation(), "data.validation",
+                                 &result.validation_blocks, &result.diagnostics);
+    if (validation != nullptr) result.validation_count = validation->count();
+    if (validation != nullptr) WarnOf(data, "data.validation", *validation, &result);
+  }
   if (!result.diagnostics.empty()) return result;
   WarnOf(data, "data.train", *train, &result);
   result.train_count = train->count();

@@ -16,6 +16,7 @@
 #include "common/job/field_checker.h"
 #include "common/job/momentum_advice.h"
 #include "common/job/validate.h"
+#include "common/metrics/evaluation.h"
 #include "common/model/plan_model.h"
 #include "common/model/tables.h"
 #include "common/tensor/initial_weights.h"
@@ -28,7 +29,7 @@ struct SplitFacts {
   SampleShape shape;
   int64_t count = 0;
   int64_t classes = 0;
-  int64_t label_min = 0, label_max = 0;
+  float label_min = 0, label_max = 0;
 };
 
 // The field of `split` whose path begins `message`; the split itself if none does.
@@ -45,9 +46,17 @@ std::string FieldOfPath(const v1::Split& split, const std::string& field,
   return field;
 }
 
+template <typename Label>
+void TakeRange(const std::vector<Label>& labels, SplitFacts* facts) {
+  if (labels.empty()) return;
+  const auto [low, high] = std::minmax_element(labels.begin(), labels.end());
+  facts->label_min = static_cast<float>(*low);
+  facts->label_max = static_cast<float>(*high);
+}
+
 bool ReadSplit(const v1::Data& data, const v1::Split& split, const std::string& field,
-               SplitFacts* facts, std::vector<Diagnostic>* diagnostics) {
-  const absl::StatusOr<Dataset> dataset = LoadDataset(data, split);
+               LabelKind labels, SplitFacts* facts, std::vector<Diagnostic>* diagnostics) {
+  const absl::StatusOr<Dataset> dataset = LoadDataset(data, split, labels);
   if (!dataset.ok()) {
     const std::string message(dataset.status().message());
     diagnostics->push_back({FieldOfPath(split, field, message), "", "", message});
@@ -56,9 +65,8 @@ bool ReadSplit(const v1::Data& data, const v1::Split& split, const std::string& 
   facts->shape = dataset->shape;
   facts->count = dataset->count;
   facts->classes = dataset->classes;
-  const auto [low, high] = std::minmax_element(dataset->labels.begin(), dataset->labels.end());
-  facts->label_min = *low;
-  facts->label_max = *high;
+  TakeRange(dataset->labels, facts);
+  TakeRange(dataset->targets, facts);
   return true;
 }
 
@@ -68,18 +76,49 @@ void WarnOf(const SplitFacts& facts, const std::string& field, JobCheck* result)
       absl::StrCat(field, ": all ", facts.count, " images have the label ", facts.label_min));
 }
 
-void CompareSplits(const v1::JobSpec& spec, const SplitFacts& train, const SplitFacts& test,
-                   std::vector<Diagnostic>* diagnostics) {
-  FieldChecker check("", diagnostics);
-  if (spec.data().has_test() && !(test.shape == train.shape)) {
-    check.Wrong("data.test", absl::StrCat("images of ", ToString(test.shape)),
+// Of a split that is evaluated.
+void CompareWithTrain(const SplitFacts& train, const SplitFacts& facts, const char* field,
+                      LabelKind labels, FieldChecker check) {
+  if (!(facts.shape == train.shape)) {
+    check.Wrong(field, absl::StrCat("images of ", ToString(facts.shape)),
                 absl::StrCat(ToString(train.shape), ", as in data.train"));
   }
-  const int64_t labels = std::max(train.label_max, test.label_max) + 1;
+  if (labels != LabelKind::kClasses && facts.classes != train.classes) {
+    check.Wrong(absl::StrCat(field, ".labels"), absl::StrCat(facts.classes, " numbers an image"),
+                absl::StrCat(train.classes, ", as in data.train"));
+  }
+}
+
+// One for each of `outputs`, or none.
+void CheckWeights(const v1::JobSpec& spec, int64_t outputs, FieldChecker check) {
+  const auto count = [&](const char* field, int found, const char* of) {
+    if (found == 0 || found == outputs) return;
+    check.Wrong(field, absl::StrCat(found, found == 1 ? " weight" : " weights"),
+                absl::StrCat(outputs, ", one for each ", of));
+  };
+  count("training.class_weights", spec.training().class_weights_size(), "class");
+  count("training.positive_weights", spec.training().positive_weights_size(), "label");
+  if (spec.training().metric() == v1::Training::TOP5_ACCURACY && outputs <= OutputSums::kTop) {
+    check.Wrong("training.metric", "TOP5_ACCURACY",
+                absl::StrCat("another, since the model tells only ", outputs, " classes apart"));
+  }
+}
+
+void CompareSplits(const v1::JobSpec& spec, const SplitFacts& train, const SplitFacts& test,
+                   const SplitFacts& validation, std::vector<Diagnostic>* diagnostics) {
+  FieldChecker check("", diagnostics);
+  const LabelKind kind = LabelsOf(spec.model());
+  if (spec.data().has_test()) CompareWithTrain(train, test, "data.test", kind, check);
+  if (spec.data().has_validation()) {
+    CompareWithTrain(train, validation, "data.validation", kind, check);
+  }
+  const auto labels =
+      static_cast<int64_t>(std::max({train.label_max, test.label_max, validation.label_max}) + 1);
   if (spec.model().has_classes() && spec.model().classes() < labels) {
     check.Wrong("model.classes", absl::StrCat(spec.model().classes()),
                 absl::StrCat("at least ", labels, ", as the data has label ", labels - 1));
   }
+  CheckWeights(spec, spec.model().has_classes() ? spec.model().classes() : train.classes, check);
   if (spec.training().batch_size() > train.count) {
     check.Wrong("training.batch_size", absl::StrCat(spec.training().batch_size()),
                 absl::StrCat("at most ", train.count, ", the number of training images"));
@@ -142,15 +181,20 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   if (!result.diagnostics.empty()) return result;
   if (spec.model().has_sparse()) return CheckExamples(spec);
 
-  SplitFacts train, test;
+  SplitFacts train, test, validation;
   const v1::Data& data = spec.data();
-  const bool train_read = ReadSplit(data, data.train(), "data.train", &train, &result.diagnostics);
-  const bool test_read =
-      !data.has_test() || ReadSplit(data, data.test(), "data.test", &test, &result.diagnostics);
-  if (!train_read || !test_read) return result;
+  const auto read = [&](const v1::Split& split, const char* field, SplitFacts* facts) {
+    return ReadSplit(data, split, field, LabelsOf(spec.model()), facts, &result.diagnostics);
+  };
+  const bool train_read = read(data.train(), "data.train", &train);
+  const bool test_read = !data.has_test() || read(data.test(), "data.test", &test);
+  const bool validation_read =
+      !data.has_validation() || read(data.validation(), "data.validation", &validation);
+  if (!train_read || !test_read || !validation_read) return result;
   WarnOf(train, "data.train", &result);
   WarnOf(test, "data.test", &result);
-  CompareSplits(spec, train, test, &result.diagnostics);
+  WarnOf(validation, "data.validation", &result);
+  CompareSplits(spec, train, test, validation, &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
   if (const std::optional<std::string> advice = AdviseOnMomentum(spec); advice.has_value()) {
     result.warnings.push_back(*advice);
@@ -171,6 +215,7 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   result.tables = MakeTables(result.plan);
   result.train_count = train.count;
   result.test_count = test.count;
+  result.validation_count = validation.count;
   ReadWeights(spec.training(), &result);
   return result;
 }

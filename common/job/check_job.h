@@ -27,12 +27,13 @@ struct JobCheck {
   std::vector<std::vector<float>> initial_values;
   std::vector<std::string> class_names;  // Data::class_names, of IMAGE_FOLDER.
   // Split::block_examples, as they were counted.
-  std::vector<int64_t> train_blocks, test_blocks;
-  int64_t train_count = 0;  // Images, or examples.
-  int64_t test_count = 0;   // Likewise; 0 without a test split.
+  std::vector<int64_t> train_blocks, test_blocks, validation_blocks;
+  int64_t train_count = 0;       // Images, or examples.
+  int64_t test_count = 0;        // Likewise; 0 without a test split.
+  int64_t validation_count = 0;  // Likewise.
 };
 
-// In this order, each step only if the ones before found nothing: ValidateJob; both splits are read
+// In this order, each step only if the ones before found nothing: ValidateJob; all splits are read
 // whole and compared with each other, with the classes, the batch size and the augmentation;
 // PlanModel and ReadInitialWeights, or for a sparse model MakeSparseModel. Paths that are not
 // absolute start at the working directory.

@@ -83,6 +83,9 @@ std::string Enclosing(const std::string& path) {
 void ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   if (spec->data().has_train()) ResolveSplit(folder, spec->mutable_data()->mutable_train());
   if (spec->data().has_test()) ResolveSplit(folder, spec->mutable_data()->mutable_test());
+  if (spec->data().has_validation()) {
+    ResolveSplit(folder, spec->mutable_data()->mutable_validation());
+  }
   if (spec->has_training()) {
     ResolvePath(folder, spec->mutable_training()->mutable_initial_weights());
   }

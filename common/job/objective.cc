@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/data/dataset.h"
+
 namespace capstan {
 namespace {
 
@@ -30,10 +32,22 @@ bool HasLabels(const v1::Columns& columns) {
                      [](const v1::Column& column) { return column.kind() == v1::Column::LABEL; });
 }
 
+Objective OfLayers(const v1::Model& model) {
+  switch (LabelsOf(model)) {
+    case LabelKind::kNumbers:
+      return Objective::kNumbers;
+    case LabelKind::kFlags:
+      return Objective::kLabels;
+    case LabelKind::kClasses:
+      break;
+  }
+  return Objective::kClasses;
+}
+
 }  // namespace
 
 Objective ObjectiveOf(const v1::Model& model, const v1::Data& data) {
-  if (!model.has_sparse()) return Objective::kClasses;
+  if (!model.has_sparse()) return OfLayers(model);
   if (model.sparse().has_skip_gram()) return Objective::kWords;
   if (data.format() == v1::Data::COLUMNS && !HasLabels(data.columns())) {
     return Objective::kUnlabeled;

@@ -9,8 +9,8 @@
 
 namespace capstan {
 
-// Image models: classes. Sparse ones: words, examples without labels, ratings (a squared loss),
-// else clicks.
+// Models of layers: classes, numbers or several labels, by their loss. Sparse ones: words, examples
+// without labels, ratings (a squared loss), else clicks.
 Objective ObjectiveOf(const v1::Model& model, const v1::Data& data);
 
 }  // namespace capstan

@@ -5,12 +5,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
 #include "common/devices/devices_codec.h"
 #include "common/job/field_checker.h"
 #include "common/job/labels.h"
 #include "common/job/validate_data.h"
 #include "common/job/validate_model.h"
 #include "common/job/validate_optimizer.h"
+#include "common/job/validate_training.h"
 
 namespace capstan {
 namespace {
@@ -140,6 +142,8 @@ void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
   check.IntegerAtLeast("iterations_max", training.iterations_max(), 0, Presence::kExplicit);
   ValidateCompute(spec, check);
   ValidateInitialWeights(spec, check);
+  ValidateLossWeights(spec, check);
+  ValidateDecisions(spec, check);
 }
 
 void ValidateReplicas(const v1::Resources& resources, FieldChecker check) {
@@ -178,11 +182,17 @@ void ValidateDevice(const v1::JobSpec& spec, FieldChecker check) {
         "gpus", absl::StrCat(gpus),
         absl::StrCat("at most ", batch, ", training.batch_size: each computes a part of it"));
   }
-  if (!cpu && spec.model().has_sparse()) {
+  const auto only_cpu = [&](const std::string& what) {
     check.Wrong(resources.device().empty() ? "gpus" : "device",
                 resources.device().empty() ? absl::StrCat(gpus) : device,
-                "the CPU: no model.sparse is computed on GPUs");
+                absl::StrCat("the CPU: no ", what, " is computed on GPUs"));
+  };
+  if (cpu) return;
+  if (spec.model().has_sparse()) return only_cpu("model.sparse");
+  if (LabelsOf(spec.model()) != LabelKind::kClasses) {
+    return only_cpu(absl::StrCat("loss ", LossName(spec.model())));
   }
+  if (spec.training().class_weights_size() > 0) only_cpu("loss with class_weights");
 }
 
 void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {

@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/data/dataset.h"
 #include "common/data/image_folder.h"
 #include "common/examples/column_ranges.h"
 #include "common/examples/parser_of_job.h"
+#include "common/job/validate_training.h"
 
 namespace capstan {
 namespace {
@@ -226,6 +228,9 @@ void ValidateData(const v1::Data& data, FieldChecker check) {
     check.Missing("train", "the files to train on");
   }
   if (data.has_test()) ValidateSplit(data.format(), data.test(), check.In("test"));
+  if (data.has_validation()) {
+    ValidateSplit(data.format(), data.validation(), check.In("validation"));
+  }
   if (data.format() != v1::Data::FORMAT_UNSPECIFIED) ValidateForExamples(data, check);
   if (IsExampleFormat(data.format())) return;
   ValidateAugmentation(data.format(), data.augmentation(), check.In("augmentation"));
@@ -244,7 +249,13 @@ void ValidateModelFitsData(const v1::JobSpec& spec, FieldChecker check) {
     }
     return;
   }
-  if (format == v1::Data::NUMPY && !model.has_classes()) {
+  const bool of_classes = LabelsOf(model) == LabelKind::kClasses;
+  if (!of_classes && format != v1::Data::NUMPY) {
+    check.Wrong("model.loss", LossName(model),
+                absl::StrCat("softmax_cross_entropy", is,
+                             ", whose labels are classes; those of NUMPY may be numbers"));
+  }
+  if (format == v1::Data::NUMPY && of_classes && !model.has_classes()) {
     check.Missing("model.classes", "the number of classes, which format NUMPY does not tell");
   }
   if (!model.has_sparse() || model.sparse().kind_case() == v1::SparseModel::KIND_NOT_SET) return;

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/data/dataset.h"
 #include "common/job/validate_sparse_model.h"
 #include "common/model/zoo.h"
 
@@ -141,6 +142,19 @@ void ValidateLayers(const v1::Model& model, FieldChecker check) {
   }
 }
 
+void ValidateLoss(const v1::Model::Loss& loss, FieldChecker check) {
+  if (loss.kind_case() == v1::Model::Loss::KIND_NOT_SET) {
+    check.Missing("",
+                  "one of softmax_cross_entropy, squared, huber, quantile, sigmoid_cross_entropy");
+  }
+  if (loss.huber().has_delta()) {
+    check.Real("huber.delta", loss.huber().delta(), Above(0), Presence::kExplicit);
+  }
+  if (loss.quantile().has_q()) {
+    check.Real("quantile.q", loss.quantile().q(), OpenOpen(0, 1), Presence::kExplicit);
+  }
+}
+
 }  // namespace
 
 void ValidateModel(const v1::Model& model, FieldChecker check) {
@@ -156,6 +170,9 @@ void ValidateModel(const v1::Model& model, FieldChecker check) {
     if (model.has_classes()) {
       check.Wrong("classes", absl::StrCat(model.classes()), "nothing: sparse models have none");
     }
+    if (model.has_loss()) {
+      check.Wrong("loss", "a value", "nothing: sparse models have a loss of their own");
+    }
     return ValidateSparseModel(model.sparse(), check.In("sparse"));
   }
   if (model.zoo().empty() && model.layers_size() == 0) {
@@ -163,7 +180,11 @@ void ValidateModel(const v1::Model& model, FieldChecker check) {
                   absl::StrCat("layers, sparse, or zoo: one of ", absl::StrJoin(ZooNames(), ", ")));
     return;
   }
-  if (model.has_classes()) {
+  if (model.has_loss()) ValidateLoss(model.loss(), check.In("loss"));
+  if (model.has_classes() && LabelsOf(model) != LabelKind::kClasses) {
+    check.Wrong("classes", absl::StrCat(model.classes()),
+                "nothing: labels that are numbers say how many outputs there are");
+  } else if (model.has_classes()) {
     check.IntegerBetween("classes", model.classes(), 2, kClassesMax, Presence::kExplicit);
   }
   if (!model.zoo().empty()) {

@@ -21,29 +21,64 @@ enum class Objective {
   kRatings,    // RMSE of the test set: the loss is the squared error.
   kWords,      // None.
   kUnlabeled,  // None: the examples have no labels.
+  kNumbers,    // RMSE and MAE of the test set, over all outputs.
+  kLabels,     // Several labels a sample: AUC and F1, over all pairs of a sample and a label.
 };
 
 inline bool HasAccuracy(Objective objective) {
   return objective == Objective::kClasses || objective == Objective::kClicks;
 }
 
+// Sums over the outputs of models of layers.
+struct OutputSums {
+  int64_t values = 0;         // kNumbers, kLabels: outputs. kClasses: samples, if there are more
+                              // than kTop classes.
+  double squared_errors = 0;  // kNumbers: of output minus label.
+  double absolute_errors = 0;
+  int64_t among_five = 0;  // kClasses: samples whose label is among the kTop largest logits.
+  int64_t predicted = 0;   // kLabels: outputs whose probability is above 0.5,
+  int64_t positives = 0;   // those whose label is 1,
+  int64_t hits = 0;        // and those of which both is true.
+
+  static constexpr int64_t kTop = 5;
+
+  OutputSums& operator+=(const OutputSums& other);
+  // The counts are not negative, and no part is larger than the whole.
+  bool IsPossible() const;
+  friend bool operator==(const OutputSums&, const OutputSums&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(values, squared_errors, absolute_errors, among_five, predicted, positives, hits);
+  }
+};
+
 // Sums over evaluated samples.
 struct EvaluationSum {
   int64_t samples = 0;
   double loss = 0;
   int64_t correct = 0;
+  OutputSums outputs = {};
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(samples, loss, correct);
+    archive(samples, loss, correct, outputs);
   }
 };
 
 struct EvaluationFigures {
-  double loss = 0;                 // Mean of a sample.
-  std::optional<double> accuracy;  // Share; kClasses and kClicks.
-  // kClicks, if all samples have a score, none is NaN, and there are both clicks and others.
-  std::optional<double> auc;
-  std::optional<double> rmse;  // kRatings: the root of the loss.
+  int64_t samples = 0;
+  double loss = 0;                      // Mean of a sample.
+  std::optional<double> accuracy = {};  // Share; kClasses and kClicks.
+  // kClicks and kLabels, if all samples have their scores, none is NaN, and there are both clicks
+  // and others.
+  std::optional<double> auc = {};
+  std::optional<double> rmse = {};  // kRatings: the root of the loss. kNumbers: of the errors.
+  std::optional<double> mae = {};   // kNumbers.
+  std::optional<double> f1 = {};    // kLabels, unless no label is 1 and none is predicted.
+  std::optional<double> top5_accuracy = {};  // kClasses, of more than five.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(samples, loss, accuracy, auc, rmse, mae, f1, top5_accuracy);
+  }
 };
 
 // REQUIRES: sum.samples >= 1.

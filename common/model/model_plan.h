@@ -70,9 +70,23 @@ struct PlannedLayer {
   int running_mean = -1, running_variance = -1;
 };
 
+// What follows the last layer; proto/job.proto has the formulas.
+struct PlannedLoss {
+  enum class Kind { kSoftmax, kSquared, kHuber, kQuantile, kSigmoid };
+  Kind kind = Kind::kSoftmax;
+  float parameter = 0.0f;  // Huber: delta. Quantile: q.
+  // Training only. kSoftmax: one a class. kSigmoid: one an output, of labels that are 1. Empty: all
+  // are 1.
+  std::vector<float> weights = {};
+
+  // A sample's label is a class; else it has a number for each output.
+  bool of_classes() const { return kind == Kind::kSoftmax; }
+};
+
 struct ModelPlan {
   SampleShape input;
-  int64_t classes = 0;  // Of the last layer's output.
+  int64_t classes = 0;  // Values of the last layer's output: classes, or numbers of a label.
+  PlannedLoss loss;
   std::vector<PlannedLayer> layers;
   std::vector<PlannedTensor> parameters;  // Table "parameters": trained by the job's optimizer.
   // Table "statistics": moving averages; empty without batch normalisation.

@@ -77,9 +77,10 @@ Initial KaimingNormal(int64_t fan_out) {
 // layer being planned; errors speak of it.
 class Planner {
  public:
-  Planner(SampleShape input, int64_t classes) {
+  Planner(SampleShape input, int64_t classes, PlannedLoss loss) {
     plan_.input = input;
     plan_.classes = classes;
+    plan_.loss = std::move(loss);
   }
 
   absl::Status AddLayer(int index, const v1::Layer& layer) {
@@ -110,7 +111,9 @@ class Planner {
     if (last.out != SampleShape{1, 1, plan_.classes}) {
       return absl::InvalidArgumentError(
           absl::StrCat("layer \"", last.name, "\" is the last: its output is ", ToString(last.out),
-                       ", expected ", plan_.classes, ", one value a class"));
+                       ", expected ", plan_.classes,
+                       plan_.loss.of_classes() ? ", one value a class"
+                                               : ", one value for each number of a label"));
     }
     if (plan_.parameters.empty()) {
       return absl::InvalidArgumentError(
@@ -433,9 +436,34 @@ std::string ToString(const SampleShape& shape) {
   return absl::StrCat(shape.h, "x", shape.w, "x", shape.c);
 }
 
+PlannedLoss PlanLoss(const v1::Model::Loss& loss) {
+  using Kind = PlannedLoss::Kind;
+  switch (loss.kind_case()) {
+    case v1::Model::Loss::kSquared:
+      return {.kind = Kind::kSquared};
+    case v1::Model::Loss::kHuber:
+      return {.kind = Kind::kHuber,
+              .parameter = loss.huber().has_delta() ? loss.huber().delta() : 1.0f};
+    case v1::Model::Loss::kQuantile:
+      return {.kind = Kind::kQuantile,
+              .parameter = loss.quantile().has_q() ? loss.quantile().q() : 0.5f};
+    case v1::Model::Loss::kSigmoidCrossEntropy:
+      return {.kind = Kind::kSigmoid};
+    case v1::Model::Loss::kSoftmaxCrossEntropy:
+    case v1::Model::Loss::KIND_NOT_SET:
+      break;
+  }
+  return {};
+}
+
 absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, int64_t classes) {
   CAPSTAN_RETURN_IF_ERROR(CheckInput(input));
-  if (classes < kClassesMin || classes > kClassesMax) {
+  PlannedLoss loss = PlanLoss(model.loss());
+  if (!loss.of_classes() && (classes < 1 || classes > kClassesMax)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.loss: labels have ", classes, " numbers a sample, expected 1 to ", kClassesMax));
+  }
+  if (loss.of_classes() && (classes < kClassesMin || classes > kClassesMax)) {
     return absl::InvalidArgumentError(absl::StrCat("model.classes is ", classes, ", expected ",
                                                    kClassesMin, " to ", kClassesMax));
   }
@@ -452,7 +480,7 @@ absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, i
     return absl::InvalidArgumentError(
         absl::StrCat("model.layers has ", layers.size(), " layers, expected at most ", kLayersMax));
   }
-  Planner planner(input, classes);
+  Planner planner(input, classes, std::move(loss));
   for (size_t i = 0; i < layers.size(); ++i) {
     CAPSTAN_RETURN_IF_ERROR(planner.AddLayer(static_cast<int>(i), layers[i]));
   }

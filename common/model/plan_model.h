@@ -23,8 +23,12 @@ inline constexpr int64_t kClassesMax = 1'000'000;
 inline constexpr int64_t kEmbeddingRowsMax = int64_t{1} << 24;  // Row numbers come as fp32.
 inline constexpr int64_t kTableElementsMax = int64_t{1} << 40;
 
+// What follows the last layer, with defaults filled in and without weights.
+PlannedLoss PlanLoss(const v1::Model::Loss& loss);
+
 // Plans `model` for samples of shape `input`; `classes` is the number of classes that it must tell
-// apart (the caller decides between model.classes and the data format's).
+// apart (the caller decides between model.classes and the data format's), or of the numbers of a
+// label. Its loss has no weights: those are of the job's training.
 // Errors: kInvalidArgument  anything about the model that does not fit; the message names the
 //                           layer, the field, its value and what was expected.
 absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, int64_t classes);

@@ -230,16 +230,19 @@ Shown ShownOf(const Curve& curve) {
   return shown;
 }
 
-void Legend(std::string* out, const Shown& shown) {
+void Legend(std::string* out, const Shown& shown, const std::string& evaluated) {
   struct Entry {
-    absl::string_view name, color;
+    std::string name;
+    absl::string_view color;
     bool test;
   };
   std::vector<Entry> entries = {{"training loss", kLossColor, false}};
   if (shown.accuracy) entries.push_back({"training accuracy", kAccuracyColor, false});
-  if (shown.test) entries.push_back({"test loss", kLossColor, true});
-  if (shown.test && shown.accuracy) entries.push_back({"test accuracy", kAccuracyColor, true});
-  if (shown.auc) entries.push_back({"test AUC", kAucColor, true});
+  if (shown.test) entries.push_back({evaluated + " loss", kLossColor, true});
+  if (shown.test && shown.accuracy) {
+    entries.push_back({evaluated + " accuracy", kAccuracyColor, true});
+  }
+  if (shown.auc) entries.push_back({evaluated + " AUC", kAucColor, true});
   double x = 440 - 65 * static_cast<double>(entries.size());
   for (const Entry& entry : entries) {
     const double y = kBottom + 70;
@@ -297,7 +300,7 @@ void Data(std::string* out, const Curve& curve, const Scale& scale) {
     LastInFigures(out, shown.auc ? test_auc : test_accuracy, scale,
                   shown.auc ? kAucColor : kAccuracyColor);
   }
-  Legend(out, shown);
+  Legend(out, shown, curve.evaluated);
   if (sorted.empty() && curve.epochs.empty()) {
     Text(out, {(kLeft + kRight) / 2, (kTop + kBottom) / 2}, "middle", 16, kGray, "no data yet");
   }

@@ -36,6 +36,7 @@ struct Curve {
   std::vector<CurvePoint> points;  // Any order.
   std::vector<CurveEpoch> epochs;  // By rising last_iteration.
   bool with_accuracy = true;       // False: no right axis, and nothing on it.
+  std::string evaluated = "test";  // The split that test values are of.
 };
 
 // An SVG document of 860 x 500 px. Without points it shows the empty axes and says "no data yet".

@@ -41,6 +41,18 @@ std::string JsonField(absl::string_view name, const std::optional<double>& value
   return value ? absl::StrCat(",", JsonString(name), ":", JsonNumber(*value)) : "";
 }
 
+const char* PhaseName(MetricsRecord::Phase phase) {
+  switch (phase) {
+    case MetricsRecord::Phase::kTrain:
+      return "train";
+    case MetricsRecord::Phase::kTest:
+      return "test";
+    case MetricsRecord::Phase::kValidation:
+      return "validation";
+  }
+  return "";
+}
+
 std::string RowFields(const MetricsRecord& record) {
   if (record.rows_cached + record.rows_pulled == 0) return "";
   return absl::StrCat(",\"rows_cached\":", record.rows_cached,
@@ -64,13 +76,13 @@ absl::StatusOr<bool> EndsInMidLine(int fd, const std::string& path) {
 }  // namespace
 
 std::string ToJsonLine(const MetricsRecord& record) {
-  const bool train = record.phase == MetricsRecord::Phase::kTrain;
   return absl::StrCat(
-      "{\"job\":", JsonString(record.job), ",\"phase\":", train ? "\"train\"" : "\"test\"",
+      "{\"job\":", JsonString(record.job), ",\"phase\":", JsonString(PhaseName(record.phase)),
       ",\"unix_ms\":", record.unix_ms, ",\"epoch\":", record.epoch,
       ",\"iteration\":", record.iteration, ",\"loss\":", JsonNumber(record.loss),
       JsonField("accuracy", record.accuracy), JsonField("auc", record.auc),
-      JsonField("rmse", record.rmse),
+      JsonField("rmse", record.rmse), JsonField("mae", record.mae), JsonField("f1", record.f1),
+      JsonField("top5_accuracy", record.top5_accuracy),
       ",\"samples_per_second\":", JsonNumber(record.samples_per_second), ",\"staleness\":[",
       absl::StrJoin(record.staleness, ","), "]", RowFields(record), "}\n");
 }

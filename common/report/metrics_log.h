@@ -19,7 +19,7 @@
 namespace capstan {
 
 struct MetricsRecord {
-  enum class Phase { kTrain, kTest };
+  enum class Phase { kTrain, kTest, kValidation };
 
   std::string job;
   Phase phase = Phase::kTrain;
@@ -31,6 +31,9 @@ struct MetricsRecord {
   std::optional<double> accuracy = {};  // Share, 0 to 1.
   std::optional<double> auc = {};       // 0 to 1.
   std::optional<double> rmse = {};
+  std::optional<double> mae = {};
+  std::optional<double> f1 = {};             // 0 to 1.
+  std::optional<double> top5_accuracy = {};  // Share, 0 to 1.
   double samples_per_second = 0.0;
   std::vector<int64_t> staleness;  // [k]: pulls that saw staleness k. Empty: nothing to say.
   // Rows that workers had kept, and those that they pulled; left out where both are 0.
@@ -38,10 +41,10 @@ struct MetricsRecord {
   int64_t rows_pulled = 0;
 };
 
-// The record as one line of JSON with its newline. Keys, in this order: "job", "phase" ("train" or
-// "test"), "unix_ms", "epoch", "iteration", "loss", of "accuracy", "auc" and "rmse" those that are
-// set, "samples_per_second", "staleness" (array), "rows_cached" and "rows_pulled". NaN and
-// infinities, which JSON does not have, become null.
+// The record as one line of JSON with its newline. Keys, in this order: "job", "phase" ("train",
+// "test" or "validation"), "unix_ms", "epoch", "iteration", "loss", of "accuracy", "auc", "rmse",
+// "mae", "f1" and "top5_accuracy" those that are set, "samples_per_second", "staleness" (array),
+// "rows_cached" and "rows_pulled". NaN and infinities, which JSON does not have, become null.
 std::string ToJsonLine(const MetricsRecord& record);
 
 class MetricsLog {

@@ -261,11 +261,26 @@ std::vector<CheckpointId> Checkpoints::StayingWith(CheckpointId present,
     }
     staying.push_back(it->id);
   }
+  const auto best = std::find_if(complete_.begin(), complete_.end(),
+                                 [this](const RestoreFrom& one) { return one.id == kept_best_; });
+  if (best == complete_.end()) return staying;
+  for (const RestoreFrom& one : complete_) {
+    if (one.id < best->rests_on || one.id > best->id) continue;
+    if (std::find(staying.begin(), staying.end(), one.id) == staying.end()) {
+      staying.push_back(one.id);
+    }
+  }
   return staying;
 }
 
-void Checkpoints::ForgetNewest() {
-  complete_.pop_back();
+void Checkpoints::KeepNewest() {
+  kept_best_ = complete_.back().id;
+  ++changes_;
+}
+
+void Checkpoints::Forget(CheckpointId id) {
+  if (id == kept_best_) kept_best_ = CheckpointId(0);
+  std::erase_if(complete_, [id](const RestoreFrom& one) { return one.id == id; });
   chain_ = {};
 }
 

@@ -119,7 +119,10 @@ class Checkpoints {
   const std::string& why_failed() const { return why_failed_; }
   // Complete ones that stay, oldest first.
   const std::vector<RestoreFrom>& complete() const { return complete_; }
-  void ForgetNewest();  // It cannot be read.
+  void Forget(CheckpointId id);  // A complete one that cannot be read.
+  // The newest complete one stays, with all that it rests on, until another is kept.
+  void KeepNewest();
+  CheckpointId kept() const { return kept_best_; }  // 0: none.
 
   // ---- durable state, in the form of scheduler/store/archive.h
   uint64_t changes() const { return changes_; }  // Grows with whatever must be durable.
@@ -127,7 +130,7 @@ class Checkpoints {
   void serialize(Archive& archive) {
     archive(state_, asked_, due_steps_, due_at_, last_begun_, deadline_, routing_, progress_,
             parts_, at_, complete_, base_, chain_, readers_asked_, readers_, writes_, not_kept_,
-            last_failed_, why_failed_);
+            last_failed_, why_failed_, kept_best_);
   }
   void Restored(Instant now);
 
@@ -179,6 +182,7 @@ class Checkpoints {
   absl::btree_map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;
   std::vector<RestoreFrom> complete_;
+  CheckpointId kept_best_;
   CheckpointId base_;  // Of the present one; 0: none.
   Chain chain_;
   std::vector<uint64_t> readers_asked_;  // For the next one.

@@ -130,7 +130,7 @@ TEST_CASE("Checkpoints: only the newest are remembered", "[scheduler][core]") {
   }
   REQUIRE(checkpoints.complete().size() == 2);
   CHECK(checkpoints.complete()[0].folder == "/c/checkpoint-2");
-  checkpoints.ForgetNewest();
+  checkpoints.Forget(checkpoints.complete().back().id);
   CHECK(checkpoints.complete().back().folder == "/c/checkpoint-2");
 }
 
@@ -146,7 +146,8 @@ TEST_CASE("Checkpoints: what the job's folder held before is neither written ove
   CHECK(publish.folder == "/c/checkpoint-7");
   CHECK(checkpoints.Removal().floor == CheckpointId(6));
   checkpoints.Published(CheckpointId(7), absl::OkStatus());
-  checkpoints.ForgetNewest();  // It cannot be read; its name is not used again.
+  checkpoints.Forget(
+      checkpoints.complete().back().id);  // It cannot be read; its name is not used again.
   checkpoints.Begin(Routing{}, {}, 0, kNow);
   CHECK(checkpoints.last_begun() == CheckpointId(8));
 }
@@ -252,7 +253,7 @@ TEST_CASE("Checkpoints: what is wrong with a chain ends it", "[scheduler][core]"
     CHECK(f.Begin() == CheckpointId(0));
   }
   SECTION("the newest cannot be read") {
-    f.checkpoints.ForgetNewest();
+    f.checkpoints.Forget(f.checkpoints.complete().back().id);
     CHECK(f.Begin() == CheckpointId(0));
     f.Write(1000);
     // Not before the new one is complete does anything go.

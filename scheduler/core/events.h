@@ -39,15 +39,35 @@ struct EpochResult {
   double test_accuracy = 0;
   int64_t test_samples = 0;  // 0: no test set.
   absl::Duration duration;   // Training and evaluation.
-  // kClicks. Nothing if they have none: all or none are clicks, a score is NaN.
+  // As in EvaluationFigures.
   std::optional<double> test_auc = {};
-  std::optional<double> test_rmse = {};  // kRatings: the root of test_loss.
+  std::optional<double> test_rmse = {};
+  std::optional<double> test_mae = {};
+  std::optional<double> test_f1 = {};
+  std::optional<double> test_top5_accuracy = {};
+  // Of jobs with a validation split, whose test_ figures are there at the end alone: of the epoch
+  // whose model is exported.
+  std::optional<EvaluationFigures> validation = {};
+  double learning_rate_factor = 1;  // Of this epoch.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(epoch, train_loss, train_accuracy, test_loss, test_accuracy, test_samples, duration,
-            test_auc, test_rmse);
+            test_auc, test_rmse, test_mae, test_f1, test_top5_accuracy, validation,
+            learning_rate_factor);
   }
 };
+
+// The figures on the test split. Those of objectives without an accuracy have one all the same.
+inline EvaluationFigures TestFigures(const EpochResult& result) {
+  return {.samples = result.test_samples,
+          .loss = result.test_loss,
+          .accuracy = result.test_accuracy,
+          .auc = result.test_auc,
+          .rmse = result.test_rmse,
+          .mae = result.test_mae,
+          .f1 = result.test_f1,
+          .top5_accuracy = result.test_top5_accuracy};
+}
 
 struct NodeJoined {
   NodeId node;
@@ -216,6 +236,15 @@ struct SnapshotTaken {
 struct WentBack {
   JobId job;
   std::string folder;  // Empty: with its initial values, for it had not trained.
+  // Nothing is wrong: it has trained, and this is its best epoch, whose model is exported.
+  std::optional<Epoch> best = {};
+};
+
+// The model that is exported has been evaluated on the test split, for the first time.
+struct ModelTested {
+  JobId job;
+  int64_t iteration = 0;  // As in JobView, at the end of its epoch.
+  EpochResult result;     // Of its epoch.
 };
 
 // The scheduler cannot move the model to its place: the task that has written it is to do so.
@@ -245,8 +274,8 @@ struct JobLeft {
 using Event = std::variant<NodeJoined, NodeDied, ServerLost, ServerReturned, ServerFailed, LinkDied,
                            SchedulerStalled, SchedulerIsolated, IsolationEnded, JobSubmitted,
                            JobStarted, JobAdopted, TrainedTwice, PhaseStarted, RoutingChanged,
-                           TaskPlaced, TaskDied, Report, EpochDone, CheckpointEnded, SnapshotTaken,
-                           WentBack, ModelLeftToTask, ModelKept, JobEnded, JobLeft>;
+                           TaskPlaced, TaskDied, Report, EpochDone, ModelTested, CheckpointEnded,
+                           SnapshotTaken, WentBack, ModelLeftToTask, ModelKept, JobEnded, JobLeft>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

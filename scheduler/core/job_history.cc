@@ -123,6 +123,7 @@ void Notice(const CheckpointEnded& e, std::vector<JobEvent>& out) {
 }
 
 void Notice(const WentBack& e, std::vector<JobEvent>& out) {
+  if (e.best) return;  // As it was meant to.
   out.push_back({JobEventKind::kWentBack,
                  {},
                  absl::StrCat("goes back to ", e.folder.empty() ? "its beginning" : e.folder),

@@ -93,6 +93,14 @@ void JobMembers::Deactivate(Rank rank, Instant now) {
   since_[rank] = membership_.generation;
 }
 
+void JobMembers::SetLearningRateFactor(double factor, Instant now) {
+  if (membership_.learning_rate_factor == factor) return;
+  membership_.learning_rate_factor = factor;
+  Changed(now);
+  factor_since_ = membership_.generation;
+  NoteReady();
+}
+
 bool JobMembers::IsActive(Rank rank) const {
   const Member* member = Find(rank);
   return member != nullptr && member->active;
@@ -123,6 +131,7 @@ void JobMembers::Acknowledge(const NodeId& server, Generation routing, Generatio
 
 void JobMembers::NoteReady() {
   const Generation applied = AppliedByAll();
+  if (factor_since_ <= applied) factor_since_ = Generation(0);
   for (const Member& member : membership_.members) {
     Generation& since = since_.at(member.rank);
     if (member.active && since <= applied) since = Generation(0);

@@ -49,6 +49,11 @@ class JobMembers {
   void Activate(Rank rank, Iteration start_iteration, Instant now);  // REQUIRES: MayActivate(rank).
   void Deactivate(Rank rank, Instant now);                           // No effect if not active.
 
+  // Updates of all epochs from now on have that learning rate; no work is to be leased before
+  // HasLearningRate. No effect if they have it already.
+  void SetLearningRateFactor(double factor, Instant now);
+  bool HasLearningRate() const { return factor_since_ == Generation(0); }  // Every server.
+
   bool IsActive(Rank rank) const;
   bool MayActivate(Rank rank) const;
   bool IsReady(Rank rank) const;  // Active, and every server knows.
@@ -79,7 +84,7 @@ class JobMembers {
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(membership_, changed_, since_, primaries_, applied_);
+    archive(membership_, changed_, since_, factor_since_, primaries_, applied_);
   }
   void Restored(Instant now) { changed_ = now; }  // The servers get their whole time again.
 
@@ -111,6 +116,7 @@ class JobMembers {
   Instant changed_;
   // When the member was listed, activated or deactivated; 0: it is active and all know.
   absl::btree_map<Rank, Generation> since_;
+  Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
   Primaries primaries_;
   absl::btree_map<NodeId, Applied> applied_;  // Of whoever reported.
   absl::btree_map<NodeId, Work> work_;        // Likewise; told again and again, so not stored.

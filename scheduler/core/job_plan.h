@@ -11,6 +11,7 @@
 #include "common/devices/devices.h"
 #include "common/metrics/evaluation.h"
 #include "common/types/ids.h"
+#include "scheduler/core/epoch_decisions.h"
 #include "scheduler/core/folders/job_folders.h"
 #include "scheduler/core/placement.h"
 
@@ -29,7 +30,11 @@ struct JobPlan {
   int64_t batch_size = 1;                          // Samples a micro-batch, >= 1.
   int slots = 1;                                   // BSP: micro-batches an iteration, >= 1.
   int64_t train_count = 0;                         // Samples an epoch, >= 1.
-  int64_t test_count = 0;                          // 0: no evaluation.
+  int64_t test_count = 0;                          // 0: no test split.
+  // Evaluated after each epoch in place of the test split; 0: none.
+  int64_t validation_count = 0;
+  int64_t scores = 1;  // Of an evaluated sample, if it has any, >= 1.
+  DecisionPlan decide;
   int64_t iterations_max = 0;     // BSP iterations, SSP and ASP batches; 0: no limit.
   std::vector<TableSize> tables;  // By table index.
   std::string export_path;        // Folder of the model.
@@ -56,10 +61,10 @@ struct JobPlan {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
-            train_count, test_count, iterations_max, tables, export_path, replicas, log,
-            server_wait, checkpoint_iterations, checkpoint_interval, checkpoints_kept,
-            checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders, objective,
-            device, submission_id, unique_id);
+            train_count, test_count, validation_count, scores, decide, iterations_max, tables,
+            export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
+            checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,
+            objective, device, submission_id, unique_id);
   }
 };
 

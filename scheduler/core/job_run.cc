@@ -339,6 +339,7 @@ Instant JobRun::NextDeadline() const {
     if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
   }
   next = std::min(next, checkpoints_.Limit());
+  if (keeping_ && checkpoints_.IsIdle()) next = std::min(next, keeping_->next);
   if (kept_model_) next = std::min(next, kept_model_->until);
   if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
       !recovery_ && checkpoints_.IsIdle()) {

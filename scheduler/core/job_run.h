@@ -4,6 +4,8 @@
 //   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
 //   EXPORTING --a task wrote the model, and it is in its place--> FINISHING --all tasks exited-->
 //   succeeded
+//   EVALUATING(the last) --another epoch was better--> RECOVERING its checkpoint -->
+//   EVALUATING the model on the test split, if epochs had another --> EXPORTING
 //   EXPORTING --it cannot be written--> kept by the servers --AskExport--> EXPORTING; or, too late,
 //   failed
 //   any --Stop--> stopped      any --an error--> failed
@@ -14,7 +16,7 @@
 //   TRAINING, or between epochs --a checkpoint is due and all is quiet--> CHECKPOINTING --all
 //   servers have copied the tables--> where it was
 //
-// EVALUATING is skipped without a test set. Tasks start while the servers make the tables. A job
+// EVALUATING is skipped without a split for it. Tasks start while servers make the tables. A job
 // that begins with a checkpoint, or goes back to one, comes from STARTING to where that one stood.
 // RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
 //
@@ -49,6 +51,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/checkpoints.h"
+#include "scheduler/core/epoch_decisions.h"
 #include "scheduler/core/epoch_plan.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_members.h"
@@ -211,7 +214,7 @@ class JobRun {
             last_death_, revision_, desired_version_, decisions_, membership_seen_, begins_at_,
             restore_, checkpoints_, pausing_, after_checkpoint_, segment_margin_, order_seen_,
             shards_, recovery_, server_deaths_, trained_, beginnings_, kept_model_, export_to_,
-            stops_after_, adopted_, behind_tables_);
+            stops_after_, adopted_, behind_tables_, keeping_, returned_to_best_, final_test_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -295,9 +298,23 @@ class JobRun {
   void ForgetExport();
   void EnterFinishing(Instant now, Events& events);
   void FinishTraining(Instant now, Events& events);
-  void FinishEvaluation();
+  void TakeFigures(EpochResult* result) const;  // Of the evaluation that is complete.
   void FinishEpoch(Instant now, Events& events);
   void EnterNextEpoch(Instant now, Events& events);
+
+  // The best epoch, and the end of training (job_run_best.cc).
+  bool TrainingIsOver() const;  // REQUIRES: the result of epoch_ is there.
+  bool MustKeep() const;        // Likewise.
+  bool KeepBest(Instant now, Events& events);
+  const RestoreFrom* BestCheckpoint() const;  // Null: none is kept.
+  bool MustReturn() const;
+  bool ReturnToBest(Instant now, Events& events);
+  Epoch ModelEpoch() const;    // Whose model the tables have, once training is over.
+  EpochResult* ModelResult();  // Null: its epoch was another job's.
+  void EnterEnd(Events& events);
+  void FinishTest(Events& events);
+  std::optional<Epoch> BestEpoch() const;
+
   void SetPhase(JobPhase phase, Events& events);
   bool BeginTraining(Instant now);
   void GrantTraining(Instant now);
@@ -421,6 +438,19 @@ class JobRun {
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
   bool trained_ = false;  // Work was leased: the values are more than those it began with.
   int beginnings_ = 0;    // Times that it went back since work was leased last.
+
+  // The job stands between two epochs until the model of the last one, the best so far, is kept.
+  struct Keeping {
+    int attempts = 0;
+    Instant next;  // Not before this.
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(attempts, next);
+    }
+  };
+  std::optional<Keeping> keeping_;
+  bool returned_to_best_ = false;  // Or about to: training is over.
+  bool final_test_ = false;        // The evaluation is that of the model, on the test split.
 
   int crashes_ = 0;
   int restarts_ = 0;

@@ -155,11 +155,13 @@ ResumePoint JobRun::PointNow(After after, Instant now) const {
 }
 
 void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
+  if (returned_to_best_) return EnterEnd(events);  // Results and figures are those of all epochs.
   results_ = at.results;
-  if (at.epoch.value() >= epochs_.epochs()) {
-    epoch_ = Epoch(epochs_.epochs() - 1);
+  const bool over = at.epoch.value() >= epochs_.epochs();
+  if (over || DecideBy(plan_.decide, results_).stop) {
+    epoch_ = Epoch(over ? epochs_.epochs() - 1 : at.epoch.value() - 1);
     metrics_ = at.metrics;
-    return SetPhase(JobPhase::kExporting, events);
+    return EnterEnd(events);
   }
   EnterTraining(at.epoch, now, events);
   const Range steps = epochs_.Steps(at.epoch);

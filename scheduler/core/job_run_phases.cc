@@ -47,18 +47,25 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       if (training_begun_ || BeginTraining(now)) AdvanceTraining(now);
       return false;
     case JobPhase::kCheckpointing:
+      if (keeping_) return KeepBest(now, events);
       if (checkpoints_.IsCapturing()) return false;
       if (StopsWithThisOne() && !checkpoints_.IsIdle()) return false;
       LeaveCheckpoint(now, events);
       return true;
     case JobPhase::kEvaluating:
       if (sample_leases_->complete()) {
-        FinishEpoch(now, events);
+        next_lease_ = sample_leases_->next_id();
+        if (final_test_) {
+          FinishTest(events);
+        } else {
+          FinishEpoch(now, events);
+        }
         return true;
       }
       GrantSamples(tasks_.Live());
       return false;
     case JobPhase::kExporting:
+      if (MustReturn()) return ReturnToBest(now, events);
       if (const std::vector<Rank> live = tasks_.Live();
           !exporter_ && !staged_ && !kept_model_ && !live.empty()) {
         exporter_ = live.front();
@@ -88,8 +95,11 @@ void JobRun::SetPhase(JobPhase phase, Events& events) {
 void JobRun::EnterTraining(Epoch epoch, Instant now, Events& events) {
   epoch_ = epoch;
   epoch_started_ = now;
-  epoch_result_ = {.epoch = epoch};
+  const double factor = DecideBy(plan_.decide, results_).learning_rate_factor;
+  epoch_result_ = {.epoch = epoch, .learning_rate_factor = factor};
+  members_.SetLearningRateFactor(factor, now);
   training_begun_ = false;
+  final_test_ = false;
   pausing_ = false;
   metrics_.StartEpoch();
   for (Task& task : tasks_.all()) task.rate.Begin();
@@ -114,7 +124,7 @@ bool JobRun::BeginTraining(Instant now) {
   const bool possible = std::all_of(live.begin(), live.end(), [this](Rank rank) {
     return members_.IsActive(rank) || members_.MayActivate(rank);
   });
-  if (live.empty() || !possible) return false;
+  if (live.empty() || !possible || !members_.HasLearningRate()) return false;
   training_begun_ = true;
   ActivateJoiners(now);
   return true;
@@ -198,7 +208,7 @@ void JobRun::FinishTraining(Instant now, Events& events) {
     next_lease_ = sample_leases_->next_id();
     for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
   }
-  if (plan_.test_count > 0) {
+  if (plan_.validation_count + plan_.test_count > 0) {
     EnterEvaluating(events);
   } else {
     FinishEpoch(now, events);
@@ -207,40 +217,56 @@ void JobRun::FinishTraining(Instant now, Events& events) {
 
 // ---------------------------------------------------------------- evaluation
 
+// Tasks have the validation samples first, and the test samples behind them.
 void JobRun::EnterEvaluating(Events& events) {
-  sample_leases_.emplace(SampleLeases::Options{.use = SampleLeases::Use::kEvaluate,
-                                               .count = plan_.test_count,
-                                               .batch_size = plan_.batch_size,
-                                               .workers = plan_.workers,
-                                               .first_id = next_lease_});
+  const bool validates = plan_.validation_count > 0 && !final_test_;
+  sample_leases_.emplace(
+      SampleLeases::Options{.use = SampleLeases::Use::kEvaluate,
+                            .count = validates ? plan_.validation_count : plan_.test_count,
+                            .batch_size = plan_.batch_size,
+                            .workers = plan_.workers,
+                            .first_id = next_lease_,
+                            .begin = validates ? 0 : plan_.validation_count,
+                            .scores = plan_.scores});
   SetPhase(JobPhase::kEvaluating, events);
 }
 
-void JobRun::FinishEvaluation() {
-  next_lease_ = sample_leases_->next_id();
-  const EvaluationSum sum = sample_leases_->Sum();
-  const EvaluationFigures figures = FiguresOf(plan_.objective, sum, sample_leases_->scores());
-  epoch_result_.test_samples = sum.samples;
-  epoch_result_.test_loss = figures.loss;
-  epoch_result_.test_accuracy = figures.accuracy.value_or(0);
-  epoch_result_.test_rmse = figures.rmse;
-  epoch_result_.test_auc = figures.auc;
+void JobRun::TakeFigures(EpochResult* result) const {
+  const EvaluationFigures figures =
+      FiguresOf(plan_.objective, sample_leases_->Sum(), sample_leases_->scores());
+  if (plan_.validation_count > 0 && !final_test_) {
+    result->validation = figures;
+    return;
+  }
+  result->test_samples = figures.samples;
+  result->test_loss = figures.loss;
+  result->test_accuracy = figures.accuracy.value_or(0);
+  result->test_rmse = figures.rmse;
+  result->test_auc = figures.auc;
+  result->test_mae = figures.mae;
+  result->test_f1 = figures.f1;
+  result->test_top5_accuracy = figures.top5_accuracy;
 }
 
 void JobRun::FinishEpoch(Instant now, Events& events) {
-  if (phase_ == JobPhase::kEvaluating) FinishEvaluation();
+  if (phase_ == JobPhase::kEvaluating) TakeFigures(&epoch_result_);
   epoch_result_.duration = now - epoch_started_;
   results_.push_back(epoch_result_);
   events.push_back(EpochDone{plan_.id, epochs_.Steps(epoch_).end,
                              EpochSamplesBefore() + epochs_.Samples(epoch_), epoch_result_});
+  if (MustKeep()) {
+    keeping_ = Keeping{.next = now};
+    after_checkpoint_ = After::kNextEpoch;
+    return SetPhase(JobPhase::kCheckpointing, events);
+  }
   if (!TakeCheckpoint(After::kNextEpoch, now, events)) EnterNextEpoch(now, events);
 }
 
 void JobRun::EnterNextEpoch(Instant now, Events& events) {
-  if (epoch_.value() + 1 < epochs_.epochs()) {
-    EnterTraining(epoch_.Next(), now, events);
+  if (TrainingIsOver()) {
+    EnterEnd(events);
   } else {
-    SetPhase(JobPhase::kExporting, events);
+    EnterTraining(epoch_.Next(), now, events);
   }
 }
 

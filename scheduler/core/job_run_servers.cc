@@ -346,6 +346,7 @@ std::string JobRun::WhyLost() const {
 }
 
 const RestoreFrom* JobRun::NewestCheckpoint() const {
+  if (const RestoreFrom* best = BestCheckpoint(); returned_to_best_ && best != nullptr) return best;
   if (!checkpoints_.complete().empty()) return &checkpoints_.complete().back();
   return begins_at_ ? &*begins_at_ : nullptr;
 }
@@ -358,7 +359,7 @@ bool JobRun::GoBack(Instant now, Events& events) {
   ++beginnings_;
   const RestoreFrom* newest = NewestCheckpoint();
   restore_ = newest == nullptr ? std::nullopt : std::make_optional(*newest);
-  checkpoints_.Abandon("its shards are lost");
+  checkpoints_.Abandon(returned_to_best_ ? "training is over" : "its shards are lost");
   const Failure failure{FailureReason::kNone,
                         restore_ ? absl::StrCat("the job goes back to ", restore_->folder)
                                  : "the job begins anew: servers died before it trained"};
@@ -367,11 +368,14 @@ bool JobRun::GoBack(Instant now, Events& events) {
   }
   ForgetExport();
   members_.Fence(tasks_.LastLife().Next(), now);
-  events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : ""});
+  events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : "",
+                            returned_to_best_ ? BestEpoch() : std::nullopt});
   slot_leases_.reset();
   if (sample_leases_) next_lease_ = std::max(next_lease_, sample_leases_->next_id());
   sample_leases_.reset();
   pausing_ = false;
+  keeping_.reset();
+  final_test_ = false;
   phase_ = JobPhase::kPlacing;
   ++revision_;
   return true;
@@ -381,11 +385,13 @@ bool JobRun::GoBack(Instant now, Events& events) {
 // the job began with stays, whatever is said of it.
 bool JobRun::TryOlderCheckpoint(const std::string& why, Instant now, Events& events) {
   const std::vector<RestoreFrom>& complete = checkpoints_.complete();
+  const RestoreFrom* const newest = NewestCheckpoint();
   const bool restoring = phase_ == JobPhase::kPlacing && restore_ && !complete.empty() &&
-                         complete.back().folder == restore_->folder;
+                         newest->folder == restore_->folder;
   if (!restoring) return false;
   events.push_back(CheckpointEnded{plan_.id, CheckpointId(0), restore_->folder, why});
-  checkpoints_.ForgetNewest();
+  checkpoints_.Forget(newest->id);
+  returned_to_best_ = false;  // If it was the best one: then there is none.
   if (stops_after_ != CheckpointId(0)) checkpoints_.Ask();  // It may have been the job's last.
   if (!GoBack(now, events)) return false;
   recovery_ = Recovery{.since = now, .waiting = false};

@@ -10,6 +10,7 @@ namespace capstan::scheduler {
 int64_t JobRun::EpochSamplesBefore() const { return epoch_.value() * plan_.train_count; }
 
 int64_t JobRun::SamplesDone() const {
+  if (returned_to_best_) return EpochSamplesBefore() + epochs_.Samples(epoch_);
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
   if (!training() && !IsSavedWithinEpoch()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
   if (plan_.mode != Mode::kBsp) return EpochSamplesBefore() + sample_leases_->positions_done();
@@ -22,6 +23,7 @@ int64_t JobRun::SamplesDone() const {
 }
 
 int64_t JobRun::IterationNow() const {
+  if (returned_to_best_) return epochs_.Steps(epoch_).end;
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
   const Range steps = epochs_.Steps(epoch_);
   if (!training() && !IsSavedWithinEpoch()) return steps.end;
@@ -55,7 +57,10 @@ std::string JobRun::EndDetail() const {
   if (state_ == JobState::kFailed) return failure_.message;
   const std::string trained = absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
                                            DurationText(ended_ - started_));
-  return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained,
+  const std::string best =
+      returned_to_best_ ? absl::StrCat("; the model is that of epoch ", ModelEpoch().value() + 1)
+                        : "";
+  return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained, best,
                       IsSaved() ? "; it is saved" : "");
 }
 
@@ -98,13 +103,22 @@ std::string JobRun::Detail(Instant now) const {
       }
       return absl::StrCat("trains ", epoch);
     case JobPhase::kCheckpointing:
+      if (keeping_) {
+        return absl::StrCat("keeps the model of epoch ", epoch_.value() + 1,
+                            ", the best so far: waits for ", checkpoints_.Awaited());
+      }
       return absl::StrCat("waits for ", checkpoints_.Awaited(),
                           checkpoints_.IsCapturing() ? " to copy its tables, "
                                                      : " to write the job's last checkpoint, ",
                           epoch);
     case JobPhase::kEvaluating:
+      if (final_test_) {
+        return absl::StrCat("evaluates the model of epoch ", ModelEpoch().value() + 1,
+                            " on the test split with ", who);
+      }
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
+      if (MustReturn()) return "waits for servers to restore the model of the best epoch on";
       if (kept_model_) return KeptDetail(now);
       if (staged_) return absl::StrCat("moves the model to ", ExportPath());
       return absl::StrCat("writes the model to ", ExportPath(),
@@ -181,10 +195,14 @@ JobView JobRun::View(Instant now) const {
   view.epoch = epoch_;
   view.iteration = IterationNow();
   view.samples_done = SamplesDone();
-  view.samples_total = epochs_.samples_total();
+  // Early stopping leaves the rest.
+  const bool over = phase_ == JobPhase::kExporting || phase_ == JobPhase::kFinishing;
+  view.samples_total =
+      over || final_test_ || returned_to_best_ ? view.samples_done : epochs_.samples_total();
   view.loss = metrics_.epoch().mean_loss();
   view.accuracy = AccuracyOf(metrics_.epoch());
   view.results = results_;
+  view.best_epoch = BestEpoch();
   view.staleness_counts = metrics_.staleness_counts();
   view.rows_cached = metrics_.rows_cached();
   view.rows_pulled = metrics_.rows_pulled();

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
+#include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 #include "scheduler/core/placement.h"
@@ -106,10 +107,11 @@ struct JobMembership {
   Generation generation;
   std::vector<Member> members;
   Incarnation incarnation_floor = {};  // Lives below it are fenced off, whatever their rank.
+  double learning_rate_factor = 1;     // Of all updates that follow.
   friend bool operator==(const JobMembership&, const JobMembership&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(generation, members, incarnation_floor);
+    archive(generation, members, incarnation_floor, learning_rate_factor);
   }
 };
 
@@ -301,6 +303,7 @@ struct SampleReport {
   double loss_sum = 0;
   int64_t correct = 0;
   ScoreCounts scores = {};
+  OutputSums outputs = {};
 };
 
 // Totals since the task process started.

@@ -32,7 +32,7 @@ void Insert(Range range, absl::btree_map<int64_t, int64_t>& ranges) {
 
 SampleLeases::SampleLeases(const Options& options)
     : options_(options), next_id_(options.first_id), ungranted_count_(options.count) {
-  if (options_.count > 0) ungranted_.emplace(0, options_.count);
+  if (options_.count > 0) ungranted_.emplace(options_.begin, options_.begin + options_.count);
 }
 
 void SampleLeases::Resume(absl::Span<const Range> untrained, int64_t batches) {
@@ -124,10 +124,11 @@ absl::Status SampleLeases::Validate(const SampleReport& report) const {
         " is outside [", positions.begin, ", ", positions.end, "]"));
   }
   if (report.position_done < positions.end || report.scores.empty()) return absl::OkStatus();
-  if (const int64_t scored = report.scores.Examples(); scored != positions.size()) {
+  const int64_t expected = positions.size() * options_.scores;
+  if (const int64_t scored = report.scores.Examples(); scored != expected) {
     return absl::InvalidArgumentError(absl::StrCat("sample lease ", report.lease.value(),
                                                    ": scores of ", scored,
-                                                   " samples, expected its ", positions.size()));
+                                                   " samples, expected its ", expected));
   }
   return absl::OkStatus();
 }
@@ -146,7 +147,7 @@ absl::Status SampleLeases::Report(Rank rank, const SampleReport& report) {
   }
   if (held.done < held.positions.end || report.position_done < held.done) return absl::OkStatus();
   if (options_.use == Use::kEvaluate) {
-    results_[begin] = {held.positions.size(), report.loss_sum, report.correct};
+    results_[begin] = {held.positions.size(), report.loss_sum, report.correct, report.outputs};
     scores_.Merge(report.scores);
   }
   held_.erase(it);
@@ -172,6 +173,7 @@ EvaluationSum SampleLeases::Sum() const {
     sum.samples += result.samples;
     sum.loss += result.loss;
     sum.correct += result.correct;
+    sum.outputs += result.outputs;
   }
   return sum;
 }

@@ -12,7 +12,8 @@
 //       ^------Return-----/
 //
 // Thread safety: thread-compatible.
-// Invariants: (1) every position of [0, count) is in exactly one of ungranted, held and done.
+// Invariants: (1) every position of [begin, begin + count) is in exactly one of ungranted, held and
+//                 done.
 //             (2) a lease id is granted once; ids grow.
 #ifndef CAPSTAN_SCHEDULER_CORE_SAMPLE_LEASES_H_
 #define CAPSTAN_SCHEDULER_CORE_SAMPLE_LEASES_H_
@@ -55,9 +56,11 @@ class SampleLeases {
     int64_t batch_size = 1;  // >= 1.
     int workers = 1;         // That share the work, >= 1.
     LeaseId first_id{1};     // Ids of this phase count up from here.
+    int64_t begin = 0;       // The first position: all are [begin, begin + count).
+    int64_t scores = 1;      // Of each sample that has any, >= 1.
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(use, count, batch_size, workers, first_id);
+      archive(use, count, batch_size, workers, first_id, begin, scores);
     }
   };
   explicit SampleLeases(const Options& options);

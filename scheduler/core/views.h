@@ -47,6 +47,8 @@ struct JobView {
   double loss = 0;  // Training, mean over the current epoch so far.
   double accuracy = 0;
   std::vector<EpochResult> results;
+  std::optional<Epoch>
+      best_epoch;  // Whose model is exported, as far as is known. Nothing: the last.
   std::vector<int64_t> staleness_counts;
   int64_t rows_cached = 0;  // Rows of batches that workers had kept, and
   int64_t rows_pulled = 0;  // those that they pulled, of jobs whose workers keep rows.

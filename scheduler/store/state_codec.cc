@@ -13,7 +13,7 @@
 namespace capstan::scheduler {
 namespace {
 
-constexpr uint32_t kResumeFormat = 2;  // Of checkpoints that were written.
+constexpr uint32_t kResumeFormat = 3;  // Of checkpoints that were written.
 constexpr absl::string_view kNodesKey = "nodes";
 constexpr absl::string_view kJobPrefix = "job/";
 constexpr absl::string_view kRoutingPrefix = "routing/";

@@ -95,6 +95,7 @@ struct MakeRecord {
 struct ApplyGradient {
   GradientId gradient;
   int64_t step = 0;
+  double learning_rate_factor = 1;  // The schedule's rate is multiplied by it.
   bool keep_previous = false;  // The values before the update stay readable as ReadFrom::kPrevious.
 };
 struct ReplyPush {

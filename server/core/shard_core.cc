@@ -127,6 +127,7 @@ void ShardCore::SetMembership(const Membership& membership, Actions& actions) {
 
 void ShardCore::ApplyMembership(const Membership& membership) {
   membership_generation_ = membership.generation;
+  learning_rate_factor_ = membership.learning_rate_factor;
   filter_.SetMembership(membership);
   policy_->SetMembership(membership);
 }
@@ -181,6 +182,7 @@ ShardCoreState ShardCore::Save() const {
                        .pushes_recorded = pushes_recorded_,
                        .pushes_duplicate = pushes_duplicate_,
                        .incarnation_floor = filter_.floor(),
+                       .learning_rate_factor = learning_rate_factor_,
                        .lives = filter_.Save(),
                        .members = {},
                        .early = {}};
@@ -202,6 +204,7 @@ absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyConfig& config,
   core.position_ = state.position;
   core.versions_ = {.current = state.version, .previous_readable = state.previous_readable};
   core.membership_generation_ = state.membership_generation;
+  core.learning_rate_factor_ = state.learning_rate_factor;
   core.pushes_recorded_ = state.pushes_recorded;
   core.pushes_duplicate_ = state.pushes_duplicate;
   core.filter_.Restore(state.incarnation_floor, state.lives);
@@ -242,6 +245,7 @@ void ShardCore::CarryOut(const PushDecision& decision, ShardRecord record, Actio
     Record(std::move(record), decision.apply_gradient, versions_.current.Next(), actions);
     actions.emplace_back(ApplyGradient{.gradient = decision.apply_gradient,
                                        .step = versions_.current.value(),
+                                       .learning_rate_factor = learning_rate_factor_,
                                        .keep_previous = decision.keep_previous});
     ++versions_.current;
     versions_.previous_readable = decision.keep_previous;

@@ -126,6 +126,7 @@ class ShardCore {
   ShardVersions versions_;
   Position position_;
   Generation membership_generation_;
+  double learning_rate_factor_ = 1;
   int64_t pushes_recorded_ = 0;
   int64_t pushes_duplicate_ = 0;
   absl::btree_map<PullToken, PullHead> pending_;  // Ordered: the order of answers is observable.

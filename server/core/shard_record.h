@@ -64,6 +64,7 @@ struct ShardCoreState {
   int64_t pushes_recorded = 0;
   int64_t pushes_duplicate = 0;
   Incarnation incarnation_floor = {};  // The highest of all memberships.
+  double learning_rate_factor = 1;     // Of the newest membership.
   std::vector<LifeMarks> lives;        // Ordered by rank.
   bool members_known = false;
   std::vector<WorkerClock> members;  // Ordered by rank.

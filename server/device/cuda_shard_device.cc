@@ -122,6 +122,8 @@ class CudaShard final : public DeviceShard {
     return absl::OkStatus();
   }
 
+  void SetLearningRateFactor(double factor) override { rule_.learning_rate_factor = factor; }
+
   absl::Status ReadState(int slot, absl::Span<float> to) override {
     absl::MutexLock lock(&card_.mutex);
     return card_.backend->Copy(to.data(), Array(slot + 1), bytes());
@@ -137,7 +139,7 @@ class CudaShard final : public DeviceShard {
 
   Card& card_;
   const int64_t elements_;
-  const OptimizerConfig rule_;
+  OptimizerConfig rule_;
   float* const block_;  // Weights, then the state's slots.
 };
 

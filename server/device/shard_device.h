@@ -38,6 +38,8 @@ class DeviceShard {
   //   values    [elements], overwritten: the new weights
   virtual absl::Status Update(int64_t step, const std::function<void(float*)>& gradient,
                               absl::Span<float> values) = 0;
+  // Of the updates that follow (OptimizerConfig::learning_rate_factor).
+  virtual void SetLearningRateFactor(double factor) = 0;
   // Copies a slot of the state to `to`, [elements].
   virtual absl::Status ReadState(int slot, absl::Span<float> to) = 0;
 };

@@ -358,6 +358,14 @@ TEST_CASE("Schedule: constant, step, cosine and warm-up at their corners", "[ser
     CHECK(LearningRate(config, 3) == 0.5f);
     CHECK(LearningRate(config, 4) == 0.5f);
   }
+  SECTION("a factor multiplies all of it") {
+    config.schedule = {.kind = ScheduleKind::kCosine, .cosine_steps = 100, .cosine_minimum = 0.1f};
+    config.learning_rate_factor = 0.5;
+    CHECK(LearningRate(config, 0) == 0.25f);
+    CHECK(LearningRate(config, 1000) == 0.05f);
+    config.schedule.warmup_steps = 4;
+    CHECK(LearningRate(config, 0) == 0.0625f);
+  }
   SECTION("warm-up counts towards the schedule that it is multiplied with") {
     config.schedule = {
         .kind = ScheduleKind::kStep, .step_every = 2, .step_factor = 0.5f, .warmup_steps = 4};

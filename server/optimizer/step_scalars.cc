@@ -42,7 +42,8 @@ float InverseLearningRate(const OptimizerConfig& config, int64_t step) {
 
 double ScheduledLearningRate(const OptimizerConfig& config, int64_t step) {
   const ScheduleConfig& schedule = config.schedule;
-  const double value = ScheduleValue(schedule, config.learning_rate, step);
+  const double value =
+      ScheduleValue(schedule, config.learning_rate, step) * config.learning_rate_factor;
   if (step >= schedule.warmup_steps) return value;
   return value * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup_steps);
 }

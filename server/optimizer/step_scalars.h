@@ -31,7 +31,8 @@ struct StepScalars {
   float inverse_lr_before = 0.0f;  // FTRL: that of the update before; at the first one, its own.
 };
 
-// lr at update `step` (from 0): the schedule's value times min(1, (step + 1) / warmup_steps).
+// lr at update `step` (from 0): the schedule's value times learning_rate_factor times
+// min(1, (step + 1) / warmup_steps).
 double ScheduledLearningRate(const OptimizerConfig& config, int64_t step);
 
 StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step);

@@ -86,6 +86,8 @@ class SparseRows {
     std::vector<uint64_t> evicted;  // Keys, in ascending order of their places, and
     std::vector<float> evicted_weights;  // [evicted, dim], as they were.
   };
+  // Of the updates that follow (OptimizerConfig::learning_rate_factor).
+  void SetLearningRateFactor(double factor) { config_.rule.learning_rate_factor = factor; }
   // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
   // `gradients` [keys.size(), dim]. Makes version `step` + 1.
   // Errors: kResourceExhausted  no memory for a row; or of the disk. Some rows are updated, some

@@ -123,6 +123,10 @@ void DenseStore::Release(const ReleasePrevious&) {
 }
 
 absl::Status DenseStore::Apply(const ApplyGradient& action, const Gradient& payload) {
+  for (UpdateSegment& segment : segments_) {
+    segment.config.learning_rate_factor = action.learning_rate_factor;
+  }
+  if (on_device_ != nullptr) on_device_->SetLearningRateFactor(action.learning_rate_factor);
   // Where the new values go: over the old ones if nobody reads these, or over the gradient, which
   // nobody needs any more, or to a buffer of their own.
   const bool elsewhere = action.keep_previous || values_.lent();

@@ -83,6 +83,13 @@ absl::StatusOr<std::vector<WorkerClock>> DecodeClocks(const Clocks& encoded) {
   return clocks;
 }
 
+absl::StatusOr<double> DecodeFactor(double factor) {
+  if (factor == 0) return 1.0;
+  if (factor > 0 && factor <= 1) return factor;
+  return absl::InvalidArgumentError(
+      absl::StrCat("learning_rate_factor ", factor, ": expected a number in (0, 1], or 0 for 1"));
+}
+
 }  // namespace
 
 absl::Status CheckRank(int32_t rank) {
@@ -116,6 +123,8 @@ absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership) {
                                .start_iteration = start});
   }
   decoded.incarnation_floor = Incarnation(membership.incarnation_floor());
+  CAPSTAN_ASSIGN_OR_RETURN(decoded.learning_rate_factor,
+                           DecodeFactor(membership.learning_rate_factor()));
   return decoded;
 }
 
@@ -123,6 +132,7 @@ v1::Membership EncodeMembership(const Membership& membership) {
   v1::Membership encoded;
   encoded.set_generation(membership.generation.value());
   encoded.set_incarnation_floor(membership.incarnation_floor.value());
+  encoded.set_learning_rate_factor(membership.learning_rate_factor);
   for (const Member& member : membership.members) {
     v1::Member* added = encoded.add_members();
     added->set_rank(member.rank.value());
@@ -206,6 +216,7 @@ v1::ShardState EncodeState(const ShardCoreState& state) {
   encoded.set_previous_readable(state.previous_readable);
   encoded.set_membership_generation(state.membership_generation.value());
   encoded.set_incarnation_floor(state.incarnation_floor.value());
+  encoded.set_learning_rate_factor(state.learning_rate_factor);
   encoded.set_pushes_recorded(state.pushes_recorded);
   encoded.set_pushes_duplicate(state.pushes_duplicate);
   for (const LifeMarks& life : state.lives) {
@@ -230,6 +241,8 @@ absl::StatusOr<ShardCoreState> DecodeState(const v1::ShardState& encoded, int64_
                        .members_known = encoded.members_known(),
                        .members = {},
                        .early = {}};
+  CAPSTAN_ASSIGN_OR_RETURN(state.learning_rate_factor,
+                           DecodeFactor(encoded.learning_rate_factor()));
   RankOrder order;
   for (const v1::LifeMarks& life : encoded.lives()) {
     CAPSTAN_RETURN_IF_ERROR(Annotate(order.Check(life.rank()), "marks"));

@@ -28,7 +28,9 @@ TEST_CASE("State codec: records of every kind survive the round trip", "[server]
        .membership = {}},
       {.kind = ShardRecord::Kind::kMembership,
        .position = Position(2),
-       .membership = {.generation = Generation(3), .members = {member}}},
+       .membership = {.generation = Generation(3),
+                      .members = {member},
+                      .learning_rate_factor = 0.125}},
       {.kind = ShardRecord::Kind::kBarrier, .position = Position(3), .membership = {}}};
   const std::vector<float> gradient = {1.5f, -2.0f};
   for (const ShardRecord& record : records) {
@@ -50,6 +52,7 @@ TEST_CASE("State codec: a state survives the round trip", "[server]") {
       .pushes_recorded = 10,
       .pushes_duplicate = 2,
       .incarnation_floor = Incarnation(3),
+      .learning_rate_factor = 0.5,
       .lives = {{.rank = Rank(0),
                  .incarnation = Incarnation(5),
                  .listed = true,
@@ -86,6 +89,14 @@ TEST_CASE("State codec: numbers out of range are refused with their name", "[ser
     CHECK_STATUS(DecodeRecord(record), kInvalid, "sequence 7, low water 8");
   }
   v1::ShardState state;
+  SECTION("a learning rate's factor") {
+    state.set_learning_rate_factor(1.5);
+    CHECK_STATUS(DecodeState(state, 0), kInvalid, "learning_rate_factor 1.5: expected a number in");
+    v1::Membership membership;
+    CHECK(DecodeMembership(membership)->learning_rate_factor == 1);  // As it was written before.
+    membership.set_learning_rate_factor(-1);
+    CHECK_STATUS(DecodeMembership(membership), kInvalid, "learning_rate_factor -1");
+  }
   SECTION("ranks out of order") {
     state.add_lives()->set_rank(1);
     state.add_lives()->set_rank(1);

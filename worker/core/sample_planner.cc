@@ -58,6 +58,7 @@ void SamplePlanner::Done(const SampleWork& work, const WorkResult& result) {
   lease->progress.position_done = work.positions.end;
   lease->progress.loss_sum += result.loss_sum;
   lease->progress.correct += result.correct;
+  lease->progress.outputs += result.outputs;
   lease->scores.Merge(result.scores);
   lease->next = std::max(lease->next, work.positions.end);
 }

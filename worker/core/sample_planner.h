@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 
@@ -34,6 +35,7 @@ struct WorkResult {
   double loss_sum = 0.0;
   int64_t correct = 0;
   ScoreCounts scores = {};  // Evaluation of a job that predicts clicks: of every sample.
+  OutputSums outputs = {};  // Evaluation of a model of layers.
 };
 
 struct SampleProgress {
@@ -41,6 +43,7 @@ struct SampleProgress {
   int64_t position_done = 0;  // Every position of the lease below it is done.
   double loss_sum = 0.0;      // Over the done positions.
   int64_t correct = 0;
+  OutputSums outputs = {};
   ScoreCounts scores = {};  // Of the whole lease once it is done, until then empty.
 };
 

@@ -151,7 +151,7 @@ void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32
     const uint32_t sample = samples[i];
     assert(sample < dataset.count);
     const uint8_t* image = dataset.pixels.data() + int64_t{sample} * shape.count();
-    labels[i] = dataset.labels[sample];
+    labels[i] = dataset.labels.empty() ? 0 : dataset.labels[sample];
     if (augmented) {
       const Crop crop = DrawCrop(augmentation, MixKey(epoch_key, sample));
       ConvertCropped(image, shape, crop, tables, images);

@@ -38,7 +38,7 @@ absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int6
 
 // Decodes `samples` (indices in the dataset) in their order.
 //   images  [samples.size(), h, w, c]  overwritten
-//   labels  [samples.size()]           overwritten
+//   labels  [samples.size()]           overwritten; by zeros if labels are numbers
 // `epoch`, `seed` are used in training only; otherwise nothing is cropped or mirrored.
 // REQUIRES: every sample < dataset.count; `augmentation` fits the dataset's channels.
 void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,

@@ -52,7 +52,8 @@ struct BatchRange {
 struct DecodedBatch {
   BatchRange range;
   std::vector<float> images;    // [end - begin, h, w, c]
-  std::vector<int32_t> labels;  // [end - begin]
+  std::vector<int32_t> labels;  // [end - begin]; zeros if labels are numbers.
+  std::vector<float> targets;   // [end - begin, outputs]: labels that are numbers; else empty.
 };
 
 std::string NameOf(const BatchRange& range);  // For messages.

@@ -45,6 +45,12 @@ absl::Status DatasetDecoder::Decode(const BatchRange& range, DecodedBatch& batch
   }
   LoadBatch(dataset_, samples, range.epoch, seed_, augmentation_, mode_ == Mode::kTraining,
             batch.images.data(), batch.labels.data());
+  batch.targets.clear();
+  const auto outputs = static_cast<ptrdiff_t>(dataset_.targets.empty() ? 0 : dataset_.classes);
+  for (const uint32_t sample : samples) {
+    const auto first = dataset_.targets.begin() + static_cast<ptrdiff_t>(sample) * outputs;
+    batch.targets.insert(batch.targets.end(), first, first + outputs);
+  }
   return absl::OkStatus();
 }
 

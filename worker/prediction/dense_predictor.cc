@@ -28,16 +28,24 @@ class DensePredictor final : public Predictor {
     return absl::OkStatus();
   }
 
-  OutputKind kind() const override { return OutputKind::kLogits; }
+  OutputKind kind() const override {
+    if (plan_.loss.of_classes()) return OutputKind::kLogits;
+    return plan_.loss.kind == PlannedLoss::Kind::kSigmoid ? OutputKind::kFlags
+                                                          : OutputKind::kValues;
+  }
   int64_t width() const override { return plan_.classes; }
   int64_t count() const override { return split_->dataset.count; }
 
   absl::Status Predict(Range numbers, Predictions* predictions, EvaluationSum* sum,
-                       ScoreCounts*) override {
+                       ScoreCounts* scores) override {
     *predictions = {.first = numbers.begin};
     const auto take = [&](const DecodedBatch& batch) {
-      predictions->labels.insert(predictions->labels.end(), batch.labels.begin(),
-                                 batch.labels.end());
+      std::vector<float>& labels = predictions->labels;
+      if (plan_.loss.of_classes()) {
+        labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
+      } else {
+        labels.insert(labels.end(), batch.targets.begin(), batch.targets.end());
+      }
       network_->AppendLogits(&predictions->outputs);
     };
     const absl::Span<const float> statistics =
@@ -48,6 +56,8 @@ class DensePredictor final : public Predictor {
     sum->samples += numbers.size();
     sum->loss += result.loss_sum;
     sum->correct += result.correct;
+    sum->outputs += result.outputs;
+    scores->Merge(result.scores);
     return absl::OkStatus();
   }
 
@@ -65,7 +75,7 @@ class DensePredictor final : public Predictor {
 absl::StatusOr<std::unique_ptr<Predictor>> MakeDensePredictor(const v1::JobSpec& job,
                                                               const ModelReader& model) {
   const v1::Data& data = job.data();
-  CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(data, data.test()));
+  CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(data, data.test(), LabelsOf(job.model())));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : dataset.classes;
   CAPSTAN_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(job.model(), dataset.shape, classes));
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,

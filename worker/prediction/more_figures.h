@@ -1,4 +1,4 @@
-// MoreFigures: what predictions say of a model beyond what training reports.
+// MoreFigures: what predictions of a model on examples say beyond what training reports.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_WORKER_PREDICTION_MORE_FIGURES_H_
@@ -21,23 +21,17 @@ class MoreFigures {
  public:
   explicit MoreFigures(Objective objective) : objective_(objective) {}
 
-  void Add(const Predictions& predictions, int64_t width);
+  void Add(const Predictions& predictions);
 
   // Of all that were added:
-  //   kClasses  "top-5 accuracy": the label is among the five largest logits (of equal ones the
-  //             first count), if there are more than five classes
   //   kClicks   "precision", "recall" and "F1" of those that are predicted to be clicks, where
   //             they exist: none is predicted, or none is a click, else
   //   kRatings  "MAE": the mean of |predicted - label|
   NamedFigures Figures() const;
 
  private:
-  void AddClasses(const Predictions& predictions, int64_t width);
-
   const Objective objective_;
   int64_t samples_ = 0;
-  int64_t width_ = 0;
-  int64_t among_five_ = 0;
   int64_t predicted_ = 0, clicks_ = 0, hits_ = 0;  // Hits: clicks that were predicted.
   double absolute_errors_ = 0;
 };

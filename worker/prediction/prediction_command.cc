@@ -45,8 +45,8 @@ void AddCommonFlags(CLI::App& app, Flags* flags) {
   app.add_option("MODEL", flags->model,
                  "Folder of an exported model (model.json, model.safetensors)")
       ->required();
-  app.add_option("--split", flags->split, "Which data of the job file: test or train")
-      ->check(CLI::IsMember({"test", "train"}))
+  app.add_option("--split", flags->split, "Which data of the job file: test, validation or train")
+      ->check(CLI::IsMember({"test", "validation", "train"}))
       ->capture_default_str();
   app.add_option("--data", flags->data.job_file,
                  "Job file whose data takes the place of what the model was trained with")
@@ -122,7 +122,7 @@ void TellFigures(const Flags& flags, bool predict, Objective objective, const Ev
 absl::Status Run(const Flags& flags, bool predict) {
   CAPSTAN_ASSIGN_OR_RETURN(const ModelReader model, ModelReader::Open(flags.model));
   PredictionData data = flags.data;
-  data.train_split = flags.split == "train";
+  data.split = flags.split;
   CAPSTAN_ASSIGN_OR_RETURN(
       const v1::JobSpec job,
       CheckedPredictionJob(model.manifest().spec(),
@@ -145,7 +145,7 @@ absl::Status Run(const Flags& flags, bool predict) {
   for (int64_t begin = 0; begin < predictor->count(); begin += kSamplesAtOnce) {
     const Range numbers = {begin, std::min(begin + kSamplesAtOnce, predictor->count())};
     CAPSTAN_RETURN_IF_ERROR(predictor->Predict(numbers, &predictions, &sum, &scores));
-    more.Add(predictions, predictor->width());
+    more.Add(predictions);
     lines.clear();
     if (predict) text.Append(predictions, &lines);
     CAPSTAN_RETURN_IF_ERROR(sink.Append(lines));

@@ -26,11 +26,10 @@ bool Matters(const std::string& field) {
 }
 
 absl::Status NoSplit(const std::string& name, const PredictionData& data) {
-  const char* const split = data.train_split ? "train" : "test";
   return absl::InvalidArgumentError(absl::StrCat(
-      data.job_file.empty() ? name : data.job_file, ": data.", split,
-      " is missing; name its files with --data=JOBFILE or --set data.", split,
-      ".files=PATH, or take the other split with --split=", data.train_split ? "test" : "train"));
+      data.job_file.empty() ? name : data.job_file, ": data.", data.split,
+      " is missing; name its files with --data=JOBFILE or --set data.", data.split,
+      ".files=PATH, or take another split with --split=", data.split == "test" ? "train" : "test"));
 }
 
 }  // namespace
@@ -49,8 +48,13 @@ absl::StatusOr<v1::JobSpec> CheckedPredictionJob(const v1::JobSpec& model,
   }
   job = file.spec();
   v1::Data& all = *job.mutable_data();
-  if (!(data.train_split ? all.has_train() : all.has_test())) return NoSplit(model_name, data);
-  if (data.train_split) *all.mutable_test() = all.train();
+  const bool there = data.split == "train"        ? all.has_train()
+                     : data.split == "validation" ? all.has_validation()
+                                                  : all.has_test();
+  if (!there) return NoSplit(model_name, data);
+  if (data.split == "train") *all.mutable_test() = all.train();
+  if (data.split == "validation") *all.mutable_test() = all.validation();
+  all.clear_validation();
   if (!all.has_train()) *all.mutable_train() = all.test();
   std::string lines;
   for (const Diagnostic& diagnostic : ValidateJob(job)) {

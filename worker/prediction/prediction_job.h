@@ -15,7 +15,7 @@ namespace capstan::worker {
 struct PredictionData {
   std::string job_file;                // Whose `data` takes the place of the model's; empty: none.
   std::vector<std::string> overrides;  // FIELD=VALUE, as `job submit --set`; after job_file.
-  bool train_split = false;            // Else the test split.
+  std::string split = "test";          // Or "train" or "validation".
 };
 
 // `model` with that data, whose test split is the one to be predicted; large files are counted.

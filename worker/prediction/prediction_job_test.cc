@@ -42,7 +42,7 @@ TEST_CASE("Prediction job: the split that is asked for stands as the test split"
   written_out.mutable_consistency()->mutable_asp();
   written_out.mutable_training()->set_slots(2);
   REQUIRE_OK(CheckedPredictionJob(written_out, "m", {}));
-  REQUIRE_OK_AND_ASSIGN(job, CheckedPredictionJob(model, "m", {.train_split = true}));
+  REQUIRE_OK_AND_ASSIGN(job, CheckedPredictionJob(model, "m", {.split = "train"}));
   CHECK(job.data().test().files(0) == train);
 }
 

@@ -38,6 +38,15 @@ std::string PredictionText::Header() const {
   if (options_.form == Form::kJsonLines) return "";
   std::vector<std::string> names = {"index"};
   if (options_.kind == OutputKind::kLoss) return "index,loss\n";
+  if (IsWide()) {
+    for (int64_t k = 0; k < options_.width; ++k) {
+      for (const std::string name : {"label", "predicted", "probability"}) {
+        if (name == "probability" && options_.kind == OutputKind::kValues) continue;
+        names.push_back(NameOf(name.c_str(), k));
+      }
+    }
+    return absl::StrCat(absl::StrJoin(names, ","), "\n");
+  }
   if (options_.labelled) names.push_back("label");
   names.push_back("predicted");
   if (options_.kind != OutputKind::kValue) names.push_back("probability");
@@ -54,17 +63,34 @@ void PredictionText::AddNumber(const char* name, double value, std::string* text
   text->append(NumberText(value, json));
 }
 
-void PredictionText::AppendSample(int64_t index, float label, const float* outputs,
+// Of output k, numbered where there are several.
+std::string PredictionText::NameOf(const char* name, int64_t k) const {
+  return options_.width == 1 ? name : absl::StrCat(name, k);
+}
+
+void PredictionText::AppendOutputs(const float* labels, const float* outputs, std::string* text) {
+  const bool flags = options_.kind == OutputKind::kFlags;
+  for (int64_t k = 0; k < options_.width; ++k) {
+    AddNumber(NameOf("label", k).c_str(), labels[k], text);
+    const double predicted = flags ? (outputs[k] > 0 ? 1 : 0) : outputs[k];
+    AddNumber(NameOf("predicted", k).c_str(), predicted, text);
+    if (flags) AddNumber(NameOf("probability", k).c_str(), Sigmoid(outputs[k]), text);
+  }
+}
+
+void PredictionText::AppendSample(int64_t index, const float* labels, const float* outputs,
                                   std::string* text) {
   const bool json = options_.form == Form::kJsonLines;
   first_column_ = true;
   if (json) text->append("{\"index\": ");
   absl::StrAppend(text, index);  // All digits of it.
   first_column_ = false;
-  if (options_.kind == OutputKind::kLoss) {
+  if (IsWide()) {
+    AppendOutputs(labels, outputs, text);
+  } else if (options_.kind == OutputKind::kLoss) {
     AddNumber("loss", outputs[0], text);
   } else if (options_.labelled) {
-    AddNumber("label", label, text);
+    AddNumber("label", labels[0], text);
   }
   if (options_.kind == OutputKind::kValue) AddNumber("predicted", outputs[0], text);
   if (options_.kind == OutputKind::kLogit) {
@@ -89,23 +115,31 @@ void PredictionText::AppendSample(int64_t index, float label, const float* outpu
 }
 
 void PredictionText::Append(const Predictions& predictions, std::string* text) {
-  for (size_t i = 0; i < predictions.labels.size(); ++i) {
-    AppendSample(predictions.first + static_cast<int64_t>(i), predictions.labels[i],
-                 predictions.outputs.data() + i * static_cast<size_t>(options_.width), text);
+  const auto width = static_cast<size_t>(options_.width);
+  const size_t labels = IsWide() ? width : 1;
+  for (size_t i = 0; i * labels < predictions.labels.size(); ++i) {
+    AppendSample(predictions.first + static_cast<int64_t>(i),
+                 predictions.labels.data() + i * labels, predictions.outputs.data() + i * width,
+                 text);
   }
 }
 
 std::string FiguresText(Objective objective, const EvaluationFigures& figures,
                         const NamedFigures& more, int64_t samples) {
   std::vector<std::string> parts;
-  if (objective == Objective::kClicks) {
+  if (objective == Objective::kClicks || objective == Objective::kLabels) {
     parts.push_back(figures.auc.has_value() ? absl::StrFormat("AUC %.4f", *figures.auc) : "AUC -");
   }
   if (figures.rmse.has_value()) parts.push_back(absl::StrFormat("RMSE %.4f", *figures.rmse));
+  if (figures.mae.has_value()) parts.push_back(absl::StrFormat("MAE %.4f", *figures.mae));
+  if (figures.f1.has_value()) parts.push_back(absl::StrFormat("F1 %.4f", *figures.f1));
   if (figures.accuracy.has_value()) {
     parts.push_back(absl::StrFormat("accuracy %.2f %%", *figures.accuracy * 100));
   }
   parts.push_back(absl::StrFormat("loss %.4f", figures.loss));
+  if (figures.top5_accuracy.has_value()) {
+    parts.push_back(absl::StrFormat("top-5 accuracy %.4f", *figures.top5_accuracy));
+  }
   for (const auto& [name, value] : more) parts.push_back(absl::StrFormat("%s %.4f", name, value));
   return absl::StrCat(absl::StrJoin(parts, ", "), " on ", samples,
                       samples == 1 ? " sample" : " samples");
@@ -123,6 +157,9 @@ std::string FiguresJson(const EvaluationFigures& figures, const NamedFigures& mo
   add("accuracy", figures.accuracy);
   add("auc", figures.auc);
   add("rmse", figures.rmse);
+  add("mae", figures.mae);
+  add("f1", figures.f1);
+  add("top_5_accuracy", figures.top5_accuracy);
   for (const auto& [name, value] : more) {
     std::string key = absl::AsciiStrToLower(name);
     for (char& c : key) {

@@ -6,6 +6,8 @@
 //   kLogit   index, label, predicted (1 or 0), probability (of a click)
 //   kValue   index, label, predicted
 //   kLoss    index, loss
+//   kValues  index, label, predicted; numbered from 0 if there are several: label0, predicted0, ...
+//   kFlags   index, label, predicted (1 or 0), probability; numbered likewise
 // Examples without labels have no label. Of equal probabilities the first class is predicted, as
 // in evaluation. Numbers have 7 digits, at most; one that is not finite is "nan" or "inf" in CSV,
 // null in JSON.
@@ -41,7 +43,12 @@ class PredictionText {
   void Append(const Predictions& predictions, std::string* text);
 
  private:
-  void AppendSample(int64_t index, float label, const float* outputs, std::string* text);
+  bool IsWide() const {
+    return options_.kind == OutputKind::kValues || options_.kind == OutputKind::kFlags;
+  }
+  std::string NameOf(const char* name, int64_t k) const;
+  void AppendOutputs(const float* labels, const float* outputs, std::string* text);
+  void AppendSample(int64_t index, const float* labels, const float* outputs, std::string* text);
   void AddNumber(const char* name, double value, std::string* text);
 
   const Options options_;

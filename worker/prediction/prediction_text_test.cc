@@ -64,6 +64,22 @@ TEST_CASE("Prediction text: values and losses stand as they are", "[worker][pred
         "{\"index\": 123456789, \"loss\": 0}\n{\"index\": 123456790, \"loss\": 1.098612}\n");
 }
 
+TEST_CASE("Prediction text: numbers and several labels stand side by side",
+          "[worker][prediction]") {
+  const Predictions wide = {.first = 3, .labels = {1, 0, 0, 1}, .outputs = {0, 1.0986123f, 2, -1}};
+  CHECK(TextOf({.kind = OutputKind::kValues, .width = 2}, wide) ==
+        "index,label0,predicted0,label1,predicted1\n3,1,0,0,1.098612\n4,0,2,1,-1\n");
+  const Predictions one = {.first = 3, .labels = {1.5f}, .outputs = {2}};
+  CHECK(TextOf({.kind = OutputKind::kValues}, one) == "index,label,predicted\n3,1.5,2\n");
+  const Predictions flags = {.first = 3, .labels = {1, 0}, .outputs = {0, 1.0986123f}};
+  CHECK(TextOf({.kind = OutputKind::kFlags, .width = 2}, flags) ==
+        "index,label0,predicted0,probability0,label1,predicted1,probability1\n"
+        "3,1,0,0.5,0,1,0.75\n");
+  CHECK(TextOf({.form = Form::kJsonLines, .kind = OutputKind::kFlags, .width = 2}, flags) ==
+        "{\"index\": 3, \"label0\": 1, \"predicted0\": 0, \"probability0\": 0.5, "
+        "\"label1\": 0, \"predicted1\": 1, \"probability1\": 0.75}\n");
+}
+
 TEST_CASE("Prediction text: what has no label tells none", "[worker][prediction]") {
   CHECK(TextOf({.kind = OutputKind::kLogit, .labelled = false}, kScores) ==
         "index,predicted,probability\n123456789,0,0.5\n123456790,1,0.75\n");

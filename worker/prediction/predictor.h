@@ -27,12 +27,14 @@ enum class OutputKind {
   kLogit,   // Of a click.
   kValue,   // The predicted label.
   kLoss,    // Of a line of words, which has no label.
+  kValues,  // The predicted numbers of a label.
+  kFlags,   // The logit of each of several labels.
 };
 
 // Of consecutive samples.
 struct Predictions {
   int64_t first = 0;           // Number of the first sample, in the order of the files.
-  std::vector<float> labels;   // [n]
+  std::vector<float> labels;   // [n]; kValues, kFlags: [n, Predictor::width()]
   std::vector<float> outputs;  // [n, Predictor::width()]
 };
 

@@ -18,7 +18,11 @@ MicroBatch ToMicroBatch(const Work& work) {
 }
 
 WorkResult ResultOf(const Work& work, const BatchResult& batch) {
-  return {.samples = work.positions.size(), .loss_sum = batch.loss_sum, .correct = batch.correct};
+  return {.samples = work.positions.size(),
+          .loss_sum = batch.loss_sum,
+          .correct = batch.correct,
+          .scores = batch.scores,
+          .outputs = batch.outputs};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/status/status_macros.h"
 
@@ -45,6 +46,16 @@ void EncodeScores(const ScoreCounts& scores, v1::ScoreCounts& out) {
   }
 }
 
+void EncodeOutputs(const OutputSums& outputs, v1::OutputSums& out) {
+  out.set_values(outputs.values);
+  out.set_squared_errors(outputs.squared_errors);
+  out.set_absolute_errors(outputs.absolute_errors);
+  out.set_among_five(outputs.among_five);
+  out.set_predicted(outputs.predicted);
+  out.set_positives(outputs.positives);
+  out.set_hits(outputs.hits);
+}
+
 }  // namespace
 
 absl::StatusOr<Assignment> AssignmentFromProto(const v1::Assignment& proto) {
@@ -83,6 +94,7 @@ v1::TaskProgress ProgressToProto(const TaskBoard& board) {
     out->set_loss_sum(lease.loss_sum);
     out->set_correct(lease.correct);
     if (!lease.scores.empty()) EncodeScores(lease.scores, *out->mutable_scores());
+    if (lease.outputs != OutputSums()) EncodeOutputs(lease.outputs, *out->mutable_outputs());
   }
   progress.set_samples_total(board.totals().samples);
   progress.set_loss_total(board.totals().loss);

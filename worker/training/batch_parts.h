@@ -29,8 +29,9 @@ inline BatchView ViewOf(const BatchView& batch, const BatchPart& part) {
   if (part.n() == batch.n()) return batch;
   const auto begin = static_cast<size_t>(part.begin), n = static_cast<size_t>(part.n());
   const size_t values = batch.images.size() / batch.labels.size();
+  const size_t outputs = batch.targets.size() / batch.labels.size();
   return {batch.images.subspan(begin * values, n * values), batch.labels.subspan(begin, n),
-          batch.name};
+          batch.name, batch.targets.subspan(begin * outputs, n * outputs)};
 }
 
 }  // namespace capstan::worker

@@ -48,6 +48,8 @@ absl::StatusOr<BatchResult> EvaluateSplit(DatasetSplit& split, Range positions, 
                                               std::exchange(*which, Parameters::kSame)));
     sum.loss_sum += result.loss_sum;
     sum.correct += result.correct;
+    sum.outputs += result.outputs;
+    sum.scores.Merge(result.scores);
     if (each) each(*decoded);
   }
   return sum;

@@ -32,7 +32,9 @@ struct DatasetSplit {
   BatchSource source;  // Declared last: its threads use the others.
 };
 
-inline BatchView ViewOf(const DecodedBatch& batch) { return {batch.images, batch.labels}; }
+inline BatchView ViewOf(const DecodedBatch& batch) {
+  return {batch.images, batch.labels, /*name=*/0, batch.targets};
+}
 
 // What a network has computed of a batch is there: Network::AppendLogits gives its outputs.
 using BatchEvaluated = std::function<void(const DecodedBatch&)>;

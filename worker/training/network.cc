@@ -15,6 +15,7 @@
 #include "kernels/op_check.h"
 #include "kernels/tree_sum.h"
 #include "worker/training/batch_parts.h"
+#include "worker/training/output_sums.h"
 #include "worker/training/replica.h"
 #include "worker/training/step_exchange.h"
 #include "worker/training/step_memory.h"
@@ -103,7 +104,12 @@ class NetworkImpl final : public Network {
     for (const auto& replica : replicas_) replica->memory().BeginBackward({});  // There is none.
     CAPSTAN_RETURN_IF_ERROR(End());
     passed_ = Passed::kEvaluation;
-    return ReadResult();
+    BatchResult result = ReadResult();
+    std::vector<float> logits;
+    AppendLogits(&logits);
+    SumOutputs(plan_.loss, plan_.classes, logits, batch.labels, batch.targets, &result.outputs,
+               &result.scores);
+    return result;
   }
 
   void AppendLogits(std::vector<float>* logits) const override {
@@ -193,6 +199,10 @@ class NetworkImpl final : public Network {
     }
     CAPSTAN_RETURN_IF_ERROR(
         CheckCount("images", batch.images.size(), batch.n() * plan_.input.count()));
+    if (!plan_.loss.of_classes()) {
+      CAPSTAN_RETURN_IF_ERROR(
+          CheckCount("targets", batch.targets.size(), batch.n() * plan_.classes));
+    }
     // A device would only say so once parts of the gradient had left; the host's ops do at once.
     return on_device() ? kernels::CheckLabels(batch.labels, plan_.classes) : absl::OkStatus();
   }
@@ -301,6 +311,7 @@ class NetworkImpl final : public Network {
     for (size_t i = 0; i < replicas_.size(); ++i) {
       const BatchPart part = Part(batch_, i);
       result.loss_sum += replicas_[i]->LossSum();
+      if (!plan_.loss.of_classes()) continue;
       result.correct += replicas_[i]->Correct(
           batch_.labels.subspan(static_cast<size_t>(part.begin), static_cast<size_t>(part.n())));
     }
@@ -328,6 +339,11 @@ absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const ModelPlan& plan,
   if (batch_size_max < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch_size_max is ", batch_size_max, ", expected at least 1"));
+  }
+  const bool on_device = backends[0]->device() != nullptr;
+  if (on_device && (!plan.loss.of_classes() || !plan.loss.weights.empty())) {
+    return absl::UnimplementedError(
+        "losses of numbers and weights of a loss are computed by CPUs only");
   }
   auto network =
       std::make_unique<NetworkImpl>(plan, backends, collective, batch_size_max, observer, formats);

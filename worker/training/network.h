@@ -20,6 +20,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/metrics/evaluation.h"
+#include "common/metrics/score_counts.h"
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
 #include "kernels/backend_group.h"
@@ -30,8 +32,10 @@
 namespace capstan::worker {
 
 struct BatchResult {
-  double loss_sum = 0.0;  // Sum over the batch of the cross-entropy, nats.
-  int64_t correct = 0;    // argmax(logits) == label.
+  double loss_sum = 0.0;    // Sum over the batch of the loss; of a cross-entropy in nats.
+  int64_t correct = 0;      // argmax(logits) == label; 0 if labels are no classes.
+  OutputSums outputs = {};  // Evaluation only,
+  ScoreCounts scores = {};  // likewise: of several labels, each output's logit.
 };
 
 class Network {
@@ -39,6 +43,7 @@ class Network {
   //   observer  may be null; else outlives the network and learns of the steps that it watches
   //   formats   of what a device and the host exchange: with halves, Backward's gradient is rounded
   // Errors: kInvalidArgument    batch_size_max < 1.
+  //         kUnimplemented      a loss of numbers, or weights of a loss, on a device.
   //         kResourceExhausted  a device has no memory for parameters, gradient and batches; says
   //                             how many bytes they need, how many are free, and for which batch
   //                             these are enough.

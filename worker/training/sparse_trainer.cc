@@ -17,6 +17,7 @@ namespace {
 // Streams of the job's seed (README.md).
 constexpr uint64_t kTrainingDraws = 4;
 constexpr uint64_t kTestDraws = 5;
+constexpr uint64_t kValidationDraws = 6;
 
 absl::Status CheckPositions(const char* what, Range positions, int64_t count) {
   if (positions.begin >= 0 && positions.end <= count) return absl::OkStatus();
@@ -36,13 +37,17 @@ absl::Status Diverged(const SparseBatch& batch, const char* what, double value) 
 absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::Create(const v1::JobSpec& job,
                                                                      const Progress& progress) {
   CAPSTAN_ASSIGN_OR_RETURN(auto train, ExampleSet::Open(job.data(), job.data().train(), progress));
-  std::unique_ptr<ExampleSet> test;
+  std::unique_ptr<ExampleSet> validation, test;
+  if (job.data().has_validation()) {
+    CAPSTAN_ASSIGN_OR_RETURN(validation,
+                             ExampleSet::Open(job.data(), job.data().validation(), progress));
+  }
   if (job.data().has_test()) {
     CAPSTAN_ASSIGN_OR_RETURN(test, ExampleSet::Open(job.data(), job.data().test(), progress));
   }
   CAPSTAN_ASSIGN_OR_RETURN(auto model, MakeSparseModel(job.model().sparse(), *train, progress));
-  return std::unique_ptr<SparseTrainer>(
-      new SparseTrainer(job, std::move(train), std::move(test), std::move(model)));
+  return std::unique_ptr<SparseTrainer>(new SparseTrainer(
+      job, std::move(train), std::move(validation), std::move(test), std::move(model)));
 }
 
 absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::CreateForTest(
@@ -50,16 +55,18 @@ absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::CreateForTest(
   if (job.model().sparse().has_skip_gram()) return Create(job, progress);
   CAPSTAN_ASSIGN_OR_RETURN(auto test, ExampleSet::Open(job.data(), job.data().test(), progress));
   CAPSTAN_ASSIGN_OR_RETURN(auto model, MakeSparseModel(job.model().sparse(), *test, progress));
-  return std::unique_ptr<SparseTrainer>(
-      new SparseTrainer(job, /*train=*/nullptr, std::move(test), std::move(model)));
+  return std::unique_ptr<SparseTrainer>(new SparseTrainer(
+      job, /*train=*/nullptr, /*validation=*/nullptr, std::move(test), std::move(model)));
 }
 
 SparseTrainer::SparseTrainer(const v1::JobSpec& job, std::unique_ptr<ExampleSet> train,
+                             std::unique_ptr<ExampleSet> validation,
                              std::unique_ptr<ExampleSet> test, std::unique_ptr<SparseModel> model)
     : seed_(job.training().has_seed() ? job.training().seed() : 1),
       clip_norm_(job.optimizer().clip_norm()),
       buckets_(BucketsOf(job.model().sparse())),
       train_(std::move(train)),
+      validation_(std::move(validation)),
       test_(std::move(test)),
       model_(std::move(model)) {}
 
@@ -76,10 +83,16 @@ absl::StatusOr<SparseBatch> SparseTrainer::LoadTraining(Epoch epoch, Range posit
 }
 
 absl::StatusOr<SparseBatch> SparseTrainer::LoadTest(Range positions) {
-  CAPSTAN_RETURN_IF_ERROR(CheckPositions("test", positions, test_samples()));
-  SparseBatch batch{.examples = ExampleBatch(test_ == nullptr ? 0 : test_->dense_columns())};
-  batch.draws = {.key = MixKey(seed_, kTestDraws), .first = static_cast<uint64_t>(positions.begin)};
-  if (test_ != nullptr) CAPSTAN_RETURN_IF_ERROR(test_->Append(positions, &batch.examples));
+  const bool validates = positions.begin < validation_samples();
+  ExampleSet* const set = validates ? validation_.get() : test_.get();
+  const int64_t first = validates ? 0 : validation_samples();
+  positions = {positions.begin - first, positions.end - first};
+  CAPSTAN_RETURN_IF_ERROR(CheckPositions(validates ? "validation" : "test", positions,
+                                         validates ? validation_samples() : test_samples()));
+  SparseBatch batch{.examples = ExampleBatch(set == nullptr ? 0 : set->dense_columns())};
+  batch.draws = {.key = MixKey(seed_, validates ? kValidationDraws : kTestDraws),
+                 .first = static_cast<uint64_t>(positions.begin)};
+  if (set != nullptr) CAPSTAN_RETURN_IF_ERROR(set->Append(positions, &batch.examples));
   CAPSTAN_RETURN_IF_ERROR(FindKeys(&batch));
   return batch;
 }

@@ -51,6 +51,8 @@ class SparseTrainer {
 
   const SparseShape& shape() const { return model_->shape(); }
   int64_t train_samples() const { return train_ == nullptr ? 0 : train_->count(); }
+  // 0 without such a split.
+  int64_t validation_samples() const { return validation_ == nullptr ? 0 : validation_->count(); }
   int64_t test_samples() const { return test_ == nullptr ? 0 : test_->count(); }
 
   // The examples at these positions of the epoch's order, which follows from (seed, epoch) and the
@@ -58,7 +60,9 @@ class SparseTrainer {
   // Errors: kInvalidArgument  positions outside [0, train_samples()), or those of
   //                           SparseModel::AppendKeys; else those of ExampleSet.
   absl::StatusOr<SparseBatch> LoadTraining(Epoch epoch, Range positions);
-  // Likewise of the test examples, in the order of the files.
+  // Likewise of the examples that are evaluated, in the order of the files: those of the validation
+  // split have the first positions, those of the test split the ones behind them; no call is about
+  // both.
   absl::StatusOr<SparseBatch> LoadTest(Range positions);
 
   // SparseModel::Train, with clipping by norm and the check for divergence.
@@ -77,7 +81,8 @@ class SparseTrainer {
 
  private:
   SparseTrainer(const v1::JobSpec& job, std::unique_ptr<ExampleSet> train,
-                std::unique_ptr<ExampleSet> test, std::unique_ptr<SparseModel> model);
+                std::unique_ptr<ExampleSet> validation, std::unique_ptr<ExampleSet> test,
+                std::unique_ptr<SparseModel> model);
 
   // Finds the keys of the batch's examples.
   absl::Status FindKeys(SparseBatch* batch) const;
@@ -86,7 +91,7 @@ class SparseTrainer {
   const uint64_t seed_;
   const double clip_norm_;
   const int32_t buckets_;
-  const std::unique_ptr<ExampleSet> train_, test_;  // One of them may be null.
+  const std::unique_ptr<ExampleSet> train_, validation_, test_;  // One of them is there.
   const std::unique_ptr<SparseModel> model_;
 };
 

@@ -14,10 +14,11 @@ namespace capstan::worker {
 // A decoded batch. Borrowed for the call.
 struct BatchView {
   absl::Span<const float> images;    // [n, h, w, c]
-  absl::Span<const int32_t> labels;  // [n]
+  absl::Span<const int32_t> labels;  // [n]; zeros if labels are numbers.
   // Names the contents, if not 0: what Network::Stage was given under this name need not be
   // uploaded again.
   uint64_t name = 0;
+  absl::Span<const float> targets = {};  // [n, outputs]: labels that are numbers, else empty.
   int64_t n() const { return static_cast<int64_t>(labels.size()); }
 };
 

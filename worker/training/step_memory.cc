@@ -1,6 +1,7 @@
 #include "worker/training/step_memory.h"
 
 #include <type_traits>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "worker/training/device_step_memory.h"
@@ -17,7 +18,8 @@ void* DataOf(absl::Span<T> values) {
 // The caller's arrays, as they are.
 class HostStepMemory final : public StepMemory {
  public:
-  explicit HostStepMemory(kernels::Backend& backend) : StepMemory(backend) {}
+  HostStepMemory(kernels::Backend& backend, const std::vector<float>& loss_weights)
+      : StepMemory(backend), loss_weights_(loss_weights) {}
 
   int64_t FixedBytes(int64_t) override { return 0; }
   absl::Status Allocate() override { return absl::OkStatus(); }
@@ -26,6 +28,8 @@ class HostStepMemory final : public StepMemory {
   absl::Status Begin(const ForwardArrays& arrays) override {
     SetBase(Place::kImages, DataOf(arrays.batch.images));
     SetBase(Place::kLabels, DataOf(arrays.batch.labels));
+    SetBase(Place::kTargets, DataOf(arrays.batch.targets));
+    SetBase(Place::kLossWeights, DataOf(absl::MakeConstSpan(loss_weights_)));
     SetBase(Place::kParameters, DataOf(arrays.parameters));
     SetBase(Place::kWeights, DataOf(arrays.parameters));
     SetBase(Place::kStatistics, DataOf(arrays.statistics));
@@ -60,6 +64,7 @@ class HostStepMemory final : public StepMemory {
   absl::Status Stage(const BatchView&) override { return absl::OkStatus(); }
 
  private:
+  const std::vector<float>& loss_weights_;  // Of the plan, which outlives it.
   GradientReady ready_;
 };
 
@@ -71,7 +76,7 @@ std::unique_ptr<StepMemory> StepMemory::Create(const ModelPlan& plan, kernels::B
   if (kernels::DeviceBackend* const device = backend.device(); device != nullptr) {
     return std::make_unique<DeviceStepMemory>(plan, *device, batch_size_max, role, formats, watch);
   }
-  return std::make_unique<HostStepMemory>(backend);
+  return std::make_unique<HostStepMemory>(backend, plan.loss.weights);
 }
 
 absl::StatusOr<bool> StepMemory::ReserveArena(int64_t bytes) {

@@ -45,7 +45,7 @@ class StepMemory {
   // First address of every Place.
   using Bases = std::array<std::byte*, kPlaceCount>;
 
-  // For batches of up to `batch_size_max` samples (>= 1). `backend` outlives the result.
+  // For batches of up to `batch_size_max` samples (>= 1). `plan` and `backend` outlive the result.
   // `watch` outlives it, too; it is told of copies. The host's role is kFirst; it copies nothing,
   // in whatever format.
   static std::unique_ptr<StepMemory> Create(const ModelPlan& plan, kernels::Backend& backend,

@@ -37,9 +37,10 @@ std::optional<LossScale::Options> LossScaleOf(const v1::JobSpec& job,
 class TrainerImpl final : public Trainer {
  public:
   TrainerImpl(kernels::BackendGroup group, ModelPlan plan, std::unique_ptr<DatasetSplit> train,
-              std::unique_ptr<DatasetSplit> test)
+              std::unique_ptr<DatasetSplit> validation, std::unique_ptr<DatasetSplit> test)
       : plan_(std::move(plan)),
         train_(std::move(train)),
+        validation_(std::move(validation)),
         test_(std::move(test)),
         group_(std::move(group)) {}
 
@@ -61,7 +62,8 @@ class TrainerImpl final : public Trainer {
 
   const ModelPlan& plan() const override { return plan_; }
   int64_t train_samples() const override { return train_->dataset.count; }
-  int64_t test_samples() const override { return test_ == nullptr ? 0 : test_->dataset.count; }
+  int64_t validation_samples() const override { return SamplesOf(validation_.get()); }
+  int64_t test_samples() const override { return SamplesOf(test_.get()); }
 
   absl::Status Forward(const MicroBatch& micro_batch, const Tables& tables,
                        absl::Span<const MicroBatch> ahead,
@@ -92,14 +94,22 @@ class TrainerImpl final : public Trainer {
   absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,
                                        Parameters which) override {
     CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
-    if (test_ == nullptr) return absl::FailedPreconditionError("there is no test set");
+    const bool validates = positions.begin < validation_samples();
+    DatasetSplit* const split = validates ? validation_.get() : test_.get();
+    if (split == nullptr) return absl::FailedPreconditionError("there is no test set");
+    const int64_t first = validates ? 0 : validation_samples();
     if (which == Parameters::kNew) which_ = which;
-    return EvaluateSplit(*test_, positions, *network_, tables[0], StatisticsOf(tables), &which_);
+    return EvaluateSplit(*split, {positions.begin - first, positions.end - first}, *network_,
+                         tables[0], StatisticsOf(tables), &which_);
   }
 
   std::vector<size_t> SilentDevices() const override { return group_.Silent(); }
 
  private:
+  static int64_t SamplesOf(const DatasetSplit* split) {
+    return split == nullptr ? 0 : split->dataset.count;
+  }
+
   static BatchRange RangeOf(const MicroBatch& batch) {
     return {batch.epoch.value(), batch.positions.begin, batch.positions.end};
   }
@@ -123,7 +133,7 @@ class TrainerImpl final : public Trainer {
   }
 
   const ModelPlan plan_;
-  const std::unique_ptr<DatasetSplit> train_, test_;  // test_ may be null.
+  const std::unique_ptr<DatasetSplit> train_, validation_, test_;  // The last two may be null.
   const kernels::BackendGroup group_;
   std::unique_ptr<Network> network_;  // Uses plan_ and group_.
   std::unique_ptr<GradientStep> step_;
@@ -141,11 +151,31 @@ bool HasSplit(const v1::Split& split) {
   return !split.images().empty() || !split.labels().empty() || split.files_size() > 0;
 }
 
-absl::Status CheckTestData(const Dataset& train, const Dataset& test) {
-  if (train.shape == test.shape) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("data.test: its images are ", ToString(test.shape),
-                                                 ", expected ", ToString(train.shape),
-                                                 " as in data.train"));
+// The split `name`, or null if the job has none.
+absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(const v1::JobSpec& job,
+                                                                const v1::Split& split,
+                                                                const char* name,
+                                                                const DatasetSplit& train,
+                                                                const Augmentation& augmentation) {
+  if (!HasSplit(split)) return nullptr;
+  CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(job.data(), split, LabelsOf(job.model())));
+  const Dataset& expected = train.dataset;
+  if (dataset.shape != expected.shape || dataset.classes != expected.classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.", name, ": its images are ", ToString(dataset.shape), ", expected ",
+                     ToString(expected.shape), "; its labels are of ", dataset.classes,
+                     " classes or numbers, expected ", expected.classes, " as in data.train"));
+  }
+  // In file order and not augmented, so that the seed does not matter.
+  return std::make_unique<DatasetSplit>(std::move(dataset), /*seed=*/1, augmentation,
+                                        DatasetDecoder::Mode::kEvaluation);
+}
+
+std::vector<float> LossWeights(const v1::JobSpec& job) {
+  const auto& weights = LabelsOf(job.model()) == LabelKind::kFlags
+                            ? job.training().positive_weights()
+                            : job.training().class_weights();
+  return {weights.begin(), weights.end()};
 }
 
 }  // namespace
@@ -159,23 +189,22 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
                                                          StepObserver* observer,
                                                          ExchangeFormats formats) {
   const v1::Data& data = job.data();
-  CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data, data.train()));
+  CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data, data.train(), LabelsOf(job.model())));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : train.classes;
   CAPSTAN_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(job.model(), train.shape, classes));
+  plan.loss.weights = LossWeights(job);
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
                            MakeAugmentation(data.augmentation(), train.shape.c));
   const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
-  std::unique_ptr<DatasetSplit> test_split;
-  if (HasSplit(data.test())) {
-    CAPSTAN_ASSIGN_OR_RETURN(Dataset test, LoadDataset(data, data.test()));
-    CAPSTAN_RETURN_IF_ERROR(CheckTestData(train, test));
-    test_split = std::make_unique<DatasetSplit>(std::move(test), seed, augmentation,
-                                                DatasetDecoder::Mode::kEvaluation);
-  }
   auto train_split = std::make_unique<DatasetSplit>(std::move(train), seed, augmentation,
                                                     DatasetDecoder::Mode::kTraining);
-  auto trainer = std::make_unique<TrainerImpl>(std::move(group), std::move(plan),
-                                               std::move(train_split), std::move(test_split));
+  CAPSTAN_ASSIGN_OR_RETURN(auto validation, LoadForEvaluation(job, data.validation(), "validation",
+                                                              *train_split, augmentation));
+  CAPSTAN_ASSIGN_OR_RETURN(auto test,
+                           LoadForEvaluation(job, data.test(), "test", *train_split, augmentation));
+  auto trainer =
+      std::make_unique<TrainerImpl>(std::move(group), std::move(plan), std::move(train_split),
+                                    std::move(validation), std::move(test));
   CAPSTAN_RETURN_IF_ERROR(trainer->Prepare(job, observer, formats));
   return trainer;
 }

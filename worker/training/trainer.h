@@ -31,7 +31,7 @@ class Trainer {
   // Loads the job's data and prepares its model on all of `group`.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
-  // kInvalidArgument  the test images differ in shape from the training images.
+  // kInvalidArgument  test or validation images differ in shape or labels from training images.
   //   observer  as Network::Create's
   //   formats   of what its caller has from servers and gives them; it rounds gradients itself, and
   //             a device may do so before it
@@ -45,7 +45,9 @@ class Trainer {
 
   virtual const ModelPlan& plan() const = 0;
   virtual int64_t train_samples() const = 0;
-  virtual int64_t test_samples() const = 0;  // 0 without a test set.
+  // 0 without such a split.
+  virtual int64_t validation_samples() const = 0;
+  virtual int64_t test_samples() const = 0;
 
   // One micro-batch, in two calls: GradientStep's, on the samples at its positions.
   //   tables    parameters, on their way if `needed` is there (Network::Forward)
@@ -65,7 +67,9 @@ class Trainer {
   absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
                                     Tables* gradient, absl::Span<const MicroBatch> ahead = {});
 
-  // Loss and hits over the test samples at `positions` (in file order), of any number.
+  // Loss, hits and sums of outputs over the samples at `positions`, of any number. The validation
+  // samples (in file order) have the first positions, the test samples those behind them; no call
+  // is about both.
   //   which  kSame: the tables have the values of the last call of Evaluate
   // Errors: those of EvaluateSplit; kFailedPrecondition  there is no test set.
   virtual absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,

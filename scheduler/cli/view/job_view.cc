@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -81,62 +83,131 @@ std::string TaskTable(const v1::JobStatus& job) {
   return table.ToString();
 }
 
-std::string AucText(const v1::EpochResult& result) {
-  return result.has_test_auc() ? FormatLoss(result.test_auc()) : "-";
+// The figures on the test split, in the form of a validation's.
+v1::Evaluation TestOf(const v1::EpochResult& result) {
+  v1::Evaluation test;
+  test.set_samples(result.test_samples());
+  test.set_loss(result.test_loss());
+  test.set_accuracy(result.test_accuracy());
+  if (result.has_test_auc()) test.set_auc(result.test_auc());
+  if (result.has_test_rmse()) test.set_rmse(result.test_rmse());
+  if (result.has_test_mae()) test.set_mae(result.test_mae());
+  if (result.has_test_f1()) test.set_f1(result.test_f1());
+  if (result.has_test_top5_accuracy()) test.set_top5_accuracy(result.test_top5_accuracy());
+  return test;
 }
 
-std::string RmseText(const v1::EpochResult& result) {
-  return result.has_test_rmse() ? FormatLoss(result.test_rmse()) : "-";
+using FigureTexts = std::vector<std::pair<std::string, std::string>>;  // Names and values.
+
+// Those that a job is judged by, beside loss and accuracy. "-": these samples have none.
+FigureTexts FiguresOf(const v1::Evaluation& evaluation, v1::Objective objective) {
+  FigureTexts figures;
+  const auto add = [&figures](const char* name, bool there, double value) {
+    figures.emplace_back(name, there ? FormatLoss(value) : "-");
+  };
+  const bool labels = objective == v1::LABELS, numbers = objective == v1::NUMBERS;
+  if (objective == v1::CLICKS || labels) add("AUC", evaluation.has_auc(), evaluation.auc());
+  if (objective == v1::RATINGS || numbers) add("RMSE", evaluation.has_rmse(), evaluation.rmse());
+  if (numbers) add("MAE", evaluation.has_mae(), evaluation.mae());
+  if (labels) add("F1", evaluation.has_f1(), evaluation.f1());
+  return figures;
+}
+
+// With loss and accuracy in front, as a table or a line has them.
+FigureTexts AllFigures(const v1::Evaluation& evaluation, v1::Objective objective) {
+  FigureTexts figures = {{"loss", FormatLoss(evaluation.loss())}};
+  if (HasAccuracy(objective)) {
+    figures.emplace_back("accuracy", FormatShare(evaluation.accuracy()));
+  }
+  for (auto& figure : FiguresOf(evaluation, objective)) figures.push_back(std::move(figure));
+  return figures;
+}
+
+std::string RateText(const v1::EpochResult& result) {
+  const double factor = result.learning_rate_factor();
+  return factor > 0 ? absl::StrFormat("x%.3g", factor) : "";
 }
 
 std::string ResultTable(const v1::JobStatus& job) {
-  const bool accuracy = HasAccuracy(job.objective());
+  const v1::Objective objective = job.objective();
+  const auto any = [&job](const auto& of) {
+    return std::any_of(job.results().begin(), job.results().end(), of);
+  };
+  const bool validated = any([](const auto& result) { return result.has_validation(); });
+  const bool tested =
+      !validated || any([](const auto& result) { return result.test_samples() > 0; });
+  const bool reduced = any([](const auto& result) { return result.learning_rate_factor() > 0; });
   std::vector<TextTable::Column> columns;
-  const auto column = [&columns](bool there, const char* heading) {
-    if (there) columns.push_back({heading, Align::kRight});
+  const auto column = [&columns](bool there, const std::string& heading) {
+    if (there) columns.push_back({absl::AsciiStrToUpper(heading), Align::kRight});
   };
   column(true, "EPOCH");
   column(true, "TRAIN LOSS");
-  column(accuracy, "TRAIN ACCURACY");
-  column(true, "TEST LOSS");
-  column(accuracy, "TEST ACCURACY");
-  column(job.objective() == v1::CLICKS, "TEST AUC");
-  column(job.objective() == v1::RATINGS, "TEST RMSE");
+  column(HasAccuracy(objective), "TRAIN ACCURACY");
+  column(reduced, "RATE");
+  for (const char* const split : {"validation ", "test "}) {
+    for (const auto& [name, value] : AllFigures({}, objective)) {
+      column(split[0] == 'v' ? validated : tested, absl::StrCat(split, name));
+    }
+  }
   column(true, "TIME");
   TextTable table(columns);
   for (const v1::EpochResult& result : job.results()) {
-    const bool tested = result.test_samples() > 0;
     std::vector<std::string> cells = {absl::StrCat(result.epoch()),
                                       FormatLoss(result.train_loss())};
-    if (accuracy) cells.push_back(FormatShare(result.train_accuracy()));
-    cells.push_back(tested ? FormatLoss(result.test_loss()) : "");
-    if (accuracy) cells.push_back(tested ? FormatShare(result.test_accuracy()) : "");
-    if (job.objective() == v1::CLICKS) cells.push_back(AucText(result));
-    if (job.objective() == v1::RATINGS) cells.push_back(RmseText(result));
+    if (HasAccuracy(objective)) cells.push_back(FormatShare(result.train_accuracy()));
+    if (reduced) cells.push_back(RateText(result));
+    const auto add = [&](bool shown, bool there, const v1::Evaluation& evaluation) {
+      if (!shown) return;
+      for (const auto& [name, value] : AllFigures(evaluation, objective)) {
+        cells.push_back(there ? value : "");
+      }
+    };
+    add(validated, result.has_validation(), result.validation());
+    add(tested, result.test_samples() > 0, TestOf(result));
     cells.push_back(DurationText(absl::Seconds(result.seconds())));
     table.AddRow(std::move(cells));
   }
   return table.ToString();
 }
 
-// The newest epoch with a test; null: there is none.
-const v1::EpochResult* LastTested(const v1::JobStatus& job) {
-  for (int i = job.results_size() - 1; i >= 0; --i) {
-    if (job.results(i).test_samples() > 0) return &job.results(i);
-  }
-  return nullptr;
+// The epoch whose model is exported, from 1.
+int32_t ModelEpoch(const v1::JobStatus& job) {
+  if (job.best_epoch() > 0 || job.results_size() == 0) return job.best_epoch();
+  return job.results(job.results_size() - 1).epoch();
 }
 
-// Each figure of a test as "name value", the one that the job is judged by first.
-std::vector<std::string> TestFigures(const v1::EpochResult& result, v1::Objective objective) {
-  std::vector<std::string> figures;
-  if (objective == v1::CLICKS) figures.push_back(absl::StrCat("AUC ", AucText(result)));
-  if (objective == v1::RATINGS) figures.push_back(absl::StrCat("RMSE ", RmseText(result)));
-  if (HasAccuracy(objective)) {
-    figures.push_back(absl::StrCat("accuracy ", FormatShare(result.test_accuracy())));
+// The best epoch if it is known and was tested, else the newest with a test; null: there is none.
+const v1::EpochResult* LastTested(const v1::JobStatus& job) {
+  const v1::EpochResult* last = nullptr;
+  for (const v1::EpochResult& result : job.results()) {
+    if (result.test_samples() == 0) continue;
+    last = &result;
+    if (result.epoch() == job.best_epoch()) return last;
   }
-  figures.push_back(absl::StrCat("loss ", FormatLoss(result.test_loss())));
-  return figures;
+  return last;
+}
+
+// Each figure as "name value", the one that the job is judged by first.
+std::string FigureLine(const v1::Evaluation& evaluation, v1::Objective objective) {
+  FigureTexts figures = FiguresOf(evaluation, objective);
+  if (HasAccuracy(objective)) {
+    figures.emplace_back("accuracy", FormatShare(evaluation.accuracy()));
+  }
+  figures.emplace_back("loss", FormatLoss(evaluation.loss()));
+  if (evaluation.has_top5_accuracy()) {
+    figures.emplace_back("top-5 accuracy", FormatShare(evaluation.top5_accuracy()));
+  }
+  return absl::StrCat(absl::StrJoin(figures, ", ", absl::PairFormatter(" ")), " on ",
+                      FormatCount(evaluation.samples()), " samples");
+}
+
+std::string AucText(const v1::EpochResult& result) {
+  return result.has_test_auc() ? FormatLoss(result.test_auc()) : "-";
+}
+
+std::string RmseText(const v1::EpochResult& result) {
+  return result.has_test_rmse() ? FormatLoss(result.test_rmse()) : "-";
 }
 
 // Whether a job of `objective` tells its results: those of a list do not.
@@ -273,6 +344,7 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   }
   AddField(&text, "staleness", DescribeStaleness(job.staleness_counts()));
   AddField(&text, "row cache", DescribeRows(job));
+  if (job.best_epoch() > 0) AddField(&text, "best epoch", absl::StrCat(job.best_epoch()));
   AddField(&text, "restarts", absl::StrCat(job.restarts()));
   AddField(&text, "output", PathOn(job.output_host(), job.output_directory()));
   if (job.model_directory() != job.output_directory() || job.model_kept_until_unix_ms() != 0) {
@@ -295,12 +367,14 @@ std::string EpochLine(const v1::EpochResult& result, const v1::JobStatus& job) {
   const auto add = [&line](bool there, absl::string_view name, const std::string& value) {
     if (there) absl::StrAppend(&line, "  ", name, " ", value);
   };
-  const bool tested = result.test_samples() > 0;
   add(HasAccuracy(objective), "train accuracy", FormatShare(result.train_accuracy()));
-  add(tested, "test loss", FormatLoss(result.test_loss()));
-  add(tested && HasAccuracy(objective), "test accuracy", FormatShare(result.test_accuracy()));
-  add(tested && objective == v1::CLICKS, "test AUC", AucText(result));
-  add(tested && objective == v1::RATINGS, "test RMSE", RmseText(result));
+  for (const auto& [name, value] : AllFigures(result.validation(), objective)) {
+    add(result.has_validation(), absl::StrCat("validation ", name), value);
+  }
+  for (const auto& [name, value] : AllFigures(TestOf(result), objective)) {
+    add(result.test_samples() > 0, absl::StrCat("test ", name), value);
+  }
+  add(result.learning_rate_factor() > 0, "rate", RateText(result));
   return absl::StrCat(line, "  ", DurationText(absl::Seconds(result.seconds())));
 }
 
@@ -318,8 +392,12 @@ std::string EndSummary(const v1::JobStatus& job) {
   if (job.failure().message() != job.detail()) add("detail", job.detail());
   if (const v1::EpochResult* tested = LastTested(job); tested != nullptr) {
     add("test",
-        absl::StrCat(absl::StrJoin(TestFigures(*tested, job.objective()), ", "), " on ",
-                     FormatCount(tested->test_samples()), " samples, epoch ", tested->epoch()));
+        absl::StrCat(FigureLine(TestOf(*tested), job.objective()), ", epoch ", tested->epoch()));
+  }
+  for (const v1::EpochResult& result : job.results()) {
+    if (!result.has_validation() || result.epoch() != ModelEpoch(job)) continue;
+    add("validation",
+        absl::StrCat(FigureLine(result.validation(), job.objective()), ", epoch ", result.epoch()));
   }
   add("staleness", DescribeStaleness(job.staleness_counts()));
   add("row cache", DescribeRows(job));

@@ -238,6 +238,34 @@ TEST_CASE("Job views: a job that predicts words shows its loss alone", "[cli]") 
   CHECK_THAT(EndSummary(job), Catch::Contains("test       loss 0.6000 on 10,000 samples"));
 }
 
+TEST_CASE("Job views: numbers and several labels have their figures", "[cli]") {
+  const v1::JobStatus numbers = JobOf(v1::NUMBERS, "test_rmse: 0.5 test_mae: 0.25");
+  CHECK(EpochLine(numbers.results(0), numbers) ==
+        "epoch 1/3  train loss 0.7000  test loss 0.6000  test RMSE 0.5000  test MAE 0.2500  12 s");
+  const v1::JobStatus labels = JobOf(v1::LABELS, "test_auc: 0.75 test_f1: 0.625");
+  CHECK(EpochLine(labels.results(0), labels) ==
+        "epoch 1/3  train loss 0.7000  test loss 0.6000  test AUC 0.7500  test F1 0.6250  12 s");
+}
+
+TEST_CASE("Job views: a validation split has the figures of epochs, the test those of the model",
+          "[cli]") {
+  v1::JobStatus job = JobOf(v1::CLASSES, "");
+  v1::EpochResult& result = *job.mutable_results(0);
+  *result.mutable_validation() =
+      Parse<v1::Evaluation>("samples: 30 loss: 0.5 accuracy: 0.8 top5_accuracy: 0.9");
+  result.set_learning_rate_factor(0.25);
+  job.set_best_epoch(1);
+  CHECK_THAT(EpochLine(result, job), Catch::Contains("validation loss 0.5000  validation accuracy "
+                                                     "80.00 %") &&
+                                         Catch::Contains("rate x0.25"));
+  CHECK_THAT(EndSummary(job),
+             Catch::Contains("accuracy 80.00 %, loss 0.5000, top-5 accuracy 90.00 % on 30"));
+  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()),
+             Catch::Contains("VALIDATION LOSS") && Catch::Contains("TEST LOSS"));
+  result.set_test_samples(0);
+  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()), !Catch::Contains("TEST LOSS"));
+}
+
 TEST_CASE("JobTable: AUC and RMSE have a column where a job tells them", "[cli]") {
   v1::ListJobsResponse jobs;
   *jobs.add_jobs() = JobOf(v1::CLICKS, "test_auc: 0.8125");

@@ -64,6 +64,8 @@ class FakeCluster {
     double checkpoint_fails = 0;   // Chance of each part, each manifest and each model.
     double snapshot_fails = 0;     // Chance that a server cannot keep one.
     uint32_t publishing_ms = 300;  // A manifest takes less.
+    // Of an evaluated sample, by epoch; those of later epochs are 0.5.
+    std::vector<double> losses = {};
   };
   explicit FakeCluster(const Options& options);
 
@@ -216,6 +218,7 @@ class FakeCluster {
   void Step();
   void SyncServerOrDaemon(FakeNode& node);
   void SyncTask(FakeTask& task);
+  void Evaluate(FakeTask& task) const;
   void Work(FakeTask& task);
   bool TrainSample(FakeTask& task);
   bool TrainSlots(FakeTask& task);

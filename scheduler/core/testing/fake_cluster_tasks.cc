@@ -141,6 +141,15 @@ bool FakeCluster::AllDone(const FakeTask& task) const {
   return true;
 }
 
+void FakeCluster::Evaluate(FakeTask& task) const {
+  const auto epoch = static_cast<size_t>(task.assignment.epoch.value());
+  const double loss = epoch < options_.losses.size() ? options_.losses[epoch] : 0.5;
+  for (const SampleLease& lease : task.assignment.samples) {
+    const double size = static_cast<double>(lease.positions.size());
+    task.samples[lease.id] = {lease.id, lease.positions.end, size * loss, lease.positions.size()};
+  }
+}
+
 void FakeCluster::Work(FakeTask& task) {
   if (now_ < task.ready || task.assignment.paused || !ServersReady(task.key.job)) return;
   const int batches = task.slow ? 1 : options_.batches_per_step;
@@ -151,11 +160,7 @@ void FakeCluster::Work(FakeTask& task) {
         if (!(task.assignment.slots.empty() ? TrainSample(task) : TrainSlots(task))) return;
         break;
       case TaskPhase::kEvaluate:
-        for (const SampleLease& lease : task.assignment.samples) {
-          const double size = static_cast<double>(lease.positions.size());
-          task.samples[lease.id] = {lease.id, lease.positions.end, size * 0.5,
-                                    lease.positions.size()};
-        }
+        Evaluate(task);
         return;
       case TaskPhase::kExport:
         task.exported = true;

@@ -27,7 +27,8 @@ namespace capstan::scheduler::testing {
 struct JobStory {
   explicit JobStory(Mode mode, int workers = 2, int64_t test_count = 0,
                     Objective objective = Objective::kClasses,
-                    std::optional<RestoreFrom> restore = std::nullopt, bool log = false) {
+                    std::optional<RestoreFrom> restore = std::nullopt, bool log = false,
+                    const DecisionPlan& decide = {}) {
     plan.id = "job-1";
     plan.mode = mode;
     plan.workers = workers;
@@ -43,6 +44,7 @@ struct JobStory {
     plan.export_path = "/out";
     plan.checkpoint_folder = "/checkpoints";
     plan.log = log;
+    plan.decide = decide;
     const Term term = restore ? JobRun::kRestoreTerm : Term(1);
     auto routing = std::make_shared<const Routing>(
         PlaceShards(plan.id, Generation(term.value()), plan.tables,

@@ -31,8 +31,12 @@ class BackwardPass {
                                            [this](int input) { return WantsGradient(input); });
     }
     const Operand dlogits = writer_.NewActivation({1, 1, writer_.plan().classes});
-    writer_.AddBackward(-1, writer_.LossDesc(OpKind::kSoftmaxCrossEntropyBackward),
-                        {forward_.probabilities, writer_.Labels()}, {dlogits});
+    const bool of_classes = writer_.plan().loss.of_classes();
+    const OpDesc desc = writer_.LossDesc(ProgramKind::kTraining, ProgramWriter::Pass::kBackward);
+    std::vector<Operand> inputs = {of_classes ? forward_.probabilities : forward_.logits(),
+                                   of_classes ? writer_.Labels() : writer_.Targets()};
+    if (desc.has_weights) inputs.push_back(writer_.LossWeights());
+    writer_.AddBackward(-1, desc, std::move(inputs), {dlogits});
     const int loss = writer_.layer_count();
     Contribute(loss, loss - 1, dlogits);
     for (int i = writer_.layer_count() - 1; i >= 0; --i) {

@@ -24,14 +24,24 @@ class ForwardPass {
 
   ForwardValues Add() {
     for (int i = 0; i < writer_.layer_count(); ++i) AddLayer(i);
-    values_.probabilities = writer_.NewBuffer(writer_.n() * writer_.plan().classes);
-    values_.loss = writer_.NewBuffer(writer_.n());
-    writer_.AddForward(-1, writer_.LossDesc(OpKind::kSoftmaxCrossEntropyForward),
-                       {values_.logits(), writer_.Labels()}, {values_.probabilities, values_.loss});
+    AddLoss();
     return std::move(values_);
   }
 
  private:
+  void AddLoss() {
+    const bool of_classes = writer_.plan().loss.of_classes();
+    const OpDesc desc = writer_.LossDesc(kind_, ProgramWriter::Pass::kForward);
+    std::vector<Operand> inputs = {values_.logits(),
+                                   of_classes ? writer_.Labels() : writer_.Targets()};
+    if (desc.has_weights) inputs.push_back(writer_.LossWeights());
+    if (of_classes) values_.probabilities = writer_.NewBuffer(writer_.n() * writer_.plan().classes);
+    values_.loss = writer_.NewBuffer(writer_.n());
+    std::vector<Operand> outputs = {values_.loss};
+    if (of_classes) outputs.insert(outputs.begin(), values_.probabilities);
+    writer_.AddForward(-1, desc, std::move(inputs), std::move(outputs));
+  }
+
   // A new buffer for the output of layer `i`, which is known from then on.
   const Operand& NewOutput(int i) {
     return values_.outputs[i] = writer_.NewActivation(writer_.layer(i).out);

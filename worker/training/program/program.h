@@ -17,16 +17,18 @@ namespace capstan::worker {
 // The memory that an operand lies in.
 enum class Place {
   kArena,
-  kImages,      // Of the tensors' type.
-  kLabels,      // int32.
-  kParameters,  // The table "parameters" as fp32: biases, scales and shifts are read from here...
-  kWeights,     // ...and weights from here: the same table in the tensors' type.
-  kGradient,    // Of the table "parameters", fp32.
-  kStatistics,  // The table "statistics": running ones, read in evaluation.
-  kMoments,     // Likewise, of the batch: written in training.
-  kKeys,        // Of dropout's masks, in the order of Program::masked_layers: int32.
+  kImages,       // Of the tensors' type.
+  kLabels,       // int32.
+  kTargets,      // Labels that are numbers, fp32. Host only.
+  kLossWeights,  // PlannedLoss::weights. Host only.
+  kParameters,   // The table "parameters" as fp32: biases, scales and shifts are read from here...
+  kWeights,      // ...and weights from here: the same table in the tensors' type.
+  kGradient,     // Of the table "parameters", fp32.
+  kStatistics,   // The table "statistics": running ones, read in evaluation.
+  kMoments,      // Likewise, of the batch: written in training.
+  kKeys,         // Of dropout's masks, in the order of Program::masked_layers: int32.
 };
-inline constexpr int kPlaceCount = 9;
+inline constexpr int kPlaceCount = 11;
 
 struct Operand {
   Place place = Place::kArena;

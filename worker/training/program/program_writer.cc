@@ -25,6 +25,21 @@ Operand InTable(Place place, const PlannedTensor& tensor, DataType dtype = DataT
   return InPlace(place, tensor.offset, tensor.count, dtype);
 }
 
+kernels::OutputLoss OpLossOf(PlannedLoss::Kind kind) {
+  switch (kind) {
+    case PlannedLoss::Kind::kHuber:
+      return kernels::OutputLoss::kHuber;
+    case PlannedLoss::Kind::kQuantile:
+      return kernels::OutputLoss::kQuantile;
+    case PlannedLoss::Kind::kSigmoid:
+      return kernels::OutputLoss::kSigmoid;
+    case PlannedLoss::Kind::kSoftmax:
+    case PlannedLoss::Kind::kSquared:
+      break;
+  }
+  return kernels::OutputLoss::kSquared;
+}
+
 }  // namespace
 
 ProgramWriter::ProgramWriter(const ModelPlan& plan, int64_t n, DataType tensors)
@@ -52,6 +67,12 @@ Operand ProgramWriter::Images() const {
 }
 
 Operand ProgramWriter::Labels() const { return InPlace(Place::kLabels, 0, n(), DataType::kInt32); }
+
+Operand ProgramWriter::Targets() const { return InPlace(Place::kTargets, 0, n() * plan_.classes); }
+
+Operand ProgramWriter::LossWeights() const {
+  return InPlace(Place::kLossWeights, 0, static_cast<int64_t>(plan_.loss.weights.size()));
+}
 
 Operand ProgramWriter::Parameter(int index) const {
   return InTable(Place::kParameters, plan_.parameters[index]);
@@ -131,8 +152,19 @@ OpDesc ProgramWriter::Elementwise(OpKind kind, const SampleShape& shape) const {
   return desc;
 }
 
-OpDesc ProgramWriter::LossDesc(OpKind kind) const {
-  return Elementwise(kind, {1, 1, plan_.classes});
+OpDesc ProgramWriter::LossDesc(ProgramKind program, Pass pass) const {
+  const PlannedLoss& loss = plan_.loss;
+  const bool forward = pass == Pass::kForward;
+  OpKind kind = forward ? OpKind::kOutputLossForward : OpKind::kOutputLossBackward;
+  if (loss.of_classes()) {
+    kind = forward ? OpKind::kSoftmaxCrossEntropyForward : OpKind::kSoftmaxCrossEntropyBackward;
+  }
+  OpDesc desc = Elementwise(kind, {1, 1, plan_.classes});
+  desc.has_weights = program == ProgramKind::kTraining && !loss.weights.empty();
+  if (loss.of_classes()) return desc;
+  desc.loss = OpLossOf(loss.kind);
+  desc.loss_parameter = loss.parameter;
+  return desc;
 }
 
 // ---------------------------------------------------------------- steps and memory

@@ -19,6 +19,8 @@ namespace capstan::worker {
 
 class ProgramWriter {
  public:
+  enum class Pass { kForward, kBackward };
+
   // `plan` is borrowed.
   ProgramWriter(const ModelPlan& plan, int64_t n, kernels::DataType tensors);
 
@@ -33,6 +35,8 @@ class ProgramWriter {
   Operand NewActivation(const SampleShape& shape);
   Operand Images() const;
   Operand Labels() const;
+  Operand Targets() const;
+  Operand LossWeights() const;
   // Of parameter `index` of the plan: itself, itself as tensors are, and its gradient.
   Operand Parameter(int index) const;
   Operand Weight(int index) const;
@@ -47,8 +51,8 @@ class ProgramWriter {
   kernels::OpDesc Desc(kernels::OpKind kind, const PlannedLayer& layer) const;
   // Of an op without windows on the batch's values of this shape.
   kernels::OpDesc Elementwise(kernels::OpKind kind, const SampleShape& shape) const;
-  // Of the loss.
-  kernels::OpDesc LossDesc(kernels::OpKind kind) const;
+  // Of the loss, of either pass.
+  kernels::OpDesc LossDesc(ProgramKind program, Pass pass) const;
 
   void AddForward(int layer, const kernels::OpDesc& desc, std::vector<Operand> inputs,
                   std::vector<Operand> outputs);
