@@ -52,10 +52,11 @@ const RestoreFrom* JobRun::BestCheckpoint() const {
   return nullptr;
 }
 
-// Nothing more is to be trained, and the tables have another model than the best epoch's.
+// Nothing more is to be trained, and the tables have another model than the best epoch's. A job
+// that a user has saved and stopped leaves the model of that moment.
 bool JobRun::MustReturn() const {
   const RestoreFrom* const best = BestCheckpoint();
-  return plan_.decide.keep_best && !returned_to_best_ && best != nullptr &&
+  return plan_.decide.keep_best && !IsSaved() && !returned_to_best_ && best != nullptr &&
          best->at.epoch <= epoch_ && DecideBy(plan_.decide, results_).best != epoch_;
 }
 

@@ -101,8 +101,7 @@ bool JobRun::TakeCheckpoint(After after, Instant now, Events& events) {
 void JobRun::LeaveCheckpoint(Instant now, Events& events) {
   pausing_ = false;
   segment_margin_ = 0;
-  const bool all_trained =
-      after_checkpoint_ == After::kNextEpoch && epoch_.value() + 1 >= epochs_.epochs();
+  const bool all_trained = after_checkpoint_ == After::kNextEpoch && TrainingIsOver();
   if (IsSaved() && !all_trained) return ExportAndStop(now, events);
   if (IsSaved()) stops_after_ = CheckpointId(0);  // It ends of itself.
   switch (after_checkpoint_) {
