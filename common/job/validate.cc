@@ -80,8 +80,30 @@ bool ValidateCachedRows(const v1::JobSpec& spec, int64_t rows, FieldChecker chec
   return false;
 }
 
+// `mode`: Ssp or Asp.
+template <typename Mode>
+void ValidateCorrections(const v1::JobSpec& spec, const Mode& mode, FieldChecker check) {
+  const float lambda = mode.delay_compensation();
+  check.Real("delay_compensation", lambda, AtLeast(0.0), Presence::kExplicit);
+  if (spec.model().has_sparse()) {
+    constexpr const char* kExpected =
+        "nothing: only models of layers have late gradients corrected";
+    if (mode.rate_by_staleness()) check.Wrong("rate_by_staleness", "true", kExpected);
+    if (lambda > 0.0f) check.Wrong("delay_compensation", absl::StrCat(lambda), kExpected);
+    return;
+  }
+  const v1::Optimizer& optimizer = spec.optimizer();
+  if (!mode.rate_by_staleness() || optimizer.has_sgd() || optimizer.has_momentum() ||
+      optimizer.has_nesterov()) {
+    return;
+  }
+  check.Wrong("rate_by_staleness", "true",
+              "sgd, momentum or nesterov in optimizer: the others divide by the gradient's size");
+}
+
 void ValidateSsp(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Consistency::Ssp& ssp = spec.consistency().ssp();
+  ValidateCorrections(spec, ssp, check);
   check.IntegerAtLeast("staleness_bound", ssp.staleness_bound(), 0, Presence::kExplicit);
   if (!ValidateCachedRows(spec, ssp.cached_rows(), check) || ssp.staleness_bound() >= 2) return;
   check.Wrong("cached_rows", absl::StrCat(ssp.cached_rows()),
@@ -91,6 +113,7 @@ void ValidateSsp(const v1::JobSpec& spec, FieldChecker check) {
 
 void ValidateAsp(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Consistency::Asp& asp = spec.consistency().asp();
+  ValidateCorrections(spec, asp, check);
   const bool caches = ValidateCachedRows(spec, asp.cached_rows(), check);
   if (caches && asp.read_own_pushes()) {
     check.Wrong("cached_rows", absl::StrCat(asp.cached_rows()),

@@ -124,6 +124,14 @@ TEST_CASE("ValidateJob: sparse models are computed on the CPU", "[job]") {
         Lines{"resources.gpus: got 1, expected the CPU: no model.sparse is computed on GPUs"});
 }
 
+TEST_CASE("ValidateJob: late gradients of rows are not corrected", "[job]") {
+  CHECK(ErrorsAfter("consistency { ssp { rate_by_staleness: true delay_compensation: 0.5 } }") ==
+        Lines{"consistency.ssp.rate_by_staleness: got true, expected nothing: only models of "
+              "layers have late gradients corrected",
+              "consistency.ssp.delay_compensation: got 0.5, expected nothing: only models of "
+              "layers have late gradients corrected"});
+}
+
 TEST_CASE("ValidateJob: rows are kept where a rule lets them be used again", "[job]") {
   CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 2 cached_rows: 100 } }") == Lines{});
   CHECK(ErrorsAfter("consistency { asp { cached_rows: 100 cached_iterations: 4 } }") == Lines{});

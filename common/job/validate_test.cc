@@ -98,8 +98,29 @@ TEST_CASE("ValidateJob: a job that keeps to the ranges has no diagnostics", "[jo
   CHECK(ErrorsAfter("") == Lines{});
   CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 0 } }") == Lines{});
   CHECK(ErrorsAfter("consistency { bsp {} } training { slots: 1024 }") == Lines{});
+  CHECK(ErrorsAfter("consistency { ssp { rate_by_staleness: true delay_compensation: 0.1 } }") ==
+        Lines{});
+  CHECK(ErrorsAfter("consistency { asp { delay_compensation: 0.1 } } optimizer { adam {} }") ==
+        Lines{});
   CHECK(ErrorsAfter("optimizer { schedule { cosine { steps: 10 } warmup_steps: 5 } }") == Lines{});
   CHECK(ErrorsAfter("optimizer { ftrl { beta: 0 l1: 0.5 l2: 2 } clip_value: 1 }") == Lines{});
+}
+
+TEST_CASE("ValidateJob: a rate by staleness is for rules that follow the gradient's size",
+          "[job]") {
+  for (const char* rule : {"adagrad {}", "rmsprop {}", "adam {}", "adamw {}", "ftrl {}"}) {
+    CHECK(ErrorsAfter(std::string("consistency { asp { rate_by_staleness: true } } optimizer {") +
+                      rule + "}") ==
+          Lines{"consistency.asp.rate_by_staleness: got true, expected sgd, momentum or nesterov "
+                "in optimizer: the others divide by the gradient's size"});
+  }
+  CHECK(ErrorsAfter("consistency { ssp { delay_compensation: -1 } }") ==
+        Lines{"consistency.ssp.delay_compensation: got -1, expected a finite number of at least "
+              "0"});
+  for (const char* rule : {"sgd {}", "momentum {}", "nesterov {}"}) {
+    CHECK(ErrorsAfter(std::string("consistency { asp { rate_by_staleness: true } } optimizer {") +
+                      rule + "}") == Lines{});
+  }
 }
 
 TEST_CASE("ValidateJob: replicas, a log and checkpoints are accepted in their ranges", "[job]") {

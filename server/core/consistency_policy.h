@@ -25,6 +25,9 @@ struct ConsistencyConfig {
   ConsistencyMode mode = ConsistencyMode::kBsp;
   int32_t slots = 1;            // BSP: micro-batches an iteration, 1 to SlotTree::kSlotsMax.
   int32_t staleness_bound = 0;  // SSP: iterations, >= 0.
+  // SSP, ASP: corrections of late gradients (server/optimizer/late_gradient.h). Off: false, 0.
+  bool rate_by_staleness = false;
+  float delay_compensation = 0.0f;  // >= 0.
 };
 
 // What can be read of a shard now.
@@ -85,7 +88,8 @@ class ConsistencyPolicy {
   virtual void Restore(const ShardCoreState& state) = 0;
 };
 
-// Errors: kInvalidArgument  slots or staleness_bound out of range.
+// Errors: kInvalidArgument  slots, staleness_bound or delay_compensation out of range; corrections
+//         under BSP, which has no late gradients.
 absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyConfig& config);
 
 }  // namespace capstan::server

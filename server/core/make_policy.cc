@@ -1,4 +1,7 @@
+#include <limits>
+
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "server/core/asp_policy.h"
 #include "server/core/bsp_policy.h"
 #include "server/core/consistency_policy.h"
@@ -6,7 +9,25 @@
 
 namespace capstan::server {
 
+namespace {
+
+absl::Status CheckCorrections(const ConsistencyConfig& config) {
+  const float lambda = config.delay_compensation;
+  if (!(lambda >= 0.0f && lambda <= std::numeric_limits<float>::max())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("delay_compensation: ", lambda, ", expected 0 or more"));
+  }
+  if (config.mode != ConsistencyMode::kBsp) return absl::OkStatus();
+  if (!config.rate_by_staleness && lambda == 0.0f) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "rate_by_staleness, delay_compensation: expected neither under BSP, which has no late "
+      "gradients");
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyConfig& config) {
+  CAPSTAN_RETURN_IF_ERROR(CheckCorrections(config));
   switch (config.mode) {
     case ConsistencyMode::kBsp:
       if (config.slots < 1 || config.slots > SlotTree::kSlotsMax) {

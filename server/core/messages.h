@@ -25,6 +25,8 @@ using PullToken = StrongInt<struct PullTokenTag, uint64_t>;
 using GradientId = StrongInt<struct GradientIdTag, uint64_t>;
 // The payload of the push being handled; valid only in the actions of that push.
 inline constexpr GradientId kIncomingGradient{0};
+// What CorrectGradient makes of it; likewise.
+inline constexpr GradientId kCorrectedGradient{~uint64_t{0}};
 
 // Largest iteration that is taken in, far beyond any job: counts derived from it do not overflow.
 inline constexpr Iteration kIterationMax{int64_t{1} << 62};
@@ -83,6 +85,20 @@ struct AddGradient {  // into += from, element by element; `from` is gone unless
 struct DropGradient {
   GradientId gradient;
 };
+// kCorrectedGradient = the incoming payload, corrected by what has happened to the values since the
+// worker pulled them (server/optimizer/late_gradient.h).
+struct CorrectGradient {
+  Version computed_with;            // Of the values that the worker pulled.
+  int64_t divisor = 1;              // >= 1.
+  float delay_compensation = 0.0f;  // Above 0: the values of `computed_with` have been kept.
+};
+// The current values, which have this version, are needed until ForgetValues names it.
+struct KeepValues {
+  Version version;
+};
+struct ForgetValues {
+  Version version;
+};
 struct ReleasePrevious {};  // Nobody may read the previous version any more; its buffer is free.
 // A change that replicas and logs must have: comes before the actions that carry it out, while the
 // gradient is still there. kIncomingGradient for records without one.
@@ -120,8 +136,9 @@ struct ReplyPull {
   Version rests_on() const { return outcome == PullOutcome::kNotReady ? Version(0) : version; }
 };
 
-using Action = std::variant<KeepGradient, AddGradient, DropGradient, ReleasePrevious, MakeRecord,
-                            ApplyGradient, ReplyPush, ReplyPull>;
+using Action = std::variant<KeepGradient, AddGradient, DropGradient, CorrectGradient, KeepValues,
+                            ForgetValues, ReleasePrevious, MakeRecord, ApplyGradient, ReplyPush,
+                            ReplyPull>;
 using Actions = std::vector<Action>;
 
 }  // namespace capstan::server

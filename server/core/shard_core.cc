@@ -1,5 +1,6 @@
 #include "server/core/shard_core.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,9 +32,16 @@ ShardRecord RecordOf(const PushHead& push, Version version, ShardRecord::Kind ki
 
 }  // namespace
 
+ShardCore::ShardCore(const ConsistencyConfig& config, std::unique_ptr<ConsistencyPolicy> policy)
+    : config_(config), policy_(std::move(policy)) {
+  const bool compensates = config.delay_compensation > 0.0f;
+  if (!compensates && !config.rate_by_staleness) return;
+  pulled_.emplace(compensates ? PulledVersions::Values::kKept : PulledVersions::Values::kNotNeeded);
+}
+
 absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyConfig& config) {
   CAPSTAN_ASSIGN_OR_RETURN(auto policy, MakePolicy(config));
-  return ShardCore(std::move(policy));
+  return ShardCore(config, std::move(policy));
 }
 
 absl::Status ShardCore::CheckLife(Rank rank, Incarnation incarnation) const {
@@ -68,7 +76,9 @@ absl::Status ShardCore::Push(const PushHead& push, Actions& actions) {
 
   if (decision.outcome == PushOutcome::kRecorded) {
     ++pushes_recorded_;
+    if (pulled_.has_value()) Correct(push, decision, actions);
     CarryOut(decision, RecordOf(push, versions_.current, decision.record), actions);
+    if (pulled_.has_value()) pulled_->Forget(push.rank, push.iteration, actions);
   } else {
     ++pushes_duplicate_;
   }
@@ -78,6 +88,19 @@ absl::Status ShardCore::Push(const PushHead& push, Actions& actions) {
                                  .rests_on = policy_->SafeWith(push, versions_)});
   if (decision.apply) AnswerPending(actions);
   return absl::OkStatus();
+}
+
+void ShardCore::Correct(const PushHead& push, PushDecision& decision, Actions& actions) const {
+  const std::optional<Version> pulled =
+      pulled_->ComputedWith(push.rank, push.incarnation, push.iteration);
+  if (!pulled.has_value()) return;
+  const int64_t updates = versions_.current.value() - pulled->value();
+  CorrectGradient correction{.computed_with = *pulled};
+  if (config_.rate_by_staleness) correction.divisor = std::max<int64_t>(1, updates);
+  if (updates > 0) correction.delay_compensation = config_.delay_compensation;
+  if (correction.divisor == 1 && correction.delay_compensation == 0.0f) return;
+  actions.emplace_back(correction);
+  decision.apply_gradient = kCorrectedGradient;
 }
 
 absl::Status ShardCore::CheckPull(const PullHead& pull) const {
@@ -120,6 +143,7 @@ void ShardCore::SetMembership(const Membership& membership, Actions& actions) {
   if (membership.generation <= membership_generation_) return;
   if (Planted(PlantedBug::kIgnoreMembership)) return;
   ApplyMembership(membership);
+  if (pulled_.has_value()) pulled_->SetMembership(membership, actions);
   Record({.kind = ShardRecord::Kind::kMembership, .membership = membership}, kIncomingGradient,
          versions_.current, actions);
   AnswerPending(actions);
@@ -252,7 +276,15 @@ void ShardCore::CarryOut(const PushDecision& decision, ShardRecord record, Actio
   }
 }
 
-bool ShardCore::TryAnswer(const PullHead& pull, Actions& actions) const {
+bool ShardCore::TryAnswer(const PullHead& pull, Actions& actions) {
+  if (!TryReply(pull, actions)) return false;
+  if (pulled_.has_value() && !pull.snapshot) {
+    pulled_->Remember(pull.rank, pull.incarnation, pull.iteration, versions_.current, actions);
+  }
+  return true;
+}
+
+bool ShardCore::TryReply(const PullHead& pull, Actions& actions) const {
   PullDecision decision;  // A snapshot reads what is there.
   if (!pull.snapshot) decision = policy_->Pull(pull.iteration, versions_);
   ReplyPull reply{.token = pull.token,

@@ -11,6 +11,7 @@
 //                                          |------Tick(deadline)--> ReplyPull kNotReady, culprits
 //                                          '------CancelPull------> forgotten
 //
+//   a late push (SSP, ASP), where the job asks for it --> CorrectGradient before its MakeRecord
 //   a push (SSP, ASP), an update (BSP), a membership, a barrier --> MakeRecord, position + 1
 //   Replay(record) on a replica, or from a log: the same changes, no replies
 //
@@ -27,6 +28,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/container/btree_map.h"
@@ -39,6 +41,7 @@
 #include "server/core/duplicate_filter.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
+#include "server/core/pulled_versions.h"
 #include "server/core/shard_record.h"
 
 namespace capstan::server {
@@ -106,7 +109,7 @@ class ShardCore {
   int pulls_pending() const { return static_cast<int>(pending_.size()); }
 
  private:
-  explicit ShardCore(std::unique_ptr<ConsistencyPolicy> policy) : policy_(std::move(policy)) {}
+  ShardCore(const ConsistencyConfig& config, std::unique_ptr<ConsistencyPolicy> policy);
 
   // A life counts once the scheduler has listed it: a number that nobody issued would fence the
   // rank's lives off for good.
@@ -116,12 +119,18 @@ class ShardCore {
   // Gives the record its position.
   void Record(ShardRecord record, GradientId gradient, Version version_after, Actions& actions);
   void ApplyMembership(const Membership& membership);
+  // A gradient that is applied at once, of parameters that have changed since: appends what
+  // corrects it, and applies that instead.
+  void Correct(const PushHead& push, PushDecision& decision, Actions& actions) const;
   // Appends the answer if there is one; false: the pull has to wait.
-  bool TryAnswer(const PullHead& pull, Actions& actions) const;
+  bool TryAnswer(const PullHead& pull, Actions& actions);
+  bool TryReply(const PullHead& pull, Actions& actions) const;
   void AnswerPending(Actions& actions);
   void AnswerNotReady(const PullHead& pull, Actions& actions) const;
 
+  ConsistencyConfig config_;
   std::unique_ptr<ConsistencyPolicy> policy_;
+  std::optional<PulledVersions> pulled_;  // None: late gradients are not corrected.
   DuplicateFilter filter_;
   ShardVersions versions_;
   Position position_;

@@ -155,39 +155,56 @@ void ShardStory::CarryOut(const Actions& actions, int64_t incoming) {
   };
   for (const Action& each : actions) {
     std::visit(
-        Overloaded{[&](const KeepGradient& keep) {
-                     REQUIRE(gradients_.insert({keep.as, incoming}).second);
-                   },
-                   [&](const AddGradient& add) {
-                     gradients_.at(add.into) += gradient(add.from);
-                     gradients_.erase(add.from);
-                   },
-                   [&](const DropGradient& drop) { REQUIRE(gradients_.erase(drop.gradient) == 1); },
-                   [&](const ReleasePrevious&) {
-                     REQUIRE(previous_.has_value());
-                     previous_.reset();
-                   },
-                   [&](const MakeRecord& made) {
-                     REQUIRE(made.record.position == Position(record_count() + 1));
-                     records_.push_back({made.record, gradient(made.gradient)});
-                   },
-                   [&](const ApplyGradient& apply) {
-                     REQUIRE(apply.step == applied_count_++);
-                     REQUIRE_FALSE(previous_.has_value());
-                     if (apply.keep_previous) previous_ = value_;
-                     value_ += gradient(apply.gradient);
-                     gradients_.erase(apply.gradient);
-                   },
-                   [&](const ReplyPush& reply) {
-                     REQUIRE(reply.rests_on <= core_.version().Next());
-                     REQUIRE(push_replies_.insert({reply.token, reply}).second);
-                   },
-                   [&](const ReplyPull& reply) {
-                     Answer answer{.reply = reply};
-                     if (reply.read_from == ReadFrom::kCurrent) answer.value = value_;
-                     if (reply.read_from == ReadFrom::kPrevious) answer.value = previous_.value();
-                     REQUIRE(answers_.insert({reply.token, answer}).second);
-                   }},
+        Overloaded{
+            [&](const KeepGradient& keep) {
+              REQUIRE(gradients_.insert({keep.as, incoming}).second);
+            },
+            [&](const AddGradient& add) {
+              gradients_.at(add.into) += gradient(add.from);
+              gradients_.erase(add.from);
+            },
+            [&](const DropGradient& drop) { REQUIRE(gradients_.erase(drop.gradient) == 1); },
+            [&](const CorrectGradient& correct) {
+              REQUIRE(correct.divisor >= 1);
+              int64_t corrected = incoming;
+              if (correct.delay_compensation > 0.0f) {
+                const int64_t moved = value_ - kept_values_.at(correct.computed_with);
+                corrected +=
+                    static_cast<int64_t>(correct.delay_compensation) * incoming * incoming * moved;
+              }
+              corrected /= correct.divisor;
+              REQUIRE(gradients_.insert({kCorrectedGradient, corrected}).second);
+            },
+            [&](const KeepValues& keep) {
+              REQUIRE(keep.version == Version(applied_count_));
+              REQUIRE(kept_values_.insert({keep.version, value_}).second);
+            },
+            [&](const ForgetValues& forget) { REQUIRE(kept_values_.erase(forget.version) == 1); },
+            [&](const ReleasePrevious&) {
+              REQUIRE(previous_.has_value());
+              previous_.reset();
+            },
+            [&](const MakeRecord& made) {
+              REQUIRE(made.record.position == Position(record_count() + 1));
+              records_.push_back({made.record, gradient(made.gradient)});
+            },
+            [&](const ApplyGradient& apply) {
+              REQUIRE(apply.step == applied_count_++);
+              REQUIRE_FALSE(previous_.has_value());
+              if (apply.keep_previous) previous_ = value_;
+              value_ += gradient(apply.gradient);
+              gradients_.erase(apply.gradient);
+            },
+            [&](const ReplyPush& reply) {
+              REQUIRE(reply.rests_on <= core_.version().Next());
+              REQUIRE(push_replies_.insert({reply.token, reply}).second);
+            },
+            [&](const ReplyPull& reply) {
+              Answer answer{.reply = reply};
+              if (reply.read_from == ReadFrom::kCurrent) answer.value = value_;
+              if (reply.read_from == ReadFrom::kPrevious) answer.value = previous_.value();
+              REQUIRE(answers_.insert({reply.token, answer}).second);
+            }},
         each);
   }
 }

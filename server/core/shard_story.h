@@ -64,6 +64,7 @@ class ShardStory {
 
   int64_t value() const { return value_; }
   size_t gradients_kept() const { return gradients_.size(); }
+  size_t values_kept() const { return kept_values_.size(); }
   bool previous_held() const { return previous_.has_value(); }
   const ShardCore& core() const { return core_; }
   ShardCore& core() { return core_; }
@@ -82,6 +83,7 @@ class ShardStory {
   int64_t value_ = 0;
   std::optional<int64_t> previous_;
   std::map<GradientId, int64_t> gradients_;
+  std::map<Version, int64_t> kept_values_;
   std::map<PushToken, ReplyPush> push_replies_;
   std::map<PullToken, Answer> answers_;
   int64_t applied_count_ = 0;

@@ -157,9 +157,13 @@ ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t 
   switch (consistency.mode_case()) {
     case v1::Consistency::kSsp:
       return {.mode = ConsistencyMode::kSsp,
-              .staleness_bound = consistency.ssp().staleness_bound()};
+              .staleness_bound = consistency.ssp().staleness_bound(),
+              .rate_by_staleness = consistency.ssp().rate_by_staleness(),
+              .delay_compensation = consistency.ssp().delay_compensation()};
     case v1::Consistency::kAsp:
-      return {.mode = ConsistencyMode::kAsp};
+      return {.mode = ConsistencyMode::kAsp,
+              .rate_by_staleness = consistency.asp().rate_by_staleness(),
+              .delay_compensation = consistency.asp().delay_compensation()};
     case v1::Consistency::kBsp:
     case v1::Consistency::MODE_NOT_SET:
       break;

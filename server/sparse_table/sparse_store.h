@@ -66,6 +66,11 @@ class SparseStore final : public ShardStore {
   absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;
   absl::Status Add(const AddGradient& action, const Gradient& payload) override;
   void Drop(const DropGradient& action) override;
+  absl::Status Correct(const CorrectGradient&, const Gradient&) override {
+    return absl::FailedPreconditionError("late gradients of rows are not corrected");
+  }
+  void KeepCurrent(const KeepValues&) override {}
+  void Forget(const ForgetValues&) override {}
   void Release(const ReleasePrevious& action) override;
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;

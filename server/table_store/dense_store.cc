@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
+#include "server/optimizer/late_gradient.h"
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
@@ -116,6 +117,33 @@ void DenseStore::Drop(const DropGradient& action) {
   GiveBack(std::move(it->second));
   gradients_.erase(it);
 }
+
+absl::Status DenseStore::Correct(const CorrectGradient& action, const Gradient& payload) {
+  const OptimizerConfig& optimizer = segments_.front().config;  // Of all elements.
+  const LateGradient rule{.divisor = action.divisor,
+                          .delay_compensation = action.delay_compensation,
+                          .clip_value = optimizer.clip_value};
+  const float* pulled = values_.data();  // Not read unless it is kept.
+  if (rule.delay_compensation > 0.0f) {
+    const auto kept = kept_values_.at(action.computed_with).TryFlat();  // Lent in one piece.
+    pulled = reinterpret_cast<const float*>(kept->data());
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer corrected, TakeBuffer());
+  Block block;
+  ForBlocks(payload.values(), 0, size(), &block,
+            [&](int64_t begin, int64_t n, const UnalignedFloat* from) {
+              CorrectLateGradient(rule, n, from, values_.data() + begin, pulled + begin,
+                                  corrected.data() + begin);
+            });
+  gradients_.insert_or_assign(kCorrectedGradient, std::move(corrected));
+  return absl::OkStatus();
+}
+
+void DenseStore::KeepCurrent(const KeepValues& action) {
+  kept_values_.insert_or_assign(action.version, values_.Lend());
+}
+
+void DenseStore::Forget(const ForgetValues& action) { kept_values_.erase(action.version); }
 
 void DenseStore::Release(const ReleasePrevious&) {
   GiveBack(std::move(*previous_));
@@ -269,6 +297,7 @@ absl::Status DenseStore::Restore(const v1::ShardSnapshot& snapshot) {
 absl::Status DenseStore::Restore(absl::Span<const float> values, absl::Span<const float> previous,
                                  absl::Span<const absl::Span<const float>> state) {
   gradients_.clear();
+  kept_values_.clear();
   previous_.reset();
   if (values_.lent()) {
     CAPSTAN_ASSIGN_OR_RETURN(values_, TakeBuffer());
@@ -286,7 +315,8 @@ absl::Status DenseStore::Restore(absl::Span<const float> values, absl::Span<cons
 }
 
 int64_t DenseStore::lasting_bytes() const {
-  return static_cast<int64_t>((1 + state_.size()) * sizeof(float)) * size();
+  const size_t arrays = 1 + state_.size() + kept_values_.size();
+  return static_cast<int64_t>(arrays * sizeof(float)) * size();
 }
 
 int64_t DenseStore::bytes() const {

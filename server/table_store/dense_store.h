@@ -9,7 +9,8 @@
 //   values v, gradient --apply--> gradient's buffer takes v+1, the values' buffer is previous
 //
 // Values are lent to answers, not copied. An update of values that are lent goes to another buffer;
-// the old one is freed when the answers have been sent.
+// the old one is freed when the answers have been sent. Values that late gradients will be
+// corrected by are kept the same way: lent to this store.
 //
 // With a device (server/device) masters and state lie there, and so do updates by a rule that it
 // knows; values are the host's copy, which all of the above is about.
@@ -72,6 +73,9 @@ class DenseStore final : public ShardStore {
   absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;
   absl::Status Add(const AddGradient& action, const Gradient& payload) override;
   void Drop(const DropGradient& action) override;
+  absl::Status Correct(const CorrectGradient& action, const Gradient& payload) override;
+  void KeepCurrent(const KeepValues& action) override;
+  void Forget(const ForgetValues& action) override;
   void Release(const ReleasePrevious& action) override;
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
@@ -135,6 +139,7 @@ class DenseStore final : public ShardStore {
   std::vector<FloatBuffer> state_;          // Empty with a device.
   std::unique_ptr<DeviceShard> on_device_;  // Null: masters are here.
   std::optional<FloatBuffer> previous_;
+  absl::btree_map<Version, absl::Cord> kept_values_;  // Lent, [size()] fp32 each.
   absl::btree_map<GradientId, FloatBuffer> gradients_;
   std::vector<FloatBuffer> free_;  // At most one is kept.
 };

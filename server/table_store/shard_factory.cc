@@ -24,6 +24,7 @@ absl::StatusOr<std::shared_ptr<const ShardFactory>> ShardFactory::Make(JobTables
     }
   }
   CAPSTAN_RETURN_IF_ERROR(factory->CheckSparseRule());
+  CAPSTAN_RETURN_IF_ERROR(factory->CheckCorrections());
   CAPSTAN_RETURN_IF_ERROR(factory->CheckDisks());
   CAPSTAN_RETURN_IF_ERROR(MakePolicy(factory->config_.consistency).status());
   return factory;
@@ -43,6 +44,37 @@ absl::Status ShardFactory::CheckSparseRule() const {
                      "): a sparse table with ftrl has a schedule: expected a constant rate"));
   }
   return absl::OkStatus();
+}
+
+absl::Status ShardFactory::CheckCorrections() const {
+  const ConsistencyConfig& consistency = config_.consistency;
+  const OptimizerKind kind = config_.optimizer.kind;
+  const bool by_gradient = kind == OptimizerKind::kSgd || kind == OptimizerKind::kMomentum ||
+                           kind == OptimizerKind::kNesterov;
+  if (consistency.rate_by_staleness && !by_gradient) {
+    return absl::InvalidArgumentError(
+        "rate_by_staleness: expected sgd, momentum or nesterov; other rules divide by the "
+        "gradient's size");
+  }
+  if (!consistency.rate_by_staleness && consistency.delay_compensation == 0.0f) {
+    return absl::OkStatus();
+  }
+  for (const v1::TableSpec& table : config_.tables) {
+    if (!table.has_sparse()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("table ", table.table(), " (", table.name(),
+                     ") is sparse: expected no rate_by_staleness and no delay_compensation"));
+  }
+  return absl::OkStatus();
+}
+
+// A moving average takes new values in, not gradients.
+ConsistencyConfig ShardFactory::ConsistencyOf(const HeldShard& shard) const {
+  ConsistencyConfig consistency = config_.consistency;
+  if (tables_.at(shard.key.table).rule() == v1::OPTIMIZER) return consistency;
+  consistency.rate_by_staleness = false;
+  consistency.delay_compensation = 0.0f;
+  return consistency;
 }
 
 absl::Status ShardFactory::CheckDisks() const {
@@ -154,7 +186,7 @@ absl::StatusOr<MemoryBudget::Reservation> ShardFactory::OpenAccount(Account of) 
 
 absl::StatusOr<TableShard> ShardFactory::Initial(const HeldShard& shard) const {
   CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard, Contents::kInitialValues));
-  CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, ShardCore::Make(config_.consistency));
+  CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, ShardCore::Make(ConsistencyOf(shard)));
   return TableShard(shard.elements, std::move(core), std::move(room.store), std::move(room.memory));
 }
 
@@ -165,7 +197,7 @@ absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
   if (!state.ok()) {
     return absl::DataLossError(absl::StrCat(NameOf(shard.key), ": ", state.status().message()));
   }
-  absl::StatusOr<ShardCore> core = ShardCore::Restore(config_.consistency, *state);
+  absl::StatusOr<ShardCore> core = ShardCore::Restore(ConsistencyOf(shard), *state);
   if (!core.ok()) return Annotate(core.status(), NameOf(shard.key));
   const absl::Status restored = room.store->Restore(snapshot);
   if (!restored.ok()) return Annotate(restored, NameOf(shard.key));

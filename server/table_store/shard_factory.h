@@ -51,7 +51,8 @@ class ShardFactory {
   // Elements of the largest shard: 4 MiB of fp32.
   static constexpr int64_t kShardElementsMax = 1 << 20;
 
-  // Errors: kInvalidArgument    a table that cannot be, or is given twice; names it.
+  // Errors: kInvalidArgument    a table that cannot be, or is given twice; names it. Corrections of
+  //         late gradients of rows, or rate_by_staleness with a rule that it does not fit.
   //         kFailedPrecondition a table is to keep rows on disk, and there is none.
   static absl::StatusOr<std::shared_ptr<const ShardFactory>> Make(JobTablesConfig config);
 
@@ -78,6 +79,8 @@ class ShardFactory {
 
   absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
   absl::Status CheckSparseRule() const;
+  absl::Status CheckCorrections() const;
+  ConsistencyConfig ConsistencyOf(const HeldShard& shard) const;  // REQUIRES: Check is OK.
   absl::Status CheckDisks() const;
   enum class Contents { kInitialValues, kToBeRestored };
   absl::StatusOr<std::unique_ptr<ShardStore>> MakeStore(const HeldShard& shard,

@@ -79,6 +79,10 @@ class ShardStore {
   virtual absl::Status Keep(const KeepGradient& action, const Gradient& payload) = 0;
   virtual absl::Status Add(const AddGradient& action, const Gradient& payload) = 0;
   virtual void Drop(const DropGradient& action) = 0;
+  // These three only of dense shards: ShardFactory refuses corrections of rows.
+  virtual absl::Status Correct(const CorrectGradient& action, const Gradient& payload) = 0;
+  virtual void KeepCurrent(const KeepValues& action) = 0;
+  virtual void Forget(const ForgetValues& action) = 0;
   virtual void Release(const ReleasePrevious& action) = 0;
   virtual absl::Status Apply(const ApplyGradient& action, const Gradient& payload) = 0;
 

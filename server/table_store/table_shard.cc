@@ -45,6 +45,9 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
       [&](const KeepGradient& action) { return store_->Keep(action, payload); },
       [&](const AddGradient& action) { return store_->Add(action, payload); },
       [&](const DropGradient& action) { return store_->Drop(action), done; },
+      [&](const CorrectGradient& action) { return store_->Correct(action, payload); },
+      [&](const KeepValues& action) { return store_->KeepCurrent(action), done; },
+      [&](const ForgetValues& action) { return store_->Forget(action), done; },
       [&](const ReleasePrevious& action) { return store_->Release(action), done; },
       [&](const MakeRecord& made) {
         Gradient gradient;

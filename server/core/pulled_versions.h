@@ -1,0 +1,78 @@
+// PulledVersions: which version of a shard each worker's gradients are computed with, so that late
+// ones can be corrected (SSP, ASP).
+//
+// Each worker's last pulls are remembered until their gradient comes. They are no part of the
+// shard's state: records carry corrected gradients, so that replicas and logs need nothing of this,
+// and a shard that was made from a snapshot corrects nothing before a worker's next pull.
+//
+//      pull answered ---> REMEMBERED ---gradient of its iteration, or of a later one---> forgotten
+//      (KeepValues)            '------another life of the rank, or none listed any more--'
+//                              '------kPullsMax later pulls----------------------------'
+//
+// Thread safety: thread-compatible.
+// Invariants: (1) at most kPullsMax pulls of a rank are remembered, all of one life.
+//             (2) with Values::kKept, KeepValues was appended and ForgetValues was not for exactly
+//                 the versions of remembered pulls.
+#ifndef CAPSTAN_SERVER_CORE_PULLED_VERSIONS_H_
+#define CAPSTAN_SERVER_CORE_PULLED_VERSIONS_H_
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "common/types/ids.h"
+#include "server/core/membership.h"
+#include "server/core/messages.h"
+
+namespace capstan::server {
+
+class PulledVersions {
+ public:
+  // A worker computes with one while the next is on its way.
+  static constexpr size_t kPullsMax = 2;
+
+  // Whether the values of those versions are needed, or their numbers alone.
+  enum class Values { kNotNeeded, kKept };
+  explicit PulledVersions(Values values) : values_(values) {}
+
+  // A pull for `iteration` was answered with the current version. One that was remembered for this
+  // iteration is replaced: the worker computes with what came last. A life older than the
+  // remembered one is ignored.
+  void Remember(Rank rank, Incarnation incarnation, Iteration iteration, Version version,
+                Actions& actions);
+
+  // The version that this life's gradient of `iteration` was computed with. None: not known.
+  std::optional<Version> ComputedWith(Rank rank, Incarnation incarnation,
+                                      Iteration iteration) const;
+
+  // The gradient of `iteration` has been applied: pulls for it and earlier ones are forgotten.
+  void Forget(Rank rank, Iteration iteration, Actions& actions);
+
+  // Forgets lives that are not listed.
+  void SetMembership(const Membership& membership, Actions& actions);
+
+ private:
+  struct Pull {
+    Iteration iteration;
+    Version version;
+  };
+  struct Life {
+    Incarnation incarnation;
+    std::vector<Pull> pulls;  // In the order in which they were answered.
+  };
+
+  void Hold(Version version, Actions& actions);
+  void Drop(Version version, Actions& actions);
+  // Drops all pulls of `life` that `unwanted` names.
+  template <typename Unwanted>
+  void DropIf(Life& life, Unwanted unwanted, Actions& actions);
+
+  const Values values_;
+  absl::btree_map<Rank, Life> lives_;
+  absl::btree_map<Version, int> holders_;  // Pulls of each version.
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_CORE_PULLED_VERSIONS_H_

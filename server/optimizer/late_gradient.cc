@@ -1,0 +1,29 @@
+#include "server/optimizer/late_gradient.h"
+
+namespace capstan::server {
+namespace {
+
+float Clipped(float gradient, float clip) {
+  if (gradient < -clip) return -clip;
+  if (gradient > clip) return clip;
+  return gradient;
+}
+
+}  // namespace
+
+void CorrectLateGradient(const LateGradient& rule, int64_t n, const UnalignedFloat* gradient,
+                         const float* now, const float* pulled, float* out) {
+  const float divisor = static_cast<float>(rule.divisor);
+  for (int64_t i = 0; i < n; ++i) {
+    float g = gradient[i];
+    if (rule.delay_compensation > 0.0f) {
+      g = g + ((rule.delay_compensation * g) * g) * (now[i] - pulled[i]);
+    }
+    // The optimizer clips as well, which changes nothing any more: the divided rate is one of what
+    // was clipped.
+    if (rule.clip_value > 0.0f) g = Clipped(g, rule.clip_value);
+    out[i] = g / divisor;
+  }
+}
+
+}  // namespace capstan::server
