@@ -1,7 +1,6 @@
 #include "common/job/check_job.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,9 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/data/dataset.h"
+#include "common/job/asynchrony_advice.h"
 #include "common/job/check_examples.h"
 #include "common/job/field_checker.h"
-#include "common/job/momentum_advice.h"
 #include "common/job/validate.h"
 #include "common/metrics/evaluation.h"
 #include "common/model/plan_model.h"
@@ -196,8 +195,8 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   WarnOf(validation, "data.validation", &result);
   CompareSplits(spec, train, test, validation, &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
-  if (const std::optional<std::string> advice = AdviseOnMomentum(spec); advice.has_value()) {
-    result.warnings.push_back(*advice);
+  for (std::string& advice : AdviseOnAsynchrony(spec, train.count)) {
+    result.warnings.push_back(std::move(advice));
   }
   if (data.format() == v1::Data::IMAGE_FOLDER) {
     absl::StatusOr<std::vector<std::string>> names = ClassNamesOf(data);  // Read before: it is OK.

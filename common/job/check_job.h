@@ -18,8 +18,8 @@ namespace capstan {
 
 struct JobCheck {
   std::vector<Diagnostic> diagnostics;  // Empty: the job can be run, and the rest is valid.
-  // Sentences for its owner: about data.train and data.test, AdviseOnMomentum's about layers, what
-  // training.initial_weights_partial leaves.
+  // Sentences for its owner: about data.train and data.test, AdviseOnAsynchrony's about layers,
+  // what training.initial_weights_partial leaves.
   std::vector<std::string> warnings;
   ModelPlan plan;                     // Of layers; empty for a sparse model.
   std::vector<v1::TableSpec> tables;  // By index.

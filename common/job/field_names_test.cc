@@ -28,7 +28,8 @@ TEST_CASE("UnknownField: names the path, the nearest name and all that is known"
   const Diagnostic unknown = UnknownField(*v1::Training::descriptor(), "training", "epoch");
   CHECK(unknown.ToString() ==
         "training.epoch: no such field; did you mean \"epochs\"? training has epochs, batch_size, "
-        "slots, seed, iterations_max, compute, class_weights, "
+        "slots, seed, iterations_max, compute, initial_weights, "
+        "initial_weights_partial, class_weights, "
         "positive_weights, metric, early_stopping, keep_best, reduce_on_plateau");
   CHECK(UnknownField(*v1::Relu::descriptor(), "model.layers[0].relu", "x").ToString() ==
         "model.layers[0].relu.x: no such field; model.layers[0].relu has no fields");

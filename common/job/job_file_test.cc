@@ -139,7 +139,8 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
       {"training {\n  epochs: 1\n  batchsize: 4\n}",
        "j:3:3: training.batchsize: no such field; did you mean \"batch_size\"? training has "
        "epochs, "
-       "batch_size, slots, seed, iterations_max, compute, class_weights, "
+       "batch_size, slots, seed, iterations_max, compute, initial_weights, "
+       "initial_weights_partial, class_weights, "
        "positive_weights, metric, early_stopping, keep_best, reduce_on_plateau"},
       {"model { layers { name: 'a' } layers { convolution { size: 3 } } }",
        "j:1:53: model.layers[1].convolution.size: no such field; model.layers[1].convolution has "
@@ -194,10 +195,12 @@ TEST_CASE("JobFile: a JSON file that cannot be read is explained where it fails"
   const Case cases[] = {
       {"{\"training\": {\n  \"batchsize\": 4, \"epoch\": 1}}",
        "j.json:2:3: training.batchsize: no such field; did you mean \"batch_size\"? training has "
-       "epochs, batch_size, slots, seed, iterations_max, compute, class_weights, "
+       "epochs, batch_size, slots, seed, iterations_max, compute, initial_weights, "
+       "initial_weights_partial, class_weights, "
        "positive_weights, metric, early_stopping, keep_best, reduce_on_plateau\n"
        "j.json:2:19: training.epoch: no such field; did you mean \"epochs\"? training has epochs, "
-       "batch_size, slots, seed, iterations_max, compute, class_weights, "
+       "batch_size, slots, seed, iterations_max, compute, initial_weights, "
+       "initial_weights_partial, class_weights, "
        "positive_weights, metric, early_stopping, keep_best, reduce_on_plateau"},
       {"{\"training\": {\"epochs\": 1,}}", "j.json:1:27: got '}', expected a key in double quotes"},
       {"{\"training\": {\"epochs\": 1.5}}",

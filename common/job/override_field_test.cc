@@ -58,7 +58,8 @@ TEST_CASE("OverrideField: what does not fit is named and changes nothing", "[job
   const Case cases[] = {
       {"training.epoch", "3",
        "training.epoch: no such field; did you mean \"epochs\"? training has epochs, batch_size, "
-       "slots, seed, iterations_max, compute, class_weights, "
+       "slots, seed, iterations_max, compute, initial_weights, "
+       "initial_weights_partial, class_weights, "
        "positive_weights, metric, early_stopping, keep_best, reduce_on_plateau"},
       {"training.epochs", "x", "training.epochs: got \"x\", expected a 32-bit integer"},
       {"training.epochs", "", "training.epochs: got nothing, expected a 32-bit integer"},

@@ -68,7 +68,7 @@ class PulledVersions {
   template <typename Unwanted>
   void DropIf(Life& life, Unwanted unwanted, Actions& actions);
 
-  const Values values_;
+  Values values_;  // Constant after construction.
   absl::btree_map<Rank, Life> lives_;
   absl::btree_map<Version, int> holders_;  // Pulls of each version.
 };

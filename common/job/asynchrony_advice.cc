@@ -1,0 +1,92 @@
+#include "common/job/asynchrony_advice.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+
+namespace capstan {
+namespace {
+
+// In hundredths, so that the numbers proposed are exact: 0.9 is the default and what models are
+// usually trained with.
+constexpr int kUsualHundredths = 90;
+// Rounding of a job file's fp32: 0.8 as fp32 is above 0.8.
+constexpr float kRounding = 1e-6f;
+
+std::optional<float> MomentumOf(const v1::Optimizer& optimizer) {
+  constexpr float kDefault = kUsualHundredths / 100.0f;
+  if (optimizer.has_momentum()) {
+    return optimizer.momentum().has_momentum() ? optimizer.momentum().momentum() : kDefault;
+  }
+  if (optimizer.has_nesterov()) {
+    return optimizer.nesterov().has_momentum() ? optimizer.nesterov().momentum() : kDefault;
+  }
+  return std::nullopt;
+}
+
+const char* ModeOf(const v1::JobSpec& spec) { return spec.consistency().has_ssp() ? "ssp" : "asp"; }
+
+bool RateByStaleness(const v1::Consistency& consistency) {
+  return consistency.has_ssp() ? consistency.ssp().rate_by_staleness()
+                               : consistency.asp().rate_by_staleness();
+}
+
+std::optional<std::string> AdviseOnMomentum(const v1::JobSpec& spec) {
+  const int workers = spec.resources().workers();
+  const std::optional<float> momentum = MomentumOf(spec.optimizer());
+  if (!momentum.has_value()) return std::nullopt;
+
+  const bool divides = RateByStaleness(spec.consistency());
+  const int divisor = divides ? std::max(1, workers - 1) : 1;
+  const int less = (workers * (100 - kUsualHundredths) + divisor - 1) / divisor;
+  const int hundredths = std::max(0, 100 - less);
+  if (*momentum <= static_cast<float>(hundredths) / 100 + kRounding) return std::nullopt;
+
+  const char* const kind = spec.optimizer().has_momentum() ? "momentum" : "nesterov";
+  const std::string field = absl::StrCat("optimizer.", kind, ".momentum");
+  const std::string found =
+      absl::StrCat(field, ": ", *momentum, " is too high for ", workers, " workers in ",
+                   ModeOf(spec), divides ? " with rate_by_staleness" : "",
+                   ", where late gradients act like more momentum; use ");
+  if (hundredths > 0) {
+    return absl::StrCat(found, hundredths / 100.0, " at the rate that fits bsp (--set ", field, "=",
+                        hundredths / 100.0, ")");
+  }
+  // n * lr' = lr / (1 - 0.9).
+  return absl::StrCat(found, "sgd at ", 10.0 / workers, " times the rate that fits bsp");
+}
+
+// The pushes of the whole job to each shard.
+int64_t PushesOf(const v1::JobSpec& spec, int64_t samples) {
+  const int64_t batch = spec.training().batch_size();
+  const int64_t pushes = spec.training().epochs() * ((samples + batch - 1) / batch);
+  const int64_t limit = spec.training().iterations_max();
+  return limit > 0 ? std::min(limit, pushes) : pushes;
+}
+
+std::optional<std::string> AdviseOnCosine(const v1::JobSpec& spec, int64_t samples) {
+  if (!spec.optimizer().schedule().has_cosine()) return std::nullopt;
+  const int64_t steps = spec.optimizer().schedule().cosine().steps();
+  const int64_t pushes = PushesOf(spec, samples);
+  if (steps > pushes / 2) return std::nullopt;
+  constexpr const char* kField = "optimizer.schedule.cosine.steps";
+  return absl::StrCat(kField, ": ", steps, " updates are over before half of the job's ", pushes,
+                      " pushes, each of which is an update in ", ModeOf(spec),
+                      " (in bsp those of all workers are one); use ", pushes, " (--set ", kField,
+                      "=", pushes, ")");
+}
+
+}  // namespace
+
+std::vector<std::string> AdviseOnAsynchrony(const v1::JobSpec& spec, int64_t samples) {
+  const bool immediate = spec.consistency().has_ssp() || spec.consistency().has_asp();
+  if (!immediate || spec.resources().workers() < 2) return {};
+  std::vector<std::string> advice;
+  for (const auto& sentence : {AdviseOnMomentum(spec), AdviseOnCosine(spec, samples)}) {
+    if (sentence.has_value()) advice.push_back(*sentence);
+  }
+  return advice;
+}
+
+}  // namespace capstan
