@@ -56,10 +56,12 @@ def moved(live):
     return sums
 
 
-def processor_seconds(live):
-    """Of all daemons and the tasks that have ended, so far."""
+def processor_seconds(live, role=""):
+    """Of the daemons whose names begin so and their tasks that have ended, so far."""
     ticks = 0
-    for daemon in live.daemons.values():
+    for name, daemon in live.daemons.items():
+        if not name.startswith(role):
+            continue
         stat = pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text()
         ticks += sum(int(field) for field in stat.rpartition(")")[2].split()[11:15])
     return ticks / os.sysconf("SC_CLK_TCK")
