@@ -21,7 +21,7 @@ constexpr int kNoDescriptorsMillis = 100;  // Until another attempt to accept.
 
 bool IsMethod(uint8_t what) {
   return what >= static_cast<uint8_t>(DataMethod::kPush) &&
-         what <= static_cast<uint8_t>(DataMethod::kPushPull);
+         what <= static_cast<uint8_t>(DataMethod::kReplicate);
 }
 
 // Worth a line: it is no client of ours, one with a bug, or the network damages bytes.

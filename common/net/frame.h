@@ -40,7 +40,7 @@ enum class FrameKind : uint8_t {
 };
 
 // Methods of v1::ParameterServer. Servers answer others with kUnimplemented.
-enum class DataMethod : uint8_t { kPush = 1, kPull = 2, kPushPull = 3 };
+enum class DataMethod : uint8_t { kPush = 1, kPull = 2, kPushPull = 3, kReplicate = 4 };
 
 struct FrameHead {
   FrameKind kind = FrameKind::kPing;

@@ -6,9 +6,17 @@
 #include <optional>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "common/net/channel.h"
+#include "common/net/data_caller.h"
+#include "common/net/data_lane.h"
+#include "common/net/frame.h"
 #include "common/net/grpc_status.h"
+#include "common/time/instant.h"
+#include "common/wire/cord_input_stream.h"
 #include "common/wire/message_checksum.h"
+#include "proto/parameter_server.grpc.pb.h"
 #include "server/replication/replica_checks.h"
 
 namespace capstan::server {
@@ -24,46 +32,91 @@ absl::Duration TimeOf(int64_t bytes, int64_t bytes_per_second) {
 
 }  // namespace
 
-struct GrpcReplicaTransport::Call {
-  virtual ~Call() = default;
-  std::shared_ptr<Stub> stub;
-  grpc::ClientContext context;
-  ReplicaRequest request;
-  v1::ReplicateResponse response;
-  Done done;
+struct GrpcReplicaTransport::Peer {
+  Peer(const std::string& address, const Clock* clock)
+      : stub(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData))),
+        lane({.stub = stub.get(), .server = address, .clock = clock, .own_pulls = false}) {}
 
-  // Of the call, and of what its answer brought.
-  absl::Status StatusOf(const grpc::Status& status) const {
-    return status.ok() ? CheckArrived(response) : FromGrpcStatus(status);
-  }
+  const std::unique_ptr<v1::ParameterServer::Stub> stub;
+  DataLane lane;
 };
 
-class GrpcReplicaTransport::MessageCall final : public Call {
+struct GrpcReplicaTransport::Call {
+  virtual ~Call() = default;
+  std::shared_ptr<Peer> peer;
+  grpc::ClientContext context;
+};
+
+class GrpcReplicaTransport::BatchCall final : public Call {
  public:
-  void Start(GrpcReplicaTransport* transport) {
-    const auto bytes = static_cast<int64_t>(request.message->ByteSizeLong());
-    SetDeadline(context, kTimeout + TimeOf(bytes, kBytesPerSecond));
-    Seal(request.message.get());
-    // The callback runs on a thread of gRPC's; whoever sends holds no lock.
-    stub->async()->Replicate(&context, request.message.get(), &response,
-                             [this, transport](const grpc::Status& status) {
-                               done(StatusOf(status), response);
-                               transport->Leave(this);
-                             });
+  BatchCall(std::vector<ReplicaRequest> requests, SomeDone done)
+      : requests_(std::move(requests)), done_(std::move(done)) {
+    for (const ReplicaRequest& each : requests_) {
+      batch_.mutable_messages()->UnsafeArenaAddAllocated(each.message.get());
+    }
   }
+  // The messages are lent to the batch.
+  ~BatchCall() override {
+    while (batch_.messages_size() > 0) batch_.mutable_messages()->UnsafeArenaReleaseLast();
+  }
+
+  void Start(GrpcReplicaTransport* transport) {
+    transport_ = transport;
+    const Instant now = transport->clock_.Now();
+    if (peer->lane.WantsOffer(now)) peer->lane.Offer(now);
+    const auto timeout =
+        kTimeout + TimeOf(static_cast<int64_t>(batch_.ByteSizeLong()), kBytesPerSecond);
+    if (StartOnLane(timeout)) return;
+    Seal(&batch_);
+    SetDeadline(context, timeout);
+    // The callback runs on a thread of gRPC's; whoever sends holds no lock.
+    peer->stub->async()->Replicate(&context, &batch_, &answer_, [this](const grpc::Status& status) {
+      End(status.ok() ? CheckArrived(answer_) : FromGrpcStatus(status));
+    });
+  }
+
+ private:
+  // Frames have checksums of their own.
+  bool StartOnLane(absl::Duration timeout) {
+    const std::shared_ptr<DataCaller> caller = peer->lane.For(DataMethod::kReplicate);
+    if (caller == nullptr) return false;
+    const DataCaller::Request request{.method = DataMethod::kReplicate,
+                                      .bytes = absl::Cord(batch_.SerializeAsString()),
+                                      .timeout = timeout,
+                                      .patience = absl::ZeroDuration()};
+    const auto started = caller->Start(request, [this](const absl::StatusOr<absl::Cord>& bytes) {
+      if (!bytes.ok()) return End(bytes.status());
+      CordInputStream stream(*bytes);
+      const bool parsed = answer_.ParseFromZeroCopyStream(&stream);
+      End(parsed ? absl::OkStatus() : absl::InternalError("a replica's answer cannot be read"));
+    });
+    return started.has_value();
+  }
+
+  void End(const absl::Status& status) {
+    done_(OutcomesOf(requests_.size(), status, answer_));
+    transport_->Leave(this);
+  }
+
+  GrpcReplicaTransport* transport_ = nullptr;
+  const std::vector<ReplicaRequest> requests_;
+  const SomeDone done_;
+  v1::ReplicateBatch batch_;
+  v1::ReplicateBatchAnswer answer_;
 };
 
 // One part is on its way at a time. gRPC calls OnDone last of all.
 class GrpcReplicaTransport::InstallCall final : public Call,
                                                 public grpc::ClientWriteReactor<v1::InstallPart> {
  public:
-  explicit InstallCall(Moved moved) : moved_(std::move(moved)) {}
+  InstallCall(ReplicaRequest request, Moved moved, Done done)
+      : request_(std::move(request)), moved_(std::move(moved)), done_(std::move(done)) {}
 
   void Start(GrpcReplicaTransport* transport) {
     transport_ = transport;
-    SetDeadline(context, kInstallTimeout + TimeOf(request.bytes, kInstallBytesPerSecond));
-    head_ = request.message->SerializeAsString();
-    stub->async()->Install(&context, &response, this);
+    SetDeadline(context, kInstallTimeout + TimeOf(request_.bytes, kInstallBytesPerSecond));
+    head_ = request_.message->SerializeAsString();
+    peer->stub->async()->Install(&context, &response_, this);
     WriteNext();
     StartCall();
   }
@@ -75,7 +128,9 @@ class GrpcReplicaTransport::InstallCall final : public Call,
   }
 
   void OnDone(const grpc::Status& status) override {
-    done(failure_.ok() ? StatusOf(status) : failure_, response);
+    absl::Status outcome = failure_;
+    if (outcome.ok()) outcome = status.ok() ? CheckArrived(response_) : FromGrpcStatus(status);
+    done_(outcome, response_);
     transport_->Leave(this);
   }
 
@@ -83,27 +138,30 @@ class GrpcReplicaTransport::InstallCall final : public Call,
   void WriteNext() {
     part_.Clear();
     if (head_sent_ == 0) {
-      part_.set_job_id(request.message->job_id());
+      part_.set_job_id(request_.message->job_id());
       part_.set_request_bytes(static_cast<int64_t>(head_.size()));
     }
     if (head_sent_ < head_.size()) {
       part_.set_request(head_.substr(head_sent_, kPartBytes));
       head_sent_ += part_.request().size();
-    } else if (request.rows != nullptr) {
-      absl::StatusOr<std::optional<v1::ShardSnapshot>> piece = request.rows->Next();
+    } else if (request_.rows != nullptr) {
+      absl::StatusOr<std::optional<v1::ShardSnapshot>> piece = request_.rows->Next();
       if (!piece.ok()) {
         failure_ = piece.status();
         return context.TryCancel();
       }
       if (piece->has_value()) *part_.mutable_piece() = **std::move(piece);
-      if (!piece->has_value()) request.rows.reset();
+      if (!piece->has_value()) request_.rows.reset();
     }
-    part_.set_end(head_sent_ == head_.size() && request.rows == nullptr);
+    part_.set_end(head_sent_ == head_.size() && request_.rows == nullptr);
     Seal(&part_);
     part_.end() ? StartWriteLast(&part_, {}) : StartWrite(&part_);
   }
 
+  ReplicaRequest request_;
   const Moved moved_;
+  const Done done_;
+  v1::ReplicateResponse response_;
   GrpcReplicaTransport* transport_ = nullptr;
   std::string head_;  // The request without the rows of a bucket.
   size_t head_sent_ = 0;
@@ -115,30 +173,31 @@ GrpcReplicaTransport::~GrpcReplicaTransport() { Stop(); }
 
 void GrpcReplicaTransport::Send(const v1::ServerAddress& to, ReplicaRequest request, Moved moved,
                                 Done done) {
-  const auto enter = [&](const auto& call) {
-    call->request = std::move(request);
-    call->done = std::move(done);
-    call->stub = Enter(to.address(), call);
-    return call->stub != nullptr;  // Else the process ends: nobody is left to be told.
-  };
-  if (request.message->has_install()) {
-    const auto call = std::make_shared<InstallCall>(std::move(moved));
-    if (enter(call)) call->Start(this);
-  } else {
-    const auto call = std::make_shared<MessageCall>();
-    if (enter(call)) call->Start(this);
+  if (!request.message->has_install()) {
+    return SendTogether(to, {std::move(request)},
+                        [done = std::move(done)](absl::Span<const ReplicaOutcome> outcomes) {
+                          done(outcomes[0].status, outcomes[0].response);
+                        });
   }
+  const auto call =
+      std::make_shared<InstallCall>(std::move(request), std::move(moved), std::move(done));
+  if (Enter(to.address(), call)) call->Start(this);
 }
 
-std::shared_ptr<GrpcReplicaTransport::Stub> GrpcReplicaTransport::Enter(
-    const std::string& address, const std::shared_ptr<Call>& call) {
+void GrpcReplicaTransport::SendTogether(const v1::ServerAddress& to,
+                                        std::vector<ReplicaRequest> requests, SomeDone done) {
+  const auto call = std::make_shared<BatchCall>(std::move(requests), std::move(done));
+  if (Enter(to.address(), call)) call->Start(this);
+}
+
+bool GrpcReplicaTransport::Enter(const std::string& address, const std::shared_ptr<Call>& call) {
   absl::MutexLock lock(&mutex_);
-  if (stopping_) return nullptr;
-  std::shared_ptr<Stub>& stub = stubs_[address];
-  if (stub == nullptr)
-    stub = v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData));
+  if (stopping_) return false;
+  std::shared_ptr<Peer>& peer = peers_[address];
+  if (peer == nullptr) peer = std::make_shared<Peer>(address, &clock_);
+  call->peer = peer;
   calls_[call.get()] = call;
-  return stub;
+  return true;
 }
 
 void GrpcReplicaTransport::Leave(Call* call) {
@@ -150,9 +209,15 @@ void GrpcReplicaTransport::Leave(Call* call) {
 }
 
 void GrpcReplicaTransport::Stop() {
+  std::vector<std::shared_ptr<Peer>> peers;
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    for (const auto& [key, call] : calls_) call->context.TryCancel();
+    for (const auto& [address, peer] : peers_) peers.push_back(peer);
+  }
+  for (const std::shared_ptr<Peer>& peer : peers) peer->lane.Close();  // Ends the calls on it.
   absl::MutexLock lock(&mutex_);
-  stopping_ = true;
-  for (const auto& [key, call] : calls_) call->context.TryCancel();
   const auto none_left = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
   mutex_.Await(absl::Condition(&none_left));
 }

@@ -1,7 +1,9 @@
-// GrpcReplicaTransport: ReplicaTransport over gRPC: a channel an address, a deadline a message.
+// GrpcReplicaTransport: ReplicaTransport over the network: a channel and a data connection an
+// address, a deadline a call.
 //
-//   records        Replicate: one message
-//   a whole shard  Install: a stream of parts, each read when the one before has left
+//   records        Replicate: one call for all that is sent together, over the data connection
+//                  (common/net/data_lane.h) where it is open, else over gRPC
+//   a whole shard  Install: a gRPC stream of parts, each read when the one before has left
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_REPLICATION_GRPC_REPLICA_TRANSPORT_H_
@@ -9,12 +11,14 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "proto/parameter_server.grpc.pb.h"
+#include "common/time/clock.h"
+#include "proto/parameter_server.pb.h"
 #include "server/replication/replica_transport.h"
 
 namespace capstan::server {
@@ -30,25 +34,29 @@ class GrpcReplicaTransport final : public ReplicaTransport {
   ~GrpcReplicaTransport() override;  // Stops.
 
   void Send(const v1::ServerAddress& to, ReplicaRequest request, Moved moved, Done done) override;
+  void SendTogether(const v1::ServerAddress& to, std::vector<ReplicaRequest> requests,
+                    SomeDone done) override;
 
   // Cancels what is in flight, refuses later messages, and returns once no `done` is running or to
   // come. Idempotent.
   void Stop();
 
  private:
-  struct Call;  // What is in flight; a message, or an install.
-  class MessageCall;
+  struct Peer;  // A server.
+  struct Call;  // What is in flight; messages, or an install.
+  class BatchCall;
   class InstallCall;
-  using Stub = v1::ParameterServer::Stub;
 
-  // Null: this has stopped.
-  std::shared_ptr<Stub> Enter(const std::string& address, const std::shared_ptr<Call>& call);
+  // Gives the call its server. False: this has stopped, the process ends, and nobody is left to be
+  // told.
+  bool Enter(const std::string& address, const std::shared_ptr<Call>& call);
   void Leave(Call* call);
 
+  const SteadyClock clock_;
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // One an address that was ever sent to: as many as there are servers. Shared with its calls.
-  absl::btree_map<std::string, std::shared_ptr<Stub>> stubs_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<std::string, std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // In flight.
 };
 

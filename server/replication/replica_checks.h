@@ -1,19 +1,34 @@
-// The checksums of messages between a primary and its replicas: what they bring becomes the
-// replica, its log and its checkpoints, so it is checked before it is used.
+// What arrives in messages between a primary and its replicas. Their checksums: what they bring
+// becomes the replica, its log and its checkpoints, so it is checked before it is used.
 //
 // Thread safety: functions without state.
 #ifndef CAPSTAN_SERVER_REPLICATION_REPLICA_CHECKS_H_
 #define CAPSTAN_SERVER_REPLICATION_REPLICA_CHECKS_H_
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "proto/parameter_server.pb.h"
+#include "server/replication/replica_transport.h"
 
 namespace capstan::server {
 
 // Errors: kDataLoss  the message has no checksum, or another one than its bytes; names both.
-absl::Status CheckArrived(const v1::ReplicateRequest& request);
+absl::Status CheckArrived(const v1::ReplicateBatch& batch);
+absl::Status CheckArrived(const v1::ReplicateBatchAnswer& answer);
+absl::Status CheckArrived(const v1::ReplicateRequest& install);
 absl::Status CheckArrived(const v1::InstallPart& part);
 absl::Status CheckArrived(const v1::ReplicateResponse& response);
+
+// The job of its first message; empty if it has none.
+const std::string& JobOf(const v1::ReplicateBatch& batch);
+
+// What has become of each of so many messages by the answer to their batch. All of them have failed
+// if it has another number of results (kInternal), or `status` is not OK.
+std::vector<ReplicaOutcome> OutcomesOf(size_t messages, const absl::Status& status,
+                                       const v1::ReplicateBatchAnswer& answer);
 
 }  // namespace capstan::server
 

@@ -5,11 +5,15 @@
 #ifndef CAPSTAN_SERVER_REPLICATION_REPLICA_TRANSPORT_H_
 #define CAPSTAN_SERVER_REPLICATION_REPLICA_TRANSPORT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "proto/parameter_server.pb.h"
 #include "server/table_store/captured_shard.h"
 
@@ -20,7 +24,14 @@ struct ReplicaRequest {
   std::shared_ptr<v1::ReplicateRequest> message;  // The transport sets its checksum.
   // Of the bucket that it installs, which it is without. Null: none.
   std::shared_ptr<CapturedRows> rows;
-  int64_t bytes = 0;  // With those rows, roughly.
+  int64_t bytes = 0;  // Of its records, or of the shard with those rows; roughly.
+};
+
+// What has become of one of several messages.
+struct ReplicaOutcome {
+  size_t index = 0;  // Of the message.
+  absl::Status status;
+  v1::ReplicateResponse response;  // Valid if the status is OK.
 };
 
 class ReplicaTransport {
@@ -29,6 +40,12 @@ class ReplicaTransport {
   using Moved = std::function<void(int64_t bytes)>;
   // The response is valid if the status is OK.
   using Done = std::function<void(const absl::Status&, const v1::ReplicateResponse&)>;
+  // Called for one or more messages at a time, for each of them once.
+  using SomeDone = std::function<void(absl::Span<const ReplicaOutcome>)>;
+
+  // What travels together, so that one slow message holds up few others.
+  static constexpr size_t kTogetherMax = 1024;
+  static constexpr int64_t kTogetherBytesMax = 8 << 20;  // Unless one alone is larger.
 
   virtual ~ReplicaTransport() = default;
 
@@ -37,6 +54,20 @@ class ReplicaTransport {
   // gets an error), doubled or overtaken.
   virtual void Send(const v1::ServerAddress& to, ReplicaRequest request, Moved moved,
                     Done done) = 0;
+
+  // The same of messages of one job without a shard; by default each travels alone. REQUIRES: at
+  // least one, within the bounds above.
+  virtual void SendTogether(const v1::ServerAddress& to, std::vector<ReplicaRequest> requests,
+                            SomeDone done) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Send(
+          to, std::move(requests[i]), [](int64_t) {},
+          [i, done](const absl::Status& status, const v1::ReplicateResponse& response) {
+            const ReplicaOutcome outcome{.index = i, .status = status, .response = response};
+            done(absl::MakeConstSpan(&outcome, 1));
+          });
+    }
+  }
 };
 
 }  // namespace capstan::server

@@ -161,17 +161,7 @@ void HeldJob::Cancel(CallId call) {
 
 void HeldJob::Perform(const Effects& effects) {
   for (const auto& [done, status] : effects.ended) done(status);
-  for (const Outgoing& each : effects.sends) {
-    options_.transport->Send(
-        each.to, each.request,
-        [job = weak_from_this(), key = each.shard, message = each.message](int64_t bytes) {
-          if (const auto held = job.lock()) held->OnProgress(key, message, bytes);
-        },
-        [job = weak_from_this(), key = each.shard, message = each.message](
-            const absl::Status& status, const v1::ReplicateResponse& response) {
-          if (const auto held = job.lock()) held->OnReplicated(key, message, status, response);
-        });
-  }
+  Send(effects.sends);
   if (effects.tick.has_value() && options_.schedule_tick) options_.schedule_tick(*effects.tick);
   if (effects.report && options_.on_report) options_.on_report();
 }

@@ -31,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -144,6 +145,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   //         kUnavailable      the shard has not been given to this server yet.
   //         kInvalidArgument  a record or snapshot that does not fit the shard.
   void Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
+  // The same of several messages with records, in order; `done` comes once each has its result.
+  // Errors: kInvalidArgument  too many messages, or another job's: none of them is looked at.
+  void ReplicateBatch(const v1::ReplicateBatch& batch, v1::ReplicateBatchAnswer* answer, Done done);
   // The same of a whole shard whose rows come later: it is made aside, without the mutex, more is
   // restored to it (TableShard::RestoreMore), and the request takes it. None: it is not wanted; the
   // request then says why. REQUIRES: it has an install. Errors: kInvalidArgument, as above; no
@@ -233,6 +237,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     std::optional<TableShard> replaced;  // Large ones take their time to go.
   };
   void Perform(const Effects& effects);
+  // Messages to one server travel together, but for whole shards.
+  void Send(const std::vector<Outgoing>& sends);
+  void SendTogether(std::vector<Outgoing> sends);
 
   // ---- held_job.cc: pushes and pulls.
   absl::Status CheckCallerLocked(const v1::Caller& caller) const
@@ -306,15 +313,23 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // ---- held_job_replication.cc: messages to and from replicas.
-  // `made`: what it installs.
+  // As Replicate, whose call ends with `effects`. `made`: what it installs.
+  void InstallLocked(const v1::ReplicateRequest& request, std::optional<TableShard> made,
+                     v1::ReplicateResponse* response, Done done, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
                                std::optional<TableShard> made, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ReplicaVerdict ConsiderLocked(const v1::ReplicateRequest& request, const ShardLink& link) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnProgress(const ShardKey& key, const ReplicaMessage& message, int64_t bytes);
-  void OnReplicated(const ShardKey& key, const ReplicaMessage& message, const absl::Status& status,
-                    const v1::ReplicateResponse& response);
+  void OnInstalled(const ShardKey& key, const ReplicaMessage& message, const absl::Status& status,
+                   const v1::ReplicateResponse& response);
+  // `sent`: the messages whose outcomes have come, or come later.
+  void OnReplicated(const std::vector<Outgoing>& sent, absl::Span<const ReplicaOutcome> outcomes);
+  void OnAnswerLocked(const ShardKey& key, const ReplicaMessage& message,
+                      const absl::Status& status, const v1::ReplicateResponse& response,
+                      Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes barriers that pulls wait for, then does for all shards that were touched what follows:
   // replies that may leave, messages, log, reports, deadlines.
   void SettleLocked(Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

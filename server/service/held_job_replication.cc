@@ -1,6 +1,11 @@
 // HeldJob: messages to and from replicas, and what follows from what they say.
+#include <atomic>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -46,6 +51,34 @@ absl::Status CheckWhole(const v1::ShardSnapshot& snapshot, const TableShard& mad
       absl::StrCat(rows->held(), " rows have come: expected ", snapshot.rows_to_come()));
 }
 
+absl::Status CheckBatch(const v1::ReplicateBatch& batch, const JobId& job) {
+  if (batch.messages_size() < 1 ||
+      static_cast<size_t>(batch.messages_size()) > ReplicaTransport::kTogetherMax) {
+    return absl::InvalidArgumentError(absl::StrCat("replicate ", job, ": ", batch.messages_size(),
+                                                   " messages: expected 1 to ",
+                                                   ReplicaTransport::kTogetherMax));
+  }
+  for (const v1::ReplicateRequest& message : batch.messages()) {
+    if (message.job_id() == job) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("replicate ", job, ": a message of job ", message.job_id()));
+  }
+  return absl::OkStatus();
+}
+
+// Ends a call once all of its messages have ended. Thread safety: thread-safe.
+class BatchEnds {
+ public:
+  BatchEnds(int messages, HeldJob::Done done) : missing_(messages), done_(std::move(done)) {}
+  void OneEnded() {
+    if (--missing_ == 0) done_(absl::OkStatus());
+  }
+
+ private:
+  std::atomic<int> missing_;
+  const HeldJob::Done done_;
+};
+
 }  // namespace
 
 void HeldJob::Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response,
@@ -78,22 +111,52 @@ void HeldJob::Install(const v1::ReplicateRequest& request, std::optional<TableSh
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
-    const ShardKey key = KeyOf(request);
-    const auto it = links_.find(key);
-    absl::Status status = closed_;
-    if (status.ok()) status = failure_;
-    if (status.ok() && it == links_.end()) {
-      status = absl::NotFoundError(absl::StrCat("routing generation ", routing_.generation(),
-                                                " gives this server no copy of it"));
-    }
-    if (status.ok()) status = ReplicateLocked(request, *it->second, std::move(made), &effects);
-    if (status.ok()) {
-      it->second->Answer(tables_.Find(key), response, std::move(done), &effects.ended);
-    } else {
-      effects.report = !tables_.failure().ok();
-      effects.ended.emplace_back(
-          std::move(done),
-          Annotate(status, absl::StrCat("replicate ", options_.job, ", ", NameOf(key))));
+    InstallLocked(request, std::move(made), response, std::move(done), &effects);
+  }
+  Perform(effects);
+}
+
+void HeldJob::InstallLocked(const v1::ReplicateRequest& request, std::optional<TableShard> made,
+                            v1::ReplicateResponse* response, Done done, Effects* effects) {
+  const ShardKey key = KeyOf(request);
+  const auto it = links_.find(key);
+  absl::Status status = closed_;
+  if (status.ok()) status = failure_;
+  if (status.ok() && it == links_.end()) {
+    status = absl::NotFoundError(absl::StrCat("routing generation ", routing_.generation(),
+                                              " gives this server no copy of it"));
+  }
+  if (status.ok()) status = ReplicateLocked(request, *it->second, std::move(made), effects);
+  if (status.ok()) {
+    it->second->Answer(tables_.Find(key), response, std::move(done), &effects->ended);
+  } else {
+    effects->report |= !tables_.failure().ok();
+    effects->ended.emplace_back(
+        std::move(done),
+        Annotate(status, absl::StrCat("replicate ", options_.job, ", ", NameOf(key))));
+  }
+}
+
+void HeldJob::ReplicateBatch(const v1::ReplicateBatch& batch, v1::ReplicateBatchAnswer* answer,
+                             Done done) {
+  if (const absl::Status status = CheckBatch(batch, options_.job); !status.ok()) {
+    return done(status);
+  }
+  // Shared by the messages: some may wait for the log.
+  auto ends = std::make_shared<BatchEnds>(batch.messages_size(), std::move(done));
+  for (int i = 0; i < batch.messages_size(); ++i) answer->add_results();
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (int i = 0; i < batch.messages_size(); ++i) {
+      v1::ReplicateResult* result = answer->mutable_results(i);
+      InstallLocked(
+          batch.messages(i), std::nullopt, result->mutable_held(),
+          [result, ends](const absl::Status& status) {
+            result->set_code(static_cast<int>(status.code()));
+            ends->OneEnded();
+          },
+          &effects);
     }
   }
   Perform(effects);
@@ -158,29 +221,89 @@ void HeldJob::OnProgress(const ShardKey& key, const ReplicaMessage& message, int
   it->second->replication().OnProgress(message.to, message.id, bytes, options_.clock->Now());
 }
 
-void HeldJob::OnReplicated(const ShardKey& key, const ReplicaMessage& message,
-                           const absl::Status& status, const v1::ReplicateResponse& response) {
+void HeldJob::OnInstalled(const ShardKey& key, const ReplicaMessage& message,
+                          const absl::Status& status, const v1::ReplicateResponse& response) {
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
-    if (message.install) {
-      const auto installs = installs_in_flight_.find(message.to);
-      if (--installs->second == 0) installs_in_flight_.erase(installs);
-    }
+    const auto installs = installs_in_flight_.find(message.to);
+    if (--installs->second == 0) installs_in_flight_.erase(installs);
     if (!closed_.ok()) return;
-    const auto it = links_.find(key);
-    if (it != links_.end()) {
-      it->second->replication().OnAnswer(message.to, message.id, AnswerOf(status, response),
-                                         options_.clock->Now());
-      SettleLinkLocked(*it->second, &effects);
-    }
+    OnAnswerLocked(key, message, status, response, &effects);
     // Others may have waited for their turn.
-    if (message.install) {
-      for (const auto& [other, link] : links_) SendLocked(*link, &effects);
+    for (const auto& [other, link] : links_) SendLocked(*link, &effects);
+    UnpinUnreadLocked();
+  }
+  Perform(effects);
+}
+
+void HeldJob::OnReplicated(const std::vector<Outgoing>& sent,
+                           absl::Span<const ReplicaOutcome> outcomes) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!closed_.ok()) return;
+    for (const ReplicaOutcome& each : outcomes) {
+      const Outgoing& of = sent[each.index];
+      OnAnswerLocked(of.shard, of.message, each.status, each.response, &effects);
     }
     UnpinUnreadLocked();
   }
   Perform(effects);
+}
+
+void HeldJob::OnAnswerLocked(const ShardKey& key, const ReplicaMessage& message,
+                             const absl::Status& status, const v1::ReplicateResponse& response,
+                             Effects* effects) {
+  const auto it = links_.find(key);
+  if (it == links_.end()) return;
+  it->second->replication().OnAnswer(message.to, message.id, AnswerOf(status, response),
+                                     options_.clock->Now());
+  SettleLinkLocked(*it->second, effects);
+}
+
+void HeldJob::Send(const std::vector<Outgoing>& sends) {
+  struct Together {
+    std::vector<Outgoing> sends;
+    int64_t bytes = 0;
+  };
+  absl::btree_map<FollowerKey, Together> by_server;
+  for (const Outgoing& each : sends) {
+    if (each.message.install) {
+      options_.transport->Send(
+          each.to, each.request,
+          [job = weak_from_this(), key = each.shard, message = each.message](int64_t moved) {
+            if (const auto held = job.lock()) held->OnProgress(key, message, moved);
+          },
+          [job = weak_from_this(), key = each.shard, message = each.message](
+              const absl::Status& status, const v1::ReplicateResponse& response) {
+            if (const auto held = job.lock()) held->OnInstalled(key, message, status, response);
+          });
+      continue;
+    }
+    Together& together = by_server[each.message.to];
+    const int64_t bytes = together.bytes + each.request.bytes;
+    const bool is_full = together.sends.size() == ReplicaTransport::kTogetherMax ||
+                         bytes > ReplicaTransport::kTogetherBytesMax;
+    if (is_full && !together.sends.empty()) {
+      SendTogether(std::exchange(together, {}).sends);
+    }
+    together.sends.push_back(each);
+    together.bytes += each.request.bytes;
+  }
+  for (auto& [server, together] : by_server) SendTogether(std::move(together.sends));
+}
+
+void HeldJob::SendTogether(std::vector<Outgoing> sends) {
+  std::vector<ReplicaRequest> requests;
+  requests.reserve(sends.size());
+  for (Outgoing& each : sends) requests.push_back(std::move(each.request));
+  const v1::ServerAddress to = sends.front().to;
+  options_.transport->SendTogether(
+      to, std::move(requests),
+      [job = weak_from_this(), sent = std::move(sends)](absl::Span<const ReplicaOutcome> outcomes) {
+        if (const auto held = job.lock()) held->OnReplicated(sent, outcomes);
+      });
 }
 
 void HeldJob::OnLogged(const ShardKey& shard, Term term, Position position) {

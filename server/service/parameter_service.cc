@@ -15,6 +15,7 @@
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
+#include "common/wire/cord_input_stream.h"
 #include "common/wire/message_checksum.h"
 #include "common/wire/tensor_message.h"
 #include "server/replication/install_stream.h"
@@ -103,14 +104,14 @@ void AddTo(v1::KeyListCounts* sum, const v1::KeyListCounts& more) {
 
 // Lets a call give its request back before it waits: records are up to 64 MiB.
 class ParameterService::FreeingAllocator final
-    : public grpc::MessageAllocator<v1::ReplicateRequest, v1::ReplicateResponse> {
+    : public grpc::MessageAllocator<v1::ReplicateBatch, v1::ReplicateBatchAnswer> {
  public:
-  grpc::MessageHolder<v1::ReplicateRequest, v1::ReplicateResponse>* AllocateMessages() override {
+  grpc::MessageHolder<v1::ReplicateBatch, v1::ReplicateBatchAnswer>* AllocateMessages() override {
     return new Holder;
   }
 
  private:
-  class Holder final : public grpc::MessageHolder<v1::ReplicateRequest, v1::ReplicateResponse> {
+  class Holder final : public grpc::MessageHolder<v1::ReplicateBatch, v1::ReplicateBatchAnswer> {
    public:
     Holder() {
       set_request(request_.get());
@@ -123,8 +124,8 @@ class ParameterService::FreeingAllocator final
     }
 
    private:
-    std::unique_ptr<v1::ReplicateRequest> request_ = std::make_unique<v1::ReplicateRequest>();
-    v1::ReplicateResponse response_;
+    std::unique_ptr<v1::ReplicateBatch> request_ = std::make_unique<v1::ReplicateBatch>();
+    v1::ReplicateBatchAnswer response_;
   };
 };
 
@@ -200,24 +201,40 @@ grpc::ServerUnaryReactor* ParameterService::CloseSnapshot(grpc::CallbackServerCo
 }
 
 grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
-                                                      const v1::ReplicateRequest* request,
-                                                      v1::ReplicateResponse* response) {
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
-  absl::Status status = CheckArrived(*request);
+                                                      const v1::ReplicateBatch* batch,
+                                                      v1::ReplicateBatchAnswer* answer) {
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(JobOf(*batch));
+  absl::Status status = CheckArrived(*batch);
   if (!status.ok()) {
     ++damaged_messages_;
-    LogWarning({.job = request->job_id()}, "from {}: {}", request->sender(),
-               std::string(status.message()));
+    const std::string sender = batch->messages().empty() ? "" : batch->messages(0).sender();
+    LogWarning({.job = JobOf(*batch)}, "from {}: {}", sender, std::string(status.message()));
   }
   if (status.ok()) status = job.status();
   if (!status.ok()) return FinishNow(context, status);
   auto* call = new WaitingCall(*std::move(job));  // It ends by itself: nothing is cancelled.
-  call->job().Replicate(*request, response, [call, response](const absl::Status& outcome) {
-    if (outcome.ok()) Seal(response);
+  call->job().ReplicateBatch(*batch, answer, [call, answer](const absl::Status& outcome) {
+    if (outcome.ok()) Seal(answer);
     call->Finish(ToGrpcStatus(outcome));
   });
   context->GetRpcAllocatorState()->FreeRequest();
   return call;
+}
+
+void ParameterService::Replicate(const absl::Cord& request, DataServer::Done done) {
+  v1::ReplicateBatch batch;
+  CordInputStream stream(request);
+  if (!batch.ParseFromZeroCopyStream(&stream)) {
+    return done(absl::InvalidArgumentError("replicate: the message cannot be read"));
+  }
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(JobOf(batch));
+  if (!job.ok()) return done(job.status());
+  auto answer = std::make_shared<v1::ReplicateBatchAnswer>();  // Shared with the job until then.
+  (*job)->ReplicateBatch(batch, answer.get(),
+                         [answer, done = std::move(done)](const absl::Status& status) {
+                           if (!status.ok()) return done(status);
+                           done(absl::Cord(answer->SerializeAsString()));
+                         });
 }
 
 grpc::ServerReadReactor<v1::InstallPart>* ParameterService::Install(
@@ -244,12 +261,17 @@ grpc::ServerUnaryReactor* ParameterService::OpenDataPath(grpc::CallbackServerCon
 
 absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host) {
   CAPSTAN_ASSIGN_OR_RETURN(
-      data_server_, DataServer::Start({.listen = listen,
-                                       .handler = [this](DataMethod method, absl::Cord request,
-                                                         DataServer::Done done) {
-                                         return calls_.Start(method, CallPath::kDataConnection,
-                                                             std::move(request), std::move(done));
-                                       }}));
+      data_server_,
+      DataServer::Start({.listen = listen,
+                         .handler = [this](DataMethod method, absl::Cord request,
+                                           DataServer::Done done) -> DataServer::Cancel {
+                           if (method == DataMethod::kReplicate) {
+                             Replicate(request, std::move(done));
+                             return nullptr;
+                           }
+                           return calls_.Start(method, CallPath::kDataConnection,
+                                               std::move(request), std::move(done));
+                         }}));
   data_host_ = host;
   return absl::OkStatus();
 }

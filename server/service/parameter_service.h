@@ -65,8 +65,8 @@ class ParameterService final : public ParameterMethods {
                                           const v1::CloseSnapshotRequest* request,
                                           v1::CloseSnapshotResponse* response) override;
   grpc::ServerUnaryReactor* Replicate(grpc::CallbackServerContext* context,
-                                      const v1::ReplicateRequest* request,
-                                      v1::ReplicateResponse* response) override;
+                                      const v1::ReplicateBatch* batch,
+                                      v1::ReplicateBatchAnswer* answer) override;
   grpc::ServerReadReactor<v1::InstallPart>* Install(grpc::CallbackServerContext* context,
                                                     v1::ReplicateResponse* response) override;
   grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ShareMemory(
@@ -97,6 +97,9 @@ class ParameterService final : public ParameterMethods {
 
  private:
   class FreeingAllocator;
+
+  // The same over a data connection, whose frames have been checked.
+  void Replicate(const absl::Cord& request, DataServer::Done done);
 
   std::atomic<int64_t> damaged_messages_ = 0;  // Of replication.
   HeldJobs* const jobs_;

@@ -93,7 +93,9 @@ ReplicaRequest ShardLink::MessageFor(const ReplicaMessage& message, Generation r
   } else {
     for (Position position = message.begin; position < message.end; ++position) {
       const int64_t index = position.value() - kept_.front()->position();
-      lent->Lend(kept_[static_cast<size_t>(index)]);
+      const std::shared_ptr<const v1::ShardRecord>& record = kept_[static_cast<size_t>(index)];
+      made.bytes += static_cast<int64_t>(record->values().size());
+      lent->Lend(record);
     }
   }
   made.message = {lent, &lent->request};  // Owns what was lent as well.

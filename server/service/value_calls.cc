@@ -138,6 +138,8 @@ ValueCalls::Cancel ValueCalls::Start(DataMethod method, CallPath path, absl::Cor
       return Pull(path, std::move(request), std::move(done));
     case DataMethod::kPushPull:
       return PushPull(path, std::move(request), std::move(done));
+    case DataMethod::kReplicate:
+      break;  // Its values become no call of a worker.
   }
   done(absl::UnimplementedError(absl::StrCat("method ", static_cast<int>(method))));
   return nullptr;

@@ -166,6 +166,7 @@ v1::ShardRecord EncodeRecord(const ShardRecord& record, const Gradient& gradient
       encoded.mutable_barrier();
       break;
   }
+  encoded.mutable_values()->reserve(static_cast<size_t>(gradient.bytes()));
   gradient.AppendTo(encoded.mutable_values());
   return encoded;
 }

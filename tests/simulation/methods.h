@@ -14,6 +14,7 @@ enum Method : int {
   kPush,
   kPull,
   kReplicate,
+  kInstall,
   kGetRouting,
   kOpenSnapshot,
   kReadSnapshot,
@@ -25,7 +26,9 @@ constexpr bool IsFramed(int method) { return method == kPush || method == kPull;
 
 // Calls of which a flipped bit is found by a checksum of ours. All others travel over gRPC without
 // one: there a damaged message resets the connection, as TLS would see to.
-constexpr bool HasChecksum(int method) { return IsFramed(method) || method == kReplicate; }
+constexpr bool HasChecksum(int method) {
+  return IsFramed(method) || method == kReplicate || method == kInstall;
+}
 
 }  // namespace capstan::sim
 

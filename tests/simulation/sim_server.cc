@@ -158,7 +158,7 @@ std::shared_ptr<server::HeldJob> SimServer::Held(const JobId& job) const {
 
 void SimServer::Transport::Send(const v1::ServerAddress& to, server::ReplicaRequest request,
                                 Moved moved, Done done) {
-  if (request.rows == nullptr) return SendMessage(to, request.message.get(), std::move(done));
+  if (request.rows == nullptr) return SendInstall(to, request.message.get(), std::move(done));
   SendRows(to, std::make_shared<v1::ReplicateRequest>(*request.message), std::move(request.rows),
            std::move(moved), std::move(done));
 }
@@ -171,19 +171,19 @@ void SimServer::Transport::SendRows(const v1::ServerAddress& to,
   server_->process_.After(takes, [this, to, message, rows, moved, done] {
     absl::StatusOr<std::optional<v1::ShardSnapshot>> piece = rows->Next();
     if (!piece.ok()) return done(piece.status(), {});
-    if (!piece->has_value()) return SendMessage(to, message.get(), done);
+    if (!piece->has_value()) return SendInstall(to, message.get(), done);
     moved(static_cast<int64_t>((*piece)->ByteSizeLong()));
     *message->mutable_install()->add_pieces() = **std::move(piece);
     SendRows(to, message, rows, moved, done);
   });
 }
 
-void SimServer::Transport::SendMessage(const v1::ServerAddress& to, v1::ReplicateRequest* message,
+void SimServer::Transport::SendInstall(const v1::ServerAddress& to, v1::ReplicateRequest* message,
                                        Done done) {
   World* world = server_->world_;
   Seal(message);
   world->network.Call(
-      server_->endpoint_, World::EndpointOf(to.address()), kReplicate, message->SerializeAsString(),
+      server_->endpoint_, World::EndpointOf(to.address()), kInstall, message->SerializeAsString(),
       kReplicateTimeout,
       [done = std::move(done)](const absl::Status& status, const std::string& answer) {
         v1::ReplicateResponse response;
@@ -192,6 +192,26 @@ void SimServer::Transport::SendMessage(const v1::ServerAddress& to, v1::Replicat
         }
         done(status.ok() ? server::CheckArrived(response) : status, response);
       });
+}
+
+void SimServer::Transport::SendTogether(const v1::ServerAddress& to,
+                                        std::vector<server::ReplicaRequest> requests,
+                                        SomeDone done) {
+  v1::ReplicateBatch batch;
+  for (const server::ReplicaRequest& each : requests) *batch.add_messages() = *each.message;
+  Seal(&batch);
+  World* world = server_->world_;
+  world->network.Call(server_->endpoint_, World::EndpointOf(to.address()), kReplicate,
+                      batch.SerializeAsString(), kReplicateTimeout,
+                      [count = requests.size(), done = std::move(done)](absl::Status status,
+                                                                        const std::string& bytes) {
+                        v1::ReplicateBatchAnswer answer;
+                        if (status.ok() && !answer.ParseFromString(bytes)) {
+                          status = absl::InternalError("unreadable answer");
+                        }
+                        if (status.ok()) status = server::CheckArrived(answer);
+                        done(server::OutcomesOf(count, status, answer));
+                      });
 }
 
 // ---------------------------------------------------------------- calls
@@ -307,6 +327,8 @@ void SimServer::Handle(const Call& call) {
       return;
     case kReplicate:
       return Replicate(call);
+    case kInstall:
+      return Install(call);
     case kReadSnapshot:
       return Serve<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(call, nullptr);
     case kCloseSnapshot:
@@ -319,8 +341,26 @@ void SimServer::Handle(const Call& call) {
   }
 }
 
-// A whole shard is made aside, for a while in which the job goes on.
 void SimServer::Replicate(const Call& call) {
+  auto batch = std::make_shared<v1::ReplicateBatch>();
+  if (!batch->ParseFromString(call->bytes)) {
+    return call->Answer(absl::InternalError("unreadable message"), "");
+  }
+  if (const absl::Status arrived = server::CheckArrived(*batch); !arrived.ok()) {
+    ++world_->reached[Reached::kDamagedReplicaMessage];
+    return call->Answer(arrived, "");
+  }
+  const auto job = jobs_->Find(server::JobOf(*batch));
+  if (!job.ok()) return call->Answer(job.status(), "");
+  auto answer = std::make_shared<v1::ReplicateBatchAnswer>();
+  (*job)->ReplicateBatch(*batch, answer.get(), [call, batch, answer](const absl::Status& status) {
+    if (status.ok()) Seal(answer.get());
+    call->Answer(status, status.ok() ? answer->SerializeAsString() : "");
+  });
+}
+
+// A whole shard is made aside, for a while in which the job goes on.
+void SimServer::Install(const Call& call) {
   auto request = std::make_shared<v1::ReplicateRequest>();
   if (!request->ParseFromString(call->bytes)) {
     return call->Answer(absl::InternalError("unreadable message"), "");
@@ -336,7 +376,6 @@ void SimServer::Replicate(const Call& call) {
     if (status.ok()) Seal(response.get());
     call->Answer(status, status.ok() ? response->SerializeAsString() : "");
   };
-  if (!request->has_install()) return (*job)->Replicate(*request, response.get(), done);
   auto made = (*job)->BeginInstall(*request);
   if (!made.ok()) return call->Answer(made.status(), "");
   auto shard = std::make_shared<std::optional<server::TableShard>>(*std::move(made));

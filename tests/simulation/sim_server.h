@@ -69,12 +69,14 @@ class SimServer {
     explicit Transport(SimServer* server) : server_(server) {}
     void Send(const v1::ServerAddress& to, server::ReplicaRequest request, Moved moved,
               Done done) override;
+    void SendTogether(const v1::ServerAddress& to, std::vector<server::ReplicaRequest> requests,
+                      SomeDone done) override;
 
    private:
-    // The rows of a bucket leave piece by piece, while the job goes on.
+    // A whole shard. The rows of a bucket leave piece by piece, while the job goes on.
     void SendRows(const v1::ServerAddress& to, std::shared_ptr<v1::ReplicateRequest> message,
                   std::shared_ptr<server::CapturedRows> rows, Moved moved, Done done);
-    void SendMessage(const v1::ServerAddress& to, v1::ReplicateRequest* message, Done done);
+    void SendInstall(const v1::ServerAddress& to, v1::ReplicateRequest* message, Done done);
 
     SimServer* const server_;
   };
@@ -99,6 +101,7 @@ class SimServer {
   template <typename Request, typename Response>
   void Serve(const Call& call, const std::function<void(const Request&, const Response&)>& told);
   void Replicate(const Call& call);
+  void Install(const Call& call);
   absl::Status GetRouting(const Call& call);
   void Tick();
   void ScheduleTick(Instant at);

@@ -1,6 +1,6 @@
 // Data connections: the client against a fake server that it can lose them to, and against the real
 // service.
-#include "worker/client/data_lane.h"
+#include "common/net/data_lane.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

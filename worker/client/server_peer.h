@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "common/net/channel.h"
+#include "common/net/data_lane.h"
 #include "common/time/clock.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "worker/client/data_lane.h"
 #include "worker/client/shared_lane.h"
 
 namespace capstan::worker {

@@ -20,6 +20,8 @@ const char* PathOf(DataMethod method) {
       return "/capstan.v1.ParameterServer/Pull";
     case DataMethod::kPushPull:
       return "/capstan.v1.ParameterServer/PushPull";
+    case DataMethod::kReplicate:
+      break;  // No client's.
   }
   return "";
 }

@@ -1,4 +1,4 @@
-#include "worker/client/data_lane.h"
+#include "common/net/data_lane.h"
 
 #include <grpcpp/client_context.h>
 
@@ -13,7 +13,7 @@
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
 
-namespace capstan::worker {
+namespace capstan {
 namespace {
 
 constexpr absl::Duration kPauseMin = absl::Seconds(1), kPauseMax = absl::Seconds(30);
@@ -81,6 +81,7 @@ absl::StatusOr<DataLane::Open> DataLane::Connect(const Opening& opening) {
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort place, PlaceOf(options_.server, opening.response));
   Open open;
   for (std::shared_ptr<DataCaller>* caller : {&open.pushes, &open.pulls}) {
+    if (caller == &open.pulls && !options_.own_pulls) break;
     CAPSTAN_ASSIGN_OR_RETURN(
         Descriptor socket,
         ConnectForData(place, opening.response.token(), kConnectTimeout, stop_.descriptor()));
@@ -93,23 +94,23 @@ void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
   const absl::StatusOr<Open> open = Connect(*opening);
   if (!open.ok()) return OnEnd(open.status(), /*was_open=*/false);
   // First: of a connection that is told of, calls end only with a thread that reads it.
-  absl::StatusOr<std::thread> pulls = options_.start_thread([open = *open] {
-    open.pulls->Run().IgnoreError();
-    open.pushes->Close();
-  });
+  absl::StatusOr<std::thread> pulls = std::thread();
+  if (open->pulls != nullptr) {
+    pulls = options_.start_thread([open = *open] {
+      open.pulls->Run().IgnoreError();
+      open.pushes->Close();
+    });
+  }
   if (!pulls.ok()) return OnEnd(pulls.status(), /*was_open=*/false);
   {
     absl::MutexLock lock(&mutex_);
     open_ = *open;
-    if (closed_) {  // Close has not seen them.
-      open_.pushes->Close();
-      open_.pulls->Close();
-    }
+    if (closed_) CloseLocked();  // Close has not seen them.
   }
   LogDebug({}, "data connections to {} are open", options_.server);
   const absl::Status status = open->pushes->Run();
-  open->pulls->Close();
-  pulls->join();
+  if (open->pulls != nullptr) open->pulls->Close();
+  if (pulls->joinable()) pulls->join();
   OnEnd(status, /*was_open=*/true);
 }
 
@@ -132,7 +133,8 @@ void DataLane::OnEnd(const absl::Status& status, bool was_open) {
 
 std::shared_ptr<DataCaller> DataLane::For(DataMethod method) const {
   absl::MutexLock lock(&mutex_);
-  return method == DataMethod::kPull ? open_.pulls : open_.pushes;
+  const bool is_pull = method == DataMethod::kPull && options_.own_pulls;
+  return is_pull ? open_.pulls : open_.pushes;
 }
 
 int64_t DataLane::BytesMoved() const {
@@ -153,17 +155,21 @@ void DataLane::Join() {
   if (ended.joinable()) ended.join();
 }
 
+void DataLane::CloseLocked() {
+  if (open_.pushes != nullptr) open_.pushes->Close();
+  if (open_.pulls != nullptr) open_.pulls->Close();
+}
+
 void DataLane::Close() {
   {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
     if (opening_ != nullptr) opening_->context.TryCancel();
-    if (open_.pushes != nullptr) open_.pushes->Close();
-    if (open_.pulls != nullptr) open_.pulls->Close();
+    CloseLocked();
   }
   stop_.Wake();
   tracker_.WaitUntilGone();  // No thread is started from then on.
   Join();
 }
 
-}  // namespace capstan::worker
+}  // namespace capstan

@@ -6,12 +6,13 @@
 //      |                  '--failed, cannot connect, no thread to be had: (nothing)    |
 //      '--------- asked again after 1 s, doubling up to 30 s while it does not open ---'
 //
-// Two connections, so that a small request to read never waits behind gradients: one for pushes,
-// one for pulls. Each has a thread that reads its answers. Either one's end is that of both: the
-// calls on them end as unavailable, and are sent again over gRPC by whoever repeats them.
+// A worker has two connections, so that a small request to read never waits behind gradients: one
+// for pushes, one for pulls; a primary has one for its replicas. Each has a thread that reads its
+// answers. Either one's end is that of both: the calls on them end as unavailable, and are sent
+// again over gRPC by whoever repeats them.
 // Thread safety: thread-safe.
-#ifndef CAPSTAN_WORKER_CLIENT_DATA_LANE_H_
-#define CAPSTAN_WORKER_CLIENT_DATA_LANE_H_
+#ifndef CAPSTAN_COMMON_NET_DATA_LANE_H_
+#define CAPSTAN_COMMON_NET_DATA_LANE_H_
 
 #include <memory>
 #include <string>
@@ -31,7 +32,7 @@
 #include "common/time/instant.h"
 #include "proto/parameter_server.grpc.pb.h"
 
-namespace capstan::worker {
+namespace capstan {
 
 class DataLane {
  public:
@@ -40,6 +41,7 @@ class DataLane {
     std::string server;                         // host:port of its gRPC service.
     const Clock* clock = nullptr;               // Outlives the lane.
     bool enabled = true;
+    bool own_pulls = true;  // They have a connection of their own.
     ThreadStarter start_thread = StartThread;
   };
   explicit DataLane(Options options);
@@ -60,7 +62,7 @@ class DataLane {
  private:
   // The question, then both connections.
   struct Opening;
-  struct Open {  // Shared with calls on their way.
+  struct Open {  // Shared with calls on their way. `pulls` is null without `own_pulls`.
     std::shared_ptr<DataCaller> pushes, pulls;
   };
 
@@ -68,6 +70,7 @@ class DataLane {
   void Serve(const std::shared_ptr<Opening>& opening);
   absl::StatusOr<Open> Connect(const Opening& opening);
   void OnEnd(const absl::Status& status, bool was_open);
+  void CloseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Join();
 
   const Options options_;
@@ -84,6 +87,6 @@ class DataLane {
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // Of the last opening; may have ended.
 };
 
-}  // namespace capstan::worker
+}  // namespace capstan
 
-#endif  // CAPSTAN_WORKER_CLIENT_DATA_LANE_H_
+#endif  // CAPSTAN_COMMON_NET_DATA_LANE_H_
