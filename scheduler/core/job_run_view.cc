@@ -195,8 +195,9 @@ JobView JobRun::View(Instant now) const {
   view.epoch = epoch_;
   view.iteration = IterationNow();
   view.samples_done = SamplesDone();
-  // Early stopping leaves the rest.
-  const bool over = phase_ == JobPhase::kExporting || phase_ == JobPhase::kFinishing;
+  // Early stopping leaves the rest. A job that was saved may train it later.
+  const bool over =
+      (phase_ == JobPhase::kExporting || phase_ == JobPhase::kFinishing) && !IsSaved();
   view.samples_total =
       over || final_test_ || returned_to_best_ ? view.samples_done : epochs_.samples_total();
   view.loss = metrics_.epoch().mean_loss();
