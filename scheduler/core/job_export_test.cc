@@ -181,7 +181,7 @@ TEST_CASE("Job export: who has written what the scheduler cannot move is told to
     CHECK(job.phase() == JobPhase::kFinishing);
   }
   SECTION("its worker is drained: it moves the model first") {
-    job.run->MoveTask(Rank(0), job.now, job.events);
+    job.run->MoveTask(Rank(0), "worker-0 is drained", job.now, job.events);
     CHECK(job.Of(0).phase == TaskPhase::kExport);
     CHECK(job.Of(0).staged_path == "/out/.export-0-10");
     job.Finish(0);

@@ -116,13 +116,14 @@ class JobRun {
   void OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored, bool draining,
                       Instant now, Events& events);
   void OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events);
-  // The rank leaves its daemon, which is drained, and wants a slot elsewhere. No crash is counted.
-  void MoveTask(Rank rank, Instant now, Events& events);
+  // The rank leaves its daemon and wants a slot elsewhere. No crash is counted.
+  void MoveTask(Rank rank, const std::string& why, Instant now, Events& events);
   void OnTableReport(const NodeId& server, const TableReport& report, Instant now, Events& events);
-  // Somebody has seen what this scheduler has not decided: it goes by an older copy of its store,
-  // and what was decided since is lost. The job ends, for its routing may name copies that are out
-  // of date, and what its tasks have done may be unknown. `seen`: who, what, and what was expected.
-  void OnOlderStore(const std::string& seen, Instant now, Events& events);
+  // `witness` has heard of decisions that are not in the scheduler's store, or a log that it has is
+  // of such: the store is an older copy of itself. The job ends, for its routing may name copies
+  // that are out of date, and what its tasks have done may be unknown.
+  void OnOlderStore(const std::string& witness, Instant now, Events& events);
+  static Failure OlderStore(const std::string& witness);  // Ends jobs that have not started, too.
   // One is taken as soon as the job can be quiet. The id that it will have.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
@@ -161,6 +162,8 @@ class JobRun {
   // Worker daemons that cannot reach a server of the job. Another is better, and none, too, while
   // tasks run elsewhere.
   absl::btree_set<NodeId> AvoidedWorkers() const { return links_.AvoidedWorkers(); }
+  // The server that this rank waits for and cannot reach from its worker. Empty: none.
+  NodeId StrandedFrom(Rank rank) const { return links_.StrandedFrom(rank); }
   std::vector<Rank> ExpiredTasks(Instant now) const;
   std::vector<TaskKey> PlacedTasks() const;
   const Task* FindLife(const TaskKey& task) const;

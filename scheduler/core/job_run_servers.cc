@@ -151,9 +151,8 @@ void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant no
   Advance(now, events);
 }
 
-void JobRun::MoveTask(Rank rank, Instant now, Events& events) {
+void JobRun::MoveTask(Rank rank, const std::string& why, Instant now, Events& events) {
   if (ended() || IsModelWhole() || !tasks_.at(rank).placed()) return;
-  const std::string why = absl::StrCat(tasks_.at(rank).node, " is drained");
   EndTask(rank, {FailureReason::kNone, why}, /*counted=*/false, now, events);
   Advance(now, events);
 }

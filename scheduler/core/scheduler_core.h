@@ -341,6 +341,7 @@ class SchedulerCore {
   void ReleaseSlots(Actions& actions);
   void NoteLeft(Actions& actions);
   void MoveTasks(Instant now, Actions& actions);
+  void MoveStranded(Instant now, Actions& actions);
   // For a rank of the job. On a worker daemon that it avoids only if none of its tasks has a place.
   std::optional<WorkerSlots::Place> ChoosePlace(const JobEntry& job) const;
   void PlaceTasks(Instant now, Actions& actions);

@@ -81,7 +81,24 @@ void SchedulerCore::MoveTasks(Instant now, Actions& actions) {
     for (const TaskKey& key : slots_.Desired(node->id)) {
       JobRun* run = RunOf(key.job);
       if (run == nullptr || run->FindLife(key) == nullptr || !MayMoveTask(key)) continue;
-      run->MoveTask(key.rank, now, actions.events);
+      run->MoveTask(key.rank, absl::StrCat(node->id, " is drained"), now, actions.events);
+      ReleaseSlots(actions);
+      PlaceTasks(now, actions);
+    }
+  }
+  MoveStranded(now, actions);
+}
+
+// Tasks that have left a worker from which they cannot reach a server, and are back on it, since no
+// other one had room for them.
+void SchedulerCore::MoveStranded(Instant now, Actions& actions) {
+  for (const JobEntry* entry : Running()) {
+    JobRun& run = *entry->run;
+    for (const TaskKey& key : run.PlacedTasks()) {
+      const NodeId server = run.StrandedFrom(key.rank);
+      if (server.empty()) continue;
+      if (!slots_.Choose(entry->plan.device, run.AvoidedWorkers())) break;
+      run.MoveTask(key.rank, absl::StrCat("it cannot reach ", server), now, actions.events);
       ReleaseSlots(actions);
       PlaceTasks(now, actions);
     }

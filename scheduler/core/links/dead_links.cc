@@ -69,6 +69,16 @@ std::optional<DeadLinks::Avoid> DeadLinks::JudgementOf(const Link& link) const {
   return found == judged_.end() ? std::nullopt : std::make_optional(found->second.avoid);
 }
 
+NodeId DeadLinks::StrandedFrom(Rank rank) const {
+  const auto found = silences_.find(rank);
+  if (found == silences_.end()) return {};
+  const auto& [worker, servers] = found->second;
+  for (const auto& [server, since] : servers) {
+    if (JudgementOf({worker, server}) == Avoid::kWorker) return server;
+  }
+  return {};
+}
+
 absl::btree_set<NodeId> DeadLinks::AvoidedWorkers() const {
   absl::btree_set<NodeId> workers;
   for (const auto& [link, judgement] : judged_) {

@@ -61,6 +61,8 @@ class DeadLinks {
   void Excuse(Rank rank, const NodeId& server, Instant now);
   void Judge(const Link& link, Avoid avoid, Instant now);
   std::optional<Avoid> JudgementOf(const Link& link) const;
+  // The server that the task waits for, and that its worker is to be avoided for. Empty: none.
+  NodeId StrandedFrom(Rank rank) const;
 
   absl::btree_set<NodeId> AvoidedWorkers() const;
   absl::btree_set<NodeId> AvoidedServers() const;

@@ -1,0 +1,126 @@
+// A task that came back to a worker from which it cannot reach a server, since no other worker had
+// a free slot (found by simulated seeds 3282890690 and 3282891362).
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "common/testing/status_matchers.h"
+#include "scheduler/core/scheduler_core.h"
+#include "scheduler/core/testing/fake_cluster.h"
+
+namespace capstan::scheduler {
+namespace {
+
+// Worker daemons that do as they are told, and whose tasks reach the server, or not.
+class Story {
+ public:
+  Story() { nodes_["server-1"].life = Register({.name = "server-1", .address = "s:1"}); }
+
+  void AddWorker(const std::string& name) {
+    nodes_[name].life =
+        Register({.name = name, .role = Role::kWorker, .address = "w:1", .task_capacity = 1});
+  }
+  void Submit(const std::string& job) {
+    Actions actions;
+    REQUIRE_OK(core_.SubmitJob(testing::Plan(job, 1), now_, actions));
+  }
+  void Stop(const std::string& job) {
+    Actions actions;
+    REQUIRE_OK(core_.StopJob(job, now_, actions).status());
+  }
+  // Tasks of `job` on `cut_off` do not reach the server meanwhile.
+  void Run(absl::Duration time, const std::string& job, const NodeId& cut_off) {
+    for (const Instant end = now_ + time; now_ < end; now_ = now_ + absl::Milliseconds(500)) {
+      Actions actions;
+      for (const auto& [name, node] : nodes_) SyncNode(name, node, actions);
+      for (const auto& [name, node] : nodes_) {
+        for (const TaskKey& task : node.tasks) {
+          SyncTask(task, task.job == job && name == cut_off, actions);
+        }
+      }
+      core_.Tick(now_, actions);
+      for (const NodeReply& reply : actions.node_replies) Take(reply);
+    }
+  }
+  std::string NodeOf(const std::string& job) {
+    return core_.Job(job, now_).value().tasks.at(0).node;
+  }
+
+ private:
+  struct Daemon {
+    Incarnation life;
+    Generation seen;
+    std::vector<TaskKey> tasks;
+  };
+
+  Incarnation Register(const NodeInfo& info) {
+    Actions actions;
+    const auto registration = core_.Register(info, now_, actions);
+    REQUIRE_OK(registration.status());
+    return registration->incarnation;
+  }
+  void SyncNode(const NodeId& name, const Daemon& node, Actions& actions) {
+    NodeReport report{.node = name, .incarnation = node.life, .generation_seen = node.seen};
+    for (const TaskKey& task : node.tasks) report.tasks.push_back({.task = task, .exit = {}});
+    asked_[Ticket(++ticket_)] = name;
+    REQUIRE_OK(core_.SyncNode(Ticket(ticket_), report, now_, actions));
+  }
+  void SyncTask(const TaskKey& task, bool cut_off, Actions& actions) {
+    TaskReport report;
+    report.task = task;
+    report.wait = {.what = "pull", .peer = "server-1"};
+    if (cut_off) report.wait.silent = {"server-1"};
+    core_.SyncTask(Ticket(++ticket_), report, now_, actions).IgnoreError();
+  }
+  void Take(const NodeReply& reply) {
+    if (!reply.changed) return;
+    Daemon& node = nodes_.at(asked_.at(reply.ticket));
+    node.seen = reply.generation;
+    node.tasks = reply.tasks;
+  }
+
+  SchedulerCore core_{SchedulerCore::Options{}};
+  Instant now_ = Instant::FromOrigin(absl::Seconds(100));
+  uint64_t ticket_ = 0;
+  absl::btree_map<NodeId, Daemon> nodes_;
+  absl::btree_map<Ticket, NodeId> asked_;
+};
+
+TEST_CASE("Scheduler: a task that cannot reach a server moves when another worker has room",
+          "[scheduler][core]") {
+  Story story;
+  story.AddWorker("worker-1");
+  story.Submit("job-1");
+  REQUIRE(story.NodeOf("job-1") == "worker-1");
+  SECTION("as another job ends there") {
+    story.AddWorker("worker-2");
+    story.Submit("job-2");
+    REQUIRE(story.NodeOf("job-2") == "worker-2");
+    story.Run(absl::Seconds(40), "job-1", "worker-1");
+    CHECK(story.NodeOf("job-1") == "worker-1");  // There is no room elsewhere.
+    story.Stop("job-2");
+  }
+  SECTION("as another worker comes") {
+    story.Run(absl::Seconds(40), "job-1", "worker-1");
+    CHECK(story.NodeOf("job-1") == "worker-1");
+    story.AddWorker("worker-2");
+  }
+  story.Run(absl::Seconds(5), "job-1", "worker-1");
+  CHECK(story.NodeOf("job-1") == "worker-2");
+}
+
+TEST_CASE("Scheduler: a task that reaches the server again stays where it is",
+          "[scheduler][core]") {
+  Story story;
+  story.AddWorker("worker-1");
+  story.Submit("job-1");
+  story.Run(absl::Seconds(20), "job-1", "worker-1");
+  story.Run(absl::Seconds(2), "job-1", "");
+  story.AddWorker("worker-2");
+  story.Run(absl::Seconds(20), "job-1", "");
+  CHECK(story.NodeOf("job-1") == "worker-1");
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
