@@ -132,6 +132,7 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
     node_id: "n"
     incarnation: 3
     generation_seen: 8
+    revision_seen { scheduler: 70 count: 12 }
     leaving: true
     tables {
       job_id: "job-1"
@@ -156,6 +157,7 @@ TEST_CASE("Codec: a node's report", "[scheduler]") {
   CHECK(report.node == "n");
   CHECK(report.incarnation == Incarnation(3));
   CHECK(report.generation_seen == Generation(8));
+  CHECK(report.revision_seen == StoreRevision{70, 12});
   CHECK(report.leaving);
   REQUIRE(report.tables.size() == 1);
   CHECK(report.tables[0].job == "job-1");
@@ -195,6 +197,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
        {.restore_term = Term(5), .restore_folder = "/ckpt/4", .log_term = Term(6)},
        {CheckpointId(8), "/ckpt/8", CheckpointId(7), {11, 12}}});
   reply.may_stop = true;
+  reply.revision = {70, 13};
   reply.tasks.push_back({"job-1", Rank(1), Incarnation(7)});
   reply.gpus.push_back({reply.tasks[0], {2, 3}});
   v1::SyncNodeResponse response;
@@ -202,6 +205,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
   CheckIs(response, std::string(R"pb(
                       generation: 6
                       may_stop: true
+                      revision { scheduler: 70 count: 13 }
                       tables { job_id: "job-1"
                                tables { name: "parameters" elements: 32 rule: OPTIMIZER }
                                optimizer {
@@ -240,6 +244,7 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
     incarnation: 9
     assignment_seen: 5
     routing_seen: 1
+    revision_seen { scheduler: 70 count: 12 }
     idle: true
     progress {
       iterations: 40
@@ -268,6 +273,7 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
   CHECK(report.task == TaskKey{"job-1", Rank(2), Incarnation(9)});
   CHECK(report.assignment_seen == Generation(5));
   CHECK(report.routing_seen == Generation(1));
+  CHECK(report.revision_seen == StoreRevision{70, 12});
   CHECK(report.idle);
   CHECK(report.iterations == Iteration(40));
   CHECK(report.slots[0].slot == SlotId(3));
@@ -313,6 +319,7 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
                       .staged_path = "/out/.export-1-2"};
   reply.routing = SmallRouting();
   reply.first_routing = true;
+  reply.revision = {70, 13};
   v1::SyncTaskResponse response;
   EncodeTaskReply(reply, *SmallJob(), response);
   CheckIs(response, std::string(R"pb(
@@ -328,13 +335,14 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
                         paused: true
                         staged_path: "/out/.export-1-2"
                       }
+                      revision { scheduler: 70 count: 13 }
                       tables { name: "parameters" elements: 32 rule: OPTIMIZER })pb") +
                         kSmallRouting);
 
   v1::SyncTaskResponse nothing;
   EncodeTaskReply({.ticket = Ticket(1), .status = absl::OkStatus(), .job = "job-1"}, *SmallJob(),
                   nothing);
-  CheckIs(nothing, "");
+  CheckIs(nothing, "revision {}");
 }
 
 TEST_CASE("Codec: every failure's reason survives the way there and back", "[scheduler]") {

@@ -185,7 +185,8 @@ absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request) 
                     .generation_seen = Generation(request.generation_seen()),
                     .tables = {},
                     .tasks = {},
-                    .leaving = request.leaving()};
+                    .leaving = request.leaving(),
+                    .revision_seen = DecodeRevision(request.revision_seen())};
   for (const v1::TableState& table : request.tables()) {
     TableReport& decoded = report.tables.emplace_back();
     decoded.job = table.job_id();
@@ -218,6 +219,7 @@ void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, const Job
                      v1::SyncNodeResponse& out) {
   out.set_generation(reply.generation.value());
   out.set_may_stop(reply.may_stop);
+  EncodeRevision(reply.revision, *out.mutable_revision());
   for (const TableAssignment& table : reply.tables) {
     EncodeTables(table, *jobs.at(table.routing->job), *out.add_tables());
     const auto record = records.find(table.routing->job);

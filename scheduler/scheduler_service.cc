@@ -4,11 +4,13 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
+#include "common/process/random_hex.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/staged_model.h"
 #include "common/types/staging.h"
@@ -36,10 +38,13 @@ absl::Status NotDurable(const absl::Status& failure) {
 
 // A cluster's first scheduler counts lives from the calendar's milliseconds. Where its store was
 // lost, tasks and files of the cluster before may be left, whose numbers must not come again.
+// The scheduler's own number is random, since calendars differ from host to host.
 SchedulerCore::Options CountingFrom(absl::Time wall, SchedulerCore::Options options) {
   const int64_t unix_ms = std::max<int64_t>(0, absl::ToUnixMillis(wall));
   options.first_incarnation =
       std::max(options.first_incarnation, Incarnation(static_cast<uint64_t>(unix_ms)));
+  while (!absl::SimpleHexAtoi(RandomHex(), &options.number) || options.number == 0) {
+  }
   return options;
 }
 

@@ -138,6 +138,7 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
   report.task = {request.job_id(), Rank(request.rank()), Incarnation(request.incarnation())};
   report.assignment_seen = Generation(request.assignment_seen());
   report.routing_seen = Generation(request.routing_seen());
+  report.revision_seen = DecodeRevision(request.revision_seen());
   report.iterations = Iteration(progress.iterations());
   for (const v1::SlotProgress& slot : progress.slots()) {
     report.slots.push_back({SlotId(slot.slot()), Iteration(slot.iteration_done())});
@@ -169,6 +170,7 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
 void EncodeTaskReply(const TaskReply& reply, const AdmittedJob& job, v1::SyncTaskResponse& out) {
   out.set_lease_ms(absl::ToInt64Milliseconds(reply.lease));
   out.set_sync_interval_ms(absl::ToInt64Milliseconds(reply.sync_interval));
+  EncodeRevision(reply.revision, *out.mutable_revision());
   if (reply.has_assignment) EncodeAssignment(reply.assignment, *out.mutable_assignment());
   if (reply.routing == nullptr) return;
   EncodeRouting(*reply.routing, *out.mutable_routing());

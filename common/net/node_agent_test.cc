@@ -96,9 +96,14 @@ TEST_CASE("NodeAgent: registers with its address and both versions, then takes t
   CHECK_FALSE(registered->version().empty());
 
   REQUIRE(scheduler.WaitUntilHeld());
-  scheduler.SetDesired(Desired("lenet-1"));
+  v1::SyncNodeResponse desired = Desired("lenet-1");
+  desired.mutable_revision()->set_scheduler(70);
+  desired.mutable_revision()->set_count(12);
+  scheduler.SetDesired(desired);
   const auto report = scheduler.WaitForSync(Reports("lenet-1"));
   REQUIRE(report.has_value());
+  CHECK(report->revision_seen().scheduler() == 70);
+  CHECK(report->revision_seen().count() == 12);
   CHECK(report->node_id() == "server-1");
   CHECK(report->incarnation() == 1);
   CHECK(report->generation_seen() == 1);
@@ -124,13 +129,17 @@ TEST_CASE("NodeAgent: the end of a life leads to a new one that starts empty", "
   NodeAgent agent(OptionsFor(scheduler.address()), &node);
   agent.Start();
   REQUIRE(scheduler.WaitUntilHeld());
-  node.Hold("lenet-1");
+  v1::SyncNodeResponse desired = Desired("lenet-1");
+  desired.mutable_revision()->set_scheduler(70);
+  scheduler.SetDesired(desired);
+  REQUIRE(scheduler.WaitForSync(Reports("lenet-1")).has_value());
   const absl::StatusCode code = GENERATE(absl::StatusCode::kAborted, absl::StatusCode::kNotFound);
   scheduler.FailSync({absl::Status(code, "the lease ran out")});
   const auto second = scheduler.WaitForSync(
       [](const v1::SyncNodeRequest& request) { return request.incarnation() == 2; });
   REQUIRE(second.has_value());
   CHECK(second->generation_seen() == 0);
+  CHECK_FALSE(second->has_revision_seen());
   CHECK(second->tables_size() == 0);
   CHECK(node.lives() == std::vector<std::string>{"server-1#1", "server-1#2"});
 }

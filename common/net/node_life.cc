@@ -57,6 +57,7 @@ NodeLife::Next NodeLife::OnRegistered(const absl::Status& status,
   node_id_ = response.node_id();
   incarnation_ = Incarnation(response.incarnation());
   generation_seen_ = 0;
+  revision_seen_.Clear();
   life_began_ = now;
   sync_timeout_ = agent_timing::SyncTimeout(response);
   read_lease_ = absl::Milliseconds(response.read_lease_ms());
@@ -74,6 +75,7 @@ v1::SyncNodeRequest NodeLife::SyncRequest(bool leaving) {
   request.set_incarnation(incarnation_.value());
   request.set_generation_seen(generation_seen_);
   request.set_leaving(leaving);
+  if (revision_seen_.scheduler() != 0) *request.mutable_revision_seen() = revision_seen_;
   handler_->FillState(request);
   return request;
 }
@@ -84,6 +86,7 @@ NodeLife::Next NodeLife::OnSynced(const absl::Status& status, const v1::SyncNode
   if (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status)) return Fatal(status);
   if (!status.ok()) return Unreachable(status, now);
   Reached(now);
+  revision_seen_ = response.revision();
   handler_->SyncAnswered(read_lease_);
   if (response.generation() != generation_seen_) {
     generation_seen_ = response.generation();

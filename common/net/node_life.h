@@ -105,6 +105,7 @@ class NodeLife {
   NodeId node_id_;           // Of this life or the last one; empty: any will do for the next.
   Incarnation incarnation_;  // 0: not registered.
   uint64_t generation_seen_ = 0;
+  v1::StoreRevision revision_seen_;
   Instant life_began_;
   absl::Duration sync_timeout_;
   absl::Duration read_lease_;

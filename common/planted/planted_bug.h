@@ -43,6 +43,7 @@ enum class PlantedBug : uint8_t {
   kMissServersWhileMoving,
   kExpireWhileIsolated,
   kTrustEveryLink,
+  kBelieveOlderStore,
   kTakeMomentUnfenced,
   // The server.
   kSkipDuplicateFilter,

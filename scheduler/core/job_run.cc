@@ -117,10 +117,6 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
                                            " is not wanted any more"));
   }
   CAPSTAN_RETURN_IF_ERROR(ValidateReport(report));
-  if (EndIfAhead(absl::StrCat("task ", task->rank.value()), "assignment", report.assignment_seen,
-                 task->assignment.generation, now, events)) {
-    return absl::OkStatus();
-  }
   tasks_.Renew(*task, report.preparing, now);
   ++revision_;
   const bool moved = TakeProgress(*task, report, now);
@@ -147,23 +143,16 @@ Iteration JobRun::DoneOf(const SlotReport& slot) const {
   return behind_tables_ ? std::min(slot.done, slot_leases_->end()) : slot.done;
 }
 
-bool JobRun::EndIfAhead(const std::string& who, absl::string_view what, Generation seen,
-                        Generation ours, Instant now, Events& events) {
-  if (seen <= ours) return false;
-  OnOlderStore(
-      absl::StrCat(who, " has seen ", what, " ", seen.value(), ", expected at most ", ours.value()),
-      now, events);
-  return true;
+Failure JobRun::OlderStore(const std::string& witness) {
+  return {FailureReason::kInternal,
+          absl::StrCat(witness,
+                       " knows of decisions that the scheduler does not know: the scheduler's "
+                       "store is an older copy of itself, and what it decided since is lost; go on "
+                       "from a checkpoint")};
 }
 
-void JobRun::OnOlderStore(const std::string& seen, Instant now, Events& events) {
-  if (ended()) return;
-  End(JobState::kFailed,
-      {FailureReason::kInternal,
-       absl::StrCat(seen,
-                    ": the scheduler's store is an older copy of itself, and what it decided since "
-                    "is lost; go on from a checkpoint")},
-      now, events);
+void JobRun::OnOlderStore(const std::string& witness, Instant now, Events& events) {
+  if (!ended()) End(JobState::kFailed, OlderStore(witness), now, events);
 }
 
 // Progress of an older report does no harm: every figure only grows.

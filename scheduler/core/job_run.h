@@ -247,9 +247,6 @@ class JobRun {
   // It is saved in the middle of an epoch, of which its leases know how much is trained.
   bool IsSavedWithinEpoch() const { return IsSaved() && after_checkpoint_ != After::kNextEpoch; }
   absl::Status ValidateReport(const TaskReport& report) const;
-  // What others have seen was durable before they were told. True: it is not here (OnOlderStore).
-  bool EndIfAhead(const std::string& who, absl::string_view what, Generation seen, Generation ours,
-                  Instant now, Events& events);
   static std::string TextOf(const Activity& activity);  // " (7 rows written)", or nothing.
   bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
   void NoteContradiction(Task& task, bool moved, Instant now);

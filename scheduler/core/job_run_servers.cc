@@ -98,8 +98,8 @@ void JobRun::Adopt(const std::string& cluster, Incarnation first_life, Checkpoin
   Restored(now, absl::ZeroDuration());
   if (plan_.mode != Mode::kBsp) {
     const bool begins = phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting;
-    adopted_ = Adopted{.batches = begins && restore_ ? restore_->at.iteration.value()
-                                                     : IterationNow()};
+    adopted_ =
+        Adopted{.batches = begins && restore_ ? restore_->at.iteration.value() : IterationNow()};
   }
   trained_ = true;  // Perhaps after the record: the logs tell.
   behind_tables_ = true;
@@ -133,10 +133,8 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
   if (ended()) return;
   for (const StoredShard& log : stored) {
     const bool ours = plan_.log && log.job == plan_.id && log.unique_id == plan_.unique_id;
-    if (ours && EndIfAhead(absl::StrCat("the log of ", server.node), "term",
-                           Generation(log.term.value()), shards_.generation(), now, events)) {
-      return;
-    }
+    if (!ours || log.term.value() <= shards_.generation().value()) continue;
+    return OnOlderStore(absl::StrCat("the log of ", server.node), now, events);
   }
   shards_.SetServer(server, draining);
   if (server_deaths_.contains(server.node)) events.push_back(ServerReturned{plan_.id, server.node});
@@ -160,11 +158,6 @@ void JobRun::MoveTask(Rank rank, const std::string& why, Instant now, Events& ev
 void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
                            Events& events) {
   if (ended()) return;
-  // Also one that is not to have any of it, by this scheduler's table.
-  if (EndIfAhead(server, "routing table", report.routing, routing_->generation, now, events) ||
-      EndIfAhead(server, "membership", report.membership, membership().generation, now, events)) {
-    return;
-  }
   if (!UsesServer(server) || shards_.HasFailed(server)) return;
   if (report.failure.happened()) {
     shards_.NoteApplied(server, report.routing);

@@ -419,30 +419,5 @@ TEST_CASE("Job: other hosts write into the folder of the checkpoint that is take
   CHECK_FALSE(saves.run->WritesInto("/checkpoints"));
 }
 
-TEST_CASE("Job: it ends by name where the scheduler's store is an older copy (issue 20)",
-          "[scheduler][core]") {
-  Story job(Mode::kSsp);
-  job.Start();
-  TableReport seen{"job-1", job.run->routing()->generation, job.run->membership().generation, {}};
-  std::string what;
-  SECTION("a server has applied a table that this scheduler has not made") {
-    ++seen.routing;
-    what = absl::StrCat("server-1 has seen routing table ", seen.routing.value(), ", expected ");
-  }
-  SECTION("a server has applied such a membership") {
-    ++seen.membership;
-    what = "server-1 has seen membership ";
-  }
-  SECTION("a task has seen an assignment that it has not made") {
-    TaskReport report = job.Base(0);
-    ++report.assignment_seen;
-    REQUIRE_OK(job.Send(report));
-    what = "task 0 has seen assignment ";
-  }
-  job.run->OnTableReport("server-1", seen, job.now, job.events);
-  CHECK(job.View().failure.reason == FailureReason::kInternal);
-  CHECK_THAT(job.View().failure.message, Catch::StartsWith(what));
-}
-
 }  // namespace
 }  // namespace capstan::scheduler

@@ -18,6 +18,7 @@
 #include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 #include "scheduler/core/placement.h"
+#include "scheduler/core/store_revisions.h"
 
 namespace capstan::scheduler {
 
@@ -240,6 +241,7 @@ struct NodeReport {
   std::vector<TableReport> tables;
   std::vector<TaskState> tasks;
   bool leaving = false;
+  StoreRevision revision_seen = {};
 };
 
 // Where a primary that does not hold its shard yet takes it from, by the shard's term; a shard of
@@ -288,6 +290,7 @@ struct NodeReply {
   std::vector<TaskKey> tasks;
   std::vector<TaskGpus> gpus;  // Of those tasks that have some, in their order.
   bool may_stop = false;       // It is to get nothing more, and nothing of a running job is on it.
+  StoreRevision revision = {};
 };
 
 // ---- tasks
@@ -361,6 +364,7 @@ struct TaskReport {
   Failure failure;
   // With kDeviceLost: which GPUs of the task. None of its own: any may be.
   std::vector<int> gpus_lost = {};
+  StoreRevision revision_seen = {};
 };
 
 enum class TaskPhase { kIdle, kTrain, kEvaluate, kExport, kFinish };
@@ -395,6 +399,7 @@ struct TaskReply {
   bool first_routing = false;  // The task has no table yet: it needs their specs too.
   absl::Duration lease;
   absl::Duration sync_interval;
+  StoreRevision revision = {};
 };
 
 // What the shell is to give its name: the model that `exporter` has written whole.

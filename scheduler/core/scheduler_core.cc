@@ -27,6 +27,7 @@ absl::Status NoSuchJob(const JobId& job) {
 SchedulerCore::SchedulerCore(const Options& options)
     : options_(Complete(options)),
       next_incarnation_(options.first_incarnation),
+      revisions_(options.number),
       membership_({.lease = options_.lease,
                    .broken_limit = options_.broken_limit,
                    .silence = options_.broken_limit,
@@ -78,11 +79,10 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   const Node* before = membership_.Find(report.node);
   const bool was_closing = before != nullptr && before->closing();
   const bool was_heard = before != nullptr && before->heard;
-  if (IsUnknownLife(report.incarnation)) NoteUnknownLife(report, now, actions);
+  if (!revisions_.Has(report.revision_seen)) OnOlderStore(report, now, actions);
   CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
-  if (report.generation_seen > state.generation) NoteNewerState(report, state, now, actions);
   if (state.held) AnswerNode(node.id, state, actions);  // The caller gave up on that one.
   if (node.closing() && !was_closing) NoteClosing(node, now, actions);
   if (!was_heard && node.info.role == Role::kWorker && !node.closing()) slots_.OpenNode(node.id);
@@ -121,7 +121,10 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
                                      Actions& actions) {
   JobRun* run = RunOf(report.task.job);
   if (run == nullptr) return NoSuchJob(report.task.job);
-  if (IsUnknownLife(report.task.incarnation)) NoteUnknownLife(report.task, now, actions);
+  if (!revisions_.Has(report.revision_seen)) {
+    run->OnOlderStore(absl::StrCat("task ", report.task.rank.value()), now, actions.events);
+    Settle(now, actions);
+  }
   const Task* reporter = run->FindLife(report.task);
   const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));
@@ -212,16 +215,9 @@ absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, A
   if (entry.run != nullptr) {
     entry.run->Stop(now, actions.events);
   } else if (!entry.stopped) {
-    entry.stopped = true;
-    entry.stopped_at = now;
-    ++entry.told_revision;
-    queue_.Remove(job);
-    queue_changed_ = true;
-    KeepEnded(entry);
-    changed_jobs_.insert(job);
-    actions.events.push_back(JobEnded{job, JobState::kStopped, {}});
+    EndUnstarted(entry, {}, now, actions.events);
   }
-  const JobState state = entry.run == nullptr ? JobState::kStopped : entry.run->state();
+  const JobState state = entry.run == nullptr ? entry.unstarted_state() : entry.run->state();
   Settle(now, actions);
   return state;
 }
@@ -430,7 +426,8 @@ JobView SchedulerCore::ViewOf(const JobEntry& entry, Instant now) const {
     }
   } else {
     view.id = entry.plan.id;
-    view.state = entry.stopped ? JobState::kStopped : JobState::kPending;
+    view.state = entry.unstarted_state();
+    view.failure = entry.failure;
     view.detail = entry.stopped ? "stopped before it started" : entry.why_pending;
     if (entry.stopped) view.ended = entry.stopped_at;
     view.samples_total = EpochPlan(entry.plan).samples_total();

@@ -44,6 +44,7 @@
 #include "scheduler/core/membership.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/resume_point.h"
+#include "scheduler/core/store_revisions.h"
 #include "scheduler/core/views.h"
 #include "scheduler/core/worker_slots.h"
 
@@ -93,6 +94,7 @@ class SchedulerCore {
     absl::Duration broken_limit = absl::Milliseconds(500);  // At least read_lease.
     JobRun::Options job;                                    // job.tasks.lease is set to `lease`.
     Incarnation first_incarnation{1};                       // Of a cluster's first scheduler.
+    uint64_t number = 1;  // Of this scheduler, and of no other one; not 0.
     // Ended jobs that are remembered, at most so many and for so long; the oldest are forgotten.
     size_t ended_jobs_max = 1000;
     absl::Duration ended_jobs_age = absl::InfiniteDuration();
@@ -224,6 +226,7 @@ class SchedulerCore {
   uint64_t RecordOf(const JobId& job) const { return jobs_.at(job).record; }  // As TableAssignment.
 
   // ---- durable state, in the form of scheduler/store/archive.h
+  StoreRevisions& revisions() { return revisions_; }
   template <typename Archive>
   void SerializeNodes(Archive& archive) {
     archive(next_incarnation_, next_job_number_, next_job_name_, membership_, slots_, nodes_);
@@ -246,6 +249,7 @@ class SchedulerCore {
     std::unique_ptr<JobRun> run;  // Null: pending, or stopped before it started.
     bool stopped = false;         // Before it started.
     Instant stopped_at;
+    Failure failure;                     // Why it was, if no user did.
     std::optional<RestoreFrom> restore;  // Where it begins.
     JobHistory history;
     std::string why_pending;
@@ -263,9 +267,14 @@ class SchedulerCore {
     Generation record_routing;
     Instant record_at;
 
+    JobState unstarted_state() const {
+      if (!stopped) return JobState::kPending;
+      return failure.happened() ? JobState::kFailed : JobState::kStopped;
+    }
+
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(number, submitted, stopped, stopped_at, told_revision, restore, history);
+      archive(number, submitted, stopped, stopped_at, failure, told_revision, restore, history);
     }
   };
   // What a node should hold, in short; the reply spells it out.
@@ -318,17 +327,10 @@ class SchedulerCore {
   };
 
   std::vector<std::string> LivingLogs() const;
-  // Of a node that has seen more than this scheduler: the jobs that it has something of, by its
-  // report or by what is known here, end.
-  void NoteUnknownLife(const NodeReport& report, Instant now, Actions& actions);
-  void NoteUnknownLife(const TaskKey& task, Instant now, Actions& actions);
-  void NoteNewerState(const NodeReport& report, NodeState& state, Instant now, Actions& actions);
-  void NoteOlderStore(const NodeReport& report, const std::string& seen, Instant now,
-                      Actions& actions);
-  // Given out by a scheduler that had a newer store than this one's: nobody else has such a life.
-  bool IsUnknownLife(Incarnation life) const {
-    return life >= unknown_lives_begin_ && life < unknown_lives_end_;
-  }
+  // Of a node that has heard of decisions that are not in this scheduler's store: the jobs that it
+  // has something of, by its report or by what is known here, end.
+  void OnOlderStore(const NodeReport& report, Instant now, Actions& actions);
+  void EndUnstarted(JobEntry& entry, const Failure& failure, Instant now, Events& events);
   void NoteStall(Instant now, Actions& actions);
   // After every message, in this order.
   void Settle(Instant now, Actions& actions);
@@ -395,9 +397,7 @@ class SchedulerCore {
 
   const Options options_;
   Incarnation next_incarnation_;
-  // Between the last life that the store knows of and the first that this scheduler gives out.
-  Incarnation unknown_lives_begin_;
-  Incarnation unknown_lives_end_;
+  StoreRevisions revisions_;
   uint64_t next_job_number_ = 1;  // Order of submission.
   uint64_t next_job_name_ = 1;
   Membership membership_;

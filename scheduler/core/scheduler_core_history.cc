@@ -31,6 +31,20 @@ const RestoreFrom* SchedulerCore::BeganWith(const JobId& job) const {
   return it != jobs_.end() && it->second.restore ? &*it->second.restore : nullptr;
 }
 
+void SchedulerCore::EndUnstarted(JobEntry& entry, const Failure& failure, Instant now,
+                                 Events& events) {
+  const JobId& job = entry.plan.id;
+  entry.stopped = true;
+  entry.stopped_at = now;
+  entry.failure = failure;
+  ++entry.told_revision;
+  queue_.Remove(job);
+  queue_changed_ = true;
+  KeepEnded(entry);
+  changed_jobs_.insert(job);
+  events.push_back(JobEnded{job, entry.unstarted_state(), failure});
+}
+
 Instant SchedulerCore::EndOf(const JobEntry& entry) {
   return entry.run == nullptr ? entry.stopped_at : entry.run->ended_at();
 }

@@ -1,48 +1,19 @@
-// A store that is an older copy of itself, as a backup that was put back: whoever has seen more
-// ends the jobs that it has something of.
-#include <string>
+// A store that is an older copy of itself, as a backup that was put back: whoever has heard of what
+// was decided since ends the jobs that it has something of.
+#include <algorithm>
 
 #include "absl/container/btree_set.h"
-#include "absl/strings/str_cat.h"
 #include "scheduler/core/scheduler_core.h"
 
 namespace capstan::scheduler {
-namespace {
 
-std::string UnknownLife(const std::string& who, Incarnation life) {
-  return absl::StrCat(who, " has incarnation ", life.value(),
-                      ", expected one that this scheduler has given out");
-}
-
-}  // namespace
-
-void SchedulerCore::NoteUnknownLife(const NodeReport& report, Instant now, Actions& actions) {
-  NoteOlderStore(report, UnknownLife(report.node, report.incarnation), now, actions);
-}
-
-void SchedulerCore::NoteUnknownLife(const TaskKey& task, Instant now, Actions& actions) {
-  JobRun* run = RunOf(task.job);
-  if (run == nullptr || run->FindLife(task) != nullptr) return;
-  run->OnOlderStore(UnknownLife(absl::StrCat("task ", task.rank.value()), task.incarnation), now,
-                    actions.events);
-  Settle(now, actions);
-}
-
-// The numbers go on from what the node has seen: an equal one would be taken for the same state.
-void SchedulerCore::NoteNewerState(const NodeReport& report, NodeState& state, Instant now,
-                                   Actions& actions) {
-  const Generation expected = state.generation;
-  state.generation = report.generation_seen.Next();
-  nodes_changed_ = true;
-  NoteOlderStore(
-      report,
-      absl::StrCat(report.node, " has seen desired state ", report.generation_seen.value(),
-                   ", expected at most ", expected.value()),
-      now, actions);
-}
-
-void SchedulerCore::NoteOlderStore(const NodeReport& report, const std::string& seen, Instant now,
-                                   Actions& actions) {
+void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions& actions) {
+  if (const auto node = nodes_.find(report.node); node != nodes_.end()) {
+    // A state of a number that it has seen it would take for the one that it has.
+    Generation& generation = node->second.generation;
+    generation = std::max(generation, report.generation_seen).Next();
+    nodes_changed_ = true;
+  }
   absl::btree_set<JobId> concerned;
   for (const TableReport& table : report.tables) concerned.insert(table.job);
   for (const TaskState& state : report.tasks) concerned.insert(state.task.job);
@@ -51,7 +22,14 @@ void SchedulerCore::NoteOlderStore(const NodeReport& report, const std::string& 
     if (entry->run->UsesServer(report.node)) concerned.insert(entry->plan.id);
   }
   for (const JobId& job : concerned) {
-    if (JobRun* run = RunOf(job)) run->OnOlderStore(seen, now, actions.events);
+    const auto it = jobs_.find(job);
+    if (it == jobs_.end()) continue;
+    JobEntry& entry = it->second;
+    if (entry.run != nullptr) {
+      entry.run->OnOlderStore(report.node, now, actions.events);
+    } else if (!entry.stopped) {
+      EndUnstarted(entry, JobRun::OlderStore(report.node), now, actions.events);
+    }
   }
   Settle(now, actions);
 }

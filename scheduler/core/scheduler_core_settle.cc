@@ -296,6 +296,9 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
     entry->written_at = now;
     changes.jobs.insert(entry->plan.id);
   }
+  if (!changes.empty()) revisions_.Advance();
+  for (NodeReply& reply : actions.node_replies) reply.revision = revisions_.current();
+  for (TaskReply& reply : actions.task_replies) reply.revision = revisions_.current();
 }
 
 void SchedulerCore::Restored(Instant now, Actions& actions) {
@@ -303,10 +306,9 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
   for (const Node* node : membership_.All()) {
     if (node->alive && node->info.role == Role::kWorker) slots_.CloseNode(node->id);
   }
+  revisions_.Begin();
   // A store that was put back from a backup does not know the lives that were given out since.
-  unknown_lives_begin_ = next_incarnation_;
   next_incarnation_ = std::max(next_incarnation_, options_.first_incarnation);
-  unknown_lives_end_ = next_incarnation_;
   if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;
   absl::btree_map<uint64_t, JobEntry*> waiting;
   for (auto& [id, entry] : jobs_) {
@@ -341,6 +343,7 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
 void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& actions) {
   NodeReply reply{
       .ticket = state.ticket, .status = absl::OkStatus(), .generation = state.generation};
+  reply.revision = revisions_.current();
   state.held = false;
   reply.changed = state.seen != state.generation;
   reply.may_stop = MayStop(id);
@@ -367,6 +370,7 @@ void SchedulerCore::AnswerTask(const TaskKey& key, Actions& actions) {
   TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};
   reply.lease = options_.lease;
   reply.sync_interval = options_.sync_interval;
+  reply.revision = revisions_.current();
   const JobRun* run = RunOf(key.job);
   const Task* task = run == nullptr ? nullptr : run->FindLife(key);
   if (task != nullptr) {

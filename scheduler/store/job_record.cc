@@ -25,7 +25,7 @@ std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const S
                             const Moment& moment) {
   const JobView view = core.Job(job, moment.now).value();
   std::vector<std::pair<std::string, std::string>> rows = {{admitted.key, *admitted.value}};
-  for (StoreWrite& write : EncodeChanges(core, {.jobs = {job}, .routings = {job}}, moment)) {
+  for (StoreWrite& write : EncodeJobs(core, {.jobs = {job}, .routings = {job}}, moment)) {
     rows.emplace_back(std::move(write.key), *std::move(write.value));
   }
   return EncodeState(moment, [&](auto& archive) {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint32_t kResumeFormat = 3;  // Of checkpoints that were written.
 constexpr absl::string_view kNodesKey = "nodes";
+constexpr absl::string_view kRevisionsKey = "revisions";
 constexpr absl::string_view kJobPrefix = "job/";
 constexpr absl::string_view kRoutingPrefix = "routing/";
 
@@ -27,6 +28,12 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
   if (key == kNodesKey) {
     return DecodeState(bytes, moment, [&core](auto& archive) {
       core.SerializeNodes(archive);
+      return absl::OkStatus();
+    });
+  }
+  if (key == kRevisionsKey) {
+    return DecodeState(bytes, moment, [&core](auto& archive) {
+      archive(core.revisions());
       return absl::OkStatus();
     });
   }
@@ -51,12 +58,25 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
 std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& changes,
                                       const Moment& moment) {
   std::vector<StoreWrite> writes;
-  if (changes.nodes) {
-    writes.push_back({std::string(kNodesKey), EncodeState(moment, [&core](auto& archive) {
-                        // An archive that writes changes nothing of what it is given.
-                        const_cast<SchedulerCore&>(core).SerializeNodes(archive);
+  // An archive that writes changes nothing of what it is given.
+  auto& source = const_cast<SchedulerCore&>(core);
+  if (!changes.empty()) {
+    writes.push_back({std::string(kRevisionsKey), EncodeState(moment, [&source](auto& archive) {
+                        archive(source.revisions());
                       })});
   }
+  if (changes.nodes) {
+    writes.push_back({std::string(kNodesKey), EncodeState(moment, [&source](auto& archive) {
+                        source.SerializeNodes(archive);
+                      })});
+  }
+  for (StoreWrite& write : EncodeJobs(core, changes, moment)) writes.push_back(std::move(write));
+  return writes;
+}
+
+std::vector<StoreWrite> EncodeJobs(const SchedulerCore& core, const Changes& changes,
+                                   const Moment& moment) {
+  std::vector<StoreWrite> writes;
   for (const JobId& job : changes.routings) {
     if (!core.HasJob(job)) continue;
     writes.push_back({RoutingKey(job),

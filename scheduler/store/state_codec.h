@@ -1,5 +1,6 @@
 // State codec: the scheduler core's durable state as rows of a Store, and back.
 //
+//   "revisions"     how much was decided: changes with every other row
 //   "nodes"         daemons, task slots, desired states, the counters
 //   "job/<id>"      the job's plan and where it stands
 //   "routing/<id>"  its routing table, once it has one
@@ -26,6 +27,9 @@ namespace capstan::scheduler {
 // next one.
 std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& changes,
                                       const Moment& moment);
+// Of these, the rows of jobs.
+std::vector<StoreWrite> EncodeJobs(const SchedulerCore& core, const Changes& changes,
+                                   const Moment& moment);
 
 // The core that wrote `rows`, with the leases of all that lived renewed. No rows: a new one.
 // `actions`: what follows from that; to be performed as those of any step.

@@ -304,8 +304,8 @@ TEST_CASE("State codec: a damaged row is named", "[scheduler][store]") {
   REQUIRE_OK(desk.core->SubmitJob(Plan("job-1"), desk.now, desk.actions));
   desk.Write();
   StoreRows rows = desk.store.Load().value();
-  REQUIRE(rows.size() == 3);
-  const std::string key = GENERATE("nodes", "job/job-1", "routing/job-1");
+  REQUIRE(rows.size() == 4);
+  const std::string key = GENERATE("revisions", "nodes", "job/job-1", "routing/job-1");
   Actions actions;
   SECTION("cut short") {
     rows.at(key).resize(rows.at(key).size() / 2);

@@ -104,6 +104,8 @@ class Checker {
     static_cast<void>(job), static_cast<void>(membership);
   }
   virtual void SchedulerRestarted() {}
+  virtual void StoreCopied() {}   // That of the scheduler.
+  virtual void StorePutBack() {}  // The next scheduler goes on from the copy.
   virtual void SchedulerCutOff(bool cut) { static_cast<void>(cut); }  // From everybody, by a fault.
   virtual void ModelIsWhole() {}  // A task has written it; it is moved to its place.
 

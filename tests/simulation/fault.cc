@@ -55,6 +55,7 @@ absl::string_view FaultName(Fault fault) {
       "job stopped",
       "transaction of the scheduler's store failed",
       "failed transaction that was durable all the same",
+      "scheduler's store put back from a copy",
       "checkpoint disk full, or failing a write, read or sync",
       "bit of a stored checkpoint flipped",
       "checkpoint disk's power cut",

@@ -64,6 +64,7 @@ enum class Fault : uint8_t {
   kJobStopped,
   kStoreFailed,
   kStoreFailedAndWritten,
+  kStorePutBack,
   kCheckpointDiskFault,
   kCheckpointBitFlip,
   kCheckpointPowerCut,

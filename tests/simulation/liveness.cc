@@ -45,10 +45,10 @@ void Liveness::Happened(const scheduler::Event& event) {
     joined_[joined->node] = world_->loop.Now();
   }
   if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
-    checkpointed_ = checkpointed_ || saved->why.empty();
+    known_.checkpointed = known_.checkpointed || saved->why.empty();
   }
   if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
-    trained_ = trained_ || phase->phase == scheduler::JobPhase::kTraining;
+    known_.trained = known_.trained || phase->phase == scheduler::JobPhase::kTraining;
   }
   // Nobody stands still for as long: pauses are short, and what takes long tells how it gets on.
   if (const auto* died = std::get_if<scheduler::TaskDied>(&event);
@@ -62,10 +62,10 @@ void Liveness::Happened(const scheduler::Event& event) {
     Fail(absl::StrCat("liveness: task ", died->task.rank.value(), "/",
                       died->task.incarnation.value(), " gave up: ", died->failure.message));
   }
-  if (whole_ && std::holds_alternative<scheduler::WentBack>(event)) {
+  if (known_.whole && std::holds_alternative<scheduler::WentBack>(event)) {
     Fail("liveness: the job goes back, and its model is whole");
   }
-  if (std::holds_alternative<scheduler::JobEnded>(event)) ended_ = true;
+  if (std::holds_alternative<scheduler::JobEnded>(event)) known_.ended = true;
 }
 
 // What the scheduler believes is not the truth: a process that lives, and that nothing has kept
@@ -94,24 +94,24 @@ void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,
 }
 
 void Liveness::RoutingSent(const scheduler::Routing& routing) {
-  if (routing.generation <= routing_.generation) return;
-  routing_ = routing;
+  if (routing.generation <= known_.routing.generation) return;
+  known_.routing = routing;
   for (const NodeId& server : HoldersOf(routing)) held_.try_emplace(server, world_->loop.Now());
 }
 
 bool Liveness::LostShard() const {
   const auto is_dead = [this](int server) {
-    const scheduler::ServerRef& ref = routing_.servers[static_cast<size_t>(server)];
+    const scheduler::ServerRef& ref = known_.routing.servers[static_cast<size_t>(server)];
     return dead_.contains({ref.node, ref.incarnation}) || failed_.contains(ref.node);
   };
-  return std::any_of(
-      routing_.shards.begin(), routing_.shards.end(), [&](const scheduler::ShardRoute& shard) {
-        return is_dead(shard.server) && std::all_of(shard.replicas.begin(), shard.replicas.end(),
-                                                    [&](const scheduler::ReplicaRef& replica) {
-                                                      return !replica.in_sync ||
-                                                             is_dead(replica.server);
-                                                    });
-      });
+  const std::vector<scheduler::ShardRoute>& shards = known_.routing.shards;
+  return std::any_of(shards.begin(), shards.end(), [&](const scheduler::ShardRoute& shard) {
+    return is_dead(shard.server) && std::all_of(shard.replicas.begin(), shard.replicas.end(),
+                                                [&](const scheduler::ReplicaRef& replica) {
+                                                  return !replica.in_sync ||
+                                                         is_dead(replica.server);
+                                                });
+  });
 }
 
 bool Liveness::DiskSuffered() const {
@@ -122,16 +122,22 @@ bool Liveness::DiskSuffered() const {
 }
 
 bool Liveness::MayFail(const scheduler::Failure& failure) const {
-  if (whole_) return false;
+  if (known_.whole) return false;
   const JobOptions& job = job_->options;
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
       if (!LostShard()) return false;
       if (failed_.size() >= static_cast<size_t>(world_->options.servers)) return true;  // All.
-      return trained_ && !checkpointed_ && (!job.log || DiskSuffered());
+      return known_.trained && !known_.checkpointed && (!job.log || DiskSuffered());
     default:
       return false;
   }
+}
+
+bool Liveness::EndedForOlderStore(const std::optional<scheduler::JobView>& job) const {
+  return job.has_value() && job->state == scheduler::JobState::kFailed &&
+         world_->faults[Fault::kStorePutBack] > 0 &&
+         absl::StrContains(job->failure.message, "store is an older copy of itself");
 }
 
 void Liveness::CheckEnd(const std::optional<scheduler::JobView>& job) {

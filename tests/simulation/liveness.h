@@ -10,6 +10,8 @@
 // when the last of them has ended, at the earliest when the world has healed.
 // A process that lives is not declared dead while nothing keeps it from being heard, nor by a
 // scheduler that is cut off from everybody.
+// A job whose scheduler goes on from an older copy of its store may end for that, by name; else it
+// is judged like any other.
 // No task gives up what it waits for, or a call, and none may be taken for hung because its work
 // takes long. Once a task has written the model nothing ends the job or takes it back.
 // Thread safety: thread-compatible.
@@ -37,10 +39,14 @@ class Liveness final : public Checker {
   void RoutingSent(const scheduler::Routing& routing) override;
   void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
-  void ModelIsWhole() override { whole_ = true; }
+  void ModelIsWhole() override { known_.whole = true; }
   void SchedulerCutOff(bool cut) override;
+  void StoreCopied() override { copied_ = known_; }
+  void StorePutBack() override { known_ = copied_; }  // What was decided since never was.
 
-  bool ended() const { return ended_; }  // The job has, as the scheduler has told.
+  bool ended() const { return known_.ended; }
+  // By the message that names the older store that the scheduler goes on from.
+  bool EndedForOlderStore(const std::optional<scheduler::JobView>& job) const;
   // The time is over. `job`: as the scheduler sees it.
   void CheckEnd(const std::optional<scheduler::JobView>& job);
 
@@ -66,12 +72,16 @@ class Liveness final : public Checker {
   absl::btree_map<NodeId, Instant> joined_;  // Last, in virtual time.
   absl::btree_set<NodeId> failed_;           // To the job, as its disk is.
   absl::btree_map<NodeId, Instant> held_;    // Since when a server has had copies of the job.
-  scheduler::Routing routing_;               // The newest that was sent.
-  bool trained_ = false;                     // Has begun to.
-  bool checkpointed_ = false;                // One is complete.
-  bool whole_ = false;                       // The model is.
+  struct Known {
+    scheduler::Routing routing;  // The newest that was sent.
+    bool trained = false;        // Has begun to.
+    bool checkpointed = false;   // One is complete.
+    bool whole = false;          // The model is.
+    bool ended = false;          // The job has, as the scheduler has told.
+  };
+  Known known_;
+  Known copied_;  // As it was with the copy of the scheduler's store.
   bool exported_ = false;
-  bool ended_ = false;
 };
 
 }  // namespace capstan::sim

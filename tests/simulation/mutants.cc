@@ -133,6 +133,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a moment is taken before every server has fenced a task that died"},
       {PlantedBug::kTrustEveryLink, "trust-every-link", "liveness",
        "a job waits for a link that is dead, and both of whose ends live"},
+      {PlantedBug::kBelieveOlderStore, "believe-older-store", "exactly once",
+       "a scheduler does not notice that its store is an older copy of itself"},
   };
 }
 

@@ -49,6 +49,8 @@ class Nemesis {
   void StartStores();
   void HealStores();
   void BreakStore();
+  void CopyStore() { cluster_->scheduler().CopyStore(); }
+  void PutBackStore();
   void FlipCheckpointBit();
   void CutCheckpointPowerSoon();
   void CrashCheckpointDisk();

@@ -26,6 +26,10 @@ void Nemesis::StartStores() {
                                    .bit_flip_on_read = rate / 10};
   world_->shared_disk.SetRates(world_->checkpoint_disk_rates);
   Every(chaos.break_store, &Nemesis::BreakStore);
+  if (chaos.put_back_store != absl::InfiniteDuration()) {
+    Once(chaos.put_back_store - chaos.copy_age, &Nemesis::CopyStore);
+    Once(chaos.put_back_store, &Nemesis::PutBackStore);
+  }
   Every(chaos.flip_checkpoint_bit, &Nemesis::FlipCheckpointBit);
   Every(chaos.cut_checkpoint_power, &Nemesis::CutCheckpointPowerSoon);
   world_->on_checkpoint_cut = [this] { CrashCheckpointDisk(); };
@@ -51,6 +55,18 @@ void Nemesis::BreakStore() {
   cluster_->scheduler().BreakStore();
   world_->TroubleFor(time);
   world_->loop.After(time, [this] { cluster_->scheduler().MendStore(); });
+}
+
+void Nemesis::PutBackStore() {
+  SimScheduler& scheduler = cluster_->scheduler();
+  scheduler.process().Kill();
+  if (scheduler.PutBackStore()) {
+    ++world_->faults[Fault::kStorePutBack];
+    Story(absl::StrCat("kills the scheduler and puts its store back by ",
+                       absl::FormatDuration(world_->options.chaos.copy_age)));
+  }
+  world_->TroubleFor(world_->options.chaos.down_max);
+  RestartLater(&scheduler.process(), [&scheduler] { scheduler.Start(); });
 }
 
 // ---------------------------------------------------------------- the disk of checkpoints
@@ -97,6 +113,7 @@ void Nemesis::CrashCheckpointDisk() {
   ++world_->faults[Fault::kCheckpointPowerCut];
   Story("cuts the power of the checkpoint disk");
   world_->shared_disk.Crash(static_cast<SimDisk::Unsynced>(stores_prng_.Between(0, 4)));
+  if (world_->faults[Fault::kStorePutBack] > 0) return;  // The scheduler knows others.
   for (const auto& job : world_->jobs) {
     for (const std::string& folder : cluster_->scheduler().CompleteCheckpoints(job->id())) {
       const absl::Status verified = VerifyCheckpoint(world_->shared_disk, folder).status();

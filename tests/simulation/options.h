@@ -69,6 +69,9 @@ struct ChaosOptions {
   // The scheduler's store, until the world heals or some seconds have passed: no transaction of it
   // is written, so that the process ends each time.
   absl::Duration break_store = absl::InfiniteDuration();
+  // Once after this time the scheduler goes on from a copy of its store that is so old.
+  absl::Duration put_back_store = absl::InfiniteDuration();
+  absl::Duration copy_age;
   // The disk where checkpoints lie. Stored bits change only where an older checkpoint is whole.
   double checkpoint_fault = 0;  // Probability that an operation fails.
   absl::Duration flip_checkpoint_bit = absl::InfiniteDuration();

@@ -14,11 +14,18 @@ constexpr uint64_t kMovingStream = 43;
 constexpr uint64_t kStrandingStream = 44;
 constexpr uint64_t kFenceStream = 45;
 constexpr uint64_t kSegmentsStream = 48;
+constexpr uint64_t kPutBackStream = 50;
 constexpr double kAimed = 0.06;  // Share of the worlds that an aimed fault takes over.
 
 void DrawStore(Prng prng, ChaosOptions& chaos) {
   const absl::Duration interval = prng.Between(absl::Seconds(3), absl::Seconds(15));
   if (prng.Chance(0.1)) chaos.break_store = interval;
+}
+
+void DrawPutBack(Prng prng, ChaosOptions& chaos) {
+  if (!prng.Chance(0.05)) return;
+  chaos.put_back_store = prng.Between(absl::Seconds(2), absl::Seconds(20));
+  chaos.copy_age = prng.Between(absl::Milliseconds(100), chaos.put_back_store);
 }
 
 void DrawCheckpointDisk(Prng prng, Options& options) {
@@ -85,6 +92,7 @@ void DrawStores(Options& options) {
   DrawFence(prng.Fork(kFenceStream), options);
   DrawSmallSegments(prng.Fork(kSegmentsStream), options);
   DrawStore(prng.Fork(kStoreStream), options.chaos);
+  DrawPutBack(prng.Fork(kPutBackStream), options.chaos);
   DrawCheckpointDisk(prng.Fork(kCheckpointDiskStream), options);
 }
 
@@ -95,6 +103,8 @@ std::string DescribeStores(const ChaosOptions& chaos) {
     absl::StrAppend(&text, " ", what, " ", absl::FormatDuration(interval));
   };
   add("break the store", chaos.break_store);
+  add("put the store back once, after", chaos.put_back_store);
+  if (chaos.copy_age > absl::ZeroDuration()) add("by", chaos.copy_age);
   add("flip a checkpoint's bit", chaos.flip_checkpoint_bit);
   add("cut the checkpoint disk's power", chaos.cut_checkpoint_power);
   add("die behind a fence", chaos.die_behind_fence);

@@ -5,7 +5,7 @@
 namespace capstan::sim {
 
 void Ownership::RoutingSent(const scheduler::Routing& routing) {
-  const auto [known, added] = routings_.try_emplace(routing.generation, routing);
+  const auto [known, added] = known_.routings.try_emplace(routing.generation, routing);
   if (!added) {
     if (!(known->second == routing)) {
       Fail(
@@ -14,7 +14,7 @@ void Ownership::RoutingSent(const scheduler::Routing& routing) {
     return;
   }
   for (const scheduler::ShardRoute& route : routing.shards) {
-    Shard& shard = shards_[route.key];
+    Shard& shard = known_.shards[route.key];
     const scheduler::ServerRef& server = routing.servers[static_cast<size_t>(route.server)];
     const Owner owner{server.node, server.incarnation};
     const auto [before, first] = shard.owners.try_emplace(route.term, owner);
@@ -33,7 +33,7 @@ void Ownership::PushAnswered(const std::string& server, const v1::PushRequest& r
   for (int i = 0; i < response.shards_size(); ++i) {
     if (response.shards(i).outcome() != v1::ShardPushResult::RECORDED) continue;
     const ShardKey key{TableId(request.shards(i).table()), ShardId(request.shards(i).shard())};
-    Shard& shard = shards_[key];
+    Shard& shard = known_.shards[key];
     const auto term = shard.terms.find(generation);
     if (term == shard.terms.end()) {
       Fail(absl::StrCat("ownership: ", server, " took a push by routing generation ",

@@ -19,6 +19,8 @@ class Ownership final : public Checker {
   void RoutingSent(const scheduler::Routing& routing) override;
   void PushAnswered(const std::string& server, const v1::PushRequest& request,
                     const v1::PushResponse& response) override;
+  void StoreCopied() override { copied_ = known_; }
+  void StorePutBack() override { known_ = copied_; }
 
  private:
   struct Owner {
@@ -31,8 +33,13 @@ class Ownership final : public Checker {
     absl::btree_map<Generation, Term> terms;
   };
 
-  absl::btree_map<Generation, scheduler::Routing> routings_;
-  absl::btree_map<ShardKey, Shard> shards_;
+  struct Known {
+    absl::btree_map<Generation, scheduler::Routing> routings;
+    absl::btree_map<ShardKey, Shard> shards;
+  };
+
+  Known known_;
+  Known copied_;  // As it was with the copy of the scheduler's store.
 };
 
 }  // namespace capstan::sim

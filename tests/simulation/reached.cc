@@ -53,6 +53,8 @@ absl::string_view ReachedName(Reached reached) {
       "a scheduler went on from its store",
       "a scheduler died with a step not yet durable",
       "a job failed for a lost server",
+      "a job failed for a store that was put back",
+      "a job succeeded though the store was put back",
       "a job was stopped",
       "a job succeeded",
       "a job began to train while another one trained on one of its servers",

@@ -63,6 +63,8 @@ enum class Reached : uint8_t {
   kSchedulerRestored,
   kSchedulerKilledInCommit,
   kJobFailedServerLost,
+  kJobFailedOlderStore,
+  kJobOutlivedOlderStore,
   kJobStopped,
   kJobSucceeded,
   kJobsOnOneServer,

@@ -86,6 +86,12 @@ bool Broken(World& world) {
   return !world.failure.empty();
 }
 
+// Whether a promise is. Where the scheduler goes on from an older copy of its store only the jobs'
+// ends tell what counts.
+bool BrokenForSure(World& world) {
+  return world.faults[Fault::kStorePutBack] == 0 && Broken(world);
+}
+
 // Runs the world until all jobs have ended, a promise is broken, or the time is over.
 void Run(World& world, Nemesis& nemesis, const std::vector<Judged>& all) {
   const auto ended = [&] {
@@ -93,7 +99,7 @@ void Run(World& world, Nemesis& nemesis, const std::vector<Judged>& all) {
                        [](const Judged& judged) { return judged.liveness->ended(); });
   };
   const Instant heal = world.loop.Now() + world.options.chaos_time;
-  world.loop.RunUntil(heal, [&] { return Broken(world) || ended(); });
+  world.loop.RunUntil(heal, [&] { return BrokenForSure(world) || ended(); });
   if (!world.failure.empty() || ended()) return;
   nemesis.Heal();
   Instant begin = heal;
@@ -101,7 +107,7 @@ void Run(World& world, Nemesis& nemesis, const std::vector<Judged>& all) {
     const Liveness& liveness = *judged.liveness;
     if (liveness.ended()) continue;
     world.loop.RunUntil(begin + world.options.JobTime(judged.job->options),
-                        [&] { return Broken(world) || liveness.ended(); });
+                        [&] { return BrokenForSure(world) || liveness.ended(); });
     if (!world.failure.empty() || !liveness.ended()) return;
     begin = world.loop.Now();
   }
@@ -110,7 +116,15 @@ void Run(World& world, Nemesis& nemesis, const std::vector<Judged>& all) {
 // Judges the job's end.
 void CheckEnd(World& world, Cluster& cluster, const Judged& judged) {
   const std::optional<scheduler::JobView> job = cluster.scheduler().Job(judged.job->id());
+  if (judged.liveness->EndedForOlderStore(job)) {
+    ++world.reached[Reached::kJobFailedOlderStore];
+    judged.job->checkers.clear();  // What they have seen is of decisions that are lost.
+    return;
+  }
   const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;
+  if (succeeded && world.faults[Fault::kStorePutBack] > 0) {
+    ++world.reached[Reached::kJobOutlivedOlderStore];
+  }
   if (succeeded) ++world.reached[Reached::kJobSucceeded];
   if (job.has_value() && job->state == scheduler::JobState::kStopped) {
     ++world.reached[Reached::kJobStopped];

@@ -1,5 +1,6 @@
 #include "tests/simulation/sample_leases.h"
 
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -80,6 +81,18 @@ void SampleLeases::Happened(const scheduler::Event& event) {
   history_.Happened(event, known_);
   if (const auto* died = std::get_if<scheduler::TaskDied>(&event)) dead_.insert(died->task);
   if (std::holds_alternative<scheduler::EpochDone>(event)) CloseEpoch();
+}
+
+// What was leased since the copy was made was never leased; what was leased by then, and trained
+// since, is trained all the same.
+void SampleLeases::StorePutBack() {
+  const Known before = std::exchange(known_, copied_);
+  if (before.epoch != known_.epoch) return;
+  for (size_t p = 0; p < known_.positions.size(); ++p) {
+    const Position& later = before.positions[p];
+    Position& position = known_.positions[p];
+    if (later.holder == position.holder && later.lease == position.lease) position = later;
+  }
 }
 
 void SampleLeases::CloseEpoch() {

@@ -30,6 +30,8 @@ class SampleLeases final : public Checker {
   void ReportTaken(const scheduler::TaskReport& report) override;
   void Happened(const scheduler::Event& event) override;
   void SchedulerRestarted() override { known_.reported.clear(); }
+  void StoreCopied() override { copied_ = known_; }
+  void StorePutBack() override;
 
  private:
   struct Position {
@@ -49,6 +51,7 @@ class SampleLeases final : public Checker {
     absl::btree_set<int64_t> reported;  // Positions reported as done.
   };
   Known known_;
+  Known copied_;  // As it was with the copy of the scheduler's store.
   History<Known> history_;
   absl::btree_set<Life> dead_;
 };

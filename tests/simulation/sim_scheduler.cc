@@ -19,6 +19,8 @@ namespace {
 
 constexpr absl::Duration kCommitMin = absl::Microseconds(100);  // Of a transaction of the store.
 constexpr absl::Duration kCommitMax = absl::Milliseconds(8);
+// A real scheduler's lives begin at the time in milliseconds, far from those of the one before.
+constexpr uint64_t kLivesApart = 100'000;
 constexpr uint64_t kStoreStream = 46;
 
 Moment MomentNow(const Process& process) {
@@ -50,6 +52,7 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
     : world_(world),
       process_("scheduler", &world->loop, clock),
       endpoint_(world->network.AddEndpoint(host, &process_)),
+      store_(std::make_unique<scheduler::MemoryStore>()),
       store_prng_(Prng(world->options.seed).Fork(kStoreStream)) {
   world_->scheduler = endpoint_;
   world_->network.SetHandler(endpoint_, [this](const Call& call) { Handle(call); });
@@ -78,9 +81,13 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
 void SimScheduler::Start() {
   const bool again = process_.life() > 0;
   process_.Start();
-  const scheduler::StoreRows rows = store_.Load().value();
+  const scheduler::StoreRows rows = store_->Load().value();
   scheduler::Actions actions;
-  auto core = scheduler::RestoreCore(rows, {}, MomentNow(process_), actions);
+  scheduler::SchedulerCore::Options options{.number = process_.life()};
+  if (world_->options.chaos.put_back_store != absl::InfiniteDuration()) {
+    options.first_incarnation = Incarnation(kLivesApart * process_.life());
+  }
+  auto core = scheduler::RestoreCore(rows, options, MomentNow(process_), actions);
   auto jobs = scheduler::DecodeAdmitted(rows);
   if (!core.ok() || !jobs.ok()) {
     world_->failure =

@@ -44,6 +44,9 @@ class SimScheduler {
   // From now on no transaction is written, until MendStore.
   void BreakStore() { store_is_broken_ = true; }
   void MendStore() { store_is_broken_ = false; }
+  void CopyStore();  // If all jobs are in it.
+  // The copy takes the place of the store. False: there is none. REQUIRES: the process is dead.
+  bool PutBackStore();
   // Their folders, by age. None while the process is dead, or does not know the job.
   std::vector<std::string> CompleteCheckpoints(const JobId& job) const;
 
@@ -86,8 +89,9 @@ class SimScheduler {
   World* const world_;
   Process process_;
   const SimNetwork::EndpointId endpoint_;
-  scheduler::MemoryStore store_;
+  std::unique_ptr<scheduler::MemoryStore> store_;
   bool store_is_broken_ = false;
+  scheduler::StoreRows copy_;  // Of the store. Empty: none.
   Prng store_prng_;
   absl::btree_set<std::string> incremental_;  // Complete checkpoints' folders.
 

@@ -1,6 +1,7 @@
 // What happens to the scheduler's store.
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_part.h"
+#include "scheduler/admitted_codec.h"
 #include "tests/simulation/sim_scheduler.h"
 
 namespace capstan::sim {
@@ -14,12 +15,12 @@ constexpr double kWrittenAllTheSame = 0.3;                  // Of transactions t
 // As the daemon: nothing is said of what could not be written, and the process ends.
 bool SimScheduler::WriteStore(const std::vector<scheduler::StoreWrite>& writes,
                               const std::vector<Step>& steps) {
-  if (!store_is_broken_ || writes.empty()) return store_.Write(writes).ok();
+  if (!store_is_broken_ || writes.empty()) return store_->Write(writes).ok();
   ++world_->faults[Fault::kStoreFailed];
   world_->trace.Story("scheduler: its store cannot be written, it ends");
   if (store_prng_.Chance(kWrittenAllTheSame)) {
     ++world_->faults[Fault::kStoreFailedAndWritten];
-    store_.Write(writes).IgnoreError();
+    store_->Write(writes).IgnoreError();
     // It is so, though nobody hears of it.
     for (const Step& step : steps) {
       for (const scheduler::Event& event : step.actions.events) TellCheckers(event);
@@ -31,6 +32,25 @@ bool SimScheduler::WriteStore(const std::vector<scheduler::StoreWrite>& writes,
     if (!process_.alive()) Start();
   });
   return false;
+}
+
+void SimScheduler::CopyStore() {
+  scheduler::StoreRows rows = store_->Load().value();
+  const auto jobs = scheduler::DecodeAdmitted(rows);
+  if (!jobs.ok() || jobs->size() < world_->jobs.size()) return;
+  copy_ = std::move(rows);
+  world_->Tell([](Checker& checker) { checker.StoreCopied(); });
+}
+
+bool SimScheduler::PutBackStore() {
+  if (copy_.empty()) return false;
+  store_ = std::make_unique<scheduler::MemoryStore>();
+  std::vector<scheduler::StoreWrite> rows;
+  for (const auto& [key, value] : copy_) rows.push_back({key, value});
+  store_->Write(rows).IgnoreError();
+  for (const auto& job : world_->jobs) job->routing = {};
+  world_->Tell([](Checker& checker) { checker.StorePutBack(); });
+  return true;
 }
 
 std::vector<std::string> SimScheduler::CompleteCheckpoints(const JobId& job) const {

@@ -151,6 +151,7 @@ class SimTask final : public worker::TaskPort {
 
   absl::Duration report_delay_ = kReportInterval;
   absl::Duration report_timeout_ = agent_timing::kFirstSyncTimeout;
+  v1::StoreRevision revision_seen_;
   Process::TimerId report_timer_ = 0;
   bool reporting_ = false;
   bool report_woken_ = false;

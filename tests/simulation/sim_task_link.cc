@@ -34,6 +34,7 @@ v1::SyncTaskRequest SimTask::MakeReport() {
   *request.mutable_progress() = worker::ProgressToProto(board_);
   request.set_idle(prepared_ && board_.Idle());
   request.set_preparing(!prepared_);
+  if (revision_seen_.scheduler() != 0) *request.mutable_revision_seen() = revision_seen_;
   if (!activity_.what().empty()) *request.mutable_activity() = activity_;
   if (const worker::SessionWait wait = session_.CurrentWait(process_->Now()); wait.waiting) {
     *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
@@ -77,6 +78,7 @@ void SimTask::OnReported(const v1::SyncTaskRequest& request, absl::Duration took
   v1::SyncTaskResponse response;
   if (!status.ok() || !response.ParseFromString(answer)) return;
   report_timeout_ = agent_timing::SyncTimeout(response);
+  revision_seen_ = response.revision();
   if (response.has_routing()) TakeRouting(response.routing());
   if (!response.has_assignment()) return;
   const auto assignment = worker::AssignmentFromProto(response.assignment());

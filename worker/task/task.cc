@@ -326,6 +326,7 @@ v1::SyncTaskRequest Task::Report() {
   *request.mutable_progress() = ProgressToProto(board_);
   request.set_idle(prepared_ && board_.Idle());
   request.set_preparing(!prepared_);
+  if (revision_seen_.scheduler() != 0) *request.mutable_revision_seen() = revision_seen_;
   if (failure_.has_value()) *request.mutable_failure() = *failure_;
   return request;
 }
@@ -341,6 +342,7 @@ void Task::Receive(const v1::SyncTaskResponse& response) {
     }
   }
   absl::MutexLock lock(&mutex_);
+  revision_seen_ = response.revision();
   if (!response.has_assignment()) return;
   const absl::StatusOr<Assignment> assignment = AssignmentFromProto(response.assignment());
   if (!assignment.ok()) {

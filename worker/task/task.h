@@ -109,6 +109,7 @@ class Task final : private TaskPort {
   bool fenced_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::Failure> failure_ ABSL_GUARDED_BY(mutex_);
   v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);  // The scheduler's last.
+  v1::StoreRevision revision_seen_ ABSL_GUARDED_BY(mutex_);
 
   SchedulerLink link_;  // Declared last: its thread dies first.
 };

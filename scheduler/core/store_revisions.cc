@@ -1,0 +1,24 @@
+#include "scheduler/core/store_revisions.h"
+
+#include <algorithm>
+
+#include "common/planted/planted_bug.h"
+
+namespace capstan::scheduler {
+
+void StoreRevisions::Begin() {
+  if (!latest_.empty() && latest_.back().scheduler == own_) return;
+  if (latest_.size() == kSchedulersMax) latest_.erase(latest_.begin());
+  latest_.push_back({.scheduler = own_});
+}
+
+bool StoreRevisions::Has(const StoreRevision& seen) const {
+  // Of a scheduler that has written nothing the store knows nothing.
+  if (seen.scheduler == 0 || seen.count == 0) return true;
+  if (Planted(PlantedBug::kBelieveOlderStore)) return true;
+  return std::any_of(latest_.begin(), latest_.end(), [&seen](const StoreRevision& latest) {
+    return latest.scheduler == seen.scheduler && latest.count >= seen.count;
+  });
+}
+
+}  // namespace capstan::scheduler

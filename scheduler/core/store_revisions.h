@@ -1,0 +1,59 @@
+// StoreRevisions: how much this scheduler and those before it have written to the store, so that a
+// store that was put back from a backup is noticed: whoever has heard of a revision that is not in
+// it has seen decisions that are lost.
+//
+//                       Advance(): a step is written          copied here
+//   scheduler 7 --- 7:1 --- 7:2 --- 7:3 ------------------------- 7:4 --- 7:5 (killed)
+//                                     \ put back
+//                                      scheduler 9 --- 9:1 ...  Has(7:3), not Has(7:4)
+//
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_CORE_STORE_REVISIONS_H_
+#define CAPSTAN_SCHEDULER_CORE_STORE_REVISIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace capstan::scheduler {
+
+// As proto/scheduler.proto, StoreRevision. scheduler 0: none was heard of.
+struct StoreRevision {
+  uint64_t scheduler = 0;
+  uint64_t count = 0;
+
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(scheduler, count);
+  }
+  friend bool operator==(const StoreRevision&, const StoreRevision&) = default;
+};
+
+class StoreRevisions {
+ public:
+  // So many schedulers are remembered; what was heard of one before counts as lost.
+  static constexpr size_t kSchedulersMax = 100;
+
+  // `scheduler`: of this process, of no other one, and not 0.
+  explicit StoreRevisions(uint64_t scheduler) : own_(scheduler) { Begin(); }
+
+  // After loading what an earlier scheduler has left.
+  void Begin();
+  void Advance() { ++latest_.back().count; }
+  const StoreRevision& current() const { return latest_.back(); }
+  bool Has(const StoreRevision& seen) const;
+
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(latest_);
+  }
+
+ private:
+  uint64_t own_;
+  std::vector<StoreRevision> latest_;  // Of each scheduler the last, by age; own_'s is at the end.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_STORE_REVISIONS_H_
