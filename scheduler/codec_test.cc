@@ -345,20 +345,6 @@ TEST_CASE("Codec: a task's assignment, with the tables the first time", "[schedu
   CheckIs(nothing, "revision {}");
 }
 
-TEST_CASE("Codec: every failure's reason survives the way there and back", "[scheduler]") {
-  for (int reason = v1::Failure::Reason_MIN; reason <= v1::Failure::Reason_MAX; ++reason) {
-    v1::Failure failure;
-    failure.set_reason(static_cast<v1::Failure::Reason>(reason));
-    failure.set_message("m");
-    v1::Failure back;
-    EncodeFailure(DecodeFailure(failure), back);
-    CHECK(google::protobuf::util::MessageDifferencer::Equals(failure, back));
-  }
-  v1::Failure unknown;
-  unknown.set_reason(static_cast<v1::Failure::Reason>(99));
-  CHECK(DecodeFailure(unknown).reason == FailureReason::kInternal);
-}
-
 Instant At(int seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
 
 JobView SmallView() {

@@ -8,6 +8,7 @@
 #include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/shared_codec.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -77,6 +78,20 @@ TEST_CASE("Task codec: sums of a lease's outputs, and sums that cannot be", "[sc
   outputs.set_hits(8);
   CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument,
                "lease 6: outputs: values: 9");
+}
+
+TEST_CASE("Task codec: every failure's reason survives the way there and back", "[scheduler]") {
+  for (int reason = v1::Failure::Reason_MIN; reason <= v1::Failure::Reason_MAX; ++reason) {
+    v1::Failure failure;
+    failure.set_reason(static_cast<v1::Failure::Reason>(reason));
+    failure.set_message("m");
+    v1::Failure back;
+    EncodeFailure(DecodeFailure(failure), back);
+    CHECK(back.SerializeAsString() == failure.SerializeAsString());
+  }
+  v1::Failure unknown;
+  unknown.set_reason(static_cast<v1::Failure::Reason>(99));
+  CHECK(DecodeFailure(unknown).reason == FailureReason::kInternal);
 }
 
 }  // namespace

@@ -133,8 +133,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a moment is taken before every server has fenced a task that died"},
       {PlantedBug::kTrustEveryLink, "trust-every-link", "liveness",
        "a job waits for a link that is dead, and both of whose ends live"},
-      {PlantedBug::kBelieveOlderStore, "believe-older-store", "exactly once",
-       "a scheduler does not notice that its store is an older copy of itself"},
+      {PlantedBug::kBelieveOlderStore, "believe-older-store", "ownership",
+       "a scheduler does not notice that its store is an older copy of itself", 60},
   };
 }
 
@@ -191,7 +191,7 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kReadWithoutLease, "read-without-lease", "versions",
        "a primary that was cut off goes on answering reads"},
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
-       "the log calls durable what was never synced", 12000},
+       "the log calls durable what was never synced", 3800},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
        "a push is acknowledged before the log has it", 245},
       {PlantedBug::kReleaseGroupEarly, "release-group-early", "exactly once",
@@ -199,7 +199,7 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kRemoveLiveSegment, "remove-live-segment", "liveness",
        "cleaning removes a segment of the log that is still needed"},
       {PlantedBug::kIgnoreChecksum, "ignore-checksum", "exactly once",
-       "the log believes bytes that have changed", 290},
+       "the log believes bytes that have changed", 1510},
       {PlantedBug::kTakeTearForDamage, "take-tear-for-damage", "liveness",
        "a log whose unsynced end was torn out of order is refused as a whole"},
       {PlantedBug::kFailJobForBadDisk, "fail-job-for-bad-disk", "liveness",
