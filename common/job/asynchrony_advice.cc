@@ -69,10 +69,11 @@ std::optional<std::string> AdviseOnCosine(const v1::JobSpec& spec, int64_t sampl
   if (!spec.optimizer().schedule().has_cosine()) return std::nullopt;
   const int64_t steps = spec.optimizer().schedule().cosine().steps();
   const int64_t pushes = PushesOf(spec, samples);
-  if (steps > pushes / 2) return std::nullopt;
+  // Two workers of BSP make a half, and more where the last iteration of each epoch is not full.
+  if (4 * steps > 3 * pushes) return std::nullopt;
   constexpr const char* kField = "optimizer.schedule.cosine.steps";
-  return absl::StrCat(kField, ": ", steps, " updates are over before half of the job's ", pushes,
-                      " pushes, each of which is an update in ", ModeOf(spec),
+  return absl::StrCat(kField, ": ", steps, " updates are over before three quarters of the job's ",
+                      pushes, " pushes, each of which is an update in ", ModeOf(spec),
                       " (in bsp those of all workers are one); use ", pushes, " (--set ", kField,
                       "=", pushes, ")");
 }

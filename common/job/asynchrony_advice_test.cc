@@ -79,16 +79,28 @@ TEST_CASE("AdviseOnAsynchrony: is silent where no gradient is late, or no moment
 
 TEST_CASE("AdviseOnAsynchrony: a cosine of a BSP job's length is to be that of the pushes",
           "[job]") {
-  CHECK(Advice("sgd {} schedule { cosine { steps: 12 } }", "asp {}", 4) ==
-        "optimizer.schedule.cosine.steps: 12 updates are over before half of the job's 48 pushes, "
-        "each of which is an update in asp (in bsp those of all workers are one); use 48 "
-        "(--set optimizer.schedule.cosine.steps=48)");
-  CHECK(Advice("adam {} schedule { cosine { steps: 24 } }", "ssp {}", 2).has_value());
-  CHECK_FALSE(Advice("adam {} schedule { cosine { steps: 25 } }", "ssp {}", 2).has_value());
+  CHECK(
+      Advice("sgd {} schedule { cosine { steps: 12 } }", "asp {}", 4) ==
+      "optimizer.schedule.cosine.steps: 12 updates are over before three quarters of the job's 48 "
+      "pushes, each of which is an update in asp (in bsp those of all workers are one); use 48 "
+      "(--set optimizer.schedule.cosine.steps=48)");
+  CHECK(Advice("adam {} schedule { cosine { steps: 36 } }", "ssp {}", 2).has_value());
+  CHECK_FALSE(Advice("adam {} schedule { cosine { steps: 37 } }", "ssp {}", 2).has_value());
   CHECK_FALSE(Advice("sgd {} schedule { cosine { steps: 12 } }", "asp {}", 1).has_value());
   CHECK_FALSE(Advice("sgd {} schedule { cosine { steps: 12 } }", "bsp {}", 4).has_value());
   CHECK_FALSE(Advice("sgd {} schedule { step { every: 1 factor: 0.1 } }", "asp {}", 4).has_value());
-  CHECK_FALSE(Advice("sgd {} schedule { cosine { steps: 12 } }", "asp {}", 4, 20).has_value());
+  CHECK_FALSE(Advice("sgd {} schedule { cosine { steps: 12 } }", "asp {}", 4, 15).has_value());
+}
+
+TEST_CASE("AdviseOnAsynchrony: a cosine of BSP is noticed if its last iterations are not full",
+          "[job]") {
+  // 3 epochs of 3 batches: 6 iterations of two workers, of which 3 have one batch.
+  v1::JobSpec spec;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(
+      "optimizer { sgd {} learning_rate: 0.1 schedule { cosine { steps: 6 } } }"
+      "training { epochs: 3 batch_size: 64 } consistency { asp {} } resources { workers: 2 }",
+      &spec));
+  CHECK(AdviseOnAsynchrony(spec, 192).size() == 1);
 }
 
 TEST_CASE("AdviseOnAsynchrony: both numbers are named", "[job]") {
