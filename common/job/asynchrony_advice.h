@@ -29,7 +29,8 @@ namespace capstan {
 
 // Sentences for the job's owner, each with the number to use. None if the job is BSP or has one
 // worker. Otherwise one if its optimizer is `momentum` or `nesterov` with too high a momentum, and
-// one if its cosine ends before three quarters of the job's pushes. `samples`: of its training data.
+// one if its cosine ends before three quarters of the job's pushes.
+//   samples  of its training data
 // REQUIRES: ValidateJob finds nothing in `spec`; samples >= 1.
 std::vector<std::string> AdviseOnAsynchrony(const v1::JobSpec& spec, int64_t samples);
 
