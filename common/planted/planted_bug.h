@@ -44,6 +44,7 @@ enum class PlantedBug : uint8_t {
   kExpireWhileIsolated,
   kTrustEveryLink,
   kBelieveOlderStore,
+  kLetGoUnheard,
   kTakeMomentUnfenced,
   // The server.
   kSkipDuplicateFilter,

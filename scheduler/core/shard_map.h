@@ -3,9 +3,11 @@
 // Facts come in; Settle draws their consequences and makes at most one new routing generation.
 //
 //   replica:  placed, being filled --FILLED--> in sync --the primary is dead--> primary (new term)
-//                    \--UNREACHABLE, its server died or is drained: it leaves the table
+//                    \--UNREACHABLE, its server died or is drained: it leaves the table; in sync
+//                       only once the primary has shown that it lives
 //   primary:  serving --its server is drained, or has too many--> a replica elsewhere is filled,
-//             and becomes primary by a new generation; the old one leaves
+//             and becomes primary by a new generation; the old one is its replica in sync until
+//             the new one is known to go by that generation, and then leaves
 //             serving --its server has too many, none could take a copy more--> a replica in sync
 //             becomes primary, and the old one its replica in sync
 //             serving --its server died--> waits until the dead one answers no reads any more -->
@@ -156,9 +158,12 @@ class ShardMap {
     ServerRef server;
     bool in_sync = false;
     Generation placed;  // The table that listed it first.
+    // In sync, and to leave the table: once the primary goes by that table, so that it is known to
+    // live. 0: it stays.
+    Generation leaves;
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(server, in_sync, placed);
+      archive(server, in_sync, placed, leaves);
     }
   };
   struct Shard {
@@ -199,6 +204,7 @@ class ShardMap {
   Shard* Find(const ShardKey& key);
   static Copy* FindReplica(Shard& shard, const NodeId& node);  // Null: none there.
   static bool HasCopy(const Shard& shard, const NodeId& node);
+  static bool HasLeaving(const Shard& shard);  // A copy that is about to leave.
   enum class Count { kAll, kInSync };
   int GoodReplicas(const Shard& shard, Count count) const;  // On good servers.
   int Wanted(const Shard& shard) const;    // Replicas on good servers, one more while it moves.
@@ -210,7 +216,9 @@ class ShardMap {
   NodeId BestReplica(const Shard& shard) const;  // In sync and alive; empty: none.
   void Promote(Shard& shard, const NodeId& node);
   void DropReplica(Shard& shard, const NodeId& node);
+  void LetGo(Shard& shard, Copy& copy);  // Drops it, if it may go already.
   void HandOver(Shard& shard);
+  void MovePrimary(Shard& shard, const NodeId& to);  // As SwapPrimary; the former one leaves then.
   void Trim(Shard& shard);
   void PlanMoves(Instant now);
   // Null: none.

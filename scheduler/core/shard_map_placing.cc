@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "common/planted/planted_bug.h"
 #include "scheduler/core/shard_map.h"
 
 namespace capstan::scheduler {
@@ -84,36 +85,59 @@ void ShardMap::HandOver(Shard& shard) {
   const int in_sync = GoodReplicas(shard, Count::kInSync);
   if (IsDraining(shard.primary.node)) {
     const int needed = std::min(options_.replicas + 1, Possible(shard));
-    if (in_sync >= std::max(needed, 1)) Promote(shard, BestReplica(shard));
+    if (in_sync >= std::max(needed, 1)) MovePrimary(shard, BestReplica(shard));
     return;
   }
   if (Possible(shard) <= options_.replicas) shard.move_to.clear();
   if (shard.move_to.empty()) return;
   const Copy* target = FindReplica(shard, shard.move_to);
   const bool filled = target != nullptr && target->in_sync;
-  if (filled && in_sync > options_.replicas) Promote(shard, NodeId(shard.move_to));
+  if (filled && in_sync > options_.replicas) MovePrimary(shard, NodeId(shard.move_to));
+}
+
+void ShardMap::MovePrimary(Shard& shard, const NodeId& to) {
+  const NodeId from = shard.primary.node;
+  SwapPrimary(shard, to);
+  FindReplica(shard, from)->leaves = Next();
 }
 
 // Drops replicas on drained servers once others are filled, and those that are too many.
 void ShardMap::Trim(Shard& shard) {
   const int needed = std::min(Wanted(shard), Possible(shard));
   const bool enough = GoodReplicas(shard, Count::kInSync) >= needed;
-  std::vector<NodeId> drained;
+  std::vector<NodeId> go;
   for (const Copy& copy : shard.replicas) {
-    if (!IsGood(copy.server.node) && (enough || !copy.in_sync)) drained.push_back(copy.server.node);
+    if (!IsGood(copy.server.node) && (enough || !copy.in_sync)) go.push_back(copy.server.node);
   }
-  for (const NodeId& node : drained) DropReplica(shard, node);
-  while (GoodReplicas(shard, Count::kAll) > Wanted(shard)) {
-    const Copy* worst = nullptr;
-    const auto rank = [this](const Copy& copy) {
-      return std::tuple(!copy.in_sync, loads_[copy.server.node].copies);
-    };
-    for (const Copy& copy : shard.replicas) {
-      if (!IsGood(copy.server.node) || copy.server.node == shard.move_to) continue;
-      if (worst == nullptr || rank(copy) > rank(*worst)) worst = &copy;
-    }
-    DropReplica(shard, NodeId(worst->server.node));
+  std::vector<const Copy*> good;  // The first to go stands first.
+  for (const Copy& copy : shard.replicas) {
+    if (IsGood(copy.server.node)) good.push_back(&copy);
   }
+  const auto rank = [&](const Copy* copy) {
+    const NodeId& node = copy->server.node;
+    return std::tuple(node != shard.move_to, !copy->in_sync, copy->leaves.value() > 0,
+                      loads_[node].copies);
+  };
+  std::stable_sort(good.begin(), good.end(),
+                   [&](const Copy* a, const Copy* b) { return rank(a) > rank(b); });
+  const int spare = static_cast<int>(good.size()) - Wanted(shard);
+  for (int i = 0; i < spare; ++i) go.push_back(good[static_cast<size_t>(i)]->server.node);
+  for (Copy& copy : shard.replicas) {
+    if (std::find(go.begin(), go.end(), copy.server.node) == go.end()) copy.leaves = Generation();
+  }
+  for (const NodeId& node : go) LetGo(shard, *FindReplica(shard, node));
+}
+
+// The primary may be dead, unheard of, and this copy then the last one: it stays until the primary
+// goes by a table that was made when the copy was not needed any more.
+void ShardMap::LetGo(Shard& shard, Copy& copy) {
+  if (copy.in_sync && copy.leaves.value() == 0) {
+    copy.leaves = Next();
+    changed_ = true;
+  }
+  const bool heard = servers_.at(shard.primary.node).applied >= copy.leaves ||
+                     Planted(PlantedBug::kLetGoUnheard);
+  if (!copy.in_sync || heard) DropReplica(shard, NodeId(copy.server.node));
 }
 
 // Primaries go from the server that has most to the one that has least, a few at a time, once all
@@ -162,11 +186,16 @@ void ShardMap::PlanMoves(Instant now) {
 ShardMap::Shard* ShardMap::ChooseToMove(const NodeId& from, const NodeId& to, int64_t spread) {
   Shard* chosen = nullptr;
   for (Shard& shard : shards_) {
-    if (shard.primary.node != from || !shard.move_to.empty()) continue;
+    if (shard.primary.node != from || !shard.move_to.empty() || HasLeaving(shard)) continue;
     if (PlacementWeight(shard.elements) >= spread) continue;  // It would turn the tables.
     if (chosen == nullptr || (HasCopy(*chosen, to) && !HasCopy(shard, to))) chosen = &shard;
   }
   return chosen;
+}
+
+bool ShardMap::HasLeaving(const Shard& shard) {
+  return std::any_of(shard.replicas.begin(), shard.replicas.end(),
+                     [](const Copy& copy) { return copy.leaves.value() > 0; });
 }
 
 // The former primary has whatever was committed, as any replica in sync has.

@@ -58,7 +58,7 @@ void Liveness::Happened(const scheduler::Event& event) {
                       " was taken for hung: ", died->failure.message));
   }
   if (const auto* died = std::get_if<scheduler::TaskDied>(&event);
-      died != nullptr && GaveUp(died->failure)) {
+      died != nullptr && GaveUp(died->failure) && !HasDeadLink(*died)) {
     Fail(absl::StrCat("liveness: task ", died->task.rank.value(), "/",
                       died->task.incarnation.value(), " gave up: ", died->failure.message));
   }
@@ -66,6 +66,15 @@ void Liveness::Happened(const scheduler::Event& event) {
     Fail("liveness: the job goes back, and its model is whole");
   }
   if (std::holds_alternative<scheduler::JobEnded>(event)) known_.ended = true;
+}
+
+// It waits for a server that its daemon reaches no more. While no other daemon has room for it, it
+// waits in vain: that other jobs end meanwhile is not for this one to promise.
+bool Liveness::HasDeadLink(const scheduler::TaskDied& died) const {
+  return std::any_of(world_->dead_links.begin(), world_->dead_links.end(), [&](const auto& link) {
+    return link.second == died.node &&
+           absl::StrContains(died.failure.message, absl::StrCat(" for ", link.first, " ("));
+  });
 }
 
 // What the scheduler believes is not the truth: a process that lives, and that nothing has kept
@@ -124,6 +133,11 @@ bool Liveness::DiskSuffered() const {
 bool Liveness::MayFail(const scheduler::Failure& failure) const {
   if (known_.whole) return false;
   const JobOptions& job = job_->options;
+  // Checkpoints that the copy of the store knows may have been removed since as too old.
+  if (world_->faults[Fault::kStorePutBack] > 0 &&
+      absl::StrContains(failure.message, "/manifest.pb: no such file or folder")) {
+    return true;
+  }
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
       if (!LostShard()) return false;

@@ -10,10 +10,10 @@
 // when the last of them has ended, at the earliest when the world has healed.
 // A process that lives is not declared dead while nothing keeps it from being heard, nor by a
 // scheduler that is cut off from everybody.
-// A job whose scheduler goes on from an older copy of its store may end for that, by name; else it
-// is judged like any other.
-// No task gives up what it waits for, or a call, and none may be taken for hung because its work
-// takes long. Once a task has written the model nothing ends the job or takes it back.
+// A job whose scheduler goes on from an older copy of its store may end for that, by name, or for
+// want of a checkpoint that was removed since; else it is judged like any other.
+// No task gives up what it waits for, or a call, but for a server that its daemon has a dead link
+// to, and none may be taken for hung because its work takes long. Once a task has written the model nothing ends the job or takes it back.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
@@ -58,6 +58,7 @@ class Liveness final : public Checker {
   static constexpr absl::Duration kForgetLimit = absl::Seconds(7);
 
   void CheckDeath(const scheduler::NodeDied& died);
+  bool HasDeadLink(const scheduler::TaskDied& died) const;
   bool MayFail(const scheduler::Failure& failure) const;
   // Of some shard the primary and every replica in sync have died.
   bool LostShard() const;

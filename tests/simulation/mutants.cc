@@ -135,6 +135,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a job waits for a link that is dead, and both of whose ends live"},
       {PlantedBug::kBelieveOlderStore, "believe-older-store", "ownership",
        "a scheduler does not notice that its store is an older copy of itself", 60},
+      {PlantedBug::kLetGoUnheard, "let-go-unheard", "liveness",
+       "a drained server lets its copy go to a server that may be dead", 2758957300},
   };
 }
 

@@ -33,18 +33,33 @@ void Ownership::PushAnswered(const std::string& server, const v1::PushRequest& r
   for (int i = 0; i < response.shards_size(); ++i) {
     if (response.shards(i).outcome() != v1::ShardPushResult::RECORDED) continue;
     const ShardKey key{TableId(request.shards(i).table()), ShardId(request.shards(i).shard())};
-    Shard& shard = known_.shards[key];
-    const auto term = shard.terms.find(generation);
-    if (term == shard.terms.end()) {
+    const Owner* const owner = OwnerOf(known_, key, generation);
+    const Owner* const before = OwnerOf(abandoned_, key, generation);
+    if (owner == nullptr && before == nullptr) {
       Fail(absl::StrCat("ownership: ", server, " took a push by routing generation ",
                         generation.value(), ", which the scheduler has not sent"));
       continue;
     }
-    if (shard.owners.at(term->second).node != server) {
-      Fail(absl::StrCat("ownership: ", server, " took a push of term ", term->second.value(),
-                        ", whose owner is ", shard.owners.at(term->second).node));
+    const auto is_server = [&server](const Owner* o) { return o != nullptr && o->node == server; };
+    if (!is_server(owner) && !is_server(before)) {
+      Fail(absl::StrCat("ownership: ", server, " took a push by routing generation ",
+                        generation.value(), ", whose owner is ",
+                        (owner != nullptr ? owner : before)->node));
     }
   }
+}
+
+const Ownership::Owner* Ownership::OwnerOf(const Known& known, const ShardKey& key,
+                                           Generation generation) {
+  const auto shard = known.shards.find(key);
+  if (shard == known.shards.end()) return nullptr;
+  const auto term = shard->second.terms.find(generation);
+  return term == shard->second.terms.end() ? nullptr : &shard->second.owners.at(term->second);
+}
+
+void Ownership::StorePutBack() {
+  abandoned_ = std::move(known_);
+  known_ = copied_;
 }
 
 }  // namespace capstan::sim

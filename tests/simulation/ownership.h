@@ -3,7 +3,8 @@
 //
 // What counts is what leaves a server: an acknowledged push that was recorded. An owner that was
 // deposed may still acknowledge what every counted replica had before: that this is not lost is
-// what the ledger and the reference bits check. Thread safety: thread-compatible.
+// what the ledger and the reference bits check. Where the scheduler's store was put back, those who
+// have not heard of its new course go on by the one before. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 #define CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 
@@ -20,7 +21,7 @@ class Ownership final : public Checker {
   void PushAnswered(const std::string& server, const v1::PushRequest& request,
                     const v1::PushResponse& response) override;
   void StoreCopied() override { copied_ = known_; }
-  void StorePutBack() override { known_ = copied_; }
+  void StorePutBack() override;
 
  private:
   struct Owner {
@@ -38,8 +39,14 @@ class Ownership final : public Checker {
     absl::btree_map<ShardKey, Shard> shards;
   };
 
+  // Null: not of this course of the world.
+  static const Owner* OwnerOf(const Known& known, const ShardKey& key, Generation generation);
+
   Known known_;
   Known copied_;  // As it was with the copy of the scheduler's store.
+  // As it was when the store was put back: servers and tasks go on by it until they hear of the
+  // scheduler that knows less.
+  Known abandoned_;
 };
 
 }  // namespace capstan::sim

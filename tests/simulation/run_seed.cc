@@ -93,22 +93,22 @@ bool BrokenForSure(World& world) {
 }
 
 // Runs the world until all jobs have ended, a promise is broken, or the time is over.
-void Run(World& world, Nemesis& nemesis, const std::vector<Judged>& all) {
-  const auto ended = [&] {
-    return std::all_of(all.begin(), all.end(),
-                       [](const Judged& judged) { return judged.liveness->ended(); });
+void Run(World& world, Cluster& cluster, Nemesis& nemesis, const std::vector<Judged>& all) {
+  // A scheduler whose last words were written, and killed it, has to come back to be asked.
+  const auto has_ended = [&](const Judged& judged) {
+    return judged.liveness->ended() && cluster.scheduler().Job(judged.job->id()).has_value();
   };
+  const auto ended = [&] { return std::all_of(all.begin(), all.end(), has_ended); };
   const Instant heal = world.loop.Now() + world.options.chaos_time;
   world.loop.RunUntil(heal, [&] { return BrokenForSure(world) || ended(); });
   if (!world.failure.empty() || ended()) return;
   nemesis.Heal();
   Instant begin = heal;
   for (const Judged& judged : all) {
-    const Liveness& liveness = *judged.liveness;
-    if (liveness.ended()) continue;
+    if (has_ended(judged)) continue;
     world.loop.RunUntil(begin + world.options.JobTime(judged.job->options),
-                        [&] { return BrokenForSure(world) || liveness.ended(); });
-    if (!world.failure.empty() || !liveness.ended()) return;
+                        [&] { return BrokenForSure(world) || has_ended(judged); });
+    if (!world.failure.empty() || !has_ended(judged)) return;
     begin = world.loop.Now();
   }
 }
@@ -149,7 +149,7 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   Nemesis nemesis(&world, &cluster);
   cluster.Start();
   nemesis.Start();
-  Run(world, nemesis, all);
+  Run(world, cluster, nemesis, all);
   for (const auto& server : cluster.servers()) server->CountDiskFaults();
   for (const Judged& judged : all) {
     world.reached[Reached::kCopiesCompared] += judged.bytes->compared();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/storage/sim_disk.h"
@@ -91,13 +92,15 @@ struct World {
   FaultCounts faults;
   ReachedCounts reached;
   SimNetwork network;
-  SimDisk::Rates disk_rates;  // Of the servers' disks.
+  SimDisk::Rates disk_rates;             // Of the servers' disks.
   SimDisk::Rates checkpoint_disk_rates;  // Of the next one.
-  SimDisk shared_disk;        // Where checkpoints lie: every server and the scheduler reach it.
+  SimDisk shared_disk;  // Where checkpoints lie: every server and the scheduler reach it.
   server::MemoryRowDisks row_disks;             // Of all servers: nothing outlives the rows.
   std::vector<std::unique_ptr<JobWorld>> jobs;  // By submission; at least one.
   // By server, when its disk last failed, or was lost with what it had synced.
   absl::btree_map<NodeId, Instant> disks_suffered;
+  // Server and worker daemon whose link is dead for good.
+  absl::btree_set<std::pair<NodeId, NodeId>> dead_links;
   SimNetwork::EndpointId scheduler = 0;
   Instant trouble_until;
   Instant scheduler_late_until;  // It was paused, or its clock stood still.

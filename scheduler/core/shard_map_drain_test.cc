@@ -1,0 +1,84 @@
+// What a drained server holds, until it is known that nobody needs it any more.
+#include <catch2/catch.hpp>
+
+#include "absl/time/time.h"
+#include "scheduler/core/shard_map.h"
+
+namespace capstan::scheduler {
+namespace {
+
+const ServerRef kFirst{.node = "server-1", .incarnation = Incarnation(1)};
+const ServerRef kSecond{.node = "server-2", .incarnation = Incarnation(2)};
+const Instant kNow = Instant() + absl::Seconds(1);
+
+// One shard on the first server, a copy in sync on the second.
+ShardMap TwoCopies() {
+  Routing routing{.job = "job-1", .generation = Generation(1), .shards = {}, .servers = {kFirst}};
+  routing.shards.push_back({.key = {TableId(0), ShardId(0)}, .elements = {0, 10}});
+  ShardMap map(routing, {.replicas = 1});
+  map.SetServer(kFirst, false);
+  map.SetServer(kSecond, false);
+  map.Settle(kNow);
+  TableReport report{"job-1", map.generation(), Generation(1), {}, {}};
+  report.replicas = {
+      {routing.shards[0].key, map.routing().shards[0].term, kSecond.node, kSecond.incarnation}};
+  map.OnTableReport(kFirst.node, report);
+  map.Settle(kNow);
+  REQUIRE(map.complete());
+  return map;
+}
+
+NodeId Primary(const ShardMap& map) {
+  const Routing& routing = map.routing();
+  return routing.servers[static_cast<size_t>(routing.shards[0].server)].node;
+}
+
+TEST_CASE("Shard map: a drained primary is a copy until the next one is known to live",
+          "[scheduler][core]") {
+  ShardMap map = TwoCopies();
+  map.SetServer(kFirst, /*draining=*/true);
+  map.Settle(kNow);
+  CHECK(Primary(map) == kSecond.node);
+  CHECK(map.CopiesOn(kFirst.node) == 1);
+  SECTION("it lives") {
+    map.NoteApplied(kSecond.node, map.generation());
+    map.Settle(kNow);
+    CHECK(map.CopiesOn(kFirst.node) == 0);
+    CHECK(Primary(map) == kSecond.node);
+  }
+  SECTION("it was dead already") {
+    map.ServerDied(kSecond.node, kNow);
+    map.Settle(kNow);
+    CHECK_FALSE(map.has_lost());
+    CHECK(Primary(map) == kFirst.node);
+  }
+}
+
+TEST_CASE("Shard map: a drained replica stays until the primary has shown that it lives",
+          "[scheduler][core]") {
+  ShardMap map = TwoCopies();
+  map.SetServer(kSecond, /*draining=*/true);
+  map.Settle(kNow);
+  CHECK(map.CopiesOn(kSecond.node) == 1);
+  SECTION("it lives") {
+    map.NoteApplied(kFirst.node, map.generation());
+    map.Settle(kNow);
+    CHECK(map.CopiesOn(kSecond.node) == 0);
+  }
+  SECTION("it was dead already") {
+    map.ServerDied(kFirst.node, kNow);
+    map.Settle(kNow);
+    CHECK_FALSE(map.has_lost());
+    CHECK(Primary(map) == kSecond.node);
+  }
+  SECTION("the server is to be used again") {
+    map.SetServer(kSecond, /*draining=*/false);
+    map.Settle(kNow);
+    map.NoteApplied(kFirst.node, map.generation());
+    map.Settle(kNow);
+    CHECK(map.CopiesOn(kSecond.node) == 1);
+  }
+}
+
+}  // namespace
+}  // namespace capstan::scheduler
