@@ -13,7 +13,8 @@
 // A job whose scheduler goes on from an older copy of its store may end for that, by name, or for
 // want of a checkpoint that was removed since; else it is judged like any other.
 // No task gives up what it waits for, or a call, but for a server that its daemon has a dead link
-// to, and none may be taken for hung because its work takes long. Once a task has written the model nothing ends the job or takes it back.
+// to, and none may be taken for hung because its work takes long. Once a task has written the model
+// nothing ends the job or takes it back.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_LIVENESS_H_

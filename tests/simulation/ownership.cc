@@ -5,6 +5,7 @@
 namespace capstan::sim {
 
 void Ownership::RoutingSent(const scheduler::Routing& routing) {
+  abandoned_ = {};
   const auto [known, added] = known_.routings.try_emplace(routing.generation, routing);
   if (!added) {
     if (!(known->second == routing)) {

@@ -4,7 +4,7 @@
 // What counts is what leaves a server: an acknowledged push that was recorded. An owner that was
 // deposed may still acknowledge what every counted replica had before: that this is not lost is
 // what the ledger and the reference bits check. Where the scheduler's store was put back, those who
-// have not heard of its new course go on by the one before. Thread safety: thread-compatible.
+// cannot have heard of its new course go on by the one before. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 #define CAPSTAN_TESTS_SIMULATION_OWNERSHIP_H_
 
@@ -44,8 +44,8 @@ class Ownership final : public Checker {
 
   Known known_;
   Known copied_;  // As it was with the copy of the scheduler's store.
-  // As it was when the store was put back: servers and tasks go on by it until they hear of the
-  // scheduler that knows less.
+  // As it was when the store was put back: servers and tasks go on by it until the scheduler that
+  // knows less sends its first table.
   Known abandoned_;
 };
 
