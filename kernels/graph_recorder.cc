@@ -19,6 +19,7 @@ absl::Status GraphRecorder::Run(const Step& step) {
   if (!graph.ok()) {
     reason_ = std::string(graph.status().message());
     if (reason_.empty()) reason_ = graph.status().ToString();
+    device_.CaptureRefused(reason_);
     return step();
   }
   graph_ = *std::move(graph);

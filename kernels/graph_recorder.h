@@ -12,6 +12,7 @@
 #ifndef CAPSTAN_KERNELS_GRAPH_RECORDER_H_
 #define CAPSTAN_KERNELS_GRAPH_RECORDER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,6 +39,18 @@ class GraphDevice {
   // Ends the recording, whether or not it can be used.
   // Errors: kFailedPrecondition  nothing is being recorded, or something in it cannot be.
   virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() = 0;
+
+  // A step was to be recorded and was not, so that it is slower: told to whom it may concern.
+  virtual void CaptureRefused(const std::string& reason) {
+    ++captures_refused_;
+    last_refusal_ = reason;
+  }
+  int64_t captures_refused() const { return captures_refused_; }
+  const std::string& last_refusal() const { return last_refusal_; }
+
+ private:
+  int64_t captures_refused_ = 0;
+  std::string last_refusal_;
 };
 
 class GraphRecorder {

@@ -16,7 +16,12 @@ class FakeDevice : public GraphDevice {
   absl::Status begin;
   absl::Status end;
   absl::Status launch;
+  std::vector<std::string> refused;
 
+  void CaptureRefused(const std::string& reason) override {
+    GraphDevice::CaptureRefused(reason);
+    refused.push_back(reason);
+  }
   absl::Status BeginCapture() override {
     log.push_back("begin");
     return begin;
@@ -59,6 +64,7 @@ TEST_CASE("Graph recorder: runs once plainly, records, then launches", "[kernels
   REQUIRE_OK(recorder.Run(step));
   CHECK(device.log == Log{"op", "begin", "op", "end", "launch", "launch"});
   CHECK(recorder.reason().empty());
+  CHECK(device.captures_refused() == 0);
 }
 
 TEST_CASE("Graph recorder: a step that cannot be recorded runs plainly, with the reason",
@@ -74,6 +80,9 @@ TEST_CASE("Graph recorder: a step that cannot be recorded runs plainly, with the
   for (int i = 0; i < 3; ++i) REQUIRE_OK(recorder.Run(step));
   CHECK(device.log == Log{"op", "begin", "end", "op", "op"});
   CHECK(recorder.reason() == "a wait cannot");
+  CHECK(device.refused == std::vector<std::string>{"a wait cannot"});
+  CHECK(device.captures_refused() == 1);
+  CHECK(device.last_refusal() == "a wait cannot");
   CHECK_FALSE(recorder.recorded());
 }
 

@@ -172,6 +172,13 @@ class CudaBackendImpl : public CudaBackend {
     return std::unique_ptr<DeviceGraph>(std::make_unique<CudaGraph>(*device_, executable));
   }
 
+  void CaptureRefused(const std::string& reason) override {
+    DeviceBackend::CaptureRefused(reason);
+    if (device_->options().say == nullptr) return;
+    device_->options().say(absl::StrCat("a step of ", Label(),
+                                        " is not recorded as a graph, and is slower: ", reason));
+  }
+
   // ---------------------------------------------------------------- DeviceBackend
   std::string Label() const override { return absl::StrCat("GPU ", device_->options().device); }
   absl::StatusOr<std::unique_ptr<Collective>> Join(

@@ -137,6 +137,14 @@ class Steps {
 
   double loss() const { return loss_; }
 
+  // What is timed are graphs. Errors: kInternal  some steps are none.
+  absl::Status CheckRecorded() const {
+    const kernels::DeviceBackend* const device = (*backends_)[0].device();
+    if (device == nullptr || device->captures_refused() == 0) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat("steps were not recorded as graphs: ", device->last_refusal()));
+  }
+
  private:
   absl::Status PrepareInPlace(v1::Training::Compute compute) {
     kernels::DeviceBackend* const device = (*backends_)[0].device();
@@ -225,7 +233,7 @@ absl::Status Serve(const Options& options) {
                 Seconds(CLOCK_PROCESS_CPUTIME_ID) - processor, steps.loss());
     std::fflush(stdout);
   }
-  return absl::OkStatus();
+  return steps.CheckRecorded();
 }
 
 int Main(int argc, char** argv) {

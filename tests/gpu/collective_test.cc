@@ -77,7 +77,7 @@ void CheckTogether(const BackendGroup& group, int64_t n, Stream stream) {
 }
 
 TEST_CASE("GPU collective: adds up and hands on, one GPU with itself, and all there are",
-          "[gpu][own]") {
+          "[gpu][own][library]") {
   if (TestGpu(Compute::kFp32) == nullptr) return;
   const int there = static_cast<int>(OpenSome(kGpusMax).size());
   if (there == 1) std::printf("SKIPPED: several GPUs: this machine has one\n");
@@ -93,7 +93,8 @@ TEST_CASE("GPU collective: adds up and hands on, one GPU with itself, and all th
   }
 }
 
-TEST_CASE("GPU collective: a GPU twice, or of another group's order, is refused", "[gpu][own]") {
+TEST_CASE("GPU collective: a GPU twice, or of another group's order, is refused",
+          "[gpu][own][library]") {
   if (TestGpu(Compute::kFp32) == nullptr) return;
   auto gpus = OpenSome(1);
   auto again = OpenSome(1);
@@ -125,13 +126,14 @@ Trained Train(const ModelPlan& plan, const BackendGroup& group) {
                        absl::MakeSpan(trained.gradient), absl::MakeSpan(trained.statistics)));
     trained.loss = result.loss_sum;
   }
+  for (size_t i = 0; i < group.size(); ++i) CHECK(group[i].device()->captures_refused() == 0);
   return trained;
 }
 
 TEST_CASE(
     "GPU collective: a network on one GPU joined to itself has that GPU's bits; on several "
     "they agree where no layer takes moments",
-    "[gpu][own]") {
+    "[gpu][own][library]") {
   if (TestGpu(Compute::kFp32) == nullptr) return;
   for (const size_t net : {0, 2}) {
     const worker::SmallNet& small = worker::kSmallNets[net];

@@ -314,7 +314,7 @@ TEST_CASE("GPU ops: labels and row numbers out of range are named when it is wai
   CHECK_STATUS(gpu->Synchronize(), kInvalid, "row number 0 is 0.5");
 }
 
-TEST_CASE("GPU graphs: a recorded step does what the plain one does", "[gpu][own]") {
+TEST_CASE("GPU graphs: a recorded step does what the plain one does", "[gpu][own][library]") {
   CudaBackend* const gpu = TestGpu(Compute::kFp32);
   if (gpu == nullptr) return;
   kernels::OpDesc d = kernels::MatrixDesc(K::kFullyConnectedForward, 64, 128, 32);
@@ -364,6 +364,7 @@ TEST_CASE("GPU graphs: dropout draws by the key that lies on the card at each la
     }));
     CHECK(recorder.recorded() == (step > 0));
     CHECK(recorder.reason().empty());
+    CHECK(gpu->captures_refused() == 0);
     REQUIRE_OK(gpu->Synchronize());
     std::vector<float> expected;
     for (size_t i = 0; i < values.size(); ++i) {

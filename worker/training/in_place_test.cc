@@ -83,14 +83,16 @@ Outcome InPlace(const ModelPlan& plan, FakeDevice& device) {
   std::vector<float> parameters = InitialParameters(plan), seen(parameters.size());
   std::vector<float> moments(static_cast<size_t>(plan.statistic_count));
   Outcome outcome;
-  std::vector<int64_t> copied;
+  std::vector<int64_t> copied, launches, plain_runs;
   for (uint64_t step = 0; step < kSteps; ++step) {
     const Batch batch = RandomBatch(plan, kBatch, step);
-    const int64_t before = device.counts().copied_bytes;
+    const FakeDevice::Counts before = device.counts();
     REQUIRE_OK_AND_ASSIGN(const BatchResult result,
                           network->TrainInPlace(batch.view(), parameters, step, kScale,
                                                 absl::MakeSpan(moments), update));
-    copied.push_back(device.counts().copied_bytes - before);
+    copied.push_back(device.counts().copied_bytes - before.copied_bytes);
+    launches.push_back(device.counts().launches - before.launches);
+    plain_runs.push_back(device.counts().plain_runs - before.plain_runs);
     REQUIRE_OK(device.Copy(seen.data(), there, bytes));
     outcome.losses.push_back(result.loss_sum);
     outcome.moments.push_back(moments);
@@ -101,9 +103,14 @@ Outcome InPlace(const ModelPlan& plan, FakeDevice& device) {
     REQUIRE_OK(network->Evaluate(batch.view(), parameters, moments));
   }
   device.Free(velocity);
+  CHECK(device.captures_refused() == 0);
   // Parameters went up with the first step, and after the evaluation; nothing of them came down.
   CHECK(copied[1] == copied[0] - bytes);
   CHECK(copied == std::vector<int64_t>{copied[0], copied[1], copied[1], copied[0], copied[1]});
+  // Nobody looks between the steps of a pass: each is one graph, from its second run on.
+  CHECK(launches == std::vector<int64_t>{0, 2, 2, 2, 2});
+  CHECK(plain_runs[0] > 0);
+  CHECK(plain_runs == std::vector<int64_t>{plain_runs[0], 0, 0, 0, 0});
   return outcome;
 }
 

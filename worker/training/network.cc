@@ -128,14 +128,12 @@ class NetworkImpl final : public Network {
         CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
     const Parameters which = passed_ == Passed::kInPlace ? Parameters::kSame : Parameters::kNew;
     CAPSTAN_RETURN_IF_ERROR(
-        Begin(batch, parameters, {}, dropout_key, ProgramKind::kTraining, which));
+        Begin(batch, parameters, {}, dropout_key, ProgramKind::kTraining, which, Cut::kNot));
     CAPSTAN_RETURN_IF_ERROR(RunForward(/*needed=*/nullptr));
     Replica& replica = *replicas_[0];
     CAPSTAN_RETURN_IF_ERROR(replica.BeginBackward(gradient_scale, {.enqueued = enqueued}));
-    for (size_t i = 0; i < replica.segments().backward.size(); ++i) {
-      CAPSTAN_RETURN_IF_ERROR(replica.RunBackward(i));
-    }
-    CAPSTAN_RETURN_IF_ERROR(replica.memory().UpdateParameters(update));
+    CAPSTAN_RETURN_IF_ERROR(
+        replica.RunBackward(0, [&] { return replica.memory().UpdateParameters(update); }));
     CAPSTAN_RETURN_IF_ERROR(End());
     TakeMoments(batch_statistics);
     passed_ = Passed::kInPlace;
@@ -211,13 +209,14 @@ class NetworkImpl final : public Network {
 
   absl::Status Begin(const BatchView& batch, absl::Span<const float> parameters,
                      absl::Span<const float> statistics, uint64_t dropout_key, ProgramKind kind,
-                     Parameters which) {
+                     Parameters which, Cut cut = Cut::kByParts) {
     CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
     // All of them before anything is enqueued: to prepare is to wait for devices.
-    CAPSTAN_RETURN_IF_ERROR(ForEach(
-        [&](Replica& replica, size_t i) { return replica.Prepare(Part(batch, i).n(), kind); }));
+    CAPSTAN_RETURN_IF_ERROR(ForEach([&](Replica& replica, size_t i) {
+      return replica.Prepare(Part(batch, i).n(), kind, cut);
+    }));
     under_way_ = true;
     batch_ = batch;
     exchange_.Begin(which);

@@ -122,12 +122,15 @@ class Network {
   virtual void AppendLogits(std::vector<float>* logits) const = 0;
 
   // Replaces the parameters of a device that keeps them: enqueues that where ops go
-  // (kernels::Stream::kCompute).
+  // (kernels::Stream::kCompute). It is recorded with the backward pass, and not called in steps
+  // that launch the record: it must enqueue the same in each step of a network, with the same
+  // arguments.
   //   parameters, gradient  [plan.parameter_count], in the device's memory
   using UpdateInPlace = std::function<absl::Status(float* parameters, const float* gradient)>;
 
   // A step of training without servers, on one device: both passes and the update, of which only
-  // the result comes back. Other arguments and errors as those of Forward and Backward.
+  // the result comes back. The device launches one graph for each pass, from the second step on.
+  // Other arguments and errors as those of Forward and Backward.
   //   parameters  read unless the last call was this one and ended well: then they are what
   //               `update` has left
   // Errors: kFailedPrecondition  the network is not on one device; else also those of `update`.

@@ -34,24 +34,25 @@ std::vector<kernels::GraphRecorder> MakeRecorders(kernels::Backend& backend, siz
   return recorders;
 }
 
+void Forget(std::vector<kernels::GraphRecorder>& recorders) {
+  for (kernels::GraphRecorder& recorder : recorders) recorder.Reset();
+}
+
 }  // namespace
 
 // A program whose ops are prepared.
 struct Replica::PreparedProgram {
   ProgramKind kind = ProgramKind::kTraining;
+  Cut cut = Cut::kByParts;
   Program program;
   Segments segments;
   // Equal steps share a plan: they run one after the other.
   absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
   std::vector<kernels::Plan*> forward, backward;  // One a step.
-  // One a segment; none where the backend is no device. What was recorded holds for one scale.
+  // One a segment; none where the backend is no device. A backward pass was recorded for one scale.
   std::vector<kernels::GraphRecorder> forward_graphs, backward_graphs;
   float scale = 1.0f;
 
-  void ForgetGraphs() {
-    for (kernels::GraphRecorder& graph : forward_graphs) graph.Reset();
-    for (kernels::GraphRecorder& graph : backward_graphs) graph.Reset();
-  }
 };
 
 // One pass of a prepared program.
@@ -61,6 +62,7 @@ struct Replica::Pass {
   std::vector<kernels::GraphRecorder>& graphs;
   StepObserver::Part part;
   float scale;
+  const std::function<absl::Status()>& then = nullptr;  // Behind the steps of a segment.
 };
 
 Replica::Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
@@ -82,32 +84,36 @@ absl::Status Replica::Allocate() {
   return NoMemory(batch_size_max_, ProgramKind::kTraining, 0);
 }
 
-absl::Status Replica::Prepare(int64_t n, ProgramKind kind) {
+absl::Status Replica::Prepare(int64_t n, ProgramKind kind, Cut cut) {
   n_ = n;
   prepared_ = nullptr;
   if (n == 0) return absl::OkStatus();
-  CAPSTAN_ASSIGN_OR_RETURN(prepared_, Find(n, kind));
+  CAPSTAN_ASSIGN_OR_RETURN(prepared_, Find(n, kind, cut));
   return absl::OkStatus();
 }
 
 const Segments& Replica::segments() const { return prepared_->segments; }
 
 // Prepares the program of `n` samples, or finds it.
-absl::StatusOr<Replica::PreparedProgram*> Replica::Find(int64_t n, ProgramKind kind) {
+absl::StatusOr<Replica::PreparedProgram*> Replica::Find(int64_t n, ProgramKind kind, Cut cut) {
   for (size_t i = 0; i < programs_.size(); ++i) {
-    if (programs_[i]->program.n != n || programs_[i]->kind != kind) continue;
+    const PreparedProgram& found = *programs_[i];
+    if (found.program.n != n || found.kind != kind || found.cut != cut) continue;
     // The least recently used stands first.
     std::rotate(programs_.begin() + i, programs_.begin() + i + 1, programs_.end());
     return programs_.back().get();
   }
   auto prepared = std::make_unique<PreparedProgram>();
   prepared->kind = kind;
+  prepared->cut = cut;
   CAPSTAN_ASSIGN_OR_RETURN(prepared->program, BuildProgram(plan_, n, kind, backend_.TensorType()));
   const Program& program = prepared->program;
   CAPSTAN_RETURN_IF_ERROR(ReserveArena(program.arena_bytes, n, kind));
   CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.forward, prepared->forward));
   CAPSTAN_RETURN_IF_ERROR(PrepareSteps(*prepared, program.backward, prepared->backward));
-  prepared->segments = CutIntoSegments(program, plan_.parameter_count, memory_->part_elements());
+  const int64_t all = plan_.parameter_count;
+  prepared->segments =
+      CutIntoSegments(program, all, cut == Cut::kByParts ? memory_->part_elements() : all + 1);
   prepared->forward_graphs = MakeRecorders(backend_, prepared->segments.forward.size());
   prepared->backward_graphs = MakeRecorders(backend_, prepared->segments.backward.size());
   if (programs_.size() == kProgramsMax) programs_.erase(programs_.begin());
@@ -121,7 +127,10 @@ absl::Status Replica::ReserveArena(int64_t bytes, int64_t n, ProgramKind kind) {
   if (absl::IsResourceExhausted(moved.status())) return NoMemory(n, kind, bytes);
   CAPSTAN_RETURN_IF_ERROR(moved.status());
   if (!*moved) return absl::OkStatus();
-  for (const std::unique_ptr<PreparedProgram>& program : programs_) program->ForgetGraphs();
+  for (const std::unique_ptr<PreparedProgram>& program : programs_) {
+    Forget(program->forward_graphs);
+    Forget(program->backward_graphs);
+  }
   return absl::OkStatus();
 }
 
@@ -218,13 +227,17 @@ absl::Status Replica::BeginBackward(float gradient_scale, const BackwardArrays& 
     return backend_.device()->Zero(memory_->base(Place::kGradient),
                                    plan_.parameter_count * static_cast<int64_t>(sizeof(float)));
   }
-  if (std::exchange(prepared_->scale, scale_) != scale_) prepared_->ForgetGraphs();
+  if (std::exchange(prepared_->scale, scale_) != scale_) Forget(prepared_->backward_graphs);
   return absl::OkStatus();
 }
 
-absl::Status Replica::RunBackward(size_t segment) {
-  const Pass pass = {prepared_->program.backward, prepared_->backward, prepared_->backward_graphs,
-                     StepObserver::Part::kBackward, scale_};
+absl::Status Replica::RunBackward(size_t segment, const std::function<absl::Status()>& then) {
+  const Pass pass = {prepared_->program.backward,
+                     prepared_->backward,
+                     prepared_->backward_graphs,
+                     StepObserver::Part::kBackward,
+                     scale_,
+                     then};
   return RunSegment(pass, segment, prepared_->segments.backward[segment]);
 }
 
@@ -240,7 +253,7 @@ absl::Status Replica::RunSegment(const Pass& pass, size_t index, const Segment& 
     for (size_t i = segment.begin; i < segment.end; ++i) {
       CAPSTAN_RETURN_IF_ERROR(RunStep(pass, i));
     }
-    return absl::OkStatus();
+    return pass.then == nullptr ? absl::OkStatus() : pass.then();
   };
   return Watched(pass, segment.begin, segment.end - 1, [&] { return pass.graphs[index].Run(run); });
 }

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,7 +52,7 @@ class Replica {
 
   // The next step has `n` samples, 0 <= n <= batch_size_max: prepares its program, or finds it.
   // Errors: those of Network::Forward.
-  absl::Status Prepare(int64_t n, ProgramKind kind);
+  absl::Status Prepare(int64_t n, ProgramKind kind, Cut cut);
   int64_t n() const { return n_; }
   const Segments& segments() const;  // REQUIRES: n() > 0, as for running them.
 
@@ -65,7 +66,9 @@ class Replica {
   absl::Status ForwardDone();
   // Of a step of training.
   absl::Status BeginBackward(float gradient_scale, const BackwardArrays& arrays);
-  absl::Status RunBackward(size_t segment);
+  // `then`: may be null; what it enqueues belongs to the segment, and is recorded with it.
+  // REQUIRES: a device; it enqueues the same in each step.
+  absl::Status RunBackward(size_t segment, const std::function<absl::Status()>& then = nullptr);
   absl::Status End();
   // Of a step that does not go on: waits until nothing of it runs any more.
   absl::Status GiveUp();
@@ -80,7 +83,7 @@ class Replica {
   struct PreparedProgram;
   struct Pass;
 
-  absl::StatusOr<PreparedProgram*> Find(int64_t n, ProgramKind kind);
+  absl::StatusOr<PreparedProgram*> Find(int64_t n, ProgramKind kind, Cut cut);
   absl::Status ReserveArena(int64_t bytes, int64_t n, ProgramKind kind);
   absl::Status NoMemory(int64_t n, ProgramKind kind, int64_t bytes);
   absl::StatusOr<int64_t> LargestBatch(int64_t n, ProgramKind kind, int64_t bytes);

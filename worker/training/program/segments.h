@@ -27,6 +27,12 @@ struct Segments {
   std::vector<Segment> forward, backward;  // Each covers its pass, in order.
 };
 
+// Into how many segments a pass is cut.
+enum class Cut {
+  kByParts,  // Where parts of the parameters come, or of the gradient go.
+  kNot,      // Into one: nothing is exchanged.
+};
+
 // Cuts where at least `part_elements` (>= 1) more parameters are needed, or are done with. With 1
 // that is wherever there are any.
 Segments CutIntoSegments(const Program& program, int64_t parameter_count, int64_t part_elements);
