@@ -83,17 +83,16 @@ absl::StatusOr<Scratch> ScratchFor(Device& device, const std::vector<Convolution
 }
 
 // Whether a plan's ReLU lets NaN pass: a kernel that computes max(y, 0) may turn it into 0. It runs
-// once on x full of NaN; on zeros again are all that follow.
+// once on x full of NaN; x is as before for all that follow.
 absl::Status CheckNanPasses(Device& device, const OpSignature& s, const Rehearsal& rehearsal,
                             const ConvolutionEngine& engine, const Descriptor& pack) {
   const OpDesc& d = s.desc;
-  const auto fill = [&](int value) {
-    return cudaMemsetAsync(rehearsal.operand(0), value, static_cast<size_t>(BytesOf(s.inputs[0])),
-                           device.stream());
-  };
-  CAPSTAN_CUDA_CHECK(fill(0xFF), "filling an operand with NaN");
+  void* const x = rehearsal.operand(0);
+  CAPSTAN_CUDA_CHECK(
+      cudaMemsetAsync(x, 0xFF, static_cast<size_t>(BytesOf(s.inputs[0])), device.stream()),
+      "filling an operand with NaN");
   const absl::Status ran = Execute(device, engine, pack);
-  CAPSTAN_CUDA_CHECK(fill(0), "clearing an operand");
+  CAPSTAN_RETURN_IF_ERROR(FillUniform(device, s.inputs[0], x));
   CAPSTAN_RETURN_IF_ERROR(ran);
   const int64_t bytes = kernels::BytesOf(s.outputs[0].dtype);
   const int64_t middle = (d.out_h / 2 * d.out_w + d.out_w / 2) * d.out_c;
@@ -264,37 +263,44 @@ class ConvolutionPlan : public CudaPlan {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ConvolutionEngine>> ConvolutionPlanner::Offered(const OpDesc& desc) {
+absl::StatusOr<ConvolutionPlanner::Offer> ConvolutionPlanner::Offered(const OpDesc& desc) {
   const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
   CudaOptions options = device_.options();
   if (!measured) {
     options.workspace_bytes_max = std::min(options.workspace_bytes_max, kSureWorkspaceBytesMax);
   }
-  absl::StatusOr<std::vector<ConvolutionEngine>> plain =
-      EnginesFor(device_.cudnn(), desc, options, measured ? kCandidatesMax : 1);
-  if (absl::IsUnimplemented(plain.status())) plain = std::vector<ConvolutionEngine>();
-  if (!plain.ok() || plain->empty() || !measured || !HasEpilogue(desc)) return plain;
+  Offer offer;
+  absl::StatusOr<std::vector<ConvolutionEngine>> plain = EnginesFor(
+      device_.cudnn(), desc, options, measured ? kCandidatesMax : 1, Fusion::kNone, &offer.refused);
+  if (absl::IsUnimplemented(plain.status())) return offer;
+  CAPSTAN_RETURN_IF_ERROR(plain.status());
+  offer.engines = *std::move(plain);
+  if (!measured || !HasEpilogue(desc)) return offer;
   // Without them all goes on: the compiler that they need may be missing.
   absl::StatusOr<std::vector<ConvolutionEngine>> fused =
       EnginesFor(device_.cudnn(), desc, options, FusedCandidatesMax(device_.options().compute),
                  Fusion::kBiasRelu);
-  if (fused.ok()) std::move(fused->begin(), fused->end(), std::back_inserter(*plain));
-  return plain;
+  if (fused.ok()) std::move(fused->begin(), fused->end(), std::back_inserter(offer.engines));
+  return offer;
 }
 
 absl::StatusOr<int> ConvolutionPlanner::Measured(const OpSignature& signature,
-                                                 const std::string& key,
-                                                 const std::vector<ConvolutionEngine>& engines) {
+                                                 const std::string& key, const Offer& offer) {
   const absl::StatusOr<Rehearsal> rehearsal = Rehearsal::Create(device_, signature);
   absl::StatusOr<Scratch> scratch =
-      rehearsal.ok() ? ScratchFor(device_, engines) : rehearsal.status();
+      rehearsal.ok() ? ScratchFor(device_, offer.engines) : rehearsal.status();
   // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
   if (absl::IsResourceExhausted(scratch.status())) return 0;
   CAPSTAN_RETURN_IF_ERROR(scratch.status());
   CAPSTAN_ASSIGN_OR_RETURN(const Choice best,
-                           Fastest(device_, signature, *rehearsal, *scratch, engines));
-  // What was the fastest only for want of memory, is not so for the next process.
-  if (best.sure) KeepPlan(device_, key, engines[static_cast<size_t>(best.index)].name);
+                           Fastest(device_, signature, *rehearsal, *scratch, offer.engines));
+  std::vector<std::string> names, refused;
+  for (const ConvolutionEngine& engine : offer.engines) names.push_back(engine.name);
+  for (const RefusedPlan& plan : offer.refused) {
+    names.push_back(plan.name);
+    refused.push_back(plan.why);
+  }
+  KeepChoice(device_, key, best, names, refused);
   return best.index;
 }
 
@@ -306,13 +312,14 @@ absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::EngineOf(
         EngineNamed(device_.cudnn(), signature.desc, device_.options(), kept);
     if (found.ok()) return std::make_shared<const ConvolutionEngine>(*std::move(found));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(std::vector<ConvolutionEngine> engines, Offered(signature.desc));
-  if (engines.empty()) return Engine();
+  CAPSTAN_ASSIGN_OR_RETURN(Offer offer, Offered(signature.desc));
+  if (offer.engines.empty()) return Engine();
   int best = 0;
-  if (engines.size() > 1) {
-    CAPSTAN_ASSIGN_OR_RETURN(best, Measured(signature, key, engines));
+  if (offer.engines.size() > 1) {
+    CAPSTAN_ASSIGN_OR_RETURN(best, Measured(signature, key, offer));
   }
-  return std::make_shared<const ConvolutionEngine>(std::move(engines[static_cast<size_t>(best)]));
+  return std::make_shared<const ConvolutionEngine>(
+      std::move(offer.engines[static_cast<size_t>(best)]));
 }
 
 absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::SmallerThan(

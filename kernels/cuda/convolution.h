@@ -36,11 +36,15 @@ class ConvolutionPlanner {
   // Null: plain loops.
   using Engine = std::shared_ptr<const ConvolutionEngine>;
   absl::StatusOr<Engine> EngineOf(const OpSignature& signature);
-  // All that there is to choose from; none: plain loops.
-  absl::StatusOr<std::vector<ConvolutionEngine>> Offered(const OpDesc& desc);
+  // All that there is to choose from; no engines: plain loops.
+  struct Offer {
+    std::vector<ConvolutionEngine> engines;
+    std::vector<RefusedPlan> refused;  // The best one, or none.
+  };
+  absl::StatusOr<Offer> Offered(const OpDesc& desc);
   // The index of the fastest, which is kept under `key`; the first where none can be timed.
   absl::StatusOr<int> Measured(const OpSignature& signature, const std::string& key,
-                               const std::vector<ConvolutionEngine>& engines);
+                               const Offer& offer);
   // In place of one that there is no memory for. Errors: kUnimplemented  none needs less.
   absl::StatusOr<Engine> SmallerThan(const ConvolutionEngine& engine, const OpDesc& desc);
 

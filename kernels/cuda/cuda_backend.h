@@ -63,6 +63,8 @@ struct CudaOptions {
   int64_t workspace_bytes_max = int64_t{4} << 30;
   // Where plans that were measured are kept for other processes (plan_store.h); empty: nowhere.
   std::string plans_folder;
+  // How long the card works before plans are timed, for each op: else its clock may still rise.
+  double warm_up_seconds = 0.2;
   // Told what the user should know and no status says; may be null.
   std::function<void(const std::string&)> say;
 };

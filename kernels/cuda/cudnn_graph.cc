@@ -337,26 +337,37 @@ absl::StatusOr<ConvolutionEngine> Compile(cudnnHandle_t handle, Descriptor confi
 
 }  // namespace
 
-bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes) {
+namespace {
+
+// Why a plan with these notes is not taken; null if it is.
+const char* RefusalOf(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes) {
   for (const cudnnBackendNumericalNote_t note : notes) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+        return "its bits change from run to run";
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+        return "its sums are less precise than fp32";
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:  // To fp16, whose range is smaller.
-        return false;
+        return "it converts its operands to fp16";
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // On fp32 operands: TF32.
       case CUDNN_NUMERICAL_NOTE_FFT:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD:
-        if (compute == Compute::kFp32) return false;
+        if (compute == Compute::kFp32) return "its errors pass those of fp32";
         break;
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
-        return false;  // Their errors pass those of TF32.
+        return "its errors pass those of TF32";
       default:
         break;
     }
   }
-  return true;
+  return nullptr;
+}
+
+}  // namespace
+
+bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes) {
+  return RefusalOf(compute, notes) == nullptr;
 }
 
 namespace {
@@ -366,7 +377,8 @@ template <typename IsAskedFor>
 absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
                                                        const std::shared_ptr<const Graph>& graph,
                                                        const CudaOptions& options, int count_max,
-                                                       const IsAskedFor& asked_for) {
+                                                       const IsAskedFor& asked_for,
+                                                       std::vector<RefusedPlan>* refused) {
   const bool is_fused = graph->fusion == Fusion::kBiasRelu;
   std::vector<ConvolutionEngine> engines;
   absl::Status failure;  // The first one that is more than a plan that does not fit.
@@ -380,9 +392,13 @@ absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
     for (Descriptor& config : *configs) {
       if (static_cast<int>(engines.size()) == count_max) break;
       const auto notes = NotesOf(config);
-      if (!notes.ok() || !Accepts(options.compute, *notes)) continue;
+      if (!notes.ok()) continue;
       std::string name = NameOf(config).value_or("");
       if (is_fused && !name.empty()) name.insert(0, kFusedPrefix);
+      if (const char* const why = RefusalOf(options.compute, *notes); why != nullptr) {
+        if (refused != nullptr && refused->empty()) refused->push_back({std::move(name), why});
+        continue;
+      }
       if (!asked_for(name)) continue;
       absl::StatusOr<ConvolutionEngine> engine = Compile(handle, std::move(config));
       if (!engine.ok()) {
@@ -403,12 +419,14 @@ absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
 
 absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, const OpDesc& desc,
                                                           const CudaOptions& options, int count_max,
-                                                          Fusion fusion) {
+                                                          Fusion fusion,
+                                                          std::vector<RefusedPlan>* refused) {
   CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute, fusion));
   const auto graph = std::make_shared<const Graph>(std::move(made));
   CAPSTAN_ASSIGN_OR_RETURN(
       std::vector<ConvolutionEngine> engines,
-      Offered(handle, graph, options, count_max, [](const std::string&) { return true; }));
+      Offered(
+          handle, graph, options, count_max, [](const std::string&) { return true; }, refused));
   if (engines.empty()) return absl::UnimplementedError("cuDNN offers no plan that is accepted");
   return engines;
 }
@@ -420,8 +438,10 @@ absl::StatusOr<ConvolutionEngine> EngineNamed(cudnnHandle_t handle, const OpDesc
   if (!name.empty() && (fusion == Fusion::kNone || HasEpilogue(desc))) {
     CAPSTAN_ASSIGN_OR_RETURN(Graph made, GraphOf(handle, desc, options.compute, fusion));
     const auto graph = std::make_shared<const Graph>(std::move(made));
-    CAPSTAN_ASSIGN_OR_RETURN(found, Offered(handle, graph, options, 1,
-                                            [&](const std::string& one) { return one == name; }));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        found, Offered(
+                   handle, graph, options, 1, [&](const std::string& one) { return one == name; },
+                   /*refused=*/nullptr));
   }
   if (found.empty()) return absl::NotFoundError(absl::StrCat("cuDNN offers no plan ", name));
   return std::move(found.front());

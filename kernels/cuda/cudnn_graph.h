@@ -68,16 +68,23 @@ inline bool HasEpilogue(const OpDesc& desc) {
 // whose errors pass 1e-5.
 bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes);
 
+// A plan that is not taken.
+struct RefusedPlan {
+  std::string name;
+  std::string why;
+};
+
 // The plans that cuDNN offers for `desc` (kind: one of the three convolutions), best first by its
 // own reckoning; at most `count_max`, none that needs more workspace than the options allow.
 // Between its operations a fused plan holds fp32. Whether its ReLU lets NaN pass is for the caller
 // to find out. It holds no sum over positions: what cuDNN compiles for those adds floats
 // atomically, and no note says so.
+//   refused  may be null; the best of those that were not accepted for their notes, if there is one
 // REQUIRES: HasEpilogue(desc) for Fusion::kBiasRelu.
 // Errors: kUnimplemented  no plan; kInternal and others of cuDNN.
-absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(cudnnHandle_t handle, const OpDesc& desc,
-                                                          const CudaOptions& options, int count_max,
-                                                          Fusion fusion = Fusion::kNone);
+absl::StatusOr<std::vector<ConvolutionEngine>> EnginesFor(
+    cudnnHandle_t handle, const OpDesc& desc, const CudaOptions& options, int count_max,
+    Fusion fusion = Fusion::kNone, std::vector<RefusedPlan>* refused = nullptr);
 
 // The plan of that name among those; no other is compiled.
 // Errors: kNotFound  it is not offered; kInternal and others of cuDNN.

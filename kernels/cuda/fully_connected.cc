@@ -172,7 +172,9 @@ absl::StatusOr<std::shared_ptr<MatrixProduct>> Chosen(Device& device,
                                  return product->Run(device, pointers, candidate);
                                }));
       best = choice.index;
-      if (choice.sure) KeepPlan(device, key, product->NameOf(best));
+      std::vector<std::string> names;
+      for (int i = 0; i < product->candidates(); ++i) names.push_back(product->NameOf(i));
+      KeepChoice(device, key, choice, names);
     }
     product->Keep(best);
   }

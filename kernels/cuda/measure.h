@@ -19,7 +19,11 @@ namespace capstan::kernels::cuda {
 // Candidates that are timed; libraries order them by what they expect of each.
 inline constexpr int kCandidatesMax = 12;
 
-// Memory like an op's operands, for timing: inputs in order, then outputs. All zeros.
+// Fills an operand with numbers uniform in [-1, 1): a card that multiplies zeros draws less power,
+// and is faster than it would be. REQUIRES: its type is of floating point.
+absl::Status FillUniform(Device& device, const Operand& operand, void* memory);
+
+// Memory like an op's operands, for timing: inputs in order, then outputs, filled as above.
 class Rehearsal {
  public:
   // Errors: kResourceExhausted  no memory for them.
@@ -31,19 +35,19 @@ class Rehearsal {
   std::vector<DeviceMemory> memory_;
 };
 
-// Milliseconds of the fastest of a few runs after a first one.
-// Errors: those of `run`, and of the device.
-absl::StatusOr<float> TimeOf(Device& device, const std::function<absl::Status()>& run);
-
 struct Choice {
   int index = 0;
   // Whether all were timed, but for those that cannot do it (kUnimplemented): else another time may
   // choose another one.
   bool sure = true;
+  // By candidate: milliseconds of its fastest run, or why it has none. Empty: nothing was timed.
+  std::vector<absl::StatusOr<float>> times;
 };
 
-// The fastest of `count` candidates; those whose run fails are left out. With
-// PlanChoice::kHeuristic, or a single candidate, the first.
+// The fastest of `count` candidates; those whose run fails are left out. Each is run once, then all
+// until the card has worked for CudaOptions::warm_up_seconds, then they are timed in turn, so that
+// no one has a warmer card than the others. With PlanChoice::kHeuristic, or a single candidate, the
+// first.
 // Errors: kUnimplemented  count is 0; if all fail, that of one that could do it, if there is one.
 absl::StatusOr<Choice> Choose(Device& device, int count,
                               const std::function<absl::Status(int candidate)>& run);
@@ -52,8 +56,12 @@ absl::StatusOr<Choice> Choose(Device& device, int count,
 std::string PlanKey(const Device& device, const std::string& op);
 // What was found to be the fastest for `key`, by this process or another one; empty: nothing yet.
 std::string KeptPlan(const Device& device, const std::string& key);
-// Keeps it; nothing if it has no name.
-void KeepPlan(const Device& device, const std::string& key, const std::string& plan);
+// Keeps the name of the plan that was chosen, if all have been timed and it has one, and what was
+// measured of each. `names`: by candidate, and behind them of plans that were not timed at all,
+// whose reasons are `refused`.
+void KeepChoice(const Device& device, const std::string& key, const Choice& choice,
+                const std::vector<std::string>& names,
+                const std::vector<std::string>& refused = {});
 
 }  // namespace capstan::kernels::cuda
 

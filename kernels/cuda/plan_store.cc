@@ -104,6 +104,18 @@ void PlanStore::Add(const std::string& key, const std::string& plan) {
   if (!written.ok() && !std::exchange(told_, true)) Say(written);
 }
 
+void PlanStore::Note(const std::string& key, const std::vector<std::string>& names,
+                     const std::vector<std::string>& found) const {
+  const std::string path = absl::StrCat(file_, ".times");
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes > static_cast<uintmax_t>(kPlanFileBytesMax)) return;
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  for (size_t i = 0; i < names.size(); ++i) {
+    out << absl::StrCat(key, "\t", names[i], "\t", found[i], "\n");
+  }
+}
+
 KeptPlans PlanStore::Read() {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(file_, error);

@@ -19,6 +19,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
@@ -52,6 +53,12 @@ class PlanStore {
   std::optional<std::string> Find(const std::string& key) const;
   // Keeps it, here and in the file. What is no plan text is not kept, nor more than kPlansMax.
   void Add(const std::string& key, const std::string& plan);
+
+  // Appends what was measured of the candidates for `key` to a file beside that of the plans, which
+  // nobody reads but people: lines of key, name and what was found, with tabs between them.
+  // `names` and `found` are of one size.
+  void Note(const std::string& key, const std::vector<std::string>& names,
+            const std::vector<std::string>& found) const;
 
   const std::string& file() const { return file_; }
 
