@@ -3,12 +3,15 @@
     tests/gpu/compare_training.py --pack=.gpu-unpacked [--only=resnet50] [--rounds=5]
 
 Contenders, all with momentum SGD on the card: train_steps (without parameter servers), PyTorch
-eager (channels-last, autocast, fused SGD) and the same compiled by torch.compile. PyTorch's batches
-lie on the card from the start; ours come from the host's memory at each step.
+eager (channels-last, autocast, fused SGD) and the same compiled by torch.compile, in its default
+mode and in `reduce-overhead`, which records graphs. PyTorch's batches lie on the card from the
+start; ours come from the host's memory at each step.
 
-Prints a Markdown table of medians. The goal is the time of the better PyTorch: the exit code is 4
-if a case misses it. Our processor time holds the copying of batches besides what launching costs.
-Without PyTorch, or a case that it cannot do, its columns are empty and nothing is missed.
+Prints each turn as soon as it is over, and a Markdown table of medians. A contender takes its first
+turn before the next one is made: compiling is slow, and whoever ends this early has the others. The
+goal is the time of the best PyTorch: the exit code is 4 if a case misses it. Our processor time
+holds the copying of batches besides what launching costs. Without PyTorch, or a case that it cannot
+do, its columns are empty and nothing is missed.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import subprocess
 import sys
 import time
 
+import processes
 import pytorch_models
 import run_gpu
 import verdicts
@@ -30,6 +34,8 @@ except ImportError:
 _BATCHES_BYTES = 1 << 29  # train_steps holds as many: of the batches that are taken in turn.
 _WARM_UP = 10
 _TURN_SECONDS = 2.0
+# Names of PyTorch's contenders, and how torch.compile is asked for them.
+_PYTORCH = {"PyTorch eager": None, "torch.compile": "default", "reduce-overhead": "reduce-overhead"}
 
 
 class Case:
@@ -44,6 +50,11 @@ class Case:
     def __str__(self):
         sizes = "x".join(str(size) for size in self.image)
         return f"{self.zoo} {self.compute.lower()}, batch {self.batch} of {sizes}"
+
+    def small(self):
+        """The same for an emulated GPU."""
+        zoo, side = ("resnet20", 8) if self.zoo.startswith("resnet") else ("lenet", 28)
+        return Case(zoo, 2, self.compute, (side, side, self.image[2]), 10)
 
 
 CASES = (
@@ -70,7 +81,8 @@ class Ours:
                                  capture_output=True, text=True)
         self.parameters = int(counted.stdout)
         self.process = subprocess.Popen(arguments, env=env, text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
+                                        stdout=subprocess.PIPE,
+                                        preexec_fn=processes.die_with_parent)
 
     def run(self, steps):
         """Wall seconds, processor seconds and the last loss of so many steps."""
@@ -89,9 +101,9 @@ class Ours:
 class Theirs:
     """pytorch_models.Training, in this process."""
 
-    def __init__(self, case, compiled, device):
-        self.name = "torch.compile" if compiled else "PyTorch eager"
-        self.training = pytorch_models.Training(torch, case, compiled, device)
+    def __init__(self, name, case, device):
+        self.name = name
+        self.training = pytorch_models.Training(torch, case, _PYTORCH[name], device)
         self.parameters = self.training.parameters
         self.synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
 
@@ -111,49 +123,73 @@ class Theirs:
 
 
 def contenders(case, options, env):
-    """Those that can do the case, ours first; what PyTorch cannot do is said on stderr."""
+    """Those that can do the case, one by one, ours first; what PyTorch cannot do is said."""
     program = os.path.join(options.pack, "capstan", "tests", "benchmark", "train_steps")
-    found = [Ours(options.train_steps or program, case, env, options.device == "cuda")]
+    ours = Ours(options.train_steps or program, case, env, options.device == "cuda")
+    yield ours
     if torch is None or (options.device == "cuda" and not torch.cuda.is_available()):
-        return found
-    for compiled in (False, True):
+        return
+    for name in _PYTORCH:
         try:
-            theirs = Theirs(case, compiled, options.device)
+            theirs = Theirs(name, case, options.device)
             theirs.run(1)  # Compiles.
         except Exception as error:  # Whatever PyTorch cannot: the row stays, without its time.
-            print(f"compare_training: {case}: {error}", file=sys.stderr)
+            print(f"{case}: {name}: {error}", flush=True)
             continue
-        if theirs.parameters != found[0].parameters:
-            raise RuntimeError(f"{case}: {theirs.name} has {theirs.parameters} parameters, "
-                               f"expected {found[0].parameters}")
-        found.append(theirs)
-    return found
+        if theirs.parameters != ours.parameters:
+            raise RuntimeError(f"{case}: {name} has {theirs.parameters} parameters, "
+                               f"expected {ours.parameters}")
+        yield theirs
 
 
-def measure(entered, rounds, seconds):
-    """Lets them take turns: {name: (milliseconds of a step, processor milliseconds)}, medians."""
-    steps, turns = {}, {}
-    for contender in entered:
-        contender.run(_WARM_UP)
-        wall, _, _ = contender.run(_WARM_UP)
-        steps[contender.name] = max(1, round(seconds * _WARM_UP / wall))
-    for _ in range(rounds):
+class Turns:
+    """The times of each contender's turns, printed as they come."""
+
+    def __init__(self, case, seconds, warm_up=_WARM_UP):
+        self.case, self.seconds, self.warm_up = case, seconds, warm_up
+        self.steps, self.turns = {}, {}
+
+    def take(self, contender):
+        if contender.name not in self.steps:
+            contender.run(self.warm_up)
+            wall, _, _ = contender.run(self.warm_up)
+            self.steps[contender.name] = max(1, round(self.seconds * self.warm_up / wall))
+        count = self.steps[contender.name]
+        wall, processor, loss = contender.run(count)
+        if not loss < 100:
+            raise RuntimeError(f"{contender.name}: the loss is {loss}, expected a small one")
+        taken = (1000 * wall / count, 1000 * processor / count)
+        self.turns.setdefault(contender.name, []).append(taken)
+        print(f"{self.case}: {contender.name}: {taken[0]:.3f} ms, processor {taken[1]:.3f} ms",
+              flush=True)
+
+    def medians(self):
+        """{name: (milliseconds of a step, processor milliseconds)}."""
+        return {name: tuple(statistics.median(column) for column in zip(*values))
+                for name, values in self.turns.items()}
+
+
+def measure(case, options, env):
+    """Lets all contenders take turns, the medians of which it returns."""
+    turns = Turns(case, options.seconds, 1 if options.small else _WARM_UP)
+    entered = []
+    try:
+        for contender in contenders(case, options, env):
+            entered.append(contender)
+            turns.take(contender)
+        for _ in range(1, options.rounds):
+            for contender in entered:
+                turns.take(contender)
+    finally:
         for contender in entered:
-            count = steps[contender.name]
-            wall, processor, loss = contender.run(count)
-            if not loss < 100:
-                raise RuntimeError(f"{contender.name}: the loss is {loss}, expected a small one")
-            turns.setdefault(contender.name, []).append(
-                (1000 * wall / count, 1000 * processor / count))
-    return {name: tuple(statistics.median(column) for column in zip(*values))
-            for name, values in turns.items()}
+            contender.close()
+    return turns.medians()
 
 
 def row(case, times):
     """A line of the table, and whether the case misses its goal."""
     ours, processor = times[Ours.name]
-    theirs = [times[name][0] if name in times else None
-              for name in ("PyTorch eager", "torch.compile")]
+    theirs = [times[name][0] if name in times else None for name in _PYTORCH]
     known = [time for time in theirs if time is not None]
     ratio = verdicts.Ratio(min(known) / ours if known else None, verdicts.TRAINING)
     columns = [f"{time:.2f}" if time is not None else "" for time in theirs] + [str(ratio)]
@@ -170,7 +206,11 @@ def parse():
     add("--only", default="", help="cases whose names begin so")
     add("--rounds", type=int, default=5)
     add("--seconds", type=float, default=_TURN_SECONDS, help="of a turn")
-    return parser.parse_args()
+    add("--small", action="store_true", help="for an emulated GPU: tiny models, one step a turn")
+    options = parser.parse_args()
+    if options.small:
+        options.rounds, options.seconds = 1, 0.0
+    return options
 
 
 def main():
@@ -183,20 +223,15 @@ def main():
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     print(f"Training; PyTorch {version}; milliseconds of a step, medians of {options.rounds} "
           "rounds in turn\n")
-    print("| case | Capstan | its processor time | PyTorch eager | torch.compile "
-          f"| better PyTorch / Capstan (goal {verdicts.TRAINING}) |")
-    print("|---|---|---|---|---|---|")
+    head = (f"| case | Capstan | its processor time | {' | '.join(_PYTORCH)} "
+            f"| best PyTorch / Capstan (goal {verdicts.TRAINING}) |\n" + "|---" * 7 + "|")
     missed = []
     for case in CASES:
         if not str(case).startswith(options.only):
             continue
-        entered = contenders(case, options, env)
-        try:
-            line, misses = row(case, measure(entered, options.rounds, options.seconds))
-        finally:
-            for contender in entered:
-                contender.close()
-        print(line, flush=True)
+        chosen = case.small() if options.small else case
+        line, misses = row(chosen, measure(chosen, options, env))
+        print(f"\n{head}\n{line}\n", flush=True)
         if misses:
             missed.append(str(case))
     if missed:

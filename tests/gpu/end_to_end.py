@@ -8,6 +8,7 @@ Checks (each failure is printed; exit code 1):
   memory   a batch that does not fit fails the job with OUT_OF_MEMORY and says which would fit
   several  all GPUs of this machine, and two of them, share each batch: the bits of the local
            trainer on as many, and the accuracy; with one GPU that is skipped
+  graphs   no task says that steps could not be recorded
   trace    the trace of a job under SSP(1) has forward, backward, upload and download spans; says
            how far pushes and pulls go beside them
 
@@ -15,9 +16,12 @@ Then it prints figures, as rows of a table: wall and processor time of a step of
 without servers, whose parameters stay on the card, and of a worker and a server under SSP(1), with
 the ratio of both (goal for ResNet-50: 0.95; 0.98 where the server's shards lie on the card, too).
 
-    tests/gpu/end_to_end.py --pack=.gpu-unpacked [--no-benchmarks]
+    tests/gpu/end_to_end.py --pack=.gpu-unpacked [--checks | --figures=resnet50,resnet18]
 
-With --device=cpu it tries itself on a machine without a card: fp32, and what needs no device.
+With --device=cpu it tries itself on a machine without a card: fp32, and what needs no device. With
+--small, on emulated GPUs: the checks bits, trace and resident, and figures of tiny models;
+there CAPSTAN_GPU_DRIVER names a folder with a driver for the daemons to ask, which the programs
+that compute must not find (tests/gpu/emulated_run_test.py).
 """
 
 import argparse
@@ -28,10 +32,13 @@ import pathlib
 import subprocess
 import sys
 
+import processes
+
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _ACCURACY_POINTS = 0.3
 _ACCURACY_MIN = 0.95
 _GPUS_MAX = 8  # That share a batch.
+_REFUSED = "is not recorded as a graph"  # What a task says of a step (kernels/cuda).
 _WARM_UP = 20
 _TICKS = os.sysconf("SC_CLK_TCK")
 _OPTIMIZER = "momentum {} learning_rate: 0.005"
@@ -43,6 +50,8 @@ _OPTIMIZER = "momentum {} learning_rate: 0.005"
 # read their own pushes before the next step.
 _OPTIMIZER_STALE = "momentum {} learning_rate: 0.001"
 _OPTIMIZER_TIMED = "momentum {} learning_rate: 0.0001"
+# Of programs that compute and are no daemons.
+_ENVIRONMENT = dict(os.environ)
 
 _NORMED = """
   layers { name: "conv1" convolution { filters: 16 kernel: 3 padding: 1 bias: false } }
@@ -56,7 +65,13 @@ _NORMED = """
 
 
 class Figure:
-    """What is timed: a model, its batch, what it is computed with, sides of images, steps."""
+    """What is timed: a model, its batch, what it is computed with, steps, data.
+
+    Images are of side x side pixels and three channels; classes are a thousand; parameters and
+    gradients travel in what the model is computed with.
+    """
+
+    channels, classes = 3, 1000
 
     def __init__(self, zoo, batch, compute, side, steps, samples):
         self.zoo, self.batch, self.compute = zoo, batch, compute
@@ -71,10 +86,14 @@ class Figure:
         return f"| {self}, {where or 'no servers'} | {wall:.3f} | {processor:.3f} | {ratio} |"
 
 
-def figures():
-    return [Figure("lenet", 256, "FP32", 28, 200, 4000),
-            Figure("resnet18", 128, "BF16", 32, 200, 4000),
-            Figure("resnet50", 256, "BF16", 224, 60, 1024)]
+def figures(names, small):
+    """Those whose models are among `names`."""
+    if small:
+        return [Figure("lenet", 4, "BF16", 28, 2, 8)] if names else []
+    every = [Figure("lenet", 256, "FP32", 28, 200, 4000),
+             Figure("resnet18", 128, "BF16", 32, 200, 4000),
+             Figure("resnet50", 256, "BF16", 224, 60, 1024)]
+    return [figure for figure in every if figure.zoo in names]
 
 
 def digest(folder):
@@ -100,15 +119,23 @@ def share(spans, track, other):
 class EndToEnd:
     """Jobs on one cluster."""
 
-    def __init__(self, live, synthetic, runfile, device):
+    def __init__(self, live, synthetic, runfile, options):
         self.live = live
-        self.on_gpu = device != "cpu"
-        self.device = device
-        self.computes = ("FP32", "TF32", "BF16", "FP16") if self.on_gpu else ("FP32",)
+        self.small = options.small
+        self.on_gpu = options.device != "cpu"
+        self.device = options.device
+        self.computes = ("FP32", "BF16") if options.small else ("FP32", "TF32", "BF16", "FP16")
+        if not self.on_gpu:
+            self.computes = ("FP32",)
         self.synthetic = synthetic
         self.runfile = runfile
-        self.data = synthetic.data_block(live.folder, train=4000, test=1000, side=28)
+        sizes = {"train": 100, "test": 50, "side": 16} if options.small else \
+            {"train": 4000, "test": 1000, "side": 28}
+        self.data = synthetic.data_block(live.folder, **sizes)
         self.failures = []
+
+    def warm_up(self):
+        return 1 if self.small else _WARM_UP
 
     def check(self, what, good, note):
         print(f"   {what}: {'passed' if good else 'FAILED'} ({note})", flush=True)
@@ -124,7 +151,11 @@ class EndToEnd:
 
     def run(self, text):
         job = self.live.submit(text)
-        return job, self.live.wait(job, seconds=300)
+        status = self.live.wait(job, seconds=300)
+        for line in self.live.run("job", "logs", job).stdout.splitlines():
+            if _REFUSED in line:
+                self.check("graphs", False, line)
+        return job, status
 
     def local(self, text, name):
         """The local trainer's model of a job."""
@@ -132,7 +163,8 @@ class EndToEnd:
         out = self.live.folder / f"local-{name}"
         subprocess.run([str(self.runfile("tests/convergence/reference_trainer")),
                         f"--job={path}", f"--output={out}"],
-                       check=True, stdout=subprocess.DEVNULL, timeout=300)
+                       env=_ENVIRONMENT, check=True, stdout=subprocess.DEVNULL, timeout=300,
+                       preexec_fn=processes.die_with_parent)
         return digest(out)
 
     def bits(self):
@@ -231,9 +263,10 @@ class EndToEnd:
         done = subprocess.run(
             [str(self.runfile("tests/benchmark/train_steps")), f"--zoo={figure.zoo}",
              f"--batch={figure.batch}", f"--compute={figure.compute}",
-             f"--image={figure.side}x{figure.side}x1", *on_card],
-            input=f"{_WARM_UP}\n{figure.steps}\n", text=True, check=True, capture_output=True,
-            timeout=300)
+             f"--image={figure.side}x{figure.side}x{figure.channels}",
+             f"--classes={figure.classes}", *on_card],
+            input=f"{self.warm_up()}\n{figure.steps}\n", text=True, check=True, env=_ENVIRONMENT,
+            stdout=subprocess.PIPE, timeout=300, preexec_fn=processes.die_with_parent)
         wall, processor, _ = (float(word) for word in done.stdout.splitlines()[-1].split())
         figure.local = 1000 * wall / figure.steps
         return figure.local, 1000 * processor / figure.steps
@@ -241,14 +274,16 @@ class EndToEnd:
     def job_figure(self, figure):
         """Between two looks at the task: its iteration, its processor time, its clock."""
         text = self.job(f"{figure.zoo}-{figure.batch}", figure.compute,
-                        f"iterations_max: {4 * figure.steps}", model=f'zoo: "{figure.zoo}"',
+                        f"iterations_max: {40 * figure.steps}",
+                        model=f'zoo: "{figure.zoo}" classes: {figure.classes}',
                         batch_size=figure.batch, epochs=1000, optimizer=_OPTIMIZER_TIMED,
-                        data=self.synthetic.train_only_block(self.live.folder, figure.samples,
-                                                             figure.side),
-                        consistency="ssp { staleness_bound: 1 }", servers=1)
+                        data=self.synthetic.colour_block(self.live.folder, figure.samples,
+                                                         figure.side),
+                        consistency="ssp { staleness_bound: 1 }", servers=1,
+                        more=f"wire {{ gradients: {figure.compute} parameters: {figure.compute} }}")
         job = self.live.submit(text)
-        begin = self.look(job, _WARM_UP)
-        end = self.look(job, 2 * figure.steps)
+        begin = self.look(job, self.warm_up())
+        end = self.look(job, begin[0] + figure.steps)
         self.live.run("job", "stop", job)
         self.live.wait(job, seconds=300)
         steps = end[0] - begin[0]
@@ -263,43 +298,70 @@ class EndToEnd:
         return int(status["iteration"]), (int(fields[11]) + int(fields[12])) / _TICKS, uptime
 
 
-def resident(test, cluster, synthetic, options, timed):
-    """The same on a server whose shards lie on the card."""
-    with cluster.Cluster(servers=1, workers=1, server_flags=("--device=cuda",)) as live:
-        on_card = EndToEnd(live, synthetic, cluster.runfile, options.device)
+def resident(live, make, options, timed):
+    """The same on a server whose shards lie on the card; what has failed."""
+    on_card = make(live)
+    if not options.figures:
         on_card.resident()
-        for figure in timed:
-            if figure.zoo != "lenet":
-                print(figure.line("server with its shards on the card, SSP(1)",
-                                  *on_card.job_figure(figure)), flush=True)
-        test.failures += on_card.failures
+    for figure in timed:
+        if figure.zoo != "lenet" or options.small:
+            print(figure.line("server with its shards on the card, SSP(1)",
+                              *on_card.job_figure(figure)), flush=True)
+    return on_card.failures
 
 
-def main():
+def print_figures(test, timed):
+    print("\n| step | ms | processor ms | of it without servers |\n|---|---|---|---|")
+    for figure in timed:
+        print(figure.line("", *test.local_figure(figure)), flush=True)
+        print(figure.line("one server, SSP(1)", *test.job_figure(figure)), flush=True)
+
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", required=True, help="the folder that tests/gpu/run has unpacked")
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--no-benchmarks", action="store_true", help="checks only")
-    options = parser.parse_args()
-    # Where cluster.py looks for programs; what tests/gpu/pack has put there.
+    add = parser.add_argument
+    add("--pack", required=True, help="the folder that tests/gpu/run has unpacked")
+    add("--device", default="cuda", choices=("cuda", "cpu"))
+    add("--checks", action="store_true", help="no figures")
+    add("--figures", default="", help="no checks; figures of these models of lenet, resnet18 and "
+                                      "resnet50, with commas")
+    add("--small", action="store_true", help="for emulated GPUs")
+    return parser.parse_args()
+
+
+def prepare(options):
+    """The modules `cluster` and `synthetic`, whose programs are the pack's."""
     os.environ["RUNFILES_DIR"] = str(pathlib.Path(options.pack).resolve())
+    if os.environ.get("CAPSTAN_GPU_DRIVER"):
+        folders = [os.environ["CAPSTAN_GPU_DRIVER"], os.environ.get("LD_LIBRARY_PATH", "")]
+        os.environ["LD_LIBRARY_PATH"] = ":".join(folder for folder in folders if folder)
     sys.path.insert(0, str(_ROOT / "tests" / "integration"))
     import cluster
     import synthetic
+    # Whoever kills this program leaves no daemons on the card.
+    cluster.before_daemon = processes.die_with_parent
+    return cluster, synthetic
+
+
+def main():
+    options = parse()
+    cluster, synthetic = prepare(options)
+    make = lambda live: EndToEnd(live, synthetic, cluster.runfile, options)  # noqa: E731
     with cluster.Cluster(servers=1, workers=1) as live:
-        test = EndToEnd(live, synthetic, cluster.runfile, options.device)
-        for check in (test.bits, test.modes, test.several, test.memory, test.trace):
+        test = make(live)
+        names = options.figures or ("" if options.checks else "lenet,resnet18,resnet50")
+        timed = [figure for figure in figures(names.split(",") if names else [], options.small)
+                 if figure.compute in test.computes]
+        checks = (test.bits, test.trace) if options.small else \
+            (test.bits, test.modes, test.several, test.memory, test.trace)
+        for check in () if options.figures else checks:
             check()
-        timed = [] if options.no_benchmarks else \
-            [figure for figure in figures() if figure.compute in test.computes]
         if timed:
-            print("\n| step | ms | processor ms | of it without servers |\n|---|---|---|---|")
-        for figure in timed:
-            print(figure.line("", *test.local_figure(figure)))
-            print(figure.line("one server, SSP(1)", *test.job_figure(figure)), flush=True)
+            print_figures(test, timed)
     if test.on_gpu:
-        resident(test, cluster, synthetic, options, timed)
+        with cluster.Cluster(servers=1, workers=1, server_flags=("--device=cuda",)) as live:
+            test.failures += resident(live, make, options, timed)
     if test.failures:
         print(f"end_to_end: failed: {', '.join(test.failures)}", file=sys.stderr)
     return 1 if test.failures else 0

@@ -74,7 +74,7 @@ double ErrorOf(const std::vector<float>& expected, const std::vector<float>& act
 }
 
 TEST_CASE("GPU convolution: where memory is full, a plan that needs less of it is taken",
-          "[gpu][own]") {
+          "[gpu][own][library]") {
   if (TestGpu(kernels::cuda::Compute::kFp32) == nullptr) return;
   if (!IsEmulated()) return;
   std::vector<std::string> said;
@@ -109,7 +109,7 @@ TEST_CASE("GPU convolution: where memory is full, a plan that needs less of it i
 }
 
 TEST_CASE("GPU convolution: the library's own choice does not depend on the memory that is left",
-          "[gpu][own]") {
+          "[gpu][own][library]") {
   if (TestGpu(kernels::cuda::Compute::kFp32) == nullptr) return;
   if (!IsEmulated()) return;
   kernels::cuda::CudaOptions options;
@@ -121,7 +121,8 @@ TEST_CASE("GPU convolution: the library's own choice does not depend on the memo
                "the workspace");
 }
 
-TEST_CASE("GPU workspace: what there was stays, where there is no memory for more", "[gpu][own]") {
+TEST_CASE("GPU workspace: what there was stays, where there is no memory for more",
+          "[gpu][own][library]") {
   if (TestGpu(kernels::cuda::Compute::kFp32) == nullptr) return;
   if (!IsEmulated()) return;
   REQUIRE_OK_AND_ASSIGN(const auto gpu, kernels::cuda::OpenCudaBackend({}));

@@ -15,7 +15,8 @@
 
 namespace capstan::gpu {
 
-// The GPU that CAPSTAN_CUDA_PLUGIN and CUDA_VISIBLE_DEVICES lead to.
+// The GPU that CAPSTAN_CUDA_PLUGIN and CUDA_VISIBLE_DEVICES lead to. Plans that are measured are
+// kept in the folder CAPSTAN_CUDA_PLANS, if that is set.
 absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>> Open(
     kernels::cuda::Compute compute,
     kernels::cuda::PlanChoice choice = kernels::cuda::PlanChoice::kHeuristic);
@@ -25,6 +26,9 @@ bool IsRequired();
 
 // Whether only small sizes are asked for: CAPSTAN_GPU_SMALL is set (compute-sanitizer is slow).
 bool IsSmall();
+
+// Whether this mode is asked for: CAPSTAN_GPU_COMPUTES is not set, or names it ("fp32,bf16").
+bool IsWanted(kernels::cuda::Compute compute);
 
 // "NVIDIA H100 80GB HBM3 (9.0), driver 13.0, CUDA 13.0, cuDNN 91900, cuBLASLt 130000".
 std::string Describe(const kernels::cuda::CudaDeviceInfo& info);

@@ -1,8 +1,12 @@
 // gpu_bench: the time of ops and own operations on a GPU.
 //
 //   gpu_bench --info             the card, driver and libraries; exits with 3 if there is no GPU
+//   gpu_bench --ceilings         only the first two lines, in bf16
 //   gpu_bench fp32|tf32|bf16|fp16     one line a case, tab-separated:
 //                                kind, sizes as "n=256 h=56 ...", microseconds, bytes, operations
+//
+// The first lines are the ceilings, to hold the others against: `copy`, how fast the card moves its
+// memory, and `product`, how fast the mode multiplies large matrices.
 //
 // A case runs again and again without waiting in between, so that what is measured is the GPU, or
 // the host where that is slower. Plans are the fastest of those measured.
@@ -33,21 +37,22 @@ using kernels::OpDesc;
 using K = kernels::OpKind;
 
 constexpr int kNoGpuExit = 3;
-constexpr int kRuns = 30;
-constexpr int kRounds = 5;
+// Small sizes (CAPSTAN_GPU_SMALL) are for GPUs that are emulated: what is measured means nothing.
+int Runs() { return IsSmall() ? 1 : 30; }
+int Rounds() { return IsSmall() ? 1 : 5; }
 
 // Microseconds of one run, the best of a few rounds.
 absl::StatusOr<double> TimeOf(CudaBackend& gpu, const std::function<absl::Status()>& run) {
   CAPSTAN_RETURN_IF_ERROR(run());
   CAPSTAN_RETURN_IF_ERROR(gpu.Synchronize());
   double best = 0.0;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < Rounds(); ++round) {
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kRuns; ++i) CAPSTAN_RETURN_IF_ERROR(run());
+    for (int i = 0; i < Runs(); ++i) CAPSTAN_RETURN_IF_ERROR(run());
     CAPSTAN_RETURN_IF_ERROR(gpu.Synchronize());
     const std::chrono::duration<double, std::micro> taken =
         std::chrono::steady_clock::now() - start;
-    const double one = taken.count() / kRuns;
+    const double one = taken.count() / Runs();
     best = round == 0 ? one : std::min(best, one);
   }
   return best;
@@ -116,7 +121,13 @@ absl::Status BenchConvolutions(CudaBackend& gpu) {
       {256, 28, 28, 512, 128, 1, 1, 0},  {256, 28, 28, 256, 256, 3, 2, 1},
       {256, 14, 14, 256, 1024, 1, 1, 0}, {256, 7, 7, 512, 512, 3, 1, 1},
   };
-  for (const kernels::WindowCase& t : cases) {
+  for (kernels::WindowCase t : cases) {
+    if (IsSmall()) {
+      t.n = 1;
+      t.h = t.w = std::min<int64_t>(t.h, 14);
+      t.c = std::min<int64_t>(t.c, 16);
+      t.out_c = 16;
+    }
     const std::string sizes = absl::StrCat("n=", t.n, " h=", t.h, " c=", t.c, " o=", t.out_c,
                                            " k=", t.kernel, " s=", t.stride, " p=", t.padding);
     const auto bench = [&](const char* kind, K op) {
@@ -131,10 +142,12 @@ absl::Status BenchConvolutions(CudaBackend& gpu) {
 }
 
 absl::Status BenchOthers(CudaBackend& gpu) {
-  const kernels::WindowCase image = {256, 56, 56, 64, 64, 1, 1, 0};
-  const kernels::WindowCase pool = {256, 112, 112, 64, 64, 3, 2, 1};
-  const char* const image_sizes = "n=256 h=56 c=64";
-  const char* const pool_sizes = "n=256 h=112 c=64 k=3 s=2 p=1";
+  const int64_t n = IsSmall() ? 1 : 256;
+  const kernels::WindowCase image = {n, 56, 56, 64, 64, 1, 1, 0};
+  const kernels::WindowCase pool = {n, 112, 112, 64, 64, 3, 2, 1};
+  const std::string image_sizes = absl::StrCat("n=", n, " h=56 c=64");
+  const std::string pool_sizes = absl::StrCat("n=", n, " h=112 c=64 k=3 s=2 p=1");
+  const std::string product_sizes = absl::StrCat("n=", n, " c=2048 o=1000");
   const auto of_image = [&](const char* kind, K op) {
     return BenchOp(gpu, absl::StrCat(kind, "\t", image_sizes),
                    kernels::WindowDesc(op, image, false, false));
@@ -145,36 +158,50 @@ absl::Status BenchOthers(CudaBackend& gpu) {
   CAPSTAN_RETURN_IF_ERROR(of_image("batch_norm_backward", K::kBatchNormBackward));
   CAPSTAN_RETURN_IF_ERROR(BenchOp(gpu, absl::StrCat("max_pool_forward\t", pool_sizes),
                                   kernels::WindowDesc(K::kMaxPoolForward, pool, false, false)));
-  CAPSTAN_RETURN_IF_ERROR(BenchOp(gpu, "fc_forward\tn=256 c=2048 o=1000",
-                                  kernels::MatrixDesc(K::kFullyConnectedForward, 256, 2048, 1000)));
+  CAPSTAN_RETURN_IF_ERROR(BenchOp(gpu, absl::StrCat("fc_forward\t", product_sizes),
+                                  kernels::MatrixDesc(K::kFullyConnectedForward, n, 2048, 1000)));
   CAPSTAN_RETURN_IF_ERROR(
-      BenchOp(gpu, "fc_backward_weights\tn=256 c=2048 o=1000",
-              kernels::MatrixDesc(K::kFullyConnectedBackwardWeights, 256, 2048, 1000)));
-  return BenchOp(gpu, "softmax_forward\tn=256 c=1000",
-                 kernels::MatrixDesc(K::kSoftmaxCrossEntropyForward, 256, 1000, 1));
+      BenchOp(gpu, absl::StrCat("fc_backward_weights\t", product_sizes),
+              kernels::MatrixDesc(K::kFullyConnectedBackwardWeights, n, 2048, 1000)));
+  return BenchOp(gpu, absl::StrCat("softmax_forward\tn=", n, " c=1000"),
+                 kernels::MatrixDesc(K::kSoftmaxCrossEntropyForward, n, 1000, 1));
+}
+
+// How many parameters own operations have.
+int64_t ParameterCount() { return IsSmall() ? 10000 : 25557032; }  // Those of ResNet-50.
+
+// The rates that no case can exceed.
+absl::Status BenchCeilings(CudaBackend& gpu) {
+  const int64_t n = ParameterCount();
+  const kernels::Operand floats = {"values", n, kernels::DataType::kFloat32};
+  const auto from = RandomArray(gpu, floats, 1), to = RandomArray(gpu, floats, 1);
+  CAPSTAN_ASSIGN_OR_RETURN(const double time, TimeOf(gpu, [&] {
+                             return gpu.CopyAsync(kernels::Stream::kCompute, to->data(),
+                                                  from->data(), n * 4);
+                           }));
+  Print(absl::StrCat("copy\tn=", n), time, static_cast<double>(8 * n), 0.0);
+  const int64_t side = IsSmall() ? 32 : 8192;
+  return BenchOp(gpu, absl::StrCat("product\tn=", side, " c=", side, " o=", side),
+                 kernels::MatrixDesc(K::kFullyConnectedForward, side, side, side));
 }
 
 absl::Status BenchOwn(CudaBackend& gpu) {
-  constexpr int64_t kParameters = 25557032;  // Of ResNet-50.
-  const std::string sizes = absl::StrCat("n=", kParameters);
-  const kernels::Operand floats = {"values", kParameters, kernels::DataType::kFloat32};
+  const int64_t parameters = ParameterCount();
+  const std::string sizes = absl::StrCat("n=", parameters);
+  const kernels::Operand floats = {"values", parameters, kernels::DataType::kFloat32};
   std::vector<std::unique_ptr<Array>> arrays;
   for (int i = 0; i < 4; ++i) arrays.push_back(RandomArray(gpu, floats, 1));
   const auto at = [&](size_t i) { return static_cast<float*>(arrays[i]->data()); };
-  CAPSTAN_RETURN_IF_ERROR(gpu.Zero(at(3), kParameters * 4));
+  CAPSTAN_RETURN_IF_ERROR(gpu.Zero(at(3), parameters * 4));
   const auto bench = [&](const char* kind, int64_t bytes_each,
                          const std::function<absl::Status()>& run) -> absl::Status {
     CAPSTAN_ASSIGN_OR_RETURN(const double time, TimeOf(gpu, run));
-    Print(absl::StrCat(kind, "\t", sizes), time, static_cast<double>(bytes_each * kParameters),
-          0.0);
+    Print(absl::StrCat(kind, "\t", sizes), time, static_cast<double>(bytes_each * parameters), 0.0);
     return absl::OkStatus();
   };
-  CAPSTAN_RETURN_IF_ERROR(bench("copy", 8, [&] {
-    return gpu.CopyAsync(kernels::Stream::kCompute, at(0), at(1), kParameters * 4);
-  }));
   cuda::UpdateArgs update = {.rule = cuda::UpdateRule::kMomentum,
                              .scalars = {.lr = 1e-6f, .clip = 1e30f, .momentum = 0.9f},
-                             .n = kParameters,
+                             .n = parameters,
                              .weights = at(0),
                              .gradient = at(1),
                              .s0 = at(2),
@@ -186,15 +213,16 @@ absl::Status BenchOwn(CudaBackend& gpu) {
   update.scalars.epsilon = 1e-8f;
   CAPSTAN_RETURN_IF_ERROR(bench("adam", 28, [&] { return gpu.Update(update); }));
   CAPSTAN_RETURN_IF_ERROR(bench("cast_bf16", 6, [&] {
-    return gpu.Cast({.n = kParameters, .in = at(0), .out = at(1), .to = cuda::Number::kBf16});
+    return gpu.Cast({.n = parameters, .in = at(0), .out = at(1), .to = cuda::Number::kBf16});
   }));
   return bench("norm", 4, [&] {
     return gpu.Norm(
-        {.n = kParameters, .values = at(1), .result = reinterpret_cast<cuda::NormResult*>(at(2))});
+        {.n = parameters, .values = at(1), .result = reinterpret_cast<cuda::NormResult*>(at(2))});
   });
 }
 
 absl::Status Bench(CudaBackend& gpu) {
+  CAPSTAN_RETURN_IF_ERROR(BenchCeilings(gpu));
   CAPSTAN_RETURN_IF_ERROR(BenchConvolutions(gpu));
   CAPSTAN_RETURN_IF_ERROR(BenchOthers(gpu));
   return BenchOwn(gpu);
@@ -202,15 +230,15 @@ absl::Status Bench(CudaBackend& gpu) {
 
 int Main(int argc, char** argv) {
   const std::string what = argc == 2 ? argv[1] : "";
-  const bool info = what == "--info";
-  if (!info && what != "fp32" && what != "tf32" && what != "bf16" && what != "fp16") {
-    std::fprintf(stderr, "usage: gpu_bench --info|fp32|tf32|bf16|fp16\n");
+  const bool info = what == "--info", ceilings = what == "--ceilings";
+  if (!info && !ceilings && what != "fp32" && what != "tf32" && what != "bf16" && what != "fp16") {
+    std::fprintf(stderr, "usage: gpu_bench --info|--ceilings|fp32|tf32|bf16|fp16\n");
     return 2;
   }
-  const auto gpu = Open(what == "bf16"   ? cuda::Compute::kBf16
-                        : what == "fp16" ? cuda::Compute::kFp16
-                        : what == "tf32" ? cuda::Compute::kTf32
-                                         : cuda::Compute::kFp32,
+  const auto gpu = Open(what == "bf16" || ceilings ? cuda::Compute::kBf16
+                        : what == "fp16"           ? cuda::Compute::kFp16
+                        : what == "tf32"           ? cuda::Compute::kTf32
+                                                   : cuda::Compute::kFp32,
                         cuda::PlanChoice::kMeasured);
   if (!gpu.ok()) {
     std::fprintf(stderr, "gpu_bench: %s\n", gpu.status().ToString().c_str());
@@ -218,7 +246,10 @@ int Main(int argc, char** argv) {
   }
   const auto card = (*gpu)->Info();
   if (info && card.ok()) std::printf("%s\n", Describe(*card).c_str());
-  const absl::Status done = !card.ok() ? card.status() : info ? absl::OkStatus() : Bench(**gpu);
+  const absl::Status done = !card.ok() ? card.status()
+                            : info     ? absl::OkStatus()
+                            : ceilings ? BenchCeilings(**gpu)
+                                       : Bench(**gpu);
   if (done.ok()) return 0;
   std::fprintf(stderr, "gpu_bench: %s\n", done.ToString().c_str());
   return 1;

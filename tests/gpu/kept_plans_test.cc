@@ -65,7 +65,7 @@ bool CountsWork() {
 }
 
 TEST_CASE("GPU plans: the next backend takes what one has measured, and times nothing",
-          "[gpu][own]") {
+          "[gpu][own][library]") {
   const auto compute = GENERATE(kernels::cuda::Compute::kFp32, kernels::cuda::Compute::kTf32,
                                 kernels::cuda::Compute::kBf16, kernels::cuda::Compute::kFp16);
   if (TestGpu(compute) == nullptr) return;

@@ -39,7 +39,14 @@ using kernels::cuda::Compute;
 using kernels::cuda::CudaBackend;
 using K = kernels::OpKind;
 
-constexpr Compute kComputes[] = {Compute::kFp32, Compute::kTf32, Compute::kBf16, Compute::kFp16};
+// The modes that are asked for.
+std::vector<Compute> Computes() {
+  std::vector<Compute> wanted;
+  for (const Compute compute : {Compute::kFp32, Compute::kTf32, Compute::kBf16, Compute::kFp16}) {
+    if (IsWanted(compute)) wanted.push_back(compute);
+  }
+  return wanted;
+}
 
 double Tolerance(Compute compute) {
   switch (compute) {
@@ -214,6 +221,7 @@ void ConformOn(CudaBackend& gpu, Compute compute, const OpDesc& desc,
 
 void ConformIn(Compute compute, const OpDesc& desc, const RunOptions& options = {},
                const Operands* given = nullptr) {
+  if (!IsWanted(compute)) return;
   CudaBackend* const gpu = TestGpu(compute);
   if (gpu != nullptr) ConformOn(*gpu, compute, desc, options, given);
 }
@@ -239,7 +247,7 @@ std::vector<WindowCase> Windows() {
 }
 
 TEST_CASE("GPU convolution: all three ops agree with the reference", "[gpu]") {
-  for (const Compute compute : kComputes) {
+  for (const Compute compute : Computes()) {
     for (const WindowCase& t : Windows()) {
       ConformIn(compute, WindowDesc(K::kConvolutionForward, t, false, false));
       ConformIn(compute, WindowDesc(K::kConvolutionForward, t, true, true));
@@ -254,7 +262,7 @@ TEST_CASE("GPU convolution: the fastest plan, with bias and ReLU in it or behind
           "[gpu]") {
   constexpr WindowCase kCases[] = {
       {2, 28, 28, 1, 20, 5, 1, 0}, {2, 8, 8, 16, 32, 3, 2, 1}, {3, 4, 4, 64, 64, 1, 1, 0}};
-  for (const Compute compute : kComputes) {
+  for (const Compute compute : Computes()) {
     if (TestGpu(compute) == nullptr) return;
     REQUIRE_OK_AND_ASSIGN(const auto gpu, Open(compute, kernels::cuda::PlanChoice::kMeasured));
     for (const WindowCase& t : kCases) {
@@ -266,7 +274,7 @@ TEST_CASE("GPU convolution: the fastest plan, with bias and ReLU in it or behind
 }
 
 TEST_CASE("GPU fully connected: all three ops agree with the reference", "[gpu]") {
-  for (const Compute compute : kComputes) {
+  for (const Compute compute : Computes()) {
     for (const int64_t n : {0, 1, 3, 64, 257}) {
       for (const int64_t c : {1, 64, 129}) {
         for (const int64_t units : {1, 10, 97, 1000}) {
@@ -405,6 +413,7 @@ TEST_CASE("GPU embedding: both ops agree with the reference", "[gpu]") {
 }
 
 TEST_CASE("GPU gradients: in fp32, as finite differences have them", "[gpu]") {
+  if (!IsWanted(Compute::kFp32)) return;
   CudaBackend* const gpu = TestGpu(Compute::kFp32);
   if (gpu == nullptr) return;
   const auto run = [gpu](const OpDesc& desc, Operands& inputs, const RunOptions& options) {
@@ -424,7 +433,7 @@ TEST_CASE("GPU ops: NaN passes through, so that divergence is seen", "[gpu]") {
   OpDesc image = WindowDesc(K::kConvolutionForward, {2, 1, 1, 8, 24, 1, 1, 0}, true, true);
   OpDesc matrix = MatrixDesc(K::kFullyConnectedForward, 2, 8, 24);
   matrix.fuse_relu = true;
-  for (const Compute compute : kComputes) {
+  for (const Compute compute : Computes()) {
     if (TestGpu(compute) == nullptr) return;
     REQUIRE_OK_AND_ASSIGN(const auto measured, Open(compute, kernels::cuda::PlanChoice::kMeasured));
     for (CudaBackend* const gpu : {TestGpu(compute), measured.get()}) {

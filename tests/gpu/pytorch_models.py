@@ -99,7 +99,7 @@ class Training:
     """Steps of channels-last training with momentum SGD, in bf16 by autocast; its batches lie on
     the device from the start."""
 
-    def __init__(self, torch, case, compiled=False, device="cuda"):
+    def __init__(self, torch, case, compiled=None, device="cuda"):
         self.torch, self.case, self.device = torch, case, device
         torch.manual_seed(1)
         network = model(torch.nn, case.zoo, case.image, case.classes)
@@ -107,7 +107,8 @@ class Training:
         self.parameters = sum(parameter.numel() for parameter in network.parameters())
         fused = {"fused": True} if device == "cuda" else {}
         self.optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, **fused)
-        self.network = torch.compile(network) if compiled else network
+        # Its mode, if it is to be compiled.
+        self.network = torch.compile(network, mode=compiled) if compiled else network
         height, width, channels = case.image
         count = case.batches
         self.images = [torch.rand(case.batch, channels, height, width, device=device).to(

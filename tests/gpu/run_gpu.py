@@ -1,8 +1,13 @@
-"""Runs the GPU's tests and benchmarks and prints one table of what came out.
+"""Runs the GPU's tests and benchmarks, part by part, within so many minutes.
 
 Needs .gpu/pack.tar.gz (tests/gpu/pack), which it unpacks beside .gpu/, a CUDA driver, and CUDA's
 libraries: those that PyTorch brought, or a toolkit's. Without PyTorch the comparison with it is
 left out; without compute-sanitizer its checks.
+
+Each row of the report, and what each program prints, is in the results folder as soon as it is
+known: a run that is killed loses nothing. Plans that are measured are kept there, too (plans/);
+tests/gpu/pack --plans=FOLDER packs them for the next time.
+
 Exits with 0 if all passed, 1 if something failed (a speed below its goal, too), 2 for bad usage, 3
 if there is no GPU (or no library for it).
 """
@@ -12,19 +17,20 @@ import glob
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
-import time
 
+import parts
+import processes
+import results
 import verdicts
 
 _NO_GPU = 3
 _HERE = os.path.dirname(os.path.realpath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(_HERE))
-_TOOLKIT = "/usr/local/cuda"
-# The tests of own kernels, in words of Catch2.
-_OWN_KERNELS = "[own],GPU pools*,GPU batch norm*,GPU element-wise*,GPU softmax*,GPU embedding*"
+_INFO_SECONDS = 30
 
 
 def library_folders(pack):
@@ -35,7 +41,7 @@ def library_folders(pack):
         package = list(torch.submodule_search_locations)[0]
         folders += sorted(glob.glob(os.path.join(os.path.dirname(package), "nvidia", "*", "lib")))
         folders.append(os.path.join(package, "lib"))
-    folders += [os.path.join(_TOOLKIT, "lib64"), os.path.join(_TOOLKIT, "lib")]
+    folders += [os.path.join(processes.TOOLKIT, "lib64"), os.path.join(processes.TOOLKIT, "lib")]
     return [folder for folder in folders if os.path.isdir(folder)]
 
 
@@ -65,178 +71,192 @@ def environment(pack):
     return changed
 
 
-class Report:
-    """Rows of (check, outcome, seconds, note); anything but passed and skipped is a failure."""
+def take_plans(pack, out):
+    """Plans that were measured before and came with the pack; what is in `out` stays as it is."""
+    there = os.path.join(out, "plans")
+    os.makedirs(there, exist_ok=True)
+    for path in sorted(glob.glob(os.path.join(pack, "plans", "*"))):
+        target = os.path.join(there, os.path.basename(path))
+        if not os.path.exists(target):
+            shutil.copyfile(path, target)
+    return there
+
+
+class DryRun:
+    """A clock that only programs move, each of which takes all of its time and must be killed."""
 
     def __init__(self):
-        self.rows = []
+        self.now = 0.0
 
-    def add(self, check, outcome, seconds=0.0, note=""):
-        self.rows.append((check, outcome, seconds, note))
-        print(f"-- {check}: {outcome} {note}".rstrip(), flush=True)
+    def clock(self):
+        return self.now
 
-    def failed(self):
-        return any(outcome not in ("passed", "skipped") for _, outcome, _, _ in self.rows)
+    def run(self, _command, _env, _given, _output, seconds):
+        self.now += seconds + parts.KILL_SECONDS
 
-    def table(self):
-        lines = ["| check | outcome | seconds | note |", "|---|---|---|---|"]
-        lines += [f"| {check} | {outcome} | {seconds:.1f} | {note} |"
-                  for check, outcome, seconds, note in self.rows]
-        return "\n".join(lines)
+    @staticmethod
+    def has(_tool):
+        return True
 
 
-def run(report, check, command, env, timeout):
-    """Runs a program that passes by exiting with 0; its output goes to ours."""
-    print(f"-- {check}: {' '.join(command)}", flush=True)
-    start = time.monotonic()
-    try:
-        code = subprocess.run(command, env=env, timeout=timeout, check=False).returncode
-        note = "" if code == 0 else f"exit code {code}"
-    except subprocess.TimeoutExpired:
-        code, note = 1, f"not done in {timeout} s"
-    report.add(check, "passed" if code == 0 else "failed", time.monotonic() - start, note)
+class Runner:
+    """Runs steps, and gives each its row.
 
-
-def sanitize(report, pack, env, options):
-    """compute-sanitizer over small sizes of the tests of own kernels."""
-    tool = shutil.which("compute-sanitizer")
-    if not tool and os.path.exists(f"{_TOOLKIT}/bin/compute-sanitizer"):
-        tool = f"{_TOOLKIT}/bin/compute-sanitizer"
-    for name in ("memcheck", "racecheck"):
-        if not tool:
-            report.add(name, "skipped", note="compute-sanitizer is not on this machine")
-            continue
-        run(report, name,
-            [tool, "--tool", name, "--error-exitcode", "1",
-             os.path.join(pack, "bin", "conformance_test"), _OWN_KERNELS],
-            dict(env, CAPSTAN_GPU_SMALL="1"), options.timeout)
-    return []
-
-
-def comparison(script, arguments, timeout, given=None):
-    """The table that a comparison prints, and a note unless it went well and no goal is missed.
-
-    Its environment is PyTorch's own, without our libraries. `given`: for its standard input.
+    programs  processes.Processes or DryRun
     """
-    command = [sys.executable, "-B", os.path.join(_HERE, script)] + arguments
-    print(f"-- {' '.join(command)}", flush=True)
-    try:
-        done = subprocess.run(command, input=given, timeout=timeout, check=False,
-                              stdout=subprocess.PIPE)
-    except subprocess.TimeoutExpired as stopped:
-        return (stopped.stdout or b"").decode(), f"not done in {timeout} s"
-    notes = {0: "", verdicts.GOAL_MISSED: "a goal is missed"}
-    return done.stdout.decode(), notes.get(done.returncode, f"exit code {done.returncode}")
 
+    def __init__(self, found, programs, budget, pack, env):
+        self.results, self.programs, self.budget, self.env = found, programs, budget, env
+        self.words = {"pack": pack, "bin": os.path.join(pack, "bin"), "here": _HERE,
+                      "capstan": os.path.join(pack, "capstan"), "python": sys.executable,
+                      "out": found.folder}
 
-def compare(report, pack, env, options):
-    """Every mode's benchmark, beside PyTorch's times where there is PyTorch."""
-    tables = []
-    if options.no_benchmarks:
-        return tables
-    for mode in ("fp32", "tf32", "bf16", "fp16"):
-        start = time.monotonic()
-        try:
-            ours = subprocess.run([os.path.join(pack, "bin", "gpu_bench"), mode], env=env,
-                                  timeout=options.timeout, check=True, stdout=subprocess.PIPE)
-            table, note = comparison("compare_pytorch.py", [mode], options.timeout, ours.stdout)
-            tables.append(table)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            note = str(error)
-        report.add(f"benchmark {mode}", "failed" if note else "passed", time.monotonic() - start,
-                   note)
-    return tables
+    def run(self, part):
+        start = self.programs.clock()
+        for step in part.steps:
+            self._step(part, step)
+        taken = self.programs.clock() - start
+        self.results.add(part.name, "all of it", "passed" if taken <= 60 * part.minutes else
+                         "failed", taken, f"of {part.minutes} minutes")
 
+    def _step(self, part, step):
+        limit = self.budget.limit(step)
+        if limit is None:
+            return self.results.add(part.name, step.name, "skipped", note="no minutes left")
+        if step.tool and not self.programs.has(step.tool):
+            return self.results.add(part.name, step.name, "skipped",
+                                    note=f"{step.tool} is not on this machine")
+        command = [word.format(**self.words) for word in step.command]
+        if step.tool:
+            command[0] = processes.tool_path(step.tool) or step.tool
+        start = self.programs.clock()
+        with self._input(part, step) as given:
+            code = self.programs.run(command, self._environment(step), given,
+                                     self.results.output(part.output(step)), limit)
+        notes = {0: "", None: f"not done in {limit:.0f} s",
+                 verdicts.GOAL_MISSED: "a goal is missed"}
+        self.results.add(part.name, step.name, "passed" if code == 0 else "failed",
+                         self.programs.clock() - start, notes.get(code, f"exit code {code}"))
+        return None
 
-def compare_training(report, pack, _env, options):
-    """Whole models, in turns with PyTorch."""
-    if options.no_benchmarks:
-        return []
-    start = time.monotonic()
-    # It gives our program the environment of the pack.
-    table, note = comparison("compare_training.py", [f"--pack={pack}"], 3 * options.timeout)
-    report.add("training beside PyTorch", "failed" if note else "passed",
-               time.monotonic() - start, note)
-    return [table]
+    def _environment(self, step):
+        # PyTorch keeps the libstdc++ that it would have.
+        return dict(os.environ if step.pytorch else self.env, **step.env)
 
-
-def conformance(report, pack, env, options):
-    bin_folder = os.path.join(pack, "bin")
-    program = os.path.join(bin_folder, "conformance_test")
-    run(report, "shared rules on the host", [os.path.join(bin_folder, "element_rules_test")], env,
-        options.timeout)
-    run(report, "own kernels", [program, "[own]"], env, options.timeout)
-    run(report, "ops", [program, "~[own]"], env, options.timeout)
-    return []
-
-
-def tasks(report, pack, env, options):
-    command = [sys.executable, "-B", os.path.join(_HERE, "end_to_end.py"), f"--pack={pack}"]
-    run(report, "tasks on the GPU", command + ["--no-benchmarks"] * options.no_benchmarks, env,
-        2 * options.timeout)
-    return []
-
-
-# What there is to run, in this order; each gives its tables.
-PARTS = {
-    "conformance": conformance,
-    "tasks": tasks,
-    "sanitizer": sanitize,
-    "training": compare_training,
-    "kernels": compare,
-}
+    def _input(self, part, step):
+        """A file with what the step reads; empty if that is nothing."""
+        path = os.devnull
+        if step.reads:
+            path = self.results.output(next(part.output(other) for other in part.steps
+                                            if other.name == step.reads))
+        elif step.given:
+            path = self.results.output(part.output(step).replace(".txt", ".in"))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(step.given)
+        return open(path if os.path.exists(path) else os.devnull, "rb")
 
 
 def some_parts(text):
-    parts = text.split(",")
-    for name in parts:
-        if name not in PARTS:
-            raise argparse.ArgumentTypeError(f"got {name}, expected some of {','.join(PARTS)}")
-    return parts
+    names = [part.name for part in parts.all_parts()]
+    for name in text.split(","):
+        if name not in names:
+            raise argparse.ArgumentTypeError(f"got {name}, expected some of {','.join(names)}")
+    return text.split(",")
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__,
+    known = parts.all_parts()
+    about = "\n".join(f"  {part.name}  {part.minutes} min  {part.about}" for part in known)
+    parser = argparse.ArgumentParser(description=f"{__doc__}\nParts:\n{about}",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", default=os.path.join(_ROOT, ".gpu"),
-                        help="the folder that tests/gpu/pack made (%(default)s)")
-    parser.add_argument("--unpack-only", action="store_true", help="unpack, and run nothing")
-    parser.add_argument("--no-benchmarks", action="store_true", help="tests only")
-    parser.add_argument("--parts", type=some_parts, default=list(PARTS),
-                        help=f"which of {','.join(PARTS)}, where no command may take long (all)")
-    parser.add_argument("--timeout", type=int, default=540, help="seconds of one program")
+    add = parser.add_argument
+    add("--pack", default=os.path.join(_ROOT, ".gpu"),
+        help="the folder that tests/gpu/pack made, or one that is unpacked (%(default)s)")
+    add("--unpack-only", action="store_true", help="unpack, and run nothing")
+    add("--minutes", type=float, default=30.0, help="in which all is to be over (%(default)s)")
+    add("--parts", type=some_parts, default=[part.name for part in known],
+        help="which, with commas; in the order above (all)")
+    add("--out", default=os.path.join(_ROOT, ".gpu-results"), help="results folder (%(default)s)")
+    add("--dry-run", action="store_true",
+        help="say when each step would end if all took as long as they may")
+    add("--small", action="store_true", help="sizes for emulated GPUs")
     return parser.parse_args(arguments)
+
+
+def chosen_parts(options):
+    return [part for part in parts.all_parts(options.small) if part.name in options.parts]
+
+
+class Timetable:
+    """In place of results: prints when each row would be known."""
+
+    folder = ""
+
+    def __init__(self, clock):
+        self.clock, self.rows = clock, []
+        print("| part | check | minute it ends at | of it | note |\n|---|---|---|---|---|")
+
+    def add(self, part, check, outcome, seconds=0.0, note=""):
+        self.rows.append((part, check, outcome, self.clock(), seconds))
+        print(f"| {part} | {check} | {self.clock() / 60:.2f} | {seconds:.0f} s | {note} |")
+
+    def output(self, _name):
+        return os.devnull
+
+
+def dry_run(options):
+    """Rows of (part, check, outcome, end, seconds)."""
+    programs = DryRun()
+    table = Timetable(programs.clock)
+    runner = Runner(table, programs, parts.Budget(options.minutes, programs.clock), "", {})
+    for part in chosen_parts(options):
+        runner.run(part)
+    return table.rows
+
+
+def prepare(options):
+    """The folder of what is packed; None, with the reason on stderr, if there is no pack."""
+    made = os.path.realpath(options.pack)
+    if os.path.isdir(os.path.join(made, "bin")):
+        return made
+    archive = os.path.join(made, "pack.tar.gz")
+    if not os.path.exists(archive):
+        print(f"run: {archive} is not there; run tests/gpu/pack first", file=sys.stderr)
+        return None
+    unpack(archive, made + "-unpacked")
+    return made + "-unpacked"
 
 
 def main(arguments):
     options = parse(arguments)
-    made = os.path.realpath(options.pack)
-    archive, pack = os.path.join(made, "pack.tar.gz"), made + "-unpacked"
-    if not os.path.exists(archive):
-        print(f"run: {archive} is not there; run tests/gpu/pack first", file=sys.stderr)
-        return 1
-    unpack(archive, pack)
-    if options.unpack_only:
+    if options.dry_run:
+        dry_run(options)
         return 0
-    bench = os.path.join(pack, "bin", "gpu_bench")
+    programs = processes.Processes()
+    budget = parts.Budget(options.minutes, programs.clock)
+    pack = prepare(options)
+    if pack is None or options.unpack_only:
+        return 1 if pack is None else 0
+    out = os.path.realpath(options.out)
+    os.environ["CAPSTAN_CUDA_PLANS"] = take_plans(pack, out)
+    if options.small:
+        os.environ["CAPSTAN_GPU_SMALL"] = "1"
     env = environment(pack)
-    info = subprocess.run([bench, "--info"], env=env, check=False, capture_output=True)
+    info = subprocess.run([os.path.join(pack, "bin", "gpu_bench"), "--info"], env=env, check=False,
+                          capture_output=True, timeout=_INFO_SECONDS)
     if info.returncode != 0:
         print("run: this machine cannot run the GPU's tests: "
               + info.stderr.decode().strip().removeprefix("gpu_bench: "), file=sys.stderr)
         return _NO_GPU if info.returncode == _NO_GPU else 1
-    report = Report()
     with open(os.path.join(pack, "commit"), encoding="utf-8") as file:
         title = f"commit {file.read().strip()}; {info.stdout.decode().strip()}"
-    tables = []
-    for name, part in PARTS.items():
-        if name in options.parts:
-            tables += part(report, pack, env, options)
-    text = "\n\n".join([title, report.table()] + tables)
-    print("\n" + text)
-    with open(os.path.join(made, "report.md"), "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-    return 1 if report.failed() else 0
+    found = results.Results(out, title)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # So that what runs is ended, too.
+    runner = Runner(found, programs, budget, pack, env)
+    for part in chosen_parts(options):
+        runner.run(part)
+    print("\n" + found.report())
+    return 1 if found.failed else 0
 
 
 if __name__ == "__main__":

@@ -65,6 +65,16 @@ class Measured:
         return f"{self.moved / self.microseconds * 1e-3:.0f} GB/s"
 
 
+def beside_floor(case, copy, product):
+    """How near a case is to what the card can do: the time to move its bytes at the rate of `copy`,
+    or to do its operations at that of `product` (Measured; None: not known), whichever is longer.
+    """
+    times = [amount / limit for amount, limit in (
+        (case.moved, copy and copy.moved / copy.microseconds),
+        (case.operations, product and product.operations / product.microseconds)) if limit]
+    return Ratio(max(times) / case.microseconds if times else None)
+
+
 def beside_pytorch(case, microseconds):
     """Of a Measured case; PyTorch's microseconds, or None."""
     goal = None

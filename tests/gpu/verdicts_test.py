@@ -1,18 +1,22 @@
 """The goals of the GPU's comparisons, and that a missed one fails the run: without a GPU."""
 
-import argparse
 import contextlib
 import io
 import os
+import re
 import tempfile
 import unittest
 
 import compare_pytorch
 import compare_training
+import parts
+import processes
+import results
 import run_gpu
 import verdicts
 
-# A card that copies 8 MB in 4 us, and takes 40 us for a convolution.
+# A card that copies 8 MB in 4 us, does 4 operations a picosecond, and needs 40 us to convolve.
+_PRODUCT = "product\tn=1 c=1 o=1\t10.00\t1000\t40000000"
 _COPY = "copy\tn=1000000\t4.00\t8000000\t0"
 _CONVOLUTION = "conv_forward\tn=1 h=8 c=4 o=4 k=3 s=1 p=1\t40.00\t1000\t80000000"
 
@@ -66,20 +70,34 @@ class VerdictsTest(unittest.TestCase):
             verdicts.Measured(_COPY.replace("4.00", "0.00"))
 
     def test_a_row_shows_times_rates_and_verdicts(self):
-        copy = verdicts.Measured(_COPY)
+        copy, product = verdicts.Measured(_COPY), verdicts.Measured(_PRODUCT)
         self.assertEqual(
-            compare_pytorch.row(verdicts.Measured(_CONVOLUTION), 38.0, copy),
+            compare_pytorch.row(verdicts.Measured(_CONVOLUTION), 38.0, copy, product),
             ("| conv_forward | n=1 h=8 c=4 o=4 k=3 s=1 p=1 | 40.0 | 2.0 Tflop/s | 38.0 "
-             "| 0.950 missed |  |", True))
-        self.assertEqual(compare_pytorch.row(measured("adam", 16.0, 28e6), None, copy),
-                         ("| adam | n=1000000 | 16.0 | 1750 GB/s |  |  | 0.875 reached |", False))
+             "| 0.950 missed |  | 0.50 |", True))
+        self.assertEqual(compare_pytorch.row(measured("adam", 16.0, 28e6), None, copy, None),
+                         ("| adam | n=1000000 | 16.0 | 1750 GB/s |  |  | 0.875 reached | 0.88 |",
+                          False))
+
+    def test_the_floor_is_what_takes_longer_of_moving_and_computing(self):
+        copy, product = verdicts.Measured(_COPY), verdicts.Measured(_PRODUCT)
+        case = verdicts.Measured(_CONVOLUTION)
+        self.assertEqual(str(verdicts.beside_floor(case, copy, product)), "0.50")
+        self.assertEqual(str(verdicts.beside_floor(measured("relu", 8.0, 8e6), copy, product)),
+                         "0.50")
+        case.moved = 60e6  # 30 of its 40 us.
+        self.assertEqual(str(verdicts.beside_floor(case, copy, product)), "0.75")
+        self.assertEqual(str(verdicts.beside_floor(case, None, None)), "")
 
     def test_whole_models_are_held_against_the_better_pytorch(self):
         case = compare_training.CASES[0]
         times = {"Capstan": (10.0, 0.1), "PyTorch eager": (12.0, 1.0), "torch.compile": (9.9, 1.0)}
         line, missed = compare_training.row(case, times)
         self.assertTrue(missed)
-        self.assertTrue(line.endswith("| 10.00 | 0.10 | 12.00 | 9.90 | 0.990 missed |"), line)
+        self.assertTrue(line.endswith("| 10.00 | 0.10 | 12.00 | 9.90 |  | 0.990 missed |"), line)
+        times["reduce-overhead"] = (9.5, 1.0)
+        self.assertIn("| 9.90 | 9.50 | 0.950 missed |", compare_training.row(case, times)[0])
+        times.pop("reduce-overhead")
         times.pop("torch.compile")
         self.assertFalse(compare_training.row(case, times)[1])
         times.pop("PyTorch eager")
@@ -87,9 +105,10 @@ class VerdictsTest(unittest.TestCase):
 
 
 class RunTest(unittest.TestCase):
-    """run_gpu.compare with a gpu_bench that prints what the test says."""
+    """Steps of the runner with a gpu_bench that prints what the test says."""
 
     def compare(self, lines):
+        """Whether something failed, the report, and the table of fp16."""
         with tempfile.TemporaryDirectory() as pack:
             os.mkdir(os.path.join(pack, "bin"))
             with open(os.path.join(pack, "lines"), "w", encoding="utf-8") as file:
@@ -98,31 +117,37 @@ class RunTest(unittest.TestCase):
             with open(bench, "w", encoding="utf-8") as file:
                 file.write(f"#!/bin/sh\nexec cat {pack}/lines\n")
             os.chmod(bench, 0o755)
-            report = run_gpu.Report()
-            options = argparse.Namespace(no_benchmarks=False, timeout=60)
             with contextlib.redirect_stdout(io.StringIO()):
                 # PyTorch's times here would be a card's, beside ours that are made up.
                 environment = dict(os.environ, CUDA_VISIBLE_DEVICES="")
-                tables = run_gpu.compare(report, pack, environment, options)
-        self.assertEqual(len(report.rows), 4)  # A mode each.
-        return report, tables
+                found = results.Results(os.path.join(pack, "out"), "commit 1; a card")
+                programs = processes.Processes()
+                runner = run_gpu.Runner(found, programs, parts.Budget(1, programs.clock), pack,
+                                        environment)
+                part = next(part for part in parts.all_parts() if part.name == "F")
+                part.steps = [step for step in part.steps if step.name.startswith("kernels")]
+                runner.run(part)
+            with open(found.output(part.output(part.steps[-1])), encoding="utf-8") as file:
+                return found.failed, found.report(), file.read()
+
+    def expect(self, lines, outcome, note, table_has):
+        failed, report, table = self.compare(lines)
+        self.assertEqual(failed, outcome == "failed")
+        rows = re.findall(r"^\| F \| kernels in \w+ beside .* \| (\w+) \| [0-9.]+ \| (.*) \|$",
+                          report, re.MULTILINE)
+        self.assertEqual(rows, [(outcome, note)] * 3, report)  # A mode each.
+        self.assertIn(table_has, table)
 
     def test_a_missed_goal_fails_the_run_and_the_table_is_kept(self):
-        report, tables = self.compare([_COPY, "adam\tn=1000000\t20.00\t28000000\t0"])
-        self.assertTrue(report.failed())
-        for check, outcome, _, note in report.rows:
-            self.assertEqual((outcome, note), ("failed", "a goal is missed"), check)
-        self.assertEqual(len(tables), 4)
-        self.assertIn("| 0.700 missed |", tables[0])
+        self.expect([_COPY, "adam\tn=1000000\t20.00\t28000000\t0"], "failed", "a goal is missed",
+                    "| 0.700 missed |")
 
     def test_reached_goals_pass(self):
-        report, tables = self.compare([_COPY, "adam\tn=1000000\t16.00\t28000000\t0", _CONVOLUTION])
-        self.assertFalse(report.failed(), report.table())
-        self.assertIn("| 0.875 reached |", tables[3])
+        self.expect([_COPY, "adam\tn=1000000\t16.00\t28000000\t0", _CONVOLUTION], "passed", "",
+                    "| 0.875 reached |")
 
     def test_a_benchmark_that_prints_nonsense_fails(self):
-        report, _ = self.compare(["Segmentation fault"])
-        self.assertEqual([row[3] for row in report.rows], ["exit code 1"] * 4)
+        self.expect(["Segmentation fault"], "failed", "exit code 1", "columns")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ LEASE_SECONDS = 2 * SLOWDOWN
 DEADLINE_SECONDS = 120  # Times SLOWDOWN, as every number of seconds below.
 POLL_SECONDS = 0.02
 CLI_POLL_SECONDS = 0.1  # Each poll starts the CLI: more often would disturb what is watched.
+before_daemon = None  # Called in each daemon's process before its program is.
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -90,7 +91,8 @@ class Daemon:
         self.port_file.unlink(missing_ok=True)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=before_daemon
             )
 
     def address(self):

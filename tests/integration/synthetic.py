@@ -53,6 +53,25 @@ def train_only_block(folder, count, side):
     return f'data {{ format: IDX train {{ images: "{images}" labels: "{labels}" }} }}'
 
 
+def colour_block(folder, count, side):
+    """As train_only_block, of random images of three channels and 256 classes, as NumPy's files."""
+    images, labels = folder / "colours.npy", folder / "classes.npy"
+    draw = random.Random(3)
+    with open(images, "wb") as out:
+        out.write(_npy_head("|u1", (count, side, side, 3)))
+        for _ in range(count):
+            out.write(draw.randbytes(side * side * 3))
+    labels.write_bytes(_npy_head("|u1", (count,)) + draw.randbytes(count))
+    return f'data {{ format: NUMPY train {{ images: "{images}" labels: "{labels}" }} }}'
+
+
+def _npy_head(dtype, shape):
+    """Version 1.0: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"""
+    head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode()
+
+
 def job(
     folder,
     name="job",
