@@ -69,6 +69,11 @@ void JobMembers::Fence(Incarnation floor, Instant now) {
   Changed(now);
 }
 
+void JobMembers::Restored(Instant now, Generation first) {
+  changed_ = now;
+  membership_.generation = std::max(membership_.generation, first);
+}
+
 void JobMembers::Adopt(Instant now) {
   applied_.clear();
   work_.clear();

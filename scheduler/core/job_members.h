@@ -86,7 +86,8 @@ class JobMembers {
   void serialize(Archive& archive) {
     archive(membership_, changed_, since_, factor_since_, primaries_, applied_);
   }
-  void Restored(Instant now) { changed_ = now; }  // The servers get their whole time again.
+  // The servers get their whole time again, and generations go on from `first` at the earliest.
+  void Restored(Instant now, Generation first = Generation(0));
 
  private:
   struct Applied {

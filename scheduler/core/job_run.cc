@@ -399,9 +399,10 @@ void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
   finishing_since_ = now;
 }
 
-void JobRun::Restored(Instant now, absl::Duration rejoin) {
+void JobRun::Restored(Instant now, absl::Duration rejoin, Generation first) {
   if (ended()) return;
   RestartLimits(now, rejoin);
+  members_.Restored(now, first);
   last_report_event_ = now;
   // Reports that were seen and not written are fewer than this.
   revision_ += kRevisionsPerLife;

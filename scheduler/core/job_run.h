@@ -230,7 +230,9 @@ class JobRun {
   // scheduler.
   void RestartLimits(Instant now, absl::Duration rejoin);
   // After loading: the same; the revision stays above all that were seen.
-  void Restored(Instant now, absl::Duration rejoin);
+  // `first`: of memberships from now on; servers' logs may have later ones than a store that was
+  // put back knows.
+  void Restored(Instant now, absl::Duration rejoin, Generation first = Generation(0));
 
  private:
   // In an epoch's training, if need be quiet for a checkpoint.

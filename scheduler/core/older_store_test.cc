@@ -120,6 +120,18 @@ TEST_CASE("Older store: a node that has heard of more ends its jobs", "[schedule
   CHECK(story.actions.node_replies[0].changed);
 }
 
+// Where all have died who have heard of more, a server's log may still have a later membership than
+// the store, and go by no earlier one.
+TEST_CASE("Older store: memberships go on above those that logs may have", "[scheduler][core]") {
+  Story story;
+  NodeReport report = story.Report(story.known);
+  report.generation_seen = Generation(0);
+  REQUIRE_OK(story.Sync(report));
+  REQUIRE(story.actions.node_replies.size() == 1);
+  REQUIRE(story.actions.node_replies[0].tables.size() == 1);
+  CHECK(story.actions.node_replies[0].tables[0].membership.generation >= Generation(1000));
+}
+
 TEST_CASE("Older store: a node that the store does not know ends the jobs that it holds",
           "[scheduler][core]") {
   Story story;

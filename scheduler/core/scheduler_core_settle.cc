@@ -307,7 +307,8 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     if (node->alive && node->info.role == Role::kWorker) slots_.CloseNode(node->id);
   }
   revisions_.Begin();
-  // A store that was put back from a backup does not know the lives that were given out since.
+  // A store that was put back from a backup does not know the lives and memberships that were given
+  // out since.
   next_incarnation_ = std::max(next_incarnation_, options_.first_incarnation);
   if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;
   absl::btree_map<uint64_t, JobEntry*> waiting;
@@ -318,7 +319,9 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
       entry.told_revision += uint64_t{1} << 32;
       changed_jobs_.insert(id);  // The next life adds to this one's.
     }
-    if (entry.run != nullptr) entry.run->Restored(now, options_.rejoin);
+    if (entry.run != nullptr) {
+      entry.run->Restored(now, options_.rejoin, Generation(options_.first_incarnation.value()));
+    }
     if (ended) {
       KeepEnded(entry);
       if (entry.run != nullptr) leaving_.insert(id);  // The last life may not have told.
