@@ -92,7 +92,7 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
   REQUIRE(job.Seen<LinkDied>().size() >= 1);
   CHECK(job.Seen<LinkDied>()[0].shards_move);
   CHECK(job.Seen<TaskDied>().empty());
-  // A copy is filled at the other server, which becomes primary then.
+  // A copy is filled at the other server, which becomes primary once it has shown that it lives.
   const std::shared_ptr<const Routing> routing = job.run->routing();
   for (const ShardRoute& shard : routing->shards) {
     if (routing->servers[static_cast<size_t>(shard.server)].node != "server-1") continue;
@@ -105,6 +105,10 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
                                .incarnation = Incarnation(2)});
     job.run->OnTableReport("server-1", filled, job.now, job.events);
   }
+  CHECK(Holds(job, "server-1"));  // The other one may be dead.
+  const TableReport applied{
+      "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
+  job.run->OnTableReport("server-2", applied, job.now, job.events);
   CHECK_FALSE(Holds(job, "server-1"));
   Report(job, {0, 1}, absl::Minutes(3));  // Reports that come late end nobody.
   CHECK(job.Seen<TaskDied>().empty());

@@ -266,6 +266,7 @@ void ShardMap::Promote(Shard& shard, const NodeId& node) {
   shard.term = Term(Next().value());
   std::erase_if(shard.replicas, [&node](const Copy& copy) { return copy.server.node == node; });
   shard.move_to.clear();
+  shard.moves_from = Generation();
   if (Lives(old)) shard.left[old.node] = Next();
   --loads_[old.node].primaries;
   ++loads_[node].primaries;

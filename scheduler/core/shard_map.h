@@ -6,8 +6,8 @@
 //                    \--UNREACHABLE, its server died or is drained: it leaves the table; in sync
 //                       only once the primary has shown that it lives
 //   primary:  serving --its server is drained, or has too many--> a replica elsewhere is filled,
-//             and becomes primary by a new generation; the old one is its replica in sync until
-//             the new one is known to go by that generation, and then leaves
+//             and becomes primary by a new generation once it has shown that it lives; the old
+//             one leaves
 //             serving --its server has too many, none could take a copy more--> a replica in sync
 //             becomes primary, and the old one its replica in sync
 //             serving --its server died--> waits until the dead one answers no reads any more -->
@@ -179,15 +179,16 @@ class ShardMap {
     // The lives of all who held all of it when it was lost, until the primary has begun its own
     // log: a log of an earlier life is of a disk that was not there then.
     absl::btree_map<NodeId, Incarnation> writers;
-    NodeId move_to;  // Is to become primary once it is filled. Empty: none.
-    NodeId avoid;    // Did not answer the last time. Empty: none.
+    NodeId move_to;         // Is to become primary once it is filled. Empty: none.
+    Generation moves_from;  // The next primary is to have applied that table. 0: none is ready.
+    NodeId avoid;           // Did not answer the last time. Empty: none.
     // Live servers whose copy left the table, and when: a new copy there must not be taken for the
     // old one.
     absl::btree_map<NodeId, Generation> left;
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(key, elements, primary, term, replicas, lost, fenced_at, logs, writers, move_to,
-              avoid, left);
+              moves_from, avoid, left);
     }
   };
   struct Load {
@@ -218,7 +219,7 @@ class ShardMap {
   void DropReplica(Shard& shard, const NodeId& node);
   void LetGo(Shard& shard, Copy& copy);  // Drops it, if it may go already.
   void HandOver(Shard& shard);
-  void MovePrimary(Shard& shard, const NodeId& to);  // As SwapPrimary; the former one leaves then.
+  void MovePrimary(Shard& shard, const NodeId& to);  // If it is known to live.
   void Trim(Shard& shard);
   void PlanMoves(Instant now);
   // Null: none.

@@ -89,16 +89,25 @@ void ShardMap::HandOver(Shard& shard) {
     return;
   }
   if (Possible(shard) <= options_.replicas) shard.move_to.clear();
-  if (shard.move_to.empty()) return;
+  if (shard.move_to.empty()) {
+    shard.moves_from = Generation();
+    return;
+  }
   const Copy* target = FindReplica(shard, shard.move_to);
   const bool filled = target != nullptr && target->in_sync;
   if (filled && in_sync > options_.replicas) MovePrimary(shard, NodeId(shard.move_to));
 }
 
+// The next primary may be dead, unheard of: the former one stays until that one goes by a table
+// that was made when it was to take over.
 void ShardMap::MovePrimary(Shard& shard, const NodeId& to) {
-  const NodeId from = shard.primary.node;
-  SwapPrimary(shard, to);
-  FindReplica(shard, from)->leaves = Next();
+  if (shard.moves_from.value() == 0) {
+    shard.moves_from = Next();
+    changed_ = true;
+  }
+  const bool heard =
+      servers_.at(to).applied >= shard.moves_from || Planted(PlantedBug::kLetGoUnheard);
+  if (heard) Promote(shard, to);
 }
 
 // Drops replicas on drained servers once others are filled, and those that are too many.
@@ -135,8 +144,8 @@ void ShardMap::LetGo(Shard& shard, Copy& copy) {
     copy.leaves = Next();
     changed_ = true;
   }
-  const bool heard = servers_.at(shard.primary.node).applied >= copy.leaves ||
-                     Planted(PlantedBug::kLetGoUnheard);
+  const bool heard =
+      servers_.at(shard.primary.node).applied >= copy.leaves || Planted(PlantedBug::kLetGoUnheard);
   if (!copy.in_sync || heard) DropReplica(shard, NodeId(copy.server.node));
 }
 
