@@ -1,6 +1,7 @@
 // Plans that one backend has measured are taken by the next, which times none.
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -64,6 +65,18 @@ bool CountsWork() {
   return clock != nullptr && std::string(clock) == "work";
 }
 
+// The file of plans in a folder, which has it and that of all times.
+std::string PlansIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  REQUIRE(paths.size() == 2);
+  CHECK(paths[1] == paths[0] + ".times");
+  return paths[0];
+}
+
 TEST_CASE("GPU plans: the next backend takes what one has measured, and times nothing",
           "[gpu][own][library]") {
   const auto compute = GENERATE(kernels::cuda::Compute::kFp32, kernels::cuda::Compute::kTf32,
@@ -77,6 +90,7 @@ TEST_CASE("GPU plans: the next backend takes what one has measured, and times no
     kernels::cuda::CudaOptions options;
     options.compute = compute;
     options.plans_folder = folder;
+    options.warm_up_seconds = 0;
     options.say = [&said](const std::string& text) { said.push_back(text); };
     auto backend = kernels::cuda::OpenCudaBackend(options);
     REQUIRE_OK(backend);
@@ -87,10 +101,10 @@ TEST_CASE("GPU plans: the next backend takes what one has measured, and times no
   };
   prepare_all();
   REQUIRE(std::filesystem::exists(folder));
-  const std::filesystem::directory_iterator files(folder);
-  REQUIRE(std::distance(begin(files), end(files)) == 1);
-  const std::string file = std::filesystem::directory_iterator(folder)->path();
+  const std::string file = PlansIn(folder);
   const std::string measured = Contents(file);
+  const std::string times = Contents(file + ".times");
+  CHECK_THAT(times, Catch::Contains("\tengine ") && Catch::Contains(" ms\n"));
   CHECK_THAT(measured, Catch::Contains("engine "));
   CHECK_THAT(measured, Catch::Contains("fully_connected_forward"));
   if (CountsWork()) {
@@ -102,6 +116,7 @@ TEST_CASE("GPU plans: the next backend takes what one has measured, and times no
   prepare_all();
   CHECK(std::filesystem::last_write_time(file) == written);
   CHECK(Contents(file) == measured);
+  CHECK(Contents(file + ".times") == times);
   CHECK(said.empty());
 
   std::ofstream(file) << "no plans";
