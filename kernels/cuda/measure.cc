@@ -98,7 +98,7 @@ absl::Status WarmUp(Device& device, const Times& times, const RunCandidate& run)
   return absl::OkStatus();
 }
 
-// Of each the fastest of kTimedRuns; REQUIRES: those that are OK have run.
+// Keeps the fastest of kTimedRuns of each candidate. REQUIRES: those that are OK have run.
 absl::Status TimeInTurn(Device& device, Times& times, const RunCandidate& run) {
   CAPSTAN_ASSIGN_OR_RETURN(const Event begin, MakeEvent());
   CAPSTAN_ASSIGN_OR_RETURN(const Event end, MakeEvent());

@@ -219,6 +219,8 @@ class ShardMap {
   void DropReplica(Shard& shard, const NodeId& node);
   void LetGo(Shard& shard, Copy& copy);  // Drops it, if it may go already.
   void HandOver(Shard& shard);
+  // Who is filled, and to take the shard over from a primary that lives. Empty: nobody yet.
+  NodeId NextPrimary(Shard& shard);
   void MovePrimary(Shard& shard, const NodeId& to);  // If it is known to live.
   void Trim(Shard& shard);
   void PlanMoves(Instant now);

@@ -9,7 +9,17 @@ namespace {
 
 const ServerRef kFirst{.node = "server-1", .incarnation = Incarnation(1)};
 const ServerRef kSecond{.node = "server-2", .incarnation = Incarnation(2)};
+const ServerRef kThird{.node = "server-3", .incarnation = Incarnation(3)};
 const Instant kNow = Instant() + absl::Seconds(1);
+
+// The first server says that a copy is in sync.
+void Fill(ShardMap& map, const ServerRef& server) {
+  TableReport report{"job-1", map.generation(), Generation(1), {}, {}};
+  const ShardRoute& shard = map.routing().shards[0];
+  report.replicas = {{shard.key, shard.term, server.node, server.incarnation}};
+  map.OnTableReport(kFirst.node, report);
+  map.Settle(kNow);
+}
 
 // One shard on the first server, a copy in sync on the second.
 ShardMap TwoCopies() {
@@ -19,11 +29,7 @@ ShardMap TwoCopies() {
   map.SetServer(kFirst, false);
   map.SetServer(kSecond, false);
   map.Settle(kNow);
-  TableReport report{"job-1", map.generation(), Generation(1), {}, {}};
-  report.replicas = {
-      {routing.shards[0].key, map.routing().shards[0].term, kSecond.node, kSecond.incarnation}};
-  map.OnTableReport(kFirst.node, report);
-  map.Settle(kNow);
+  Fill(map, kSecond);
   REQUIRE(map.complete());
   return map;
 }
@@ -50,6 +56,16 @@ TEST_CASE("Shard map: a drained primary stays until the next one has shown that 
     map.Settle(kNow);
     CHECK_FALSE(map.has_lost());
     CHECK(Primary(map) == kFirst.node);
+    SECTION("and so may be the one that is filled after it") {
+      map.SetServer(kThird, false);
+      map.Settle(kNow);
+      map.NoteApplied(kThird.node, map.generation());
+      Fill(map, kThird);
+      CHECK(Primary(map) == kFirst.node);
+      map.NoteApplied(kThird.node, map.generation());
+      map.Settle(kNow);
+      CHECK(Primary(map) == kThird.node);
+    }
   }
 }
 

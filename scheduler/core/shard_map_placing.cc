@@ -82,20 +82,25 @@ void ShardMap::DropReplica(Shard& shard, const NodeId& node) {
 // A drained server goes on with fewer replicas where there are too few servers for all; a move for
 // balance is never worth that.
 void ShardMap::HandOver(Shard& shard) {
+  const NodeId next = NextPrimary(shard);
+  if (next.empty()) {
+    shard.moves_from = Generation();
+  } else {
+    MovePrimary(shard, next);
+  }
+}
+
+NodeId ShardMap::NextPrimary(Shard& shard) {
   const int in_sync = GoodReplicas(shard, Count::kInSync);
   if (IsDraining(shard.primary.node)) {
     const int needed = std::min(options_.replicas + 1, Possible(shard));
-    if (in_sync >= std::max(needed, 1)) MovePrimary(shard, BestReplica(shard));
-    return;
+    return in_sync >= std::max(needed, 1) ? BestReplica(shard) : NodeId();
   }
   if (Possible(shard) <= options_.replicas) shard.move_to.clear();
-  if (shard.move_to.empty()) {
-    shard.moves_from = Generation();
-    return;
-  }
+  if (shard.move_to.empty()) return NodeId();
   const Copy* target = FindReplica(shard, shard.move_to);
   const bool filled = target != nullptr && target->in_sync;
-  if (filled && in_sync > options_.replicas) MovePrimary(shard, NodeId(shard.move_to));
+  return filled && in_sync > options_.replicas ? shard.move_to : NodeId();
 }
 
 // The next primary may be dead, unheard of: the former one stays until that one goes by a table

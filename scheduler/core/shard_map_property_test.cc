@@ -301,10 +301,10 @@ class World {
     recovered_ = false;
   }
   static bool InSync(const Routing& table, const ShardRoute& route, const ServerRef& server) {
-    return std::any_of(route.replicas.begin(), route.replicas.end(),
-                       [&](const ReplicaRef& replica) {
-                         return replica.in_sync && At(table, replica.server) == server;
-                       });
+    return std::any_of(
+        route.replicas.begin(), route.replicas.end(), [&](const ReplicaRef& replica) {
+          return replica.in_sync && At(table, replica.server) == server;
+        });
   }
   void CheckRoute(const Routing& old, const ShardRoute& was, const Routing& table,
                   const ShardRoute& is, const absl::btree_set<ShardKey>& lost,

@@ -168,7 +168,7 @@ absl::Status BenchOthers(CudaBackend& gpu) {
 }
 
 // How many parameters own operations have.
-int64_t ParameterCount() { return IsSmall() ? 10000 : 25557032; }  // Those of ResNet-50.
+int64_t ParameterCount() { return IsSmall() ? 10000 : 25557032; }  // ResNet-50 has so many.
 
 // The rates that no case can exceed.
 absl::Status BenchCeilings(CudaBackend& gpu) {
