@@ -44,6 +44,17 @@ struct Story : JobStory {
       Place(rank);
     }
   }
+  // Both tasks hear from servers of an iteration of the next epoch.
+  void ReportNextEpoch() {
+    for (int rank = 0; rank < 2; ++rank) {
+      TaskReport report = Base(rank);
+      report.idle = true;
+      for (const SlotLease& lease : Of(rank).slots) {
+        report.slots.push_back({lease.slot, Iteration(lease.end.value() + 1)});
+      }
+      REQUIRE_OK(Send(report));
+    }
+  }
   template <typename Kind>
   const Kind* Happened() const {
     for (const Event& event : events) {
@@ -65,19 +76,23 @@ TEST_CASE("Adopted job: BSP tasks may find iterations beyond the epoch of its re
   job.TakeUp();
   job.Start();
   REQUIRE(job.phase() == JobPhase::kTraining);
-  for (int rank = 0; rank < 2; ++rank) {
-    TaskReport report = job.Base(rank);
-    report.idle = true;
-    for (const SlotLease& lease : job.Of(rank).slots) {
-      report.slots.push_back({lease.slot, Iteration(lease.end.value() + 1)});
-    }
-    REQUIRE_OK(job.Send(report));
-  }
+  job.ReportNextEpoch();
   // What is beyond belongs to the next epoch, in which they hear of it again.
   CHECK(job.View().results.size() == 1);
   CHECK(job.Of(0).epoch == Epoch(1));
   CHECK(job.Of(0).slots.at(0).begin == Iteration(2));
   CHECK(job.Happened<TrainedTwice>() == nullptr);
+}
+
+// Seed 896907069: nobody who lived had heard of the next epoch, and the servers' logs had a part of
+// it. All reports were refused, and the tasks ended one after the other.
+TEST_CASE("Restored job: its store may be of an earlier epoch than its tables (issue 20)",
+          "[scheduler][core]") {
+  Story job(Mode::kBsp);
+  job.run->Restored(job.now, absl::ZeroDuration());
+  job.ReportNextEpoch();
+  CHECK(job.View().results.size() == 1);
+  CHECK(job.Of(0).epoch == Epoch(1));
 }
 
 TEST_CASE("Adopted job: that the other cluster is gone is no event, and what follows is above it",

@@ -217,7 +217,7 @@ class JobRun {
             last_death_, revision_, desired_version_, decisions_, membership_seen_, begins_at_,
             restore_, checkpoints_, pausing_, after_checkpoint_, segment_margin_, order_seen_,
             shards_, recovery_, server_deaths_, trained_, beginnings_, kept_model_, export_to_,
-            stops_after_, adopted_, behind_tables_, keeping_, returned_to_best_, final_test_);
+            stops_after_, adopted_, keeping_, returned_to_best_, final_test_);
     bool has_slots = slot_leases_.has_value();
     bool has_samples = sample_leases_.has_value();
     archive(has_slots, has_samples);
@@ -435,7 +435,7 @@ class JobRun {
     }
   };
   std::optional<Adopted> adopted_;
-  bool behind_tables_ = false;  // It was taken up, from a record that its tables may be ahead of.
+  bool behind_tables_ = false;  // It was loaded from a record that its tables may be ahead of.
   Instant begin_at_ = Instant::InfiniteFuture();        // It goes back no earlier.
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
   bool trained_ = false;  // Work was leased: the values are more than those it began with.

@@ -102,7 +102,6 @@ void JobRun::Adopt(const std::string& cluster, Incarnation first_life, Checkpoin
         Adopted{.batches = begins && restore_ ? restore_->at.iteration.value() : IterationNow()};
   }
   trained_ = true;  // Perhaps after the record: the logs tell.
-  behind_tables_ = true;
   checkpoints_.Abandon(absl::StrCat("its servers were of cluster ", cluster));
   checkpoints_.SkipTo(floor);
   absl::btree_set<NodeId> nodes;
