@@ -87,7 +87,7 @@ NodeLife::Next NodeLife::OnSynced(const absl::Status& status, const v1::SyncNode
   if (!status.ok()) return Unreachable(status, now);
   Reached(now);
   revision_seen_ = response.revision();
-  handler_->SyncAnswered(read_lease_);
+  handler_->SyncAnswered(read_lease_, revision_seen_);
   if (response.generation() != generation_seen_) {
     generation_seen_ = response.generation();
     handler_->TakeDesired(response);

@@ -41,9 +41,10 @@ class NodeHandler {
   virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
   // Adds the node's state (`tables` or `tasks`) to a request; the rest is NodeLife's.
   virtual void FillState(v1::SyncNodeRequest& request) = 0;
-  // The scheduler has answered the request that was filled in last; `read_lease` is its promise of
-  // RegisterResponse, which runs from before that request was sent.
-  virtual void SyncAnswered(absl::Duration /*read_lease*/) {}
+  // The scheduler has answered the request that was filled in last, at that revision of its store;
+  // `read_lease` is its promise of RegisterResponse, which runs from before that request was sent.
+  // TakeDesired follows, if there is something new.
+  virtual void SyncAnswered(absl::Duration /*read_lease*/, const v1::StoreRevision& /*revision*/) {}
   // Takes in the whole desired state. Must not wait: what takes long ends with a wake.
   virtual void TakeDesired(const v1::SyncNodeResponse& response) = 0;
 };

@@ -75,6 +75,7 @@ enum class PlantedBug : uint8_t {
   kDropFsync,
   kAcknowledgeBeforeLogged,
   kReleaseGroupEarly,
+  kMixJobLogs,
   kRemoveLiveSegment,
   kIgnoreChecksum,
   kTakeTearForDamage,

@@ -95,6 +95,17 @@ TEST_CASE("Restored job: its store may be of an earlier epoch than its tables (i
   CHECK(job.Of(0).epoch == Epoch(1));
 }
 
+// Tasks that an earlier scheduler placed after the copy was made are in no record. They may live.
+TEST_CASE("Restored job: who goes back fences off lives that the store does not know (issue 20)",
+          "[scheduler][core]") {
+  JobStory job(GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp));
+  job.Start();
+  job.run->Restored(job.now, absl::ZeroDuration(), Generation(1000));
+  job.Died("server-1");
+  REQUIRE(job.phase() == JobPhase::kRecovering);
+  CHECK(job.run->membership().incarnation_floor == Incarnation(1000));
+}
+
 TEST_CASE("Adopted job: that the other cluster is gone is no event, and what follows is above it",
           "[scheduler][core]") {
   Story job(GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp));

@@ -64,6 +64,7 @@ void JobMembers::Remove(Rank rank, Instant now) {
 }
 
 void JobMembers::Fence(Incarnation floor, Instant now) {
+  floor = std::max(floor, first_life_);
   if (floor <= membership_.incarnation_floor) return;
   membership_.incarnation_floor = floor;
   Changed(now);
@@ -72,6 +73,7 @@ void JobMembers::Fence(Incarnation floor, Instant now) {
 void JobMembers::Restored(Instant now, Generation first) {
   changed_ = now;
   membership_.generation = std::max(membership_.generation, first);
+  first_life_ = std::max(first_life_, Incarnation(first.value()));
 }
 
 void JobMembers::Adopt(Instant now) {

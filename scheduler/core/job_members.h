@@ -42,7 +42,9 @@ class JobMembers {
   void Add(Rank rank, Incarnation incarnation,
            Instant now);  // Replaces an earlier life of the rank.
   void Remove(Rank rank, Instant now);
-  void Fence(Incarnation floor, Instant now);  // No life below it counts any more.
+  // No life below `floor` counts any more, nor one that an earlier scheduler gave out: where the
+  // store was put back, nothing tells of it.
+  void Fence(Incarnation floor, Instant now);
   // The job was another cluster's: no server has applied anything, and generations begin above all
   // that may have been made since.
   void Adopt(Instant now);
@@ -86,7 +88,8 @@ class JobMembers {
   void serialize(Archive& archive) {
     archive(membership_, changed_, since_, factor_since_, primaries_, applied_);
   }
-  // The servers get their whole time again, and generations go on from `first` at the earliest.
+  // The servers get their whole time again, and generations go on from `first` at the earliest, as
+  // lives do that this scheduler gives out.
   void Restored(Instant now, Generation first = Generation(0));
 
  private:
@@ -114,6 +117,7 @@ class JobMembers {
   void NoteReady();
 
   JobMembership membership_;
+  Incarnation first_life_;  // That this scheduler gave out; not stored.
   Instant changed_;
   // When the member was listed, activated or deactivated; 0: it is active and all know.
   absl::btree_map<Rank, Generation> since_;

@@ -137,9 +137,9 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
   return absl::OkStatus();
 }
 
-// Servers tell tasks of iterations that are past. Where the store was put back, or the job was taken
-// up, these may lie beyond the epoch of its record: what is beyond counts when that epoch's turn
-// comes.
+// Servers tell tasks of iterations that are past. Where the store was put back, or the job was
+// taken up, these may lie beyond the epoch of its record: what is beyond counts when that epoch's
+// turn comes.
 Iteration JobRun::DoneOf(const SlotReport& slot) const {
   return behind_tables_ ? std::min(slot.done, slot_leases_->end()) : slot.done;
 }

@@ -113,6 +113,8 @@ class JobRun {
   void OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events);
   // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
   // earlier life of that name has died.
+  // A server wrote the log for this job, on the word of a scheduler of this cluster.
+  bool HasWritten(const StoredShard& log) const;
   void OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored, bool draining,
                       Instant now, Events& events);
   void OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events);

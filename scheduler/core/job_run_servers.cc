@@ -130,16 +130,16 @@ void JobRun::Adopt(const std::string& cluster, Incarnation first_life, Checkpoin
 void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored,
                             bool draining, Instant now, Events& events) {
   if (ended()) return;
-  for (const StoredShard& log : stored) {
-    const bool ours = plan_.log && log.job == plan_.id && log.unique_id == plan_.unique_id;
-    if (!ours || log.term.value() <= shards_.generation().value()) continue;
-    return OnOlderStore(absl::StrCat("the log of ", server.node), now, events);
-  }
   shards_.SetServer(server, draining);
   if (server_deaths_.contains(server.node)) events.push_back(ServerReturned{plan_.id, server.node});
   if (plan_.log) shards_.SetStored(server.node, stored, plan_.unique_id);
   ++decisions_;  // It will not register again only because this scheduler has forgotten it.
   Advance(now, events);
+}
+
+bool JobRun::HasWritten(const StoredShard& log) const {
+  return plan_.log && log.job == plan_.id && log.unique_id == plan_.unique_id &&
+         log.term.value() > shards_.adopted_at().value();
 }
 
 void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events) {

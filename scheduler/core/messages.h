@@ -17,8 +17,8 @@
 #include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
+#include "common/types/store_revision.h"
 #include "scheduler/core/placement.h"
-#include "scheduler/core/store_revisions.h"
 
 namespace capstan::scheduler {
 
@@ -130,10 +130,11 @@ struct StoredShard {
   // Of the life of the server that had all of the shard last. An older disk under the same name
   // shows by it.
   Incarnation life = {};
+  StoreRevision seen = {};  // By the server that wrote the last of it.
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(job, shard, term, position, unique_id, life);
+    archive(job, shard, term, position, unique_id, life, seen);
   }
 };
 

@@ -50,8 +50,12 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
     if (node.closing()) slots_.CloseNode(id);
   } else {
     for (JobEntry* entry : Running()) {
-      entry->run->OnServerJoined({id, info.address, incarnation}, info.stored, node.closing(), now,
-                                 actions.events);
+      JobRun& run = *entry->run;
+      if (HasLaterLog(run, info.stored)) {
+        run.OnOlderStore(absl::StrCat("the log of ", id), now, actions.events);
+      }
+      run.OnServerJoined({id, info.address, incarnation}, info.stored, node.closing(), now,
+                         actions.events);
     }
   }
   desired_changed_ = true;

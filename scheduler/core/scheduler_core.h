@@ -330,6 +330,7 @@ class SchedulerCore {
   // Of a node that has heard of decisions that are not in this scheduler's store: the jobs that it
   // has something of, by its report or by what is known here, end.
   void OnOlderStore(const NodeReport& report, Instant now, Actions& actions);
+  bool HasLaterLog(const JobRun& run, absl::Span<const StoredShard> stored) const;
   void EndUnstarted(JobEntry& entry, const Failure& failure, Instant now, Events& events);
   void NoteStall(Instant now, Actions& actions);
   // After every message, in this order.

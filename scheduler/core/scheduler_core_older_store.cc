@@ -34,4 +34,10 @@ void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions&
   Settle(now, actions);
 }
 
+bool SchedulerCore::HasLaterLog(const JobRun& run, absl::Span<const StoredShard> stored) const {
+  return std::any_of(stored.begin(), stored.end(), [&](const StoredShard& log) {
+    return run.HasWritten(log) && !revisions_.Has(log.seen);
+  });
+}
+
 }  // namespace capstan::scheduler

@@ -116,6 +116,7 @@ void ShardMap::Adopt(Instant now) {
     shard.left.clear();
   }
   generation_ = Generation(generation_.value() + kGenerationsPerAdoption);
+  adopted_at_ = generation_;
   settled_ = false;
 }
 

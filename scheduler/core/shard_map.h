@@ -113,6 +113,8 @@ class ShardMap {
   const Routing& routing() const { return routing_; }
   // At least the table's; no term that was ever given out is later.
   Generation generation() const { return generation_; }
+  // When the job was taken up from another cluster; 0: never.
+  Generation adopted_at() const { return adopted_at_; }
   bool IsUsed(const NodeId& server) const;    // The table names it, in whatever life.
   int CopiesOn(const NodeId& server) const;   // Primaries and replicas of its present life.
   bool Lives(const ServerRef& server) const;  // This life of it, and it can hold the job's shards.
@@ -127,7 +129,8 @@ class ShardMap {
   // ---- durable state, beside the routing table
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(shards_, servers_, members_, failed_, generation_, log_term_, restore_term_);
+    archive(shards_, servers_, members_, failed_, generation_, adopted_at_, log_term_,
+            restore_term_);
     if constexpr (Archive::is_loading::value) settled_ = false;
   }
 
@@ -247,6 +250,7 @@ class ShardMap {
   absl::btree_set<NodeId> good_;                 // Members that live and are not drained.
   absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
   absl::btree_set<NodeId> avoided_;              // Tasks cannot reach them.
+  Generation adopted_at_;
   Generation generation_;
   Term log_term_;
   Term restore_term_;

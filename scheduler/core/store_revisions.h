@@ -13,22 +13,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "common/types/store_revision.h"
+
 namespace capstan::scheduler {
-
-// As proto/scheduler.proto, StoreRevision. scheduler 0: none was heard of.
-struct StoreRevision {
-  uint64_t scheduler = 0;
-  uint64_t count = 0;
-
-  template <typename Archive>
-  void serialize(Archive& archive) {
-    archive(scheduler, count);
-  }
-  friend bool operator==(const StoreRevision&, const StoreRevision&) = default;
-};
 
 class StoreRevisions {
  public:

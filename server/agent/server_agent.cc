@@ -170,7 +170,10 @@ void ServerAgent::FillHeld(const Entry& entry, v1::TableState* state) {
   if (!failure.ok()) FillFailure(failure, state->mutable_failure());
 }
 
-void ServerAgent::SyncAnswered(absl::Duration read_lease) {
+void ServerAgent::SyncAnswered(absl::Duration read_lease, const v1::StoreRevision& revision) {
+  if (options_.log != nullptr) {
+    options_.log->Heard({.scheduler = revision.scheduler(), .count = revision.count()});
+  }
   const Instant until = state_filled_ + kReadLeaseShare * read_lease;
   {
     absl::MutexLock lock(&mutex_);

@@ -88,7 +88,7 @@ class ServerAgent final : public NodeHandler {
   void Registered(const v1::RegisterResponse& response) override;
   void Restarted(const NodeId& node_id, Incarnation incarnation) override;
   void FillState(v1::SyncNodeRequest& request) override;
-  void SyncAnswered(absl::Duration read_lease) override;
+  void SyncAnswered(absl::Duration read_lease, const v1::StoreRevision& revision) override;
   void TakeDesired(const v1::SyncNodeResponse& response) override;
 
  private:

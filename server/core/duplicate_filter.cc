@@ -102,12 +102,9 @@ void DuplicateFilter::Restore(Incarnation floor, const std::vector<LifeMarks>& l
   floor_ = floor;
   lives_.clear();
   for (const LifeMarks& saved : lives) {
+    if (!saved.listed && Planted(PlantedBug::kForgetFences)) continue;
     Life life = Fresh(saved.incarnation);
     life.listed = saved.listed;
-    if (!life.listed && Planted(PlantedBug::kForgetFences)) {  // As it was before it was fenced.
-      life = Fresh(Incarnation(saved.incarnation.value() - 1));
-      life.listed = true;
-    }
     life.low_water = saved.low_water;
     life.applied.insert(saved.applied.begin(), saved.applied.end());
     lives_[saved.rank] = std::move(life);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/planted/planted_bug.h"
 
 namespace capstan::server {
 
@@ -54,6 +55,10 @@ void HeldJobs::SetReadLease(Instant until) {
 }
 
 void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
+  if (Planted(PlantedBug::kMixJobLogs)) {
+    for (const std::shared_ptr<HeldJob>& each : All()) each->OnLogged(shard, term, position);
+    return;
+  }
   const auto held = Find(job);
   if (held.ok()) (*held)->OnLogged(shard, term, position);
 }

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "common/types/ids.h"
+#include "common/types/store_revision.h"
 #include "proto/parameter_server.pb.h"
 #include "server/table_store/captured_shard.h"
 
@@ -33,6 +34,9 @@ class RecordSink {
 
   // What follows is of this life of the server.
   virtual void BeginLife(Incarnation /*life*/) {}
+  // What follows is written by somebody who has heard of this revision: a scheduler that does not
+  // know it goes on from an older copy of its store.
+  virtual void Heard(const StoreRevision& /*revision*/) {}
   // What follows of the job is of the one with this unique id (proto/scheduler.proto). One that
   // keeps logs longer than jobs live must not take another's log for this one's.
   virtual void Identify(const JobId& /*job*/, const std::string& /*unique_id*/) {}

@@ -161,6 +161,7 @@ void JobLog::AddShardFrame(LogFrame frame, const google::protobuf::MessageLite* 
   const int64_t begin = batch_.bytes();
   frame = Moved(frame, segment_, sequence_, batch_offset_ + begin);
   frame.life = life_;
+  frame.seen = seen_;
   std::string payload;
   EncodeLogFrame(frame, &payload);
   batch_.Append(NextHead(frame.type), payload, message);
@@ -307,8 +308,11 @@ std::vector<StoredState> JobLog::Stored() const {
   std::vector<StoredState> stored;
   for (const auto& [key, shard] : index_.shards()) {
     if (shard.base_frame.type == LogFrameType::kForget) continue;
-    stored.push_back(
-        {.shard = key, .term = shard.term(), .position = shard.position(), .life = shard.life()});
+    stored.push_back({.shard = key,
+                      .term = shard.term(),
+                      .position = shard.position(),
+                      .life = shard.life(),
+                      .seen = shard.seen()});
   }
   return stored;
 }

@@ -37,6 +37,7 @@
 #include "absl/strings/string_view.h"
 #include "common/storage/disk.h"
 #include "common/types/ids.h"
+#include "common/types/store_revision.h"
 #include "google/protobuf/message_lite.h"
 #include "proto/parameter_server.pb.h"
 #include "server/storage/frame_batch.h"
@@ -50,7 +51,8 @@ struct StoredState {
   ShardKey shard;
   Term term;
   Position position;
-  Incarnation life = {};  // Of the server that had all of it last.
+  Incarnation life = {};    // Of the server that had all of it last.
+  StoreRevision seen = {};  // By the server that wrote the last of it.
   friend bool operator==(const StoredState&, const StoredState&) = default;
 };
 
@@ -70,8 +72,11 @@ class JobLog {
   // Removes all of it. A folder that is missing is removed. Errors: the disk's.
   static absl::Status Remove(Disk& disk, const std::string& folder);
 
-  // What follows is written by this life of the server.
-  void set_life(Incarnation life) { life_ = life; }
+  // What follows is written by this life of the server, which has heard of that revision.
+  void set_writer(Incarnation life, const StoreRevision& seen) {
+    life_ = life;
+    seen_ = seen;
+  }
 
   // Each adds to the batch, to which the message's large fields are lent: it lives and does not
   // change until the next Commit. Records follow a Begin of the same term without gaps in their
@@ -138,6 +143,7 @@ class JobLog {
   absl::btree_map<ShardKey, Tail> tails_;
   uint64_t next_base_ = 1;
   Incarnation life_;
+  StoreRevision seen_;
   absl::Status failure_;
 
   std::unique_ptr<WritableFile> file_;  // The last segment. Null: a new one is to be begun.

@@ -226,18 +226,37 @@ TEST_CASE("JobLog: it says which life of the server had all of a shard last", "[
   auto disk = std::make_shared<SimDisk>(1);
   const auto life = [](const JobLog& log) { return log.Stored().at(0).life; };
   auto log = Open(*disk);
-  log->set_life(Incarnation(3));
+  log->set_writer(Incarnation(3), {});
   log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
   CHECK(life(*log) == Incarnation(3));
   log = Open(*disk);
   CHECK(life(*log) == Incarnation(3));
-  log->set_life(Incarnation(7));
+  log->set_writer(Incarnation(7), {});
   log->Continue(kA, Term(2), Position(0));
   CHECK(life(*log) == Incarnation(3));  // Not durable yet.
   REQUIRE_OK(log->Commit());
   CHECK(life(*log) == Incarnation(7));
   CHECK(life(*Open(*disk)) == Incarnation(7));
+}
+
+TEST_CASE("JobLog: it says what the writer of a shard's last frame had heard of",
+          "[server][storage]") {
+  SimDisk disk(1);
+  const auto seen = [&] { return Open(disk)->Stored().at(0).seen; };
+  auto log = Open(disk);
+  log->set_writer(Incarnation(3), {.scheduler = 70, .count = 1});
+  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  REQUIRE_OK(log->Commit());
+  CHECK(seen() == StoreRevision{70, 1});
+  log->set_writer(Incarnation(3), {.scheduler = 70, .count = 2});
+  log->Append(kA, Term(1), StoryRecord(1, 1, 10));
+  REQUIRE_OK(log->Commit());
+  CHECK(seen() == StoreRevision{70, 2});
+  log->set_writer(Incarnation(3), {.scheduler = 9, .count = 1});
+  log->Continue(kA, Term(2), Position(1));
+  REQUIRE_OK(log->Commit());
+  CHECK(seen() == StoreRevision{9, 1});
 }
 
 TEST_CASE("JobLog: a log of format 1 is refused and left as it is", "[server][storage]") {
@@ -250,7 +269,7 @@ TEST_CASE("JobLog: a log of format 1 is refused and left as it is", "[server][st
   REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file, disk.Create(files.back()));
   REQUIRE_OK(file->Append(bytes.replace(0, 4, "CAPF")));
   CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
-               files.back() + ": at byte 0 there is a frame of format 1, expected format 3");
+               files.back() + ": at byte 0 there is a frame of format 1, expected format 4");
   CHECK(disk.files() == files);
 }
 

@@ -17,6 +17,8 @@ void EncodeLogFrame(const LogFrame& frame, std::string* payload) {
   PutLe64(frame.term.value(), payload);
   PutLe64(static_cast<uint64_t>(frame.position.value()), payload);
   PutLe64(frame.life.value(), payload);
+  PutLe64(frame.seen.scheduler, payload);
+  PutLe64(frame.seen.count, payload);
 }
 
 void DecodeLogFrame(absl::string_view payload, LogFrame* frame) {
@@ -26,6 +28,7 @@ void DecodeLogFrame(absl::string_view payload, LogFrame* frame) {
   frame->term = Term(GetLe64(payload, 16));
   frame->position = Position(static_cast<int64_t>(GetLe64(payload, 24)));
   frame->life = Incarnation(GetLe64(payload, 32));
+  frame->seen = {.scheduler = GetLe64(payload, 40), .count = GetLe64(payload, 48)};
 }
 
 std::string EncodeSegmentHead(const SegmentHead& head) {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/types/ids.h"
+#include "common/types/store_revision.h"
 
 namespace capstan::server {
 
@@ -37,7 +38,8 @@ struct LogFrame {
   uint64_t base = 0;  // Number of the Begin or Forget that it is, or that it follows.
   Term term;
   Position position;
-  Incarnation life;  // Of the server that wrote it.
+  Incarnation life;    // Of the server that wrote it,
+  StoreRevision seen;  // and the last of the scheduler's that it had heard of.
   uint64_t segment = 0;
   uint64_t sequence = 0;  // Of the frame in its segment.
   int64_t begin = 0;      // [begin, begin + bytes) of the segment.
@@ -45,7 +47,7 @@ struct LogFrame {
 };
 
 // The head of a frame's payload, before the message.
-inline constexpr size_t kLogFrameHeadBytes = 40;
+inline constexpr size_t kLogFrameHeadBytes = 56;
 void EncodeLogFrame(const LogFrame& frame, std::string* payload);
 // Type and place are left as they are. REQUIRES: at least kLogFrameHeadBytes.
 void DecodeLogFrame(absl::string_view payload, LogFrame* frame);
@@ -78,6 +80,12 @@ class LogIndex {
     // Of the server that had all of it last.
     Incarnation life() const {
       return terms.empty() ? base_frame.life : terms.rbegin()->second.life;
+    }
+    // By who wrote the last of it.
+    StoreRevision seen() const {
+      const LogFrame& start = terms.empty() ? base_frame : terms.rbegin()->second;
+      if (records.empty() || records.rbegin()->first <= start.position) return start.seen;
+      return records.rbegin()->second.seen;
     }
     Position position() const {
       return records.empty() ? base_frame.position : records.rbegin()->first;

@@ -13,9 +13,10 @@
 namespace capstan::server {
 namespace {
 
-constexpr uint32_t kMagic = 0x4C504143;  // "CAPL": no bit away from an earlier one.
-// Of earlier formats: 1, whose frames have no synced bytes, and 2, whose shards have no writer.
-constexpr uint32_t kEarlierMagics[] = {0x46504143, 0x32504143};  // "CAPF", "CAP2"
+constexpr uint32_t kMagic = 0x53504143;  // "CAPS": no bit away from an earlier one.
+// Of earlier formats: 1, whose frames have no synced bytes; 2, whose shards have no writer; and 3,
+// whose writers do not say what they had heard of the scheduler.
+constexpr uint32_t kEarlierMagics[] = {0x46504143, 0x32504143, 0x4C504143};  // CAPF, CAP2, CAPL
 constexpr uint32_t kHeaderMark = 0xA5444145;
 constexpr uint32_t kTrailerMark = 0xA5444E45;
 constexpr size_t kHeaderBytes = 40;
@@ -93,7 +94,7 @@ absl::Status RecordReader::Check(Frame* frame) const {
   const absl::string_view rest = bytes_.substr(at_);
   if (const int format = EarlierFormat(rest); format > 0) {
     return absl::DataLossError(
-        absl::StrCat("there is a frame of format ", format, ", expected format 3"));
+        absl::StrCat("there is a frame of format ", format, ", expected format 4"));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const Header header, DecodeHeader(rest));
   const uint64_t payload_bytes = header.payload_bytes;

@@ -182,7 +182,7 @@ TEST_CASE("RecordFile: a frame of format 1 is refused, not taken for a torn end"
   std::string file = File();
   file.replace(0, 4, "CAPF");
   CHECK_STATUS(ReadAll(file).status, absl::StatusCode::kDataLoss,
-               "x.log: at byte 0 there is a frame of format 1, expected format 3");
+               "x.log: at byte 0 there is a frame of format 1, expected format 4");
   CHECK_STATUS(ReadAll(file.substr(0, 40)).status, absl::StatusCode::kDataLoss, "format 1");
 }
 

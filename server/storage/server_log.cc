@@ -111,6 +111,8 @@ std::vector<v1::StoredShard> ServerLog::Stored() const {
       shard.set_term(state.term.value());
       shard.set_position(state.position.value());
       shard.set_incarnation(state.life.value());
+      shard.mutable_seen()->set_scheduler(state.seen.scheduler);
+      shard.mutable_seen()->set_count(state.seen.count);
     }
   }
   return shards;
@@ -153,6 +155,11 @@ std::vector<v1::KeptLog> ServerLog::Logs() const {
     if (!job->failure.ok()) log.set_damage(std::string(job->failure.message()));
   }
   return logs;
+}
+
+void ServerLog::Heard(const StoreRevision& revision) {
+  const absl::MutexLock lock(&mutex_);
+  seen_ = revision;
 }
 
 void ServerLog::BeginLife(Incarnation life) {
@@ -278,6 +285,7 @@ void ServerLog::Enqueue(Entry entry) {
     }
     if (entry.log.empty()) entry.log = NameOf(entry.job);
     entry.life = life_;
+    entry.seen = seen_;
     ++unwritten_[entry.log];
     queue_.push_back(std::move(entry));
     if (draining_) return;
@@ -394,7 +402,7 @@ absl::Status ServerLog::WriteEntry(const Entry& entry, Job& job, Reached& writte
     job.failure = absl::OkStatus();
   }
   if (!job.failure.ok()) return job.failure;
-  job.log->set_life(entry.life);
+  job.log->set_writer(entry.life, entry.seen);
   if (entry.kind == Entry::Kind::kForget) {
     job.log->Forget(entry.shard);
     job.gone.erase(entry.shard);

@@ -28,6 +28,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/storage/disk.h"
 #include "common/types/ids.h"
+#include "common/types/store_revision.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/service/record_sink.h"
@@ -100,6 +101,7 @@ class ServerLog final : public RecordSink {
 
   // Jobs that were identified before are held no more.
   void BeginLife(Incarnation life) override;
+  void Heard(const StoreRevision& revision) override;
   void Identify(const JobId& job, const std::string& unique_id) override;
   // One that cannot be written is logged; the log goes on.
   void KeepRecord(const JobId& job, const std::string& record) override;
@@ -125,7 +127,8 @@ class ServerLog final : public RecordSink {
     std::shared_ptr<CapturedRows> rows;  // Of the snapshot, if it is of a bucket.
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
-    Incarnation life = {};  // In which the call was made.
+    Incarnation life = {};    // In which the call was made,
+    StoreRevision seen = {};  // and what had been heard of then.
     std::string kept = {};  // kKeepRecord.
   };
   struct Job {
@@ -161,6 +164,7 @@ class ServerLog final : public RecordSink {
   const Options options_;
   mutable absl::Mutex mutex_;
   Incarnation life_ ABSL_GUARDED_BY(mutex_);
+  StoreRevision seen_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<JobId, std::string> unique_ids_ ABSL_GUARDED_BY(mutex_);  // As identified last.
   absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);         // Logs, in this life.
   absl::btree_map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // By log.

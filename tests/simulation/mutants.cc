@@ -198,6 +198,8 @@ std::vector<Mutant> MutantsOfServers() {
        "a push is acknowledged before the log has it", 245},
       {PlantedBug::kReleaseGroupEarly, "release-group-early", "exactly once",
        "pushes are acknowledged when the group that has them is written, and not yet synced", 1270},
+      {PlantedBug::kMixJobLogs, "mix-job-logs", "exactly once",
+       "what the log of one job has counts as durable for another job, too"},
       {PlantedBug::kRemoveLiveSegment, "remove-live-segment", "liveness",
        "cleaning removes a segment of the log that is still needed"},
       {PlantedBug::kIgnoreChecksum, "ignore-checksum", "exactly once",

@@ -42,7 +42,7 @@ void QuietMoment::Happened(const scheduler::Event& event) {
 
 void QuietMoment::ExpectDead(const Push& push) {
   const auto& [life, shard, epoch, position] = push;
-  if (dead_.contains(life)) return;
+  if (dead_.contains(life) || history_.IsOld(life)) return;
   Fail(absl::StrCat("quiet moment: a push of task ", life.rank.value(), "/",
                     life.incarnation.value(), ", position ", position, " of epoch ", epoch.value(),
                     ", to shard ", shard.shard.value(),

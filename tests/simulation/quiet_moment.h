@@ -5,7 +5,8 @@
 // changes nothing.
 //
 // A scheduler that dies may have let the tasks stand without having it in its store: nothing is
-// expected until the next moment. Thread safety: thread-compatible.
+// expected until the next moment. Lives that a store that was put back does not know end without an
+// event when the job goes back. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
 #define CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
 

@@ -1,0 +1,23 @@
+// StoreRevision: how much a scheduler had decided, durably, when it said something
+// (proto/nodes.proto). Thread safety: a value.
+#ifndef CAPSTAN_COMMON_TYPES_STORE_REVISION_H_
+#define CAPSTAN_COMMON_TYPES_STORE_REVISION_H_
+
+#include <cstdint>
+
+namespace capstan {
+
+struct StoreRevision {
+  uint64_t scheduler = 0;  // Random; of one process. 0: none was heard of.
+  uint64_t count = 0;      // Of what that one had written to its store.
+
+  friend bool operator==(const StoreRevision&, const StoreRevision&) = default;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(scheduler, count);
+  }
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_TYPES_STORE_REVISION_H_
