@@ -183,17 +183,17 @@ TEST_CASE("Older store: a log whose writer had heard of more ends its job", "[sc
   StoredShard log{kJob, {TableId(0), ShardId(0)}, Term(1), Position(5), "", Incarnation(50)};
   log.seen = story.lost;
   SECTION("if it is this job's") {
-    story.Register({.name = "server-1", .address = "s:2", .stored = {log}});
-    story.CheckEnded("the log of server-1");
+    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    story.CheckEnded("the log of server-2");
   }
   SECTION("not if the store has it, too") {
     log.seen = story.known;
-    story.Register({.name = "server-1", .address = "s:2", .stored = {log}});
+    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
     CHECK(story.View().state == JobState::kRunning);
   }
   SECTION("not if it is of another job that had this one's id") {
     log.unique_id = "aa-1";
-    story.Register({.name = "server-1", .address = "s:2", .stored = {log}});
+    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
     CHECK(story.View().state == JobState::kRunning);
   }
 }

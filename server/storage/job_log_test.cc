@@ -243,8 +243,8 @@ TEST_CASE("JobLog: it says which life of the server had all of a shard last", "[
 TEST_CASE("JobLog: it says what the writer of a shard's last frame had heard of",
           "[server][storage]") {
   SimDisk disk(1);
-  const auto seen = [&] { return Open(disk)->Stored().at(0).seen; };
   auto log = Open(disk);
+  const auto seen = [&] { return log->Stored().at(0).seen; };
   log->set_writer(Incarnation(3), {.scheduler = 70, .count = 1});
   log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
@@ -256,6 +256,8 @@ TEST_CASE("JobLog: it says what the writer of a shard's last frame had heard of"
   log->set_writer(Incarnation(3), {.scheduler = 9, .count = 1});
   log->Continue(kA, Term(2), Position(1));
   REQUIRE_OK(log->Commit());
+  CHECK(seen() == StoreRevision{9, 1});
+  log = Open(disk);
   CHECK(seen() == StoreRevision{9, 1});
 }
 

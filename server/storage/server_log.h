@@ -129,7 +129,7 @@ class ServerLog final : public RecordSink {
     int64_t bytes = 0;
     Incarnation life = {};    // In which the call was made,
     StoreRevision seen = {};  // and what had been heard of then.
-    std::string kept = {};  // kKeepRecord.
+    std::string kept = {};    // kKeepRecord.
   };
   struct Job {
     mutable absl::Mutex mutex;
