@@ -75,7 +75,6 @@ enum class PlantedBug : uint8_t {
   kDropFsync,
   kAcknowledgeBeforeLogged,
   kReleaseGroupEarly,
-  kMixJobLogs,
   kRemoveLiveSegment,
   kIgnoreChecksum,
   kTakeTearForDamage,

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/planted/planted_bug.h"
 
 namespace capstan::server {
 
@@ -55,10 +54,6 @@ void HeldJobs::SetReadLease(Instant until) {
 }
 
 void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
-  if (Planted(PlantedBug::kMixJobLogs)) {
-    for (const std::shared_ptr<HeldJob>& each : All()) each->OnLogged(shard, term, position);
-    return;
-  }
   const auto held = Find(job);
   if (held.ok()) (*held)->OnLogged(shard, term, position);
 }
