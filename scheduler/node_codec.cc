@@ -8,6 +8,7 @@
 #include "common/devices/devices_codec.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/wire/store_revision_codec.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/store/job_record.h"
 

@@ -108,15 +108,6 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
   }
 }
 
-StoreRevision DecodeRevision(const v1::StoreRevision& revision) {
-  return {.scheduler = revision.scheduler(), .count = revision.count()};
-}
-
-void EncodeRevision(const StoreRevision& revision, v1::StoreRevision& out) {
-  out.set_scheduler(revision.scheduler);
-  out.set_count(revision.count);
-}
-
 CheckpointPart DecodePart(const v1::CheckpointPart& part) {
   return {.shard = {TableId(part.table()), ShardId(part.shard())},
           .elements = {part.element_begin(), part.element_end()},

@@ -20,9 +20,6 @@ void EncodeFailure(const Failure& failure, v1::Failure& out);
 
 void EncodeRouting(const Routing& routing, v1::RoutingTable& out);
 
-StoreRevision DecodeRevision(const v1::StoreRevision& revision);
-void EncodeRevision(const StoreRevision& revision, v1::StoreRevision& out);
-
 CheckpointPart DecodePart(const v1::CheckpointPart& part);
 void EncodePart(const CheckpointPart& part, v1::CheckpointPart& out);
 

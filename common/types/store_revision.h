@@ -8,8 +8,8 @@
 namespace capstan {
 
 struct StoreRevision {
-  uint64_t scheduler = 0;  // Random; of one process. 0: none was heard of.
-  uint64_t count = 0;      // Of what that one had written to its store.
+  uint64_t scheduler = 0;  // Random number of one scheduler process. 0: none was heard of.
+  uint64_t count = 0;      // Transactions that this process had written to its store.
 
   friend bool operator==(const StoreRevision&, const StoreRevision&) = default;
   template <typename Archive>

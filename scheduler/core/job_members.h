@@ -117,7 +117,7 @@ class JobMembers {
   void NoteReady();
 
   JobMembership membership_;
-  Incarnation first_life_;  // That this scheduler gave out; not stored.
+  Incarnation first_life_;  // This scheduler gives out none below it; it is not stored.
   Instant changed_;
   // When the member was listed, activated or deactivated; 0: it is active and all know.
   absl::btree_map<Rank, Generation> since_;

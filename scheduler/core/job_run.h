@@ -111,10 +111,10 @@ class JobRun {
   void OnTaskExpired(Rank rank, Instant now, Events& events);
   void ExcuseTask(Rank rank, Instant now) { tasks_.Excuse(rank, now); }
   void OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events);
-  // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
-  // earlier life of that name has died.
   // A server wrote the log for this job, on the word of a scheduler of this cluster.
   bool HasWritten(const StoredShard& log) const;
+  // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
+  // earlier life of that name has died.
   void OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored, bool draining,
                       Instant now, Events& events);
   void OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events);

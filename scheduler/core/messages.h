@@ -130,7 +130,7 @@ struct StoredShard {
   // Of the life of the server that had all of the shard last. An older disk under the same name
   // shows by it.
   Incarnation life = {};
-  StoreRevision seen = {};  // By the server that wrote the last of it.
+  StoreRevision seen = {};  // The writer of the last record had heard of it.
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
 #include "common/status/annotate.h"
+#include "common/wire/store_revision_codec.h"
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
@@ -171,9 +172,7 @@ void ServerAgent::FillHeld(const Entry& entry, v1::TableState* state) {
 }
 
 void ServerAgent::SyncAnswered(absl::Duration read_lease, const v1::StoreRevision& revision) {
-  if (options_.log != nullptr) {
-    options_.log->Heard({.scheduler = revision.scheduler(), .count = revision.count()});
-  }
+  if (options_.log != nullptr) options_.log->Heard(DecodeRevision(revision));
   const Instant until = state_filled_ + kReadLeaseShare * read_lease;
   {
     absl::MutexLock lock(&mutex_);

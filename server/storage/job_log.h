@@ -51,8 +51,8 @@ struct StoredState {
   ShardKey shard;
   Term term;
   Position position;
-  Incarnation life = {};    // Of the server that had all of it last.
-  StoreRevision seen = {};  // By the server that wrote the last of it.
+  Incarnation life = {};    // The last life of the server that had all of the shard.
+  StoreRevision seen = {};  // The writer of the last record had heard of it.
   friend bool operator==(const StoredState&, const StoredState&) = default;
 };
 

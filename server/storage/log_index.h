@@ -38,8 +38,8 @@ struct LogFrame {
   uint64_t base = 0;  // Number of the Begin or Forget that it is, or that it follows.
   Term term;
   Position position;
-  Incarnation life;    // Of the server that wrote it,
-  StoreRevision seen;  // and the last of the scheduler's that it had heard of.
+  Incarnation life;    // The life of the server that wrote the frame.
+  StoreRevision seen;  // This server had heard of it, and of nothing later.
   uint64_t segment = 0;
   uint64_t sequence = 0;  // Of the frame in its segment.
   int64_t begin = 0;      // [begin, begin + bytes) of the segment.
@@ -81,7 +81,7 @@ class LogIndex {
     Incarnation life() const {
       return terms.empty() ? base_frame.life : terms.rbegin()->second.life;
     }
-    // By who wrote the last of it.
+    // The writer of the last record had heard of it.
     StoreRevision seen() const {
       const LogFrame& start = terms.empty() ? base_frame : terms.rbegin()->second;
       if (records.empty() || records.rbegin()->first <= start.position) return start.seen;

@@ -14,8 +14,8 @@ namespace capstan::server {
 namespace {
 
 constexpr uint32_t kMagic = 0x53504143;  // "CAPS": no bit away from an earlier one.
-// Of earlier formats: 1, whose frames have no synced bytes; 2, whose shards have no writer; and 3,
-// whose writers do not say what they had heard of the scheduler.
+// Earlier formats lack something: format 1 the synced bytes of frames, format 2 the writers of
+// shards, and format 3 what the writers had heard of the scheduler.
 constexpr uint32_t kEarlierMagics[] = {0x46504143, 0x32504143, 0x4C504143};  // CAPF, CAP2, CAPL
 constexpr uint32_t kHeaderMark = 0xA5444145;
 constexpr uint32_t kTrailerMark = 0xA5444E45;

@@ -6,6 +6,7 @@
 #include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/wire/store_revision_codec.h"
 #include "server/storage/kept_record.h"
 
 namespace capstan::server {
@@ -111,8 +112,7 @@ std::vector<v1::StoredShard> ServerLog::Stored() const {
       shard.set_term(state.term.value());
       shard.set_position(state.position.value());
       shard.set_incarnation(state.life.value());
-      shard.mutable_seen()->set_scheduler(state.seen.scheduler);
-      shard.mutable_seen()->set_count(state.seen.count);
+      EncodeRevision(state.seen, *shard.mutable_seen());
     }
   }
   return shards;

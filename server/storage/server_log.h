@@ -127,8 +127,8 @@ class ServerLog final : public RecordSink {
     std::shared_ptr<CapturedRows> rows;  // Of the snapshot, if it is of a bucket.
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
-    Incarnation life = {};    // In which the call was made,
-    StoreRevision seen = {};  // and what had been heard of then.
+    Incarnation life = {};    // The call was made in it.
+    StoreRevision seen = {};  // It was the last one heard of when the call was made.
     std::string kept = {};    // kKeepRecord.
   };
   struct Job {
