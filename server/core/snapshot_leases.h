@@ -1,9 +1,10 @@
 // SnapshotLeases: which snapshots of a job are kept on a server, and for whom.
 //
-//   Open, for those who asked --> KEPT --a reader comes, or reads again: its lease begins anew
+//   Open, for those who asked --> KEPT --a reader reads again: its lease begins anew
 //     KEPT --all readers have closed it, or not read for `lease`--> ended (TakeEnded)
 //
-// Whoever knows a snapshot's id may read it, and is one of its readers from then on.
+// A snapshot is its readers', who are named when it is opened. A scheduler that goes on from an
+// older copy of its store gives ids out again, so an id alone does not tell which moment is meant.
 // Pure: no clock. Thread safety: thread-compatible. Invariant: what is kept has a reader.
 #ifndef CAPSTAN_SERVER_CORE_SNAPSHOT_LEASES_H_
 #define CAPSTAN_SERVER_CORE_SNAPSHOT_LEASES_H_
@@ -36,7 +37,7 @@ class SnapshotLeases {
   // Errors (nothing changes): kResourceExhausted  as many as there may be, or too many readers.
   //         kInvalidArgument  nobody wants it. kAlreadyExists.
   absl::Status Open(CheckpointId snapshot, absl::Span<const ReaderId> readers, Instant now);
-  // Errors: kNotFound  it is not kept. kResourceExhausted  it has as many readers as it may.
+  // Errors: kNotFound  it is not kept for this reader, or no longer.
   absl::Status Renew(CheckpointId snapshot, ReaderId reader, Instant now);
   void Close(CheckpointId snapshot, ReaderId reader);  // What is unknown is ignored.
   // Those that nobody reads any more, each once.
