@@ -1,12 +1,16 @@
 #include "scheduler/scheduler_service.h"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
-#include "absl/synchronization/notification.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/net/grpc_status.h"
@@ -239,31 +243,42 @@ TEST_CASE("Scheduler service: only live nodes are tied, each once, while they li
     grpc::ClientContext context;
     v1::HoldTieRequest request;
     v1::HoldTieResponse response;
-    absl::Notification ended;
-    absl::Status status;
+    std::optional<absl::Status> ended;  // Guarded by `mutex`.
   };
+  absl::Mutex mutex;
   const auto hold = [&](Held& tie, const std::string& name, uint64_t incarnation) {
     tie.request.set_node_id(name);
     tie.request.set_incarnation(incarnation);
     loopback.stub->async()->HoldTie(&tie.context, &tie.request, &tie.response,
-                                    [&tie](const grpc::Status& status) {
-                                      tie.status = FromGrpcStatus(status);
-                                      tie.ended.Notify();
+                                    [&mutex, &tie](const grpc::Status& status) {
+                                      absl::MutexLock lock(&mutex);
+                                      tie.ended = FromGrpcStatus(status);
                                     });
   };
-  Held nobody, dead, first, second;
+  // The first of them that ends.
+  const auto first_of = [&mutex](const std::vector<const Held*>& ties) {
+    const auto ended = [](const Held* tie) { return tie->ended.has_value(); };
+    const auto any = [&] { return std::any_of(ties.begin(), ties.end(), ended); };
+    absl::MutexLock lock(&mutex);
+    REQUIRE(mutex.AwaitWithTimeout(absl::Condition(&any), absl::Seconds(20)));
+    return *std::find_if(ties.begin(), ties.end(), ended);
+  };
+  Held nobody, dead, one, other;
   hold(nobody, "server-9", 1);
-  REQUIRE(nobody.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
-  CHECK_STATUS(nobody.status, absl::StatusCode::kNotFound,
+  CHECK_STATUS(*first_of({&nobody})->ended, absl::StatusCode::kNotFound,
                "no live node \"server-9\" of incarnation 1 to tie");
   hold(dead, "server-1", node.incarnation() + 1);
-  REQUIRE(dead.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
-  CHECK(absl::IsNotFound(dead.status));
-  hold(first, "server-1", node.incarnation());
-  hold(second, "server-1", node.incarnation());
-  REQUIRE(first.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
-  CHECK_STATUS(first.status, absl::StatusCode::kCancelled, "tied itself anew");
-  CHECK_FALSE(second.ended.HasBeenNotified());
+  CHECK(absl::IsNotFound(*first_of({&dead})->ended));
+  // Either may come first, since each is handled by a thread of its own.
+  hold(one, "server-1", node.incarnation());
+  hold(other, "server-1", node.incarnation());
+  const Held* const first = first_of({&one, &other});
+  CHECK_STATUS(*first->ended, absl::StatusCode::kCancelled, "tied itself anew");
+  const Held* const second = first == &one ? &other : &one;
+  {
+    absl::MutexLock lock(&mutex);
+    CHECK_FALSE(second->ended.has_value());
+  }
   v1::SyncNodeRequest request;
   request.set_node_id("server-1");
   request.set_incarnation(node.incarnation());
@@ -272,8 +287,8 @@ TEST_CASE("Scheduler service: only live nodes are tied, each once, while they li
   grpc::ClientContext context;  // Cut: the node's life ends 500 ms later.
   SetDeadline(context, absl::Milliseconds(100));
   CHECK_FALSE(loopback.stub->SyncNode(&context, request, &response).ok());
-  REQUIRE(second.ended.WaitForNotificationWithTimeout(absl::Seconds(60)));
-  CHECK_STATUS(second.status, absl::StatusCode::kAborted, "the node's life is over");
+  first_of({second});
+  CHECK_STATUS(*second->ended, absl::StatusCode::kAborted, "the node's life is over");
 }
 
 TEST_CASE("Scheduler service: a node that holds nothing is drained at once", "[scheduler]") {
