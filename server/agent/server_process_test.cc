@@ -152,8 +152,10 @@ TEST_CASE("capstan-server: a second signal, or the end of its grace, ends it wit
                               "--data-dir=" + capstan::testing::TestPath("b")});
   HoldJob(scheduler);
   server->Signal(SIGTERM);
-  REQUIRE(scheduler.WaitForSync(IsLeaving).has_value());
-  if (second) server->Signal(SIGINT);
+  if (second) {  // A short grace may end before the scheduler has heard of the first.
+    REQUIRE(scheduler.WaitForSync(IsLeaving).has_value());
+    server->Signal(SIGINT);
+  }
   CHECK(server->Wait(kProcessPatience) == ExitStatus{});
   CHECK_THAT(server.log(),
              Catch::Contains(second ? "stops at once and still holds shards of lenet-1: signal 2"
