@@ -29,6 +29,7 @@ constexpr uint64_t kLeaveStream = 21;
 constexpr uint64_t kSegmentsStream = 22;
 constexpr uint64_t kJobsStream = 40;
 constexpr double kHeavyLoss = 0.3;
+constexpr absl::Duration kLongestBatch = absl::Minutes(4);
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -180,8 +181,9 @@ void DrawHeavyLoss(Prng prng, Options& options) {
   const absl::Duration longer = prng.Between(absl::Seconds(40), absl::Minutes(3));
   const double times = absl::FDivDuration(longer, options.chaos_time);
   options.chaos_time = longer;
-  options.job.compute_min *= times;
-  options.job.compute_max *= times;
+  // A batch is shorter than a task may stand still.
+  options.job.compute_max = std::min(options.job.compute_max * times, kLongestBatch);
+  options.job.compute_min = std::min(options.job.compute_min * times, options.job.compute_max);
   // The job may have to begin anew, and one batch takes long.
   options.heal_time += 3 * longer + 8 * options.job.compute_max;
 }

@@ -1,5 +1,6 @@
 #include "tests/simulation/readers/kept_moments.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -62,10 +63,13 @@ std::string CheckBucket(const v1::SnapshotBucket& asked, int32_t buckets,
 
 void KeptMoments::Look(int server, const server::HeldJob& job) {
   auto& of_server = kept_[server];
-  for (const CheckpointId id : job.Snapshots()) {
-    if (of_server.contains(id.value())) continue;
-    Moment& moment = of_server[id.value()];
+  std::vector<CheckpointId> open = job.Snapshots();
+  const std::vector<CheckpointId> before = std::exchange(open_[server], open);
+  for (const CheckpointId id : open) {
+    if (std::find(before.begin(), before.end(), id) != before.end()) continue;
+    Moment moment;
     for (server::HeldCopy& copy : job.Copies()) moment[copy.shard] = std::move(copy.snapshot);
+    of_server[id.value()] = std::move(moment);
   }
   while (of_server.size() > kMomentsMax) of_server.erase(of_server.begin());
 }

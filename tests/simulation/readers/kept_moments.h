@@ -22,7 +22,8 @@ class KeptMoments {
   explicit KeptMoments(int32_t buckets) : buckets_(buckets) {}
 
   // `server`: the number of its endpoint. To be called as soon as a callback of the server is over
-  // that may have kept one: nothing has come in between.
+  // that may have kept one: nothing has come in between. An id that was not open at the last look
+  // is a new snapshot, also where the scheduler has given the id out before.
   void Look(int server, const server::HeldJob& job);
   // Keys of rows that the shard had then.
   std::vector<uint64_t> KeysOf(int server, uint64_t snapshot, const ShardKey& shard) const;
@@ -38,6 +39,7 @@ class KeptMoments {
 
   const int32_t buckets_;
   absl::btree_map<int, absl::btree_map<uint64_t, Moment>> kept_;  // By server, by snapshot.
+  absl::btree_map<int, std::vector<CheckpointId>> open_;          // By server, at the last look.
 };
 
 }  // namespace capstan::sim

@@ -131,7 +131,9 @@ void SimSnapshotReader::Ask(const v1::ShardRoute& route, v1::ReadSnapshotRequest
 
 void SimSnapshotReader::OnRead(int server, const v1::ReadSnapshotRequest& request,
                                const absl::Status& status, const std::string& answer) {
-  const bool present = request.snapshot_id() == opened_.snapshot_id();
+  const bool same_id = request.snapshot_id() == opened_.snapshot_id();
+  const bool present = same_id && request.reader() == reader_;
+  if (same_id && !present) return;  // The answer is late, and its id has been given out again.
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) return;
   if (!status.ok()) {  // It has ended.
     if (present) {
