@@ -67,7 +67,7 @@ def file_length(path, text):
 
 def function_length(path, text):
     if is_cpp(path):
-        functions = _cpp_functions(text)
+        functions = cpp_functions(text)
     elif path.endswith(".py"):
         functions = _python_functions(text)
     else:
@@ -84,7 +84,7 @@ def _python_functions(text):
             yield node.lineno, node.end_lineno
 
 
-def _cpp_functions(text):
+def cpp_functions(text):
     """(first line, last line) of each outermost function body, told by its braces."""
     code = re.sub(r"(?m)^[ ]*#(?:\\\n|[^\n])*", _blanked, source_tree.code_of(text))
     stack = []  # (kind, first line) of each open brace.

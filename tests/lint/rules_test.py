@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import build_graph
+import house
 import layering_test
 import rules
 
@@ -49,6 +50,26 @@ class FileRules(unittest.TestCase):
         tree = ["big/README.md", "big/a.h", "big/small/a.h", "big/small/b/c.h",
                 "alone/BUILD.bazel", *[f"big/many/{i}.cc" for i in range(6)]]
         self.assertEqual([folder for folder, _ in rules.readme(tree)], ["big/many", "big/small/b"])
+
+
+class House(unittest.TestCase):
+    def test_a_class_is_its_declaration_and_all_its_functions(self):
+        sizes = house.class_sizes({
+            "server/a.h": "class A final : public B {\n public:\n  A();\n  int x() const;\n"
+                          "\n private:\n  void Hide();\n  int x_;\n};\n",
+            "server/a.cc": "namespace c {\nA::A() {\n}\nint Free() {\n  return A::x();\n}\n",
+            "server/more.cc": "absl::Status A::Hide() {\n  x_ = 1;\n}\n",
+            "server/a_test.cc": "void A::Test() {\n}\n",
+            "worker/a.cc": "void A::Other() {\n}\n",
+        })
+        self.assertEqual(sizes, {("server", "A"): (9 + 2 + 3, 2)})
+
+    def test_lines_are_the_products_or_the_tests(self):
+        product, tests = house.lines_by_folder({
+            "server/a.cc": "1\n2\n", "server/a_test.cc": "1\n", "proto/a.proto": "1\n",
+            "kernels/cuda/emulation/a.cc": "1\n2\n3\n", "server/README.md": "1\n"})
+        self.assertEqual(product, {("server", "C++"): 2, ("proto", "proto"): 1})
+        self.assertEqual(tests, {"C++": 4})
 
 
 class Banned(unittest.TestCase):
