@@ -33,38 +33,25 @@ absl::Status LockError(absl::string_view what, const std::string& path) {
 
 absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/lock");
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return LockError("make the lock file", path);
-  }
-  FolderLock lock(fd);
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.ok()) return LockError("make the lock file", path);
   int result = 0;
   do {
-    result = flock(fd, LOCK_EX | LOCK_NB);
+    result = flock(file.get(), LOCK_EX | LOCK_NB);
   } while (result != 0 && errno == EINTR);
   if (result != 0 && errno == EWOULDBLOCK) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the folder ", folder, " is in use by ", Holder(fd), ", expected it for this one alone"));
+    return absl::FailedPreconditionError(absl::StrCat("the folder ", folder, " is in use by ",
+                                                      Holder(file.get()),
+                                                      ", expected it for this one alone"));
   }
   if (result != 0) {
     return LockError("lock", path);
   }
   const std::string pid = absl::StrCat(getpid());
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
+  if (ftruncate(file.get(), 0) != 0 || pwrite(file.get(), pid.data(), pid.size(), 0) < 0) {
     // The name is for people only; the lock holds without it.
   }
-  return lock;
-}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-FolderLock::~FolderLock() {
-  if (fd_ >= 0) close(fd_);
+  return FolderLock(std::move(file));
 }
 
 }  // namespace capstan

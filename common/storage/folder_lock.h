@@ -6,8 +6,10 @@
 #define CAPSTAN_COMMON_STORAGE_FOLDER_LOCK_H_
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "common/storage/descriptor.h"
 
 namespace capstan {
 
@@ -18,15 +20,10 @@ class FolderLock {
   //         kUnavailable         the lock file cannot be made.
   static absl::StatusOr<FolderLock> Take(const std::string& folder);
 
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&& other) noexcept;
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  ~FolderLock();
-
  private:
-  explicit FolderLock(int fd) : fd_(fd) {}
-  int fd_;
+  explicit FolderLock(Descriptor file) : file_(std::move(file)) {}
+
+  Descriptor file_;
 };
 
 }  // namespace capstan

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
+#include "common/storage/descriptor.h"
 #include "common/tensor/durable_file.h"
 #include "common/time/clock.h"
 #include "common/time/duration_text.h"
@@ -37,28 +38,14 @@ constexpr size_t kLogTailBytes = 2000;
 
 ProcessId IdOf(const LocalProcess& process) { return {process.pid(), process.start_time()}; }
 
-// Holds off other processes that start or stop the cluster of a folder.
-class DirectoryLock {
- public:
-  static absl::StatusOr<DirectoryLock> Take(const std::string& directory) {
-    DirectoryLock lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (lock.fd_ < 0) return absl::ErrnoToStatus(errno, directory);
-    if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-      return absl::AbortedError(
-          absl::StrCat(directory, ": another command is starting or stopping the cluster there"));
-    }
-    return lock;
-  }
-  DirectoryLock(DirectoryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  DirectoryLock& operator=(DirectoryLock&&) = delete;
-  ~DirectoryLock() {
-    if (fd_ >= 0) close(fd_);
-  }
-
- private:
-  explicit DirectoryLock(int fd) : fd_(fd) {}
-  int fd_;
-};
+// Holds off other processes that start or stop the cluster of a folder, as long as it is open.
+absl::StatusOr<Descriptor> LockDirectory(const std::string& directory) {
+  Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock.ok()) return absl::ErrnoToStatus(errno, directory);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  return absl::AbortedError(
+      absl::StrCat(directory, ": another command is starting or stopping the cluster there"));
+}
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -113,12 +100,13 @@ class Starter {
     const std::string log = absl::StrCat(options_.directory, "/logs/", name, ".log");
     unlink(PortFile(name).c_str());
     SpawnOptions spawn;
-    spawn.command = {program, "--listen=127.0.0.1:0", absl::StrCat("--port-file=", PortFile(name))};
-    spawn.command.insert(spawn.command.end(), arguments.begin(), arguments.end());
+    spawn.program = program;
+    spawn.args = {"--listen=127.0.0.1:0", absl::StrCat("--port-file=", PortFile(name))};
+    spawn.args.insert(spawn.args.end(), arguments.begin(), arguments.end());
     spawn.directory = options_.directory;
-    spawn.output = log;
-    spawn.end_with_parent = options_.end_with_parent;
-    CAPSTAN_ASSIGN_OR_RETURN(const ProcessId id, Spawn(spawn));
+    spawn.output_file = log;
+    if (options_.end_with_parent) spawn.death_signal = SIGTERM;
+    CAPSTAN_ASSIGN_OR_RETURN(const ProcessId id, StartInBackground(spawn));
     LocalProcess* process = cluster_.add_processes();
     process->set_name(name);
     process->set_pid(id.pid);
@@ -219,7 +207,7 @@ StopReport StopProcesses(const ClusterFile& cluster, absl::Duration grace) {
 
 absl::StatusOr<ClusterFile> StartLocalCluster(const LocalClusterOptions& options) {
   CAPSTAN_RETURN_IF_ERROR(MakeDirectories(absl::StrCat(options.directory, "/logs")));
-  CAPSTAN_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Take(options.directory));
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor lock, LockDirectory(options.directory));
   const auto before = ReadClusterFile(options.directory);
   if (before.ok()) {
     const bool runs = std::any_of(before->processes().begin(), before->processes().end(),
@@ -241,7 +229,7 @@ absl::StatusOr<ClusterFile> StartLocalCluster(const LocalClusterOptions& options
 
 absl::StatusOr<StopReport> StopLocalCluster(const std::string& directory, absl::Duration grace) {
   CAPSTAN_ASSIGN_OR_RETURN(const ClusterFile first, ReadClusterFile(directory));
-  CAPSTAN_ASSIGN_OR_RETURN(const DirectoryLock lock, DirectoryLock::Take(directory));
+  CAPSTAN_ASSIGN_OR_RETURN(const Descriptor lock, LockDirectory(directory));
   CAPSTAN_ASSIGN_OR_RETURN(const ClusterFile cluster, ReadClusterFile(directory));
   const StopReport report = StopProcesses(cluster, grace);
   CAPSTAN_RETURN_IF_ERROR(RemoveClusterFile(directory));

@@ -98,10 +98,11 @@ TEST_CASE("StopLocalCluster: what ignores SIGTERM is killed, and the file remove
     const std::string script =
         stubborn ? "trap '' TERM; echo ready; while :; do sleep 1000; done" : "exec sleep 1000";
     const std::string log = absl::StrCat(directory, "/", name);
-    REQUIRE_OK_AND_ASSIGN(const ProcessId id, Spawn({.command = {"/bin/sh", "-c", script},
-                                                     .directory = "/",
-                                                     .output = log,
-                                                     .end_with_parent = true}));
+    REQUIRE_OK_AND_ASSIGN(const ProcessId id, StartInBackground({.program = "/bin/sh",
+                                                                 .args = {"-c", script},
+                                                                 .directory = "/",
+                                                                 .output_file = log,
+                                                                 .death_signal = SIGTERM}));
     while (stubborn && std::filesystem::file_size(log) == 0) {  // Until the trap is set.
       AwaitEnd({id}, absl::Milliseconds(5));
     }

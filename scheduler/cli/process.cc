@@ -1,15 +1,12 @@
 #include "scheduler/cli/process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/status/status_macros.h"
+#include "common/storage/descriptor.h"
 
 namespace capstan::cli {
 namespace {
@@ -52,81 +51,11 @@ Stat ReadStat(int pid) {
   return stat;
 }
 
-// What the child does between fork and exec: async-signal-safe calls only. Writes errno to `report`
-// if it does not get to exec.
-[[noreturn]] void BecomeProgram(char* const* arguments, const char* directory, int input,
-                                int output, bool end_with_parent, pid_t parent, int report) {
-  struct sigaction standard = {};
-  standard.sa_handler = SIG_DFL;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGCHLD}) {
-    sigaction(signal, &standard, nullptr);
-  }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  setsid();
-  bool ready = dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
-               dup2(output, STDERR_FILENO) >= 0 && chdir(directory) == 0;
-  if (ready && end_with_parent) {
-    ready = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0;
-    if (getppid() != parent) _exit(1);  // It ended before the request.
-  }
-  if (ready) execv(arguments[0], arguments);
-  const int error = errno;
-  [[maybe_unused]] const auto ignored = write(report, &error, sizeof(error));
-  _exit(127);
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { Close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
-absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options) {
-  const Descriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Descriptor output(
-      open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (output.get() < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(options.output, ": cannot be written"));
-  }
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "no pipe");
-  const Descriptor report_read(ends[0]);
-  Descriptor report_write(ends[1]);
-  std::vector<char*> arguments;
-  for (const std::string& word : options.command)
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) return absl::ErrnoToStatus(errno, absl::StrCat(options.command[0], ": no process"));
-  if (pid == 0) {
-    BecomeProgram(arguments.data(), options.directory.c_str(), input.get(), output.get(),
-                  options.end_with_parent, parent, report_write.get());
-  }
-  report_write.Close();
-  int error = 0;
-  ssize_t count = 0;
-  do {
-    count = read(report_read.get(), &error, sizeof(error));  // 0 bytes: exec closed the pipe.
-  } while (count < 0 && errno == EINTR);
-  if (count == static_cast<ssize_t>(sizeof(error))) {
-    waitpid(pid, nullptr, 0);
-    return absl::ErrnoToStatus(error, absl::StrCat(options.command[0], ": cannot be started"));
-  }
+absl::StatusOr<ProcessId> StartInBackground(SpawnOptions options) {
+  options.own_session = true;
+  CAPSTAN_ASSIGN_OR_RETURN(const pid_t pid, Spawn(options));
   return ProcessId{pid, ReadStat(pid).start_time};
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/process/spawn.h"
 
 namespace capstan::cli {
 
@@ -19,18 +20,8 @@ struct ProcessId {
   int64_t start_time = 0;  // Clock ticks since boot.
 };
 
-struct SpawnOptions {
-  std::vector<std::string> command;  // [0] is the path of the program.
-  std::string directory;             // Its working directory.
-  std::string output;                // File that takes its standard output and error; appended to.
-  // It gets SIGTERM when this process ends, however that happens.
-  bool end_with_parent = false;
-};
-
-// Starts a program in a session of its own (a terminal's Ctrl-C does not reach it), with no input
-// and default signal handling.
-// Errors: those of the operating system, naming the program or the file.
-absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options);
+// Starts a program in a session of its own. Errors: those of Spawn.
+absl::StatusOr<ProcessId> StartInBackground(SpawnOptions options);
 
 // A zombie counts as gone.
 bool IsAlive(const ProcessId& process);
@@ -41,7 +32,7 @@ void SendSignal(const ProcessId& process, int signal);
 // Waits until none of them is alive; false if `limit` passes first.
 bool AwaitEnd(const std::vector<ProcessId>& processes, absl::Duration limit);
 
-// Kills what is left of the session that Spawn began with `leader`, which must have ended: children
+// Kills what is left of the session that began with `leader`, which must have ended: children
 // that outlived it. True: there was something.
 bool KillSession(const ProcessId& leader);
 

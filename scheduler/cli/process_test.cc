@@ -28,10 +28,11 @@ std::string Read(const std::string& path) {
 }
 
 ProcessId Shell(const std::string& script, const std::string& output) {
-  REQUIRE_OK_AND_ASSIGN(const ProcessId id, Spawn({.command = {"/bin/sh", "-c", script},
-                                                   .directory = "/",
-                                                   .output = output,
-                                                   .end_with_parent = true}));
+  REQUIRE_OK_AND_ASSIGN(const ProcessId id, StartInBackground({.program = "/bin/sh",
+                                                               .args = {"-c", script},
+                                                               .directory = "/",
+                                                               .output_file = output,
+                                                               .death_signal = SIGTERM}));
   return id;
 }
 
@@ -81,10 +82,12 @@ TEST_CASE("Process: what a dead leader left behind is killed with its session", 
 }
 
 TEST_CASE("Process: a program that cannot be started is named", "[cli]") {
-  CHECK_STATUS(Spawn({.command = {"/no/such"}, .directory = "/", .output = Scratch("none")}),
-               absl::StatusCode::kNotFound, "/no/such: cannot be started");
-  CHECK_STATUS(Spawn({.command = {"/bin/true"}, .directory = "/", .output = "/no/such/log"}),
-               absl::StatusCode::kNotFound, "/no/such/log: cannot be written");
+  SpawnOptions options{.program = "/no/such", .directory = "/", .output_file = Scratch("none")};
+  CHECK_STATUS(StartInBackground(options), absl::StatusCode::kNotFound, "/no/such in /: No such");
+  options.output_file = "/no/such/log";
+  CHECK_STATUS(StartInBackground(options), absl::StatusCode::kNotFound, "output file /no/such/log");
+  options = {.program = "/bin/true", .directory = "/no/such", .output_file = Scratch("none")};
+  CHECK_STATUS(StartInBackground(options), absl::StatusCode::kNotFound, "in /no/such: No such");
 }
 
 }  // namespace

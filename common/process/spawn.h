@@ -1,0 +1,42 @@
+// Spawn: starts a child process whose output goes to a file.
+//
+// The child starts with no signal blocked and none handled, standard input from /dev/null and no
+// other inherited file. Thread safety: a function.
+#ifndef CAPSTAN_COMMON_PROCESS_SPAWN_H_
+#define CAPSTAN_COMMON_PROCESS_SPAWN_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace capstan {
+
+struct SpawnOptions {
+  std::string program = {};            // Path; PATH is not searched.
+  std::string name = {};               // args[0], as process listings show it; empty: `program`.
+  std::vector<std::string> args = {};  // From args[1].
+  // Added to this process's; wins.
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  std::string directory = {};    // The child's working directory; empty: this process's.
+  std::string output_file = {};  // Standard output and error are appended to it; made if missing.
+  // The child leads a session of its own: a terminal's Ctrl-C does not reach it. Else it leads a
+  // process group.
+  bool own_session = false;
+  // Sent to the child when the THREAD that spawned it ends, however it ends (also by a crash of the
+  // whole process); 0: none.
+  int death_signal = 0;
+};
+
+// Returns the child's pid; the caller waits for it. Errors:
+//   kNotFound     the program, or the folder of the output file, does not exist; names it.
+//   kUnavailable  it cannot be run, the file cannot be opened, or no process is to be had; names
+//                 which and why.
+absl::StatusOr<pid_t> Spawn(const SpawnOptions& options);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_PROCESS_SPAWN_H_
