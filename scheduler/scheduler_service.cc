@@ -107,34 +107,19 @@ void SchedulerService::Start() {
 }
 
 void SchedulerService::Stop() {
-  Calls<v1::SyncNodeResponse> node_calls;
+  std::vector<HeldCall> calls;
   absl::btree_map<NodeId, Tie> ties;
-  Calls<v1::SyncTaskResponse> task_calls;
-  Calls<v1::GetJobResponse> job_calls;
-  Calls<v1::DrainNodeResponse> drain_calls;
-  Calls<v1::SaveCheckpointResponse> checkpoint_calls;
-  Calls<v1::OpenSnapshotResponse> snapshot_calls;
   absl::Status stopped;
   {
     absl::MutexLock lock(&mutex_);
     stopped_ = true;
     stopped = Running();
-    node_calls.swap(node_calls_);
+    calls = calls_.TakeAll();
     ties.swap(ties_);
-    task_calls.swap(task_calls_);
-    job_calls.swap(job_calls_);
-    drain_calls.swap(drain_calls_);
-    checkpoint_calls.swap(checkpoint_calls_);
-    snapshot_calls.swap(snapshot_calls_);
     timer_changed_.Signal();
   }
-  for (const auto& [ticket, call] : node_calls) FinishWith(call.reactor, stopped);
+  for (const HeldCall& call : calls) FinishWith(call.reactor, stopped);
   for (const auto& [node, tie] : ties) FinishWith(tie.reactor, stopped);
-  for (const auto& [ticket, call] : task_calls) FinishWith(call.reactor, stopped);
-  for (const auto& [ticket, call] : job_calls) FinishWith(call.reactor, stopped);
-  for (const auto& [ticket, call] : drain_calls) FinishWith(call.reactor, stopped);
-  for (const auto& [ticket, call] : checkpoint_calls) FinishWith(call.reactor, stopped);
-  for (const auto& [ticket, call] : snapshot_calls) FinishWith(call.reactor, stopped);
   if (timer_.joinable()) timer_.join();
   admission_.Stop();
   manifests_.Stop();
@@ -216,50 +201,91 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
   }
 }
 
+template <typename Response, typename Reply, typename Fill>
+void SchedulerService::Answer(const Reply& reply, const absl::Status& status, Answers& answers,
+                              const Fill& fill) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  auto* const response = static_cast<Response*>(call->response);
+  answers.answers.push_back(
+      {.reactor = call->reactor, .status = status, .fill = [fill, response](const Answers& all) {
+         fill(all, *response);
+       }});
+}
+
+void SchedulerService::Answer(NodeReply reply, Answers& answers) {
+  if (!calls_.Has(reply.ticket)) return;
+  for (const TableAssignment& table : reply.tables) {
+    const JobId& job = table.routing->job;
+    answers.Need(job, jobs_);
+    if (table.record == 0) continue;
+    if (auto record = RecordOf(job, table.record)) answers.records[job] = std::move(record);
+  }
+  for (const TaskKey& task : reply.tasks) answers.Need(task.job, jobs_);
+  Answer<v1::SyncNodeResponse>(reply, reply.status, answers,
+                               [reply](const Answers& all, v1::SyncNodeResponse& response) {
+                                 EncodeNodeReply(reply, all.admitted, all.records, response);
+                               });
+}
+
+void SchedulerService::Answer(TaskReply reply, Answers& answers) {
+  answers.Need(reply.job, jobs_);
+  Answer<v1::SyncTaskResponse>(reply, reply.status, answers,
+                               [reply](const Answers& all, v1::SyncTaskResponse& response) {
+                                 const auto job = all.admitted.find(reply.job);
+                                 if (job != all.admitted.end())
+                                   EncodeTaskReply(reply, *job->second, response);
+                               });
+}
+
+void SchedulerService::Answer(const JobReply& reply, Answers& answers) {
+  if (!calls_.Has(reply.ticket)) return;
+  const absl::StatusOr<JobView> view = core_->Job(reply.job, clock_->Now());
+  v1::JobStatus status;
+  if (view.ok()) status = StatusOf(*view, StatusDetail::kWhole);
+  Answer<v1::GetJobResponse>(reply, view.status(), answers,
+                             [status](const Answers&, v1::GetJobResponse& response) {
+                               *response.mutable_status() = status;
+                             });
+  answers.answers.back().after_files = true;
+}
+
+void SchedulerService::Answer(const DrainReply& reply, Answers& answers) {
+  Answer<v1::DrainNodeResponse>(reply, absl::OkStatus(), answers,
+                                [reply](const Answers&, v1::DrainNodeResponse& response) {
+                                  EncodeDrainReply(reply, response);
+                                });
+}
+
+void SchedulerService::Answer(const CheckpointReply& reply, Answers& answers) {
+  Answer<v1::SaveCheckpointResponse>(
+      reply, reply.status, answers,
+      [this, reply](const Answers&, v1::SaveCheckpointResponse& response) {
+        response.set_checkpoint_id(reply.id.value());
+        response.set_folder(reply.folder);
+        response.set_host(hostname_);
+        response.set_asked_id(reply.asked.value());
+      });
+}
+
+void SchedulerService::Answer(const SnapshotReply& reply, Answers& answers) {
+  answers.Need(reply.job, jobs_);
+  Answer<v1::OpenSnapshotResponse>(reply, reply.status, answers,
+                                   [reply](const Answers& all, v1::OpenSnapshotResponse& response) {
+                                     const auto job = all.admitted.find(reply.job);
+                                     if (reply.routing == nullptr || job == all.admitted.end())
+                                       return;
+                                     EncodeSnapshotReply(reply, *job->second, response);
+                                   });
+}
+
 void SchedulerService::Collect(Actions actions, Answers& answers) {
-  const auto needs = [&](const JobId& job) {
-    if (const auto it = jobs_.find(job); it != jobs_.end()) answers.admitted.insert(*it);
-  };
-  for (NodeReply& reply : actions.node_replies) {
-    const auto call = node_calls_.extract(reply.ticket);
-    if (call.empty()) continue;
-    for (const TableAssignment& table : reply.tables) {
-      const JobId& job = table.routing->job;
-      needs(job);
-      if (table.record == 0) continue;
-      if (auto record = RecordOf(job, table.record)) answers.records[job] = std::move(record);
-    }
-    for (const TaskKey& task : reply.tasks) needs(task.job);
-    answers.nodes.push_back({call.mapped(), std::move(reply)});
-  }
-  for (TaskReply& reply : actions.task_replies) {
-    const auto call = task_calls_.extract(reply.ticket);
-    if (call.empty()) continue;
-    needs(reply.job);
-    answers.tasks.push_back({call.mapped(), std::move(reply)});
-  }
-  for (const JobReply& reply : actions.job_replies) {
-    const auto call = job_calls_.extract(reply.ticket);
-    if (call.empty()) continue;
-    const absl::StatusOr<JobView> view = core_->Job(reply.job, clock_->Now());
-    Answers::Job answer{call.mapped(), view.status(), {}};
-    if (view.ok()) answer.status = StatusOf(*view, StatusDetail::kWhole);
-    answers.jobs.push_back(std::move(answer));
-  }
-  for (DrainReply& reply : actions.drain_replies) {
-    const auto call = drain_calls_.extract(reply.ticket);
-    if (!call.empty()) answers.drains.push_back({call.mapped(), std::move(reply)});
-  }
-  for (CheckpointReply& reply : actions.checkpoint_replies) {
-    const auto call = checkpoint_calls_.extract(reply.ticket);
-    if (!call.empty()) answers.checkpoints.push_back({call.mapped(), std::move(reply)});
-  }
-  for (SnapshotReply& reply : actions.snapshot_replies) {
-    const auto call = snapshot_calls_.extract(reply.ticket);
-    if (call.empty()) continue;
-    needs(reply.job);
-    answers.snapshots.push_back({call.mapped(), std::move(reply)});
-  }
+  for (NodeReply& reply : actions.node_replies) Answer(std::move(reply), answers);
+  for (TaskReply& reply : actions.task_replies) Answer(std::move(reply), answers);
+  for (const JobReply& reply : actions.job_replies) Answer(reply, answers);
+  for (const DrainReply& reply : actions.drain_replies) Answer(reply, answers);
+  for (const CheckpointReply& reply : actions.checkpoint_replies) Answer(reply, answers);
+  for (const SnapshotReply& reply : actions.snapshot_replies) Answer(reply, answers);
   for (CheckpointPublish& publish : actions.publishes) {
     const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
     answers.manifests.push_back({std::move(publish), job});
@@ -287,13 +313,7 @@ void SchedulerService::Commit(Actions actions, Answers answers, std::vector<Stor
 }
 
 void SchedulerService::Refuse(const Answers& answers, const absl::Status& why) {
-  for (const Answers::Node& node : answers.nodes) FinishWith(node.call.reactor, why);
-  for (const Answers::Task& task : answers.tasks) FinishWith(task.call.reactor, why);
-  for (const Answers::Job& job : answers.jobs) FinishWith(job.call.reactor, why);
-  for (const Answers::Drain& drain : answers.drains) FinishWith(drain.call.reactor, why);
-  for (const Answers::Checkpoint& saved : answers.checkpoints) FinishWith(saved.call.reactor, why);
-  for (const Answers::Snapshot& taken : answers.snapshots) FinishWith(taken.call.reactor, why);
-  for (const Answers::Done& done : answers.done) FinishWith(done.reactor, why);
+  for (const Answers::Answer& answer : answers.answers) FinishWith(answer.reactor, why);
 }
 
 // What follows on the disk, and in logs that are kept.
@@ -330,52 +350,17 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
       for (const RecordedEvent& event : events) recorder_.Record(event);
     });
   }
-  for (const Answers::Node& node : answers.nodes) {
-    if (node.reply.status.ok()) {
-      EncodeNodeReply(node.reply, answers.admitted, answers.records, *node.call.response);
-    }
-    FinishWith(node.call.reactor, node.reply.status);
-  }
-  for (const Answers::Task& task : answers.tasks) {
-    const auto job = answers.admitted.find(task.reply.job);
-    if (task.reply.status.ok() && job != answers.admitted.end()) {
-      EncodeTaskReply(task.reply, *job->second, *task.call.response);
-    }
-    FinishWith(task.call.reactor, task.reply.status);
-  }
-  for (const Answers::Drain& drain : answers.drains) {
-    EncodeDrainReply(drain.reply, *drain.call.response);
-    FinishWith(drain.call.reactor, absl::OkStatus());
-  }
-  for (const Answers::Checkpoint& saved : answers.checkpoints) {
-    saved.call.response->set_checkpoint_id(saved.reply.id.value());
-    saved.call.response->set_folder(saved.reply.folder);
-    saved.call.response->set_host(hostname_);
-    saved.call.response->set_asked_id(saved.reply.asked.value());
-    FinishWith(saved.call.reactor, saved.reply.status);
-  }
-  for (const Answers::Snapshot& taken : answers.snapshots) {
-    const auto job = answers.admitted.find(taken.reply.job);
-    if (taken.reply.routing != nullptr && job != answers.admitted.end()) {
-      EncodeSnapshotReply(taken.reply, *job->second, *taken.call.response);
-    }
-    FinishWith(taken.call.reactor, taken.reply.status);
-  }
   PostFileWork(answers);
-  for (const Answers::Done& done : answers.done) {
-    if (done.after_files) {
-      output_.Post([done] { FinishWith(done.reactor, done.status); });
+  for (Answers::Answer& answer : answers.answers) {
+    if (answer.status.ok() && answer.fill) answer.fill(answers);
+    if (answer.after_files) {
+      output_.Post([reactor = answer.reactor, status = std::move(answer.status)] {
+        FinishWith(reactor, status);
+      });
     } else {
-      FinishWith(done.reactor, done.status);
+      FinishWith(answer.reactor, answer.status);
     }
   }
-  if (answers.jobs.empty()) return;
-  output_.Post([jobs = std::move(answers.jobs)] {
-    for (const Answers::Job& job : jobs) {
-      if (job.error.ok()) *job.call.response->mutable_status() = job.status;
-      FinishWith(job.call.reactor, job.error);
-    }
-  });
 }
 
 void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJob& job) {

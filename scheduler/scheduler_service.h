@@ -33,6 +33,7 @@
 #include "scheduler/commit_queue.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/event_recorder.h"
+#include "scheduler/held_calls.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/orphaned_logs.h"
 #include "scheduler/serial_executor.h"
@@ -135,9 +136,6 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
     grpc::ServerUnaryReactor* reactor = nullptr;  // gRPC's, until Finish.
     Response* response = nullptr;
   };
-  template <typename Response>
-  using Calls = absl::btree_map<Ticket, Call<Response>>;
-
   // The one call by which a node's life is tied to its process. It ends with that life, or when the
   // node ties itself anew.
   struct Tie {
@@ -152,16 +150,32 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   SchedulerService(const Options& options, Store* store, const Clock* clock, std::string cluster_id,
                    std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs, OrphanedLogs orphans);
 
+  // Holds a call until the core answers it; ask(ticket, actions) tells the core of it. Not OK: it
+  // is answered with that.
+  template <typename Ask>
+  void Hold(Ticket ticket, const HeldCall& call, const Ask& ask)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A call that is answered once something has happened, at the latest after its wait_limit_ms:
-  // ask(ticket, limit, actions) tells the core of it. `calls` is where it waits.
-  template <typename Request, typename Response, typename Ask>
-  grpc::ServerUnaryReactor* Hold(grpc::CallbackServerContext* context, const Request& request,
-                                 Response* response, Calls<Response>* calls, const Ask& ask)
+  // ask(ticket, limit, actions).
+  template <typename Request, typename Ask>
+  grpc::ServerUnaryReactor* HoldUpTo(grpc::CallbackServerContext* context, const Request& request,
+                                     google::protobuf::Message* response, const Ask& ask)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Hands a step's outcome on: `also` and its changes are made durable, then it is performed.
   void Commit(Actions actions, Answers answers, std::vector<StoreWrite> also = {})
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Collect(Actions actions, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What each kind of the core's replies says, by the message that it is. No effect if the call is
+  // held no more.
+  template <typename Response, typename Reply, typename Fill>
+  void Answer(const Reply& reply, const absl::Status& status, Answers& answers, const Fill& fill)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(NodeReply reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(TaskReply reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(const JobReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(const DrainReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(const CheckpointReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(const SnapshotReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The call with this ticket was cut, by a reset or because its process is gone.
   void TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -276,13 +290,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   };
   absl::btree_map<JobId, Record> records_
       ABSL_GUARDED_BY(mutex_);  // The newest ones that were sent.
-  Calls<v1::SyncNodeResponse> node_calls_ ABSL_GUARDED_BY(mutex_);
+  HeldCalls calls_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<NodeId, Tie> ties_ ABSL_GUARDED_BY(mutex_);  // Of live nodes.
-  Calls<v1::SyncTaskResponse> task_calls_ ABSL_GUARDED_BY(mutex_);
-  Calls<v1::GetJobResponse> job_calls_ ABSL_GUARDED_BY(mutex_);
-  Calls<v1::DrainNodeResponse> drain_calls_ ABSL_GUARDED_BY(mutex_);
-  Calls<v1::SaveCheckpointResponse> checkpoint_calls_ ABSL_GUARDED_BY(mutex_);
-  Calls<v1::OpenSnapshotResponse> snapshot_calls_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // What the timer thread waits for.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

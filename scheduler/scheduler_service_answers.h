@@ -4,7 +4,9 @@
 #ifndef CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_ANSWERS_H_
 #define CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_ANSWERS_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "scheduler/scheduler_service.h"
@@ -12,55 +14,25 @@
 namespace capstan::scheduler {
 
 struct SchedulerService::Answers {
-  struct Node {
-    Call<v1::SyncNodeResponse> call;
-    NodeReply reply;
-  };
-  struct Task {
-    Call<v1::SyncTaskResponse> call;
-    TaskReply reply;
-  };
-  struct Job {
-    Call<v1::GetJobResponse> call;
-    absl::Status error;  // Not ok: the rest is empty.
-    v1::JobStatus status;
-  };
-  struct Drain {
-    Call<v1::DrainNodeResponse> call;
-    DrainReply reply;
-  };
-  struct Checkpoint {
-    Call<v1::SaveCheckpointResponse> call;
-    CheckpointReply reply;
-  };
-  struct Snapshot {
-    Call<v1::OpenSnapshotResponse> call;
-    SnapshotReply reply;
-  };
   struct Manifest {
     CheckpointPublish publish;
     std::shared_ptr<const AdmittedJob> job;
   };
-  // A call that the step itself answered; its response is filled in.
-  struct Done {
+  // What a call is told. `fill` writes its response; nothing: it is filled in already.
+  struct Answer {
     grpc::ServerUnaryReactor* reactor = nullptr;
-    absl::Status status;
-    bool after_files = false;  // Its answer may tell of an end.
+    absl::Status status = {};
+    bool after_files = false;  // It may tell of an end.
+    std::function<void(const Answers&)> fill = nullptr;
   };
   // An ended job whose tasks are gone, and what they may have left.
   struct Left {
     std::string folder;
     Incarnation last_life;
   };
+  std::vector<Answer> answers;
   // Of jobs that have ended, and have nobody any more who might read what they began with.
   std::vector<std::shared_ptr<const AdmittedJob>> over;
-  std::vector<Done> done;
-  std::vector<Node> nodes;
-  std::vector<Task> tasks;
-  std::vector<Job> jobs;
-  std::vector<Drain> drains;
-  std::vector<Checkpoint> checkpoints;
-  std::vector<Snapshot> snapshots;
   std::vector<Manifest> manifests;
   std::vector<std::string> given_up;  // Folders of checkpoints that can never become complete.
   absl::btree_set<JobId> forgotten;   // Jobs.
@@ -68,8 +40,12 @@ struct SchedulerService::Answers {
   std::vector<ModelPublish> models;
   std::vector<Left> left;
   std::vector<RecordedEvent> events;
-  AdmittedJobs admitted;  // Of the replies.
+  AdmittedJobs admitted;  // What `fill` may want.
   JobRecords records;     // Likewise.
+
+  void Need(const JobId& job, const AdmittedJobs& jobs) {
+    if (const auto it = jobs.find(job); it != jobs.end()) admitted.insert(*it);
+  }
 };
 
 }  // namespace capstan::scheduler

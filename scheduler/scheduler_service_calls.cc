@@ -65,7 +65,7 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
       orphans = orphans_.Note(registration->node, *request, info->stored, known);
     }
   }
-  Commit(std::move(actions), {.done = {{reactor, status}}}, std::move(orphans));
+  Commit(std::move(actions), {.answers = {{reactor, status}}}, std::move(orphans));
   return reactor;
 }
 
@@ -73,7 +73,7 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
 // wrong order: then the call was answered when the other came, and nothing is cut.
 void SchedulerService::SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
   absl::MutexLock lock(&mutex_);
-  if (!node_calls_.contains(ticket)) return;
+  if (!calls_.Has(ticket)) return;
   Actions actions;
   core_->OnSyncBroken(node, incarnation, clock_->Now(), actions);
   Commit(std::move(actions), {});
@@ -84,7 +84,7 @@ void SchedulerService::TieCut(Ticket ticket, const NodeId& node, Incarnation inc
   const auto tie = ties_.find(node);
   if (tie == ties_.end() || tie->second.ticket != ticket) return;
   Answers answers;
-  answers.done.push_back({tie->second.reactor, absl::CancelledError("the tie is cut")});
+  answers.answers.push_back({tie->second.reactor, absl::CancelledError("the tie is cut")});
   ties_.erase(tie);
   Actions actions;
   core_->OnSyncBroken(node, incarnation, clock_->Now(), actions);
@@ -123,8 +123,24 @@ bool SchedulerService::IsLive(const NodeId& node, Incarnation life) const {
 void SchedulerService::EndTie(const NodeId& node, Incarnation life, Answers& answers) {
   const auto tie = ties_.find(node);
   if (tie == ties_.end() || tie->second.life != life) return;
-  answers.done.push_back({tie->second.reactor, absl::AbortedError("the node's life is over")});
+  answers.answers.push_back({tie->second.reactor, absl::AbortedError("the node's life is over")});
   ties_.erase(tie);
+}
+
+template <typename Ask>
+void SchedulerService::Hold(Ticket ticket, const HeldCall& call, const Ask& ask) {
+  absl::Status status = Running();
+  Actions actions;
+  Answers answers;
+  if (status.ok()) {
+    calls_.Add(ticket, call);
+    status = ask(actions);
+  }
+  if (!status.ok()) {
+    calls_.Take(ticket);
+    answers.answers.push_back({call.reactor, status});
+  }
+  Commit(std::move(actions), std::move(answers));
 }
 
 grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
@@ -138,18 +154,9 @@ grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext
       CutReactor::New([this, ticket, node = report->node, life = report->incarnation] {
         SyncCut(ticket, node, life);
       });
-  absl::Status status = Running();
-  Actions actions;
-  Answers answers;
-  if (status.ok()) {
-    node_calls_[ticket] = {reactor, response};
-    status = core_->SyncNode(ticket, *report, clock_->Now(), actions);
-  }
-  if (!status.ok()) {
-    node_calls_.erase(ticket);
-    answers.done.push_back({reactor, status});
-  }
-  Commit(std::move(actions), std::move(answers));
+  Hold(ticket, {reactor, response}, [&](Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return core_->SyncNode(ticket, *report, clock_->Now(), actions);
+  });
   return reactor;
 }
 
@@ -161,18 +168,9 @@ grpc::ServerUnaryReactor* SchedulerService::SyncTask(grpc::CallbackServerContext
   if (!report.ok()) return FinishWith(reactor, report.status());
   absl::MutexLock lock(&mutex_);
   const Ticket ticket = NextTicket();
-  absl::Status status = Running();
-  Actions actions;
-  Answers answers;
-  if (status.ok()) {
-    task_calls_[ticket] = {reactor, response};
-    status = core_->SyncTask(ticket, *report, clock_->Now(), actions);
-  }
-  if (!status.ok()) {
-    task_calls_.erase(ticket);
-    answers.done.push_back({reactor, status});
-  }
-  Commit(std::move(actions), std::move(answers));
+  Hold(ticket, {reactor, response}, [&](Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return core_->SyncTask(ticket, *report, clock_->Now(), actions);
+  });
   return reactor;
 }
 
@@ -213,7 +211,7 @@ bool SchedulerService::AnswerRepeated(uint64_t submission_id,
   const JobId* made = core_->JobOfSubmission(submission_id);
   if (made == nullptr) return false;
   call.response->set_job_id(*made);
-  Commit({}, {.done = {{call.reactor, Running()}}});
+  Commit({}, {.answers = {{call.reactor, Running()}}});
   return true;
 }
 
@@ -269,7 +267,7 @@ absl::Status SchedulerService::Enter(const std::shared_ptr<const AdmittedJob>& a
   if (!too_small.empty()) {
     call.response->add_warnings(absl::StrCat("the cluster is too small for this job: ", too_small));
   }
-  Commit(std::move(actions), {.done = {{call.reactor}}}, {EncodeAdmitted(*admitted)});
+  Commit(std::move(actions), {.answers = {{call.reactor}}}, {EncodeAdmitted(*admitted)});
   return absl::OkStatus();
 }
 
@@ -281,43 +279,35 @@ grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext
   for (const JobView& view : core_->Jobs(clock_->Now())) {
     *response->add_jobs() = StatusOf(view, StatusDetail::kList);
   }
-  Commit({}, {.done = {{reactor, Running(), /*after_files=*/true}}});
+  Commit({}, {.answers = {{reactor, Running(), /*after_files=*/true}}});
   return reactor;
 }
 
-template <typename Request, typename Response, typename Ask>
-grpc::ServerUnaryReactor* SchedulerService::Hold(grpc::CallbackServerContext* context,
-                                                 const Request& request, Response* response,
-                                                 Calls<Response>* calls, const Ask& ask) {
+template <typename Request, typename Ask>
+grpc::ServerUnaryReactor* SchedulerService::HoldUpTo(grpc::CallbackServerContext* context,
+                                                     const Request& request,
+                                                     google::protobuf::Message* response,
+                                                     const Ask& ask) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const absl::StatusOr<absl::Duration> limit = CheckWaitLimit(request.wait_limit_ms());
   if (!limit.ok()) return FinishWith(reactor, limit.status());
   absl::MutexLock lock(&mutex_);
   const Ticket ticket = NextTicket();
-  absl::Status status = Running();
-  Actions actions;
-  Answers answers;
-  if (status.ok()) {
-    (*calls)[ticket] = {reactor, response};
-    status = ask(ticket, *limit, actions);
-  }
-  if (!status.ok()) {
-    calls->erase(ticket);
-    answers.done.push_back({reactor, status});
-  }
-  Commit(std::move(actions), std::move(answers));
+  Hold(ticket, {reactor, response}, [&](Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ask(ticket, *limit, actions);
+  });
   return reactor;
 }
 
 grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* context,
                                                    const v1::GetJobRequest* request,
                                                    v1::GetJobResponse* response) {
-  return Hold(context, *request, response, &job_calls_,
-              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
-                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                    return core_->WatchJob(ticket, request->job_id(), request->after_revision(),
-                                           limit, clock_->Now(), actions);
-                  });
+  return HoldUpTo(context, *request, response,
+                  [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                        return core_->WatchJob(ticket, request->job_id(), request->after_revision(),
+                                               limit, clock_->Now(), actions);
+                      });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext* context,
@@ -331,7 +321,7 @@ grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext*
     status = request->save() ? SaveAndStop(request->job_id(), *response, actions)
                              : StopNow(request->job_id(), *response, actions);
   }
-  Commit(std::move(actions), {.done = {{reactor, status, /*after_files=*/true}}});
+  Commit(std::move(actions), {.answers = {{reactor, status, /*after_files=*/true}}});
   return reactor;
 }
 
@@ -381,19 +371,19 @@ absl::Status SchedulerService::BeginExport(const v1::ExportJobRequest& request,
   Actions actions;
   CAPSTAN_RETURN_IF_ERROR(
       core_->ExportJob(request.job_id(), wished, one_name, clock_->Now(), actions));
-  Commit(std::move(actions), {.done = {{call.reactor}}});
+  Commit(std::move(actions), {.answers = {{call.reactor}}});
   return absl::OkStatus();
 }
 
 grpc::ServerUnaryReactor* SchedulerService::DrainNode(grpc::CallbackServerContext* context,
                                                       const v1::DrainNodeRequest* request,
                                                       v1::DrainNodeResponse* response) {
-  return Hold(context, *request, response, &drain_calls_,
-              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
-                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                    return core_->DrainNode(ticket, request->node_id(), request->cancel(), limit,
-                                            clock_->Now(), actions);
-                  });
+  return HoldUpTo(context, *request, response,
+                  [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                        return core_->DrainNode(ticket, request->node_id(), request->cancel(),
+                                                limit, clock_->Now(), actions);
+                      });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContext* context,
@@ -403,7 +393,7 @@ grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContex
   absl::MutexLock lock(&mutex_);
   const Instant now = clock_->Now();
   for (const NodeView& view : core_->Nodes()) EncodeNodeStatus(view, now, *response->add_nodes());
-  Commit({}, {.done = {{reactor, Running()}}});
+  Commit({}, {.answers = {{reactor, Running()}}});
   return reactor;
 }
 
@@ -423,34 +413,34 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
       EncodeRouting(**routing, *response->mutable_routing());
     }
   }
-  Commit({}, {.done = {{reactor, status}}});
+  Commit({}, {.answers = {{reactor, status}}});
   return reactor;
 }
 
 grpc::ServerUnaryReactor* SchedulerService::OpenSnapshot(grpc::CallbackServerContext* context,
                                                          const v1::OpenSnapshotRequest* request,
                                                          v1::OpenSnapshotResponse* response) {
-  return Hold(context, *request, response, &snapshot_calls_,
-              [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
-                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                    return core_->OpenSnapshot(ticket, request->job_id(), request->reader(), limit,
-                                               clock_->Now(), actions);
-                  });
+  return HoldUpTo(context, *request, response,
+                  [this, request](Ticket ticket, absl::Duration limit, Actions& actions)
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                        return core_->OpenSnapshot(ticket, request->job_id(), request->reader(),
+                                                   limit, clock_->Now(), actions);
+                      });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerContext* context,
                                                            const v1::SaveCheckpointRequest* request,
                                                            v1::SaveCheckpointResponse* response) {
-  return Hold(context, *request, response, &checkpoint_calls_,
-              [this, request](Ticket ticket, absl::Duration limit,
-                              Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                const Instant now = clock_->Now();
-                const CheckpointId asked(request->asked_id());
-                return asked == CheckpointId(0)
-                           ? core_->SaveCheckpoint(ticket, request->job_id(), limit, now, actions)
-                           : core_->AwaitCheckpoint(ticket, request->job_id(), asked, limit, now,
-                                                    actions);
-              });
+  return HoldUpTo(
+      context, *request, response,
+      [this, request](Ticket ticket, absl::Duration limit,
+                      Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        const Instant now = clock_->Now();
+        const CheckpointId asked(request->asked_id());
+        return asked == CheckpointId(0)
+                   ? core_->SaveCheckpoint(ticket, request->job_id(), limit, now, actions)
+                   : core_->AwaitCheckpoint(ticket, request->job_id(), asked, limit, now, actions);
+      });
 }
 
 }  // namespace capstan::scheduler

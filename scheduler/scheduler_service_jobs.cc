@@ -34,7 +34,7 @@ grpc::ServerUnaryReactor* SchedulerService::DeleteJob(grpc::CallbackServerContex
     }
     status = core_->DeleteJob(request->job_id(), clock_->Now(), actions);
   }
-  Commit(std::move(actions), {.done = {{reactor, status, /*after_files=*/true}}});
+  Commit(std::move(actions), {.answers = {{reactor, status, /*after_files=*/true}}});
   return reactor;
 }
 
@@ -172,7 +172,7 @@ grpc::ServerUnaryReactor* SchedulerService::AnnotateJob(grpc::CallbackServerCont
   absl::Status status = Running();
   std::vector<StoreWrite> writes;
   if (status.ok()) status = Annotate(*request, *response, writes);
-  Commit({}, {.done = {{reactor, status}}}, std::move(writes));
+  Commit({}, {.answers = {{reactor, status}}}, std::move(writes));
   return reactor;
 }
 

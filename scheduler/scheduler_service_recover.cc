@@ -117,7 +117,7 @@ grpc::ServerUnaryReactor* SchedulerService::ListRecoverable(grpc::CallbackServer
                        return a.job_id() < b.job_id();
                      });
   }
-  Commit({}, {.done = {{reactor, status}}});
+  Commit({}, {.answers = {{reactor, status}}});
   return reactor;
 }
 
@@ -190,7 +190,7 @@ absl::Status SchedulerService::TakeUp(const JobRecord& record, AdmittedJob job,
   call.response->set_job_id(id);
   call.response->set_cluster_id(ClusterIn(record.unique_id));
   call.response->set_record_unix_ms(record.unix_ms);
-  Commit(std::move(actions), {.done = {{call.reactor}}},
+  Commit(std::move(actions), {.answers = {{call.reactor}}},
          {EncodeAdmitted(*admitted), orphans_.Forget(record.unique_id)});
   return absl::OkStatus();
 }
